@@ -1,0 +1,1 @@
+//! Rank of publishers by rate.

@@ -1,0 +1,110 @@
+//! The only notion of time in this crate.
+//!
+//! A [`Timestamp`] is a number of nanoseconds since an origin that the caller chooses: the start of the process, or zero
+//! of a simulation. It must come from a monotonic clock; if it goes backwards all the same, differences saturate at zero
+//! and nothing worse happens. Durations enter and leave the public functions as [`Duration`]; in between the formulas
+//! work on seconds as `f64`, and the two conversions below are the only border between those worlds. They are total: no
+//! `f64` whatsoever makes them panic, and what comes out is never negative and never more than [`DURATION_MAX`].
+
+use core::ops::Add;
+use core::time::Duration;
+
+/// The longest time that this crate ever returns: 2⁶⁴ − 1 nanoseconds, about 584 years. Paper 003 without a maximum asks
+/// for e¹⁰⁰ seconds; this is what it gets.
+pub const DURATION_MAX: Duration = Duration::from_nanos(u64::MAX);
+
+/// A point in time: nanoseconds since an origin chosen by the caller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+    /// The end of time; also what an overflowing addition gives.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// A timestamp from nanoseconds since the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// A timestamp from seconds since the origin; NaN and negative values give the origin.
+    pub fn from_secs_f64(secs: f64) -> Self {
+        Self(nanos(duration(secs)))
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Seconds since the origin, for formulas and plots.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 * 1e-9
+    }
+
+    /// Time passed since `earlier`; zero if the clock went backwards.
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    /// Saturates at [`Timestamp::MAX`].
+    fn add(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(later)))
+    }
+}
+
+/// A duration in whole nanoseconds, saturating at [`DURATION_MAX`].
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A duration as seconds, for the formulas: finite and not negative.
+pub(crate) fn seconds(duration: Duration) -> f64 {
+    nanos(duration) as f64 * 1e-9
+}
+
+/// Seconds as a duration: NaN and negative values give zero, too large ones [`DURATION_MAX`].
+pub(crate) fn duration(seconds: f64) -> Duration {
+    // `as` saturates, and maps NaN to 0: exactly what is promised.
+    Duration::from_nanos((seconds * 1e9) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_float_becomes_a_duration() {
+        for (seconds, expected) in [
+            (f64::NAN, Duration::ZERO),
+            (f64::NEG_INFINITY, Duration::ZERO),
+            (-1.0, Duration::ZERO),
+            (-0.0, Duration::ZERO),
+            (f64::MIN_POSITIVE, Duration::ZERO),
+            (1.5, Duration::from_millis(1500)),
+            (f64::INFINITY, DURATION_MAX),
+            (f64::MAX, DURATION_MAX),
+        ] {
+            assert_eq!(duration(seconds), expected, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_goes_backwards_gives_zero() {
+        let early = Timestamp::from_nanos(5);
+        let late = Timestamp::from_nanos(7);
+        assert_eq!(late.since(early), Duration::from_nanos(2));
+        assert_eq!(early.since(late), Duration::ZERO);
+    }
+
+    #[test]
+    fn addition_ends_at_the_end_of_time() {
+        assert_eq!(Timestamp::from_nanos(1) + Duration::MAX, Timestamp::MAX);
+        assert_eq!(Timestamp::MAX + Duration::from_nanos(1), Timestamp::MAX);
+    }
+}

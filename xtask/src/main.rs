@@ -1,0 +1,97 @@
+//! Development tasks. `cargo xtask test` is the README's test command and the gate of CI.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+struct Step {
+    name: &'static str,
+    /// Arguments of cargo.
+    command: &'static [&'static str],
+}
+
+/// Cheap steps first; all of them run, so that one call shows everything that is wrong.
+const STEPS: &[Step] = &[
+    Step { name: "format", command: &["fmt", "--all", "--check"] },
+    Step {
+        name: "clippy",
+        command: &["clippy", "--workspace", "--all-targets", "--locked", "--quiet", "--", "-D", "warnings"],
+    },
+    Step {
+        name: "tests",
+        command: &["test", "--workspace", "--lib", "--bins", "--tests", "--examples", "--no-fail-fast", "--locked"],
+    },
+    Step { name: "doc tests", command: &["test", "--workspace", "--doc", "--no-fail-fast", "--locked"] },
+    Step { name: "docs", command: &["doc", "--workspace", "--no-deps", "--locked", "--quiet"] },
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test"] => test(),
+        _ => {
+            eprintln!("usage: cargo xtask test    format check, clippy, all tests, doc tests, rustdoc");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn test() -> ExitCode {
+    let started = Instant::now();
+    let mut failures = Vec::new();
+    for step in STEPS {
+        eprintln!("xtask: {} (cargo {})", step.name, step.command.join(" "));
+        if let Err(why) = run(step) {
+            failures.push(format!("{}{why}", step.name));
+        }
+    }
+    let seconds = started.elapsed().as_secs();
+    if failures.is_empty() {
+        eprintln!("xtask: all {} steps passed in {seconds} s", STEPS.len());
+        ExitCode::SUCCESS
+    } else {
+        eprintln!("xtask: FAILED in {seconds} s: {}", failures.join("; "));
+        ExitCode::FAILURE
+    }
+}
+
+/// Runs one step, passing its output through; the error is what to append to the step's name in the last line.
+fn run(step: &Step) -> Result<(), String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut child = Command::new(cargo)
+        .args(step.command)
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!(" (cargo did not start: {error})"))?;
+    let mut failed_tests = Vec::new();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            println!("{line}");
+            failed_tests.extend(failed_test(&line).map(str::to_owned));
+        }
+    }
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) if failed_tests.is_empty() => Err(String::new()),
+        Ok(_) => Err(format!(" ({})", failed_tests.join(", "))),
+        Err(error) => Err(format!(" (lost sight of cargo: {error})")),
+    }
+}
+
+/// The name of the test if this line of the test runner reports a failed one.
+fn failed_test(line: &str) -> Option<&str> {
+    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failed_test;
+
+    #[test]
+    fn failed_tests_are_named() {
+        assert_eq!(failed_test("test time::tests::x ... FAILED"), Some("time::tests::x"));
+        assert_eq!(failed_test("test time::tests::x ... ok"), None);
+        assert_eq!(failed_test("error: test failed"), None);
+    }
+}
