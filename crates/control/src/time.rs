@@ -40,7 +40,7 @@ impl Timestamp {
 
     /// Seconds since the origin, for formulas and plots.
     pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 * 1e-9
+        self.0 as f64 / 1e9
     }
 
     /// Time passed since `earlier`; zero if the clock went backwards.
@@ -65,13 +65,14 @@ pub(crate) fn nanos(duration: Duration) -> u64 {
 
 /// A duration as seconds, for the formulas: finite and not negative.
 pub(crate) fn seconds(duration: Duration) -> f64 {
-    nanos(duration) as f64 * 1e-9
+    // Divided, not multiplied by 1e-9: 60 s must be 60.0.
+    nanos(duration) as f64 / 1e9
 }
 
 /// Seconds as a duration: NaN and negative values give zero, too large ones [`DURATION_MAX`].
 pub(crate) fn duration(seconds: f64) -> Duration {
-    // `as` saturates, and maps NaN to 0: exactly what is promised.
-    Duration::from_nanos((seconds * 1e9) as u64)
+    // Rounded to the nearest. `as` saturates, and maps NaN to 0: exactly what is promised.
+    Duration::from_nanos((seconds * 1e9 + 0.5) as u64)
 }
 
 #[cfg(test)]
