@@ -1,0 +1,188 @@
+//! Stretch advice: one factor for everybody, so that the declared demand fits the host (CONTROL §8.5).
+//!
+//! ```text
+//! dem = Σ 1/want_i over live sessions           σ = max(1, dem·w̄ / (ρ_s·ρ))
+//! ```
+//! Each client declares the interval it wants; the broker returns the factor by which all must stretch it. Everybody is
+//! slowed alike, so the √-law of AST survives, and there is no gain to tune. The sum is kept in whole picohertz, so it is
+//! exact whatever comes and goes: no drift, no periodic recount, never negative. Not from the papers.
+
+use core::time::Duration;
+
+use crate::config::{ConfigError, number, span};
+use crate::time::{duration, nanos, seconds};
+
+/// Configuration of the advice.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdviceConfig {
+    /// ρ: the share of the host that checks may use. 0.01 ..= 1.
+    pub utilisation: f64,
+    /// ρ_s: margin that lets a backlog of appointments drain. 0.1 ..= 1.
+    pub margin: f64,
+    /// The shortest interval that a session can declare: a liar gains at most this. 1 ms ..= 1 day.
+    pub want_min: Duration,
+    /// The largest factor that is ever advised. 1 ..= 1e6.
+    pub stretch_max: f64,
+}
+
+impl Default for AdviceConfig {
+    fn default() -> Self {
+        Self { utilisation: 0.97, margin: 0.95, want_min: Duration::from_millis(50), stretch_max: 1000.0 }
+    }
+}
+
+/// What one session has declared; 8 bytes to keep with it. Give it back with [`StretchAdvice::withdraw`] when the session
+/// ends or stays silent (see [`StretchAdvice::patience`]).
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Declared {
+    picohertz: u64,
+}
+
+/// The sum of all declared demand.
+#[derive(Clone, Debug)]
+pub struct StretchAdvice {
+    share: f64,
+    want_min: Duration,
+    stretch_max: f64,
+    picohertz: u128,
+}
+
+impl StretchAdvice {
+    /// Nobody wants anything yet.
+    pub fn new(config: &AdviceConfig) -> Result<Self, ConfigError> {
+        span("want_min", config.want_min, Duration::from_millis(1), Duration::from_secs(86_400))?;
+        Ok(Self {
+            share: number("utilisation", config.utilisation, 0.01, 1.0)? * number("margin", config.margin, 0.1, 1.0)?,
+            want_min: config.want_min,
+            stretch_max: number("stretch_max", config.stretch_max, 1.0, 1e6)?,
+            picohertz: 0,
+        })
+    }
+
+    /// A session declares the interval it wants; an earlier declaration is replaced.
+    pub fn declare(&mut self, session: &mut Declared, want: Duration) {
+        self.withdraw(session);
+        // `want_min` of at least 1 ms makes this at most 10¹⁵.
+        session.picohertz = (PICOHERTZ_NANOS / u128::from(nanos(want.max(self.want_min)))) as u64;
+        self.picohertz += u128::from(session.picohertz);
+    }
+
+    /// A session ends; harmless if it declared nothing.
+    pub fn withdraw(&mut self, session: &mut Declared) {
+        let before = core::mem::take(session);
+        self.picohertz = self.picohertz.saturating_sub(u128::from(before.picohertz));
+    }
+
+    /// Checks per second that all sessions together want.
+    pub fn demand(&self) -> f64 {
+        self.picohertz as f64 * 1e-12
+    }
+
+    /// σ: the factor by which every client should stretch its interval, for checks of this mean cost. At least 1.
+    pub fn stretch(&self, mean_cost: Duration) -> f64 {
+        (self.demand() * seconds(mean_cost) / self.share).clamp(1.0, self.stretch_max)
+    }
+
+    /// How long a session may be silent before its declaration is withdrawn: three stretched intervals. Zero for one that
+    /// declared nothing.
+    pub fn patience(&self, session: &Declared, stretch: f64) -> Duration {
+        if session.picohertz == 0 {
+            return Duration::ZERO;
+        }
+        let want = 1e12 / session.picohertz as f64;
+        // `max` first: it turns NaN into 1.
+        duration(SILENT_CHECKS * want * stretch.max(1.0).min(self.stretch_max))
+    }
+}
+
+/// 10¹² picohertz are one per second, which is 10⁹ nanoseconds: this, divided by a time in nanoseconds, is a rate in pHz.
+const PICOHERTZ_NANOS: u128 = 10_u128.pow(21);
+/// A session that missed this many checks is taken to be gone.
+const SILENT_CHECKS: f64 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    fn advice() -> StretchAdvice {
+        StretchAdvice::new(&AdviceConfig::default()).unwrap()
+    }
+
+    #[test]
+    fn demand_beyond_the_host_is_stretched_to_fit() {
+        let mut advice = advice();
+        let mut sessions: Vec<Declared> = (0..20_000).map(|_| Declared::default()).collect();
+        for session in &mut sessions {
+            advice.declare(session, Duration::from_secs(10));
+        }
+        // 2000 checks a second of 5 ms: ten times one server.
+        assert_eq!(advice.demand(), 2000.0);
+        let sigma = advice.stretch(Duration::from_millis(5));
+        assert!((sigma - 10.0 / (0.97 * 0.95)).abs() < 1e-9);
+        assert_eq!(advice.stretch(Duration::from_micros(1)), 1.0);
+        for session in &mut sessions {
+            advice.withdraw(session);
+            advice.withdraw(session);
+        }
+        assert_eq!(advice.demand(), 0.0);
+    }
+
+    #[test]
+    fn a_liar_gains_its_clamp_and_no_more() {
+        let (mut advice, mut liar) = (advice(), Declared::default());
+        advice.declare(&mut liar, Duration::ZERO);
+        assert_eq!(advice.demand(), 20.0);
+        advice.declare(&mut liar, Duration::MAX);
+        assert!(advice.demand() < 1e-9);
+    }
+
+    #[test]
+    fn a_silent_session_is_waited_for_three_intervals() {
+        let (mut advice, mut session) = (advice(), Declared::default());
+        assert_eq!(advice.patience(&session, 2.0), Duration::ZERO);
+        advice.declare(&mut session, Duration::from_secs(10));
+        assert_eq!(advice.patience(&session, 2.0), Duration::from_secs(60));
+        assert_eq!(advice.patience(&session, f64::NAN), Duration::from_secs(30));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Declare(usize, u64),
+        Withdraw(usize),
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        prop_oneof![
+            (0..8_usize, any::<u64>()).prop_map(|(who, want)| Operation::Declare(who, want)),
+            (0..8_usize).prop_map(Operation::Withdraw),
+        ]
+    }
+
+    proptest! {
+        /// Invariant 16: the demand is the sum recomputed from scratch, at any time.
+        #[test]
+        fn demand_is_the_sum_of_what_is_declared(operations in prop::collection::vec(operation(), 0..200)) {
+            let mut advice = advice();
+            let mut sessions: Vec<Declared> = (0..8).map(|_| Declared::default()).collect();
+            let mut model = [0.0_f64; 8];
+            for operation in operations {
+                match operation {
+                    Operation::Declare(who, want) => {
+                        let want = Duration::from_nanos(want);
+                        advice.declare(&mut sessions[who], want);
+                        model[who] = 1.0 / seconds(want).max(0.05);
+                    }
+                    Operation::Withdraw(who) => {
+                        advice.withdraw(&mut sessions[who]);
+                        model[who] = 0.0;
+                    }
+                }
+                let expected: f64 = model.iter().sum();
+                prop_assert!((advice.demand() - expected).abs() <= 1e-9 * expected + 1e-11);
+                prop_assert!(advice.stretch(Duration::MAX).is_finite());
+            }
+        }
+    }
+}

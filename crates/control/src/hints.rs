@@ -1,0 +1,199 @@
+//! What broker and client tell each other about pace, and how it is written on the wire.
+//!
+//! A hint is optional and may be ignored. It travels as a pair of short texts: a user property in MQTT 5, a header in
+//! HTTP, a parameter in SSAP. Numbers are decimal digits, times are whole milliseconds, the stretch is in thousandths.
+//! Reading never fails a connection: what is not a number is [`Read::Malformed`] and leaves everything as it was, what
+//! is out of range is clamped where it is used. This module knows the words; the sockets and headers are elsewhere.
+
+use alloc::string::{String, ToString};
+use core::time::Duration;
+
+use crate::appointments::Ticket;
+
+/// Hints from the broker: with an answer, a denial or a notification.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Hints {
+    /// `pace-queued-ms`: how long this request waited in the broker's queue.
+    pub queued: Option<Duration>,
+    /// `pace-dbr-ms`: the paper's `D_br`, processing time plus the queueing that the broker permits itself.
+    pub permitted: Option<Duration>,
+    /// `pace-stretch`: multiply your interval by this.
+    pub stretch: Option<f64>,
+    /// `pace-interval-ms`: the interval that the broker would like between two requests of this client.
+    pub interval: Option<Duration>,
+    /// `pace-retry-after-ms`: come back in; a promise if there is a ticket, else advice.
+    pub retry_after: Option<Duration>,
+    /// `pace-ticket`: shows, when the client comes back, that its place is already paid for.
+    pub ticket: Option<Ticket>,
+    /// `pace-spread-ms`: fetch after a random time up to this.
+    pub spread: Option<Duration>,
+}
+
+/// What a client tells the broker with a request.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asks {
+    /// `pace-deadline-ms`: how long the client will wait for the answer.
+    pub deadline: Option<Duration>,
+    /// `pace-want-ms`: the interval at which the client would like to ask.
+    pub want: Option<Duration>,
+    /// `pace-version`: the last version seen; an equal one is answered "not modified".
+    pub version: Option<u64>,
+    /// `pace-ticket`: the appointment that is now kept.
+    pub ticket: Option<Ticket>,
+}
+
+/// What became of a pair of texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// It was a hint, and it was taken.
+    Taken,
+    /// It was not one of ours.
+    Unknown,
+    /// The name was ours, the text was not; nothing was taken.
+    Malformed,
+}
+
+impl Hints {
+    /// Takes one pair of texts.
+    pub fn read(&mut self, name: &str, text: &str) -> Read {
+        match name {
+            "pace-queued-ms" => take(&mut self.queued, millis(text)),
+            "pace-dbr-ms" => take(&mut self.permitted, millis(text)),
+            "pace-stretch" => take(&mut self.stretch, whole(text).map(|thousandths| thousandths as f64 / 1000.0)),
+            "pace-interval-ms" => take(&mut self.interval, millis(text)),
+            "pace-retry-after-ms" => take(&mut self.retry_after, millis(text)),
+            "pace-ticket" => take(&mut self.ticket, text.parse().ok()),
+            "pace-spread-ms" => take(&mut self.spread, millis(text)),
+            _ => Read::Unknown,
+        }
+    }
+
+    /// Gives the pairs of texts, in a fixed order.
+    pub fn write(&self, mut pair: impl FnMut(&'static str, String)) {
+        let thousandths = self.stretch.map(|stretch| ((stretch * 1000.0) as u64).to_string());
+        for (name, text) in [
+            ("pace-queued-ms", self.queued.map(text_of)),
+            ("pace-dbr-ms", self.permitted.map(text_of)),
+            ("pace-stretch", thousandths),
+            ("pace-interval-ms", self.interval.map(text_of)),
+            ("pace-retry-after-ms", self.retry_after.map(text_of)),
+            ("pace-ticket", self.ticket.map(|ticket| ticket.to_string())),
+            ("pace-spread-ms", self.spread.map(text_of)),
+        ] {
+            if let Some(text) = text {
+                pair(name, text);
+            }
+        }
+    }
+}
+
+impl Asks {
+    /// Takes one pair of texts.
+    pub fn read(&mut self, name: &str, text: &str) -> Read {
+        match name {
+            "pace-deadline-ms" => take(&mut self.deadline, millis(text)),
+            "pace-want-ms" => take(&mut self.want, millis(text)),
+            "pace-version" => take(&mut self.version, whole(text)),
+            "pace-ticket" => take(&mut self.ticket, text.parse().ok()),
+            _ => Read::Unknown,
+        }
+    }
+
+    /// Gives the pairs of texts, in a fixed order.
+    pub fn write(&self, mut pair: impl FnMut(&'static str, String)) {
+        for (name, text) in [
+            ("pace-deadline-ms", self.deadline.map(text_of)),
+            ("pace-want-ms", self.want.map(text_of)),
+            ("pace-version", self.version.map(|version| version.to_string())),
+            ("pace-ticket", self.ticket.map(|ticket| ticket.to_string())),
+        ] {
+            if let Some(text) = text {
+                pair(name, text);
+            }
+        }
+    }
+}
+
+fn take<T>(field: &mut Option<T>, value: Option<T>) -> Read {
+    if value.is_none() {
+        return Read::Malformed;
+    }
+    *field = value;
+    Read::Taken
+}
+
+/// Decimal digits only: `u64::from_str` would also take a plus sign.
+fn whole(text: &str) -> Option<u64> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+fn millis(text: &str) -> Option<Duration> {
+    whole(text).map(Duration::from_millis)
+}
+
+/// Rounded up: "come back in 0" for a wait of half a millisecond would be a lie.
+fn text_of(duration: Duration) -> String {
+    duration.as_nanos().div_ceil(1_000_000).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let hints = Hints {
+            queued: Some(Duration::from_millis(12)),
+            permitted: Some(Duration::ZERO),
+            stretch: Some(2.5),
+            interval: Some(Duration::from_secs(30)),
+            retry_after: Some(Duration::from_millis(u64::MAX)),
+            ticket: Some(Ticket { slot: Timestamp::from_nanos(77), mac: u64::MAX }),
+            spread: Some(Duration::from_millis(1)),
+        };
+        let mut again = Hints::default();
+        hints.write(|name, text| assert_eq!(again.read(name, &text), Read::Taken, "{name}={text}"));
+        assert_eq!(again, hints);
+
+        let asks = Asks {
+            deadline: Some(Duration::from_secs(2)),
+            want: Some(Duration::from_secs(10)),
+            version: Some(u64::MAX),
+            ticket: hints.ticket,
+        };
+        let mut again = Asks::default();
+        asks.write(|name, text| assert_eq!(again.read(name, &text), Read::Taken, "{name}={text}"));
+        assert_eq!(again, asks);
+    }
+
+    #[test]
+    fn nonsense_is_named_and_changes_nothing() {
+        let mut hints = Hints::default();
+        for text in ["", "NaN", "inf", "-1", "+1", "1.5", "1e3", " 1", "18446744073709551616", "１"] {
+            assert_eq!(hints.read("pace-queued-ms", text), Read::Malformed, "{text:?}");
+            assert_eq!(hints.read("pace-stretch", text), Read::Malformed, "{text:?}");
+            assert_eq!(hints.read("pace-ticket", text), Read::Malformed, "{text:?}");
+        }
+        assert_eq!(hints.read("Pace-Stretch", "1000"), Read::Unknown);
+        assert_eq!(hints, Hints::default());
+    }
+
+    #[test]
+    fn a_time_is_never_rounded_down_to_now() {
+        let hints = Hints { retry_after: Some(Duration::from_micros(1)), ..Hints::default() };
+        let mut texts = Vec::new();
+        hints.write(|_, text| texts.push(text));
+        assert_eq!(texts, ["1"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_answered(name in "(pace-[a-z-]{0,20}|.{0,20})", text in ".{0,40}") {
+            Hints::default().read(&name, &text);
+            Asks::default().read(&name, &text);
+        }
+    }
+}
