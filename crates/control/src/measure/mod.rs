@@ -1,0 +1,10 @@
+//! Samples in, estimate out. Each estimator is a few words of memory and a constant number of operations per sample.
+
+mod average;
+mod losses;
+mod minimum;
+
+pub(crate) use average::Average;
+pub use average::AverageRule;
+pub(crate) use losses::LossEstimator;
+pub(crate) use minimum::WindowedMinimum;

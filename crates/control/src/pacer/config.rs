@@ -1,0 +1,260 @@
+//! What a pacer can be asked to be: the four control levels, every rule by name, and the plan that is made of them.
+//!
+//! [`PacerConfig::default`] is the practical variant. [`Preset`] names the combinations that the papers describe and the
+//! experiments compare. [`PacerConfig::build`] checks everything once; the control code only ever sees a [`PacerPlan`].
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use super::ast::{AstConfig, AstPlan, AstRule};
+use super::detect::{DetectorConfig, DetectorPlan, DetectorRule};
+use super::initial::InitialRule;
+use super::rbt::{BackOffConfig, BackOffPlan, RbtRule};
+use crate::config::{ConfigError, named, number, span};
+
+named! {
+    "control level";
+    /// How much of the control a client takes upon itself (P19 §V).
+    pub enum Level {
+        /// No checks: only notifications.
+        None = "none",
+        /// Basic: checks at a fixed interval.
+        Fixed = "fixed",
+        /// Basic: checks at intervals uniform in 0 to twice the mean.
+        Random = "random",
+        /// Basic: checks at exponential intervals.
+        Exponential = "exponential",
+        /// AST: the interval follows the losses.
+        Adaptive = "adaptive",
+        /// AST + RBT: and backs off from congestion.
+        #[default]
+        Active = "active",
+    }
+}
+
+named! {
+    "start";
+    /// When the first check is made.
+    pub enum Start {
+        /// After a uniform part of the interval, so that clients that start together do not ask together.
+        #[default]
+        Spread = "spread",
+        /// At once, as the papers have it.
+        Immediately = "immediately",
+    }
+}
+
+named! {
+    "use of hints";
+    /// Whether the broker's hints are obeyed.
+    pub enum HintUse {
+        /// They are.
+        #[default]
+        Obey = "obey",
+        /// They are not: for reproducing the papers, which have none.
+        Ignore = "ignore",
+    }
+}
+
+named! {
+    "pacer";
+    /// Named combinations: the practical one of each level, and the papers' variants.
+    pub enum Preset {
+        /// Level 0.
+        None = "none",
+        /// Level 1, deterministic.
+        Fixed = "fixed",
+        /// Level 1, uniform.
+        Random = "random",
+        /// Level 1, exponential.
+        Exponential = "exponential",
+        /// Level 2, practical: exposure normalisation and congestion gate.
+        Adaptive = "adaptive",
+        /// Level 3, practical: and stretch. The default.
+        #[default]
+        Active = "active",
+        /// Level 2, equation (3).
+        AdaptiveEquation3 = "adaptive-equation3",
+        /// Level 2, Algorithm 2 with the closed forms of T and N.
+        AdaptiveAlgorithm2 = "adaptive-algorithm2",
+        /// Level 3, equation (3) + Algorithm 3, t_max = 60 s (P18).
+        ActiveP18 = "active-p18",
+        /// Level 3, equation (3) + Algorithm 3, t_max = 5 mean response times (P19).
+        ActiveP19 = "active-p19",
+        /// Level 3, equation (3) + Algorithm 3, t_max = n mean response times (S19).
+        ActiveS19 = "active-s19",
+    }
+}
+
+/// Configuration of a pacer. The fields are independent, so that experiments can switch one thing at a time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PacerConfig {
+    /// The control level.
+    pub level: Level,
+    /// Mean interval of the basic levels, first value of the adaptive timeout. 1 ms ..= 1 day.
+    pub interval: Duration,
+    /// The adaptive strategy timeout.
+    pub ast: AstConfig,
+    /// The back-off.
+    pub back_off: BackOffConfig,
+    /// The congestion detector.
+    pub detector: DetectorConfig,
+    /// The first back-off of a congestion episode.
+    pub initial: InitialRule,
+    /// Half width of the jitter on the adaptive timeouts, as a share. 0 ..= 0.99; 0.2 costs 1.3 % of detection delay.
+    pub jitter: f64,
+    /// When the first check is made.
+    pub start: Start,
+    /// Whether hints are obeyed.
+    pub hints: HintUse,
+    /// Time after which a request without an answer is over. 1 ms ..= 1 h. Should exceed the broker's queueing delay
+    /// plus the round trip.
+    pub request_timeout: Duration,
+    /// No delay is ever shorter. 1 ms ..= `delay_max`.
+    pub delay_min: Duration,
+    /// No delay is ever longer, whatever a hint says. ..= 30 days.
+    pub delay_max: Duration,
+}
+
+impl Default for PacerConfig {
+    fn default() -> Self {
+        Self {
+            level: Level::default(),
+            interval: Duration::from_secs(10),
+            ast: AstConfig::default(),
+            back_off: BackOffConfig::default(),
+            detector: DetectorConfig::default(),
+            initial: InitialRule::default(),
+            jitter: 0.2,
+            start: Start::default(),
+            hints: HintUse::default(),
+            request_timeout: Duration::from_secs(2),
+            delay_min: Duration::from_millis(10),
+            delay_max: HOUR,
+        }
+    }
+}
+
+impl From<Preset> for PacerConfig {
+    fn from(preset: Preset) -> Self {
+        let practical = |level| Self { level, ..Self::default() };
+        match preset {
+            Preset::None => practical(Level::None),
+            Preset::Fixed => practical(Level::Fixed),
+            Preset::Random => practical(Level::Random),
+            Preset::Exponential => practical(Level::Exponential),
+            Preset::Adaptive => practical(Level::Adaptive),
+            Preset::Active => practical(Level::Active),
+            Preset::AdaptiveEquation3 => Self::paper(Level::Adaptive, AstRule::Equation3, RbtRule::P19),
+            Preset::AdaptiveAlgorithm2 => Self::paper(Level::Adaptive, AstRule::Algorithm2, RbtRule::P19),
+            Preset::ActiveP18 => Self::paper(Level::Active, AstRule::Equation3, RbtRule::P18),
+            Preset::ActiveP19 => Self::paper(Level::Active, AstRule::Equation3, RbtRule::P19),
+            Preset::ActiveS19 => Self::paper(Level::Active, AstRule::Equation3, RbtRule::S19),
+        }
+    }
+}
+
+impl PacerConfig {
+    /// What the papers say: no hints, no jitter but Algorithm 3's own noise, the detector "longer than the average", the
+    /// first back-off β·t_min, the first check at once, and 60 s of patience.
+    fn paper(level: Level, ast: AstRule, rbt: RbtRule) -> Self {
+        Self {
+            level,
+            ast: AstConfig { rule: ast, floor: Duration::from_millis(10), ..AstConfig::default() },
+            back_off: BackOffConfig { rule: rbt, ..BackOffConfig::default() },
+            detector: DetectorConfig { rule: DetectorRule::LightPaper, ..DetectorConfig::default() },
+            initial: InitialRule::Minimum,
+            jitter: 0.0,
+            start: Start::Immediately,
+            hints: HintUse::Ignore,
+            request_timeout: Duration::from_secs(60),
+            ..Self::default()
+        }
+    }
+
+    /// Checks every field and the relations between them.
+    pub fn build(&self) -> Result<Arc<PacerPlan>, ConfigError> {
+        let interval = span("interval", self.interval, MILLISECOND, DAY)?;
+        let ast = self.ast.build(interval)?;
+        let back_off = self.back_off.build()?;
+        let delay_min = span("delay_min", self.delay_min, MILLISECOND, self.delay_max.min(DAY * 30))?;
+        Ok(Arc::new(PacerPlan {
+            level: self.level,
+            interval,
+            exact: match self.level {
+                Level::Active => back_off.exact(),
+                _ => ast.exact(),
+            },
+            ast,
+            back_off,
+            detector: self.detector.build()?,
+            initial: self.initial,
+            jitter: number("jitter", self.jitter, 0.0, 0.99)?,
+            start: self.start,
+            obey: self.hints == HintUse::Obey,
+            request_timeout: span("request_timeout", self.request_timeout, MILLISECOND, HOUR)?,
+            delay_min,
+            delay_max: span("delay_max", self.delay_max, self.delay_min, DAY * 30)?,
+        }))
+    }
+}
+
+/// A configuration that has been checked; shared by all pacers made from it. All times in seconds.
+#[derive(Debug)]
+pub struct PacerPlan {
+    pub(super) level: Level,
+    pub(super) interval: f64,
+    /// A failed check is followed by the paper's plain sum `a + b`, not by a practical spread.
+    pub(super) exact: bool,
+    pub(super) ast: AstPlan,
+    pub(super) back_off: BackOffPlan,
+    pub(super) detector: DetectorPlan,
+    pub(super) initial: InitialRule,
+    pub(super) jitter: f64,
+    pub(super) start: Start,
+    pub(super) obey: bool,
+    pub(super) request_timeout: f64,
+    pub(super) delay_min: f64,
+    pub(super) delay_max: f64,
+}
+
+pub(super) const MILLISECOND: Duration = Duration::from_millis(1);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn every_preset_builds() {
+        for preset in Preset::ALL {
+            assert!(PacerConfig::from(*preset).build().is_ok(), "{preset}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_range() {
+        let wrong = |change: fn(&mut PacerConfig)| {
+            let mut config = PacerConfig::default();
+            change(&mut config);
+            config.build().unwrap_err().to_string()
+        };
+        assert_eq!(wrong(|c| c.jitter = f64::NAN), "jitter = NaN is not allowed: expected a number in 0..=0.99");
+        assert_eq!(
+            wrong(|c| c.interval = Duration::ZERO),
+            "interval = 0ns is not allowed: expected a duration in 1ms..=86400s"
+        );
+        assert_eq!(wrong(|c| c.ast.alpha = 1.0), "alpha = 1 is not allowed: expected a number in 1.1..=8");
+        assert_eq!(
+            wrong(|c| c.delay_max = Duration::from_millis(5)),
+            "delay_min = 10ms is not allowed: expected a duration in 1ms..=5ms"
+        );
+        assert_eq!(
+            wrong(|c| c.ast.floor = Duration::from_secs(7200)),
+            "floor = 7200s is not allowed: expected a duration in 1ms..=3600s"
+        );
+        assert_eq!(wrong(|c| c.detector.theta = 1.0), "theta = 1 is not allowed: expected a number in 0.01..=0.99");
+    }
+}

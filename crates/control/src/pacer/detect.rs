@@ -1,0 +1,209 @@
+//! Congestion detection: was this answer late because the broker is busy?
+//!
+//! Three levels (P19 §IV), each as the paper has it (`-paper`) and repaired:
+//! ```text
+//! rigorous   d > T_net + (1 + θ)·T_proc            caps the broker's utilisation at θ/(1+θ): only for expensive queries
+//! mediate    d > T_net + D_br, announced; repaired: the broker's measured queueing delay q > q_target. The default.
+//! light      d > κ·T̃, the running mean; repaired: d > max(3·base, base + 50 ms) with base the windowed minimum
+//! ```
+//! The mean-based test flags 37–50 % of healthy rounds and stops seeing a standing overload after some 22 rounds, because
+//! the mean follows it; a minimum does neither, but a client that joins a standing queue learns an inflated one. Without
+//! the broker's word no client can tell. Everything that is not an answer is congestion at every level.
+
+use core::time::Duration;
+
+use super::config::{HOUR, MILLISECOND};
+use super::outcome::Outcome;
+use crate::config::{ConfigError, named, number, span};
+use crate::hints::Hints;
+use crate::measure::{Average, AverageRule, WindowedMinimum};
+use crate::time::{Timestamp, seconds};
+
+named! {
+    "detector";
+    /// How congestion is recognised.
+    pub enum DetectorRule {
+        /// By the broker's own word about the time in its queue; without it, like `light`.
+        #[default]
+        Mediate = "mediate",
+        /// By queueing beyond a share of the query's own processing time.
+        Rigorous = "rigorous",
+        /// By response times well above the best seen.
+        Light = "light",
+        /// By the announced limit `D_br`.
+        MediatePaper = "mediate-paper",
+        /// Equation (6).
+        RigorousPaper = "rigorous-paper",
+        /// By response times above κ times the mean: Algorithm 3's own test with κ = 1.
+        LightPaper = "light-paper",
+    }
+}
+
+named! {
+    "treatment of denials";
+    /// What Algorithm 3 makes of a denial.
+    pub enum DenialRule {
+        /// A denial is congestion.
+        #[default]
+        Congestion = "congestion",
+        /// A denial is a fast answer, because the paper looks at the duration only (ambiguity A18).
+        Fast = "fast",
+    }
+}
+
+/// Configuration of the congestion detector.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DetectorConfig {
+    /// Which level.
+    pub rule: DetectorRule,
+    /// θ of `rigorous`: permitted queueing as a share of the processing time. 0.01 ..= 0.99.
+    pub theta: f64,
+    /// κ of `light-paper`. 1 ..= 100.
+    pub kappa: f64,
+    /// How the mean response time is kept.
+    pub average: AverageRule,
+    /// γ of equation (7). 0 ..= 0.999.
+    pub gamma: f64,
+    /// `mediate`: queueing up to this is no congestion. 1 ms ..= 1 h.
+    pub queue_target: Duration,
+    /// `T_net`, the round trip of the network, if it is known. ..= 1 h.
+    pub network: Duration,
+    /// `T_proc`, if it is known; else the windowed minimum of the response time less `network` stands for it. ..= 1 h.
+    pub processing: Option<Duration>,
+    /// What a denial is to the paper rules.
+    pub denial: DenialRule,
+}
+
+impl Default for DetectorConfig {
+    fn default() -> Self {
+        Self {
+            rule: DetectorRule::default(),
+            theta: 0.9,
+            kappa: 1.0,
+            average: AverageRule::default(),
+            gamma: 0.875,
+            queue_target: Duration::from_millis(100),
+            network: Duration::ZERO,
+            processing: None,
+            denial: DenialRule::default(),
+        }
+    }
+}
+
+impl DetectorConfig {
+    pub(super) fn build(&self) -> Result<DetectorPlan, ConfigError> {
+        Ok(DetectorPlan {
+            rule: self.rule,
+            theta: number("theta", self.theta, 0.01, 0.99)?,
+            kappa: number("kappa", self.kappa, 1.0, 100.0)?,
+            average: self.average,
+            gamma: number("gamma", self.gamma, 0.0, 0.999)?,
+            queue_target: span("queue_target", self.queue_target, MILLISECOND, HOUR)?,
+            network: span("network", self.network, Duration::ZERO, HOUR)?,
+            processing: match self.processing {
+                Some(known) => Some(span("processing", known, Duration::ZERO, HOUR)?),
+                None => None,
+            },
+            denial: self.denial,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DetectorPlan {
+    rule: DetectorRule,
+    theta: f64,
+    kappa: f64,
+    average: AverageRule,
+    gamma: f64,
+    queue_target: f64,
+    network: f64,
+    processing: Option<f64>,
+    denial: DenialRule,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Detector {
+    baseline: WindowedMinimum,
+    average: Average,
+    /// The last `D_br` that the broker announced, seconds; negative before.
+    permitted: f32,
+}
+
+impl Detector {
+    pub(super) const NEW: Self = Self { baseline: WindowedMinimum::EMPTY, average: Average::ZERO, permitted: -1.0 };
+
+    /// Takes the outcome in, and says whether it shows congestion. `obey`: the broker's hints are believed.
+    pub(super) fn is_congested(
+        &mut self,
+        plan: &DetectorPlan,
+        now: Timestamp,
+        outcome: &Outcome,
+        timeout: f64,
+        obey: bool,
+    ) -> bool {
+        match outcome {
+            Outcome::Answered { latency, hints, .. } => {
+                let latency = seconds(*latency);
+                if let Some(permitted) = hints.permitted {
+                    self.permitted = seconds(permitted) as f32;
+                }
+                self.baseline.on_sample(now, latency);
+                self.average.on_sample(plan.average, plan.gamma, latency);
+                self.is_late(plan, latency, if obey { Some(hints) } else { None })
+            }
+            Outcome::Denied { .. } => !(plan.is_paper() && plan.denial == DenialRule::Fast),
+            Outcome::TimedOut => {
+                // The papers' mean includes the timeouts, with the time that was waited.
+                self.average.on_sample(plan.average, plan.gamma, timeout);
+                true
+            }
+            Outcome::Failed => true,
+        }
+    }
+
+    /// Mean response time in seconds, for Algorithm 3's t_max.
+    pub(super) fn average(&self) -> f64 {
+        self.average.value()
+    }
+
+    fn is_late(&self, plan: &DetectorPlan, latency: f64, hints: Option<&Hints>) -> bool {
+        let queued = hints.and_then(|hints| hints.queued).map(seconds);
+        match (plan.rule, queued) {
+            (DetectorRule::Mediate, Some(queued)) => queued > plan.queue_target,
+            (DetectorRule::Mediate, None) if self.permitted >= 0.0 && hints.is_some() => {
+                self.is_beyond_permitted(plan, latency)
+            }
+            (DetectorRule::Mediate | DetectorRule::Light, _) => {
+                let base = self.baseline.value().unwrap_or(latency);
+                latency > (LIGHT_FACTOR * base).max(base + LIGHT_SLACK)
+            }
+            (DetectorRule::Rigorous, Some(queued)) => queued > plan.theta * (latency - queued - plan.network).max(0.0),
+            (DetectorRule::Rigorous | DetectorRule::RigorousPaper, _) => {
+                latency > plan.network + (1.0 + plan.theta) * self.processing(plan, latency)
+            }
+            // Nothing announced, nothing exceeded.
+            (DetectorRule::MediatePaper, _) => self.permitted >= 0.0 && self.is_beyond_permitted(plan, latency),
+            (DetectorRule::LightPaper, _) => latency > plan.kappa * self.average.value(),
+        }
+    }
+
+    fn is_beyond_permitted(&self, plan: &DetectorPlan, latency: f64) -> bool {
+        latency > f64::from(self.permitted) + plan.network
+    }
+
+    fn processing(&self, plan: &DetectorPlan, latency: f64) -> f64 {
+        let measured = || (self.baseline.value().unwrap_or(latency) - plan.network).max(0.0);
+        plan.processing.unwrap_or_else(measured)
+    }
+}
+
+impl DetectorPlan {
+    fn is_paper(&self) -> bool {
+        matches!(self.rule, DetectorRule::MediatePaper | DetectorRule::RigorousPaper | DetectorRule::LightPaper)
+    }
+}
+
+/// `light`: late is beyond three times the baseline, and never less than 50 ms above it (CONTROL §5).
+const LIGHT_FACTOR: f64 = 3.0;
+const LIGHT_SLACK: f64 = 0.05;
