@@ -1,0 +1,269 @@
+//! The request pool: take, park, drop or deny; and who is served next.
+//!
+//! Several FIFO queues by class (Table I of the papers). Practical admission (CONTROL §8.1–8.3):
+//! ```text
+//! equal query waiting already                   join it: one execution, many answers (before any refusal)
+//! now + backlog_c + w > deadline                deny at once: nobody would read the answer
+//! backlog_c + w > delay_max_c                   policy of the class: the bound is delay, not items
+//! at dequeue: now > deadline                    drop, do not execute: never work for the dead
+//! ```
+//! `w` is the mean service time of the class (weight 1/16). Between classes the server is shared by deficit round robin
+//! over estimated work, so that no class starves. The contract: *offer what arrives, take when a worker is free, report
+//! what it cost, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or ended with a reason, or
+//! given back by `offer`. [`PoolConfig::paper`] is the papers' pool.
+
+mod config;
+mod queue;
+mod request;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+pub use config::{Class, ClassConfig, Deadlines, Policy, PoolConfig};
+pub use request::{Counts, Ended, Job, Key, Offered, Request, ShedReason, Taken};
+
+use crate::config::ConfigError;
+use crate::time::{Timestamp, nanos};
+use queue::{Entry, Queue, Waiter};
+use turns::Turns;
+
+/// The request pool. See the [module](self).
+#[derive(Debug)]
+pub struct RequestPool<T> {
+    config: PoolConfig,
+    queues: [Queue<T>; Class::COUNT],
+    counts: [Counts; Class::COUNT],
+    /// Mean service time by class, nanoseconds.
+    costs: [u64; Class::COUNT],
+    turns: Turns,
+    /// Estimated work of the jobs under way, counted whole until they end.
+    in_service: u64,
+    ended: VecDeque<Ended<T>>,
+}
+
+impl<T> RequestPool<T> {
+    /// An empty pool.
+    pub fn new(config: &PoolConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            config: *config,
+            queues: [const { Queue::new() }; Class::COUNT],
+            counts: [Counts::default(); Class::COUNT],
+            costs: config.classes.map(|class| nanos(class.cost_initial)),
+            turns: Turns::new(config),
+            in_service: 0,
+            ended: VecDeque::new(),
+        })
+    }
+
+    /// A request arrives.
+    pub fn offer(&mut self, now: Timestamp, request: Request<T>) -> Offered<T> {
+        let class = request.class;
+        self.counts[class.index()].offered += 1;
+        if class == Class::Control {
+            self.counts[class.index()].taken += 1;
+            return Offered::Immediate(request.value);
+        }
+        let deadline = now + request.deadline.unwrap_or(self.config.deadline_default);
+        let request = match self.join(now, request, deadline) {
+            Ok(()) => return Offered::Joined,
+            Err(request) => request,
+        };
+        let entry = Entry::new(request, now, deadline, self.costs[class.index()]);
+        if self.is_hopeless(now, class, &entry) {
+            return self.deny(class, entry, ShedReason::DeadlineHopeless);
+        }
+        if self.queues[class.index()].parked_len() == 0 && self.fits(class, entry.work) {
+            self.enqueue(class, entry);
+            return Offered::Queued;
+        }
+        self.overflow(now, class, entry)
+    }
+
+    /// The next request for a server that is free; `None` only if nothing waits.
+    pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
+        loop {
+            for class in Class::ALL {
+                self.move_up(*class);
+            }
+            let class = self.turns.next(|class| self.queues[class.index()].len() > 0)?;
+            let entry = self.queues[class.index()].pop()?;
+            self.turns.on_taken(class, entry.work);
+            if let Some(taken) = self.start(now, class, entry) {
+                return Some(taken);
+            }
+        }
+    }
+
+    /// A job ended after this service time.
+    #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
+    pub fn on_served(&mut self, job: Job, elapsed: Duration) {
+        let Job { class, work } = job;
+        self.in_service = self.in_service.saturating_sub(work);
+        let cost = &mut self.costs[class.index()];
+        let sample = elapsed.clamp(COST_MIN, COST_MAX);
+        // Weight 1/16; with whole nanoseconds and a floor of 1 µs nothing is lost by the rounding.
+        *cost = *cost - *cost / COST_SAMPLES + nanos(sample) / COST_SAMPLES;
+    }
+
+    /// A request that ended in the queue, to be told or counted. Drain it after `offer` and `take`.
+    pub fn poll_ended(&mut self) -> Option<Ended<T>> {
+        self.ended.pop_front()
+    }
+
+    /// Estimated time until a new request of this class would be served, if only its class were busy.
+    pub fn backlog(&self, class: Class) -> Duration {
+        let work = nanos(self.queues[class.index()].backlog()).saturating_add(self.in_service);
+        Duration::from_nanos(work / u64::from(self.config.servers))
+    }
+
+    /// Mean service time of a class.
+    pub fn cost(&self, class: Class) -> Duration {
+        Duration::from_nanos(self.costs[class.index()])
+    }
+
+    /// What has happened to the requests of a class.
+    pub fn counts(&self, class: Class) -> Counts {
+        self.counts[class.index()]
+    }
+
+    /// Entries waiting in a class; joined requests count with the one they joined.
+    pub fn len(&self, class: Class) -> usize {
+        self.queues[class.index()].len()
+    }
+
+    /// Nothing waits or is parked in any class.
+    pub fn is_empty(&self) -> bool {
+        self.queues.iter().all(|queue| queue.len() + queue.parked_len() == 0)
+    }
+
+    /// An equal query that waits already is joined, before any refusal: refusing equal queries would make them come one
+    /// by one, and cost more.
+    fn join(&mut self, now: Timestamp, request: Request<T>, deadline: Timestamp) -> Result<(), Request<T>> {
+        let index = request.class.index();
+        let shared_max = self.config.shared_max as usize;
+        let Some(position) = request.key.and_then(|key| self.queues[index].joinable(key, shared_max)) else {
+            return Err(request);
+        };
+        let waiter = Waiter { value: request.value, arrived: now, deadline };
+        self.queues[index].join(position, waiter, self.config.classes[index].answer_cost);
+        self.counts[index].waiting += 1;
+        Ok(())
+    }
+
+    fn is_hopeless(&self, now: Timestamp, class: Class, entry: &Entry<T>) -> bool {
+        let parked = self.queues[class.index()].parked_backlog() / self.config.servers;
+        let done = now + self.backlog(class) + parked + Duration::from_nanos(entry.work);
+        self.config.deadlines == Deadlines::Enforce && done > entry.first.deadline
+    }
+
+    fn fits(&self, class: Class, work: u64) -> bool {
+        let (queue, limits) = (&self.queues[class.index()], &self.config.classes[class.index()]);
+        let empty_and_idle = queue.len() == 0 && self.in_service == 0;
+        let delay = self.backlog(class) + Duration::from_nanos(work / u64::from(self.config.servers));
+        // A single request is served even if it alone is longer than the bound, else it never would be.
+        queue.len() < limits.items_max as usize && (delay <= limits.delay_max || empty_and_idle)
+    }
+
+    fn enqueue(&mut self, class: Class, entry: Entry<T>) {
+        self.counts[class.index()].waiting += 1;
+        self.queues[class.index()].push(entry);
+    }
+
+    fn overflow(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Offered<T> {
+        let limits = self.config.classes[class.index()];
+        match limits.policy {
+            Policy::TailDrop => self.drop(class, entry),
+            Policy::HeadDrop => {
+                while !self.fits(class, entry.work) {
+                    let Some(oldest) = self.queues[class.index()].pop() else {
+                        return self.drop(class, entry);
+                    };
+                    self.end(class, oldest, ShedReason::Displaced);
+                }
+                self.enqueue(class, entry);
+                Offered::Queued
+            }
+            Policy::Postpone if self.queues[class.index()].parked_len() < limits.parked_max as usize => {
+                let parked = self.queues[class.index()].parked_backlog() / self.config.servers;
+                let until = now + self.backlog(class) + parked;
+                self.counts[class.index()].waiting += 1;
+                self.queues[class.index()].park(entry);
+                Offered::Parked { until }
+            }
+            Policy::Deny | Policy::Postpone => self.deny(class, entry, ShedReason::QueueFull),
+        }
+    }
+
+    fn deny(&mut self, class: Class, entry: Entry<T>, reason: ShedReason) -> Offered<T> {
+        self.counts[class.index()].denied += 1;
+        let retry_after = self.backlog(class).max(Duration::from_nanos(entry.work));
+        Offered::Denied { value: entry.first.value, reason, retry_after }
+    }
+
+    fn drop(&mut self, class: Class, entry: Entry<T>) -> Offered<T> {
+        self.counts[class.index()].dropped += 1;
+        Offered::Dropped { value: entry.first.value, reason: ShedReason::QueueFull }
+    }
+
+    /// Ends every request of an entry.
+    fn end(&mut self, class: Class, entry: Entry<T>, reason: ShedReason) {
+        for waiter in core::iter::once(entry.first).chain(entry.joined) {
+            self.end_one(class, waiter.value, reason);
+        }
+    }
+
+    fn end_one(&mut self, class: Class, value: T, reason: ShedReason) {
+        let counts = &mut self.counts[class.index()];
+        counts.waiting -= 1;
+        match reason {
+            ShedReason::Expired => counts.expired += 1,
+            _ => counts.displaced += 1,
+        }
+        self.ended.push_back(Ended { class, value, reason });
+    }
+
+    /// Parked requests move up as far as there is room; into an empty queue one always does.
+    fn move_up(&mut self, class: Class) {
+        let limits = self.config.classes[class.index()];
+        let busy = Duration::from_nanos(self.in_service / u64::from(self.config.servers));
+        while self.queues[class.index()].unpark_if(|queue, entry| {
+            let work = Duration::from_nanos(entry.work / u64::from(self.config.servers));
+            let delay = queue.backlog() / self.config.servers + busy + work;
+            queue.len() == 0 || (queue.len() < limits.items_max as usize && delay <= limits.delay_max)
+        }) {}
+    }
+
+    /// Makes a job of an entry, for those of its requests that are still alive; `None` if none is.
+    fn start(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Option<Taken<T>> {
+        let enforce = self.config.deadlines == Deadlines::Enforce;
+        let mut alive = Vec::with_capacity(entry.joined.len());
+        let mut first = None;
+        let arrived = entry.first.arrived;
+        for waiter in core::iter::once(entry.first).chain(entry.joined) {
+            if enforce && now > waiter.deadline {
+                self.end_one(class, waiter.value, ShedReason::Expired);
+            } else if first.is_none() {
+                first = Some(waiter.value);
+            } else {
+                alive.push(waiter.value);
+            }
+        }
+        let value = first?;
+        let counts = &mut self.counts[class.index()];
+        counts.waiting -= 1 + alive.len() as u64;
+        counts.taken += 1 + alive.len() as u64;
+        self.in_service = self.in_service.saturating_add(entry.work);
+        let job = Job { class, work: entry.work };
+        Some(Taken { job, value, joined: alive, queued: now.since(arrived) })
+    }
+}
+
+const COST_SAMPLES: u64 = 16;
+/// Service times are counted within these bounds.
+const COST_MIN: Duration = Duration::from_micros(1);
+const COST_MAX: Duration = Duration::from_secs(3600);

@@ -1,0 +1,114 @@
+//! How much may be in flight? A limit on concurrent queries that learns from their latency.
+//!
+//! An estimator only: samples in, a number out. Who holds permits, and what happens to a query over the limit, is the
+//! caller's business (`admission`). [`Gradient`] is the default; [`Aimd`] is the plain baseline.
+
+mod aimd;
+mod gradient;
+
+use core::time::Duration;
+
+pub use aimd::{Aimd, AimdConfig};
+pub use gradient::{Gradient, GradientConfig};
+
+use crate::time::Timestamp;
+
+/// How a query ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sample {
+    /// It was answered after this time.
+    Answered(Duration),
+    /// It was cancelled at its deadline, or the worker failed: a sure sign of too much.
+    Dropped,
+}
+
+/// A limit on what is in flight, learned from samples.
+pub trait Limit {
+    /// How many queries may run at the same time now; at least 1.
+    fn limit(&self) -> u32;
+
+    /// A query ended; `in_flight` counts it and the ones beside it.
+    fn on_sample(&mut self, sample: Sample, in_flight: u32, now: Timestamp);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::draw;
+    use alloc::boxed::Box;
+    use proptest::prelude::*;
+    use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
+
+    fn both() -> [(&'static str, Box<dyn Limit>); 2] {
+        [
+            ("gradient", Box::new(Gradient::new(&GradientConfig::default()).unwrap())),
+            ("aimd", Box::new(Aimd::new(&AimdConfig::default()).unwrap())),
+        ]
+    }
+
+    /// A host that runs `cores` queries of 20 ms side by side and slows down in proportion beyond, always fully used.
+    /// The mean limit over the second half of the run.
+    fn settled(limit: &mut dyn Limit, cores: f64, now: &mut Timestamp, rng: &mut Xoshiro256PlusPlus) -> f64 {
+        let rounds = 4000;
+        let mut sum = 0.0;
+        for round in 0..rounds {
+            let in_flight = limit.limit();
+            let slowdown = (f64::from(in_flight) / cores).max(1.0);
+            let latency = 0.020 * slowdown * draw::uniform(rng, 0.9, 1.3);
+            *now = *now + Duration::from_secs_f64(latency / f64::from(in_flight));
+            limit.on_sample(Sample::Answered(Duration::from_secs_f64(latency)), in_flight, *now);
+            if round >= rounds / 2 {
+                sum += f64::from(limit.limit());
+            }
+        }
+        sum / f64::from(rounds / 2)
+    }
+
+    #[test]
+    fn the_limit_finds_the_host_and_follows_it() {
+        for (name, mut limit) in both() {
+            let (mut now, mut rng) = (Timestamp::ZERO, Xoshiro256PlusPlus::seed_from_u64(8));
+            for cores in [16.0, 4.0, 32.0] {
+                let mean = settled(limit.as_mut(), cores, &mut now, &mut rng);
+                // Everything busy, and no more than a few times as much waiting.
+                assert!((cores..6.0 * cores).contains(&mean), "{name} on {cores} cores: {mean}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_idle_host_does_not_open_the_limit() {
+        for (name, mut limit) in both() {
+            let before = limit.limit();
+            for second in 0..10_000 {
+                let now = Timestamp::from_secs_f64(f64::from(second));
+                limit.on_sample(Sample::Answered(Duration::from_millis(20)), 1, now);
+            }
+            assert_eq!(limit.limit(), before, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_configuration_is_named() {
+        let config = GradientConfig { limit_initial: 0, ..GradientConfig::default() };
+        assert_eq!(Gradient::new(&config).unwrap_err().field, "limit_initial");
+        let config = AimdConfig { decrease: f64::NAN, ..AimdConfig::default() };
+        assert_eq!(Aimd::new(&config).unwrap_err().field, "decrease");
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_stays_in_bounds(
+            samples in prop::collection::vec((any::<u64>(), any::<u32>(), any::<u64>(), any::<bool>()), 1..300),
+        ) {
+            for (_, mut limit) in both() {
+                for (latency, in_flight, now, dropped) in &samples {
+                    let answered = Sample::Answered(Duration::from_nanos(*latency));
+                    let sample = if *dropped { Sample::Dropped } else { answered };
+                    limit.on_sample(sample, *in_flight, Timestamp::from_nanos(*now));
+                    prop_assert!((1..=1000).contains(&limit.limit()));
+                }
+            }
+        }
+    }
+}

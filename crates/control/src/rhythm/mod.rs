@@ -1,0 +1,217 @@
+//! A publisher's rhythm: learn it, and slow the one that breaks it (paper 003, P22).
+//!
+//! The broker keeps one [`Rhythm`] per principal, tells it every PUBLISH that arrives, and is told what to do with it: a
+//! [`Verdict`]. The state survives reconnects, so that a new connection does not buy a new learning phase.
+//! Retransmissions, wills and refreshed retained messages are not told. Arrival times are those of the socket, not of
+//! the read loop: a publisher that was held sends its backlog in one breath, and would be held for ever.
+//!
+//! Two rules in two files: [`RhythmRule::Practical`] (`gcra`, the default) and the paper's own (`paper`), as formula or
+//! rounded as in its Table I. This module decides; queues, acknowledgements and timers are elsewhere.
+
+mod gcra;
+mod paper;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+use crate::config::{ConfigError, count, named, number, span};
+use crate::time::{Timestamp, duration};
+use gcra::{Gcra, GcraPlan};
+use paper::{Paper, PaperPlan};
+
+named! {
+    "rhythm rule";
+    /// How a publisher that breaks its rhythm is recognised and slowed.
+    pub enum RhythmRule {
+        /// GCRA around a slowly learned interval; bounded, dimensionless reaction.
+        #[default]
+        Practical = "practical",
+        /// Paper 003: the mean of the first N messages, and e^FR seconds of delay.
+        Paper = "paper",
+        /// The same, truncated to the digits of its Table I.
+        PaperTable = "paper-table",
+    }
+}
+
+named! {
+    "enforcement";
+    /// When a broken rhythm has consequences.
+    pub enum Enforcement {
+        /// Only under pressure: a chatty sensor on an idle broker harms nobody.
+        #[default]
+        Pressure = "pressure",
+        /// Always.
+        Always = "always",
+    }
+}
+
+/// Whether the broker is short of anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressure {
+    /// It is not.
+    Idle,
+    /// The backlog is beyond half its target.
+    Pressed,
+}
+
+/// What to do with the message that has just arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Take it.
+    Pass,
+    /// Take it after this time, and its acknowledgement with it; later messages of this publisher stay behind it.
+    Hold(Duration),
+    /// Do not take it: it would have to be held too long. QoS 0 is dropped, QoS 1 and 2 get "quota exceeded" with this
+    /// time to come back, or no acknowledgement where the protocol has no such word.
+    Refuse(Duration),
+    /// It has been refused for so long that the connection should end, with this time to come back.
+    Disconnect(Duration),
+}
+
+/// Configuration of the rhythm control.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RhythmConfig {
+    /// Which rule.
+    pub rule: RhythmRule,
+    /// When it has consequences (practical rule; the paper's always has).
+    pub enforcement: Enforcement,
+    /// N of the paper: messages before FR_avg is known. 2 ..= 1000.
+    pub learn_messages: u32,
+    /// Practical: intervals of the learning phase. 2 ..= 254.
+    pub learn_intervals: u32,
+    /// h: the rate may be this many times the learned one. 1 ..= 100.
+    pub headroom: f64,
+    /// Messages that may come at once, on top of the rate. 1 ..= 10 000.
+    pub burst: u32,
+    /// D_0: unit of the practical delay. 1 ms ..= 1 h.
+    pub delay_unit: Duration,
+    /// D_max: the longest delay of the practical rule; the optional maximum of the paper's. 1 ms ..= 1 day.
+    pub delay_max: Duration,
+    /// Whether `delay_max` also bounds the paper's rule (it mentions a maximum and gives none).
+    pub paper_bounded: bool,
+    /// ι_floor: no publisher is taken to be faster than this, whatever it did while it was watched. 1 µs ..= `interval_max`.
+    pub interval_min: Duration,
+    /// ι_ceil: nor slower than this. ..= 30 days.
+    pub interval_max: Duration,
+}
+
+impl Default for RhythmConfig {
+    fn default() -> Self {
+        Self {
+            rule: RhythmRule::default(),
+            enforcement: Enforcement::default(),
+            learn_messages: 4,
+            learn_intervals: 16,
+            headroom: 2.0,
+            burst: 8,
+            delay_unit: Duration::from_secs(1),
+            delay_max: Duration::from_secs(30),
+            paper_bounded: false,
+            interval_min: Duration::from_millis(1),
+            interval_max: Duration::from_secs(86_400),
+        }
+    }
+}
+
+impl RhythmConfig {
+    /// Checks every field and the relations between them.
+    pub fn build(&self) -> Result<RhythmPlan, ConfigError> {
+        let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+        let delay_max = span("delay_max", self.delay_max, ms, day)?;
+        let interval_max = span("interval_max", self.interval_max, Duration::from_micros(1), day * 30)?;
+        let interval_min = span("interval_min", self.interval_min, Duration::from_micros(1), self.interval_max)?;
+        Ok(RhythmPlan {
+            rule: self.rule,
+            enforcement: self.enforcement,
+            gcra: GcraPlan {
+                learn_intervals: count("learn_intervals", self.learn_intervals.into(), 2, 254)? as u8,
+                headroom: number("headroom", self.headroom, 1.0, 100.0)?,
+                burst: count("burst", self.burst.into(), 1, 10_000)? as f64,
+                delay_unit: span("delay_unit", self.delay_unit, ms, Duration::from_secs(3600))?,
+                delay_max,
+                interval_min,
+                interval_max,
+            },
+            paper: PaperPlan {
+                learn_messages: count("learn_messages", self.learn_messages.into(), 2, 1000)? as u32,
+                delay_max: self.paper_bounded.then_some(delay_max),
+                table: self.rule == RhythmRule::PaperTable,
+            },
+        })
+    }
+}
+
+/// A configuration that has been checked; one per class of publishers.
+#[derive(Clone, Copy, Debug)]
+pub struct RhythmPlan {
+    rule: RhythmRule,
+    enforcement: Enforcement,
+    gcra: GcraPlan,
+    paper: PaperPlan,
+}
+
+/// What is known of one publisher: at most 64 bytes.
+#[derive(Clone, Debug)]
+pub struct Rhythm(State);
+
+#[derive(Clone, Debug)]
+enum State {
+    Gcra(Gcra),
+    Paper(Paper),
+}
+
+impl Rhythm {
+    /// A publisher that has not published yet.
+    pub fn new(plan: &RhythmPlan) -> Self {
+        Self(match plan.rule {
+            RhythmRule::Practical => State::Gcra(Gcra::NEW),
+            RhythmRule::Paper | RhythmRule::PaperTable => State::Paper(Paper::NEW),
+        })
+    }
+
+    /// A publisher whose interval is known from before a restart, or pinned by the operator.
+    pub fn resume(plan: &RhythmPlan, interval: Duration, now: Timestamp) -> Self {
+        Self(match plan.rule {
+            RhythmRule::Practical => State::Gcra(Gcra::resume(&plan.gcra, interval, now)),
+            RhythmRule::Paper | RhythmRule::PaperTable => State::Paper(Paper::resume(interval, now)),
+        })
+    }
+
+    /// A message arrived.
+    pub fn on_publish(&mut self, plan: &RhythmPlan, now: Timestamp, pressure: Pressure) -> Verdict {
+        match &mut self.0 {
+            State::Gcra(gcra) => {
+                let enforced = plan.enforcement == Enforcement::Always || pressure == Pressure::Pressed;
+                gcra.on_publish(&plan.gcra, now, enforced)
+            }
+            State::Paper(paper) => paper.on_publish(&plan.paper, now),
+        }
+    }
+
+    /// The learned interval between messages; `None` while learning.
+    pub fn interval(&self) -> Option<Duration> {
+        match &self.0 {
+            State::Gcra(gcra) => gcra.interval(),
+            State::Paper(paper) => paper.interval(),
+        }
+        .map(duration)
+    }
+
+    /// The learned rate in messages per second; `None` while learning.
+    pub fn rate(&self) -> Option<f64> {
+        let interval = match &self.0 {
+            State::Gcra(gcra) => gcra.interval(),
+            State::Paper(paper) => paper.interval(),
+        };
+        interval.map(|seconds| 1.0 / seconds.max(1e-9))
+    }
+
+    /// The rate of the last few messages (practical) or of the last two (paper), per second; 0 before the second one.
+    pub fn current_rate(&self) -> f64 {
+        match &self.0 {
+            State::Gcra(gcra) => gcra.current_rate(),
+            State::Paper(paper) => paper.current_rate(),
+        }
+    }
+}
