@@ -6,10 +6,18 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod admission;
+pub mod advice;
 pub mod analysis;
+pub mod appointments;
 pub mod config;
 mod draw;
+pub mod hints;
+pub mod limit;
+mod measure;
+pub mod pacer;
 pub mod rank;
+pub mod rhythm;
 pub mod schedule;
 pub mod time;
 
