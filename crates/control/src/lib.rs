@@ -1,6 +1,5 @@
 #![no_std]
-#![forbid(unsafe_code)]
-//! Tidegate's control library.
+#![doc = include_str!("../README.md")]
 
 extern crate alloc;
 #[cfg(test)]
