@@ -2,6 +2,9 @@
 //! same run, because only the ratio survives a change of machine. Peers: `governor` (one keyless GCRA cell, no learning)
 //! for the publisher decision, `backon` (exponential back-off with jitter) for the pacer.
 
+#![allow(clippy::wildcard_imports, reason = "the groups are namespaces of this one file")]
+#![allow(clippy::unwrap_used, reason = "a wrong configuration is a bug of the benchmark")]
+
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -25,7 +28,8 @@ const BATCH: usize = 10_000;
 
 /// 10 000 publishers, one message each per second of virtual time: the state is not all in the first cache.
 fn publishers(bencher: Bencher, rule: RhythmRule, gap_millis: u64) {
-    let config = RhythmConfig { rule, enforcement: Enforcement::Always, paper_bounded: true, ..RhythmConfig::default() };
+    let config =
+        RhythmConfig { rule, enforcement: Enforcement::Always, paper_bounded: true, ..RhythmConfig::default() };
     let plan = config.build().unwrap();
     let mut rhythms: Vec<Rhythm> =
         (0..BATCH).map(|_| Rhythm::resume(&plan, Duration::from_secs(1), Timestamp::ZERO)).collect();

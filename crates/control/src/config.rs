@@ -125,6 +125,7 @@ macro_rules! named {
 pub(crate) use named;
 
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "the macro declares public enums")]
 mod tests {
     use super::*;
 

@@ -45,7 +45,7 @@ mod tests {
         for (what, (mean, variance), expected_mean, expected_variance) in [
             ("uniform", moments(|rng| uniform(rng, 2.0, 4.0)), 3.0, 1.0 / 3.0),
             ("exponential", moments(|rng| exponential(rng, 2.0)), 2.0, 4.0),
-            ("normal", moments(|rng| normal(rng)), 0.0, 1.0),
+            ("normal", moments(normal), 0.0, 1.0),
         ] {
             assert!((mean - expected_mean).abs() < 0.02, "{what}: mean {mean}");
             assert!((variance / expected_variance - 1.0).abs() < 0.03, "{what}: variance {variance}");

@@ -41,7 +41,9 @@ fn table_1_of_paper_003() {
 
 #[test]
 fn the_formula_of_paper_003_without_truncation() {
-    for (interval, delay) in [(3.0, 1.396), (1.5, 1.948), (1.0, 2.718), (0.75, 3.794), (0.6, 5.294), (0.5, 7.389)] {
+    for (interval, delay) in
+        [(3.0, 1.396), (1.5, 1.948), (1.0, core::f64::consts::E), (0.75, 3.794), (0.6, 5.294), (0.5, 7.389)]
+    {
         let Verdict::Hold(held) = paper_delay(RhythmRule::Paper, interval) else { panic!("not held") };
         assert!((held.as_secs_f64() - delay).abs() < 6e-4, "every {interval} s: {held:?}");
     }
@@ -273,7 +275,7 @@ proptest! {
                 Verdict::Pass => prop_assert!(early <= 0),
                 Verdict::Hold(delay) => {
                     prop_assert!(early > 0 && early <= 30_000_000_000);
-                    prop_assert!(delay.as_nanos() as i128 >= early.min(30_000_000_000) - 1000);
+                    prop_assert!(delay.as_nanos().cast_signed() >= early.min(30_000_000_000) - 1000);
                 }
                 Verdict::Refuse(_) | Verdict::Disconnect(_) => prop_assert!(early > 30_000_000_000),
             }

@@ -5,6 +5,9 @@
 //! server 5 % of a service. Notifications are shed while the backlog exceeds 200 ms. The same seed gives the same run.
 //! This is the small model of the smoke tests and of the `overload` example; the laboratory is a crate of its own.
 
+#![allow(dead_code, reason = "not every user reads every figure")]
+#![allow(clippy::expect_used, reason = "a wrong scenario is a bug of the test")]
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -14,43 +17,96 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Job, Offered, PoolConfig, Request, RequestPool};
+use tidegate_control::analysis::aimd::step_for_rate;
 use tidegate_control::hints::Hints;
-use tidegate_control::pacer::{Outcome, Pacer, PacerPlan};
+use tidegate_control::pacer::{Outcome, Pacer, PacerConfig, PacerPlan, Preset, Step};
 
 /// What is simulated.
-pub struct Scenario {
-    pub clients: usize,
+struct Scenario {
+    clients: usize,
     /// Requests per second that the server can serve.
-    pub capacity: f64,
+    capacity: f64,
     /// Updates per second and item.
-    pub update_rate: f64,
+    update_rate: f64,
     /// Share of the notifications that the radio loses.
-    pub radio_loss: f64,
-    pub pool: PoolConfig,
-    pub pacer: Arc<PacerPlan>,
+    radio_loss: f64,
+    pool: PoolConfig,
+    pacer: Arc<PacerPlan>,
     /// Patience of the clients.
-    pub request_timeout: f64,
+    request_timeout: f64,
     /// Times between which the capacity is multiplied by the last number.
-    pub dip: Option<(f64, f64, f64)>,
+    dip: Option<(f64, f64, f64)>,
     /// Measured from here on.
-    pub warm_up: f64,
-    pub duration: f64,
-    pub seed: u64,
+    warm_up: f64,
+    duration: f64,
+    seed: u64,
 }
 
 /// What came of it, after the warm-up.
 #[derive(Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     /// Answers that reached a client still waiting, as a share of the capacity.
-    pub goodput: f64,
+    pub(crate) goodput: f64,
     /// Requests, as a multiple of the capacity.
-    pub offered: f64,
+    pub(crate) offered: f64,
     /// Mean share of the clients whose copy was out of date.
-    pub stale: f64,
-    /// Share of the notifications that were shed.
-    pub shed: f64,
-    /// Queueing delay of the last executed requests, seconds.
-    pub queued: f64,
+    pub(crate) stale: f64,
+}
+
+/// Ten times more checks than the server can answer, on a broker that keeps at most 100 ms of work and denies the rest.
+pub(crate) fn overload(preset: Preset) -> Report {
+    let load = Load { capacity: 200.0, interval: 1.0, update_rate: 1.0, radio_loss: 0.2 };
+    let mut pool = PoolConfig::default();
+    for class in &mut pool.classes {
+        class.cost_initial = Duration::from_secs_f64(1.0 / load.capacity);
+    }
+    run(&load.scenario(preset, &pool, None, 400.0, 600.0))
+}
+
+/// Half load and a tenth of the capacity for one minute, on a broker of the papers that queues up to 5 s of work and
+/// drops the rest without a word; measured from seven minutes after the dip.
+pub(crate) fn dip(preset: Preset) -> Report {
+    let load = Load { capacity: 400.0, interval: 10.0, update_rate: 0.1, radio_loss: 0.01 };
+    let pool = PoolConfig::paper((load.capacity * 5.0) as u32);
+    run(&load.scenario(preset, &pool, Some((120.0, 180.0, 0.1)), 600.0, 900.0))
+}
+
+struct Load {
+    capacity: f64,
+    /// Mean interval between checks of a client that meets no congestion, seconds.
+    interval: f64,
+    update_rate: f64,
+    radio_loss: f64,
+}
+
+impl Load {
+    fn scenario(
+        &self,
+        preset: Preset,
+        pool: &PoolConfig,
+        dip: Option<(f64, f64, f64)>,
+        warm_up: f64,
+        duration: f64,
+    ) -> Scenario {
+        let mut config = PacerConfig::from(preset);
+        let step = step_for_rate(self.update_rate * self.radio_loss, 1.0 / self.interval, config.ast.alpha);
+        config.interval = Duration::from_secs_f64(self.interval);
+        config.ast.step = Step::Fixed(Duration::from_secs_f64(step));
+        config.request_timeout = Duration::from_secs(2);
+        Scenario {
+            clients: 2000,
+            capacity: self.capacity,
+            update_rate: self.update_rate,
+            radio_loss: self.radio_loss,
+            pool: *pool,
+            pacer: config.build().expect("a valid configuration"),
+            request_timeout: 2.0,
+            dip,
+            warm_up,
+            duration,
+            seed: 1,
+        }
+    }
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -91,15 +147,12 @@ struct Space<'a> {
 struct Tally {
     useful: u64,
     offered: u64,
-    notifications: u64,
-    shed: u64,
     stale_clients: u64,
     stale_seconds: f64,
     stale_since: f64,
-    queued: f64,
 }
 
-pub fn run(scenario: &Scenario) -> Report {
+fn run(scenario: &Scenario) -> Report {
     let mut space = Space::new(scenario);
     space.start();
     while let Some(Reverse((at, _, event))) = space.events.pop() {
@@ -107,7 +160,7 @@ pub fn run(scenario: &Scenario) -> Report {
             break;
         }
         space.now = at;
-        space.handle(event);
+        space.handle(&event);
     }
     space.report()
 }
@@ -148,8 +201,8 @@ impl<'a> Space<'a> {
         }
     }
 
-    fn handle(&mut self, event: Event) {
-        match event {
+    fn handle(&mut self, event: &Event) {
+        match *event {
             Event::Send { client, attempt } => self.send(client, attempt),
             Event::Arrive { client, attempt } => self.arrive(client, attempt),
             Event::Served => self.served(),
@@ -203,7 +256,6 @@ impl<'a> Space<'a> {
         while self.pool.poll_ended().is_some() {}
         if let Some((job, client, attempt, started, queued)) = self.serving.take() {
             self.pool.on_served(job, self.now.since(started));
-            self.tally.queued += (queued.as_secs_f64() - self.tally.queued) / 64.0;
             let losses = self.clients[client].lost;
             self.after_secs(RTT / 2.0, Event::Reply { client, attempt, queued: Some(queued), losses });
         }
@@ -245,10 +297,6 @@ impl<'a> Space<'a> {
     fn update(&mut self, client: usize) {
         let shed = self.pool.backlog(Class::Query).as_secs_f64() > SHED_BACKLOG;
         let lost = shed || unit(&mut self.rng) < self.scenario.radio_loss;
-        if self.is_measured() {
-            self.tally.notifications += 1;
-            self.tally.shed += u64::from(shed);
-        }
         if lost {
             self.clients[client].lost += 1;
         }
@@ -301,8 +349,6 @@ impl<'a> Space<'a> {
             goodput: self.tally.useful as f64 / work,
             offered: self.tally.offered as f64 / work,
             stale: self.tally.stale_seconds / (seconds * self.clients.len() as f64),
-            shed: self.tally.shed as f64 / self.tally.notifications.max(1) as f64,
-            queued: self.tally.queued,
         }
     }
 }
