@@ -26,14 +26,11 @@ const STEPS: &[Step] = &[
 ];
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["test"] => test(),
-        _ => {
-            eprintln!("usage: cargo xtask test    format check, clippy, all tests, doc tests, rustdoc");
-            ExitCode::from(2)
-        }
+    if std::env::args().skip(1).eq(["test"]) {
+        return test();
     }
+    eprintln!("usage: cargo xtask test    format check, clippy, all tests, doc tests, rustdoc");
+    ExitCode::from(2)
 }
 
 fn test() -> ExitCode {

@@ -1,0 +1,69 @@
+//! What the documents say about the tree is true, and the pure crates stay pure.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Crates that own no socket, file, clock, thread or generator, with everything they may depend on at run time.
+const PURE: &[(&str, &[&str])] = &[("control", &["libm", "rand_core", "siphasher"])];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Names of the entries of `[dependencies]`.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let section = manifest.lines().skip_while(|line| line.trim() != "[dependencies]").skip(1);
+    section
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter(|name| !name.is_empty() && !name.starts_with('#'))
+        .collect()
+}
+
+#[test]
+fn pure_crates_depend_on_nothing_that_does_io() {
+    for (name, allowed) in PURE {
+        let folder = root().join("crates").join(name);
+        let manifest = read(&folder.join("Cargo.toml"));
+        for dependency in dependencies(&manifest) {
+            assert!(
+                allowed.contains(&dependency),
+                "{name} is a pure crate and must not depend on {dependency}; see docs/ARCHITECTURE.md"
+            );
+        }
+        let clippy = read(&folder.join("clippy.toml"));
+        for banned in ["Instant::now", "thread::sleep", "HashMap"] {
+            assert!(clippy.contains(banned), "{name}/clippy.toml does not ban {banned}");
+        }
+    }
+}
+
+#[test]
+fn paths_in_the_documents_exist() {
+    for document in ["README.md", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = read(&root().join(document));
+        let mut paths = 0;
+        for quoted in text.split('`').skip(1).step_by(2) {
+            let is_path = ["crates/", "xtask/", "docs/", ".ci/"].iter().any(|start| quoted.starts_with(start));
+            if is_path && !quoted.contains(['*', '…', ' ']) {
+                paths += 1;
+                assert!(root().join(quoted).exists(), "{document} speaks of {quoted}, which does not exist");
+            }
+        }
+        assert!(paths > 0, "{document} names no path at all");
+    }
+}
+
+#[test]
+fn every_crate_is_in_the_readme() {
+    let readme = read(&root().join("README.md"));
+    let crates = fs::read_dir(root().join("crates")).expect("crates/").flatten();
+    for folder in crates.filter(|entry| entry.path().join("Cargo.toml").exists()) {
+        let name = format!("crates/{}", folder.file_name().to_string_lossy());
+        assert!(readme.contains(&name), "README.md's table has no line for {name}");
+    }
+}
