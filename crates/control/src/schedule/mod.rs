@@ -1,1 +1,344 @@
-//! Who is next.
+//! Who is next, and who has to go when there is no more room.
+//!
+//! [`Scheduler`] is one bounded pool of waiting items with a queue for each flow (a publisher, a principal, a class; the
+//! caller says which). It knows neither time nor what an item is, only its cost, in whatever unit the caller counts:
+//! messages, bytes, microseconds of work. Two rules decide who is next:
+//!
+//! * [`SchedulerRule::Drr`], practical: every flow gets service in proportion to its weight, and when the pool is full
+//!   the head of the longest queue is dropped, so that those pay who caused it;
+//! * [`SchedulerRule::Strict`], faithful to P22: the lowest order key first, and when the pool is full the newcomer is
+//!   dropped, whoever it is. Rare publishers then wait least and still lose as much as everyone else (B15).
+//!
+//! Invariants worth naming: the items of a flow leave in the order in which they came; [`Scheduler::pop`] returns
+//! nothing only if nothing waits; what was pushed is popped, evicted, drained, refused or still there; nothing is
+//! allocated beyond `items_max` slots and `flows_max` flows, and nothing before it is used.
+
+mod drr;
+mod links;
+mod longest;
+mod pool;
+mod strict;
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use crate::config::{ConfigError, count, named};
+use drr::Drr;
+use pool::Pool;
+use strict::Strict;
+
+/// A flow of items that keep their order: the index of a slot in the caller's own table, so small and dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+impl FlowId {
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+named! {
+    "scheduler rule";
+    /// How the next flow is chosen, and who is dropped from a full pool.
+    pub enum SchedulerRule {
+        /// Deficit round robin by weight; the head of the longest queue is dropped.
+        #[default]
+        Drr = "drr",
+        /// Lowest order key first; the newcomer is dropped.
+        Strict = "strict",
+    }
+}
+
+/// Bounds and shares of a [`Scheduler`]. The defaults count the cost in bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchedulerConfig {
+    /// Who is next.
+    pub rule: SchedulerRule,
+    /// Cost that a flow of weight 1 may spend in one turn. Small is smooth; it is fair at any size.
+    pub quantum: u32,
+    /// Cost of the largest item; more counts as this much. At most [`DEBT_ROUNDS_MAX`] quanta.
+    pub cost_max: u32,
+    /// Items that may wait.
+    pub items_max: u32,
+    /// Sum of the costs that may wait; at least `cost_max`.
+    pub backlog_max: u64,
+    /// Flows, and one more than the largest [`FlowId`].
+    pub flows_max: u32,
+}
+
+impl Default for SchedulerConfig {
+    fn default() -> Self {
+        Self {
+            rule: SchedulerRule::Drr,
+            // A few sensor readings, so that a turn is over soon, and a usual packet limit.
+            quantum: 1024,
+            cost_max: 256 * 1024,
+            items_max: 65_536,
+            backlog_max: 64 * 1024 * 1024,
+            flows_max: 1 << 20,
+        }
+    }
+}
+
+/// Rounds that a flow sits out for a single item at most. Each costs the visit of a flow without serving it, so this is
+/// the price of a large item in visits.
+pub const DEBT_ROUNDS_MAX: u32 = 256;
+
+/// The largest weight of a flow. With the quantum of every other flow it bounds how long one waits.
+pub const WEIGHT_MAX: u32 = 256;
+
+/// A bounded pool of waiting items, and the rule by which they leave.
+#[derive(Clone, Debug)]
+pub struct Scheduler<T> {
+    pool: Pool<T>,
+    order: Order,
+    cost_max: u32,
+    flows_max: u32,
+}
+
+/// Who is next: the state of the rule.
+#[derive(Clone, Debug)]
+enum Order {
+    Drr(Drr),
+    Strict(Strict),
+}
+
+/// What became of a pushed item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pushed<T> {
+    /// It waits.
+    Queued,
+    /// There is no room: [`Scheduler::evict_longest`] makes some, then push it again. An item may need several
+    /// evictions, but never more than its cost. Only under [`SchedulerRule::Drr`].
+    Full(T),
+    /// It will not be queued.
+    Refused(T, Refusal),
+}
+
+/// Why an item was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// There is no room, and the rule drops the newcomer.
+    PoolFull,
+    /// The flow's identifier is `flows_max` or more.
+    FlowOverMaximum,
+}
+
+/// An item that left the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken<T> {
+    /// Whose it was.
+    pub flow: FlowId,
+    /// What was pushed.
+    pub item: T,
+    /// What it was counted for: at least 1, at most `cost_max`.
+    pub cost: u32,
+}
+
+/// A flow beyond the configured number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowOverMaximum {
+    /// The flow.
+    pub flow: FlowId,
+    /// How many there may be.
+    pub flows_max: u32,
+}
+
+impl FlowOverMaximum {
+    pub(crate) const fn check(flow: FlowId, flows_max: u32) -> Result<(), Self> {
+        if flow.0 < flows_max { Ok(()) } else { Err(Self { flow, flows_max }) }
+    }
+}
+
+impl fmt::Display for FlowOverMaximum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "flow {} is beyond the maximum of {} flows", self.flow.0, self.flows_max)
+    }
+}
+
+impl core::error::Error for FlowOverMaximum {}
+
+impl SchedulerConfig {
+    /// An empty scheduler, or what is wrong with these bounds.
+    pub fn build<T>(&self) -> Result<Scheduler<T>, ConfigError> {
+        let quantum_min = self.cost_max.div_ceil(DEBT_ROUNDS_MAX).max(1);
+        count("quantum", self.quantum.into(), quantum_min.into(), u32::MAX.into())?;
+        count("cost_max", self.cost_max.into(), 1, u32::MAX.into())?;
+        count("items_max", self.items_max.into(), 1, INDEX_MAX.into())?;
+        count("backlog_max", self.backlog_max, self.cost_max.into(), u64::MAX / 2)?;
+        count("flows_max", self.flows_max.into(), 1, INDEX_MAX.into())?;
+        let order = match self.rule {
+            SchedulerRule::Drr => Order::Drr(Drr::new(self.quantum)),
+            SchedulerRule::Strict => Order::Strict(Strict::default()),
+        };
+        let pool = Pool::new(self.items_max, self.backlog_max);
+        Ok(Scheduler { pool, order, cost_max: self.cost_max, flows_max: self.flows_max })
+    }
+}
+
+impl<T> Scheduler<T> {
+    /// The same as [`SchedulerConfig::build`].
+    pub fn new(config: &SchedulerConfig) -> Result<Self, ConfigError> {
+        config.build()
+    }
+
+    /// Items that wait.
+    pub const fn len(&self) -> u32 {
+        self.pool.items()
+    }
+
+    /// Whether nothing waits.
+    pub const fn is_empty(&self) -> bool {
+        self.pool.items() == 0
+    }
+
+    /// Sum of the costs of everything that waits.
+    pub const fn backlog(&self) -> u64 {
+        self.pool.backlog()
+    }
+
+    /// Items of one flow that wait.
+    pub fn flow_len(&self, flow: FlowId) -> u32 {
+        self.pool.queue(flow.0).items
+    }
+
+    /// Sum of the costs of one flow's items that wait.
+    pub fn flow_backlog(&self, flow: FlowId) -> u64 {
+        self.pool.queue(flow.0).backlog
+    }
+
+    /// Share of a flow in the service, clamped to `1..=WEIGHT_MAX`; 1 until it is set. Counts from the flow's next turn
+    /// on, and under [`SchedulerRule::Drr`] only.
+    pub fn set_weight(&mut self, flow: FlowId, weight: u32) -> Result<(), FlowOverMaximum> {
+        self.know(flow)?;
+        if let Order::Drr(drr) = &mut self.order {
+            drr.set_weight(flow.0, weight.clamp(1, WEIGHT_MAX));
+        }
+        Ok(())
+    }
+
+    /// Place of a flow among the others, lowest first, ties by identifier; last until it is set. Counts at once, and
+    /// under [`SchedulerRule::Strict`] only.
+    pub fn set_order(&mut self, flow: FlowId, key: u64) -> Result<(), FlowOverMaximum> {
+        self.know(flow)?;
+        if let Order::Strict(strict) = &mut self.order {
+            strict.set_order(flow.0, key);
+        }
+        Ok(())
+    }
+
+    /// Queues an item behind the others of its flow, if there is room. The cost is clamped to `1..=cost_max`.
+    pub fn push(&mut self, flow: FlowId, item: T, cost: u32) -> Pushed<T> {
+        let cost = cost.clamp(1, self.cost_max);
+        if self.know(flow).is_err() {
+            return Pushed::Refused(item, Refusal::FlowOverMaximum);
+        }
+        if self.pool.is_full(cost) {
+            return match self.order {
+                Order::Drr(_) => Pushed::Full(item),
+                Order::Strict(_) => Pushed::Refused(item, Refusal::PoolFull),
+            };
+        }
+        if self.pool.put(flow.0, item, cost) == 1 {
+            match &mut self.order {
+                Order::Drr(drr) => drr.on_busy(flow.0),
+                Order::Strict(strict) => strict.on_busy(flow.0),
+            }
+        }
+        Pushed::Queued
+    }
+
+    /// Takes the next item; nothing only if nothing waits.
+    pub fn pop(&mut self) -> Option<Taken<T>> {
+        let flow = match &mut self.order {
+            Order::Drr(drr) => drr.next()?,
+            Order::Strict(strict) => strict.next()?,
+        };
+        let (item, cost) = self.pool.take(flow)?;
+        if let Order::Drr(drr) = &mut self.order {
+            drr.on_served(flow, cost);
+        }
+        self.settle(flow);
+        Some(Taken { flow: FlowId(flow), item, cost })
+    }
+
+    /// Drops the oldest item of a flow whose backlog is at least 8/9 of the longest. The oldest, because it is the most
+    /// outdated, and because its publisher sees the gap soonest.
+    pub fn evict_longest(&mut self) -> Option<Taken<T>> {
+        let flow = self.pool.longest()?;
+        self.take(FlowId(flow))
+    }
+
+    /// Forgets a flow with its weight and order, and hands over what it had waiting, the oldest first. What the
+    /// iterator has not returned when it is dropped, is dropped too.
+    pub fn remove_flow(&mut self, flow: FlowId) -> Drain<'_, T> {
+        Drain { scheduler: self, flow }
+    }
+
+    /// Takes the oldest item of a flow out of turn.
+    fn take(&mut self, flow: FlowId) -> Option<Taken<T>> {
+        let (item, cost) = self.pool.take(flow.0)?;
+        if self.pool.queue(flow.0).items == 0 {
+            self.on_emptied(flow.0);
+        }
+        Some(Taken { flow, item, cost })
+    }
+
+    /// Tells the rule what a served flow has left.
+    fn settle(&mut self, flow: u32) {
+        if self.pool.queue(flow).items == 0 {
+            self.on_emptied(flow);
+        } else if let Order::Drr(drr) = &mut self.order {
+            drr.on_waiting(flow);
+        }
+    }
+
+    fn on_emptied(&mut self, flow: u32) {
+        match &mut self.order {
+            Order::Drr(drr) => drr.on_emptied(flow),
+            Order::Strict(strict) => strict.on_emptied(flow),
+        }
+    }
+
+    /// Makes room for a flow seen for the first time.
+    fn know(&mut self, flow: FlowId) -> Result<(), FlowOverMaximum> {
+        FlowOverMaximum::check(flow, self.flows_max)?;
+        let len = flow.index() + 1;
+        self.pool.grow(len);
+        match &mut self.order {
+            Order::Drr(drr) => drr.grow(len),
+            Order::Strict(strict) => strict.grow(len),
+        }
+        Ok(())
+    }
+}
+
+/// The items of a flow that is being removed.
+#[derive(Debug)]
+pub struct Drain<'a, T> {
+    scheduler: &'a mut Scheduler<T>,
+    flow: FlowId,
+}
+
+impl<T> Iterator for Drain<'_, T> {
+    type Item = Taken<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.scheduler.take(self.flow)
+    }
+}
+
+impl<T> Drop for Drain<'_, T> {
+    fn drop(&mut self) {
+        self.by_ref().for_each(drop);
+        match &mut self.scheduler.order {
+            Order::Drr(drr) => drr.forget(self.flow.0),
+            Order::Strict(strict) => strict.forget(self.flow.0),
+        }
+    }
+}
+
+/// Flows and slots are counted in 32 bits, of which the last number means "none".
+const INDEX_MAX: u32 = u32::MAX - 1;

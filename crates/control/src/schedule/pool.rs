@@ -1,0 +1,159 @@
+//! The waiting items: one slab for all of them, one queue of slots for each flow.
+//!
+//! The pool knows how much waits and where, and refuses to know who is next. Slots are reused from a free list, the last
+//! one freed first, so that a pool which is far from full stays in the cache.
+
+use alloc::vec::Vec;
+
+use super::links::NIL;
+use super::longest::Longest;
+
+/// First in, first out for every flow, within one bound for all of them.
+#[derive(Clone, Debug)]
+pub(super) struct Pool<T> {
+    slots: Vec<Slot<T>>,
+    /// The first free slot of `slots`.
+    free: u32,
+    /// By flow.
+    queues: Vec<Queue>,
+    longest: Longest,
+    items: u32,
+    backlog: u64,
+    items_max: u32,
+    backlog_max: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<T> {
+    item: Option<T>,
+    cost: u32,
+    /// The slot behind this one in the same queue, or the next free one.
+    next: u32,
+}
+
+/// What waits for one flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue {
+    first: u32,
+    last: u32,
+    pub(super) items: u32,
+    pub(super) backlog: u64,
+}
+
+impl Queue {
+    pub(super) const EMPTY: Self = Self { first: NIL, last: NIL, items: 0, backlog: 0 };
+}
+
+impl<T> Pool<T> {
+    /// `items_max` is less than [`NIL`].
+    pub(super) fn new(items_max: u32, backlog_max: u64) -> Self {
+        let (slots, queues, longest) = (Vec::new(), Vec::new(), Longest::new());
+        Self { slots, free: NIL, queues, longest, items: 0, backlog: 0, items_max, backlog_max }
+    }
+
+    pub(super) const fn items(&self) -> u32 {
+        self.items
+    }
+
+    pub(super) const fn backlog(&self) -> u64 {
+        self.backlog
+    }
+
+    /// Whether an item of this cost would be too much.
+    pub(super) fn is_full(&self, cost: u32) -> bool {
+        self.items >= self.items_max || self.backlog + u64::from(cost) > self.backlog_max
+    }
+
+    /// Makes room for flows below `len`.
+    pub(super) fn grow(&mut self, len: usize) {
+        if self.queues.len() < len {
+            self.queues.resize(len, Queue::EMPTY);
+            self.longest.grow(len);
+        }
+    }
+
+    /// The queue of a flow, also of one never heard of.
+    pub(super) fn queue(&self, flow: u32) -> Queue {
+        self.queues.get(flow as usize).copied().unwrap_or(Queue::EMPTY)
+    }
+
+    /// A flow with about the longest backlog.
+    pub(super) fn longest(&self) -> Option<u32> {
+        self.longest.find()
+    }
+
+    /// Appends to the queue of a flow that has grown already, and returns how many items wait there now.
+    pub(super) fn put(&mut self, flow: u32, item: T, cost: u32) -> u32 {
+        let slot = self.occupy(item, cost);
+        let queue = &mut self.queues[flow as usize];
+        match queue.last {
+            NIL => queue.first = slot,
+            last => self.slots[last as usize].next = slot,
+        }
+        queue.last = slot;
+        queue.items += 1;
+        let before = queue.backlog;
+        queue.backlog += u64::from(cost);
+        self.longest.on_change(flow, before, queue.backlog);
+        self.items += 1;
+        self.backlog += u64::from(cost);
+        queue.items
+    }
+
+    /// Takes the oldest item of a flow with its cost.
+    pub(super) fn take(&mut self, flow: u32) -> Option<(T, u32)> {
+        let queue = self.queues.get_mut(flow as usize)?;
+        let slot = self.slots.get_mut(queue.first as usize)?;
+        let (item, cost) = (slot.item.take()?, slot.cost);
+        let freed = core::mem::replace(&mut queue.first, slot.next);
+        slot.next = core::mem::replace(&mut self.free, freed);
+        if queue.first == NIL {
+            queue.last = NIL;
+        }
+        queue.items -= 1;
+        let before = queue.backlog;
+        queue.backlog -= u64::from(cost);
+        self.longest.on_change(flow, before, queue.backlog);
+        self.items -= 1;
+        self.backlog -= u64::from(cost);
+        Some((item, cost))
+    }
+
+    fn occupy(&mut self, item: T, cost: u32) -> u32 {
+        let filled = Slot { item: Some(item), cost, next: NIL };
+        if let Some(slot) = self.slots.get_mut(self.free as usize) {
+            let index = core::mem::replace(&mut self.free, slot.next);
+            *slot = filled;
+            return index;
+        }
+        self.slots.push(filled);
+        (self.slots.len() - 1) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_reused_before_the_slab_grows() {
+        let mut pool = Pool::new(10, 100);
+        pool.grow(2);
+        for round in 0..50 {
+            assert_eq!(pool.put(0, round, 1), 1);
+            assert_eq!(pool.put(1, round, 2), 1);
+            assert_eq!(pool.take(0), Some((round, 1)));
+            assert_eq!(pool.take(1), Some((round, 2)));
+        }
+        assert_eq!(pool.slots.len(), 2);
+        assert_eq!((pool.items(), pool.backlog()), (0, 0));
+    }
+
+    #[test]
+    fn a_flow_never_heard_of_has_an_empty_queue() {
+        let mut pool: Pool<()> = Pool::new(1, 1);
+        assert_eq!(pool.queue(7).items, 0);
+        assert_eq!(pool.take(7), None);
+        assert_eq!(pool.longest(), None);
+    }
+}
