@@ -1,0 +1,50 @@
+//! The question "who are you", asked once per connection. The answer may take long (a password hash): it is asked on a
+//! bounded pool of threads, never on a shard.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What a client shows.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// Client identifier of the CONNECT.
+    pub client_id: String,
+    /// User name of the CONNECT.
+    pub user_name: Option<String>,
+    /// Password of the CONNECT.
+    pub password: Option<Vec<u8>>,
+    /// Name in the client's certificate, already verified by TLS.
+    pub certificate_name: Option<String>,
+}
+
+/// Why a client is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Wrong user name or password: 0x86 (4 before MQTT 5).
+    BadUserNameOrPassword,
+    /// Known, but not allowed: 0x87 (5 before MQTT 5).
+    NotAuthorized,
+}
+
+/// Knows the users.
+pub trait Authenticator: fmt::Debug + Send + Sync {
+    /// Whether asking takes long (a password hash) and must be done off the data path. Not for anonymous clients, say.
+    fn is_slow(&self, credentials: &Credentials) -> bool;
+
+    /// The user that this is; `None` for an anonymous client that is let in.
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal>;
+}
+
+/// Lets everybody in, as nobody in particular.
+#[derive(Clone, Copy, Debug)]
+pub struct Anonymous;
+
+impl Authenticator for Anonymous {
+    fn is_slow(&self, _: &Credentials) -> bool {
+        false
+    }
+
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+        Ok(credentials.certificate_name.as_deref().map(Arc::from))
+    }
+}

@@ -1,0 +1,83 @@
+//! What the process is to do. Plain values; the command line and the configuration file are read elsewhere.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_core::settings::Settings;
+
+/// Configuration of the process.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listeners: Vec<Listener>,
+    /// Shard threads; 0 is one per core.
+    pub shards: usize,
+    /// Settings of sessions and routing.
+    pub settings: Settings,
+    /// Connections at the same time, over all listeners.
+    pub connections_max: usize,
+    /// Time for a client to send its CONNECT (and to finish TLS and WebSocket handshakes).
+    pub handshake_timeout: Duration,
+    /// Handshakes (TLS, WebSocket, CONNECT, password check) under way at the same time.
+    pub handshakes_max: usize,
+    /// Password checks running at the same time; more wait in a bounded queue.
+    pub password_threads: usize,
+    /// How often `$SYS` is published; zero is never.
+    pub sys_interval: Duration,
+    /// How long a drain may take.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listeners: Vec::new(),
+            shards: 0,
+            settings: Settings::default(),
+            connections_max: 100_000,
+            handshake_timeout: Duration::from_secs(10),
+            handshakes_max: 4096,
+            password_threads: 1,
+            sys_interval: Duration::from_secs(10),
+            drain_timeout: Duration::from_secs(20),
+        }
+    }
+}
+
+/// One door.
+#[derive(Clone, Debug)]
+pub struct Listener {
+    /// What is spoken there.
+    pub kind: ListenerKind,
+    /// Address and port; port 0 takes a free one.
+    pub bind: SocketAddr,
+    /// Certificate files, for the kinds that need them.
+    pub tls: Option<TlsFiles>,
+}
+
+/// What is spoken at a door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// MQTT over TCP.
+    Mqtt,
+    /// MQTT over TLS.
+    Mqtts,
+    /// MQTT over WebSocket at `/mqtt`.
+    Ws,
+    /// MQTT over secure WebSocket at `/mqtt`.
+    Wss,
+}
+
+/// Files of a TLS listener; read again at a reload.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Certificate chain, PEM.
+    pub cert: PathBuf,
+    /// Private key, PEM.
+    pub key: PathBuf,
+    /// CA that signs client certificates, PEM.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client must show a certificate; its CN (or first SAN) is then its user.
+    pub client_cert_required: bool,
+}

@@ -1,0 +1,42 @@
+//! Who a client is, and what it may do. The rules themselves are elsewhere; here is only the question.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+/// Who is connected, as far as is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The authenticated user: from a password, or from a client certificate. None on an open broker.
+    pub user: Option<Arc<str>>,
+    /// The name under which the network address is known, for logs: `127.0.0.1:50312`.
+    pub peer: Arc<str>,
+    /// The listener's name, for logs and rules: `mqtt`, `mqtts`, `ws`, `wss`.
+    pub listener: &'static str,
+}
+
+/// What a client wants to do with a topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Publish to this topic name (also: have a will there).
+    Publish,
+    /// Subscribe to this filter.
+    Subscribe,
+    /// Be sent a message of this topic name: asked again at delivery, because rules change.
+    Receive,
+}
+
+/// The rules of access. Asked on the hot path: an implementation should answer from memory.
+pub trait Policy: fmt::Debug + Send + Sync {
+    /// Whether the client may do this.
+    fn allows(&self, identity: &Identity, client_id: &str, action: Action, topic: &str) -> bool;
+}
+
+/// Everybody may do everything (but write to `$SYS`, which nobody may).
+#[derive(Clone, Copy, Debug)]
+pub struct Open;
+
+impl Policy for Open {
+    fn allows(&self, _: &Identity, _: &str, _: Action, _: &str) -> bool {
+        true
+    }
+}

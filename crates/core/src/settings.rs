@@ -1,0 +1,77 @@
+//! What the operator can set. Plain values; where they come from is not known here.
+
+use core::time::Duration;
+
+use tidegate_wire_mqtt::QoS;
+
+/// Settings of the broker that sessions and routing look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Bytes of one packet from a client.
+    pub packet_bytes_max: u32,
+    /// Unacknowledged QoS 1 and 2 messages that a client may have under way to the broker (Receive Maximum).
+    pub receive_max: u16,
+    /// Unacknowledged QoS 1 and 2 messages that the broker has under way to a client.
+    pub inflight_max: u16,
+    /// Messages that wait for a client beyond those under way, connected or not.
+    pub queue_messages_max: usize,
+    /// Bytes of those messages.
+    pub queue_bytes_max: usize,
+    /// Bytes that wait in a connection's outbox before QoS 0 messages to it are dropped.
+    pub outbox_bytes_max: usize,
+    /// Whether QoS 0 messages are kept for clients that are away.
+    pub queue_qos0: bool,
+    /// Topic aliases that a client may use.
+    pub topic_alias_max: u16,
+    /// Topic aliases that the broker uses towards a client that offers them.
+    pub topic_alias_out_max: u16,
+    /// Longest keep-alive that a client may ask for; a longer one, or none, is replaced by this (MQTT 5) or kept (3.1.1).
+    pub keep_alive_max: Option<u16>,
+    /// Longest time that a session is kept without a connection.
+    pub session_expiry_max: Duration,
+    /// Expiry of sessions of clients before MQTT 5 that did not ask for a clean session.
+    pub session_expiry_v3: Duration,
+    /// Best quality of service that is granted.
+    pub qos_max: QoS,
+    /// Whether messages are retained.
+    pub retain_available: bool,
+    /// Retained messages kept at most.
+    pub retained_messages_max: usize,
+    /// Bytes of retained messages kept at most.
+    pub retained_bytes_max: usize,
+    /// Subscriptions of one session.
+    pub subscriptions_max: usize,
+    /// Sessions, connected or not, of one shard.
+    pub sessions_max: usize,
+    /// Bytes of a client identifier.
+    pub client_id_bytes_max: usize,
+    /// Levels of a topic.
+    pub topic_levels_max: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            packet_bytes_max: 1024 * 1024,
+            receive_max: 64,
+            inflight_max: 64,
+            queue_messages_max: 10_000,
+            queue_bytes_max: 16 * 1024 * 1024,
+            outbox_bytes_max: 1024 * 1024,
+            queue_qos0: false,
+            topic_alias_max: 64,
+            topic_alias_out_max: 16,
+            keep_alive_max: None,
+            session_expiry_max: Duration::from_secs(7 * 86_400),
+            session_expiry_v3: Duration::from_secs(7 * 86_400),
+            qos_max: QoS::ExactlyOnce,
+            retain_available: true,
+            retained_messages_max: 1_000_000,
+            retained_bytes_max: 256 * 1024 * 1024,
+            subscriptions_max: 10_000,
+            sessions_max: 1_000_000,
+            client_id_bytes_max: 256,
+            topic_levels_max: 64,
+        }
+    }
+}
