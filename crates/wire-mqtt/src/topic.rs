@@ -132,20 +132,34 @@ fn check_pattern(pattern: &str, limits: &Limits) -> Parse<()> {
     if too_deep(bytes, limits) {
         return Err(violation!(TopicFilterInvalid, "topic filter has too many levels", "4.7.3"));
     }
-    for level in bytes.split(|&byte| byte == b'/') {
-        if level.len() > 1 && level.contains(&b'+') {
-            return Err(violation!(TopicFilterInvalid, "+ shares its level", "MQTT-4.7.1-2"));
-        }
-        if level.len() > 1 && level.contains(&b'#') {
-            return Err(violation!(TopicFilterInvalid, "# shares its level", "MQTT-4.7.1-1"));
-        }
-    }
-    // Alone in its level everywhere; now also last.
-    let before_last = bytes.split_last().map_or(bytes, |(_, before)| before);
-    if before_last.contains(&b'#') {
-        return Err(violation!(TopicFilterInvalid, "# is not the last level", "MQTT-4.7.1-1"));
+    let mut level = Level::Begins;
+    for &byte in bytes {
+        level = match (level, byte) {
+            (Level::Hash, b'/') => {
+                return Err(violation!(TopicFilterInvalid, "# is not the last level", "MQTT-4.7.1-1"));
+            }
+            (Level::Hash, _) | (Level::Text, b'#') => {
+                return Err(violation!(TopicFilterInvalid, "# shares its level", "MQTT-4.7.1-1"));
+            }
+            (_, b'/') => Level::Begins,
+            (Level::Plus, _) | (Level::Text, b'+') => {
+                return Err(violation!(TopicFilterInvalid, "+ shares its level", "MQTT-4.7.1-2"));
+            }
+            (Level::Begins, b'#') => Level::Hash,
+            (Level::Begins, b'+') => Level::Plus,
+            _ => Level::Text,
+        };
     }
     Ok(())
+}
+
+/// What the level of a filter consists of so far.
+#[derive(Clone, Copy)]
+enum Level {
+    Begins,
+    Text,
+    Plus,
+    Hash,
 }
 
 /// True if U+0000 or a wildcard occurs in a topic name.

@@ -244,13 +244,12 @@ fn f021_properties_are_capped_in_number_and_bytes() {
 
 #[test]
 fn f018_sixty_five_thousand_levels_are_refused() {
-    let mut publish = vec![0x30, 0x82, 0x80, 0x04, 0xff, 0xff];
-    publish.extend_from_slice(&[b'/'; 65_535]);
-    publish[1] = 0x81;
+    let mut publish = vec![0x30, 0x81, 0x80, 0x04, 0xff, 0xff];
+    publish.extend_from_slice("/".repeat(65_535).as_bytes());
     let error = refusal(&publish, V311, &Limits::default()).unwrap();
     assert_eq!((error.reason, error.detail), (TopicNameInvalid, "topic name has too many levels"));
     let mut subscribe = vec![0x82, 0x84, 0x80, 0x04, 0x00, 0x01, 0xff, 0xff];
-    subscribe.extend_from_slice(&[b'/'; 65_535]);
+    subscribe.extend_from_slice("/".repeat(65_535).as_bytes());
     subscribe.push(0);
     let error = refusal(&subscribe, V311, &Limits::default()).unwrap();
     assert_eq!((error.reason, error.detail), (TopicFilterInvalid, "topic filter has too many levels"));
