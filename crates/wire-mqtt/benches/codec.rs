@@ -2,7 +2,7 @@
 //!
 //! Each iteration works through a buffer of 64 packets, as a read from a busy socket delivers them, so divide the times
 //! by 64; the second line of each row gives packets per second. Peers read from a `BytesMut`, which their design takes
-//! apart; filling it is not counted. Rows of 3.1.1 are `mqttbytes`, rows of 5 `mqtt-bytes-v5` (the codec of rumqttc).
+//! apart; filling it is not counted. Rows of 3.1.1 are `mqttbytes`, rows of 5 `mqtt-bytes-v5` (from rumqttc).
 #![allow(clippy::unwrap_used, clippy::wildcard_imports, reason = "a benchmark")]
 
 use std::hint::black_box;
