@@ -198,7 +198,8 @@ mod tests {
     #[test]
     fn a_connect_of_5_with_properties_and_will_properties() {
         let packet = reads_and_writes(
-            b"\x10\x23\x00\x04MQTT\x05\x46\x00\x3c\x05\x11\x00\x00\x00\x0a\x00\x02id\x05\x18\x00\x00\x00\x05\x00\x01t\x00\x00\x00\x02pw",
+            b"\x10\x23\x00\x04MQTT\x05\x46\x00\x3c\x05\x11\x00\x00\x00\x0a\
+              \x00\x02id\x05\x18\x00\x00\x00\x05\x00\x01t\x00\x00\x00\x02pw",
         );
         assert_eq!(packet.properties.session_expiry(), Some(10));
         assert_eq!(packet.will.unwrap().properties.will_delay(), Some(5));

@@ -1,8 +1,9 @@
 //! From a packet to bytes.
 //!
-//! Every packet can write its body into any [`Sink`]; the body is written twice, first into a counter, so that the length
-//! is exact and nothing is written of a packet that the receiver would refuse. Diagnostics give way to the receiver's
-//! maximum packet size, as the specification asks of each packet that has them (for instance [MQTT-3.4.2-2]).
+//! Every packet can write its body into any [`Sink`]; the body is written twice, first into a counter, so that the
+//! length is exact and nothing is written of a packet that the receiver would refuse. Diagnostics give way to the
+//! receiver's maximum packet size, as the specification asks of each packet that has them (for instance
+//! [MQTT-3.4.2-2]).
 //!
 //! Strings are written as they are: whoever makes up a topic checks it with [`crate::topic`].
 

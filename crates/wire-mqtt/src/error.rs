@@ -1,8 +1,8 @@
 //! What a peer did wrong.
 //!
-//! A [`Violation`] is a constant of this crate: one rule of the specification, the reason code that it asks for, and the
-//! number of the statement. Inside the crate errors travel as `&'static Violation`, one word, so that the path of a good
-//! packet carries no weight for them. At the border a violation becomes a [`PeerError`], which adds the packet.
+//! A [`Violation`] is a constant of this crate: one rule of the specification, the reason code that it asks for, and
+//! the number of the statement. Inside the crate errors travel as `&'static Violation`, one word, so that the path of a
+//! good packet carries no weight for them. At the border a violation becomes a [`PeerError`], which adds the packet.
 //! Numbers are those of MQTT 5; `(3.1.1)` marks the few rules that only the older version has. A rule without a number
 //! is cited by its section.
 

@@ -1,9 +1,9 @@
 //! A PUBLISH encoded once for many receivers.
 //!
-//! Fan-out sends nearly the same bytes to everybody. A frame is encoded once per version and per "with or without packet
-//! identifier"; each receiver gets a copy in which flags, identifier and remaining lifetime are patched in place. What
-//! would change lengths (subscription identifiers, a topic alias, the other layout) is put together from the pieces of
-//! the same frame, without encoding properties or topic again.
+//! Fan-out sends nearly the same bytes to everybody. A frame is encoded once per version and per "with or without
+//! packet identifier"; each receiver gets a copy in which flags, identifier and remaining lifetime are patched in
+//! place. What would change lengths (subscription identifiers, a topic alias, the other layout) is put together from
+//! the pieces of the same frame, without encoding properties or topic again.
 //!
 //! The payload may stay outside, so that large ones are shared: then a frame writes everything before it.
 

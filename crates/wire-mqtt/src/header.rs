@@ -1,8 +1,8 @@
 //! The fixed header: type, flags, length. Checked before the body arrives.
 //!
 //! Whatever is wrong with the first two to five bytes is said at once, so a hostile length costs neither memory nor
-//! patience. The order of the checks is fixed, and each looks only at bytes that are there: whether a frame comes whole or
-//! byte by byte, the answer is the same.
+//! patience. The order of the checks is fixed, and each looks only at bytes that are there: whether a frame comes whole
+//! or byte by byte, the answer is the same.
 
 use crate::error::{PeerError, Violation, violation};
 use crate::kind::PacketType;

@@ -1,7 +1,7 @@
 //! PUBLISH (section 3.3): a message.
 //!
-//! The packet that decides the speed of everything. Reading it allocates nothing: topic, properties and payload are slices
-//! of the buffer.
+//! The packet that decides the speed of everything. Reading it allocates nothing: topic, properties and payload are
+//! slices of the buffer.
 
 use crate::encode::Body;
 use crate::error::{Parse, violation};

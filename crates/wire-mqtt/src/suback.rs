@@ -113,7 +113,13 @@ impl<'a> ReasonCodes<'a> {
     }
 
     fn read(body: Reader<'a>, packet: PacketType, limits: &Limits) -> Parse<Self> {
-        let codes = not_empty(body.remainder())?;
+        let codes = body.remainder();
+        if codes.is_empty() {
+            return Err(match packet {
+                PacketType::SubAck => violation!(ProtocolError, "SUBACK without reason codes", "MQTT-3.8.4-6"),
+                _ => violation!(ProtocolError, "UNSUBACK without reason codes", "MQTT-3.11.3-1"),
+            });
+        }
         for &code in codes {
             ReasonCode::read(code, packet, limits.sender)?;
         }
@@ -122,7 +128,10 @@ impl<'a> ReasonCodes<'a> {
 
     /// The return codes of 3.1.1 have the numbers of reason codes; there are four.
     fn read_return_codes(body: Reader<'a>) -> Parse<Self> {
-        let codes = not_empty(body.remainder())?;
+        let codes = body.remainder();
+        if codes.is_empty() {
+            return Err(violation!(ProtocolError, "SUBACK without return codes", "MQTT-3.8.4-5 (3.1.1)"));
+        }
         if codes.iter().any(|code| !matches!(code, 0 | 1 | 2 | 0x80)) {
             return Err(violation!(ProtocolError, "reserved return code", "MQTT-3.9.3-2 (3.1.1)"));
         }
@@ -150,13 +159,6 @@ impl<'a> ReasonCodes<'a> {
         };
         wire.iter().filter_map(|&code| ReasonCode::from_code(code)).chain(typed.iter().copied())
     }
-}
-
-fn not_empty(codes: &[u8]) -> Parse<&[u8]> {
-    if codes.is_empty() {
-        return Err(violation!(ProtocolError, "answer without reason codes", "MQTT-3.9.3-1"));
-    }
-    Ok(codes)
 }
 
 impl PartialEq for ReasonCodes<'_> {

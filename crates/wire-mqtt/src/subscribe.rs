@@ -10,6 +10,7 @@ use crate::property::{Keep, Properties, PropertySite};
 use crate::qos::{PacketId, QoS};
 use crate::reader::Reader;
 use crate::sink::Sink;
+use crate::text;
 use crate::topic::TopicFilter;
 use crate::version::Version;
 
@@ -153,7 +154,7 @@ impl<'a> Subscriptions<'a> {
             if count > limits.filter_count_max {
                 return Err(violation!(QuotaExceeded, "too many filters in one SUBSCRIBE", "3.8.3"));
             }
-            let filter = TopicFilter::parse(reader.text()?, limits)?;
+            let filter = TopicFilter::parse(text::utf8(reader.field()?)?, limits)?;
             let options = SubscriptionOptions::read(reader.u8()?, version)?;
             if options.no_local && filter.group().is_some() {
                 return Err(violation!(ProtocolError, "no local on a shared subscription", "MQTT-3.8.3-4"));

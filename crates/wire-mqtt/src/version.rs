@@ -1,7 +1,7 @@
 //! The protocol versions, and how a connection tells which one it speaks.
 //!
-//! The version is said once, in CONNECT, and then shapes every packet of the connection. [`version_of_connect`] reads it
-//! from a CONNECT that was refused, so that the refusal can be written in the sender's own language.
+//! The version is said once, in CONNECT, and then shapes every packet of the connection. [`version_of_connect`] reads
+//! it from a CONNECT that was refused, so that the refusal can be written in the sender's own language.
 
 use crate::reader::Reader;
 

@@ -4,10 +4,10 @@
 //! one out is a walk over a short slice, and most packets have none; in exchange PUBLISH allocates nothing and
 //! forwarding is a copy.
 //!
-//! - [`id`]: the 27 identifiers, and where each may stand
-//! - [`value`]: one property, read and written
-//! - [`list`]: a checked list, its iterator
-//! - [`access`]: typed accessors
+//! - `id.rs`: the 27 identifiers, and where each may stand
+//! - `value.rs`: one property, read and written
+//! - `list.rs`: a checked list, its iterator
+//! - `access.rs`: typed accessors
 
 mod access;
 mod id;
