@@ -78,7 +78,7 @@ pub(crate) fn goodput() -> Drawn<Figure> {
     Ok(Figure {
         title: "Answers within 2 s, by offered load",
         x: Axis::linear("offered load, times the capacity", 0.0, 3.0, 0.5),
-        y: Axis::linear("goodput, share of the capacity", 0.0, 1.0, 0.2),
+        y: Axis::linear("goodput, share of the capacity", 0.0, 1.1, 0.2),
         curves: over_loads(|served| served.goodput)?,
     })
 }

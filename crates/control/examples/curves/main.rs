@@ -23,11 +23,14 @@ use plot::Figure;
 /// Whatever keeps a figure from being drawn.
 type Drawn<T> = Result<T, Box<dyn Error>>;
 
+/// Makes one figure.
+type Draw = fn() -> Drawn<Figure>;
+
 /// The largest file that may be committed.
 const BYTES_MAX: usize = 60_000;
 
 fn main() -> Drawn<()> {
-    let figures: [(&str, fn() -> Drawn<Figure>); 22] = [
+    let figures: [(&str, Draw); 22] = [
         ("ast", client::ast),
         ("ast-exposure", client::exposure),
         ("ast-rbt", client::ast_and_rbt),
