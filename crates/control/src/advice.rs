@@ -4,7 +4,7 @@
 //! dem = Σ 1/want_i over live sessions           σ = max(1, dem·w̄ / (ρ_s·ρ))
 //! ```
 //! Each client declares the interval it wants; the broker returns the factor by which all must stretch it. Everybody is
-//! slowed alike, so the √-law of AST survives, and there is no gain to tune. The sum is kept in whole picohertz, so it is
+//! slowed alike, so the proportions that AST found survive, and there is no gain to tune. The sum is kept in whole picohertz, so it is
 //! exact whatever comes and goes: no drift, no periodic recount, never negative. Not from the papers.
 
 use core::time::Duration;

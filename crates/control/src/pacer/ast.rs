@@ -18,7 +18,7 @@ use core::time::Duration;
 use rand_core::Rng;
 
 use super::config::{HOUR, MILLISECOND};
-use crate::analysis::aimd::{Aimd, step_for_delay};
+use crate::analysis::aimd::{Aimd, c};
 use crate::config::{ConfigError, named, number, span};
 use crate::draw;
 use crate::measure::LossEstimator;
@@ -106,7 +106,9 @@ impl AstConfig {
             Step::Fixed(step) => (span("step", step, Duration::from_micros(1), HOUR)?, None),
             Step::DetectionDelay(delay) => {
                 let delay = span("step", delay, MILLISECOND, HOUR)?;
-                (STEP_BEFORE_LOSS, Some(step_for_delay(1.0, delay, alpha)))
+                // δ = λ̂·(2D/T₀)², T₀ = α/((α−1)c); the bound δ ≤ 1/λ̂ is for `learn`, which knows λ̂.
+                let half_cycle = 2.0 * delay * c(alpha) * (alpha - 1.0) / alpha;
+                (STEP_BEFORE_LOSS, Some(half_cycle * half_cycle))
             }
         };
         Ok(AstPlan {

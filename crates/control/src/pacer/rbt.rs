@@ -12,7 +12,7 @@
 //! congested                    σ' = min(β·σ, σ_max), and at least σ_init at the first of an episode
 //! not congested                σ' = max(1, σ/(1 + g·σ))          the rate 1/σ grows by g
 //! ```
-//! It keeps the √-law of AST (everybody is slowed by the same factor), decays instead of forgetting, and is bounded by
+//! It keeps the proportions between clients that AST found (everybody is slowed by the same factor), decays instead of forgetting, and is bounded by
 //! an absolute limit, not by a multiple of a measured mean that is zero for a client that never succeeded.
 
 use core::time::Duration;
