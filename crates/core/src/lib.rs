@@ -6,8 +6,28 @@ extern crate alloc;
 extern crate std;
 
 pub mod access;
+mod acks;
+mod cache;
+mod close;
+mod connect;
+mod connection;
+mod deliver;
+mod envelope;
 pub mod event;
+mod input;
+mod limits;
+mod message;
+mod outbox;
+mod publish;
+mod retained;
+mod route;
+mod session;
 pub mod settings;
 pub mod shard;
+mod slab;
+mod subscribe;
+mod subscriptions;
+mod timers;
+mod tree;
 
 pub use shard::{Batch, ConnId, Hello, Progress, Shard, Then, shard_of};

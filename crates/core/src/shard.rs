@@ -1,15 +1,34 @@
-//! The whole outside surface of the broker's core. STUB while the bodies are written.
+//! The whole outside surface of the broker's core.
+//!
+//! A [`Shard`] owns its connections, sessions, queues and outboxes; nothing in it is locked, and it knows no socket and
+//! no clock. Its methods come in four families: getters; `handle_*` (something happened outside); `turn` (act); `poll_*`
+//! (what the driver must do). One file per input: `connect`, `input`, `publish`, `subscribe`, `acks`; delivery is in
+//! `route` and `deliver`, the end of things in `close`.
 
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::time::Duration;
 
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Connect, ReasonCode};
+use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Retain, Sender};
 
 use crate::access::{Identity, Policy};
+use crate::cache::MatchCache;
+use crate::connection::Connection;
+use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
+use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX};
+use crate::outbox::Spares;
+use crate::retained::Retained;
+use crate::session::Session;
 use crate::settings::Settings;
+use crate::slab::Slab;
+use crate::subscriptions::Subscriptions;
+use crate::timers::{Due, Timers};
 
 /// A connection of one shard. The driver keeps it beside the socket; a stale one is harmless everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,8 +41,9 @@ pub struct ConnId {
 
 /// Which shard owns the session of this client. All connections of a client belong there.
 pub fn shard_of(client_id: &str, shards: usize) -> usize {
-    let _ = (client_id, shards);
-    todo!()
+    // Any hash will do that all threads agree on; it decides about balance, not about safety.
+    let hash = FixedState::with_seed(0).hash_one(client_id);
+    (hash % shards.max(1) as u64) as usize
 }
 
 /// A CONNECT that has been read, and whose sender has been authenticated.
@@ -60,8 +80,11 @@ pub enum Then {
 }
 
 /// Publications and changes of interest on their way to another shard. Opaque bytes.
-#[derive(Debug, Default)]
-pub struct Batch(pub(crate) Vec<u8>);
+#[derive(Debug)]
+pub struct Batch {
+    from: usize,
+    bytes: Vec<u8>,
+}
 
 /// One shard: the sessions of its clients and what it knows of all topics.
 ///
@@ -69,131 +92,238 @@ pub struct Batch(pub(crate) Vec<u8>);
 /// driver must take batches from its inbox **after** it has read a socket's bytes and **before** it hands them to
 /// `handle_input`: then a message published after a SUBACK was seen anywhere finds the subscription everywhere.
 #[derive(Debug)]
-pub struct Shard;
+pub struct Shard {
+    pub(crate) index: usize,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) limits: Limits,
+    pub(crate) seed: u64,
+    pub(crate) connections: Slab<Connection>,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) by_client: HashMap<Arc<str>, u32, FixedState>,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) cache: MatchCache,
+    pub(crate) retained: Retained,
+    pub(crate) timers: Timers,
+    pub(crate) spares: Spares,
+    /// Connections with something new to write, and connections to close.
+    pub(crate) to_write: Vec<ConnId>,
+    pub(crate) to_close: Vec<ConnId>,
+    /// What the other shards are to be told, by shard.
+    pub(crate) outgoing: Vec<Vec<u8>>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) stats: Stats,
+    pub(crate) next_origin: u64,
+}
 
 impl Shard {
-    /// A shard among `shards`. The seed feeds everything random.
+    /// For tests and drains: how long a closing connection may take to flush.
+    pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// A shard among `shards` (64 at most). The seed feeds the hash tables.
     pub fn new(index: usize, shards: usize, settings: Arc<Settings>, policy: Arc<dyn Policy>, seed: u64) -> Self {
-        let _ = (index, shards, settings, policy, seed);
-        todo!()
+        let limits = limits_of(&settings);
+        Self {
+            index,
+            settings,
+            policy,
+            limits,
+            seed,
+            connections: Slab::new(),
+            sessions: Slab::new(),
+            by_client: HashMap::with_hasher(FixedState::with_seed(seed)),
+            subscriptions: Subscriptions::new(seed),
+            cache: MatchCache::new(seed),
+            retained: Retained::new(seed),
+            timers: Timers::default(),
+            spares: Spares::default(),
+            to_write: Vec::new(),
+            to_close: Vec::new(),
+            outgoing: (0..shards.clamp(1, 64)).map(|_| Vec::new()).collect(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+            next_origin: (index as u64) << 48,
+        }
     }
 
     /// New rules of access; they hold for what comes next, deliveries included.
     pub fn set_policy(&mut self, policy: Arc<dyn Policy>) {
-        let _ = policy;
-        todo!()
+        self.policy = policy;
     }
 
     /// New settings; they hold for new connections and new messages.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
-        let _ = settings;
-        todo!()
-    }
-
-    /// A client says hello. Its CONNACK (or refusal) is in the outbox when this returns. `Err`: the table is full; close.
-    pub fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
-        let _ = (hello, now);
-        todo!()
-    }
-
-    /// Bytes of a connected client: as many whole packets as there are (bounded) are handled.
-    pub fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
-        let _ = (conn, bytes, now);
-        todo!()
-    }
-
-    /// The socket is gone (or the driver gave up on it). Harmless for one that is closed already.
-    pub fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
-        let _ = (conn, why, now);
-        todo!()
+        self.limits = limits_of(&settings);
+        self.settings = settings;
     }
 
     /// A batch from another shard.
     pub fn handle_batch(&mut self, batch: &Batch, now: Timestamp) {
-        let _ = (batch, now);
-        todo!()
-    }
-
-    /// The broker itself publishes: `$SYS` topics. Retained, QoS 0, to all shards.
-    pub fn handle_system(&mut self, topic: &str, payload: &[u8], now: Timestamp) {
-        let _ = (topic, payload, now);
-        todo!()
-    }
-
-    /// The broker is going down: DISCONNECT with this reason to everybody that understands it, and close.
-    pub fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
-        let _ = (reason, now);
-        todo!()
-    }
-
-    /// End one client's connection.
-    pub fn handle_kick(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
-        let _ = (client_id, reason, now);
-        todo!()
+        let mut bytes = &*batch.bytes;
+        while let Some(envelope) = Envelope::read(&mut bytes) {
+            self.handle_envelope(batch.from, envelope, now);
+        }
+        debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
     }
 
     /// Timers: keep-alives, wills, expiries. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
-        let _ = now;
-        todo!()
+        for _ in 0..TIMERS_PER_TURN_MAX {
+            match self.timers.pop_due(now) {
+                Some(Due::KeepAlive { conn, generation }) => self.check_alive(ConnId { index: conn, generation }, now),
+                Some(Due::Will { session, generation }) => self.check_will(session, generation, now),
+                Some(Due::Expiry { session, generation }) => self.check_expiry(session, generation, now),
+                None => return,
+            }
+        }
     }
 
     /// A connection that has new bytes to write; each is named once until its outbox is written.
     pub fn poll_write(&mut self) -> Option<ConnId> {
-        todo!()
+        while let Some(conn) = self.to_write.pop() {
+            if let Some(connection) = self.connection_mut(conn) {
+                connection.is_listed = false;
+                return Some(conn);
+            }
+        }
+        None
     }
 
     /// The bytes to write, oldest first, as up to two slices (for one vectored write).
     pub fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
-        let _ = conn;
-        todo!()
+        [self.connection(conn).map_or(&[][..], |connection| connection.outbox.bytes()), &[]]
     }
 
     /// So many bytes were written. May refill the outbox from the session's queue; the connection is then named by
     /// `poll_write` again.
     pub fn handle_written(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
-        let _ = (conn, bytes, now);
-        todo!()
+        if self.connection(conn).is_none() {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(conn.index) else { return };
+        connection.outbox.on_written(bytes, &mut self.spares);
+        let (session, is_closing) = (connection.session, connection.is_closing);
+        if !is_closing && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty()) {
+            self.pump(session, now);
+        }
     }
 
-    /// A connection to close once its outbox has been written, or at the latest after a bounded time.
+    /// A connection to close once its outbox has been written, or at the latest after a bounded time. The driver closes
+    /// the socket and says so with `handle_closed`, which frees its place.
     pub fn poll_close(&mut self) -> Option<ConnId> {
-        todo!()
+        self.to_close.pop()
     }
 
     /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
     pub fn may_read(&self, conn: ConnId) -> bool {
         let _ = conn;
-        todo!()
+        self.outgoing.iter().all(|bytes| bytes.len() < BATCH_BYTES_PAUSE)
     }
 
     /// What waits for another shard. Push it into that shard's bounded inbox; if it is full, give it back.
     pub fn poll_batch(&mut self, to: usize) -> Option<Batch> {
-        let _ = to;
-        todo!()
+        let bytes = self.outgoing.get_mut(to).filter(|bytes| !bytes.is_empty())?;
+        Some(Batch { from: self.index, bytes: core::mem::take(bytes) })
     }
 
     /// The inbox of that shard was full: try again next turn.
     pub fn handle_batch_refused(&mut self, to: usize, batch: Batch) {
-        let _ = (to, batch);
-        todo!()
+        if let Some(bytes) = self.outgoing.get_mut(to) {
+            let mut first = batch.bytes;
+            first.append(bytes);
+            *bytes = first;
+        }
     }
 
     /// When `turn` should be called at the latest.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        todo!()
+        self.timers.next()
     }
 
     /// What happened.
     pub fn poll_event(&mut self) -> Option<Event> {
-        todo!()
+        self.events.pop_front()
     }
 
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
-        todo!()
+        let is_first = self.index == 0;
+        let (queued_messages, queued_bytes) = self
+            .sessions
+            .iter()
+            .fold((0, 0), |(messages, bytes), (_, session)| (messages + session.queue.len(), bytes + session.queue_bytes));
+        Stats {
+            connections: self.connections.len() as u64,
+            sessions: self.sessions.len() as u64,
+            subscriptions: self.subscriptions.len() as u64,
+            retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
+            retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
+            queued_messages: queued_messages as u64,
+            queued_bytes: queued_bytes as u64,
+            ..self.stats
+        }
     }
 
-    /// For tests and drains: how long a closing connection may take to flush.
-    pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+    /// The connection, if the identifier is not stale.
+    pub(crate) fn connection(&self, conn: ConnId) -> Option<&Connection> {
+        self.connections.get(conn.index).filter(|_| self.connections.generation(conn.index) == Some(conn.generation))
+    }
+
+    pub(crate) fn connection_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        if self.connections.generation(conn.index) != Some(conn.generation) {
+            return None;
+        }
+        self.connections.get_mut(conn.index)
+    }
+
+    pub(crate) fn conn_id(&self, index: u32) -> ConnId {
+        ConnId { index, generation: self.connections.generation(index).unwrap_or(0) }
+    }
+
+    /// Events are for people; when nobody drains them the oldest go.
+    pub(crate) fn tell(&mut self, event: Event) {
+        if self.events.len() >= EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    pub(crate) fn other_shards(&self) -> impl Iterator<Item = usize> + use<> {
+        let index = self.index;
+        (0..self.outgoing.len()).filter(move |shard| *shard != index)
+    }
+
+    pub(crate) fn tell_others(&mut self, envelope: &Envelope<'_>) {
+        for shard in self.other_shards() {
+            envelope.write(&mut self.outgoing[shard]);
+        }
+    }
+}
+
+fn limits_of(settings: &Settings) -> Limits {
+    Limits {
+        packet_bytes_max: settings.packet_bytes_max,
+        topic_levels_max: settings.topic_levels_max,
+        topic_alias_max: settings.topic_alias_max,
+        qos_max: settings.qos_max,
+        retain: if settings.retain_available { Retain::Available } else { Retain::Unavailable },
+        ..Limits::default().with_sender(Sender::Client)
+    }
+}
+
+/// How a connection ended, for what happens to its will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WillFate {
+    Publish,
+    Discard,
+}
+
+/// The reason code that a `Why` is told with; none where nobody is left to tell.
+pub(crate) fn reason_of(why: &Why) -> Option<ReasonCode> {
+    match why {
+        Why::Goodbye | Why::Lost => None,
+        Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
+        Why::TakenOver => Some(ReasonCode::SessionTakenOver),
+        Why::Protocol { reason, .. } | Why::Ended(reason) => Some(*reason),
+    }
 }

@@ -1,0 +1,157 @@
+//! The end of connections and sessions, and the wills that follow.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilter, Version};
+
+use crate::event::{Event, Why};
+use crate::message::{Message, expiry};
+use crate::session::PendingWill;
+use crate::shard::{ConnId, Shard, WillFate, reason_of};
+use crate::subscriptions::Presence;
+use crate::timers::Due;
+
+impl Shard {
+    /// The socket is gone (or the driver gave up on it), and its place is free again. Harmless for one that is gone.
+    pub fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
+        let Some(connection) = self.connection(conn) else { return };
+        if !connection.is_closing {
+            self.detach(conn, why, WillFate::Publish, now);
+        }
+        if let Some(mut connection) = self.connections.remove(conn.index) {
+            connection.outbox.clear(&mut self.spares);
+        }
+    }
+
+    /// The broker is going down: DISCONNECT with this reason to everybody that understands it, and close.
+    pub fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
+        let open: Vec<u32> = self.connections.iter().filter(|(_, open)| !open.is_closing).map(|(index, _)| index).collect();
+        for index in open {
+            self.end_connection(self.conn_id(index), Why::Ended(reason), WillFate::Publish, now);
+        }
+    }
+
+    /// End one client's connection.
+    pub fn handle_kick(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
+        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session));
+        if let Some(conn) = session.and_then(|session| session.conn) {
+            self.end_connection(self.conn_id(conn), Why::Ended(reason), WillFate::Publish, now);
+        }
+    }
+
+    /// Ends a connection from this side: the client is told if its version has words for it, the session goes on without
+    /// it, and the driver is asked to close the socket.
+    pub(crate) fn end_connection(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
+        let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
+        if let Some(reason) = reason_of(&why)
+            && connection.peer.version == Version::V5
+        {
+            let detail = match &why {
+                Why::Protocol { detail, .. } => Some(Property::ReasonString(detail)),
+                _ => None,
+            };
+            let packet = Disconnect { reason, properties: Properties::new(detail.as_slice()) };
+            self.send(conn, &packet);
+        }
+        self.detach(conn, why, will, now);
+        self.to_close.push(conn);
+    }
+
+    /// Takes a connection from its session.
+    fn detach(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
+        let Some(connection) = self.connection_mut(conn) else { return };
+        connection.is_closing = true;
+        let index = connection.session;
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        session.conn = None;
+        let client_id = Arc::clone(&session.client_id);
+        if will == WillFate::Discard {
+            session.will = None;
+        }
+        self.tell(Event::Disconnected { conn, client_id, why });
+        self.set_group_presence(index, Presence::Offline);
+        self.start_clocks(index, now);
+    }
+
+    /// A session without a connection ends now or later, and so does its will.
+    fn start_clocks(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let expiry = session.expiry.unwrap_or(Duration::MAX);
+        if expiry.is_zero() {
+            self.end_session(index, now);
+            return;
+        }
+        session.expires_at = Some(now + expiry);
+        let delay = session.will.as_ref().map(|will| will.delay);
+        if let Some(will) = session.will.as_mut() {
+            will.due_at = Some(now + will.delay);
+        }
+        let generation = self.sessions.generation(index).unwrap_or(0);
+        self.timers.set(now + expiry, Due::Expiry { session: index, generation });
+        match delay {
+            Some(Duration::ZERO) => self.publish_will(index, now),
+            Some(delay) => self.timers.set(now + delay, Due::Will { session: index, generation }),
+            None => {}
+        }
+    }
+
+    /// Ends a session: its will is published, its subscriptions and messages go.
+    pub(crate) fn end_session(&mut self, index: u32, now: Timestamp) {
+        self.publish_will(index, now);
+        let Some(session) = self.sessions.remove(index) else { return };
+        self.by_client.remove(&session.client_id);
+        self.count_lost(&session);
+        for text in session.subscriptions.keys() {
+            if let Ok(filter) = TopicFilter::parse(text, &self.limits) {
+                self.unsubscribe_one(index, &filter);
+            }
+        }
+        self.tell(Event::SessionEnded { client_id: session.client_id });
+    }
+
+    fn publish_will(&mut self, index: u32, now: Timestamp) {
+        let Some(will) = self.sessions.get_mut(index).and_then(|session| session.will.take()) else { return };
+        let PendingWill { message, .. } = *will;
+        let mut publication = message.view();
+        publication.expires = expiry(&publication.properties, now);
+        let message = Arc::new(Message::new(&publication));
+        self.publish(&message.view(), now);
+    }
+
+    pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {
+        let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
+        let Some(patience) = connection.patience else { return };
+        let deadline = connection.seen_at + patience;
+        if deadline <= now {
+            // [MQTT-3.1.2-22]
+            self.end_connection(conn, Why::KeepAlive, WillFate::Publish, now);
+        } else {
+            self.timers.set(deadline, Due::KeepAlive { conn: conn.index, generation: conn.generation });
+        }
+    }
+
+    pub(crate) fn check_will(&mut self, index: u32, generation: u32, now: Timestamp) {
+        if self.sessions.generation(index) != Some(generation) {
+            return;
+        }
+        let Some(session) = self.sessions.get(index).filter(|session| session.conn.is_none()) else { return };
+        let due_at = session.will.as_ref().and_then(|will| will.due_at);
+        if due_at.is_some_and(|at| at <= now) {
+            self.publish_will(index, now);
+        }
+    }
+
+    pub(crate) fn check_expiry(&mut self, index: u32, generation: u32, now: Timestamp) {
+        if self.sessions.generation(index) != Some(generation) {
+            return;
+        }
+        let Some(session) = self.sessions.get(index).filter(|session| session.conn.is_none()) else { return };
+        if session.expires_at.is_some_and(|at| at <= now) {
+            self.stats.sessions_expired += 1;
+            self.end_session(index, now);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! CONNECT: a session is found, taken over, cleaned or made, and the client is told what holds from now on.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::{NonZeroU16, NonZeroU32};
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{ConnAck, Connect, Encode, Properties, Property, QoS, ReasonCode, Version, Will};
+
+use crate::access::Action;
+use crate::connection::Connection;
+use crate::event::{Event, Why};
+use crate::message::{Message, Publication};
+use crate::session::{PendingWill, Session};
+use crate::shard::{ConnId, Hello, Shard, WillFate};
+use crate::subscriptions::Presence;
+use crate::timers::Due;
+
+impl Shard {
+    /// A client says hello. Its CONNACK (or refusal) is in the outbox when this returns, and a refused connection is
+    /// named by `poll_close`.
+    pub fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> ConnId {
+        self.stats.packets_received += 1;
+        if let Err(reason) = self.check_hello(hello) {
+            return self.refuse(hello, reason, now);
+        }
+        let session_present = self.claim_session(hello, now);
+        let session = if session_present.is_some() { session_present } else { self.open_session(hello) };
+        let Some(session) = session else {
+            return self.refuse(hello, ReasonCode::QuotaExceeded, now);
+        };
+        let conn = self.attach(hello, session, now);
+        let event = Event::Connected {
+            conn,
+            client_id: hello.client_id.into(),
+            session_present: session_present.is_some(),
+        };
+        self.tell(event);
+        self.send_connack(conn, hello, session_present.is_some());
+        self.resume(session, now);
+        conn
+    }
+
+    fn check_hello(&mut self, hello: &Hello<'_>) -> Result<(), ReasonCode> {
+        let connect = hello.connect;
+        if hello.client_id.is_empty() || hello.client_id.len() > self.settings.client_id_bytes_max {
+            return Err(ReasonCode::ClientIdentifierNotValid);
+        }
+        if connect.properties.authentication_method().is_some() {
+            return Err(ReasonCode::BadAuthenticationMethod);
+        }
+        if let Some(will) = connect.will {
+            if will.qos > self.settings.qos_max {
+                return Err(ReasonCode::QosNotSupported);
+            }
+            if will.retain && !self.settings.retain_available {
+                return Err(ReasonCode::RetainNotSupported);
+            }
+            if !self.may(&hello.identity, hello.client_id, Action::Publish, will.topic) {
+                let event = Event::Denied {
+                    client_id: hello.client_id.into(),
+                    what: "will",
+                    topic: will.topic.into(),
+                };
+                self.tell(event);
+                return Err(ReasonCode::NotAuthorized);
+            }
+        }
+        let owner = self.by_client.get(hello.client_id).and_then(|session| self.sessions.get(*session));
+        // A session belongs to the user that made it; another user with the same client id does not get its messages.
+        if owner.is_some_and(|session| session.identity.user != hello.identity.user) {
+            return Err(ReasonCode::NotAuthorized);
+        }
+        Ok(())
+    }
+
+    /// The session from before, if the client wants to go on with it; whoever is connected to it has to leave.
+    fn claim_session(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<u32> {
+        let session = *self.by_client.get(hello.client_id)?;
+        if let Some(conn) = self.sessions.get(session)?.conn {
+            let conn = self.conn_id(conn);
+            self.end_connection(conn, Why::TakenOver, WillFate::Publish, now);
+        }
+        // It may have ended with the connection that was just closed.
+        let session = *self.by_client.get(hello.client_id)?;
+        if hello.connect.clean_start {
+            self.end_session(session, now);
+            return None;
+        }
+        Some(session)
+    }
+
+    fn open_session(&mut self, hello: &Hello<'_>) -> Option<u32> {
+        if self.sessions.len() >= self.settings.sessions_max {
+            return None;
+        }
+        let client_id: Arc<str> = hello.client_id.into();
+        self.next_origin += 1;
+        let session = Session::new(Arc::clone(&client_id), hello.identity.clone(), self.next_origin);
+        let (index, _) = self.sessions.insert(session);
+        self.by_client.insert(client_id, index);
+        Some(index)
+    }
+
+    /// Connects a session with its new connection and takes over what the CONNECT says.
+    fn attach(&mut self, hello: &Hello<'_>, index: u32, now: Timestamp) -> ConnId {
+        let connect = hello.connect;
+        let settings = Arc::clone(&self.settings);
+        let mut connection = Connection::new(connect, index, now, settings.topic_alias_out_max, self.seed);
+        let keep_alive = self.keep_alive(connect);
+        connection.patience = (keep_alive > 0).then(|| Duration::from_millis(u64::from(keep_alive) * 1500));
+        let patience = connection.patience;
+        let (conn, generation) = self.connections.insert(connection);
+        let will = connect.will.map(|will| self.pending_will(index, &will));
+        let expiry = self.session_expiry(connect);
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.conn = Some(conn);
+            session.identity = hello.identity.clone();
+            session.expiry = expiry;
+            session.expires_at = None;
+            session.will = will.map(Box::new);
+            let receive_max = connect.properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get);
+            session.window = receive_max.min(settings.inflight_max).max(1);
+        }
+        if let Some(patience) = patience {
+            self.timers.set(now + patience, Due::KeepAlive { conn, generation });
+        }
+        self.set_group_presence(index, Presence::Online);
+        self.stats.connects += 1;
+        ConnId { index: conn, generation }
+    }
+
+    fn pending_will(&self, session: u32, will: &Will<'_>) -> PendingWill {
+        let publication = Publication {
+            topic: will.topic,
+            payload: will.payload,
+            properties: will.properties,
+            qos: will.qos,
+            retain: will.retain,
+            // The lifetime starts when it is published; see `publish_will`.
+            expires: None,
+            origin: self.sessions.get(session).map_or(0, |session| session.origin),
+        };
+        let delay = Duration::from_secs(will.properties.will_delay().unwrap_or(0).into());
+        PendingWill { message: Arc::new(Message::new(&publication)), delay, due_at: None }
+    }
+
+    /// None is for ever.
+    fn session_expiry(&self, connect: &Connect<'_>) -> Option<Duration> {
+        let wanted = match connect.version {
+            Version::V5 => match connect.properties.session_expiry().unwrap_or(0) {
+                u32::MAX => None,
+                seconds => Some(Duration::from_secs(seconds.into())),
+            },
+            _ if connect.clean_start => Some(Duration::ZERO),
+            _ => Some(self.settings.session_expiry_v3),
+        };
+        Some(wanted.unwrap_or(Duration::MAX).min(self.settings.session_expiry_max))
+    }
+
+    /// Seconds of silence that are agreed on; 0 is without end.
+    fn keep_alive(&self, connect: &Connect<'_>) -> u16 {
+        match (self.settings.keep_alive_max, connect.version) {
+            (Some(most), Version::V5) if connect.keep_alive == 0 || connect.keep_alive > most => most,
+            _ => connect.keep_alive,
+        }
+    }
+
+    fn send_connack(&mut self, conn: ConnId, hello: &Hello<'_>, session_present: bool) {
+        let (connect, settings) = (hello.connect, Arc::clone(&self.settings));
+        let mut list: Vec<Property<'_>> = Vec::new();
+        if connect.version == Version::V5 {
+            let wanted = connect.properties.session_expiry().unwrap_or(0);
+            let granted = self.session_expiry(connect).map_or(u32::MAX, |expiry| {
+                u32::try_from(expiry.as_secs()).unwrap_or(u32::MAX)
+            });
+            if granted != wanted {
+                list.push(Property::SessionExpiry(granted));
+            }
+            list.extend(NonZeroU16::new(settings.receive_max).map(Property::ReceiveMaximum));
+            if settings.qos_max < QoS::ExactlyOnce {
+                list.push(Property::MaximumQos(settings.qos_max));
+            }
+            if !settings.retain_available {
+                list.push(Property::RetainAvailable(false));
+            }
+            list.extend(NonZeroU32::new(settings.packet_bytes_max).map(Property::MaximumPacketSize));
+            if connect.client_id.is_empty() {
+                list.push(Property::AssignedClientId(hello.client_id));
+            }
+            list.push(Property::TopicAliasMaximum(settings.topic_alias_max));
+            let keep_alive = self.keep_alive(connect);
+            if keep_alive != connect.keep_alive {
+                list.push(Property::ServerKeepAlive(keep_alive));
+            }
+        }
+        let packet =
+            ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
+        self.send(conn, &packet);
+    }
+
+    /// A CONNACK that refuses. The connection belongs to no session and closes at once.
+    fn refuse(&mut self, hello: &Hello<'_>, reason: ReasonCode, now: Timestamp) -> ConnId {
+        let connection = Connection::new(hello.connect, u32::MAX, now, 0, self.seed);
+        let (index, generation) = self.connections.insert(connection);
+        let conn = ConnId { index, generation };
+        self.send(conn, &ConnAck { session_present: false, reason, properties: Properties::EMPTY });
+        if let Some(connection) = self.connection_mut(conn) {
+            connection.is_closing = true;
+        }
+        self.to_close.push(conn);
+        let detail = alloc::format!("CONNECT refused: {}", reason.name());
+        let event = Event::Disconnected { conn, client_id: hello.client_id.into(), why: Why::Protocol { reason, detail } };
+        self.tell(event);
+        conn
+    }
+
+    /// Encodes a packet into a connection's outbox. A packet that the client would not accept is not sent.
+    pub(crate) fn send(&mut self, conn: ConnId, packet: &impl Encode) {
+        if self.connection(conn).is_none() {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(conn.index) else { return };
+        let writer = connection.outbox.writer(&mut self.spares);
+        let before = writer.len();
+        let _ = packet.encode(connection.peer, writer);
+        let written = writer.len() - before;
+        if written > 0 {
+            self.stats.packets_sent += 1;
+            self.stats.bytes_sent += written as u64;
+            if !connection.is_listed {
+                connection.is_listed = true;
+                self.to_write.push(conn);
+            }
+        }
+    }
+
+    pub(crate) fn may(&self, identity: &crate::access::Identity, client_id: &str, action: Action, topic: &str) -> bool {
+        // Nobody writes to `$SYS`, whatever the rules say.
+        if action == Action::Publish && (topic == "$SYS" || topic.starts_with("$SYS/")) {
+            return false;
+        }
+        self.policy.allows(identity, client_id, action, topic)
+    }
+}

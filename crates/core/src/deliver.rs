@@ -1,0 +1,296 @@
+//! To one receiver: now, later or not at all, each with its counter.
+
+use alloc::sync::Arc;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{
+    Ack, AckKind, Delivery, Encode, Encoded, OutgoingAlias, PacketId, Patch, PayloadPlace, Peer, Publish, PublishFrame,
+    QoS,
+};
+
+use crate::access::Action;
+use crate::cache::Target;
+use crate::connection::{Alias, Connection};
+use crate::message::{Publication, Shareable};
+use crate::outbox::Spares;
+use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
+use crate::shard::{ConnId, Shard};
+
+/// The encodings of one publication that several receivers share: by version, and with or without packet identifier.
+pub(crate) struct Frames {
+    /// Encoding once pays from the second receiver on.
+    is_shared: bool,
+    frames: [Option<PublishFrame>; 4],
+}
+
+impl Frames {
+    pub(crate) fn for_receivers(count: usize) -> Self {
+        Self { is_shared: count > 1, frames: [const { None }; 4] }
+    }
+
+    fn get(&mut self, publication: &Publication<'_>, peer: Peer, delivery: Delivery) -> Option<&PublishFrame> {
+        if !self.is_shared {
+            return None;
+        }
+        let has_id = delivery.packet_id().is_some();
+        let frame = &mut self.frames[usize::from(peer.version.is_v5()) * 2 + usize::from(has_id)];
+        if frame.is_none() {
+            *frame = PublishFrame::new(&as_packet(publication, delivery, false), peer.version, PayloadPlace::Inside);
+        }
+        frame.as_ref()
+    }
+}
+
+/// What belongs to one delivery beside the publication.
+struct Copy<'a> {
+    delivery: Delivery,
+    retain: bool,
+    ids: &'a SubscriptionIds,
+}
+
+impl Shard {
+    pub(crate) fn deliver(&mut self, target: &Target, message: &Shareable<'_>, frames: &mut Frames, now: Timestamp) {
+        let publication = &message.publication;
+        if !self.may_receive(target.session, publication.topic) {
+            self.stats.dropped_denied += 1;
+            return;
+        }
+        let qos = publication.qos.min(target.qos);
+        let retain = publication.retain && target.retain_as_published;
+        let Some(session) = self.sessions.get_mut(target.session) else { return };
+        let is_open = session.conn.is_some() && session.queue.is_empty();
+        if is_open && qos == QoS::AtMostOnce {
+            let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
+            let conn = session.conn;
+            self.send_now(conn, publication, &copy, frames, now);
+        } else if is_open && session.has_window() {
+            let packet_id = session.take_packet_id();
+            let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
+            session.inflight.push_back(Inflight { packet_id, stage: Stage::Sent(queued) });
+            let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
+            let conn = session.conn;
+            self.send_now(conn, publication, &copy, frames, now);
+        } else {
+            self.enqueue(target, qos, retain, message);
+        }
+    }
+
+    fn may_receive(&self, session: u32, topic: &str) -> bool {
+        self.sessions
+            .get(session)
+            .is_some_and(|session| self.may(&session.identity, &session.client_id, Action::Receive, topic))
+    }
+
+    /// Keeps a message for later, within the bounds of the session's queue.
+    fn enqueue(&mut self, target: &Target, qos: QoS, retain: bool, message: &Shareable<'_>) {
+        let Some(session) = self.sessions.get_mut(target.session) else { return };
+        let is_away = session.conn.is_none();
+        if is_away && (!session.is_lasting() || (qos == QoS::AtMostOnce && !self.settings.queue_qos0)) {
+            return;
+        }
+        let size = message.publication.payload.len();
+        let is_full = session.queue.len() >= self.settings.queue_messages_max
+            || session.queue_bytes + size > self.settings.queue_bytes_max;
+        if is_full {
+            self.stats.dropped_queue_full += 1;
+            return;
+        }
+        session.enqueue(Queued { message: message.share(), qos, retain, ids: target.ids.clone() });
+    }
+
+    /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
+    fn send_now(
+        &mut self,
+        conn: Option<u32>,
+        publication: &Publication<'_>,
+        copy: &Copy<'_>,
+        frames: &mut Frames,
+        now: Timestamp,
+    ) {
+        let Some(index) = conn else { return };
+        let generation = self.connections.generation(index).unwrap_or(0);
+        let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
+            return;
+        };
+        let is_full = connection.outbox.len() > self.settings.outbox_bytes_max;
+        if is_full && copy.delivery == Delivery::AtMostOnce {
+            self.stats.dropped_outbox_full += 1;
+            return;
+        }
+        match write_copy(connection, &mut self.spares, publication, copy, frames, now) {
+            Some(written) => {
+                self.stats.publish_sent += 1;
+                self.stats.packets_sent += 1;
+                self.stats.bytes_sent += written as u64;
+            }
+            None => {
+                self.stats.dropped_too_large += 1;
+                self.forget_inflight(index, copy.delivery);
+                return;
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(index)
+            && !connection.is_listed
+        {
+            connection.is_listed = true;
+            self.to_write.push(ConnId { index, generation });
+        }
+    }
+
+    /// [MQTT-3.1.2-25] A message that the client does not accept counts as delivered.
+    fn forget_inflight(&mut self, conn: u32, delivery: Delivery) {
+        let session = self.connections.get(conn).map(|connection| connection.session);
+        if let (Some(id), Some(session)) = (delivery.packet_id(), session.and_then(|index| self.sessions.get_mut(index)))
+        {
+            session.inflight.retain(|inflight| inflight.packet_id != id);
+        }
+    }
+
+    /// Sends what waits in a session's queue, as far as window and outbox allow.
+    pub(crate) fn pump(&mut self, index: u32, now: Timestamp) {
+        loop {
+            let Some(session) = self.sessions.get_mut(index) else { return };
+            let Some(conn) = session.conn else { return };
+            let Some(next) = session.queue.front() else { return };
+            let outbox = self.connections.get(conn).map_or(0, |connection| connection.outbox.len());
+            if outbox > self.settings.outbox_bytes_max / 2 || (next.qos > QoS::AtMostOnce && !session.has_window()) {
+                return;
+            }
+            let Some(queued) = session.dequeue() else { return };
+            self.send_queued(index, queued, now);
+        }
+    }
+
+    fn send_queued(&mut self, index: u32, queued: Queued, now: Timestamp) {
+        let message = Arc::clone(&queued.message);
+        let shareable = Shareable::of(&message);
+        if shareable.publication.is_expired(now) {
+            self.stats.dropped_expired += 1;
+            return;
+        }
+        // Rules may have changed while it waited.
+        if !self.may_receive(index, shareable.publication.topic) {
+            self.stats.dropped_denied += 1;
+            return;
+        }
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let (retain, ids) = (queued.retain, queued.ids.clone());
+        let delivery = if queued.qos == QoS::AtMostOnce {
+            Delivery::AtMostOnce
+        } else {
+            let packet_id = session.take_packet_id();
+            let delivery = delivery_of(queued.qos, packet_id, false);
+            session.inflight.push_back(Inflight { packet_id, stage: Stage::Sent(queued) });
+            delivery
+        };
+        let conn = session.conn;
+        let copy = Copy { delivery, retain, ids: &ids };
+        self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
+    }
+
+    /// A session goes on with a new connection: everything under way is sent again, in order, then what waits.
+    /// [MQTT-4.4.0-1]
+    pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let conn = session.conn;
+        let inflight = core::mem::take(&mut session.inflight);
+        let mut kept = alloc::collections::VecDeque::with_capacity(inflight.len());
+        for under_way in inflight {
+            if let Some(under_way) = self.send_again(conn, under_way, now) {
+                kept.push_back(under_way);
+            }
+        }
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.inflight = kept;
+        }
+        self.pump(index, now);
+    }
+
+    fn send_again(&mut self, conn: Option<u32>, under_way: Inflight, now: Timestamp) -> Option<Inflight> {
+        match &under_way.stage {
+            Stage::Sent(queued) => {
+                let shareable = Shareable::of(&queued.message);
+                if shareable.publication.is_expired(now) {
+                    self.stats.dropped_expired += 1;
+                    return None;
+                }
+                let delivery = delivery_of(queued.qos, under_way.packet_id, true);
+                let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
+                self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
+            }
+            Stage::Released => {
+                let conn = self.conn_id(conn?);
+                self.send(conn, &Ack::success(AckKind::PubRel, under_way.packet_id));
+            }
+        }
+        Some(under_way)
+    }
+
+    /// Messages that a session takes with it when it ends.
+    pub(crate) fn count_lost(&mut self, session: &Session) {
+        let under_way = session.inflight.iter().filter(|inflight| matches!(inflight.stage, Stage::Sent(_))).count();
+        self.stats.dropped_session_ended += (session.queue.len() + under_way) as u64;
+    }
+}
+
+fn delivery_of(qos: QoS, packet_id: PacketId, dup: bool) -> Delivery {
+    match qos {
+        QoS::AtMostOnce => Delivery::AtMostOnce,
+        QoS::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup },
+        QoS::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup },
+    }
+}
+
+fn as_packet<'a>(publication: &Publication<'a>, delivery: Delivery, retain: bool) -> Publish<'a> {
+    let Publication { topic, properties, payload, .. } = *publication;
+    Publish { delivery, retain, topic, properties, payload }
+}
+
+/// Bytes written; none if the client does not accept a packet of this size.
+fn write_copy(
+    connection: &mut Connection,
+    spares: &mut Spares,
+    publication: &Publication<'_>,
+    copy: &Copy<'_>,
+    frames: &mut Frames,
+    now: Timestamp,
+) -> Option<usize> {
+    let peer = connection.peer;
+    let alias = connection.aliases_out.as_mut().map_or(Alias::None, |aliases| aliases.alias(publication.topic));
+    let is_plain = copy.ids.as_slice().is_empty()
+        && publication.properties.is_empty()
+        && matches!(alias, Alias::None);
+    let out = connection.outbox.writer(spares);
+    let encoded = if let Some(frame) = frames.get(publication, peer, copy.delivery) {
+        frame.write(&patch_of(publication, copy, &alias, now), peer, out)
+    } else if is_plain {
+        as_packet(publication, copy.delivery, copy.retain).encode(peer, out)
+    } else {
+        let packet = as_packet(publication, copy.delivery, false);
+        let frame = PublishFrame::new(&packet, peer.version, PayloadPlace::Inside)?;
+        frame.write(&patch_of(publication, copy, &alias, now), peer, out)
+    };
+    match encoded {
+        Encoded::Written { len } | Encoded::Trimmed { len } => Some(len),
+        Encoded::TooLarge | Encoded::NotInVersion => {
+            if let (Alias::Define(_), Some(aliases)) = (alias, connection.aliases_out.as_mut()) {
+                aliases.forget(publication.topic);
+            }
+            None
+        }
+    }
+}
+
+fn patch_of<'p>(publication: &Publication<'_>, copy: &'p Copy<'_>, alias: &Alias, now: Timestamp) -> Patch<'p> {
+    Patch {
+        delivery: copy.delivery,
+        retain: copy.retain,
+        message_expiry: publication.seconds_left(now),
+        subscription_ids: copy.ids.as_slice(),
+        alias: match *alias {
+            Alias::None => OutgoingAlias::None,
+            Alias::Define(alias) => OutgoingAlias::Define(alias),
+            Alias::Use(alias) => OutgoingAlias::Use(alias),
+        },
+    }
+}

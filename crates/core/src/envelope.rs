@@ -1,0 +1,141 @@
+//! What shards tell each other, as bytes: one buffer per shard and turn instead of one allocation per message.
+//!
+//! Written and read by this file only, within one process; the format needs no version. What does not make sense is
+//! skipped to the end of the batch, which only a bug can cause.
+
+use alloc::vec::Vec;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{Properties, QoS};
+
+use crate::message::{Publication, belongs_to_message};
+use crate::subscriptions::Members;
+
+/// One thing that a shard tells another.
+#[derive(Debug)]
+pub(crate) enum Envelope<'a> {
+    /// A message: for the subscribers there, and kept there if it is retained.
+    Publish(Publication<'a>),
+    /// A message for one member of a group there.
+    Shared { filter: &'a str, group: &'a str, publication: Publication<'a> },
+    /// The sender has subscribers on this filter, or has none any more.
+    Interest { filter: &'a str, interested: bool },
+    /// The sender's members of a group.
+    Group { filter: &'a str, group: &'a str, members: Members },
+}
+
+impl<'a> Envelope<'a> {
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Publish(publication) => {
+                out.push(0);
+                write_publication(publication, out);
+            }
+            Self::Shared { filter, group, publication } => {
+                out.push(1);
+                write_text(filter, out);
+                write_text(group, out);
+                write_publication(publication, out);
+            }
+            Self::Interest { filter, interested } => {
+                out.push(2);
+                write_text(filter, out);
+                out.push(u8::from(*interested));
+            }
+            Self::Group { filter, group, members } => {
+                out.push(3);
+                write_text(filter, out);
+                write_text(group, out);
+                out.extend_from_slice(&members.online.to_le_bytes());
+                out.extend_from_slice(&members.offline.to_le_bytes());
+            }
+        }
+    }
+
+    /// The next envelope of a batch; `bytes` moves behind it.
+    pub(crate) fn read(bytes: &mut &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let envelope = match reader.array::<1>()?[0] {
+            0 => Self::Publish(reader.publication()?),
+            1 => Self::Shared {
+                filter: reader.text()?,
+                group: reader.text()?,
+                publication: reader.publication()?,
+            },
+            2 => Self::Interest { filter: reader.text()?, interested: reader.array::<1>()? == [1] },
+            3 => Self::Group {
+                filter: reader.text()?,
+                group: reader.text()?,
+                members: Members {
+                    online: u32::from_le_bytes(reader.array()?),
+                    offline: u32::from_le_bytes(reader.array()?),
+                },
+            },
+            _ => return None,
+        };
+        *bytes = reader.0;
+        Some(envelope)
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    write_block(text.as_bytes(), out);
+}
+
+fn write_block(block: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(block.len() as u32).to_le_bytes());
+    out.extend_from_slice(block);
+}
+
+fn write_publication(publication: &Publication<'_>, out: &mut Vec<u8>) {
+    out.push(publication.qos.bits() | u8::from(publication.retain) << 2);
+    out.extend_from_slice(&publication.origin.to_le_bytes());
+    out.extend_from_slice(&publication.expires.map_or(0, Timestamp::as_nanos).to_le_bytes());
+    write_text(publication.topic, out);
+    let length_at = out.len();
+    out.extend_from_slice(&[0; 4]);
+    if !publication.properties.is_empty() {
+        publication.properties.encode(out, belongs_to_message);
+        let length = (out.len() - length_at - 4) as u32;
+        out[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+    }
+    write_block(publication.payload, out);
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*array)
+    }
+
+    fn block(&mut self) -> Option<&'a [u8]> {
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        let (block, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(block)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        core::str::from_utf8(self.block()?).ok()
+    }
+
+    fn publication(&mut self) -> Option<Publication<'a>> {
+        let [flags] = self.array()?;
+        let origin = u64::from_le_bytes(self.array()?);
+        let expires = u64::from_le_bytes(self.array()?);
+        let topic = self.text()?;
+        let properties = self.block()?;
+        Some(Publication {
+            topic,
+            properties: if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) },
+            payload: self.block()?,
+            qos: QoS::from_bits(flags & 3)?,
+            retain: flags & 4 != 0,
+            expires: (expires != 0).then(|| Timestamp::from_nanos(expires)),
+            origin,
+        })
+    }
+}

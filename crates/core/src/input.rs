@@ -1,0 +1,116 @@
+//! Bytes of a connected client: decoded and handed to the file of their packet.
+
+use alloc::format;
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
+
+use crate::event::Why;
+use crate::limits::{BATCH_BYTES_PAUSE, PACKETS_PER_INPUT_MAX};
+use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
+
+/// Whether a packet ended its connection.
+pub(crate) type Handled = Result<(), Ending>;
+
+/// How a packet ended its connection.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    pub(crate) why: Why,
+    pub(crate) will: WillFate,
+}
+
+impl Ending {
+    /// The client broke a rule.
+    pub(crate) fn protocol(reason: ReasonCode, detail: &str) -> Self {
+        Self { why: Why::Protocol { reason, detail: detail.into() }, will: WillFate::Publish }
+    }
+}
+
+impl From<PeerError> for Ending {
+    fn from(error: PeerError) -> Self {
+        Self { why: Why::Protocol { reason: error.reason, detail: format!("{error}") }, will: WillFate::Publish }
+    }
+}
+
+impl Shard {
+    /// Bytes of a connected client: as many whole packets as there are (bounded) are handled.
+    pub fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
+        let mut consumed = 0;
+        for _ in 0..PACKETS_PER_INPUT_MAX {
+            let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else {
+                return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
+            };
+            connection.seen_at = now;
+            let version = connection.peer.version;
+            let rest = &bytes[consumed..];
+            let handled = match decode(rest, version, &self.limits) {
+                Ok(Decoded::Packet { packet, consumed: size }) => {
+                    consumed += size;
+                    self.stats.packets_received += 1;
+                    self.stats.bytes_received += size as u64;
+                    self.handle_packet(conn, &packet, now)
+                }
+                Ok(Decoded::Incomplete { at_least }) => return self.progress(consumed, at_least),
+                Err(error) => Err(error.into()),
+            };
+            if let Err(Ending { why, will }) = handled {
+                self.end_connection(conn, why, will, now);
+                return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
+            }
+        }
+        self.progress(consumed, 1)
+    }
+
+    fn progress(&self, consumed: usize, at_least: usize) -> Progress {
+        let is_clogged = self.outgoing.iter().any(|bytes| bytes.len() >= BATCH_BYTES_PAUSE);
+        Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
+    }
+
+    fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Handled {
+        match packet {
+            Packet::Publish(publish) => self.handle_publish(conn, publish, now),
+            Packet::Ack(ack) => match ack.kind {
+                AckKind::PubAck => self.handle_puback(conn, ack.packet_id, now),
+                AckKind::PubRec => self.handle_pubrec(conn, ack.packet_id, ack.reason, now),
+                AckKind::PubRel => self.handle_pubrel(conn, ack.packet_id),
+                AckKind::PubComp => self.handle_pubcomp(conn, ack.packet_id, now),
+            },
+            Packet::PingReq => {
+                self.send(conn, &Packet::PingResp);
+                Ok(())
+            }
+            Packet::Subscribe(subscribe) => self.handle_subscribe(conn, subscribe, now),
+            Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(conn, unsubscribe),
+            Packet::Disconnect(disconnect) => self.handle_disconnect(conn, disconnect),
+            Packet::Connect(_) => Err(Ending::protocol(ReasonCode::ProtocolError, "second CONNECT [MQTT-3.1.0-2]")),
+            Packet::Auth(_) => {
+                Err(Ending::protocol(ReasonCode::ProtocolError, "AUTH without an authentication method [MQTT-4.12.0-1]"))
+            }
+            Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
+                Err(Ending::protocol(ReasonCode::ProtocolError, "a packet that only servers send"))
+            }
+        }
+    }
+
+    /// The client says goodbye: its will is forgotten, unless it asks for it.
+    fn handle_disconnect(&mut self, conn: ConnId, packet: &Disconnect<'_>) -> Handled {
+        let session = self.connection(conn).map(|connection| connection.session);
+        let session = session.and_then(|session| self.sessions.get_mut(session));
+        if let (Some(session), Some(seconds)) = (session, packet.properties.session_expiry()) {
+            if !session.is_lasting() && seconds > 0 {
+                // [MQTT-3.14.2-2] A session that was to end with the connection cannot be made to last now.
+                let detail = "session expiry raised from zero in DISCONNECT [MQTT-3.14.2-2]";
+                return Err(Ending::protocol(ReasonCode::ProtocolError, detail));
+            }
+            let wanted = match seconds {
+                u32::MAX => core::time::Duration::MAX,
+                seconds => core::time::Duration::from_secs(seconds.into()),
+            };
+            session.expiry = Some(wanted.min(self.settings.session_expiry_max));
+        }
+        let will = match packet.reason {
+            ReasonCode::Success => WillFate::Discard,
+            _ => WillFate::Publish,
+        };
+        Err(Ending { why: Why::Goodbye, will })
+    }
+}

@@ -1,0 +1,122 @@
+//! A message: borrowed while it is on its way through a turn, owned and shared once somebody has to keep it.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::OnceCell;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{Properties, Property, QoS};
+
+/// A message in flight: slices of the buffer it was read from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Publication<'a> {
+    pub(crate) topic: &'a str,
+    pub(crate) payload: &'a [u8],
+    pub(crate) properties: Properties<'a>,
+    /// Quality of service it was published with.
+    pub(crate) qos: QoS,
+    /// The flag it was published with.
+    pub(crate) retain: bool,
+    /// When its lifetime ends.
+    pub(crate) expires: Option<Timestamp>,
+    /// The session that published it; see `Session::origin`.
+    pub(crate) origin: u64,
+}
+
+impl Publication<'_> {
+    /// Whole seconds left to live, at least one while there is any; None without a lifetime. [MQTT-3.3.2-6]
+    pub(crate) fn seconds_left(&self, now: Timestamp) -> Option<u32> {
+        self.expires.map(|at| u32::try_from(at.since(now).as_millis().div_ceil(1000)).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|at| at <= now)
+    }
+}
+
+/// When a message with these properties, published now, expires.
+pub(crate) fn expiry(properties: &Properties<'_>, now: Timestamp) -> Option<Timestamp> {
+    properties.message_expiry().map(|seconds| now + Duration::from_secs(seconds.into()))
+}
+
+/// A message that is kept: one allocation for its bytes, shared by all who keep it.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Topic, properties and payload, one after the other.
+    bytes: Box<[u8]>,
+    topic_len: u32,
+    properties_len: u32,
+    qos: QoS,
+    retain: bool,
+    expires: Option<Timestamp>,
+    origin: u64,
+}
+
+impl Message {
+    pub(crate) fn new(publication: &Publication<'_>) -> Self {
+        let size = publication.topic.len() + publication.payload.len();
+        let mut bytes = Vec::with_capacity(size);
+        bytes.extend_from_slice(publication.topic.as_bytes());
+        if !publication.properties.is_empty() {
+            publication.properties.encode(&mut bytes, belongs_to_message);
+        }
+        let properties_len = bytes.len() - publication.topic.len();
+        bytes.extend_from_slice(publication.payload);
+        Self {
+            bytes: bytes.into_boxed_slice(),
+            topic_len: publication.topic.len() as u32,
+            properties_len: properties_len as u32,
+            qos: publication.qos,
+            retain: publication.retain,
+            expires: publication.expires,
+            origin: publication.origin,
+        }
+    }
+
+    pub(crate) fn view(&self) -> Publication<'_> {
+        let (topic, rest) = self.bytes.split_at(self.topic_len as usize);
+        let (properties, payload) = rest.split_at(self.properties_len as usize);
+        Publication {
+            // It was a `str` when it was put in; checking is cheaper than unsafe code is worth.
+            topic: core::str::from_utf8(topic).unwrap_or_default(),
+            payload,
+            properties: if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) },
+            qos: self.qos,
+            retain: self.retain,
+            expires: self.expires,
+            origin: self.origin,
+        }
+    }
+
+    /// Bytes that it costs to keep.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + size_of::<Self>()
+    }
+}
+
+/// What belongs to one connection, or to a will before it is published, stays behind when a message is kept or sent on.
+pub(crate) fn belongs_to_message(property: &Property<'_>) -> bool {
+    !matches!(property, Property::TopicAlias(_) | Property::SubscriptionId(_) | Property::WillDelay(_))
+}
+
+/// A publication that becomes a shared message when the first receiver has to keep it.
+pub(crate) struct Shareable<'a> {
+    pub(crate) publication: Publication<'a>,
+    shared: OnceCell<Arc<Message>>,
+}
+
+impl<'a> Shareable<'a> {
+    pub(crate) fn new(publication: Publication<'a>) -> Self {
+        Self { publication, shared: OnceCell::new() }
+    }
+
+    pub(crate) fn of(message: &'a Arc<Message>) -> Self {
+        Self { publication: message.view(), shared: OnceCell::from(Arc::clone(message)) }
+    }
+
+    pub(crate) fn share(&self) -> Arc<Message> {
+        Arc::clone(self.shared.get_or_init(|| Arc::new(Message::new(&self.publication))))
+    }
+}

@@ -1,0 +1,108 @@
+//! From a publication to everybody who wants it.
+//!
+//! Matching only collects; delivery comes after. What a topic matched is remembered until a subscription changes. Other
+//! shards with interest get the publication once each, whatever the number of their subscribers.
+
+use alloc::sync::Arc;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::QoS;
+
+use crate::cache::{Route, Target, merged};
+use crate::deliver::Frames;
+use crate::envelope::Envelope;
+use crate::limits::BATCH_BYTES_MAX;
+use crate::message::Shareable;
+use crate::shard::Shard;
+use crate::subscriptions::{GroupId, Pick, Wish};
+
+impl Shard {
+    /// Delivers here and sends on; the answer is the number of receivers here and of shards.
+    pub(crate) fn route(&mut self, message: &Shareable<'_>, now: Timestamp) -> usize {
+        let route = self.find_route(message.publication.topic);
+        let mut places = self.deliver_all(&route, message, now);
+        for group in &route.groups {
+            places += usize::from(self.route_to_group(*group, message, now));
+        }
+        // A retained message is kept by every shard, so that each can answer its own subscribers.
+        let shards = if message.publication.retain { u64::MAX } else { route.shards };
+        if shards != 0 && self.outgoing.len() > 1 {
+            for shard in self.other_shards().filter(|shard| shards & 1 << shard != 0) {
+                self.forward(shard, &Envelope::Publish(message.publication), message.publication.qos);
+            }
+        }
+        places + (route.shards.count_ones() as usize)
+    }
+
+    /// A publication from another shard: its groups were served there.
+    pub(crate) fn route_here(&mut self, message: &Shareable<'_>, now: Timestamp) {
+        let route = self.find_route(message.publication.topic);
+        self.deliver_all(&route, message, now);
+    }
+
+    fn find_route(&mut self, topic: &str) -> Arc<Route> {
+        if let Some(route) = self.cache.get(topic, self.subscriptions.generation()) {
+            return Arc::clone(route);
+        }
+        let route = Arc::new(Route::new(self.subscriptions.matches(topic)));
+        self.cache.put(topic, Arc::clone(&route));
+        route
+    }
+
+    fn deliver_all(&mut self, route: &Route, message: &Shareable<'_>, now: Timestamp) -> usize {
+        let mut frames = Frames::for_receivers(route.targets.len());
+        for target in &route.targets {
+            if target.no_local && self.is_own(target, message) {
+                self.deliver_own(target, message, now);
+            } else {
+                self.deliver(target, message, &mut frames, now);
+            }
+        }
+        route.targets.len()
+    }
+
+    fn is_own(&self, target: &Target, message: &Shareable<'_>) -> bool {
+        self.sessions.get(target.session).is_some_and(|session| session.origin == message.publication.origin)
+    }
+
+    /// The publisher has a subscription that does not want its own messages. [MQTT-3.8.3-3] Others of its may: they are
+    /// matched again, without the ones that do not.
+    fn deliver_own(&mut self, target: &Target, message: &Shareable<'_>, now: Timestamp) {
+        let mut subscribers = self.subscriptions.matches(message.publication.topic).subscribers;
+        subscribers.retain(|(session, _)| *session == target.session);
+        for own in merged(subscribers, |wish| !wish.no_local) {
+            self.deliver(&own, message, &mut Frames::for_receivers(1), now);
+        }
+    }
+
+    /// True if a member of the group gets it.
+    fn route_to_group(&mut self, group: GroupId, message: &Shareable<'_>, now: Timestamp) -> bool {
+        match self.subscriptions.pick(group) {
+            Some(Pick::Local(session, wish)) => self.deliver_shared(session, wish, message, now),
+            Some(Pick::Remote(shard)) => {
+                let filter = self.subscriptions.filter_of(group);
+                let Some(name) = self.subscriptions.group_name(group).map(alloc::string::String::from) else {
+                    return false;
+                };
+                let publication = message.publication;
+                let envelope = Envelope::Shared { filter: &filter, group: &name, publication };
+                self.forward(shard, &envelope, publication.qos);
+            }
+            None => return false,
+        }
+        true
+    }
+
+    pub(crate) fn deliver_shared(&mut self, session: u32, wish: Wish, message: &Shareable<'_>, now: Timestamp) {
+        self.deliver(&Target::new(session, wish), message, &mut Frames::for_receivers(1), now);
+    }
+
+    fn forward(&mut self, shard: usize, envelope: &Envelope<'_>, qos: QoS) {
+        let Some(outgoing) = self.outgoing.get_mut(shard) else { return };
+        if qos == QoS::AtMostOnce && outgoing.len() > BATCH_BYTES_MAX {
+            self.stats.dropped_shard_full += 1;
+            return;
+        }
+        envelope.write(outgoing);
+    }
+}

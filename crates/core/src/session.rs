@@ -1,0 +1,156 @@
+//! One session: what outlives a connection, if the client asked for that.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{PacketId, QoS};
+
+use crate::access::Identity;
+use crate::message::Message;
+use crate::subscriptions::Wish;
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) client_id: Arc<str>,
+    pub(crate) identity: Identity,
+    /// Names this session among all of all shards, for "no local".
+    pub(crate) origin: u64,
+    pub(crate) conn: Option<u32>,
+    /// How long it is kept without a connection; none is for ever.
+    pub(crate) expiry: Option<Duration>,
+    /// When it ends, while there is no connection.
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) will: Option<Box<PendingWill>>,
+    /// Filters as the client wrote them, `$share/…` included.
+    pub(crate) subscriptions: BTreeMap<Box<str>, Wish>,
+    /// QoS 2 messages received and not yet released.
+    pub(crate) inbound: Vec<PacketId>,
+    /// Messages sent and not yet acknowledged, in the order they were sent.
+    pub(crate) inflight: VecDeque<Inflight>,
+    /// How many of them the client wants at the same time.
+    pub(crate) window: u16,
+    pub(crate) queue: VecDeque<Queued>,
+    pub(crate) queue_bytes: usize,
+    next_packet_id: PacketId,
+}
+
+/// A message that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub(crate) message: Arc<Message>,
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+    pub(crate) ids: SubscriptionIds,
+}
+
+/// Identifiers of the matching subscriptions: none or one in nearly every case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SubscriptionIds {
+    #[default]
+    None,
+    One(NonZeroU32),
+    Many(Box<[NonZeroU32]>),
+}
+
+impl SubscriptionIds {
+    pub(crate) fn as_slice(&self) -> &[NonZeroU32] {
+        match self {
+            Self::None => &[],
+            Self::One(id) => core::slice::from_ref(id),
+            Self::Many(ids) => ids,
+        }
+    }
+
+    pub(crate) fn add(&mut self, id: NonZeroU32) {
+        *self = match core::mem::take(self) {
+            Self::None => Self::One(id),
+            Self::One(first) => Self::Many([first, id].into()),
+            Self::Many(ids) => Self::Many(ids.iter().copied().chain([id]).collect()),
+        };
+    }
+}
+
+/// A message under way.
+#[derive(Debug)]
+pub(crate) struct Inflight {
+    pub(crate) packet_id: PacketId,
+    pub(crate) stage: Stage,
+}
+
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// QoS 1 or 2: sent, waiting for PUBACK or PUBREC.
+    Sent(Queued),
+    /// QoS 2: PUBREC came, PUBREL is sent, waiting for PUBCOMP. The message itself is no longer needed.
+    Released,
+}
+
+/// A will, and when it is due once the connection is lost.
+#[derive(Debug)]
+pub(crate) struct PendingWill {
+    pub(crate) message: Arc<Message>,
+    pub(crate) delay: Duration,
+    /// Set when the connection is gone and the delay runs.
+    pub(crate) due_at: Option<Timestamp>,
+}
+
+impl Session {
+    pub(crate) fn new(client_id: Arc<str>, identity: Identity, origin: u64) -> Self {
+        Self {
+            client_id,
+            identity,
+            origin,
+            conn: None,
+            expiry: Some(Duration::ZERO),
+            expires_at: None,
+            will: None,
+            subscriptions: BTreeMap::new(),
+            inbound: Vec::new(),
+            inflight: VecDeque::new(),
+            window: u16::MAX,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            next_packet_id: PacketId::MIN,
+        }
+    }
+
+    /// Whether anything is kept for the client while it is away.
+    pub(crate) fn is_lasting(&self) -> bool {
+        self.expiry != Some(Duration::ZERO)
+    }
+
+    pub(crate) fn has_window(&self) -> bool {
+        self.inflight.len() < usize::from(self.window)
+    }
+
+    /// An identifier that is not in use. There is one, because a window is smaller than the number of identifiers.
+    pub(crate) fn take_packet_id(&mut self) -> PacketId {
+        loop {
+            let id = self.next_packet_id;
+            self.next_packet_id = id.checked_add(1).unwrap_or(PacketId::MIN);
+            if !self.inflight.iter().any(|inflight| inflight.packet_id == id) {
+                return id;
+            }
+        }
+    }
+
+    pub(crate) fn inflight_position(&self, id: PacketId) -> Option<usize> {
+        self.inflight.iter().position(|inflight| inflight.packet_id == id)
+    }
+
+    pub(crate) fn enqueue(&mut self, queued: Queued) {
+        self.queue_bytes += queued.message.size();
+        self.queue.push_back(queued);
+    }
+
+    pub(crate) fn dequeue(&mut self) -> Option<Queued> {
+        let queued = self.queue.pop_front()?;
+        self.queue_bytes -= queued.message.size();
+        Some(queued)
+    }
+}

@@ -1,0 +1,162 @@
+//! SUBSCRIBE and UNSUBSCRIBE, and what the other shards are told of them.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{
+    Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter, UnsubAck,
+    Unsubscribe,
+};
+
+use crate::access::Action;
+use crate::envelope::Envelope;
+use crate::event::Event;
+use crate::input::{Ending, Handled};
+use crate::session::{Queued, SubscriptionIds};
+use crate::shard::{ConnId, Shard};
+use crate::subscriptions::{Change, Presence, Wish};
+
+impl Shard {
+    pub(crate) fn handle_subscribe(&mut self, conn: ConnId, packet: &Subscribe<'_>, now: Timestamp) -> Handled {
+        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return Ok(()) };
+        let id = packet.properties.subscription_id();
+        let mut reasons = Vec::new();
+        let mut wanted = Vec::new();
+        for subscription in packet.subscriptions.iter() {
+            let granted = self.grant(index, &subscription);
+            if let Ok(qos) = granted {
+                let mut wish = Wish::new(subscription.options, id);
+                wish.qos = qos;
+                let change = self.subscribe_one(index, &subscription.filter, wish);
+                if wants_retained(&subscription, change) {
+                    wanted.push((subscription.filter, wish));
+                }
+            }
+            reasons.push(match granted {
+                Ok(QoS::AtMostOnce) => ReasonCode::Success,
+                Ok(QoS::AtLeastOnce) => ReasonCode::GrantedQos1,
+                Ok(QoS::ExactlyOnce) => ReasonCode::GrantedQos2,
+                Err(reason) => reason,
+            });
+        }
+        let answer = SubAck {
+            packet_id: packet.packet_id,
+            properties: Properties::EMPTY,
+            reasons: ReasonCodes::new(&reasons),
+        };
+        self.send(conn, &answer);
+        for (filter, wish) in wanted {
+            self.queue_retained(index, &filter, wish, now);
+        }
+        self.pump(index, now);
+        Ok(())
+    }
+
+    pub(crate) fn handle_unsubscribe(&mut self, conn: ConnId, packet: &Unsubscribe<'_>) -> Handled {
+        let Some(index) = self.connection(conn).map(|connection| connection.session) else {
+            return Err(Ending::protocol(ReasonCode::UnspecifiedError, "no session"));
+        };
+        let mut reasons = Vec::new();
+        for filter in packet.filters.iter() {
+            let session = self.sessions.get_mut(index);
+            let existed = session.is_some_and(|session| session.subscriptions.remove(filter.as_str()).is_some());
+            if existed {
+                self.unsubscribe_one(index, &filter);
+            }
+            reasons.push(if existed { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted });
+        }
+        let answer = UnsubAck {
+            packet_id: packet.packet_id,
+            properties: Properties::EMPTY,
+            reasons: ReasonCodes::new(&reasons),
+        };
+        self.send(conn, &answer);
+        Ok(())
+    }
+
+    /// The quality of service that is granted, or why none is.
+    fn grant(&mut self, index: u32, subscription: &Subscription<'_>) -> Result<QoS, ReasonCode> {
+        let filter = subscription.filter.as_str();
+        let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
+        let is_new = !session.subscriptions.contains_key(filter);
+        if is_new && session.subscriptions.len() >= self.settings.subscriptions_max {
+            return Err(ReasonCode::QuotaExceeded);
+        }
+        // Rules are about topics: a shared subscription is judged by what it shares.
+        if !self.may(&session.identity, &session.client_id, Action::Subscribe, subscription.filter.pattern()) {
+            let client_id = Arc::clone(&session.client_id);
+            self.tell(Event::Denied { client_id, what: "subscribe", topic: filter.into() });
+            return Err(ReasonCode::NotAuthorized);
+        }
+        Ok(subscription.options.qos.min(self.settings.qos_max))
+    }
+
+    fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.subscriptions.insert(filter.as_str().into(), wish);
+        }
+        let pattern = filter.pattern();
+        if let Some(group) = filter.group() {
+            let change = self.subscriptions.join(pattern, group, index, wish);
+            self.tell_members(pattern, group);
+            return change;
+        }
+        let change = self.subscriptions.subscribe(pattern, index, wish);
+        if change == Change::First {
+            self.tell_others(&Envelope::Interest { filter: pattern, interested: true });
+        }
+        change
+    }
+
+    /// Takes a subscription out of the tree; the session has forgotten it already.
+    pub(crate) fn unsubscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>) {
+        let pattern = filter.pattern();
+        if let Some(group) = filter.group() {
+            self.subscriptions.leave(pattern, group, index);
+            self.tell_members(pattern, group);
+        } else if self.subscriptions.unsubscribe(pattern, index) {
+            self.tell_others(&Envelope::Interest { filter: pattern, interested: false });
+        }
+    }
+
+    /// The client came or went: its groups should know.
+    pub(crate) fn set_group_presence(&mut self, index: u32, presence: Presence) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let shared: Vec<_> = session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).cloned().collect();
+        for text in shared {
+            let Ok(filter) = TopicFilter::parse(&text, &self.limits) else { continue };
+            if let Some(group) = filter.group() {
+                self.subscriptions.set_presence(filter.pattern(), group, index, presence);
+                self.tell_members(filter.pattern(), group);
+            }
+        }
+    }
+
+    fn tell_members(&mut self, pattern: &str, group: &str) {
+        let members = self.subscriptions.local_members(pattern, group);
+        self.tell_others(&Envelope::Group { filter: pattern, group, members });
+    }
+
+    /// Retained messages wait in the session's queue behind what is there, and go out as the client takes them.
+    fn queue_retained(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish, now: Timestamp) {
+        let messages = self.retained.matches(filter.pattern(), now);
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        for message in messages {
+            let view = message.view();
+            let qos = view.qos.min(wish.qos);
+            let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
+            session.enqueue(Queued { message, qos, retain: true, ids });
+        }
+    }
+}
+
+fn wants_retained(subscription: &Subscription<'_>, change: Change) -> bool {
+    // [MQTT-3.3.1-9..11]; shared subscriptions never get retained messages at subscribe (section 4.8.2).
+    subscription.filter.group().is_none()
+        && match subscription.options.retain_handling {
+            RetainHandling::Send => true,
+            RetainHandling::SendIfNew => change != Change::Replaced,
+            RetainHandling::DoNotSend => false,
+        }
+}

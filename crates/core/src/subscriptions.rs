@@ -1,0 +1,352 @@
+//! Who wants which topics: the subscriptions of this shard's sessions, and the interest of the other shards.
+//!
+//! One tree of filters. Each node holds the subscribers of its filter, the shared groups on it, and one bit per other
+//! shard that has subscribers there. Matching walks all branches level by level, without recursion, and only collects;
+//! delivering is somebody else's work.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+use tidegate_wire_mqtt::{QoS, SubscriptionOptions};
+
+use crate::tree::{NodeId, ROOT, Tree};
+
+/// How a subscriber wants its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) qos: QoS,
+    pub(crate) no_local: bool,
+    pub(crate) retain_as_published: bool,
+    pub(crate) id: Option<NonZeroU32>,
+}
+
+impl Wish {
+    pub(crate) fn new(options: SubscriptionOptions, id: Option<NonZeroU32>) -> Self {
+        let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
+        Self { qos, no_local, retain_as_published, id }
+    }
+}
+
+/// Whether a member of a group is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    Online,
+    Offline,
+}
+
+/// Members of a group, by presence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Members {
+    pub(crate) online: u32,
+    pub(crate) offline: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    session: u32,
+    wish: Wish,
+    presence: Presence,
+}
+
+/// A shared subscription on one filter.
+#[derive(Debug)]
+struct Group {
+    name: Box<str>,
+    local: Vec<Member>,
+    /// Members on other shards, by shard.
+    remote: Vec<(usize, Members)>,
+    /// Round robin over all members.
+    turn: u32,
+}
+
+/// What hangs at a filter.
+#[derive(Debug, Default)]
+struct Place {
+    subscribers: Vec<(u32, Wish)>,
+    groups: Vec<Group>,
+    /// One bit per other shard with subscribers here.
+    shards: u64,
+}
+
+impl Place {
+    fn is_empty(&self) -> bool {
+        self.subscribers.is_empty() && self.groups.is_empty() && self.shards == 0
+    }
+}
+
+/// Where a message of a shared subscription goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pick {
+    /// To this session here.
+    Local(u32, Wish),
+    /// To this shard, which picks among its own.
+    Remote(usize),
+}
+
+/// A group that a topic matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupId {
+    node: NodeId,
+    index: u32,
+}
+
+/// Everything that a topic matched.
+#[derive(Debug, Default)]
+pub(crate) struct Matches {
+    /// Sessions of this shard with each of their matching subscriptions.
+    pub(crate) subscribers: Vec<(u32, Wish)>,
+    pub(crate) groups: Vec<GroupId>,
+    pub(crate) shards: u64,
+}
+
+/// Whether a subscription was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The first local one on its filter (and group): the other shards must know.
+    First,
+    /// A new one.
+    New,
+    /// An old one with new options.
+    Replaced,
+}
+
+#[derive(Debug)]
+pub(crate) struct Subscriptions {
+    tree: Tree<Place>,
+    count: usize,
+    /// Changes with every change; results of matching are good as long as it stays the same.
+    generation: u64,
+    /// Scratch of `matches`, kept for its capacity.
+    frontier: Vec<NodeId>,
+}
+
+impl Subscriptions {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { tree: Tree::new(seed), count: 0, generation: 0, frontier: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn subscribe(&mut self, filter: &str, session: u32, wish: Wish) -> Change {
+        self.generation += 1;
+        let node = self.tree.insert(filter);
+        let place = self.tree.value_mut(node);
+        if let Some(existing) = place.subscribers.iter_mut().find(|(subscriber, _)| *subscriber == session) {
+            existing.1 = wish;
+            return Change::Replaced;
+        }
+        place.subscribers.push((session, wish));
+        self.count += 1;
+        if place.subscribers.len() == 1 { Change::First } else { Change::New }
+    }
+
+    /// True if it was the last local one on this filter.
+    pub(crate) fn unsubscribe(&mut self, filter: &str, session: u32) -> bool {
+        let Some(node) = self.tree.find(filter) else { return false };
+        let place = self.tree.value_mut(node);
+        let Some(position) = place.subscribers.iter().position(|(subscriber, _)| *subscriber == session) else {
+            return false;
+        };
+        self.generation += 1;
+        place.subscribers.swap_remove(position);
+        self.count -= 1;
+        let last = place.subscribers.is_empty();
+        self.tree.prune(node, Place::is_empty);
+        last
+    }
+
+    /// Another shard has subscribers on this filter, or has none any more.
+    pub(crate) fn set_interest(&mut self, filter: &str, shard: usize, interested: bool) {
+        self.generation += 1;
+        let bit = 1 << shard;
+        if interested {
+            let node = self.tree.insert(filter);
+            self.tree.value_mut(node).shards |= bit;
+        } else if let Some(node) = self.tree.find(filter) {
+            self.tree.value_mut(node).shards &= !bit;
+            self.tree.prune(node, Place::is_empty);
+        }
+    }
+
+    pub(crate) fn join(&mut self, filter: &str, group: &str, session: u32, wish: Wish) -> Change {
+        self.generation += 1;
+        let node = self.tree.insert(filter);
+        let group = group_at(self.tree.value_mut(node), group);
+        if let Some(member) = group.local.iter_mut().find(|member| member.session == session) {
+            member.wish = wish;
+            return Change::Replaced;
+        }
+        group.local.push(Member { session, wish, presence: Presence::Online });
+        self.count += 1;
+        Change::New
+    }
+
+    pub(crate) fn leave(&mut self, filter: &str, group: &str, session: u32) {
+        self.change_group(filter, group, |found| {
+            let before = found.local.len();
+            found.local.retain(|member| member.session != session);
+            before - found.local.len()
+        });
+    }
+
+    pub(crate) fn set_presence(&mut self, filter: &str, group: &str, session: u32, presence: Presence) {
+        self.change_group(filter, group, |found| {
+            if let Some(member) = found.local.iter_mut().find(|member| member.session == session) {
+                member.presence = presence;
+            }
+            0
+        });
+    }
+
+    /// Another shard's members of a group.
+    pub(crate) fn set_remote_members(&mut self, filter: &str, group: &str, shard: usize, members: Members) {
+        self.generation += 1;
+        let node = self.tree.insert(filter);
+        let found = group_at(self.tree.value_mut(node), group);
+        found.remote.retain(|(other, _)| *other != shard);
+        if members != Members::default() {
+            found.remote.push((shard, members));
+        }
+        self.change_group(filter, group, |_| 0);
+    }
+
+    /// This shard's members of a group, for the others.
+    pub(crate) fn local_members(&self, filter: &str, group: &str) -> Members {
+        let Some(node) = self.tree.find(filter) else { return Members::default() };
+        let found = self.tree.value(node).groups.iter().find(|found| *found.name == *group);
+        found.map_or_else(Members::default, Group::members)
+    }
+
+    /// Everything that wants this topic.
+    pub(crate) fn matches(&mut self, topic: &str) -> Matches {
+        let mut found = Matches::default();
+        let mut frontier = core::mem::take(&mut self.frontier);
+        frontier.clear();
+        frontier.push(ROOT);
+        // [MQTT-4.7.2-1] A leading wildcard does not match topics that begin with `$`.
+        let mut wildcards = !topic.starts_with('$');
+        for level in topic.split('/') {
+            let here = frontier.len();
+            for position in 0..here {
+                let node = frontier[position];
+                if wildcards {
+                    self.collect_child(node, "#", &mut found);
+                    frontier.extend(self.tree.child(node, "+"));
+                }
+                frontier.extend(self.tree.child(node, level));
+            }
+            frontier.drain(..here);
+            wildcards = true;
+        }
+        for node in &frontier {
+            // `#` also stands for the level above it.
+            self.collect_child(*node, "#", &mut found);
+            self.collect(*node, &mut found);
+        }
+        self.frontier = frontier;
+        found
+    }
+
+    fn collect_child(&self, node: NodeId, level: &str, found: &mut Matches) {
+        if let Some(child) = self.tree.child(node, level) {
+            self.collect(child, found);
+        }
+    }
+
+    fn collect(&self, node: NodeId, found: &mut Matches) {
+        let place = self.tree.value(node);
+        found.subscribers.extend_from_slice(&place.subscribers);
+        found.groups.extend((0..place.groups.len()).map(|index| GroupId { node, index: index as u32 }));
+        found.shards |= place.shards;
+    }
+
+    /// Name and filter of a group, and whose turn it is: connected members first, wherever they are; without any, one
+    /// that is away.
+    pub(crate) fn pick(&mut self, id: GroupId) -> Option<Pick> {
+        self.tree.value_mut(id.node).groups.get_mut(id.index as usize)?.pick()
+    }
+
+    /// The same among this shard's members only, for a message that another shard sent here.
+    pub(crate) fn pick_local(&mut self, filter: &str, group: &str) -> Option<(u32, Wish)> {
+        let node = self.tree.find(filter)?;
+        let found = self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?;
+        found.turn = found.turn.wrapping_add(1);
+        found.pick_member(Presence::Online, found.turn).or_else(|| found.pick_member(Presence::Offline, found.turn))
+    }
+
+    /// Group name; the filter is found by walking up, which only messages for other shards pay for.
+    pub(crate) fn group_name(&self, id: GroupId) -> Option<&str> {
+        self.tree.value(id.node).groups.get(id.index as usize).map(|group| &*group.name)
+    }
+
+    pub(crate) fn filter_of(&self, id: GroupId) -> alloc::string::String {
+        self.tree.path(id.node)
+    }
+
+    fn change_group(&mut self, filter: &str, group: &str, change: impl FnOnce(&mut Group) -> usize) {
+        let Some(node) = self.tree.find(filter) else { return };
+        self.generation += 1;
+        let place = self.tree.value_mut(node);
+        if let Some(found) = place.groups.iter_mut().find(|found| *found.name == *group) {
+            self.count -= change(found);
+        }
+        place.groups.retain(|group| !(group.local.is_empty() && group.remote.is_empty()));
+        self.tree.prune(node, Place::is_empty);
+    }
+}
+
+impl Group {
+    fn members(&self) -> Members {
+        let online = self.local.iter().filter(|member| member.presence == Presence::Online).count() as u32;
+        Members { online, offline: self.local.len() as u32 - online }
+    }
+
+    fn pick(&mut self) -> Option<Pick> {
+        let local = self.members();
+        self.turn = self.turn.wrapping_add(1);
+        for presence in [Presence::Online, Presence::Offline] {
+            let count = |members: &Members| match presence {
+                Presence::Online => members.online,
+                Presence::Offline => members.offline,
+            };
+            let total: u32 = count(&local) + self.remote.iter().map(|(_, members)| count(members)).sum::<u32>();
+            if total == 0 {
+                continue;
+            }
+            let mut turn = self.turn % total;
+            if turn < count(&local) {
+                return self.pick_member(presence, turn).map(|(session, wish)| Pick::Local(session, wish));
+            }
+            turn -= count(&local);
+            for (shard, members) in &self.remote {
+                if turn < count(members) {
+                    return Some(Pick::Remote(*shard));
+                }
+                turn -= count(members);
+            }
+        }
+        None
+    }
+
+    fn pick_member(&self, presence: Presence, turn: u32) -> Option<(u32, Wish)> {
+        let candidates = || self.local.iter().filter(|member| member.presence == presence);
+        let count = candidates().count();
+        let member = candidates().nth(turn as usize % count.max(1))?;
+        Some((member.session, member.wish))
+    }
+}
+
+fn group_at<'p>(place: &'p mut Place, name: &str) -> &'p mut Group {
+    let position = place.groups.iter().position(|group| *group.name == *name).unwrap_or_else(|| {
+        place.groups.push(Group { name: name.into(), local: Vec::new(), remote: Vec::new(), turn: 0 });
+        place.groups.len() - 1
+    });
+    &mut place.groups[position]
+}

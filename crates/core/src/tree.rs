@@ -1,0 +1,179 @@
+//! A tree of topic levels in one arena: the shape that filters and retained topics share.
+//!
+//! Children are found through one hash table for the whole tree, keyed by parent and level, so a node costs no table of
+//! its own; siblings are linked for enumeration. Everything is iterative: the depth of a topic never becomes the depth
+//! of a stack.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashTable;
+
+pub(crate) type NodeId = u32;
+
+pub(crate) const ROOT: NodeId = 0;
+const NONE: NodeId = u32::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Tree<V> {
+    nodes: Vec<Node<V>>,
+    free: Vec<NodeId>,
+    children: HashTable<NodeId>,
+    hasher: FixedState,
+}
+
+#[derive(Debug)]
+struct Node<V> {
+    level: Box<str>,
+    value: V,
+    parent: NodeId,
+    first_child: NodeId,
+    next: NodeId,
+    previous: NodeId,
+}
+
+impl<V: Default> Tree<V> {
+    /// The seed keeps an attacker from choosing topics that collide.
+    pub(crate) fn new(seed: u64) -> Self {
+        let root = Node {
+            level: Box::default(),
+            value: V::default(),
+            parent: NONE,
+            first_child: NONE,
+            next: NONE,
+            previous: NONE,
+        };
+        Self {
+            nodes: alloc::vec![root],
+            free: Vec::new(),
+            children: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+        }
+    }
+
+    pub(crate) fn value(&self, node: NodeId) -> &V {
+        &self.nodes[node as usize].value
+    }
+
+    pub(crate) fn value_mut(&mut self, node: NodeId) -> &mut V {
+        &mut self.nodes[node as usize].value
+    }
+
+    #[inline]
+    pub(crate) fn child(&self, parent: NodeId, level: &str) -> Option<NodeId> {
+        let hash = self.hash(parent, level);
+        self.children
+            .find(hash, |child| {
+                let node = &self.nodes[*child as usize];
+                node.parent == parent && *node.level == *level
+            })
+            .copied()
+    }
+
+    /// The node at the end of this path, if it is there.
+    pub(crate) fn find(&self, path: &str) -> Option<NodeId> {
+        path.split('/').try_fold(ROOT, |node, level| self.child(node, level))
+    }
+
+    /// The node at the end of this path, made if it is not there.
+    pub(crate) fn insert(&mut self, path: &str) -> NodeId {
+        path.split('/').fold(ROOT, |node, level| self.child(node, level).unwrap_or_else(|| self.add(node, level)))
+    }
+
+    pub(crate) fn children(&self, parent: NodeId) -> impl Iterator<Item = (NodeId, &str)> {
+        let mut next = self.nodes[parent as usize].first_child;
+        core::iter::from_fn(move || {
+            let child = self.nodes.get(next as usize)?;
+            let found = (next, &*child.level);
+            next = child.next;
+            Some(found)
+        })
+    }
+
+    /// Removes this node, and every ancestor that becomes useless by it, while `is_useless` says so of its value.
+    pub(crate) fn prune(&mut self, mut node: NodeId, is_useless: impl Fn(&V) -> bool) {
+        while node != ROOT {
+            let Node { ref value, first_child, parent, .. } = self.nodes[node as usize];
+            if first_child != NONE || !is_useless(value) {
+                return;
+            }
+            self.unlink(node);
+            node = parent;
+        }
+    }
+
+    /// The path that leads to this node.
+    pub(crate) fn path(&self, mut node: NodeId) -> String {
+        let mut levels = Vec::new();
+        while node != ROOT {
+            let Node { level, parent, .. } = &self.nodes[node as usize];
+            levels.push(&**level);
+            node = *parent;
+        }
+        levels.reverse();
+        levels.join("/")
+    }
+
+    fn add(&mut self, parent: NodeId, level: &str) -> NodeId {
+        let first = self.nodes[parent as usize].first_child;
+        let node = Node {
+            level: level.into(),
+            value: V::default(),
+            parent,
+            first_child: NONE,
+            next: first,
+            previous: NONE,
+        };
+        let id = if let Some(id) = self.free.pop() {
+            self.nodes[id as usize] = node;
+            id
+        } else {
+            self.nodes.push(node);
+            (self.nodes.len() - 1) as NodeId
+        };
+        if first != NONE {
+            self.nodes[first as usize].previous = id;
+        }
+        self.nodes[parent as usize].first_child = id;
+        let (nodes, hasher) = (&self.nodes, &self.hasher);
+        let hash = hash_of(hasher, parent, level);
+        self.children.insert_unique(hash, id, |child| {
+            let node = &nodes[*child as usize];
+            hash_of(hasher, node.parent, &node.level)
+        });
+        id
+    }
+
+    fn unlink(&mut self, id: NodeId) {
+        let Node { parent, next, previous, ref level, .. } = self.nodes[id as usize];
+        let hash = hash_of(&self.hasher, parent, level);
+        if let Ok(entry) = self.children.find_entry(hash, |child| *child == id) {
+            entry.remove();
+        }
+        if next != NONE {
+            self.nodes[next as usize].previous = previous;
+        }
+        if previous == NONE {
+            self.nodes[parent as usize].first_child = next;
+        } else {
+            self.nodes[previous as usize].next = next;
+        }
+        let node = &mut self.nodes[id as usize];
+        node.value = V::default();
+        node.level = Box::default();
+        self.free.push(id);
+    }
+
+    #[inline]
+    fn hash(&self, parent: NodeId, level: &str) -> u64 {
+        hash_of(&self.hasher, parent, level)
+    }
+}
+
+#[inline]
+fn hash_of(hasher: &FixedState, parent: NodeId, level: &str) -> u64 {
+    hasher.hash_one((parent, level))
+}

@@ -1,0 +1,105 @@
+//! Retained messages.
+
+use std::time::Duration;
+
+use tidegate_core::access::Open;
+use tidegate_core::settings::Settings;
+use tidegate_wire_mqtt::{AckKind, Property, QoS, ReasonCode, RetainHandling, SubscriptionOptions};
+
+use crate::net::{Got, Net, options};
+
+fn retained_payloads(net: &mut Net, filter: &str) -> Vec<String> {
+    let wire = net.v5("reader");
+    net.subscribe(wire, filter, 0);
+    let mut payloads: Vec<_> = net
+        .receive(wire)
+        .into_iter()
+        .map(|got| match got {
+            Got::Message { payload, retain: true, .. } => payload,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    payloads.sort();
+    net.cut(wire);
+    payloads
+}
+
+#[test]
+fn the_last_message_of_a_topic_is_kept_until_an_empty_one_comes() {
+    let mut net = Net::new(1);
+    let sender = net.v5("sender");
+    net.publish(sender, "a/b", "1", 0, true, 0);
+    net.publish(sender, "a/b", "2", 0, true, 0);
+    net.publish(sender, "a/c", "3", 0, true, 0);
+    net.publish(sender, "a", "4", 0, true, 0);
+    net.publish(sender, "$x/y", "5", 0, true, 0);
+    assert_eq!(retained_payloads(&mut net, "a/b"), ["2"]);
+    assert_eq!(retained_payloads(&mut net, "a/+"), ["2", "3"]);
+    assert_eq!(retained_payloads(&mut net, "a/#"), ["2", "3", "4"]);
+    assert_eq!(retained_payloads(&mut net, "#"), ["2", "3", "4"]);
+    assert_eq!(retained_payloads(&mut net, "+/+"), ["2", "3"]);
+    assert_eq!(retained_payloads(&mut net, "$x/+"), ["5"]);
+    net.publish(sender, "a/b", "", 0, true, 0);
+    assert_eq!(retained_payloads(&mut net, "#"), ["3", "4"]);
+    assert_eq!(net.stats().retained_messages, 3);
+}
+
+#[test]
+fn retain_handling_and_retain_as_published() {
+    let mut net = Net::new(1);
+    let (sender, receiver) = (net.v5("sender"), net.v5("receiver"));
+    net.publish(sender, "t", "old", 1, true, 1);
+    let with = |retain_handling| SubscriptionOptions { retain_handling, ..options(QoS::AtLeastOnce) };
+    net.subscribe_with(receiver, "t", with(RetainHandling::DoNotSend), &[]);
+    assert_eq!(net.payloads(receiver), [""; 0]);
+    net.subscribe_with(receiver, "t", with(RetainHandling::SendIfNew), &[]);
+    assert_eq!(net.payloads(receiver), [""; 0]);
+    net.subscribe_with(receiver, "t", with(RetainHandling::Send), &[]);
+    assert_eq!(net.payloads(receiver), ["old"]);
+    net.publish(sender, "t", "new", 1, true, 2);
+    assert!(matches!(net.receive(receiver)[..], [Got::Message { retain: false, .. }]));
+    let as_published = SubscriptionOptions { retain_as_published: true, ..with(RetainHandling::DoNotSend) };
+    net.subscribe_with(receiver, "t", as_published, &[]);
+    net.publish(sender, "t", "newer", 1, true, 3);
+    assert!(matches!(net.receive(receiver)[..], [Got::Message { retain: true, .. }]));
+}
+
+#[test]
+fn a_retained_message_dies_with_its_lifetime() {
+    let mut net = Net::new(1);
+    let sender = net.v5("sender");
+    net.publish_with(sender, "t", "x", 0, true, 0, &[Property::MessageExpiry(10)]);
+    net.pass(Duration::from_secs(9));
+    assert_eq!(retained_payloads(&mut net, "t"), ["x"]);
+    net.pass(Duration::from_secs(2));
+    assert_eq!(retained_payloads(&mut net, "t"), [""; 0]);
+    assert_eq!(net.stats().retained_messages, 0);
+}
+
+#[test]
+fn beyond_the_quota_nothing_is_retained_and_the_sender_knows() {
+    let settings = Settings { retained_messages_max: 1, ..Settings::default() };
+    let mut net = Net::with(1, settings, std::sync::Arc::new(Open));
+    let sender = net.v5("sender");
+    net.publish(sender, "a", "x", 1, true, 1);
+    net.publish(sender, "a", "y", 1, true, 2);
+    net.publish(sender, "b", "x", 1, true, 3);
+    let reasons: Vec<_> = net
+        .receive(sender)
+        .into_iter()
+        .map(|got| if let Got::Ack { kind: AckKind::PubAck, reason, .. } = got { reason } else { panic!("{got:?}") })
+        .collect();
+    let nobody = ReasonCode::NoMatchingSubscribers;
+    assert_eq!(reasons, [nobody, nobody, ReasonCode::QuotaExceeded]);
+}
+
+#[test]
+fn more_retained_messages_than_an_outbox_holds_all_arrive() {
+    let settings = Settings { outbox_bytes_max: 1000, ..Settings::default() };
+    let mut net = Net::with(1, settings, std::sync::Arc::new(Open));
+    let sender = net.v5("sender");
+    for n in 0..500 {
+        net.publish(sender, &format!("t/{n}"), "a payload of some length", 0, true, 0);
+    }
+    assert_eq!(retained_payloads(&mut net, "t/+").len(), 500);
+}

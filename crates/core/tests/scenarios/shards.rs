@@ -1,0 +1,132 @@
+//! Several shards behave like one.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::shard_of;
+use tidegate_wire_mqtt::{AckKind, Property, ReasonCode};
+
+use crate::net::{Got, Net, Options, Wire};
+
+/// Client identifiers that live on the given shard of two.
+fn on_shard(shard: usize, number: usize) -> String {
+    (0..).map(|n| format!("client-{n}")).filter(|id| shard_of(id, 2) == shard).nth(number).unwrap()
+}
+
+#[test]
+fn messages_cross_once_per_shard_and_in_order() {
+    let mut net = Net::new(2);
+    let sender = net.v5(&on_shard(0, 0));
+    let receivers: Vec<Wire> = (0..3).map(|n| net.v5(&on_shard(1, n))).collect();
+    for receiver in &receivers {
+        net.subscribe(*receiver, "t/+", 1);
+    }
+    for n in 1..=3 {
+        net.publish(sender, "t/x", &n.to_string(), 1, false, n);
+    }
+    for receiver in &receivers {
+        assert_eq!(net.payloads(*receiver), ["1", "2", "3"]);
+    }
+    let success = ReasonCode::Success;
+    let acks: Vec<_> = (1..=3).map(|id| Got::Ack { kind: AckKind::PubAck, id, reason: success }).collect();
+    assert_eq!(net.receive(sender), acks);
+}
+
+#[test]
+fn interest_ends_with_the_last_subscriber() {
+    let mut net = Net::new(2);
+    let sender = net.v5(&on_shard(0, 0));
+    let (one, two) = (net.v5(&on_shard(1, 0)), net.v5(&on_shard(1, 1)));
+    net.subscribe(one, "t", 0);
+    net.subscribe(two, "t", 0);
+    net.unsubscribe(one, "t");
+    net.publish(sender, "t", "x", 1, false, 1);
+    assert_eq!(net.payloads(two), ["x"]);
+    net.cut(two);
+    net.publish(sender, "t", "y", 1, false, 2);
+    let got = net.receive(sender);
+    let reason = ReasonCode::NoMatchingSubscribers;
+    assert_eq!(got.last(), Some(&Got::Ack { kind: AckKind::PubAck, id: 2, reason }));
+}
+
+#[test]
+fn retained_messages_are_known_everywhere() {
+    let mut net = Net::new(2);
+    let sender = net.v5(&on_shard(0, 0));
+    net.publish(sender, "t", "x", 0, true, 0);
+    for shard in 0..2 {
+        let reader = net.v5(&on_shard(shard, 5));
+        net.subscribe(reader, "t", 0);
+        assert_eq!(net.payloads(reader), ["x"]);
+    }
+    assert_eq!(net.stats().retained_messages, 1);
+    net.publish(sender, "t", "", 0, true, 0);
+    let reader = net.v5(&on_shard(1, 6));
+    net.subscribe(reader, "t", 0);
+    assert_eq!(net.receive(reader), []);
+}
+
+fn shares(net: &mut Net, members: &[Wire]) -> Vec<usize> {
+    members.iter().map(|member| net.payloads(*member).len()).collect()
+}
+
+#[test]
+fn a_shared_subscription_is_balanced_over_shards_and_skips_who_is_away() {
+    let mut net = Net::new(2);
+    let sender = net.v5("sender");
+    let lasting = Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() };
+    let names = [on_shard(0, 0), on_shard(0, 1), on_shard(1, 0), on_shard(1, 1)];
+    let members: Vec<Wire> = names.iter().map(|name| net.connect(name, &lasting)).collect();
+    for member in &members {
+        net.subscribe(*member, "$share/g/t", 1);
+    }
+    for n in 1..=40 {
+        net.publish(sender, "t", &n.to_string(), 1, false, n);
+    }
+    assert_eq!(shares(&mut net, &members), [10, 10, 10, 10]);
+    net.cut(members[0]);
+    net.cut(members[2]);
+    for n in 1..=40 {
+        net.publish(sender, "t", &n.to_string(), 0, false, n);
+    }
+    assert_eq!(shares(&mut net, &members), [0, 20, 0, 20]);
+    net.cut(members[1]);
+    net.cut(members[3]);
+    for n in 1..=8 {
+        net.publish(sender, "t", &n.to_string(), 1, false, n);
+    }
+    // 20 were under way to the two that left last... all of this waits for somebody to come back.
+    assert_eq!(net.stats().queued_messages, 8);
+}
+
+#[test]
+fn a_shared_and_an_ordinary_subscription_both_get_their_copy() {
+    let mut net = Net::new(2);
+    let (sender, receiver) = (net.v5(&on_shard(0, 0)), net.v5(&on_shard(1, 0)));
+    net.subscribe(receiver, "$share/g/t/#", 0);
+    net.subscribe(receiver, "t/x", 0);
+    net.publish(sender, "t/x", "m", 0, false, 0);
+    assert_eq!(net.payloads(receiver), ["m", "m"]);
+}
+
+#[test]
+fn one_shard_and_three_shards_deliver_the_same() {
+    let run = |shards: usize| {
+        let mut net = Net::new(shards);
+        let clients: Vec<Wire> = (0..9).map(|n| net.v5(&format!("c{n}"))).collect();
+        let filters = ["a/#", "a/+/c", "+/b/c", "a/b/c", "#", "b", "a/b/#", "+", "a/+"];
+        for (client, filter) in clients.iter().zip(filters) {
+            net.subscribe(*client, filter, 1);
+        }
+        let mut got = BTreeMap::new();
+        for (n, topic) in ["a/b/c", "a", "a/b", "b", "x/b/c", "a/x/c"].into_iter().enumerate() {
+            net.publish(clients[n], topic, topic, 1, false, n as u16 + 1);
+        }
+        for (client, filter) in clients.iter().zip(filters) {
+            got.insert(filter, net.payloads(*client));
+        }
+        got
+    };
+    let one = run(1);
+    assert_eq!(one["#"], ["a/b/c", "a", "a/b", "b", "x/b/c", "a/x/c"]);
+    assert_eq!(one, run(3));
+}
