@@ -1,0 +1,288 @@
+//! The filter of a rule: a topic filter whose levels may hold `%u` (user name) and `%c` (client id).
+//!
+//! Three questions: does it match this topic, does it *cover* this filter (every topic of the other is one of its own),
+//! do the two *overlap* (some topic belongs to both)? Nothing is substituted into text: a name is compared with the topic
+//! where it stands, so it can never act as a wildcard or as two levels. A name with `+`, `#` or `/` (or an empty one) is
+//! of no use there: an allowing rule then does not match, and a denying one matches everything from that level on
+//! (CVE-2017-7650: such names passed by mosquitto's patterns).
+//!
+//! Topics that begin with `$` belong only to filters that say so literally: neither a wildcard nor a user named `$SYS`
+//! reaches them.
+
+use tidegate_wire_mqtt::{Limits, TopicFilter};
+
+use crate::acl::Effect;
+use crate::fault::Fault;
+
+/// Whose names stand for `%u` and `%c`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Who<'a> {
+    pub(crate) user: Option<&'a str>,
+    pub(crate) client: &'a str,
+}
+
+/// Whether `%u` and `%c` in the text mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    Substituted,
+    Literal,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    text: Box<str>,
+    levels: Box<[Level]>,
+    shape: Shape,
+    /// Bytes and levels in front that are plain text, with the slash behind them: compared at once.
+    plain_bytes: usize,
+    plain_levels: usize,
+    /// Its first level is text that begins with `$`.
+    is_dollar: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Level {
+    Text(Box<str>),
+    /// `+`
+    Any,
+    /// `#`
+    Rest,
+    /// Text with names in it.
+    Pattern(Box<[Piece]>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Box<str>),
+    User,
+    Client,
+}
+
+/// Most filters of real rules are one of the first three, and each of them is one comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// `a/b`
+    Exact,
+    /// `a/b/#`
+    Below,
+    /// `#`
+    All,
+    Mixed,
+}
+
+/// How a level with names compares with a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Likeness {
+    Same,
+    Different,
+    /// A name that may not be compared.
+    Unusable,
+}
+
+impl Filter {
+    pub(crate) fn parse(text: &str, names: Names) -> Result<Self, Fault> {
+        let checked =
+            TopicFilter::parse(text, &Limits::default()).map_err(|wrong| Fault::FilterInvalid(wrong.detail))?;
+        if checked.group().is_some() {
+            return Err(Fault::FilterShared);
+        }
+        let levels: Box<[Level]> = text.split('/').map(|level| Level::parse(level, names)).collect();
+        let plain_levels = levels.iter().take_while(|level| matches!(level, Level::Text(_))).count();
+        let plain_bytes = text.split_inclusive('/').take(plain_levels).map(str::len).sum();
+        let shape = match levels[plain_levels..] {
+            [] => Shape::Exact,
+            [Level::Rest] if plain_levels == 0 => Shape::All,
+            [Level::Rest] => Shape::Below,
+            _ => Shape::Mixed,
+        };
+        let is_dollar = text.starts_with('$');
+        if is_dollar && plain_levels == 0 {
+            // A user named SYS would read `$SYS` by way of `$%u`.
+            return Err(Fault::FilterInvalid("a name in the first level of a $ topic"));
+        }
+        Ok(Self { text: text.into(), levels, shape, plain_bytes, plain_levels, is_dollar })
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether this topic belongs to the filter. The hot path: asked for every publication and every delivery.
+    #[inline]
+    pub(crate) fn matches(&self, topic: &str, who: Who<'_>, effect: Effect) -> bool {
+        let plain = &self.text.as_bytes()[..self.plain_bytes];
+        let topic_bytes = topic.as_bytes();
+        match self.shape {
+            Shape::Exact => topic_bytes == plain,
+            // `a/b/#` also matches `a/b`: the plain part without its slash.
+            Shape::Below => topic_bytes.starts_with(plain) || topic_bytes == &plain[..plain.len() - 1],
+            Shape::All => !topic_bytes.starts_with(b"$"),
+            Shape::Mixed => topic_bytes.starts_with(plain) && self.matches_rest(topic, who, effect),
+        }
+    }
+
+    fn matches_rest(&self, topic: &str, who: Who<'_>, effect: Effect) -> bool {
+        if topic.starts_with('$') && !self.is_dollar {
+            return false;
+        }
+        let mut rest = topic.get(self.plain_bytes..);
+        for level in &self.levels[self.plain_levels..] {
+            if *level == Level::Rest {
+                return true;
+            }
+            let Some(text) = rest else { return false };
+            let (head, tail) = text.split_once('/').map_or((text, None), |(head, tail)| (head, Some(tail)));
+            match level.like(head, who) {
+                Likeness::Same => rest = tail,
+                Likeness::Different => return false,
+                Likeness::Unusable => return effect == Effect::Deny,
+            }
+        }
+        rest.is_none()
+    }
+
+    /// Whether every topic that the requested filter matches is matched by this one.
+    pub(crate) fn covers(&self, requested: &str, who: Who<'_>, effect: Effect) -> bool {
+        if requested.starts_with('$') && !self.is_dollar {
+            return false;
+        }
+        // A topic has at least one level, so at the root, and only there, `+/#` is as much as `#`.
+        if requested == "#" {
+            return matches!(*self.levels, [Level::Rest] | [Level::Any, Level::Rest]);
+        }
+        let mut levels = requested.split('/');
+        for level in &self.levels {
+            if *level == Level::Rest {
+                return true;
+            }
+            match levels.next() {
+                None | Some("#") => return false,
+                Some(wanted) => match level.like(wanted, who) {
+                    Likeness::Same => {}
+                    Likeness::Different => return false,
+                    Likeness::Unusable => return effect == Effect::Deny,
+                },
+            }
+        }
+        levels.next().is_none()
+    }
+
+    /// Whether some topic is matched by both. For rules that allow: an unusable name does not overlap.
+    pub(crate) fn overlaps(&self, requested: &str, who: Who<'_>) -> bool {
+        // `$` topics are spoken of by both or by neither: no wildcard reaches them.
+        let is_same_realm = requested.starts_with('$') == self.is_dollar;
+        if !is_same_realm || self.levels.iter().any(|level| level.is_unusable(who)) {
+            return false;
+        }
+        let mut levels = requested.split('/');
+        for level in &self.levels {
+            match (level, levels.next()) {
+                (Level::Rest, _) | (_, Some("#")) => return true,
+                (_, None) => return false,
+                (_, Some("+")) => {}
+                (_, Some(wanted)) => {
+                    if level.like(wanted, who) != Likeness::Same {
+                        return false;
+                    }
+                }
+            }
+        }
+        matches!(levels.next(), None | Some("#"))
+    }
+}
+
+impl Level {
+    fn parse(text: &str, names: Names) -> Self {
+        match text {
+            "+" => Self::Any,
+            "#" => Self::Rest,
+            _ if names == Names::Literal => Self::Text(text.into()),
+            _ => {
+                let pieces = pieces(text);
+                if pieces.iter().all(|piece| matches!(piece, Piece::Text(_))) {
+                    Self::Text(text.into())
+                } else {
+                    Self::Pattern(pieces.into())
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn like(&self, text: &str, who: Who<'_>) -> Likeness {
+        let is_same = match self {
+            Self::Any | Self::Rest => true,
+            Self::Text(own) => **own == *text,
+            Self::Pattern(pieces) => return like(pieces, text, who),
+        };
+        if is_same { Likeness::Same } else { Likeness::Different }
+    }
+
+    fn is_unusable(&self, who: Who<'_>) -> bool {
+        let Self::Pattern(pieces) = self else { return false };
+        pieces.iter().any(|piece| match piece {
+            Piece::Text(_) => false,
+            Piece::User => who.user.is_none_or(|name| !is_usable(name)),
+            Piece::Client => !is_usable(who.client),
+        })
+    }
+}
+
+fn like(pieces: &[Piece], text: &str, who: Who<'_>) -> Likeness {
+    let mut rest = Some(text);
+    for piece in pieces {
+        let part = match piece {
+            Piece::Text(part) => part,
+            Piece::Client => who.client,
+            Piece::User => match who.user {
+                Some(name) => name,
+                // Rules about a user's own topics, allowing or denying, do not concern those who are nobody.
+                None => return Likeness::Different,
+            },
+        };
+        if !matches!(piece, Piece::Text(_)) && !is_usable(part) {
+            return Likeness::Unusable;
+        }
+        rest = rest.and_then(|rest| rest.strip_prefix(part));
+    }
+    if rest == Some("") { Likeness::Same } else { Likeness::Different }
+}
+
+fn is_usable(name: &str) -> bool {
+    !name.is_empty() && !name.bytes().any(|byte| matches!(byte, b'+' | b'#' | b'/'))
+}
+
+fn pieces(mut text: &str) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    while let Some(at) = next_name(text) {
+        if at > 0 {
+            pieces.push(Piece::Text(text[..at].into()));
+        }
+        pieces.push(if text[at..].starts_with("%u") { Piece::User } else { Piece::Client });
+        text = &text[at + 2..];
+    }
+    if !text.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Text(text.into()));
+    }
+    pieces
+}
+
+/// Where the first `%u` or `%c` stands. Any other `%` is text.
+fn next_name(text: &str) -> Option<usize> {
+    match (text.find("%u"), text.find("%c")) {
+        (Some(user), Some(client)) => Some(user.min(client)),
+        (user, client) => user.or(client),
+    }
+}
+
+/// Whether every topic matched by `requested` is also matched by `rule`: what a subscription needs to be allowed. Both
+/// are plain topic filters, without names and without `$share`; anything else is covered by nothing and covers nothing.
+pub fn covers(rule: &str, requested: &str) -> bool {
+    let nobody = Who { user: None, client: "" };
+    Filter::parse(requested, Names::Literal).is_ok()
+        && Filter::parse(rule, Names::Literal).is_ok_and(|rule| rule.covers(requested, nobody, Effect::Allow))
+}
+
+#[cfg(test)]
+#[path = "filter_tests.rs"]
+mod tests;

@@ -1,0 +1,145 @@
+//! Filters of rules against brute force over all topics of a small alphabet.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const NOBODY: Who<'_> = Who { user: None, client: "client" };
+
+fn filter(text: &str) -> Filter {
+    Filter::parse(text, Names::Substituted).unwrap()
+}
+
+/// All topics of up to four levels. Filters below have up to three and never say `z`: whatever a wildcard reaches and a
+/// text does not, `z` or a fourth level shows.
+fn topics() -> Vec<String> {
+    let letters = ["", "a", "b", "z"];
+    let mut topics: Vec<String> = ["", "a", "b", "z", "$a", "$z"].map(String::from).to_vec();
+    let mut last = topics.clone();
+    for _ in 1..4 {
+        last = last.iter().flat_map(|topic| letters.map(|letter| format!("{topic}/{letter}"))).collect();
+        topics.extend_from_slice(&last);
+    }
+    topics.retain(|topic| !topic.is_empty());
+    topics
+}
+
+/// The definition, by the codec's matcher, which looks level by level without any shortcut.
+fn matches(pattern: &str, topic: &str) -> bool {
+    TopicFilter::parse(pattern, &Limits::default()).unwrap().matches(topic)
+}
+
+fn any_filter() -> impl Strategy<Value = String> {
+    let first = prop::sample::select(vec!["", "a", "b", "+", "$a", "#"]);
+    let other = prop::sample::select(vec!["", "a", "b", "+", "+", "#"]);
+    (first, prop::collection::vec(other, 0..3)).prop_filter_map("not a filter", |(first, others)| {
+        let text = std::iter::once(first).chain(others).collect::<Vec<_>>().join("/");
+        // What stands behind `#` is cut off.
+        let text = text.find('#').map_or(text.clone(), |at| text[..=at].to_owned());
+        TopicFilter::parse(&text, &Limits::default()).is_ok().then_some(text)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn covering_is_being_a_superset(rule in any_filter(), requested in any_filter()) {
+        let expected = topics().iter().filter(|topic| matches(&requested, topic)).all(|topic| matches(&rule, topic));
+        prop_assert_eq!(covers(&rule, &requested), expected, "{} covers {}", rule, requested);
+    }
+
+    #[test]
+    fn overlapping_is_sharing_a_topic(rule in any_filter(), requested in any_filter()) {
+        // Level by level there is an empty topic too, which `+` and `/#` share. Nobody can publish to it: harmless.
+        let mut topics = topics();
+        topics.push(String::new());
+        let expected = topics.iter().any(|topic| matches(&requested, topic) && matches(&rule, topic));
+        prop_assert_eq!(filter(&rule).overlaps(&requested, NOBODY), expected, "{} overlaps {}", rule, requested);
+    }
+
+    #[test]
+    fn matching_is_what_the_codec_says(rule in any_filter()) {
+        let compiled = filter(&rule);
+        for topic in topics() {
+            let expected = matches(&rule, &topic);
+            prop_assert_eq!(compiled.matches(&topic, NOBODY, Effect::Allow), expected, "{} matches {}", rule, topic);
+        }
+    }
+
+    /// Where a name can be used, comparing it in place is the same as writing it into the filter.
+    #[test]
+    fn a_usable_name_acts_as_its_text(user in "[ab]{1,2}", client in "[ab$]{1,2}", topic in "[ab$]{1,3}(/[ab$]{0,3}){0,2}") {
+        let who = Who { user: Some(&user), client: &client };
+        for pattern in ["x/%u", "a/%u/#", "+/%u", "b/%c%u/+", "a/a%u", "%c%c", "%u/b", "a/%%u", "%x/%u"] {
+            let text = pattern.replace("%u", &user).replace("%c", &client);
+            // Names do not reach `$` topics, texts do.
+            let expected = matches(&text, &topic) && !topic.starts_with('$');
+            prop_assert_eq!(filter(pattern).matches(&topic, who, Effect::Allow), expected, "{}", pattern);
+        }
+    }
+
+    /// Whatever the name, an allowing rule reaches nothing outside the literal reading of itself.
+    #[test]
+    fn f075_no_name_widens_a_rule(user in "[ab+#/$%uc]{0,4}", topic in "[ab+#/$]{1,6}") {
+        let who = Who { user: Some(&user), client: &user };
+        for pattern in ["a/%u", "a/%c/#", "%u/a"] {
+            if filter(pattern).matches(&topic, who, Effect::Allow) {
+                let literal = pattern.replace("%u", &user).replace("%c", &user);
+                let own = literal.trim_end_matches("/#");
+                prop_assert!(topic == own || topic.starts_with(&format!("{own}/")), "{} by {:?}", topic, user);
+                prop_assert!(!user.contains(['+', '#', '/']));
+            }
+        }
+    }
+}
+
+#[test]
+fn f075_names_with_wildcards_or_slashes_allow_nothing() {
+    for name in ["#", "+", "a/b", "/", "", "x+", "x#"] {
+        let who = Who { user: Some(name), client: name };
+        for pattern in ["home/%u", "home/%u/#", "home/%c", "home/x%c/+"] {
+            for topic in ["home", "home/", "home/a", "home/a/b", "home/#", "home/+", "home/x/a"] {
+                assert!(!filter(pattern).matches(topic, who, Effect::Allow), "{pattern} {topic} {name}");
+                assert!(!filter(pattern).covers(topic, who, Effect::Allow), "{pattern} {topic} {name}");
+                assert!(!filter(pattern).overlaps(topic, who), "{pattern} {topic} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn f075_names_with_wildcards_do_not_escape_a_denial() {
+    let who = Who { user: Some("a/b"), client: "c" };
+    assert!(filter("home/%u").matches("home/a/b", who, Effect::Deny));
+    assert!(filter("home/%u").covers("home/a/b", who, Effect::Deny));
+    assert!(!filter("home/%u").matches("garden/a/b", who, Effect::Deny));
+}
+
+#[test]
+fn f076_no_name_and_no_wildcard_reaches_dollar_topics() {
+    let who = Who { user: Some("$SYS"), client: "$SYS" };
+    for pattern in ["%u/#", "%c/#", "+/#", "#"] {
+        assert!(!filter(pattern).matches("$SYS/broker/uptime", who, Effect::Allow), "{pattern}");
+        assert!(!filter(pattern).covers("$SYS/#", who, Effect::Allow), "{pattern}");
+        assert!(!filter(pattern).overlaps("$SYS/#", who), "{pattern}");
+    }
+    assert!(Filter::parse("$%u/#", Names::Substituted).is_err());
+}
+
+#[test]
+fn the_name_of_nobody_matches_nothing() {
+    for effect in [Effect::Allow, Effect::Deny] {
+        assert!(!filter("home/%u").matches("home/", NOBODY, effect));
+        assert!(filter("home/%c").matches("home/client", NOBODY, effect));
+    }
+}
+
+#[test]
+fn rules_for_shares_and_malformed_filters_are_refused() {
+    let fault = |text| Filter::parse(text, Names::Substituted).unwrap_err();
+    assert_eq!(fault("$share/g/a"), Fault::FilterShared);
+    for text in ["", "a#", "a/#/b", "a+/b", "a\0b"] {
+        assert!(matches!(fault(text), Fault::FilterInvalid(_)), "{text:?}");
+    }
+}
