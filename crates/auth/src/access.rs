@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 use tidegate_core::access::{Action, Identity, Policy};
 
 use crate::acl::{Acl, Actions, Dialect, Effect, MONITOR, Rule, Subject};
-use crate::filter::{Filter, Names, Who};
+use crate::filter::{Filter, Names, Topic, Who};
 use crate::glob::Glob;
 use crate::users::Users;
 
@@ -56,7 +56,7 @@ struct Question<'a> {
     who: Who<'a>,
     action: Action,
     /// A topic name, or for [`Action::Subscribe`] a filter without its share.
-    topic: &'a str,
+    topic: Topic<'a>,
     dialect: Dialect,
 }
 
@@ -119,7 +119,8 @@ impl Policy for Access {
         let topic = if action == Action::Subscribe { without_share(topic) } else { Some(topic) };
         let Some(topic) = topic else { return false };
         let user = identity.user.as_deref();
-        let question = Question { who: Who { user, client: client_id }, action, topic, dialect: self.dialect };
+        let question =
+            Question { who: Who { user, client: client_id }, action, topic: Topic::new(topic), dialect: self.dialect };
         let personal = self.personal(user);
         let common = std::iter::once(&self.everyone);
         let answer = match self.dialect {
@@ -148,8 +149,10 @@ impl Question<'_> {
         }
         let is_topic_meant = match (self.action, self.dialect, effect) {
             (Action::Publish | Action::Receive, ..) => entry.filter.matches(self.topic, self.who, effect),
-            (Action::Subscribe, Dialect::Mosquitto, Effect::Allow) => entry.filter.overlaps(self.topic, self.who),
-            (Action::Subscribe, ..) => entry.filter.covers(self.topic, self.who, effect),
+            (Action::Subscribe, Dialect::Mosquitto, Effect::Allow) => {
+                entry.filter.overlaps(self.topic.as_str(), self.who)
+            }
+            (Action::Subscribe, ..) => entry.filter.covers(self.topic.as_str(), self.who, effect),
         };
         is_topic_meant && entry.clients.as_ref().is_none_or(|clients| clients.matches(self.who.client))
     }

@@ -1,5 +1,7 @@
 //! Password files: what is read, what is refused, what comes back.
 
+#![allow(clippy::unwrap_used, reason = "a test whose files cannot be read has failed")]
+
 use proptest::prelude::*;
 use tidegate_auth::limits::{ERRORS_MAX, LINE_BYTES_MAX, PASSWORD_BYTES_MAX};
 use tidegate_auth::{Fault, FileError, Users, Verdict, read};
