@@ -147,23 +147,26 @@ impl Filter {
             // `a/b/#` also matches `a/b`: the plain part without its slash.
             Shape::Below => topic_bytes.starts_with(plain) || topic_bytes == &plain[..plain.len() - 1],
             Shape::All => !topic_bytes.starts_with(b"$"),
-            Shape::Mixed => topic_bytes.starts_with(plain) && self.matches_rest(topic.text, who, effect),
+            Shape::Mixed => {
+                topic_bytes.strip_prefix(plain).is_some_and(|rest| self.matches_rest(topic, rest, who, effect))
+            }
         }
     }
 
-    fn matches_rest(&self, topic: &str, who: Who<'_>, effect: Effect) -> bool {
-        if topic.starts_with('$') && !self.is_dollar {
+    fn matches_rest(&self, topic: Topic<'_>, rest: &[u8], who: Who<'_>, effect: Effect) -> bool {
+        if topic.text.starts_with('$') && !self.is_dollar {
             return false;
         }
-        let mut rest = topic.get(self.plain_bytes..);
+        let mut rest = Some(rest);
         for level in &self.levels[self.plain_levels..] {
             if *level == Level::Rest {
                 return true;
             }
             let Some(text) = rest else { return false };
-            let (head, tail) = text.split_once('/').map_or((text, None), |(head, tail)| (head, Some(tail)));
-            match level.like(head, who) {
-                Likeness::Same => rest = tail,
+            // Levels are short: looking byte by byte beats a search that prepares itself for long texts.
+            let end = text.iter().position(|&byte| byte == b'/').unwrap_or(text.len());
+            match level.like(&text[..end], who) {
+                Likeness::Same => rest = text.get(end + 1..),
                 Likeness::Different => return false,
                 Likeness::Unusable => return effect == Effect::Deny,
             }
@@ -187,7 +190,7 @@ impl Filter {
             }
             match levels.next() {
                 None | Some("#") => return false,
-                Some(wanted) => match level.like(wanted, who) {
+                Some(wanted) => match level.like(wanted.as_bytes(), who) {
                     Likeness::Same => {}
                     Likeness::Different => return false,
                     Likeness::Unusable => return effect == Effect::Deny,
@@ -211,7 +214,7 @@ impl Filter {
                 (_, None) => return false,
                 (_, Some("+")) => {}
                 (_, Some(wanted)) => {
-                    if level.like(wanted, who) != Likeness::Same {
+                    if level.like(wanted.as_bytes(), who) != Likeness::Same {
                         return false;
                     }
                 }
@@ -239,10 +242,10 @@ impl Level {
     }
 
     #[inline]
-    fn like(&self, text: &str, who: Who<'_>) -> Likeness {
+    fn like(&self, text: &[u8], who: Who<'_>) -> Likeness {
         let is_same = match self {
             Self::Any | Self::Rest => true,
-            Self::Text(own) => **own == *text,
+            Self::Text(own) => own.as_bytes() == text,
             Self::Pattern(pieces) => return like(pieces, text, who),
         };
         if is_same { Likeness::Same } else { Likeness::Different }
@@ -258,7 +261,7 @@ impl Level {
     }
 }
 
-fn like(pieces: &[Piece], text: &str, who: Who<'_>) -> Likeness {
+fn like(pieces: &[Piece], text: &[u8], who: Who<'_>) -> Likeness {
     let mut rest = Some(text);
     for piece in pieces {
         let part = match piece {
@@ -273,17 +276,20 @@ fn like(pieces: &[Piece], text: &str, who: Who<'_>) -> Likeness {
         if !matches!(piece, Piece::Text(_)) && !is_usable(part) {
             return Likeness::Unusable;
         }
-        rest = rest.and_then(|rest| rest.strip_prefix(part));
+        rest = rest.and_then(|rest| rest.strip_prefix(part.as_bytes()));
     }
-    if rest == Some("") { Likeness::Same } else { Likeness::Different }
+    if rest == Some(&[]) { Likeness::Same } else { Likeness::Different }
 }
 
 /// The first sixteen bytes, or what there is.
 #[inline]
 fn head(bytes: &[u8]) -> u128 {
-    let mut head = [0; HEAD_BYTES];
-    let count = bytes.len().min(HEAD_BYTES);
-    head[..count].copy_from_slice(&bytes[..count]);
+    // One load for all but short texts.
+    let head = bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut head = [0; HEAD_BYTES];
+        head[..bytes.len()].copy_from_slice(bytes);
+        head
+    });
     u128::from_le_bytes(head)
 }
 

@@ -142,6 +142,12 @@ fn f071_a_huge_file_is_refused() {
 }
 
 #[test]
+fn f072_a_directory_is_an_error_and_not_an_empty_file() {
+    let Ok(folder) = std::fs::File::open(env!("CARGO_MANIFEST_DIR")) else { return };
+    assert!(matches!(read(folder).unwrap_err()[0].what, Fault::Unreadable(_)));
+}
+
+#[test]
 fn costs_out_of_bounds_are_refused_before_anything_is_computed() {
     let costs = [
         "m=4294967295,t=2,p=1",
