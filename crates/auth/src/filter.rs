@@ -179,17 +179,18 @@ impl Filter {
         if requested.starts_with('$') && !self.is_dollar {
             return false;
         }
-        // A topic has at least one level, so at the root, and only there, `+/#` is as much as `#`.
-        if requested == "#" {
-            return matches!(*self.levels, [Level::Rest] | [Level::Any, Level::Rest]);
-        }
         let mut levels = requested.split('/');
-        for level in &self.levels {
+        for (index, level) in self.levels.iter().enumerate() {
             if *level == Level::Rest {
                 return true;
             }
             match levels.next() {
-                None | Some("#") => return false,
+                None => return false,
+                // `#` is more than `+/#` by the parent level alone, and these two have none: no topic is empty.
+                Some("#") => {
+                    let has_parent = !matches!(requested, "#" | "/#");
+                    return !has_parent && matches!(self.levels[index..], [Level::Any, Level::Rest]);
+                }
                 Some(wanted) => match level.like(wanted.as_bytes(), who) {
                     Likeness::Same => {}
                     Likeness::Different => return false,
