@@ -88,3 +88,11 @@ fn typical_refused(bencher: Bencher) {
 fn typical_subscribe(bencher: Bencher) {
     ask(bencher, &typical(), Some("user77"), Action::Subscribe, "devices/user77/#", true);
 }
+
+/// One argon2id verification: what a thread of the password pool is busy with.
+#[divan::bench(sample_count = 20, sample_size = 1)]
+fn verify_password(bencher: Bencher) {
+    let mut users = Users::default();
+    users.add("alice", b"wonderland", &[7; 16]).unwrap();
+    bencher.bench_local(|| users.verify(black_box("alice"), black_box(b"wonderland")));
+}
