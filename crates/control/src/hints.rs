@@ -70,7 +70,8 @@ impl Hints {
 
     /// Gives the pairs of texts, in a fixed order.
     pub fn write(&self, mut pair: impl FnMut(&'static str, String)) {
-        let thousandths = self.stretch.map(|stretch| ((stretch * 1000.0) as u64).to_string());
+        // Rounded up, and never below one: a stretch of less is no advice.
+        let thousandths = self.stretch.map(|stretch| (libm::ceil(stretch.max(1.0) * 1000.0) as u64).to_string());
         for (name, text) in [
             ("pace-queued-ms", self.queued.map(text_of)),
             ("pace-dbr-ms", self.permitted.map(text_of)),
@@ -133,7 +134,7 @@ fn millis(text: &str) -> Option<Duration> {
 
 /// Rounded up: "come back in 0" for a wait of half a millisecond would be a lie.
 fn text_of(duration: Duration) -> String {
-    duration.as_nanos().div_ceil(1_000_000).to_string()
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).to_string()
 }
 
 #[cfg(test)]
@@ -187,6 +188,23 @@ mod tests {
         let mut texts = Vec::new();
         hints.write(|_, text| texts.push(text));
         assert_eq!(texts, ["1"]);
+    }
+
+    #[test]
+    fn whatever_is_written_can_be_read() {
+        for stretch in [f64::NAN, f64::NEG_INFINITY, -1.0, 0.0, 1.0, 1.0001, 1e6, f64::INFINITY] {
+            let hints = Hints {
+                stretch: Some(stretch),
+                retry_after: Some(Duration::MAX),
+                ticket: Some(Ticket { slot: Timestamp::MAX, mac: 0 }),
+                ..Hints::default()
+            };
+            let mut again = Hints::default();
+            hints.write(|name, text| assert_eq!(again.read(name, &text), Read::Taken, "{name}={text}"));
+            assert!(
+                again.stretch.is_some_and(|read| read >= 1.0 && read >= stretch.clamp(1.0, 1e15) || stretch.is_nan())
+            );
+        }
     }
 
     proptest! {

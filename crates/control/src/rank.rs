@@ -11,7 +11,7 @@
 
 use alloc::vec::Vec;
 
-use crate::schedule::{FlowId, FlowOverMaximum};
+use crate::schedule::{FlowId, FlowOverMaximum, INDEX_MAX};
 
 /// Publishers in ascending order of their rate; those without a rate come last.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ impl Tercile {
 }
 
 impl Ranks {
-    /// No publishers yet; identifiers from `publishers_max` on will be refused. Memory grows with the largest
+    /// No publishers yet; identifiers from `publishers_max` (16 million at most) on will be refused. Memory grows with the largest
     /// identifier in use: 4 bytes each, and about 12 for each publisher that is ranked (at worst 64).
     pub fn new(publishers_max: u32) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl Ranks {
             starts: alloc::vec![0],
             len: 0,
             learned: 0,
-            publishers_max,
+            publishers_max: publishers_max.min(INDEX_MAX),
         }
     }
 

@@ -24,7 +24,7 @@ pub const INTERVAL_SECS_MAX: f64 = 1.8e10;
 /// digits when N is large (§7; s is the error of Stirling's formula).
 ///
 /// Never positive and never −∞: the impossible (`load` 0, `limit` above 0) is `f64::MIN`, whose exponential is 0.
-pub fn ln_pmf(limit: u64, load: f64) -> f64 {
+pub(crate) fn ln_pmf(limit: u64, load: f64) -> f64 {
     let load = load_in_range(load);
     if limit == 0 {
         return -load;

@@ -99,13 +99,13 @@ impl Default for AstConfig {
 impl AstConfig {
     /// `interval`: the first value of the timeout, in seconds.
     pub(super) fn build(&self, interval: f64) -> Result<AstPlan, ConfigError> {
-        let alpha = number("alpha", self.alpha, 1.1, 8.0)?;
-        let ceiling = span("ceiling", self.ceiling, MILLISECOND, HOUR * 720)?;
-        let floor = span("floor", self.floor, MILLISECOND, self.ceiling)?;
+        let alpha = number("ast.alpha", self.alpha, 1.1, 8.0)?;
+        let ceiling = span("ast.ceiling", self.ceiling, MILLISECOND, HOUR * 720)?;
+        let floor = span("ast.floor", self.floor, MILLISECOND, self.ceiling)?;
         let (step, step_per_rate) = match self.step {
-            Step::Fixed(step) => (span("step", step, Duration::from_micros(1), HOUR)?, None),
+            Step::Fixed(step) => (span("ast.step", step, Duration::from_micros(1), HOUR)?, None),
             Step::DetectionDelay(delay) => {
-                let delay = span("step", delay, MILLISECOND, HOUR)?;
+                let delay = span("ast.step", delay, MILLISECOND, HOUR)?;
                 // δ = λ̂·(2D/T₀)², T₀ = α/((α−1)c); the bound δ ≤ 1/λ̂ is for `learn`, which knows λ̂.
                 let half_cycle = 2.0 * delay * c(alpha) * (alpha - 1.0) / alpha;
                 (STEP_BEFORE_LOSS, Some(half_cycle * half_cycle))

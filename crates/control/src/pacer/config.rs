@@ -177,7 +177,8 @@ impl PacerConfig {
         let interval = span("interval", self.interval, MILLISECOND, DAY)?;
         let ast = self.ast.build(interval)?;
         let back_off = self.back_off.build()?;
-        let delay_min = span("delay_min", self.delay_min, MILLISECOND, self.delay_max.min(DAY * 30))?;
+        let delay_max = span("delay_max", self.delay_max, MILLISECOND, DAY * 30)?;
+        let delay_min = span("delay_min", self.delay_min, MILLISECOND, self.delay_max)?;
         Ok(Arc::new(PacerPlan {
             level: self.level,
             interval,
@@ -194,7 +195,7 @@ impl PacerConfig {
             obey: self.hints == HintUse::Obey,
             request_timeout: span("request_timeout", self.request_timeout, MILLISECOND, HOUR)?,
             delay_min,
-            delay_max: span("delay_max", self.delay_max, self.delay_min, DAY * 30)?,
+            delay_max,
         }))
     }
 }
@@ -246,15 +247,22 @@ mod tests {
             wrong(|c| c.interval = Duration::ZERO),
             "interval = 0ns is not allowed: expected a duration in 1ms..=86400s"
         );
-        assert_eq!(wrong(|c| c.ast.alpha = 1.0), "alpha = 1 is not allowed: expected a number in 1.1..=8");
+        assert_eq!(wrong(|c| c.ast.alpha = 1.0), "ast.alpha = 1 is not allowed: expected a number in 1.1..=8");
         assert_eq!(
             wrong(|c| c.delay_max = Duration::from_millis(5)),
             "delay_min = 10ms is not allowed: expected a duration in 1ms..=5ms"
         );
         assert_eq!(
-            wrong(|c| c.ast.floor = Duration::from_secs(7200)),
-            "floor = 7200s is not allowed: expected a duration in 1ms..=3600s"
+            wrong(|c| c.delay_max = Duration::ZERO),
+            "delay_max = 0ns is not allowed: expected a duration in 1ms..=2592000s"
         );
-        assert_eq!(wrong(|c| c.detector.theta = 1.0), "theta = 1 is not allowed: expected a number in 0.01..=0.99");
+        assert_eq!(
+            wrong(|c| c.ast.floor = Duration::from_secs(7200)),
+            "ast.floor = 7200s is not allowed: expected a duration in 1ms..=3600s"
+        );
+        assert_eq!(
+            wrong(|c| c.detector.theta = 1.0),
+            "detector.theta = 1 is not allowed: expected a number in 0.01..=0.99"
+        );
     }
 }

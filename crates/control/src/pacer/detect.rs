@@ -94,14 +94,14 @@ impl DetectorConfig {
     pub(super) fn build(&self) -> Result<DetectorPlan, ConfigError> {
         Ok(DetectorPlan {
             rule: self.rule,
-            theta: number("theta", self.theta, 0.01, 0.99)?,
-            kappa: number("kappa", self.kappa, 1.0, 100.0)?,
+            theta: number("detector.theta", self.theta, 0.01, 0.99)?,
+            kappa: number("detector.kappa", self.kappa, 1.0, 100.0)?,
             average: self.average,
-            gamma: number("gamma", self.gamma, 0.0, 0.999)?,
-            queue_target: span("queue_target", self.queue_target, MILLISECOND, HOUR)?,
-            network: span("network", self.network, Duration::ZERO, HOUR)?,
+            gamma: number("detector.gamma", self.gamma, 0.0, 0.999)?,
+            queue_target: span("detector.queue_target", self.queue_target, MILLISECOND, HOUR)?,
+            network: span("detector.network", self.network, Duration::ZERO, HOUR)?,
             processing: match self.processing {
-                Some(known) => Some(span("processing", known, Duration::ZERO, HOUR)?),
+                Some(known) => Some(span("detector.processing", known, Duration::ZERO, HOUR)?),
                 None => None,
             },
             denial: self.denial,
@@ -207,3 +207,113 @@ impl DetectorPlan {
 /// `light`: late is beyond three times the baseline, and never less than 50 ms above it (CONTROL §5).
 const LIGHT_FACTOR: f64 = 3.0;
 const LIGHT_SLACK: f64 = 0.05;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn late(config: DetectorConfig, baseline_ms: u64, latency_ms: u64, hints: Hints) -> bool {
+        let plan = config.build().unwrap();
+        let mut detector = Detector::NEW;
+        let answered = |millis, hints: Hints| Outcome::Answered {
+            latency: Duration::from_millis(millis),
+            losses: 0,
+            not_modified: false,
+            hints,
+        };
+        let quiet = Hints { queued: Some(Duration::ZERO), ..hints.clone() };
+        detector.is_congested(&plan, Timestamp::ZERO, &answered(baseline_ms, quiet), 2.0, true);
+        detector.is_congested(&plan, Timestamp::ZERO, &answered(latency_ms, hints), 2.0, true)
+    }
+
+    fn rule(rule: DetectorRule) -> DetectorConfig {
+        DetectorConfig { rule, ..DetectorConfig::default() }
+    }
+
+    fn queued(millis: u64) -> Hints {
+        Hints { queued: Some(Duration::from_millis(millis)), ..Hints::default() }
+    }
+
+    /// Just below and just above the threshold of each rule, after one answer of 100 ms that sets the baseline.
+    #[test]
+    fn each_level_flags_exactly_what_is_beyond_its_threshold() {
+        let announced = || Hints { permitted: Some(Duration::from_millis(150)), ..Hints::default() };
+        let net = |config| DetectorConfig { network: Duration::from_millis(20), ..config };
+        let half = |rule| DetectorConfig { theta: 0.5, ..self::rule(rule) };
+        for (what, config, hints, below, above) in [
+            ("light: three times the baseline", rule(DetectorRule::Light), Hints::default(), 300, 301),
+            ("mediate without the broker's word", rule(DetectorRule::Mediate), Hints::default(), 300, 301),
+            ("mediate by the announced limit", net(rule(DetectorRule::Mediate)), announced(), 170, 171),
+            ("mediate-paper", net(rule(DetectorRule::MediatePaper)), announced(), 170, 171),
+            (
+                "rigorous-paper: T_net + (1+θ)·T_proc",
+                net(half(DetectorRule::RigorousPaper)),
+                Hints::default(),
+                140,
+                141,
+            ),
+            ("rigorous without the broker's word", net(half(DetectorRule::Rigorous)), Hints::default(), 140, 141),
+            ("light-paper: the mean with this sample", rule(DetectorRule::LightPaper), Hints::default(), 100, 101),
+        ] {
+            assert!(!late(config, 100, below, hints.clone()), "{what}: {below} ms");
+            assert!(late(config, 100, above, hints), "{what}: {above} ms");
+        }
+    }
+
+    #[test]
+    fn the_brokers_measured_delay_decides_where_it_is_given() {
+        for (config, below, above) in [
+            (rule(DetectorRule::Mediate), 100, 101),
+            // Of 600 ms, q are queueing and 600 − q processing: q > 0.5·(600 − q) from 200 ms on.
+            (DetectorConfig { theta: 0.5, ..rule(DetectorRule::Rigorous) }, 199, 201),
+        ] {
+            assert!(!late(config, 100, 600, queued(below)), "{} {below}", config.rule);
+            assert!(late(config, 100, 600, queued(above)), "{} {above}", config.rule);
+        }
+    }
+
+    #[test]
+    fn a_light_baseline_allows_50_ms_of_noise() {
+        assert!(!late(rule(DetectorRule::Light), 1, 51, Hints::default()));
+        assert!(late(rule(DetectorRule::Light), 1, 52, Hints::default()));
+    }
+
+    #[test]
+    fn mediate_paper_needs_an_announcement() {
+        assert!(!late(rule(DetectorRule::MediatePaper), 100, 60_000, Hints::default()));
+    }
+
+    #[test]
+    fn known_processing_time_replaces_the_baseline() {
+        let config = DetectorConfig {
+            processing: Some(Duration::from_millis(10)),
+            theta: 0.5,
+            ..rule(DetectorRule::RigorousPaper)
+        };
+        assert!(!late(config, 100, 15, Hints::default()));
+        assert!(late(config, 100, 16, Hints::default()));
+    }
+
+    #[test]
+    fn whatever_is_no_answer_is_congestion_but_a_denial_may_count_as_fast() {
+        for rule in DetectorRule::ALL {
+            for (denial, is_fast_allowed) in [(DenialRule::Congestion, false), (DenialRule::Fast, true)] {
+                let plan = DetectorConfig { rule: *rule, denial, ..DetectorConfig::default() }.build().unwrap();
+                let mut detector = Detector::NEW;
+                let mut judge = |outcome| detector.is_congested(&plan, Timestamp::ZERO, &outcome, 2.0, true);
+                assert!(judge(Outcome::TimedOut) && judge(Outcome::Failed), "{rule}");
+                let is_paper = rule.name().ends_with("-paper");
+                assert_eq!(judge(Outcome::denied()), !(is_fast_allowed && is_paper), "{rule} {denial}");
+            }
+        }
+    }
+
+    #[test]
+    fn timeouts_enter_the_mean_and_denials_do_not() {
+        let plan = rule(DetectorRule::LightPaper).build().unwrap();
+        let mut detector = Detector::NEW;
+        detector.is_congested(&plan, Timestamp::ZERO, &Outcome::TimedOut, 2.0, true);
+        detector.is_congested(&plan, Timestamp::ZERO, &Outcome::denied(), 2.0, true);
+        assert_eq!(detector.average(), 2.0);
+    }
+}

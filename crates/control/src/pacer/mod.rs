@@ -1,7 +1,7 @@
 //! How long until the next check: the client's side of the control, t = AST + RBT.
 //!
-//! A client holds one [`Pacer`] per standing query. The contract in one sentence: *wait the first delay, ask, report the
-//! outcome, wait what it says*. A pacer owns no clock, no timer and no randomness; it is told what happened and answers
+//! A client holds one [`Pacer`] per standing query. The contract in one sentence: *wait the first delay, say that you ask
+//! and ask, report the outcome, wait what it says*. A pacer owns no clock, no timer and no randomness; it is told what happened and answers
 //! with a duration. It does not know what is asked, of whom, or over which protocol. At most one request of a pacer is
 //! outstanding, and the next delay counts from the completion of the previous attempt (Algorithm 1).
 //!
@@ -81,6 +81,8 @@ struct State {
 enum Urgency {
     Periodic,
     Urgent,
+    /// Urgent, and the fetch of an announced change is planned beside the regular check.
+    FetchPlanned,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,9 +167,12 @@ impl Pacer {
         self.state.promise(&self.plan, delay)
     }
 
-    /// A request has been sent.
+    /// A request is being sent. Without this a change announced during the request would be fetched beside it.
     pub fn on_sent(&mut self) {
         self.state.phase = Phase::Outstanding;
+        self.state.forget_plan();
+        // Whatever was announced before is asked for now.
+        self.state.fetch_again = None;
     }
 
     /// The attempt is over; the answer is the delay until the next one.
@@ -182,13 +187,14 @@ impl Pacer {
     }
 
     /// A notification says that something changed: fetch it after the returned delay, which is uniform up to `spread`
-    /// (the broker's `pace-spread-ms`), or up to the smaller of AST and 1 s. `None` if a fetch is under way already or
-    /// the level is `none`; a change announced during a request is fetched after that request's outcome.
+    /// (the broker's `pace-spread-ms`), or up to the smaller of AST and 1 s. The regular check stays planned: whichever
+    /// comes first is made, and its outcome says when the next one is due. `None` if a fetch is planned already or the
+    /// level is `none`; a change announced during a request is fetched after that request's outcome.
     pub fn on_push_hint<R: Rng + ?Sized>(&mut self, spread: Option<Duration>, rng: &mut R) -> Option<Duration> {
         self.state.on_push_hint(&self.plan, spread, rng)
     }
 
-    /// The announced change arrived by other means: no need to fetch it any more.
+    /// The announced change arrived by other means: drop the planned fetch. The regular check is still due.
     pub fn on_settled(&mut self) {
         self.state.relax();
     }
@@ -214,7 +220,7 @@ impl Pacer {
             rbt: duration(state.back_off.back_off(state.ast.value())),
             stretch: state.back_off.stretch(),
             congested: state.congestion == Congestion::Episode,
-            urgent: state.urgency == Urgency::Urgent,
+            urgent: state.urgency != Urgency::Periodic,
             failures: state.failures,
             want: self.want(),
             loss_rate: state.losses.loss_rate(plan.ast.prior_exposure),
@@ -234,6 +240,7 @@ impl State {
         rng: &mut R,
     ) -> Option<Duration> {
         self.phase = Phase::Waiting;
+        self.forget_plan();
         let congested = self.detector.is_congested(&plan.detector, now, outcome, plan.request_timeout, plan.obey);
         if let Outcome::Answered { losses, not_modified, .. } = outcome {
             let losses = if *not_modified { 0 } else { *losses };
@@ -273,12 +280,17 @@ impl State {
         if !congested && before == Congestion::Episode {
             self.past.on_recovery(self.back_off.back_off(self.ast.value()), now);
         }
-        if let Some(stretch) = hints.and_then(|hints| hints.stretch)
-            && !plan.back_off.exact()
-        {
+        let advice = hints.and_then(|hints| hints.stretch).filter(|_| !plan.back_off.exact());
+        let has_slot = hints.is_some_and(|hints| hints.ticket.is_some() && hints.retry_after.is_some());
+        if let Some(stretch) = advice {
             self.back_off.on_advice(&plan.back_off, stretch, congested);
-        } else if !congested {
-            self.back_off.on_clear(&plan.back_off);
+        }
+        if !congested {
+            if advice.is_none() {
+                self.back_off.on_clear(&plan.back_off);
+            }
+        } else if has_slot && advice.is_some() {
+            // The broker has said by how much and until when: nothing is left to guess.
         } else if self.urgency == Urgency::Periodic || self.failures == 0 {
             // The retries of an urgent fetch back off by themselves; only the first failure slows the periodic checks.
             let first = (before == Congestion::Clear)
@@ -307,6 +319,10 @@ impl State {
         if let (Some(slot), Some(_)) = (retry_after, hints.and_then(|hints| hints.ticket)) {
             // Slots are distinct already; a jitter would only miss them.
             return slot;
+        }
+        if self.fetch_again.take().is_some() {
+            // The change announced during the request has not been fetched by it.
+            self.urgency = Urgency::Urgent;
         }
         if self.urgency == Urgency::Urgent && !plan.exact {
             self.failures = self.failures.saturating_add(1).min(DOUBLINGS_MAX);
@@ -351,11 +367,18 @@ impl State {
             self.fetch_again = Some(spread as f32);
             return None;
         }
-        if self.urgency == Urgency::Urgent {
+        if self.urgency == Urgency::FetchPlanned {
             return None;
         }
-        self.urgency = Urgency::Urgent;
+        self.urgency = Urgency::FetchPlanned;
         self.promise(plan, draw::unit(rng) * spread)
+    }
+
+    /// An attempt is made: what was planned beside the regular check is done by it.
+    fn forget_plan(&mut self) {
+        if self.urgency == Urgency::FetchPlanned {
+            self.urgency = Urgency::Urgent;
+        }
     }
 
     fn relax(&mut self) {

@@ -8,8 +8,9 @@
 //! ```
 //! The practical rule is a *stretch* σ of the client's own interval: b = (σ − 1)·a, so t = σ·a.
 //! ```text
-//! advised by the broker        σ' = that (never less than σ while congested)
-//! congested                    σ' = min(β·σ, σ_max), and at least σ_init at the first of an episode
+//! advised, not congested       σ' = the advice
+//! congested                    σ' = min(β·σ, σ_max), at least the advice, and σ_init at the first of an episode; with a
+//!                              slot and advice σ is not raised beyond the advice
 //! not congested                σ' = max(1, σ/(1 + g·σ))          the rate 1/σ grows by g
 //! ```
 //! It keeps the proportions between clients that AST found (everybody is slowed by the same factor), decays instead of forgetting, and is bounded by
@@ -91,12 +92,12 @@ impl BackOffConfig {
     pub(super) fn build(&self) -> Result<BackOffPlan, ConfigError> {
         Ok(BackOffPlan {
             rule: self.rule,
-            beta: number("beta", self.beta, 1.01, 16.0)?,
-            recovery: number("recovery", self.recovery, 1e-4, 1.0)?,
-            stretch_max: number("stretch_max", self.stretch_max, 1.0, 1e6)?,
-            cap: span("cap", self.cap, MILLISECOND, DAY)?,
-            minimum: span("minimum", self.minimum, MILLISECOND, self.cap)?,
-            rounds: count("rounds", self.rounds.into(), 1, 1000)? as f64,
+            beta: number("back_off.beta", self.beta, 1.01, 16.0)?,
+            recovery: number("back_off.recovery", self.recovery, 1e-4, 1.0)?,
+            stretch_max: number("back_off.stretch_max", self.stretch_max, 1.0, 1e6)?,
+            cap: span("back_off.cap", self.cap, MILLISECOND, DAY)?,
+            minimum: span("back_off.minimum", self.minimum, MILLISECOND, self.cap)?,
+            rounds: count("back_off.rounds", self.rounds.into(), 1, 1000)? as f64,
             noise: self.noise,
         })
     }
@@ -205,7 +206,7 @@ impl BackOff {
         };
     }
 
-    /// The broker said how much to stretch.
+    /// The broker said how much to stretch: that is the stretch, and while congested the least of it.
     pub(super) fn on_advice(&mut self, plan: &BackOffPlan, advice: f64, congested: bool) {
         if let Self::Stretch(sigma) = self {
             // `max` before `min` also turns NaN into 1.

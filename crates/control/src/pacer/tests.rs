@@ -105,6 +105,57 @@ fn a_slot_is_kept_to_the_nanosecond_and_advice_is_a_lower_bound() {
 }
 
 #[test]
+fn a_user_who_waits_does_not_hide_an_announced_change() {
+    let (mut pacer, mut rng) = (Pacer::new(&plan(Preset::Active, |_| {})), rng(1));
+    pacer.on_user_waiting();
+    assert!(pacer.on_push_hint(None, &mut rng).is_some());
+}
+
+#[test]
+fn denials_slow_a_client_down_whatever_the_advice() {
+    for (ticket, slows) in [(None, true), (Some(Ticket { slot: Timestamp::ZERO, mac: 0 }), false)] {
+        let (mut pacer, mut rng) = (Pacer::new(&plan(Preset::Active, |_| {})), rng(1));
+        let hints = Hints { stretch: Some(1.0), retry_after: Some(Duration::ZERO), ticket, ..Hints::default() };
+        for _ in 0..5 {
+            pacer.on_outcome(Timestamp::ZERO, &Outcome::Denied { hints: hints.clone() }, &mut rng);
+        }
+        assert_eq!(pacer.snapshot().stretch > 1.0, slows, "a slot replaces the back-off, advice alone does not");
+    }
+}
+
+#[test]
+fn the_declared_interval_follows_ast_with_an_eighth() {
+    let plan = plan(Preset::AdaptiveEquation3, |config| config.ast.step = Step::Fixed(Duration::from_secs(8)));
+    let (mut pacer, mut rng) = (Pacer::new(&plan), rng(1));
+    pacer.on_outcome(Timestamp::ZERO, &answered(1, 0, Hints::default()), &mut rng);
+    assert_eq!((pacer.snapshot().ast, pacer.want()), (Duration::from_secs(18), Duration::from_secs(11)));
+}
+
+/// `stride` reaches T in one step from far below, where `step` needs N of them.
+#[test]
+fn a_stride_grows_towards_the_target() {
+    let grown = |growth| {
+        let plan = plan(Preset::Active, |config| {
+            config.ast.growth = growth;
+            config.ast.step = Step::Fixed(Duration::from_millis(500));
+            config.interval = Duration::from_secs(20);
+            config.jitter = 0.0;
+        });
+        let (mut pacer, mut rng) = (Pacer::new(&plan), rng(1));
+        let quiet = Hints { queued: Some(Duration::ZERO), ..Hints::default() };
+        // Losses shorten it far below T, then a good check.
+        for second in 0..6 {
+            pacer.on_outcome(Timestamp::from_secs_f64(f64::from(second)), &answered(1, 1, quiet.clone()), &mut rng);
+        }
+        let before = pacer.snapshot().ast;
+        pacer.on_outcome(Timestamp::from_secs_f64(7.0), &answered(1, 0, quiet), &mut rng);
+        pacer.snapshot().ast.as_secs_f64() - before.as_secs_f64()
+    };
+    assert!((grown(Growth::Step) - 0.5).abs() < 1e-6);
+    assert!(grown(Growth::Stride) > 0.6, "{}", grown(Growth::Stride));
+}
+
+#[test]
 fn an_announced_change_is_fetched_once_within_its_spread() {
     let (mut pacer, mut rng) = (Pacer::new(&plan(Preset::Active, |_| {})), rng(1));
     let spread = Some(Duration::from_secs(20));
@@ -115,6 +166,13 @@ fn an_announced_change_is_fetched_once_within_its_spread() {
     assert!(pacer.on_push_hint(None, &mut rng).unwrap() <= Duration::from_secs(1), "W = min(AST, 1 s) by default");
     pacer.on_sent();
     assert_eq!(pacer.on_push_hint(None, &mut rng), None, "one request at a time");
+    let retry = pacer.on_outcome(Timestamp::ZERO, &Outcome::TimedOut, &mut rng).unwrap();
+    assert!(retry <= Duration::from_millis(200), "the announced change is still wanted: {retry:?}");
+    pacer.on_sent();
+    let regular = pacer.on_outcome(Timestamp::ZERO, &answered(1, 0, Hints::default()), &mut rng).unwrap();
+    assert!(regular > Duration::from_secs(1), "and was fetched by the next request: {regular:?}");
+    pacer.on_sent();
+    assert_eq!(pacer.on_push_hint(None, &mut rng), None);
     let again = pacer.on_outcome(Timestamp::ZERO, &answered(1, 0, Hints::default()), &mut rng).unwrap();
     assert!(again <= Duration::from_secs(1), "announced during the request: fetched after it");
 }

@@ -164,8 +164,8 @@ impl SchedulerConfig {
     /// An empty scheduler, or what is wrong with these bounds.
     pub fn build<T>(&self) -> Result<Scheduler<T>, ConfigError> {
         let quantum_min = self.cost_max.div_ceil(DEBT_ROUNDS_MAX).max(1);
+        count("cost_max", self.cost_max.into(), 1, (u32::MAX / 2).into())?;
         count("quantum", self.quantum.into(), quantum_min.into(), u32::MAX.into())?;
-        count("cost_max", self.cost_max.into(), 1, u32::MAX.into())?;
         count("items_max", self.items_max.into(), 1, INDEX_MAX.into())?;
         count("backlog_max", self.backlog_max, self.cost_max.into(), u64::MAX / 2)?;
         count("flows_max", self.flows_max.into(), 1, INDEX_MAX.into())?;
@@ -340,5 +340,5 @@ impl<T> Drop for Drain<'_, T> {
     }
 }
 
-/// Flows and slots are counted in 32 bits, of which the last number means "none".
-const INDEX_MAX: u32 = u32::MAX - 1;
+/// Flows and items there may be at most: tables are indexed by them, and one wild identifier must not ask for gigabytes.
+pub(crate) const INDEX_MAX: u32 = 16_000_000;

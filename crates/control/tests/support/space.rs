@@ -60,15 +60,20 @@ pub(crate) fn overload(preset: Preset) -> Report {
     for class in &mut pool.classes {
         class.cost_initial = Duration::from_secs_f64(1.0 / load.capacity);
     }
-    run(&load.scenario(preset, &pool, None, 400.0, 600.0))
+    run(&load.scenario(preset, |_| {}, &pool, None, 400.0, 600.0))
 }
 
 /// Half load and a tenth of the capacity for one minute, on a broker of the papers that queues up to 5 s of work and
 /// drops the rest without a word; measured from seven minutes after the dip.
 pub(crate) fn dip(preset: Preset) -> Report {
+    dip_with(preset, |_| {})
+}
+
+/// The same, with one thing changed in the pacers.
+pub(crate) fn dip_with(preset: Preset, change: impl FnOnce(&mut PacerConfig)) -> Report {
     let load = Load { capacity: 400.0, interval: 10.0, update_rate: 0.1, radio_loss: 0.01 };
     let pool = PoolConfig::paper((load.capacity * 5.0) as u32);
-    run(&load.scenario(preset, &pool, Some((120.0, 180.0, 0.1)), 600.0, 900.0))
+    run(&load.scenario(preset, change, &pool, Some((120.0, 180.0, 0.1)), 600.0, 900.0))
 }
 
 struct Load {
@@ -83,6 +88,7 @@ impl Load {
     fn scenario(
         &self,
         preset: Preset,
+        change: impl FnOnce(&mut PacerConfig),
         pool: &PoolConfig,
         dip: Option<(f64, f64, f64)>,
         warm_up: f64,
@@ -93,6 +99,7 @@ impl Load {
         config.interval = Duration::from_secs_f64(self.interval);
         config.ast.step = Step::Fixed(Duration::from_secs_f64(step));
         config.request_timeout = Duration::from_secs(2);
+        change(&mut config);
         Scenario {
             clients: 2000,
             capacity: self.capacity,
