@@ -3,24 +3,22 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Ack, AckKind, PacketId, Properties, ReasonCode};
 
-use crate::input::Handled;
 use crate::session::Stage;
 use crate::shard::{ConnId, Shard};
 
 impl Shard {
     /// A QoS 1 message arrived at the client. An identifier that we do not know is nothing to quarrel about.
-    pub(crate) fn handle_puback(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
+    pub(crate) fn handle_puback(&mut self, conn: ConnId, id: PacketId, now: Timestamp) {
         self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Sent(_)));
-        Ok(())
     }
 
     /// A QoS 2 message arrived at the client, or was refused by it: a refusal ends the exchange. [MQTT-4.3.3-4]
-    pub(crate) fn handle_pubrec(&mut self, conn: ConnId, id: PacketId, reason: ReasonCode, now: Timestamp) -> Handled {
+    pub(crate) fn handle_pubrec(&mut self, conn: ConnId, id: PacketId, reason: ReasonCode, now: Timestamp) {
         if reason.is_failure() {
             self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Sent(_)));
-            return Ok(());
+            return;
         }
-        let Some(session) = self.session_of(conn) else { return Ok(()) };
+        let Some(session) = self.session_of(conn) else { return };
         let position = session.inflight_position(id);
         let known = position.and_then(|position| session.inflight.get_mut(position));
         let reason = if known.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
@@ -28,25 +26,22 @@ impl Shard {
             inflight.stage = Stage::Released;
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
-        Ok(())
     }
 
     /// The client has released a QoS 2 message that it sent us.
-    pub(crate) fn handle_pubrel(&mut self, conn: ConnId, id: PacketId) -> Handled {
-        let Some(session) = self.session_of(conn) else { return Ok(()) };
+    pub(crate) fn handle_pubrel(&mut self, conn: ConnId, id: PacketId) {
+        let Some(session) = self.session_of(conn) else { return };
         let position = session.inbound.iter().position(|inbound| *inbound == id);
         if let Some(position) = position {
             session.inbound.swap_remove(position);
         }
         let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         self.send(conn, &Ack { kind: AckKind::PubComp, packet_id: id, reason, properties: Properties::EMPTY });
-        Ok(())
     }
 
     /// A QoS 2 message is done.
-    pub(crate) fn handle_pubcomp(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
+    pub(crate) fn handle_pubcomp(&mut self, conn: ConnId, id: PacketId, now: Timestamp) {
         self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Released));
-        Ok(())
     }
 
     /// Frees an identifier, and sends what was waiting for the window.

@@ -28,7 +28,8 @@ impl Shard {
 
     /// The broker is going down: DISCONNECT with this reason to everybody that understands it, and close.
     pub fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
-        let open: Vec<u32> = self.connections.iter().filter(|(_, open)| !open.is_closing).map(|(index, _)| index).collect();
+        let open: Vec<u32> =
+            self.connections.iter().filter(|(_, open)| !open.is_closing).map(|(index, _)| index).collect();
         for index in open {
             self.end_connection(self.conn_id(index), Why::Ended(reason), WillFate::Publish, now);
         }
@@ -79,7 +80,7 @@ impl Shard {
     /// A session without a connection ends now or later, and so does its will.
     fn start_clocks(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let expiry = session.expiry.unwrap_or(Duration::MAX);
+        let expiry = session.expiry;
         if expiry.is_zero() {
             self.end_session(index, now);
             return;

@@ -32,11 +32,8 @@ impl Shard {
             return self.refuse(hello, ReasonCode::QuotaExceeded, now);
         };
         let conn = self.attach(hello, session, now);
-        let event = Event::Connected {
-            conn,
-            client_id: hello.client_id.into(),
-            session_present: session_present.is_some(),
-        };
+        let event =
+            Event::Connected { conn, client_id: hello.client_id.into(), session_present: session_present.is_some() };
         self.tell(event);
         self.send_connack(conn, hello, session_present.is_some());
         self.resume(session, now);
@@ -59,11 +56,7 @@ impl Shard {
                 return Err(ReasonCode::RetainNotSupported);
             }
             if !self.may(&hello.identity, hello.client_id, Action::Publish, will.topic) {
-                let event = Event::Denied {
-                    client_id: hello.client_id.into(),
-                    what: "will",
-                    topic: will.topic.into(),
-                };
+                let event = Event::Denied { client_id: hello.client_id.into(), what: "will", topic: will.topic.into() };
                 self.tell(event);
                 return Err(ReasonCode::NotAuthorized);
             }
@@ -147,17 +140,16 @@ impl Shard {
         PendingWill { message: Arc::new(Message::new(&publication)), delay, due_at: None }
     }
 
-    /// None is for ever.
-    fn session_expiry(&self, connect: &Connect<'_>) -> Option<Duration> {
+    fn session_expiry(&self, connect: &Connect<'_>) -> Duration {
         let wanted = match connect.version {
             Version::V5 => match connect.properties.session_expiry().unwrap_or(0) {
-                u32::MAX => None,
-                seconds => Some(Duration::from_secs(seconds.into())),
+                u32::MAX => Duration::MAX,
+                seconds => Duration::from_secs(seconds.into()),
             },
-            _ if connect.clean_start => Some(Duration::ZERO),
-            _ => Some(self.settings.session_expiry_v3),
+            _ if connect.clean_start => Duration::ZERO,
+            _ => self.settings.session_expiry_v3,
         };
-        Some(wanted.unwrap_or(Duration::MAX).min(self.settings.session_expiry_max))
+        wanted.min(self.settings.session_expiry_max)
     }
 
     /// Seconds of silence that are agreed on; 0 is without end.
@@ -173,9 +165,7 @@ impl Shard {
         let mut list: Vec<Property<'_>> = Vec::new();
         if connect.version == Version::V5 {
             let wanted = connect.properties.session_expiry().unwrap_or(0);
-            let granted = self.session_expiry(connect).map_or(u32::MAX, |expiry| {
-                u32::try_from(expiry.as_secs()).unwrap_or(u32::MAX)
-            });
+            let granted = u32::try_from(self.session_expiry(connect).as_secs()).unwrap_or(u32::MAX);
             if granted != wanted {
                 list.push(Property::SessionExpiry(granted));
             }
@@ -196,8 +186,7 @@ impl Shard {
                 list.push(Property::ServerKeepAlive(keep_alive));
             }
         }
-        let packet =
-            ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
+        let packet = ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
         self.send(conn, &packet);
     }
 
@@ -212,7 +201,8 @@ impl Shard {
         }
         self.to_close.push(conn);
         let detail = alloc::format!("CONNECT refused: {}", reason.name());
-        let event = Event::Disconnected { conn, client_id: hello.client_id.into(), why: Why::Protocol { reason, detail } };
+        let event =
+            Event::Disconnected { conn, client_id: hello.client_id.into(), why: Why::Protocol { reason, detail } };
         self.tell(event);
         conn
     }

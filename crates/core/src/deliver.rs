@@ -48,6 +48,15 @@ struct Copy<'a> {
     ids: &'a SubscriptionIds,
 }
 
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is on its way, or will be when the client is back.
+    UnderWay,
+    /// It was dropped and counted; there is nothing to wait for.
+    Done,
+}
+
 impl Shard {
     pub(crate) fn deliver(&mut self, target: &Target, message: &Shareable<'_>, frames: &mut Frames, now: Timestamp) {
         let publication = &message.publication;
@@ -62,14 +71,16 @@ impl Shard {
         if is_open && qos == QoS::AtMostOnce {
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
-            self.send_now(conn, publication, &copy, frames, now);
+            let _ = self.send_now(conn, publication, &copy, frames, now);
         } else if is_open && session.has_window() {
             let packet_id = session.take_packet_id();
             let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
             session.inflight.push_back(Inflight { packet_id, stage: Stage::Sent(queued) });
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
             let conn = session.conn;
-            self.send_now(conn, publication, &copy, frames, now);
+            if self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
+                self.forget_last(target.session, packet_id);
+            }
         } else {
             self.enqueue(target, qos, retain, message);
         }
@@ -99,6 +110,7 @@ impl Shard {
     }
 
     /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
+    /// A message that the client does not accept counts as delivered. [MQTT-3.1.2-25]
     fn send_now(
         &mut self,
         conn: Option<u32>,
@@ -106,44 +118,29 @@ impl Shard {
         copy: &Copy<'_>,
         frames: &mut Frames,
         now: Timestamp,
-    ) {
-        let Some(index) = conn else { return };
+    ) -> Fate {
+        let Some(index) = conn else { return Fate::UnderWay };
         let generation = self.connections.generation(index).unwrap_or(0);
         let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
-            return;
+            return Fate::UnderWay;
         };
         let is_full = connection.outbox.len() > self.settings.outbox_bytes_max;
         if is_full && copy.delivery == Delivery::AtMostOnce {
             self.stats.dropped_outbox_full += 1;
-            return;
+            return Fate::Done;
         }
-        match write_copy(connection, &mut self.spares, publication, copy, frames, now) {
-            Some(written) => {
-                self.stats.publish_sent += 1;
-                self.stats.packets_sent += 1;
-                self.stats.bytes_sent += written as u64;
-            }
-            None => {
-                self.stats.dropped_too_large += 1;
-                self.forget_inflight(index, copy.delivery);
-                return;
-            }
-        }
-        if let Some(connection) = self.connections.get_mut(index)
-            && !connection.is_listed
-        {
+        let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, now) else {
+            self.stats.dropped_too_large += 1;
+            return Fate::Done;
+        };
+        self.stats.publish_sent += 1;
+        self.stats.packets_sent += 1;
+        self.stats.bytes_sent += written as u64;
+        if !connection.is_listed {
             connection.is_listed = true;
             self.to_write.push(ConnId { index, generation });
         }
-    }
-
-    /// [MQTT-3.1.2-25] A message that the client does not accept counts as delivered.
-    fn forget_inflight(&mut self, conn: u32, delivery: Delivery) {
-        let session = self.connections.get(conn).map(|connection| connection.session);
-        if let (Some(id), Some(session)) = (delivery.packet_id(), session.and_then(|index| self.sessions.get_mut(index)))
-        {
-            session.inflight.retain(|inflight| inflight.packet_id != id);
-        }
+        Fate::UnderWay
     }
 
     /// Sends what waits in a session's queue, as far as window and outbox allow.
@@ -185,7 +182,19 @@ impl Shard {
         };
         let conn = session.conn;
         let copy = Copy { delivery, retain, ids: &ids };
-        self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
+        let fate = self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
+        if let (Fate::Done, Some(packet_id)) = (fate, delivery.packet_id()) {
+            self.forget_last(index, packet_id);
+        }
+    }
+
+    /// Takes back what was just put under way.
+    fn forget_last(&mut self, session: u32, packet_id: PacketId) {
+        if let Some(session) = self.sessions.get_mut(session)
+            && session.inflight.back().is_some_and(|last| last.packet_id == packet_id)
+        {
+            session.inflight.pop_back();
+        }
     }
 
     /// A session goes on with a new connection: everything under way is sent again, in order, then what waits.
@@ -216,7 +225,10 @@ impl Shard {
                 }
                 let delivery = delivery_of(queued.qos, under_way.packet_id, true);
                 let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
-                self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
+                if self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now) == Fate::Done
+                {
+                    return None;
+                }
             }
             Stage::Released => {
                 let conn = self.conn_id(conn?);
@@ -257,9 +269,7 @@ fn write_copy(
 ) -> Option<usize> {
     let peer = connection.peer;
     let alias = connection.aliases_out.as_mut().map_or(Alias::None, |aliases| aliases.alias(publication.topic));
-    let is_plain = copy.ids.as_slice().is_empty()
-        && publication.properties.is_empty()
-        && matches!(alias, Alias::None);
+    let is_plain = copy.ids.as_slice().is_empty() && publication.properties.is_empty() && matches!(alias, Alias::None);
     let out = connection.outbox.writer(spares);
     let encoded = if let Some(frame) = frames.get(publication, peer, copy.delivery) {
         frame.write(&patch_of(publication, copy, &alias, now), peer, out)

@@ -57,11 +57,7 @@ impl<'a> Envelope<'a> {
         let mut reader = Reader(bytes);
         let envelope = match reader.array::<1>()?[0] {
             0 => Self::Publish(reader.publication()?),
-            1 => Self::Shared {
-                filter: reader.text()?,
-                group: reader.text()?,
-                publication: reader.publication()?,
-            },
+            1 => Self::Shared { filter: reader.text()?, group: reader.text()?, publication: reader.publication()? },
             2 => Self::Interest { filter: reader.text()?, interested: reader.array::<1>()? == [1] },
             3 => Self::Group {
                 filter: reader.text()?,

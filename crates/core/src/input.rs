@@ -67,50 +67,51 @@ impl Shard {
 
     fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Handled {
         match packet {
-            Packet::Publish(publish) => self.handle_publish(conn, publish, now),
+            Packet::Publish(publish) => return self.handle_publish(conn, publish, now),
             Packet::Ack(ack) => match ack.kind {
                 AckKind::PubAck => self.handle_puback(conn, ack.packet_id, now),
                 AckKind::PubRec => self.handle_pubrec(conn, ack.packet_id, ack.reason, now),
                 AckKind::PubRel => self.handle_pubrel(conn, ack.packet_id),
                 AckKind::PubComp => self.handle_pubcomp(conn, ack.packet_id, now),
             },
-            Packet::PingReq => {
-                self.send(conn, &Packet::PingResp);
-                Ok(())
-            }
+            Packet::PingReq => self.send(conn, &Packet::PingResp),
             Packet::Subscribe(subscribe) => self.handle_subscribe(conn, subscribe, now),
             Packet::Unsubscribe(unsubscribe) => self.handle_unsubscribe(conn, unsubscribe),
-            Packet::Disconnect(disconnect) => self.handle_disconnect(conn, disconnect),
-            Packet::Connect(_) => Err(Ending::protocol(ReasonCode::ProtocolError, "second CONNECT [MQTT-3.1.0-2]")),
+            Packet::Disconnect(disconnect) => return Err(self.handle_disconnect(conn, disconnect)),
+            Packet::Connect(_) => {
+                return Err(Ending::protocol(ReasonCode::ProtocolError, "second CONNECT [MQTT-3.1.0-2]"));
+            }
             Packet::Auth(_) => {
-                Err(Ending::protocol(ReasonCode::ProtocolError, "AUTH without an authentication method [MQTT-4.12.0-1]"))
+                let detail = "AUTH without an authentication method [MQTT-4.12.0-1]";
+                return Err(Ending::protocol(ReasonCode::ProtocolError, detail));
             }
             Packet::ConnAck(_) | Packet::SubAck(_) | Packet::UnsubAck(_) | Packet::PingResp => {
-                Err(Ending::protocol(ReasonCode::ProtocolError, "a packet that only servers send"))
+                return Err(Ending::protocol(ReasonCode::ProtocolError, "a packet that only servers send"));
             }
         }
+        Ok(())
     }
 
     /// The client says goodbye: its will is forgotten, unless it asks for it.
-    fn handle_disconnect(&mut self, conn: ConnId, packet: &Disconnect<'_>) -> Handled {
+    fn handle_disconnect(&mut self, conn: ConnId, packet: &Disconnect<'_>) -> Ending {
         let session = self.connection(conn).map(|connection| connection.session);
         let session = session.and_then(|session| self.sessions.get_mut(session));
         if let (Some(session), Some(seconds)) = (session, packet.properties.session_expiry()) {
             if !session.is_lasting() && seconds > 0 {
                 // [MQTT-3.14.2-2] A session that was to end with the connection cannot be made to last now.
                 let detail = "session expiry raised from zero in DISCONNECT [MQTT-3.14.2-2]";
-                return Err(Ending::protocol(ReasonCode::ProtocolError, detail));
+                return Ending::protocol(ReasonCode::ProtocolError, detail);
             }
             let wanted = match seconds {
                 u32::MAX => core::time::Duration::MAX,
                 seconds => core::time::Duration::from_secs(seconds.into()),
             };
-            session.expiry = Some(wanted.min(self.settings.session_expiry_max));
+            session.expiry = wanted.min(self.settings.session_expiry_max);
         }
         let will = match packet.reason {
             ReasonCode::Success => WillFate::Discard,
             _ => WillFate::Publish,
         };
-        Err(Ending { why: Why::Goodbye, will })
+        Ending { why: Why::Goodbye, will }
     }
 }

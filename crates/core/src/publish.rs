@@ -90,7 +90,10 @@ impl Shard {
         }
         let most = if version == Version::V5 { receive_max } else { INBOUND_MAX };
         if session.inbound.len() >= most {
-            return Err(Ending::protocol(ReasonCode::ReceiveMaximumExceeded, "receive maximum exceeded [MQTT-3.3.4-9]"));
+            return Err(Ending::protocol(
+                ReasonCode::ReceiveMaximumExceeded,
+                "receive maximum exceeded [MQTT-3.3.4-9]",
+            ));
         }
         session.inbound.push(id);
         Ok(true)
@@ -173,8 +176,8 @@ impl Shard {
         self.sessions.get_mut(session)
     }
 
-    pub(crate) fn handle_envelope(&mut self, from: usize, envelope: Envelope<'_>, now: Timestamp) {
-        match envelope {
+    pub(crate) fn handle_envelope(&mut self, from: usize, envelope: &Envelope<'_>, now: Timestamp) {
+        match *envelope {
             Envelope::Publish(publication) => {
                 let message = Shareable::new(publication);
                 if publication.retain {

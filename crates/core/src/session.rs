@@ -21,8 +21,8 @@ pub(crate) struct Session {
     /// Names this session among all of all shards, for "no local".
     pub(crate) origin: u64,
     pub(crate) conn: Option<u32>,
-    /// How long it is kept without a connection; none is for ever.
-    pub(crate) expiry: Option<Duration>,
+    /// How long it is kept without a connection; `Duration::MAX` is for ever.
+    pub(crate) expiry: Duration,
     /// When it ends, while there is no connection.
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) will: Option<Box<PendingWill>>,
@@ -106,7 +106,7 @@ impl Session {
             identity,
             origin,
             conn: None,
-            expiry: Some(Duration::ZERO),
+            expiry: Duration::ZERO,
             expires_at: None,
             will: None,
             subscriptions: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl Session {
 
     /// Whether anything is kept for the client while it is away.
     pub(crate) fn is_lasting(&self) -> bool {
-        self.expiry != Some(Duration::ZERO)
+        !self.expiry.is_zero()
     }
 
     pub(crate) fn has_window(&self) -> bool {

@@ -161,7 +161,7 @@ impl Shard {
     pub fn handle_batch(&mut self, batch: &Batch, now: Timestamp) {
         let mut bytes = &*batch.bytes;
         while let Some(envelope) = Envelope::read(&mut bytes) {
-            self.handle_envelope(batch.from, envelope, now);
+            self.handle_envelope(batch.from, &envelope, now);
         }
         debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
     }
@@ -248,10 +248,9 @@ impl Shard {
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
         let is_first = self.index == 0;
-        let (queued_messages, queued_bytes) = self
-            .sessions
-            .iter()
-            .fold((0, 0), |(messages, bytes), (_, session)| (messages + session.queue.len(), bytes + session.queue_bytes));
+        let (queued_messages, queued_bytes) = self.sessions.iter().fold((0, 0), |(messages, bytes), (_, session)| {
+            (messages + session.queue.len(), bytes + session.queue_bytes)
+        });
         Stats {
             connections: self.connections.len() as u64,
             sessions: self.sessions.len() as u64,

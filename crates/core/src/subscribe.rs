@@ -12,14 +12,13 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
-use crate::input::{Ending, Handled};
 use crate::session::{Queued, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
 use crate::subscriptions::{Change, Presence, Wish};
 
 impl Shard {
-    pub(crate) fn handle_subscribe(&mut self, conn: ConnId, packet: &Subscribe<'_>, now: Timestamp) -> Handled {
-        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return Ok(()) };
+    pub(crate) fn handle_subscribe(&mut self, conn: ConnId, packet: &Subscribe<'_>, now: Timestamp) {
+        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
         let id = packet.properties.subscription_id();
         let mut reasons = Vec::new();
         let mut wanted = Vec::new();
@@ -40,23 +39,17 @@ impl Shard {
                 Err(reason) => reason,
             });
         }
-        let answer = SubAck {
-            packet_id: packet.packet_id,
-            properties: Properties::EMPTY,
-            reasons: ReasonCodes::new(&reasons),
-        };
+        let answer =
+            SubAck { packet_id: packet.packet_id, properties: Properties::EMPTY, reasons: ReasonCodes::new(&reasons) };
         self.send(conn, &answer);
         for (filter, wish) in wanted {
             self.queue_retained(index, &filter, wish, now);
         }
         self.pump(index, now);
-        Ok(())
     }
 
-    pub(crate) fn handle_unsubscribe(&mut self, conn: ConnId, packet: &Unsubscribe<'_>) -> Handled {
-        let Some(index) = self.connection(conn).map(|connection| connection.session) else {
-            return Err(Ending::protocol(ReasonCode::UnspecifiedError, "no session"));
-        };
+    pub(crate) fn handle_unsubscribe(&mut self, conn: ConnId, packet: &Unsubscribe<'_>) {
+        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
         let mut reasons = Vec::new();
         for filter in packet.filters.iter() {
             let session = self.sessions.get_mut(index);
@@ -72,7 +65,6 @@ impl Shard {
             reasons: ReasonCodes::new(&reasons),
         };
         self.send(conn, &answer);
-        Ok(())
     }
 
     /// The quality of service that is granted, or why none is.
@@ -123,7 +115,8 @@ impl Shard {
     /// The client came or went: its groups should know.
     pub(crate) fn set_group_presence(&mut self, index: u32, presence: Presence) {
         let Some(session) = self.sessions.get(index) else { return };
-        let shared: Vec<_> = session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).cloned().collect();
+        let shared: Vec<_> =
+            session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).cloned().collect();
         for text in shared {
             let Ok(filter) = TopicFilter::parse(&text, &self.limits) else { continue };
             if let Some(group) = filter.group() {

@@ -119,14 +119,8 @@ impl<V: Default> Tree<V> {
 
     fn add(&mut self, parent: NodeId, level: &str) -> NodeId {
         let first = self.nodes[parent as usize].first_child;
-        let node = Node {
-            level: level.into(),
-            value: V::default(),
-            parent,
-            first_child: NONE,
-            next: first,
-            previous: NONE,
-        };
+        let node =
+            Node { level: level.into(), value: V::default(), parent, first_child: NONE, next: first, previous: NONE };
         let id = if let Some(id) = self.free.pop() {
             self.nodes[id as usize] = node;
             id

@@ -74,14 +74,14 @@ impl Default for Options<'_> {
 
 impl Net {
     pub(crate) fn new(shards: usize) -> Self {
-        Self::with(shards, Settings::default(), Arc::new(Open))
+        Self::with(shards, Settings::default(), Open)
     }
 
-    pub(crate) fn with(shards: usize, settings: Settings, policy: Arc<dyn Policy>) -> Self {
+    pub(crate) fn with(shards: usize, settings: Settings, policy: impl Policy + 'static) -> Self {
+        let policy: Arc<dyn Policy> = Arc::new(policy);
         let settings = Arc::new(settings);
-        let shards = (0..shards)
-            .map(|index| Shard::new(index, shards, Arc::clone(&settings), Arc::clone(&policy), 7))
-            .collect();
+        let shards =
+            (0..shards).map(|index| Shard::new(index, shards, Arc::clone(&settings), Arc::clone(&policy), 7)).collect();
         Self { shards, ends: Vec::new(), now: Timestamp::from_secs_f64(1000.0), events: VecDeque::new() }
     }
 
@@ -339,15 +339,7 @@ fn owned(packet: &Packet<'_>) -> Got {
 
 /// A message as most tests expect it.
 pub(crate) fn message(topic: &str, payload: &str, qos: u8, id: Option<u16>) -> Got {
-    Got::Message {
-        topic: topic.into(),
-        payload: payload.into(),
-        qos,
-        retain: false,
-        dup: false,
-        id,
-        ids: Vec::new(),
-    }
+    Got::Message { topic: topic.into(), payload: payload.into(), qos, retain: false, dup: false, id, ids: Vec::new() }
 }
 
 /// Rules for tests: whatever touches a topic with this word is forbidden for this action.

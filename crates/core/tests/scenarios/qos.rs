@@ -91,7 +91,7 @@ fn the_clients_receive_maximum_is_obeyed() {
 
 #[test]
 fn a_client_that_exceeds_our_receive_maximum_is_told_so() {
-    let mut net = Net::with(1, Settings { receive_max: 2, ..Settings::default() }, std::sync::Arc::new(tidegate_core::access::Open));
+    let mut net = Net::with(1, Settings { receive_max: 2, ..Settings::default() }, tidegate_core::access::Open);
     let sender = net.v5("sender");
     for id in 1..=3 {
         net.publish(sender, "t", "x", 2, false, id);
@@ -144,7 +144,7 @@ fn a_message_dies_when_its_lifetime_is_over_and_carries_what_is_left() {
 #[test]
 fn a_full_queue_drops_and_counts() {
     let settings = Settings { queue_messages_max: 3, ..Settings::default() };
-    let mut net = Net::with(1, settings, std::sync::Arc::new(tidegate_core::access::Open));
+    let mut net = Net::with(1, settings, tidegate_core::access::Open);
     let sender = net.v5("sender");
     let receiver = net.connect("receiver", &lasting());
     net.subscribe(receiver, "t", 1);

@@ -79,7 +79,7 @@ fn a_retained_message_dies_with_its_lifetime() {
 #[test]
 fn beyond_the_quota_nothing_is_retained_and_the_sender_knows() {
     let settings = Settings { retained_messages_max: 1, ..Settings::default() };
-    let mut net = Net::with(1, settings, std::sync::Arc::new(Open));
+    let mut net = Net::with(1, settings, Open);
     let sender = net.v5("sender");
     net.publish(sender, "a", "x", 1, true, 1);
     net.publish(sender, "a", "y", 1, true, 2);
@@ -96,7 +96,7 @@ fn beyond_the_quota_nothing_is_retained_and_the_sender_knows() {
 #[test]
 fn more_retained_messages_than_an_outbox_holds_all_arrive() {
     let settings = Settings { outbox_bytes_max: 1000, ..Settings::default() };
-    let mut net = Net::with(1, settings, std::sync::Arc::new(Open));
+    let mut net = Net::with(1, settings, Open);
     let sender = net.v5("sender");
     for n in 0..500 {
         net.publish(sender, &format!("t/{n}"), "a payload of some length", 0, true, 0);

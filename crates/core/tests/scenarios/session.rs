@@ -1,6 +1,5 @@
 //! Connecting, taking over, expiring, dying.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::access::{Action, Open};
@@ -158,7 +157,7 @@ fn an_empty_client_id_is_replaced_and_told() {
 #[test]
 fn what_we_do_not_support_is_refused_in_the_connack() {
     let refused = |options: Options<'_>, settings: Settings| {
-        let mut net = Net::with(1, settings, Arc::new(Forbid(Action::Publish, "secret")));
+        let mut net = Net::with(1, settings, Forbid(Action::Publish, "secret"));
         let wire = net.dial("c", &options);
         assert!(net.is_closed(wire));
         match net.receive(wire)[..] {
@@ -202,7 +201,7 @@ fn shutdown_tells_everybody_and_closes() {
 
 #[test]
 fn nonsense_ends_the_connection_with_its_reason() {
-    let mut net = Net::with(1, Settings::default(), Arc::new(Open));
+    let mut net = Net::with(1, Settings::default(), Open);
     for (bytes, reason) in [
         (&b"\xc1\x00"[..], ReasonCode::MalformedPacket),
         (b"\x30\x06\x00\x03a/#\x00", ReasonCode::TopicNameInvalid),

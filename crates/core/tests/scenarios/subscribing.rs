@@ -69,12 +69,12 @@ fn a_subscription_made_again_is_replaced() {
 
 #[test]
 fn rules_of_access_hold_for_publishing_subscribing_and_receiving() {
-    let mut net = Net::with(1, Settings::default(), Arc::new(Forbid(Action::Subscribe, "secret")));
+    let mut net = Net::with(1, Settings::default(), Forbid(Action::Subscribe, "secret"));
     let client = net.v5("c");
     assert_eq!(net.subscribe(client, "a/secret", 1), ReasonCode::NotAuthorized);
     assert_eq!(net.subscribe(client, "$share/g/a/secret", 1), ReasonCode::NotAuthorized);
 
-    let mut net = Net::with(1, Settings::default(), Arc::new(Forbid(Action::Publish, "secret")));
+    let mut net = Net::with(1, Settings::default(), Forbid(Action::Publish, "secret"));
     let (new, old) = (net.v5("new"), net.connect("old", &Options { version: Version::V311, ..Options::default() }));
     net.publish(new, "secret", "x", 1, false, 3);
     let reason = ReasonCode::NotAuthorized;
@@ -85,7 +85,7 @@ fn rules_of_access_hold_for_publishing_subscribing_and_receiving() {
     assert_eq!(net.receive(old), [], "never acknowledged with success");
     assert!(net.is_closed(old));
 
-    let mut net = Net::with(1, Settings::default(), Arc::new(Open));
+    let mut net = Net::with(1, Settings::default(), Open);
     let (sender, receiver) = (net.v5("sender"), net.v5("receiver"));
     net.subscribe(receiver, "#", 0);
     net.shards[0].set_policy(Arc::new(Forbid(Action::Receive, "secret")));
