@@ -1,47 +1,154 @@
-//! The process around the core.
+//! The process around the core: listeners, shard threads, TLS, WebSocket, handshakes.
+//!
+//! Here live sockets, clocks, threads and chance; nothing here decides what a client may do or who gets which message.
+//! One thread per shard drives one [`tidegate_core::Shard`] by a readiness loop (`shard_thread`). A new socket is a
+//! *visitor* until its CONNECT has been read and its sender is known (`visitor`), then it is handed to the thread that
+//! owns its session, and becomes a *connection* (`shard_thread::connection`).
+//!
+//! Invariants worth naming:
+//! - every queue, table and buffer is bounded, by `limits` or by the configuration;
+//! - a thread waits in one place only, for sockets, its inbox and its next deadline;
+//! - a peer can end its own connection, never a thread.
 
 pub mod authenticate;
+mod chance;
+mod clock;
+mod common;
 pub mod config;
+mod door;
+mod first_packet;
+mod inbox;
+mod journal;
+mod letter;
+mod limits;
+mod link;
+mod password;
+mod seat;
+mod shard_thread;
+mod system;
+mod tls;
+mod visitor;
+mod visitors;
+mod websocket;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
+use mio::{Poll, Waker};
 use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
 
 use authenticate::Authenticator;
+use common::Common;
 use config::{Config, ListenerKind};
+use door::{Door, load_tls};
+use inbox::Inbox;
+use letter::{Letter, Rules};
+use limits::SHARDS_MAX;
+use password::Questions;
+use shard_thread::{INBOX, OpenDoor, ShardThread};
 
-/// A running broker.
+/// A running broker. Dropping it is a shutdown, too.
 #[derive(Debug)]
-pub struct Broker;
+pub struct Broker {
+    common: Arc<Common>,
+    doors: Vec<Arc<Door>>,
+    threads: Vec<JoinHandle<()>>,
+    passwords: Vec<JoinHandle<()>>,
+}
 
 impl Broker {
     /// Binds every listener (an error names address and listener) and starts the threads.
     pub fn start(config: Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> io::Result<Self> {
-        let _ = (config, authenticator, policy);
-        todo!()
+        let open: io::Result<Vec<_>> = config.listeners.iter().map(Door::open).collect();
+        let mut open: Vec<OpenDoor> =
+            open?.into_iter().map(|(door, socket)| OpenDoor { door, socket, try_at: None }).collect();
+        let doors = open.iter().map(|open| Arc::clone(&open.door)).collect();
+
+        let polls: io::Result<Vec<Poll>> = (0..shards(config.shards)).map(|_| Poll::new()).collect();
+        let polls = polls?;
+        let inboxes: io::Result<Arc<[Inbox]>> =
+            polls.iter().map(|poll| Waker::new(poll.registry(), INBOX).map(Inbox::new)).collect();
+        let questions = Arc::new(Questions::new(config.password_threads));
+        let common = Arc::new(Common::new(inboxes?, questions));
+
+        let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
+        let mut broker = Self { common, doors, threads: Vec::new(), passwords };
+        let rules = Rules::new(&config, authenticator, policy);
+        for (index, poll) in polls.into_iter().enumerate() {
+            let (common, rules) = (Arc::clone(&broker.common), rules.clone());
+            // The first thread has all the doors.
+            let shard = ShardThread::new(index, common, rules, poll, core::mem::take(&mut open))?;
+            let builder = thread::Builder::new().name(format!("shard-{index}"));
+            broker.threads.push(builder.spawn(move || shard.run())?);
+        }
+        Ok(broker)
     }
 
     /// Where it listens, with real ports.
     pub fn addresses(&self) -> Vec<(ListenerKind, SocketAddr)> {
-        todo!()
+        self.doors.iter().map(|door| (door.kind, door.address)).collect()
     }
 
     /// New users, rules, settings and certificates; no valid client is dropped. Listeners stay as they are.
-    pub fn reload(&self, config: &Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> io::Result<()> {
-        let _ = (config, authenticator, policy);
-        todo!()
+    ///
+    /// All or nothing: when a certificate cannot be read, everything stays as it was.
+    pub fn reload(
+        &self,
+        config: &Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+    ) -> io::Result<()> {
+        let certificates: io::Result<Vec<_>> = config.listeners.iter().map(load_tls).collect();
+        for ((door, listener), certificate) in self.doors.iter().zip(&config.listeners).zip(certificates?) {
+            if let Some(certificate) = certificate.filter(|_| listener.kind == door.kind) {
+                door.replace_tls(certificate);
+            }
+        }
+        let rules = Rules::new(config, authenticator, policy);
+        for inbox in &*self.common.inboxes {
+            // Never refused: it carries no socket.
+            let _ = inbox.send(Letter::Reload(Box::new(rules.clone())));
+        }
+        Ok(())
     }
 
     /// Counters, summed over shards.
     pub fn stats(&self) -> Stats {
-        todo!()
+        self.common.stats()
+    }
+
+    /// Sockets that are open, in whatever state.
+    pub fn sockets(&self) -> usize {
+        self.common.connections.taken()
     }
 
     /// Drains: no new connections, DISCONNECT 0x8B to all, outboxes flushed (bounded by the configured time), threads ended.
     pub fn shutdown(self) {
-        todo!()
+        drop(self);
     }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        for inbox in &*self.common.inboxes {
+            let _ = inbox.send(Letter::Shutdown);
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a shard thread has panicked");
+            }
+        }
+        self.common.questions.close();
+        for thread in self.passwords.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn shards(configured: usize) -> usize {
+    let wanted = if configured == 0 { thread::available_parallelism().map_or(1, usize::from) } else { configured };
+    wanted.min(SHARDS_MAX)
 }

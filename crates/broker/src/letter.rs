@@ -1,0 +1,94 @@
+//! What the threads of the rim tell each other.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::access::{Identity, Policy};
+use tidegate_core::settings::Settings;
+
+use crate::authenticate::{Authenticator, Refusal};
+use crate::config::Config;
+use crate::door::Door;
+use crate::link::Link;
+use crate::seat::Seat;
+use crate::visitors::Key;
+
+/// Something for another thread.
+#[derive(Debug)]
+pub(crate) enum Letter {
+    /// A socket whose handshake is to be done by the receiver: TLS costs CPU, which is to be spread.
+    Arrival(Box<Arrival>),
+    /// A client that has said who it is, for the shard that has its session.
+    Handover(Box<Handover>),
+    /// The answer of a password thread.
+    Checked {
+        /// Who was waiting for it.
+        visitor: Key,
+        /// The user, or why not.
+        verdict: Result<Option<Arc<str>>, Refusal>,
+    },
+    /// New rules.
+    Reload(Box<Rules>),
+    /// Drain, and end the thread.
+    Shutdown,
+}
+
+impl Letter {
+    /// Those are bounded by the queue; the others are bounded by who sends them.
+    pub(crate) fn carries_a_socket(&self) -> bool {
+        matches!(self, Self::Arrival(_) | Self::Handover(_))
+    }
+}
+
+/// A socket that was just accepted.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) link: Link,
+    pub(crate) peer: SocketAddr,
+    pub(crate) door: Arc<Door>,
+    /// Its place among the handshakes.
+    pub(crate) handshake: Seat,
+}
+
+/// A client at the end of its handshake.
+#[derive(Debug)]
+pub(crate) struct Handover {
+    pub(crate) link: Link,
+    /// The CONNECT as it came; decoded again by the receiver, because what it decodes to borrows from it.
+    pub(crate) connect: Vec<u8>,
+    /// Bytes that came after the CONNECT.
+    pub(crate) rest: Vec<u8>,
+    /// The client identifier, the client's own or a made-up one.
+    pub(crate) client_id: String,
+    pub(crate) identity: Identity,
+}
+
+/// What can change while the broker runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Rules {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) authenticator: Arc<dyn Authenticator>,
+    pub(crate) connections_max: usize,
+    pub(crate) handshakes_max: usize,
+    pub(crate) handshake_timeout: Duration,
+    /// Zero: never.
+    pub(crate) sys_interval: Duration,
+    pub(crate) drain_timeout: Duration,
+}
+
+impl Rules {
+    pub(crate) fn new(config: &Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> Self {
+        Self {
+            settings: Arc::new(config.settings.clone()),
+            policy,
+            authenticator,
+            connections_max: config.connections_max,
+            handshakes_max: config.handshakes_max.max(1),
+            handshake_timeout: config.handshake_timeout,
+            sys_interval: config.sys_interval,
+            drain_timeout: config.drain_timeout,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Every maximum of the process that is not the operator's to set, with the reason for the number.
+//!
+//! What sessions and queues may hold is in `core::settings`; what a packet may ask for is in `wire_mqtt::Limits`.
+
+use std::time::Duration;
+
+/// Bytes of the one read buffer of a thread. What a connection left over goes to its front, new bytes behind.
+pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Bytes read from one connection in one turn: some 300 small messages, one system call.
+pub(crate) const READ_BYTES_MAX: usize = 32 * 1024;
+
+/// Bytes read from all connections in one turn; who is not reached is first in the next. Keeps a turn at a few
+/// milliseconds, so that a flood on many connections cannot hold up timers and writes.
+pub(crate) const TURN_READ_BYTES_MAX: usize = 512 * 1024;
+
+/// Readiness events taken in one turn; the kernel keeps the others.
+pub(crate) const EVENTS_MAX: usize = 1024;
+
+/// Connections accepted in one turn, so that a storm of them cannot hold up those that are connected.
+pub(crate) const ACCEPTS_PER_TURN_MAX: usize = 64;
+
+/// Connections that the kernel keeps for us to accept (it takes the smaller of this and `net.core.somaxconn`).
+pub(crate) const BACKLOG: i32 = 4096;
+
+/// How long accepting rests when the process has no file descriptors or memory left: long enough for others to end,
+/// short enough that nobody's SYN times out (1 s).
+pub(crate) const ACCEPT_PAUSE_EXHAUSTED: Duration = Duration::from_millis(100);
+
+/// How long accepting rests when as many handshakes are under way as are allowed. The others wait in the backlog.
+pub(crate) const ACCEPT_PAUSE_BUSY: Duration = Duration::from_millis(5);
+
+/// Silence after which the kernel asks whether the peer is still there. Finds half-open peers without keep-alive.
+pub(crate) const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
+
+/// Batches from other shards that wait for one shard. A sender makes one per turn, of what it read in that turn, so
+/// they have at most about `TURN_READ_BYTES_MAX` each; when they are refused, the core makes larger ones of them.
+pub(crate) const INBOX_BATCHES_MAX: usize = 64;
+
+/// Sockets on their way to another thread.
+pub(crate) const INBOX_SOCKETS_MAX: usize = 16 * 1024;
+
+/// How long a shard waits before it offers a refused batch again.
+pub(crate) const BATCH_RETRY: Duration = Duration::from_millis(1);
+
+/// Password checks that wait for each password thread. At some 140 ms a check, 64 are done in nine seconds; whoever is
+/// behind them would run into the handshake timeout anyway, and is told to come back instead.
+pub(crate) const PASSWORD_QUEUE_PER_THREAD: usize = 64;
+
+/// How long a socket is still read (and the bytes thrown away) after the last word was written to it. Closing earlier
+/// would make the kernel send a reset if anything arrives, and a reset destroys that last word on its way.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
+
+/// Reads of such a socket in one turn; who still sends then is not listening and is closed.
+pub(crate) const DRAIN_READS_MAX: usize = 16;
+
+/// Bytes of an HTTP request head.
+pub(crate) const HTTP_HEAD_BYTES_MAX: usize = 8 * 1024;
+
+/// Headers of an HTTP request. Browsers send about fifteen.
+pub(crate) const HTTP_HEADERS_MAX: usize = 64;
+
+/// Bytes of one WebSocket frame. Frames are never held whole, so this only refuses nonsense; an MQTT packet has at most
+/// 256 MiB.
+pub(crate) const WS_FRAME_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Bytes of one WebSocket frame that we send: a reader that holds whole frames should not need much for it.
+pub(crate) const WS_FRAME_SEND_MAX: usize = 64 * 1024;
+
+/// Bytes of plain text that wait inside one TLS session for the socket.
+pub(crate) const TLS_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Reads of a TLS socket in one turn, each of up to 4 KiB: rustls's own step.
+pub(crate) const TLS_READS_MAX: usize = 8;
+
+/// Bytes of a certificate, key or CA file. A chain has a few kilobytes, the world's CAs have 250 KiB.
+pub(crate) const PEM_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Lines of each kind of event that one thread logs in a second; the others are counted.
+pub(crate) const LOG_LINES_PER_SECOND: u32 = 20;
+
+/// How often a shard shows its counters to the others.
+pub(crate) const STATS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Shard threads at most: what the core can tell apart.
+pub(crate) const SHARDS_MAX: usize = 64;
+
+const _: () = assert!(READ_BYTES_MAX <= SCRATCH_BYTES / 2, "what is left over must fit beside what is read");
+const _: () = assert!(READ_BYTES_MAX <= TURN_READ_BYTES_MAX);
+const _: () = assert!(HTTP_HEAD_BYTES_MAX <= READ_BYTES_MAX);

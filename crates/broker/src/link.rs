@@ -1,0 +1,333 @@
+//! One socket and what lies between it and MQTT: nothing, TLS, WebSocket, or both.
+//!
+//! The loop above sees two verbs: *receive* MQTT bytes into a buffer of its own, and *send* slices. Plain TCP is the
+//! fast way: one system call each, and no copy. Knows neither packets nor clients, and never waits.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::Shutdown;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use rustls::ServerConnection;
+
+use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX};
+use crate::seat::Seat;
+use crate::tls;
+use crate::websocket::WebSocket;
+use crate::websocket::frame::CloseCode;
+
+/// A socket with its layers.
+#[derive(Debug)]
+pub(crate) struct Link {
+    stream: TcpStream,
+    transport: Transport,
+    /// A poll knows it.
+    is_registered: bool,
+    /// Its place among the connections.
+    _seat: Seat,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Plain,
+    Tls(Box<ServerConnection>),
+    Ws(Box<WebSocket>),
+    Wss(Box<(ServerConnection, WebSocket)>),
+}
+
+/// What a receive came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// MQTT bytes at the start of the buffer.
+    pub(crate) bytes: usize,
+    /// What is to be expected of the source.
+    pub(crate) source: Source,
+}
+
+/// What is to be expected of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Nothing until the socket is readable again.
+    Drained,
+    /// A short read: as good as drained, unless the socket's end was there already, which is no new edge.
+    Short,
+    /// There may be more now.
+    More,
+    /// Nothing any more.
+    Ended,
+}
+
+/// What a send came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// MQTT bytes that were taken.
+    pub(crate) taken: usize,
+    /// Something waits for the socket to be writable.
+    pub(crate) blocked: bool,
+}
+
+impl Link {
+    pub(crate) fn new(stream: TcpStream, tls: Option<ServerConnection>, seat: Seat) -> Self {
+        let transport = tls.map_or(Transport::Plain, |session| Transport::Tls(Box::new(session)));
+        Self { stream, transport, is_registered: false, _seat: seat }
+    }
+
+    /// From here on it is a WebSocket. Bytes that came after the request are its first: they are replaced by payload.
+    pub(crate) fn become_websocket(&mut self, first: &mut Vec<u8>) -> Result<(), CloseCode> {
+        let mut web_socket = WebSocket::default();
+        let result = web_socket.receive(first);
+        first.truncate(result.unwrap_or(0));
+        self.transport = match core::mem::replace(&mut self.transport, Transport::Plain) {
+            Transport::Plain | Transport::Ws(_) => Transport::Ws(Box::new(web_socket)),
+            Transport::Tls(session) => Transport::Wss(Box::new((*session, web_socket))),
+            Transport::Wss(both) => Transport::Wss(Box::new((both.0, web_socket))),
+        };
+        result.map(|_| ())
+    }
+
+    /// Be told of both directions, edge-triggered, under this token. What is ready already is told, too, so nothing is
+    /// lost on the way from one token or thread to another.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interests = Interest::READABLE | Interest::WRITABLE;
+        if self.is_registered {
+            return registry.reregister(&mut self.stream, token, interests);
+        }
+        registry.register(&mut self.stream, token, interests)?;
+        self.is_registered = true;
+        Ok(())
+    }
+
+    /// On the way to another thread.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.is_registered = false;
+        registry.deregister(&mut self.stream)
+    }
+
+    /// Bytes may be here that the socket does not tell of any more.
+    pub(crate) fn may_hold_input(&self) -> bool {
+        matches!(self.transport, Transport::Tls(_) | Transport::Wss(_))
+    }
+
+    /// MQTT bytes into the start of `buffer`, which is not empty.
+    #[inline]
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        match &mut self.transport {
+            Transport::Plain => receive_from(&mut self.stream, buffer),
+            Transport::Tls(session) => receive_tls(session, &mut self.stream, buffer),
+            Transport::Ws(web_socket) => {
+                let received = receive_from(&mut self.stream, buffer)?;
+                unwrap_frames(web_socket, received, buffer)
+            }
+            Transport::Wss(both) => {
+                let (session, web_socket) = &mut **both;
+                let received = receive_tls(session, &mut self.stream, buffer)?;
+                unwrap_frames(web_socket, received, buffer)
+            }
+        }
+    }
+
+    /// Sends as much as the socket takes, and whatever the layers have to say besides.
+    #[inline]
+    pub(crate) fn send(&mut self, slices: [&[u8]; 2]) -> io::Result<Sent> {
+        match &mut self.transport {
+            Transport::Plain => send_to(&mut self.stream, slices),
+            Transport::Tls(session) => {
+                let sent = send_to(&mut Encrypted { session, stream: &mut self.stream }, slices)?;
+                let blocked = flush(session, &mut self.stream)?;
+                Ok(Sent { blocked: sent.blocked || blocked, ..sent })
+            }
+            Transport::Ws(web_socket) => web_socket.send(&mut self.stream, slices),
+            Transport::Wss(both) => {
+                let (session, web_socket) = &mut **both;
+                let sent = web_socket.send(&mut Encrypted { session, stream: &mut self.stream }, slices)?;
+                let blocked = flush(session, &mut self.stream)?;
+                Ok(Sent { blocked: sent.blocked || blocked, ..sent })
+            }
+        }
+    }
+
+    /// A layer has something to say of its own: a handshake message, a pong. Sent with the next `send`.
+    #[inline]
+    pub(crate) fn wants_write(&self) -> bool {
+        match &self.transport {
+            Transport::Plain => false,
+            Transport::Tls(session) => session.wants_write(),
+            Transport::Ws(web_socket) => web_socket.wants_write(),
+            Transport::Wss(both) => both.0.wants_write() || both.1.wants_write(),
+        }
+    }
+
+    /// After the last byte: goodbye in every layer's own words, and no more writing. Errors do not matter any more.
+    pub(crate) fn finish(&mut self) {
+        self.say_goodbye();
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// What the layers have to say at the end, as far as the socket takes it.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Transport::Ws(web_socket) = &mut self.transport {
+            web_socket.close(CloseCode::Normal);
+        } else if let Transport::Wss(both) = &mut self.transport {
+            both.1.close(CloseCode::Normal);
+        }
+        let _ = self.send([&[], &[]]);
+        if let Some(session) = self.tls() {
+            session.send_close_notify();
+        }
+        let _ = self.flush_tls();
+    }
+
+    /// Throws away what comes, below all layers; bounded. True: the peer has closed, too.
+    pub(crate) fn drain(&mut self, scratch: &mut [u8]) -> bool {
+        for _ in 0..DRAIN_READS_MAX {
+            match self.stream.read(scratch) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            }
+        }
+        // It sends faster than anybody who listens for a goodbye.
+        true
+    }
+
+    /// The name in the client's certificate, if it showed one. `Err`: it did, and there is no name in it.
+    pub(crate) fn certificate_name(&mut self) -> Result<Option<String>, ()> {
+        let certificate = self.tls().and_then(|session| session.peer_certificates()?.first());
+        certificate.map(|certificate| tls::certificate_name(certificate).ok_or(())).transpose()
+    }
+
+    fn tls(&mut self) -> Option<&mut ServerConnection> {
+        match &mut self.transport {
+            Transport::Plain | Transport::Ws(_) => None,
+            Transport::Tls(session) => Some(session),
+            Transport::Wss(both) => Some(&mut both.0),
+        }
+    }
+
+    fn flush_tls(&mut self) -> io::Result<bool> {
+        match &mut self.transport {
+            Transport::Plain | Transport::Ws(_) => Ok(false),
+            Transport::Tls(session) => flush(session, &mut self.stream),
+            Transport::Wss(both) => flush(&mut both.0, &mut self.stream),
+        }
+    }
+}
+
+/// One read.
+#[inline]
+fn receive_from(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<Received> {
+    loop {
+        return match source.read(buffer) {
+            Ok(0) => Ok(Received { bytes: 0, source: Source::Ended }),
+            Ok(bytes) if bytes < buffer.len() => Ok(Received { bytes, source: Source::Short }),
+            Ok(bytes) => Ok(Received { bytes, source: Source::More }),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Ok(Received { bytes: 0, source: Source::Drained })
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+    }
+}
+
+/// Fills the buffer as far as the socket allows, in a bounded number of steps.
+fn receive_tls(session: &mut ServerConnection, stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut bytes = 0;
+    for _ in 0..TLS_READS_MAX {
+        match session.reader().read(&mut buffer[bytes..]) {
+            Ok(0) => return Ok(Received { bytes, source: Source::Ended }),
+            Ok(count) => bytes += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // The peer is gone without close_notify: MQTT has its own end, so nothing is cut off unnoticed.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(Received { bytes, source: Source::Ended });
+            }
+            Err(error) => return Err(error),
+        }
+        if bytes == buffer.len() {
+            break;
+        }
+        match session.read_tls(stream) {
+            // At the end the reader says, next time round, what kind of end it is.
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok(Received { bytes, source: Source::Drained });
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if let Err(error) = session.process_new_packets() {
+            // Tell the peer by an alert, as far as that works.
+            let _ = flush(session, stream);
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("TLS: {error}")));
+        }
+    }
+    Ok(Received { bytes, source: Source::More })
+}
+
+fn unwrap_frames(web_socket: &mut WebSocket, received: Received, buffer: &mut [u8]) -> io::Result<Received> {
+    let bytes = web_socket
+        .receive(&mut buffer[..received.bytes])
+        .map_err(|code| io::Error::new(io::ErrorKind::InvalidData, format!("WebSocket: {code:?}")))?;
+    let source = if web_socket.peer_closed() { Source::Ended } else { received.source };
+    Ok(Received { bytes, source })
+}
+
+/// Writes until all is taken or the socket is full.
+#[inline]
+fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<Sent> {
+    let total = slices[0].len() + slices[1].len();
+    let mut taken = 0;
+    while taken < total {
+        let first = taken.min(slices[0].len());
+        let rest = [IoSlice::new(&slices[0][first..]), IoSlice::new(&slices[1][taken - first..])];
+        let rest = if rest[0].is_empty() { &rest[1..] } else { &rest[..] };
+        match out.write_vectored(rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => taken += written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent { taken, blocked: true }),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Sent { taken, blocked: false })
+}
+
+/// Writes what TLS has ready. True: the socket is full.
+fn flush(session: &mut ServerConnection, stream: &mut TcpStream) -> io::Result<bool> {
+    while session.wants_write() {
+        match session.write_tls(stream) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// A TLS session over its socket, as something to write to.
+struct Encrypted<'a> {
+    session: &'a mut ServerConnection,
+    stream: &'a mut TcpStream,
+}
+
+impl Write for Encrypted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    /// Takes plain text only when the cipher text from before is gone, so that little waits inside.
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if flush(self.session, self.stream)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.session.writer().write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        flush(self.session, self.stream).map(|_| ())
+    }
+}

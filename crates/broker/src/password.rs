@@ -1,0 +1,129 @@
+//! Threads for questions that take long. A fixed number of them, and a bounded queue: a password hash costs a tenth of a
+//! second on purpose, and must never be paid for by those who are connected.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use crate::authenticate::{Authenticator, Credentials};
+use crate::inbox::{Inbox, lock};
+use crate::letter::Letter;
+use crate::limits::PASSWORD_QUEUE_PER_THREAD;
+use crate::visitors::Key;
+
+/// A question, and who wants to know.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) shard: usize,
+    pub(crate) visitor: Key,
+    pub(crate) credentials: Credentials,
+    pub(crate) authenticator: Arc<dyn Authenticator>,
+}
+
+/// The queue; shared by those who ask and those who answer.
+#[derive(Debug)]
+pub(crate) struct Questions {
+    state: Mutex<State>,
+    changed: Condvar,
+    max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Question>,
+    closed: bool,
+}
+
+impl Questions {
+    pub(crate) fn new(threads: usize) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), max: threads.max(1) * PASSWORD_QUEUE_PER_THREAD }
+    }
+
+    /// Asks; gives the question back if too many are waiting.
+    pub(crate) fn ask(&self, question: Question) -> Result<(), Question> {
+        let mut state = lock(&self.state);
+        if state.waiting.len() >= self.max || state.closed {
+            return Err(question);
+        }
+        state.waiting.push_back(question);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// No more questions; those that wait are forgotten.
+    pub(crate) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.closed = true;
+        state.waiting.clear();
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The next question; `None` when there will be none.
+    fn next(&self) -> Option<Question> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(question) = state.waiting.pop_front() {
+                return Some(question);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Starts the threads that answer.
+pub(crate) fn start(
+    threads: usize,
+    questions: &Arc<Questions>,
+    inboxes: &Arc<[Inbox]>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    (0..threads.max(1))
+        .map(|number| {
+            let (questions, inboxes) = (Arc::clone(questions), Arc::clone(inboxes));
+            thread::Builder::new().name(format!("password-{number}")).spawn(move || answer(&questions, &inboxes))
+        })
+        .collect()
+}
+
+fn answer(questions: &Questions, inboxes: &[Inbox]) {
+    while let Some(Question { shard, visitor, credentials, authenticator }) = questions.next() {
+        let verdict = authenticator.authenticate(&credentials);
+        if let Some(inbox) = inboxes.get(shard) {
+            // Never refused: it carries no socket, and there are no more of them than questions.
+            let _ = inbox.send(Letter::Checked { visitor, verdict });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authenticate::Anonymous;
+    use crate::visitors::Visitors;
+
+    fn question() -> Question {
+        let credentials =
+            Credentials { client_id: "c".into(), user_name: None, password: None, certificate_name: None };
+        let visitor = Visitors::default().next_key();
+        Question { shard: 0, visitor, credentials, authenticator: Arc::new(Anonymous) }
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_question_back() {
+        let questions = Questions::new(1);
+        for _ in 0..PASSWORD_QUEUE_PER_THREAD {
+            questions.ask(question()).unwrap();
+        }
+        assert!(questions.ask(question()).is_err());
+        assert!(questions.next().is_some());
+        questions.ask(question()).unwrap();
+        questions.close();
+        assert!(questions.next().is_none());
+        assert!(questions.ask(question()).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+//! What the rim keeps for a connection that the core knows: the socket, and bytes of a packet that is not whole yet.
+//!
+//! Small on purpose: a silent client costs this and its descriptor, and no buffer.
+
+use tidegate_core::{ConnId, Progress};
+
+use crate::limits::{READ_BYTES_MAX, SCRATCH_BYTES};
+use crate::link::{Link, Received, Source};
+
+/// One client's socket.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) id: ConnId,
+    pub(super) link: Link,
+    /// Bytes that the core did not use yet. Has no memory when there are none.
+    kept: Vec<u8>,
+    /// Bytes that must be there before the core wants to look again.
+    at_least: usize,
+    pub(super) reading: Reading,
+    /// Nothing more will come.
+    pub(super) ended: bool,
+    /// The peer has announced its end: a short read does not mean that there is nothing.
+    pub(super) end_announced: bool,
+    /// The socket takes no more; its being writable will be told.
+    pub(super) blocked: bool,
+    /// To be closed when all is written.
+    pub(super) closing: bool,
+    /// The turn in which it was written last.
+    pub(super) written_in: u32,
+}
+
+/// Whether and when a connection is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// When its socket is readable.
+    Idle,
+    /// It is in the list of those that are read next.
+    Queued,
+    /// When the core says so.
+    Paused,
+    /// Never again.
+    Stopped,
+}
+
+/// Where the bytes for the core are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Filled {
+    /// At the start of the scratch buffer, so many.
+    Scratch(usize),
+    /// In `kept`.
+    Kept,
+}
+
+impl Connection {
+    pub(super) fn new(id: ConnId, link: Link, rest: Vec<u8>) -> Self {
+        Self {
+            id,
+            link,
+            kept: rest,
+            at_least: 1,
+            reading: Reading::Idle,
+            ended: false,
+            end_announced: false,
+            blocked: false,
+            closing: false,
+            written_in: 0,
+        }
+    }
+
+    /// Whether the core would look at what is kept already.
+    pub(super) fn has_work(&self) -> bool {
+        !self.kept.is_empty() && self.kept.len() >= self.at_least
+    }
+
+    /// Reads once, unless there is enough to do already. The bytes for the core are then where `Filled` says.
+    pub(super) fn fill(&mut self, scratch: &mut [u8]) -> std::io::Result<(Filled, Received)> {
+        if self.has_work() || self.ended {
+            return Ok((Filled::Kept, Received { bytes: 0, source: Source::More }));
+        }
+        let kept = self.kept.len();
+        if kept > SCRATCH_BYTES - READ_BYTES_MAX || self.at_least > SCRATCH_BYTES {
+            // A large packet is collected here. Memory follows what has come, not what was announced.
+            let received = self.link.receive(&mut scratch[..READ_BYTES_MAX])?;
+            self.kept.extend_from_slice(&scratch[..received.bytes]);
+            return Ok((Filled::Kept, received));
+        }
+        let received = self.link.receive(&mut scratch[kept..kept + READ_BYTES_MAX])?;
+        scratch[..kept].copy_from_slice(&self.kept);
+        Ok((Filled::Scratch(kept + received.bytes), received))
+    }
+
+    /// The bytes for the core; empty when there are not enough of them to look at.
+    pub(super) fn bytes<'a>(&'a self, filled: Filled, scratch: &'a [u8]) -> &'a [u8] {
+        let bytes = match filled {
+            Filled::Scratch(len) => &scratch[..len],
+            Filled::Kept => &self.kept,
+        };
+        if bytes.len() < self.at_least { &[] } else { bytes }
+    }
+
+    /// Keeps what the core did not use.
+    pub(super) fn keep(&mut self, filled: Filled, scratch: &[u8], progress: Progress) {
+        self.at_least = progress.at_least.max(1);
+        match filled {
+            Filled::Scratch(len) => {
+                let rest = &scratch[progress.consumed.min(len)..len];
+                self.kept.clear();
+                self.kept.extend_from_slice(rest);
+            }
+            Filled::Kept => {
+                self.kept.drain(..progress.consumed.min(self.kept.len()));
+            }
+        }
+        self.release();
+    }
+
+    /// Keeps what was read, all of it.
+    pub(super) fn keep_all(&mut self, filled: Filled, scratch: &[u8]) {
+        if let Filled::Scratch(len) = filled {
+            self.kept.clear();
+            self.kept.extend_from_slice(&scratch[..len]);
+        }
+        self.release();
+    }
+
+    /// Forgets what was read: nobody will look at it.
+    pub(super) fn forget_input(&mut self) {
+        self.kept = Vec::new();
+    }
+
+    fn release(&mut self) {
+        if self.kept.is_empty() {
+            self.kept = Vec::new();
+        }
+    }
+}
+
+/// The connections of a thread, at the places that the core gave them.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    slots: Vec<Option<Connection>>,
+    len: usize,
+}
+
+impl Connections {
+    pub(super) fn insert(&mut self, connection: Connection) {
+        let index = connection.id.index as usize;
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || None);
+        }
+        if self.slots[index].replace(connection).is_none() {
+            self.len += 1;
+        }
+    }
+
+    /// Whoever is at this place.
+    pub(super) fn at(&mut self, index: usize) -> Option<&mut Connection> {
+        self.slots.get_mut(index)?.as_mut()
+    }
+
+    pub(super) fn get(&mut self, id: ConnId) -> Option<&mut Connection> {
+        self.at(id.index as usize).filter(|connection| connection.id == id)
+    }
+
+    pub(super) fn remove(&mut self, id: ConnId) -> Option<Connection> {
+        self.get(id)?;
+        self.len -= 1;
+        self.slots[id.index as usize].take()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}

@@ -1,0 +1,194 @@
+//! Sockets that the core does not know: accepted, led through the handshake, handed over, turned away.
+
+use std::sync::Arc;
+
+use mio::event::Event;
+use tidegate_core::{Hello, shard_of};
+use tidegate_wire_mqtt::{ReasonCode, Version, version_of_connect};
+
+use super::connection::Connection;
+use super::{ShardThread, token};
+use crate::authenticate::{Credentials, Refusal};
+use crate::first_packet::{First, first_packet, refusal};
+use crate::letter::{Arrival, Handover, Letter};
+use crate::limits::LINGER;
+use crate::password::Question;
+use crate::visitor::{Next, Visitor};
+use crate::visitors::Key;
+
+impl ShardThread {
+    /// Somebody new. TLS costs CPU, so those handshakes go round the threads; the others are done where they come in.
+    pub(super) fn arrive(&mut self, arrival: Arrival) {
+        let mut arrival = Box::new(arrival);
+        if arrival.door.is_encrypted() {
+            let shards = self.common.inboxes.len();
+            self.next_shard = (self.next_shard + 1) % shards;
+            if self.next_shard != self.index {
+                match self.common.inboxes[self.next_shard].send(Letter::Arrival(arrival)) {
+                    Ok(()) => return,
+                    Err(Letter::Arrival(back)) => arrival = back,
+                    Err(_) => return,
+                }
+            }
+        }
+        self.welcome(*arrival);
+    }
+
+    /// The handshake begins here.
+    pub(super) fn welcome(&mut self, mut arrival: Arrival) {
+        let key = self.visitors.next_key();
+        if arrival.link.register(self.poll.registry(), token::visitor(key.index)).is_err() {
+            return;
+        }
+        let key = self.visitors.insert(Visitor::new(arrival), self.now + self.rules.handshake_timeout);
+        // Its first bytes are often here already: that saves a turn.
+        self.advance(key);
+    }
+
+    pub(super) fn on_visitor_event(&mut self, index: usize, _: &Event) {
+        if let Some(key) = self.visitors.at(index) {
+            self.advance(key);
+        }
+    }
+
+    /// Visitors that had more to read.
+    pub(super) fn advance_queued(&mut self) {
+        for key in core::mem::take(&mut self.visitors_next) {
+            self.advance(key);
+        }
+    }
+
+    fn advance(&mut self, key: Key) {
+        let Some(visitor) = self.visitors.get(key) else { return };
+        let make_id = || self.chance.client_id();
+        let next = visitor.on_ready(&mut self.scratch, &self.connect_limits, make_id);
+        self.follow(key, next);
+    }
+
+    /// Visitors whose time is up.
+    pub(super) fn dismiss_late(&mut self) {
+        while let Some(key) = self.visitors.pop_due(self.now) {
+            if let Some(visitor) = self.visitors.get(key) {
+                let next = visitor.on_deadline();
+                self.follow(key, next);
+            }
+        }
+    }
+
+    /// Everybody that has not come in yet, because the broker goes down.
+    pub(super) fn dismiss_arriving(&mut self) {
+        for key in self.visitors.keys() {
+            if let Some(visitor) = self.visitors.get(key).filter(|visitor| visitor.is_arriving()) {
+                let next = visitor.refuse(ReasonCode::ServerUnavailable);
+                self.follow(key, next);
+            }
+        }
+    }
+
+    fn follow(&mut self, key: Key, next: Next) {
+        if let Some((peer, listener, why)) = self.visitors.get(key).and_then(Visitor::take_trouble) {
+            self.journal.handshake_trouble(peer, listener, &why, self.now);
+        }
+        match next {
+            Next::Wait => {}
+            Next::Again => self.visitors_next.push(key),
+            Next::Check(credentials) => self.check(key, credentials),
+            Next::Linger => {
+                self.visitors.set_deadline(key, self.now + LINGER);
+                // What is unread decides whether it may be closed at once.
+                self.visitors_next.push(key);
+            }
+            Next::Close => drop(self.visitors.remove(key)),
+        }
+    }
+
+    fn check(&mut self, key: Key, credentials: Credentials) {
+        let authenticator = Arc::clone(&self.rules.authenticator);
+        if !authenticator.is_slow(&credentials) {
+            let verdict = authenticator.authenticate(&credentials);
+            self.on_verdict(key, verdict);
+            return;
+        }
+        let question = Question { shard: self.index, visitor: key, credentials, authenticator };
+        if self.common.questions.ask(question).is_err() {
+            self.refuse(key, ReasonCode::ServerBusy);
+        }
+    }
+
+    /// Somebody is known, or not let in.
+    pub(super) fn on_verdict(&mut self, key: Key, verdict: Result<Option<Arc<str>>, Refusal>) {
+        match verdict {
+            Ok(user) => {
+                let Some(handover) = self.visitors.remove(key).and_then(|visitor| visitor.into_handover(user)) else {
+                    return;
+                };
+                self.hand_over(Box::new(handover));
+            }
+            Err(Refusal::BadUserNameOrPassword) => self.refuse(key, ReasonCode::BadUserNameOrPassword),
+            Err(Refusal::NotAuthorized) => self.refuse(key, ReasonCode::NotAuthorized),
+        }
+    }
+
+    fn refuse(&mut self, key: Key, reason: ReasonCode) {
+        if let Some(visitor) = self.visitors.get(key) {
+            let next = visitor.refuse(reason);
+            self.follow(key, next);
+        }
+    }
+
+    /// To the shard that has its session.
+    fn hand_over(&mut self, mut handover: Box<Handover>) {
+        let owner = shard_of(&handover.client_id, self.common.inboxes.len());
+        if owner == self.index {
+            self.adopt(*handover);
+            return;
+        }
+        if handover.link.deregister(self.poll.registry()).is_err() {
+            return;
+        }
+        if let Err(Letter::Handover(back)) = self.common.inboxes[owner].send(Letter::Handover(handover)) {
+            self.turn_away(*back, ReasonCode::ServerBusy);
+        }
+    }
+
+    /// A client of ours.
+    pub(super) fn adopt(&mut self, handover: Handover) {
+        if self.draining.is_some() {
+            self.turn_away(handover, ReasonCode::ServerUnavailable);
+            return;
+        }
+        // What another thread could read can be read here, unless a reload made the rules stricter in between.
+        let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else {
+            self.turn_away(handover, ReasonCode::UnspecifiedError);
+            return;
+        };
+        let hello = Hello { connect: &connect, client_id: &handover.client_id, identity: handover.identity.clone() };
+        let Some(id) = self.shard.handle_connect(&hello, self.now) else {
+            self.turn_away(handover, ReasonCode::QuotaExceeded);
+            return;
+        };
+        let Handover { mut link, rest, .. } = handover;
+        if link.register(self.poll.registry(), token::connection(id)).is_err() {
+            self.shard.handle_closed(id, tidegate_core::event::Why::Lost, self.now);
+            return;
+        }
+        let has_input = !rest.is_empty() || link.may_hold_input();
+        self.connections.insert(Connection::new(id, link, rest));
+        if has_input {
+            self.queue_read(id);
+        }
+    }
+
+    /// A CONNACK that says no, to somebody that was on the way to the core.
+    fn turn_away(&mut self, handover: Handover, reason: ReasonCode) {
+        let Handover { mut link, connect, .. } = handover;
+        let version = version_of_connect(&connect).unwrap_or(Version::V311);
+        // A few bytes into an empty socket: it takes them, or something is wrong with it.
+        let _ = link.send([&refusal(version, reason), &[]]);
+        link.finish();
+        let key = self.visitors.next_key();
+        if link.register(self.poll.registry(), token::visitor(key.index)).is_ok() {
+            self.visitors.insert(Visitor::leaving(link), self.now + LINGER);
+        }
+    }
+}

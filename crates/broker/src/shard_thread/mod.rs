@@ -1,0 +1,289 @@
+//! One thread, one shard, one readiness loop: wait, read, turn, write.
+//!
+//! The loop decides *when* and *how much*; *what* is decided by the core. The order inside a turn is part of the
+//! contract with it (see [`Shard`]), with one addition: what goes to other shards is put into their inboxes *before*
+//! anything is written to a socket, so that whoever acts on an answer finds its effects everywhere.
+
+mod accept;
+mod connection;
+mod greet;
+mod serve;
+mod token;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mio::{Events, Poll};
+use tidegate_control::Timestamp;
+use tidegate_core::{Batch, ConnId, Shard};
+use tidegate_wire_mqtt::{Limits, ReasonCode};
+use tracing::error;
+
+pub(crate) use accept::OpenDoor;
+use connection::Connections;
+pub(crate) use token::INBOX;
+use token::Subject;
+
+use crate::chance::Chance;
+use crate::common::Common;
+use crate::first_packet::connect_limits;
+use crate::journal::Journal;
+use crate::letter::{Letter, Rules};
+use crate::limits::{BATCH_RETRY, EVENTS_MAX, SCRATCH_BYTES, STATS_INTERVAL, TURN_READ_BYTES_MAX};
+use crate::system::System;
+use crate::visitors::{Key, Visitors};
+
+/// Everything that one thread owns.
+#[derive(Debug)]
+pub(crate) struct ShardThread {
+    index: usize,
+    common: Arc<Common>,
+    rules: Rules,
+    /// What a CONNECT may ask for, by the rules.
+    connect_limits: Limits,
+    shard: Shard,
+    poll: Poll,
+    /// The time of this turn.
+    now: Timestamp,
+    turn_number: u32,
+    /// The one read buffer.
+    scratch: Box<[u8]>,
+    connections: Connections,
+    /// Connections to go on reading, in order; each at most once.
+    read_next: VecDeque<ConnId>,
+    /// Bytes that may still be read in this turn.
+    read_left: usize,
+    /// Connections that the core does not want to read for now.
+    paused: Vec<ConnId>,
+    /// Connections to write besides those that the core names.
+    write_next: Vec<ConnId>,
+    /// Connections that are to be closed, and when that is done anyway. In order: all have the same time.
+    closings: VecDeque<(Timestamp, ConnId)>,
+    visitors: Visitors,
+    visitors_next: Vec<Key>,
+    /// The listeners; on the first thread only.
+    doors: Vec<OpenDoor>,
+    /// Who had the last TLS handshake.
+    next_shard: usize,
+    /// Room for batches from the inbox; empty between uses.
+    batches: VecDeque<Batch>,
+    /// A batch was refused: try again then.
+    batch_retry: Option<Timestamp>,
+    journal: Journal,
+    chance: Chance,
+    /// `$SYS`; on the first thread only.
+    system: Option<System>,
+    /// The counters have changed and are to be shown then.
+    stats_due: Option<Timestamp>,
+    stats_shown_at: Timestamp,
+    /// The broker goes down; by then at the latest.
+    draining: Option<Timestamp>,
+}
+
+impl ShardThread {
+    pub(crate) fn new(
+        index: usize,
+        common: Arc<Common>,
+        rules: Rules,
+        poll: Poll,
+        mut doors: Vec<OpenDoor>,
+    ) -> io::Result<Self> {
+        for (place, door) in doors.iter_mut().enumerate() {
+            door.register(poll.registry(), place)?;
+        }
+        let (now, chance) = (common.clock.now(), Chance::new());
+        let shards = common.inboxes.len();
+        let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
+        Ok(Self {
+            index,
+            connect_limits: connect_limits(&rules.settings),
+            shard: Shard::new(index, shards, settings, policy, chance.seed()),
+            common,
+            rules,
+            poll,
+            now,
+            turn_number: 0,
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            connections: Connections::default(),
+            read_next: VecDeque::new(),
+            read_left: 0,
+            paused: Vec::new(),
+            write_next: Vec::new(),
+            closings: VecDeque::new(),
+            visitors: Visitors::default(),
+            visitors_next: Vec::new(),
+            doors,
+            next_shard: index,
+            batches: VecDeque::new(),
+            batch_retry: None,
+            journal: Journal::default(),
+            chance,
+            system: (index == 0).then(|| System::new(now)),
+            stats_due: None,
+            stats_shown_at: now,
+            draining: None,
+        })
+    }
+
+    /// Until the broker goes down.
+    pub(crate) fn run(mut self) {
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.is_done() {
+            self.wait(&mut events);
+            self.turn(&events);
+        }
+        self.common.show_stats(self.index, self.shard.stats());
+    }
+
+    fn wait(&mut self, events: &mut Events) {
+        let timeout = self.wake_at().map(|at| at.since(self.common.clock.now()));
+        let inbox = &self.common.inboxes[self.index];
+        let timeout = if inbox.fall_asleep() { timeout } else { Some(Duration::ZERO) };
+        if let Err(error) = self.poll.poll(events, timeout)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            error!(%error, "cannot wait for sockets");
+        }
+        inbox.wake_up();
+    }
+
+    /// When to go on without being told; zero time from now if there is something left to do.
+    fn wake_at(&self) -> Option<Timestamp> {
+        let has_work = !self.read_next.is_empty() || !self.write_next.is_empty() || !self.visitors_next.is_empty();
+        if has_work {
+            return Some(Timestamp::ZERO);
+        }
+        [
+            self.shard.poll_timeout(),
+            self.visitors.next_deadline(),
+            self.closings.front().map(|&(at, _)| at),
+            self.next_accept(),
+            self.batch_retry,
+            self.stats_due,
+            self.system_due(),
+            self.draining,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn turn(&mut self, events: &Events) {
+        self.now = self.common.clock.now();
+        self.read_left = TURN_READ_BYTES_MAX;
+        // Those that waited since the last turn first, then those that became ready.
+        self.read_queued();
+        self.advance_queued();
+        for event in events {
+            match token::subject(event.token()) {
+                Subject::Connection(index) => self.on_connection_event(index, event),
+                Subject::Visitor(index) => self.on_visitor_event(index, event),
+                Subject::Door(index) => self.accept(index),
+                Subject::Inbox => {}
+            }
+        }
+        self.accept_again();
+        self.take_batches();
+        self.take_letters();
+        self.dismiss_late();
+        self.publish_system();
+        self.shard.turn(self.now);
+        self.send_batches();
+        self.write_all();
+        self.close_all();
+        self.resume_paused();
+        self.tell(events);
+    }
+
+    /// What other shards have for ours.
+    #[inline]
+    fn take_batches(&mut self) {
+        self.common.inboxes[self.index].take_batches(&mut self.batches);
+        while let Some(batch) = self.batches.pop_front() {
+            self.shard.handle_batch(&batch, self.now);
+        }
+    }
+
+    /// What our shard has for others.
+    fn send_batches(&mut self) {
+        self.batch_retry = None;
+        for to in (0..self.common.inboxes.len()).filter(|&to| to != self.index) {
+            if let Some(batch) = self.shard.poll_batch(to)
+                && let Err(batch) = self.common.inboxes[to].push_batch(batch)
+            {
+                self.shard.handle_batch_refused(to, batch);
+                self.batch_retry = Some(self.now + BATCH_RETRY);
+            }
+        }
+    }
+
+    fn take_letters(&mut self) {
+        for letter in self.common.inboxes[self.index].take_letters() {
+            match letter {
+                Letter::Arrival(arrival) => self.welcome(*arrival),
+                Letter::Handover(handover) => self.adopt(*handover),
+                Letter::Checked { visitor, verdict } => self.on_verdict(visitor, verdict),
+                Letter::Reload(rules) => self.reload(*rules),
+                Letter::Shutdown => self.shut_down(),
+            }
+        }
+    }
+
+    fn reload(&mut self, rules: Rules) {
+        self.connect_limits = connect_limits(&rules.settings);
+        self.shard.set_settings(Arc::clone(&rules.settings));
+        self.shard.set_policy(Arc::clone(&rules.policy));
+        self.rules = rules;
+    }
+
+    fn shut_down(&mut self) {
+        if self.draining.is_none() {
+            self.draining = Some(self.now + self.rules.drain_timeout);
+            self.close_doors();
+            self.dismiss_arriving();
+            self.shard.handle_shutdown(ReasonCode::ServerShuttingDown, self.now);
+        }
+    }
+
+    /// Nobody is left, or nobody is waited for any longer.
+    fn is_done(&self) -> bool {
+        self.draining
+            .is_some_and(|until| (self.connections.is_empty() && self.visitors.is_empty()) || until <= self.now)
+    }
+
+    fn system_due(&self) -> Option<Timestamp> {
+        let never = self.rules.sys_interval.is_zero() || self.draining.is_some();
+        self.system.as_ref().filter(|_| !never).map(System::due)
+    }
+
+    fn publish_system(&mut self) {
+        if self.system_due().is_some_and(|due| due <= self.now)
+            && let Some(system) = &mut self.system
+        {
+            let (stats, shard, now) = (self.common.stats(), &mut self.shard, self.now);
+            system.publish(&stats, self.rules.sys_interval, now, |topic, value| {
+                shard.handle_system(topic, value.as_bytes(), now);
+            });
+        }
+    }
+
+    /// Events to the log, and counters to whoever wants to see them.
+    fn tell(&mut self, events: &Events) {
+        let mut something_happened = !events.is_empty();
+        while let Some(event) = self.shard.poll_event() {
+            self.journal.tell(&event, self.now);
+            something_happened = true;
+        }
+        // Not in every turn: showing them would be the reason for the next.
+        if something_happened && self.stats_due.is_none() {
+            self.stats_due = Some((self.stats_shown_at + STATS_INTERVAL).max(self.now));
+        }
+        if self.stats_due.is_some_and(|due| due <= self.now) {
+            self.common.show_stats(self.index, self.shard.stats());
+            self.stats_shown_at = self.now;
+            self.stats_due = None;
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a readiness event is about: two bits for the kind, the rest for the place in that kind's table.
+//!
+//! Generations are left out: an event for a place that was taken over meanwhile makes the loop try a socket once in
+//! vain, nothing worse.
+
+use mio::Token;
+use tidegate_core::ConnId;
+
+/// What became ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Inbox,
+    Door(usize),
+    Visitor(usize),
+    Connection(usize),
+}
+
+/// The inbox's waker.
+pub(crate) const INBOX: Token = Token(0);
+
+pub(super) fn door(index: usize) -> Token {
+    Token(index << 2 | 1)
+}
+
+pub(super) fn visitor(index: usize) -> Token {
+    Token(index << 2 | 2)
+}
+
+pub(super) fn connection(id: ConnId) -> Token {
+    Token((id.index as usize) << 2 | 3)
+}
+
+pub(super) fn subject(token: Token) -> Subject {
+    let index = token.0 >> 2;
+    match token.0 & 3 {
+        1 => Subject::Door(index),
+        2 => Subject::Visitor(index),
+        3 => Subject::Connection(index),
+        _ => Subject::Inbox,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_say_what_they_were_made_for() {
+        assert_eq!(subject(INBOX), Subject::Inbox);
+        assert_eq!(subject(door(3)), Subject::Door(3));
+        assert_eq!(subject(visitor(70_000)), Subject::Visitor(70_000));
+        assert_eq!(
+            subject(connection(ConnId { index: u32::MAX >> 2, generation: 9 })),
+            Subject::Connection(0x3fff_ffff)
+        );
+    }
+}

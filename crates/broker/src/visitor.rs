@@ -1,0 +1,251 @@
+//! One socket that the core does not know (yet, or any more), and how far it has come.
+//!
+//! [TLS] → [WebSocket upgrade] → CONNECT → who are you? → handed over; or, at any step: last words → listening until the
+//! peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate_core::access::Identity;
+use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Version};
+
+use crate::authenticate::Credentials;
+use crate::door::Door;
+use crate::first_packet::{First, first_packet, refusal};
+use crate::letter::{Arrival, Handover};
+use crate::limits::READ_BYTES_MAX;
+use crate::link::{Link, Source};
+use crate::seat::Seat;
+use crate::websocket::{Upgrade, upgrade};
+
+/// Nobody asks for the address of somebody that is leaving.
+const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// A socket and its stage.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    link: Link,
+    stage: Stage,
+    /// What was read and not used yet. In `Checking`: the CONNECT and what came after it.
+    input: Vec<u8>,
+    /// Last words that were not written yet.
+    output: Vec<u8>,
+    peer: SocketAddr,
+    /// Where it came in; nobody asks after it has been connected.
+    door: Option<Arc<Door>>,
+    /// Its place among the handshakes, while it is in one.
+    handshake: Option<Seat>,
+    /// What went wrong, for the log.
+    trouble: Option<String>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Upgrade,
+    Connect,
+    Checking(Checking),
+    Farewell,
+    Lingering,
+}
+
+/// A client that has said hello.
+#[derive(Debug)]
+struct Checking {
+    /// Bytes of the CONNECT.
+    connect: usize,
+    version: Version,
+    client_id: String,
+}
+
+/// What is to be done about a visitor.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Nothing until its socket is ready again.
+    Wait,
+    /// There may be more to read: go on next turn.
+    Again,
+    /// Ask who this is, and come back with the answer.
+    Check(Credentials),
+    /// Its time to listen begins.
+    Linger,
+    /// Drop it.
+    Close,
+}
+
+impl Visitor {
+    /// Somebody new.
+    pub(crate) fn new(arrival: Arrival) -> Self {
+        let Arrival { link, peer, door, handshake } = arrival;
+        let stage = if door.is_websocket() { Stage::Upgrade } else { Stage::Connect };
+        let door = Some(door);
+        Self {
+            link,
+            stage,
+            input: Vec::new(),
+            output: Vec::new(),
+            peer,
+            door,
+            handshake: Some(handshake),
+            trouble: None,
+        }
+    }
+
+    /// Somebody that is leaving: everything was written.
+    pub(crate) fn leaving(link: Link) -> Self {
+        let (input, output, stage) = (Vec::new(), Vec::new(), Stage::Lingering);
+        Self { link, stage, input, output, peer: UNKNOWN_PEER, door: None, handshake: None, trouble: None }
+    }
+
+    /// What went wrong with whom at which listener, once.
+    pub(crate) fn take_trouble(&mut self) -> Option<(SocketAddr, &'static str, String)> {
+        let why = self.trouble.take()?;
+        Some((self.peer, self.door.as_ref().map_or("", |door| door.name()), why))
+    }
+
+    /// The socket is ready, or it is worth trying.
+    pub(crate) fn on_ready(&mut self, scratch: &mut [u8], limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
+        match self.stage {
+            Stage::Upgrade | Stage::Connect => self.read(scratch, limits, make_id),
+            Stage::Checking(_) => Next::Wait,
+            Stage::Farewell => self.say_goodbye(),
+            Stage::Lingering if self.link.drain(scratch) => Next::Close,
+            Stage::Lingering => Next::Wait,
+        }
+    }
+
+    /// The time for this stage is up.
+    pub(crate) fn on_deadline(&mut self) -> Next {
+        match &self.stage {
+            Stage::Upgrade | Stage::Connect => {
+                self.trouble = Some("no CONNECT in time".into());
+                Next::Close
+            }
+            Stage::Checking(_) => self.refuse(ReasonCode::ServerBusy),
+            Stage::Farewell | Stage::Lingering => Next::Close,
+        }
+    }
+
+    /// Says no to a client that has said hello; to others there is nothing to say.
+    pub(crate) fn refuse(&mut self, reason: ReasonCode) -> Next {
+        let answer = match &self.stage {
+            Stage::Checking(checking) => refusal(checking.version, reason),
+            _ => Vec::new(),
+        };
+        self.trouble = Some(reason.name().into());
+        self.farewell(answer)
+    }
+
+    /// True while it is on its way in.
+    pub(crate) fn is_arriving(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// It is this user: ready for the core. `None` if it has not said hello, which nobody asks for.
+    pub(crate) fn into_handover(self, user: Option<Arc<str>>) -> Option<Handover> {
+        let Stage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
+        let identity = Identity { user, peer: self.peer.to_string().into(), listener: self.door?.name() };
+        let mut connect_bytes = self.input;
+        let rest = connect_bytes.split_off(connect);
+        Some(Handover { link: self.link, connect: connect_bytes, rest, client_id, identity })
+    }
+
+    fn read(&mut self, scratch: &mut [u8], limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
+        let received = match self.link.receive(&mut scratch[..READ_BYTES_MAX]) {
+            Ok(received) => received,
+            Err(error) => {
+                self.trouble = Some(error.to_string());
+                // A layer may have words for it: a TLS alert, a WebSocket close.
+                return self.farewell(Vec::new());
+            }
+        };
+        self.input.extend_from_slice(&scratch[..received.bytes]);
+        if self.link.wants_write() && self.link.send([&[], &[]]).is_err() {
+            return Next::Close;
+        }
+        match self.parse(limits, make_id) {
+            Next::Wait => match received.source {
+                Source::Drained => Next::Wait,
+                Source::Short | Source::More => Next::Again,
+                Source::Ended => Next::Close,
+            },
+            next => next,
+        }
+    }
+
+    fn parse(&mut self, limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
+        if matches!(self.stage, Stage::Upgrade) {
+            match upgrade(&self.input) {
+                Upgrade::Incomplete => return Next::Wait,
+                Upgrade::Refuse { answer, why } => {
+                    self.trouble = Some(why.into());
+                    return self.farewell(answer);
+                }
+                Upgrade::Accept { consumed, answer } => {
+                    // The first bytes into an empty socket: it takes them all, or something is wrong with it.
+                    if !self.link.send([&answer, &[]]).is_ok_and(|sent| sent.taken == answer.len()) {
+                        return Next::Close;
+                    }
+                    self.input.drain(..consumed);
+                    self.stage = Stage::Connect;
+                    if self.link.become_websocket(&mut self.input).is_err() {
+                        return self.farewell(Vec::new());
+                    }
+                }
+            }
+        }
+        match first_packet(&self.input, limits) {
+            First::Incomplete => Next::Wait,
+            First::Refuse { answer, why } => {
+                self.trouble = Some(why);
+                self.farewell(answer)
+            }
+            First::Connect { connect, consumed } => {
+                let Ok(certificate_name) = self.link.certificate_name() else {
+                    let answer = refusal(connect.version, ReasonCode::NotAuthorized);
+                    self.trouble = Some("client certificate without a usable name".into());
+                    return self.farewell(answer);
+                };
+                let client_id = if connect.client_id.is_empty() { make_id() } else { connect.client_id.to_owned() };
+                let credentials = credentials(&connect, &client_id, certificate_name);
+                self.stage = Stage::Checking(Checking { connect: consumed, version: connect.version, client_id });
+                Next::Check(credentials)
+            }
+        }
+    }
+
+    fn farewell(&mut self, answer: Vec<u8>) -> Next {
+        self.handshake = None;
+        self.input = Vec::new();
+        self.output = answer;
+        self.stage = Stage::Farewell;
+        match self.say_goodbye() {
+            Next::Wait => Next::Linger,
+            next => next,
+        }
+    }
+
+    fn say_goodbye(&mut self) -> Next {
+        match self.link.send([&self.output, &[]]) {
+            Ok(sent) if sent.blocked => {
+                self.output.drain(..sent.taken);
+                Next::Wait
+            }
+            Ok(_) => {
+                self.output = Vec::new();
+                self.link.finish();
+                self.stage = Stage::Lingering;
+                Next::Linger
+            }
+            Err(_) => Next::Close,
+        }
+    }
+}
+
+fn credentials(connect: &Connect<'_>, client_id: &str, certificate_name: Option<String>) -> Credentials {
+    Credentials {
+        client_id: client_id.to_owned(),
+        user_name: connect.user_name.map(str::to_owned),
+        password: connect.password.map(<[u8]>::to_vec),
+        certificate_name,
+    }
+}

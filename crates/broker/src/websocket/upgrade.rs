@@ -1,0 +1,200 @@
+//! The HTTP request that becomes a WebSocket: `GET /mqtt` with the subprotocol `mqtt`, and nothing else.
+//!
+//! Pure: the head of a request in, an answer out. Everything that is asked for once must be there once; a header that
+//! comes twice is refused, never half believed.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX};
+
+/// What the bytes of a client come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Upgrade {
+    /// Nothing wrong so far; more is needed.
+    Incomplete,
+    /// It is a WebSocket from here on.
+    Accept {
+        /// Bytes of the request.
+        consumed: usize,
+        /// The answer.
+        answer: Vec<u8>,
+    },
+    /// It is not. Answer and close.
+    Refuse {
+        /// The answer.
+        answer: Vec<u8>,
+        /// What was wrong, for the log.
+        why: &'static str,
+    },
+}
+
+/// The only path.
+const PATH: &str = "/mqtt";
+/// Subprotocols by preference: the second is what clients of MQTT 3.1 ask for.
+const PROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
+/// Section 1.3 of RFC 6455.
+const ACCEPT_KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Reads the request at the start of `input`.
+pub(crate) fn upgrade(input: &[u8]) -> Upgrade {
+    let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let consumed = match request.parse(input) {
+        Ok(httparse::Status::Complete(consumed)) if consumed <= HTTP_HEAD_BYTES_MAX => consumed,
+        Ok(httparse::Status::Partial) if input.len() < HTTP_HEAD_BYTES_MAX => return Upgrade::Incomplete,
+        Ok(_) => return refuse(431, "Request Header Fields Too Large", "request head too large"),
+        Err(httparse::Error::TooManyHeaders) => {
+            return refuse(431, "Request Header Fields Too Large", "too many headers");
+        }
+        Err(_) => return refuse(400, "Bad Request", "not an HTTP request"),
+    };
+    match judge(&request) {
+        Ok((key, protocol)) => Upgrade::Accept { consumed, answer: accept(key, protocol) },
+        Err((status, phrase, why)) => refuse(status, phrase, why),
+    }
+}
+
+type Fault = (u16, &'static str, &'static str);
+
+/// The key and the subprotocol of a request that is in order.
+fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static str), Fault> {
+    let bad = |why| (400, "Bad Request", why);
+    let path = request.path.unwrap_or_default();
+    if path.split('?').next() != Some(PATH) {
+        return Err((404, "Not Found", "no such path"));
+    }
+    if request.method != Some("GET") {
+        return Err((405, "Method Not Allowed", "not a GET"));
+    }
+    if request.version != Some(1) {
+        return Err(bad("not HTTP/1.1"));
+    }
+    let headers = &*request.headers;
+    once(headers, "Host").map_err(bad)?;
+    if !has_token(headers, "Upgrade", "websocket") || !has_token(headers, "Connection", "upgrade") {
+        return Err((426, "Upgrade Required", "no upgrade to websocket"));
+    }
+    if once(headers, "Sec-WebSocket-Version").map_err(bad)? != "13" {
+        return Err((426, "Upgrade Required", "WebSocket version is not 13"));
+    }
+    let key = once(headers, "Sec-WebSocket-Key").map_err(bad)?;
+    if STANDARD.decode(key).map_or(0, |bytes| bytes.len()) != 16 {
+        return Err(bad("Sec-WebSocket-Key is not 16 bytes"));
+    }
+    // [MQTT-6.0.0-3], [MQTT-6.0.0-4]
+    let protocol = PROTOCOLS.into_iter().find(|protocol| has_token(headers, "Sec-WebSocket-Protocol", protocol));
+    Ok((key, protocol.ok_or_else(|| bad("subprotocol mqtt is not offered"))?))
+}
+
+/// The value of a header that must be there exactly once.
+fn once<'a>(headers: &[httparse::Header<'a>], name: &str) -> Result<&'a str, &'static str> {
+    let mut values = headers.iter().filter(|header| header.name.eq_ignore_ascii_case(name));
+    match (values.next(), values.next()) {
+        (Some(header), None) => core::str::from_utf8(header.value).map(str::trim).map_err(|_| "header is not text"),
+        (None, _) => Err("a header is missing"),
+        (Some(_), Some(_)) => Err("a header comes twice"),
+    }
+}
+
+/// Whether a list in a header, maybe spread over several, has this word.
+fn has_token(headers: &[httparse::Header<'_>], name: &str, token: &str) -> bool {
+    headers
+        .iter()
+        .filter(|header| header.name.eq_ignore_ascii_case(name))
+        .filter_map(|header| core::str::from_utf8(header.value).ok())
+        .flat_map(|value| value.split(','))
+        .any(|word| word.trim().eq_ignore_ascii_case(token))
+}
+
+fn accept(key: &str, protocol: &str) -> Vec<u8> {
+    let mut context = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
+    context.update(key.as_bytes());
+    context.update(ACCEPT_KEY_SUFFIX.as_bytes());
+    let accept = STANDARD.encode(context.finish());
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: {protocol}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+fn refuse(status: u16, phrase: &str, why: &'static str) -> Upgrade {
+    let extra = match status {
+        405 => "Allow: GET\r\n",
+        426 => "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+        _ => "",
+    };
+    let body = format!("{phrase}: {why}. This is MQTT over WebSocket at {PATH}, subprotocol mqtt.\n");
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {status} {phrase}\r\n{extra}Content-Type: text/plain\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{body}"
+    );
+    Upgrade::Refuse { answer: answer.into_bytes(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
+                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
+                        Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n\r\n";
+
+    fn status(request: &str) -> String {
+        match upgrade(request.as_bytes()) {
+            Upgrade::Incomplete => "incomplete".into(),
+            Upgrade::Accept { .. } => "101".into(),
+            Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_example_of_rfc_6455() {
+        let Upgrade::Accept { consumed, answer } = upgrade(&[GOOD.as_bytes(), b"\x82"].concat()) else {
+            panic!("refused")
+        };
+        assert_eq!(consumed, GOOD.len());
+        let answer = String::from_utf8(answer).unwrap();
+        assert!(answer.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{answer}");
+        assert!(answer.contains("Sec-WebSocket-Protocol: mqtt\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn every_beginning_is_incomplete() {
+        for end in 0..GOOD.len() {
+            assert_eq!(status(&GOOD[..end]), "incomplete", "{end}");
+        }
+    }
+
+    #[test]
+    fn f084_f087_what_is_refused() {
+        let change = |from: &str, to: &str| GOOD.replacen(from, to, 1);
+        let cases = [
+            (change("/mqtt ", "/mqtt?token=1 "), "101"),
+            (change("/mqtt ", "/ "), "404"),
+            (change("/mqtt ", "/mqtt/../etc "), "404"),
+            (change("/mqtt ", "/..%2f "), "404"),
+            (change("GET", "POST"), "405"),
+            (change("HTTP/1.1", "HTTP/1.0"), "400"),
+            (change("Host: x\r\n", ""), "400"),
+            (change("Host: x\r\n", "Host: x\r\nHost: y\r\n"), "400"),
+            (change("Upgrade: websocket\r\n", ""), "426"),
+            (change("keep-alive, Upgrade", "keep-alive"), "426"),
+            (change("Version: 13", "Version: 8"), "426"),
+            (change("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ="), "400"),
+            (change("Sec-WebSocket-Key", "Sec-WebSocket-Key: x\r\nSec-WebSocket-Key"), "400"),
+            (change("mqttv3.1, mqtt", "chat"), "400"),
+            (change("Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n", ""), "400"),
+            (change("mqttv3.1, mqtt", "mqttv3.1"), "101"),
+            (change("Host: x", &format!("Host: x\r\nX: {}", "y".repeat(HTTP_HEAD_BYTES_MAX))), "431"),
+            (change("Host: x", &format!("Host: x{}", "\r\nX: y".repeat(HTTP_HEADERS_MAX))), "431"),
+            ("\x16\x03\x01\x02\x00".into(), "400"),
+            ("\x10\x0c\x00\x04MQTT".into(), "400"),
+        ];
+        for (request, expected) in cases {
+            assert_eq!(status(&request), expected, "{request}");
+        }
+    }
+}
