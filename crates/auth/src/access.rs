@@ -1,0 +1,191 @@
+//! The rules, compiled for the hot path: [`Access`] answers [`Policy`] from memory, without a lock and without allocating.
+//!
+//! Rules are sorted once into groups: for everyone, for nobody in particular, per user, per role. A question then looks
+//! at the few rules that can concern the asker: one hash lookup by user name, denials first, allowances after. Nothing is
+//! cached per client, so there is nothing to bound and nothing to forget when rules change: a reload builds a new
+//! `Access`, and because deliveries ask again, a right that is gone is gone at once.
+
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use tidegate_core::access::{Action, Identity, Policy};
+
+use crate::acl::{Acl, Actions, Dialect, Effect, MONITOR, Rule, Subject};
+use crate::filter::{Filter, Names, Topic, Who};
+use crate::glob::Glob;
+use crate::users::Users;
+
+/// Who may do what.
+#[derive(Debug)]
+pub struct Access {
+    dialect: Dialect,
+    everyone: Group,
+    anonymous: Group,
+    /// By user name: those with a role or with rules of their own. Names come from files, never from the network, so the
+    /// hash needs no secret.
+    people: HashMap<Arc<str>, Person, FixedState>,
+    roles: Vec<Group>,
+}
+
+#[derive(Debug, Default)]
+struct Person {
+    own: Group,
+    /// Indices of `Access::roles`.
+    roles: Vec<u32>,
+}
+
+/// Rules of one subject. Apart by effect, because all denials are looked at before the first allowance.
+#[derive(Debug, Default)]
+struct Group {
+    deny: Vec<Entry>,
+    allow: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    actions: Actions,
+    filter: Filter,
+    /// Only for these clients.
+    clients: Option<Glob>,
+}
+
+/// What is asked.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    who: Who<'a>,
+    action: Action,
+    /// A topic name, or for [`Action::Subscribe`] a filter without its share.
+    topic: Topic<'a>,
+    dialect: Dialect,
+}
+
+impl Access {
+    /// Compile an access list for these users; their roles are taken from there.
+    pub fn new(acl: &Acl, users: &Users) -> Self {
+        let mut access = Self {
+            dialect: acl.dialect,
+            everyone: Group::default(),
+            anonymous: Group::default(),
+            people: HashMap::with_hasher(FixedState::default()),
+            roles: Vec::new(),
+        };
+        let mut role_indices = HashMap::with_hasher(FixedState::default());
+        for rule in acl.rules.iter().chain(monitor_rule().as_ref()) {
+            access.group(&rule.subject, &mut role_indices).insert(rule);
+        }
+        for (name, roles) in users.iter().filter(|(_, roles)| !roles.is_empty()) {
+            // A role without a rule grants nothing and needs no place.
+            let indices = roles.iter().filter_map(|role| role_indices.get(role).copied()).collect();
+            access.people.entry(Arc::clone(name)).or_default().roles = indices;
+        }
+        access
+    }
+
+    fn group(&mut self, subject: &Subject, roles: &mut HashMap<Arc<str>, u32, FixedState>) -> &mut Group {
+        match subject {
+            Subject::Everyone | Subject::Client(_) => &mut self.everyone,
+            Subject::Anonymous => &mut self.anonymous,
+            Subject::User(name) => &mut self.people.entry(Arc::clone(name)).or_default().own,
+            Subject::Role(name) => {
+                let next = self.roles.len() as u32;
+                let index = *roles.entry(Arc::clone(name)).or_insert(next);
+                if index == next {
+                    self.roles.push(Group::default());
+                }
+                &mut self.roles[index as usize]
+            }
+        }
+    }
+
+    /// The groups that speak of this user in particular.
+    fn personal(&self, user: Option<&str>) -> impl Iterator<Item = &Group> + Clone {
+        let (own, roles) = match user {
+            None => (Some(&self.anonymous), &[][..]),
+            Some(name) => match self.people.get(name) {
+                Some(person) => (Some(&person.own), &person.roles[..]),
+                None => (None, &[][..]),
+            },
+        };
+        own.into_iter().chain(roles.iter().filter_map(|&index| self.roles.get(index as usize)))
+    }
+}
+
+impl Policy for Access {
+    fn allows(&self, identity: &Identity, client_id: &str, action: Action, topic: &str) -> bool {
+        if action == Action::Publish && is_sys(topic) {
+            return false;
+        }
+        let topic = if action == Action::Subscribe { without_share(topic) } else { Some(topic) };
+        let Some(topic) = topic else { return false };
+        let user = identity.user.as_deref();
+        let question =
+            Question { who: Who { user, client: client_id }, action, topic: Topic::new(topic), dialect: self.dialect };
+        let personal = self.personal(user);
+        let common = std::iter::once(&self.everyone);
+        let answer = match self.dialect {
+            Dialect::Tidegate => question.ask(personal.chain(common)),
+            Dialect::Mosquitto => question.ask(personal).or_else(|| question.ask(common)),
+        };
+        answer == Some(Effect::Allow)
+    }
+}
+
+impl Question<'_> {
+    /// What the groups say together; none if no rule matches.
+    #[inline]
+    fn ask<'g>(self, groups: impl Iterator<Item = &'g Group> + Clone) -> Option<Effect> {
+        let any = |entries: &[Entry], effect| entries.iter().any(|entry| self.concerns(entry, effect));
+        if groups.clone().any(|group| any(&group.deny, Effect::Deny)) {
+            return Some(Effect::Deny);
+        }
+        groups.into_iter().any(|group| any(&group.allow, Effect::Allow)).then_some(Effect::Allow)
+    }
+
+    #[inline]
+    fn concerns(self, entry: &Entry, effect: Effect) -> bool {
+        if !entry.actions.contains(self.action) {
+            return false;
+        }
+        let is_topic_meant = match (self.action, self.dialect, effect) {
+            (Action::Publish | Action::Receive, ..) => entry.filter.matches(self.topic, self.who, effect),
+            (Action::Subscribe, Dialect::Mosquitto, Effect::Allow) => {
+                entry.filter.overlaps(self.topic.as_str(), self.who)
+            }
+            (Action::Subscribe, ..) => entry.filter.covers(self.topic.as_str(), self.who, effect),
+        };
+        is_topic_meant && entry.clients.as_ref().is_none_or(|clients| clients.matches(self.who.client))
+    }
+}
+
+impl Group {
+    fn insert(&mut self, rule: &Rule) {
+        let clients = match &rule.subject {
+            Subject::Client(pattern) => Some(Glob::new(pattern)),
+            _ => None,
+        };
+        let entry = Entry { actions: rule.actions, filter: rule.filter.clone(), clients };
+        match rule.effect {
+            Effect::Allow => self.allow.push(entry),
+            Effect::Deny => self.deny.push(entry),
+        }
+    }
+}
+
+fn monitor_rule() -> Option<Rule> {
+    let filter = Filter::parse("$SYS/#", Names::Literal).ok()?;
+    Some(Rule { subject: Subject::Role(MONITOR.into()), effect: Effect::Allow, actions: Actions::READ, filter })
+}
+
+fn is_sys(topic: &str) -> bool {
+    topic.strip_prefix("$SYS").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// What is subscribed to, without `$share/group/`. None for a share without a filter. A share inside a share stays and is
+/// matched by no rule, because no rule can begin with `$share/`.
+fn without_share(filter: &str) -> Option<&str> {
+    match filter.strip_prefix("$share/") {
+        Some(shared) => shared.split_once('/').map(|(_, pattern)| pattern),
+        None => Some(filter),
+    }
+}

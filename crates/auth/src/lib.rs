@@ -1,0 +1,22 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod access;
+mod acl;
+mod authenticator;
+mod fault;
+mod filter;
+mod glob;
+pub mod limits;
+mod mosquitto_acl;
+mod secret;
+mod text;
+mod users;
+
+pub use access::Access;
+pub use acl::{Acl, Actions, Effect, MONITOR, Rule, Subject};
+pub use authenticator::{AnonymousClients, AuthSettings, CertificateUsers, ClientIds, PasswordAuthenticator};
+pub use fault::{Fault, FileError};
+pub use filter::covers;
+pub use text::read;
+pub use users::{Salt, Users, Verdict};
