@@ -1,0 +1,110 @@
+//! Arguments that `pub` and `sub` share: where to, as whom, in which version. The letters are mosquitto's.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes, as mosquitto's: 0 success, 1 cannot connect or no such file, 2 protocol error or wrong usage,
+7 connection lost, 8 TLS, 19 keep-alive, 25 packet too large for the broker, 27 timeout (-W);
+a refusal exits with its code from the wire: 1 to 5 (3.1.1) or the reason code (MQTT 5, for instance 135)";
+
+/// Arguments about the connection.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Connection")]
+#[allow(clippy::struct_excessive_bools, reason = "flags as typed; `Target` and `Hello` are made of them")]
+pub(crate) struct ConnectArgs {
+    /// Broker's name or address
+    #[arg(short = 'h', long, default_value = "localhost")]
+    pub(crate) host: String,
+
+    /// Broker's port; 1883, or 8883 with TLS
+    #[arg(short, long)]
+    pub(crate) port: Option<u16>,
+
+    /// Everything in one: mqtt[s]://[user[:password]@]host[:port]/topic
+    #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
+    pub(crate) url: Option<String>,
+
+    /// Client identifier; else the broker chooses one
+    #[arg(short = 'i', long)]
+    pub(crate) id: Option<String>,
+
+    /// User name
+    #[arg(short, long)]
+    pub(crate) username: Option<String>,
+
+    /// Password
+    #[arg(short = 'P', long, env = "TIDEGATE_PASSWORD", hide_env_values = true)]
+    pub(crate) pw: Option<String>,
+
+    /// Protocol: 31, 311 or 5
+    #[arg(short = 'V', long, value_name = "VERSION", default_value = "311")]
+    pub(crate) protocol_version: String,
+
+    /// Keep-alive in seconds
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) keepalive: u16,
+
+    /// Keep the session when the connection ends (needs -i)
+    #[arg(short = 'c', long)]
+    pub(crate) disable_clean_session: bool,
+
+    /// Seconds that the session outlives the connection (MQTT 5)
+    #[arg(short = 'x', long, value_name = "SECONDS")]
+    pub(crate) session_expiry_interval: Option<u32>,
+
+    /// Property (MQTT 5): -D publish user-property NAME VALUE, -D connect receive-maximum 10, …
+    #[arg(short = 'D', long, value_names = ["PACKET", "PROPERTY", "VALUE"], num_args = 3..=4)]
+    pub(crate) property: Vec<String>,
+
+    /// Say what is sent and received
+    #[arg(short, long)]
+    pub(crate) debug: bool,
+
+    /// Print no errors
+    #[arg(long)]
+    pub(crate) quiet: bool,
+
+    /// Certificates to trust, PEM; switches TLS on
+    #[arg(long, value_name = "FILE", help_heading = "TLS")]
+    pub(crate) cafile: Option<PathBuf>,
+
+    /// Our own certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "key", help_heading = "TLS")]
+    pub(crate) cert: Option<PathBuf>,
+
+    /// The key of our own certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
+    pub(crate) key: Option<PathBuf>,
+
+    /// Trust the certificates of the operating system; switches TLS on
+    #[arg(long, help_heading = "TLS")]
+    pub(crate) tls_use_os_certs: bool,
+
+    /// Accept any certificate; switches TLS on. For tests only
+    #[arg(long, help_heading = "TLS")]
+    pub(crate) insecure: bool,
+
+    /// Topic of the will
+    #[arg(long, value_name = "TOPIC", help_heading = "Will")]
+    pub(crate) will_topic: Option<String>,
+
+    /// Payload of the will
+    #[arg(long, value_name = "TEXT", requires = "will_topic", help_heading = "Will")]
+    pub(crate) will_payload: Option<String>,
+
+    /// QoS of the will
+    #[arg(long, value_name = "QOS", requires = "will_topic", default_value_t = 0, help_heading = "Will",
+          value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) will_qos: u8,
+
+    /// Retain the will
+    #[arg(long, requires = "will_topic", help_heading = "Will")]
+    pub(crate) will_retain: bool,
+
+    // `-h` is the host, as in mosquitto's tools.
+    /// Print help
+    #[arg(long, action = ArgAction::HelpLong)]
+    pub(crate) help: Option<bool>,
+}

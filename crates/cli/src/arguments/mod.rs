@@ -1,0 +1,126 @@
+//! What the user typed, as clap sees it. Each command has a second type beside its code that says what the program needs.
+
+mod connect;
+mod publish;
+mod serve;
+mod subscribe;
+mod user;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use connect::ConnectArgs;
+pub(crate) use publish::PubArgs;
+pub(crate) use serve::ServeArgs;
+pub(crate) use subscribe::SubArgs;
+pub(crate) use user::UserArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate                                    serve on this machine: mqtt 1883, WebSocket 8083
+  tidegate sub -t 'test/#' -v                 print what is published below test/
+  tidegate pub -t test/a -m hello             publish a message
+  tidegate user add alice                     add a user, asking for a password
+  tidegate serve --mqtt 0.0.0.0:1883          accept other machines (needs users)
+  tidegate check -c tidegate.toml             find every mistake of a configuration
+  tidegate config show --origin               print each setting and where it comes from
+
+Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
+              with /etc/tidegate/conf.d/*.toml
+Environment:  TIDEGATE_SECTION__KEY=value, for instance TIDEGATE_LISTENERS__MQTT=127.0.0.1:1884
+Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters, USR2 toggles debug logs
+Exit codes:   0 success, 1 failure, 2 wrong usage or configuration; pub and sub: see their --help";
+
+/// An MQTT broker that stays calm under load. Without a command: serve.
+#[derive(Parser)]
+#[command(name = "tidegate", version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+#[command(subcommand_negates_reqs = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+
+    /// `tidegate` alone is `tidegate serve`.
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// The commands.
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run the broker (also without a command)
+    Serve(Box<ServeArgs>),
+    /// Publish messages, with the letters of mosquitto_pub
+    #[command(disable_help_flag = true)]
+    Pub(Box<PubArgs>),
+    /// Print messages, with the letters of mosquitto_sub
+    #[command(disable_help_flag = true)]
+    Sub(Box<SubArgs>),
+    /// Add, remove and list users
+    User(UserArgs),
+    /// Check a configuration: all mistakes at once; exit code 1 if there are any
+    Check(CheckArgs),
+    /// Look at the configuration
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Print a completion script for a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Arguments of `tidegate check`.
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// Print the result as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// Commands about the configuration.
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print every setting with its value, in the form of a configuration file
+    Show(ShowArgs),
+}
+
+/// Arguments of `tidegate config show`.
+#[derive(Args)]
+pub(crate) struct ShowArgs {
+    /// Say where each value comes from
+    #[arg(long)]
+    pub(crate) origin: bool,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// Which configuration file, for commands that need nothing else from it.
+#[derive(Args)]
+pub(crate) struct FileArgs {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_command_is_serve() {
+        let cli = Cli::try_parse_from(["tidegate", "--mqtt", "127.0.0.1:0"]).unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!(cli.serve.entries()[0].path, "listeners.mqtt");
+    }
+}

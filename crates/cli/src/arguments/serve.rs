@@ -1,0 +1,153 @@
+//! Arguments of `tidegate serve`. Each flag is a key of the configuration under another name; what the values mean is
+//! decided there, once for flags, environment and file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::config::{Entry, Sources};
+
+/// Arguments of `tidegate serve`.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ServeArgs {
+    /// Configuration file
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Folder for what the broker keeps
+    #[arg(long, value_name = "DIR")]
+    data: Option<String>,
+
+    /// Shard threads, or "auto" for one per core
+    #[arg(long, value_name = "N")]
+    shards: Option<String>,
+
+    /// MQTT over TCP
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    mqtt: Option<String>,
+
+    /// MQTT over TLS (needs --cert and --key)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    mqtts: Option<String>,
+
+    /// MQTT over WebSocket, at /mqtt
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    ws: Option<String>,
+
+    /// MQTT over secure WebSocket, at /mqtt (needs --cert and --key)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    wss: Option<String>,
+
+    /// Smart-M3; not built yet, only "off"
+    #[arg(long, value_name = "off", help_heading = "Listeners")]
+    ssap: Option<String>,
+
+    /// SPARQL over HTTP; not built yet, only "off"
+    #[arg(long, value_name = "off", help_heading = "Listeners")]
+    http: Option<String>,
+
+    /// Dashboard, API and metrics; not built yet, only "off"
+    #[arg(long, value_name = "off", help_heading = "Listeners")]
+    admin: Option<String>,
+
+    /// Certificate chain, PEM
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    cert: Option<String>,
+
+    /// Private key, PEM
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    key: Option<String>,
+
+    /// CA of client certificates, PEM; clients must then show one
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    client_ca: Option<String>,
+
+    /// Users, from "tidegate user add" or mosquitto_passwd
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    password_file: Option<String>,
+
+    /// Rules of access in mosquitto's format
+    #[arg(long, value_name = "FILE", help_heading = "Security")]
+    acl_file: Option<String>,
+
+    /// Let clients in without a user name, even from other machines
+    #[arg(long, help_heading = "Security")]
+    allow_anonymous: bool,
+
+    /// off, error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", help_heading = "Logs")]
+    log_level: Option<String>,
+
+    /// text or json
+    #[arg(long, value_name = "FORMAT", help_heading = "Logs")]
+    log_format: Option<String>,
+
+    /// Any other setting, as "config show" lists them: --set limits.receive_max=20
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl ServeArgs {
+    /// All that the configuration is made of when these are the arguments.
+    pub(crate) fn sources(&self) -> Sources {
+        Sources::of_process(self.config.clone(), self.entries())
+    }
+
+    /// The flags as values of the configuration.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        // `--set` first: a flag with a name of its own is the more deliberate one.
+        let split = |set: &String| {
+            let (path, value) = set.split_once('=').unwrap_or((set, ""));
+            Entry::flag("--set", path.trim(), value.trim())
+        };
+        let mut entries: Vec<Entry> = self.set.iter().map(split).collect();
+        let flags = [
+            ("--data", "server.data", &self.data),
+            ("--shards", "server.shards", &self.shards),
+            ("--mqtt", "listeners.mqtt", &self.mqtt),
+            ("--mqtts", "listeners.mqtts", &self.mqtts),
+            ("--ws", "listeners.ws", &self.ws),
+            ("--wss", "listeners.wss", &self.wss),
+            ("--ssap", "listeners.ssap", &self.ssap),
+            ("--http", "listeners.http", &self.http),
+            ("--admin", "listeners.admin", &self.admin),
+            ("--cert", "tls.cert", &self.cert),
+            ("--key", "tls.key", &self.key),
+            ("--client-ca", "tls.client_ca", &self.client_ca),
+            ("--password-file", "security.password_file", &self.password_file),
+            ("--acl-file", "security.acl_file", &self.acl_file),
+            ("--log-level", "log.level", &self.log_level),
+            ("--log-format", "log.format", &self.log_format),
+        ];
+        let given = flags.into_iter().filter_map(|(flag, path, value)| Some((flag, path, value.as_deref()?)));
+        entries.extend(given.map(|(flag, path, value)| Entry::flag(flag, path, value)));
+        if self.allow_anonymous {
+            entries.push(Entry::flag("--allow-anonymous", "security.allow_anonymous", "true"));
+        }
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys::Key;
+
+    #[test]
+    fn every_flag_is_a_key() {
+        let all = |value: &str| Some(value.to_owned());
+        let args = ServeArgs {
+            mqtt: all("off"),
+            admin: all("off"),
+            allow_anonymous: true,
+            set: vec!["limits.receive_max = 20".to_owned()],
+            ..ServeArgs::default()
+        };
+        let entries = args.entries();
+        assert_eq!(entries.len(), 4);
+        for entry in &entries {
+            assert!(Key::find(&entry.path).is_some(), "{}", entry.path);
+        }
+        assert_eq!(entries[0].path, "limits.receive_max");
+    }
+}

@@ -1,0 +1,48 @@
+//! Arguments of `tidegate user`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::FileArgs;
+
+/// Arguments of `tidegate user`.
+#[derive(Args)]
+pub(crate) struct UserArgs {
+    #[command(subcommand)]
+    pub(crate) command: UserCommand,
+
+    /// The file with the users; else that of the configuration
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) password_file: Option<PathBuf>,
+
+    /// Folder for what the broker keeps; the users are in its file "users"
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(crate) data: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
+}
+
+/// What to do with users.
+#[derive(Subcommand)]
+pub(crate) enum UserCommand {
+    /// Add a user or give one a new password, asking for it twice
+    Add {
+        /// The user's name
+        name: String,
+        /// Roles instead of those that the user has
+        #[arg(long, value_delimiter = ',', value_name = "A,B")]
+        roles: Option<Vec<String>>,
+        /// Read the password from the first line of standard input
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    /// Remove a user
+    Remove {
+        /// The user's name
+        name: String,
+    },
+    /// List users and their roles
+    List,
+}

@@ -1,0 +1,112 @@
+//! TLS of the client: whom to trust, and who we are.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// Whom to trust, and what to show.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trust {
+    /// Certificates to trust; else those of the operating system.
+    pub(crate) ca: Option<PathBuf>,
+    /// Trust everybody.
+    pub(crate) everybody: bool,
+    /// Our own certificate and its key.
+    pub(crate) identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A new TLS session with this host.
+pub(crate) fn session(host: &str, trust: &Trust) -> Result<ClientConnection> {
+    let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host:?} is no name of a host"))?;
+    // Named, not looked up: another crate of this program may have chosen another provider.
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let builder = if trust.everybody {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Everybody(provider)))
+    } else {
+        builder.with_root_certificates(roots(trust.ca.as_deref())?)
+    };
+    let config = match &trust.identity {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => builder
+            .with_client_auth_cert(certificates(cert)?, private_key(key)?)
+            .with_context(|| format!("{} and {} do not belong together", cert.display(), key.display()))?,
+    };
+    Ok(ClientConnection::new(Arc::new(config), name)?)
+}
+
+fn roots(ca: Option<&Path>) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let found = match ca {
+        Some(path) => certificates(path)?,
+        None => rustls_native_certs::load_native_certs().certs,
+    };
+    // The operating system's list may contain oddities; our own file should not, and is counted below.
+    let (added, _) = roots.add_parsable_certificates(found);
+    if added == 0 {
+        bail!("no certificate to trust; name one with --cafile");
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let unreadable = || format!("{} cannot be read as PEM certificates", path.display());
+    let list: Vec<_> = CertificateDer::pem_file_iter(path)
+        .with_context(unreadable)?
+        .collect::<Result<_, _>>()
+        .with_context(unreadable)?;
+    if list.is_empty() {
+        bail!("{} contains no certificate", path.display());
+    }
+    Ok(list)
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_file(path).with_context(|| format!("{} cannot be read as a PEM key", path.display()))
+}
+
+/// Believes every certificate, as asked for by `--insecure`. Signatures are checked all the same: the other side must
+/// at least own what it shows.
+#[derive(Debug)]
+struct Everybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Everybody {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,198 @@
+//! From the text of a TOML file to entries with their places.
+//!
+//! The parser goes on after an error, and so does this: whatever can be read is checked, and every problem of the file
+//! is reported at once. Which values fit their keys is not known here.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{KEYS, Key, SECTIONS};
+use super::problem::{Origin, Problem};
+use super::setting::Value;
+use super::{Entry, suggest};
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    /// Keys that exist, with their values.
+    pub(crate) entries: Vec<Entry>,
+    /// Rules of access, in order; each a list of fields.
+    pub(crate) rules: Vec<Vec<Entry>>,
+    /// Everything that is wrong.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Reads the text of the file at `path`.
+pub(crate) fn parse(path: &Path, text: &str) -> Contents {
+    let mut file = File { path: path.into(), text, contents: Contents::default() };
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let origin = file.origin(error.span().map_or(0, |span| span.start));
+        let problem = Problem { origin: Some(origin), ..Problem::general(error.message().trim()) };
+        file.contents.problems.push(problem);
+    }
+    for (section, value) in root.get_ref() {
+        file.section(section, value);
+    }
+    file.contents
+}
+
+struct File<'a> {
+    path: Arc<Path>,
+    text: &'a str,
+    contents: Contents,
+}
+
+impl File<'_> {
+    fn section(&mut self, name: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) {
+        let section = name.get_ref().as_ref();
+        let origin = self.origin(name.span().start);
+        let Some(table) = value.get_ref().as_table() else {
+            // A key before the first section, most likely one that belongs into it.
+            let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(section));
+            let hint = home.map(|key| format!("did you mean \"{}\"? It belongs into a section", key.path));
+            self.problem(Problem::of_key(&origin, section, "key outside of a section").with_hint(hint));
+            return;
+        };
+        if !SECTIONS.contains(&section) {
+            let hint = suggest::did_you_mean(section, SECTIONS.iter().copied());
+            self.problem(Problem::of_key(&origin, section, "unknown section").with_hint(hint));
+            return;
+        }
+        for (key, value) in table {
+            let path = format!("{section}.{}", key.get_ref());
+            let origin = self.origin(key.span().start);
+            if path == "security.rule" {
+                self.rules(&origin, value);
+            } else if Key::find(&path).is_some() {
+                self.contents.entries.push(Entry { path, value: value_of(value.get_ref()), origin });
+            } else {
+                self.problem(Problem::of_key(&origin, &path, "unknown key").with_hint(hint_for_key(&path)));
+            }
+        }
+    }
+
+    fn rules(&mut self, origin: &Origin, value: &Spanned<DeValue<'_>>) {
+        let Some(list) = value.get_ref().as_array() else {
+            let hint = "write [[security.rule]] with two brackets".to_owned();
+            self.problem(Problem::of_key(origin, "security.rule", "expected a list of rules").with_hint(hint));
+            return;
+        };
+        for rule in list {
+            let Some(table) = rule.get_ref().as_table() else {
+                let origin = self.origin(rule.span().start);
+                self.problem(Problem::of_key(&origin, "security.rule", "expected a table"));
+                continue;
+            };
+            let field = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| Entry {
+                path: key.get_ref().to_string(),
+                value: value_of(value.get_ref()),
+                origin: self.origin(key.span().start),
+            };
+            let fields = table.iter().map(field).collect();
+            self.contents.rules.push(fields);
+        }
+    }
+
+    fn problem(&mut self, problem: Problem) {
+        self.contents.problems.push(problem);
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Origin::File { path: Arc::clone(&self.path), line, column }
+    }
+}
+
+/// The best advice for a key that does not exist: a near name, first of the same section.
+pub(crate) fn hint_for_key(path: &str) -> Option<String> {
+    let section = path.split('.').next().unwrap_or_default();
+    let name = path.rsplit('.').next().unwrap_or_default();
+    let names = KEYS.iter().filter_map(|key| key.path.strip_prefix(section)?.strip_prefix('.'));
+    if let Some(near) = suggest::nearest(name, names) {
+        return Some(format!("did you mean \"{near}\"?"));
+    }
+    let elsewhere = suggest::nearest(name, KEYS.iter().filter_map(|key| key.path.rsplit('.').next()))?;
+    let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(elsewhere))?;
+    Some(format!("did you mean \"{}\"?", home.path))
+}
+
+/// A TOML value as settings take it.
+pub(crate) fn value_of(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Boolean(value) => Value::Boolean(*value),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_or(Value::Other("a number too large"), Value::Integer),
+        DeValue::Float(_) => Value::Other("a fraction"),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(_) => Value::Other("a list"),
+        DeValue::Table(_) => Value::Other("a section"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        parse(Path::new("t.toml"), text).problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn f146_unknown_keys_are_named_with_place_and_suggestion() {
+        let text = "[limits]\nrecieve_max = 5\nmax_connections = 1\n\n[sys]\nfoo = 1\n";
+        assert_eq!(
+            problems(text),
+            [
+                "t.toml:2:1: limits.recieve_max: unknown key; did you mean \"receive_max\"?",
+                "t.toml:3:1: limits.max_connections: unknown key; did you mean \"connections_max\"?",
+                "t.toml:6:1: sys.foo: unknown key",
+            ]
+        );
+    }
+
+    #[test]
+    fn f146_keys_in_the_wrong_section_are_sent_home() {
+        let text = "receive_max = 5\n[listener]\n[listeners]\nacl_file = \"x\"\n";
+        assert_eq!(
+            problems(text),
+            [
+                "t.toml:1:1: receive_max: key outside of a section; \
+                 did you mean \"limits.receive_max\"? It belongs into a section",
+                "t.toml:2:2: listener: unknown section; did you mean \"listeners\"?",
+                "t.toml:4:1: listeners.acl_file: unknown key; did you mean \"security.acl_file\"?",
+            ]
+        );
+    }
+
+    #[test]
+    fn f146_errors_of_syntax_do_not_hide_others() {
+        let found = problems("[limits]\nreceive_max = = 5\nrecieve_max = 1\n[limits]\nqos_max = 1\n");
+        assert!(found.len() >= 3, "{found:#?}");
+        assert!(found[0].starts_with("t.toml:2:"), "{found:#?}");
+        assert!(found.iter().any(|problem| problem.starts_with("t.toml:4:")), "duplicate section: {found:#?}");
+        assert!(found.iter().any(|problem| problem.contains("did you mean \"receive_max\"")), "{found:#?}");
+    }
+
+    #[test]
+    fn tabs_and_comments_are_welcome() {
+        let contents = parse(Path::new("t.toml"), "[limits]\n\treceive_max\t= 5 # five\n");
+        assert!(contents.problems.is_empty());
+        assert_eq!(contents.entries[0].value, Value::Integer(5));
+        assert_eq!(contents.entries[0].origin.to_string(), "t.toml:2");
+    }
+
+    #[test]
+    fn rules_are_lists_of_fields() {
+        let text = "[[security.rule]]\nuser = \"a\"\n[[security.rule]]\ntopic = \"b\"\n[security]\nrule = 1";
+        let contents = parse(Path::new("t.toml"), text);
+        assert_eq!(contents.rules.len(), 2, "{contents:?}");
+        assert_eq!(contents.rules[1][0].path, "topic");
+    }
+}

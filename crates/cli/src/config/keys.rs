@@ -1,0 +1,250 @@
+//! The table of keys: name, meaning, type with its range, default, and whether a reload can change it.
+//!
+//! The file, the environment, the flags, `config show` and the suggestions for misspelled names all read this one table.
+//! Defaults are taken from the crates that use the values, so they are written down once.
+
+use std::path::{Path, PathBuf};
+
+use tidegate_broker::config::Config;
+use tidegate_core::settings::Settings;
+use tracing::level_filters::LevelFilter;
+
+use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
+use super::words::{Address, Door, LogFormat, LogLevel, NotYet, SecureDoor};
+
+/// When a changed value takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// At the next reload.
+    Reload,
+    /// When the process starts.
+    Restart,
+}
+
+/// One key.
+pub(crate) struct Key {
+    /// Section and name: `limits.receive_max`.
+    pub(crate) path: &'static str,
+    /// What it is, in one line.
+    pub(crate) about: &'static str,
+    /// When a change takes effect.
+    pub(crate) change: Change,
+    /// Reads a value into the options; `None` if it does not fit.
+    pub(crate) set: fn(&mut Options, &Value, Option<&Path>) -> Option<()>,
+    /// What is expected, to follow the word "expected".
+    pub(crate) expected: fn() -> String,
+    /// The value as the file would have it.
+    pub(crate) show: fn(&Options) -> String,
+}
+
+impl Key {
+    /// The key with this path.
+    pub(crate) fn find(path: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.path == path)
+    }
+}
+
+macro_rules! keys {
+    (
+        ($core:ident, $broker:ident)
+        $($section:ident: $Section:ident {
+            $(#[doc = $about:literal] $change:ident $name:ident: $type:ty = $default:expr;)+
+        })+
+    ) => {
+        $(
+            #[doc = concat!("The section `[", stringify!($section), "]`.")]
+            #[derive(Clone, Debug, PartialEq)]
+            #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own in the file")]
+            pub(crate) struct $Section {
+                $(#[doc = $about] pub(crate) $name: $type,)+
+            }
+        )+
+
+        /// Every setting, as it was written.
+        #[derive(Clone, Debug, PartialEq)]
+        pub(crate) struct Options {
+            $(pub(crate) $section: $Section,)+
+        }
+
+        impl Default for Options {
+            fn default() -> Self {
+                let $core = Settings::default();
+                let $broker = Config::default();
+                Self { $($section: $Section { $($name: $default,)+ },)+ }
+            }
+        }
+
+        /// All keys, in the order in which they are shown.
+        pub(crate) const KEYS: &[Key] = &[$($(Key {
+            path: concat!(stringify!($section), ".", stringify!($name)),
+            about: $about,
+            change: Change::$change,
+            set: |options, value, folder| {
+                options.$section.$name = <$type as Setting>::read(value, folder)?;
+                Some(())
+            },
+            expected: <$type as Setting>::expected,
+            show: |options| options.$section.$name.show(),
+        },)+)+];
+
+        /// All sections.
+        pub(crate) const SECTIONS: &[&str] = &[$(stringify!($section)),+];
+    };
+}
+
+/// Counts beyond this are not limits any more; it also fits a 32-bit machine.
+const MANY: u64 = u32::MAX as u64;
+/// One tebibyte: beyond any machine this runs on.
+const HUGE: u64 = 1 << 40;
+/// The largest packet of MQTT: five bytes of header and 268 435 455 of body (section 2.1.4).
+const PACKET: u64 = 268_435_460;
+const U16: u64 = u16::MAX as u64;
+/// The longest keep-alive in milliseconds: two bytes of seconds (section 3.1.2.10).
+const KEEP_ALIVE: u64 = U16 * 1000;
+
+type CountLimit<const MIN: u64> = Or<Unlimited, Count<MIN, MANY>>;
+
+keys! {
+    (core, broker)
+    server: Server {
+        /// Folder for what the broker keeps; the users are in its file "users" unless security.password_file is set.
+        Restart data: PathBuf = PathBuf::from("tidegate-data");
+        /// Shard threads; auto is one per core.
+        Restart shards: Or<Auto, Count<1, 1024>> = Or::WORD;
+        /// Longest time that a drain takes before connections are cut.
+        Reload drain_timeout: Span<0> = Span(broker.drain_timeout);
+    }
+    listeners: Listeners {
+        /// MQTT over TCP.
+        Restart mqtt: Door = Or::Is(Address(([127, 0, 0, 1], 1883).into()));
+        /// MQTT over TLS; auto is 127.0.0.1:8883 when there is a certificate.
+        Restart mqtts: SecureDoor = Or::WORD;
+        /// MQTT over WebSocket, at the path /mqtt.
+        Restart ws: Door = Or::Is(Address(([127, 0, 0, 1], 8083).into()));
+        /// MQTT over secure WebSocket, at the path /mqtt; auto is 127.0.0.1:8084 when there is a certificate.
+        Restart wss: SecureDoor = Or::WORD;
+        /// Smart-M3 (SSAP); not built yet.
+        Restart ssap: NotYet = NotYet;
+        /// SPARQL over HTTP; not built yet.
+        Restart http: NotYet = NotYet;
+        /// Dashboard, API and metrics; not built yet.
+        Restart admin: NotYet = NotYet;
+    }
+    tls: Tls {
+        /// Certificate chain of the TLS listeners, PEM.
+        Reload cert: Option<PathBuf> = None;
+        /// Private key of the TLS listeners, PEM, not encrypted.
+        Reload key: Option<PathBuf> = None;
+        /// CA that signs client certificates, PEM.
+        Reload client_ca: Option<PathBuf> = None;
+        /// Whether, with a client_ca, a client must show a certificate; its name is then its user.
+        Reload client_cert_required: bool = true;
+    }
+    security: Security {
+        /// Users and password hashes, made by "tidegate user add"; mosquitto's files are read too.
+        Reload password_file: Option<PathBuf> = None;
+        /// Rules of access in mosquitto's format.
+        Reload acl_file: Option<PathBuf> = None;
+        /// Let clients in that give no user name, even beyond this machine.
+        Reload allow_anonymous: bool = false;
+        /// A session belongs to the user that opened it; nobody else may take its client identifier.
+        Reload bind_client_ids: bool = true;
+    }
+    limits: Limits {
+        /// Connections at the same time, over all listeners.
+        Reload connections_max: CountLimit<1> = Or::Is(Count(broker.connections_max as u64));
+        /// Time for a client to finish TLS, WebSocket and MQTT handshakes.
+        Reload handshake_timeout: Span<1> = Span(broker.handshake_timeout);
+        /// Handshakes under way at the same time.
+        Reload handshakes_max: Count<1, MANY> = Count(broker.handshakes_max as u64);
+        /// Password checks running at the same time.
+        Restart password_threads: Count<1, 64> = Count(broker.password_threads as u64);
+        /// Size of one packet from a client.
+        Reload packet_bytes_max: Size<128, PACKET> = Size(core.packet_bytes_max.into());
+        /// Unacknowledged messages that a client may have under way to the broker.
+        Reload receive_max: Count<1, U16> = Count(core.receive_max.into());
+        /// Unacknowledged messages that the broker has under way to a client.
+        Reload inflight_max: Count<1, U16> = Count(core.inflight_max.into());
+        /// Messages that wait for one client beyond those under way.
+        Reload queue_messages_max: Count<0, MANY> = Count(core.queue_messages_max as u64);
+        /// Size of those messages.
+        Reload queue_bytes_max: Size<0, HUGE> = Size(core.queue_bytes_max as u64);
+        /// Bytes waiting for one connection before QoS 0 messages to it are dropped.
+        Reload outbox_bytes_max: Size<1024, HUGE> = Size(core.outbox_bytes_max as u64);
+        /// Keep QoS 0 messages for clients that are away.
+        Reload queue_qos0: bool = core.queue_qos0;
+        /// Topic aliases that a client may use.
+        Reload topic_alias_max: Count<0, U16> = Count(core.topic_alias_max.into());
+        /// Topic aliases that the broker uses towards a client that offers them.
+        Reload topic_alias_out_max: Count<0, U16> = Count(core.topic_alias_out_max.into());
+        /// Longest keep-alive that a client may ask for.
+        Reload keep_alive_max: Or<Unlimited, Span<1000, KEEP_ALIVE>> = keep_alive(&core);
+        /// Longest time that a session is kept without a connection.
+        Reload session_expiry_max: Or<Unlimited, Span<0>> = Or::Is(Span(core.session_expiry_max));
+        /// Expiry of sessions of clients before MQTT 5 that did not ask for a clean session.
+        Reload session_expiry_v3: Or<Unlimited, Span<0>> = Or::Is(Span(core.session_expiry_v3));
+        /// Best quality of service that is granted.
+        Reload qos_max: Count<0, 2> = Count(core.qos_max.bits().into());
+        /// Whether messages are retained.
+        Reload retain_available: bool = core.retain_available;
+        /// Retained messages.
+        Reload retained_messages_max: CountLimit<0> = Or::Is(Count(core.retained_messages_max as u64));
+        /// Size of all retained messages.
+        Reload retained_bytes_max: Or<Unlimited, Size<0, HUGE>> = Or::Is(Size(core.retained_bytes_max as u64));
+        /// Subscriptions of one session.
+        Reload subscriptions_max: CountLimit<1> = Or::Is(Count(core.subscriptions_max as u64));
+        /// Sessions of one shard, connected or not.
+        Reload sessions_max: CountLimit<1> = Or::Is(Count(core.sessions_max as u64));
+        /// Size of a client identifier.
+        Reload client_id_bytes_max: Size<23, U16> = Size(core.client_id_bytes_max as u64);
+        /// Levels of a topic.
+        Reload topic_levels_max: Count<1, U16> = Count(core.topic_levels_max as u64);
+    }
+    log: Log {
+        /// How much is logged.
+        Reload level: LogLevel = LogLevel(LevelFilter::INFO);
+        /// How a log line looks.
+        Restart format: LogFormat = LogFormat::Text;
+    }
+    sys: Sys {
+        /// How often the topics below $SYS/broker are published.
+        Reload interval: Or<Off, Span<1000>> = sys_interval(&broker);
+    }
+}
+
+fn keep_alive(core: &Settings) -> Or<Unlimited, Span<1000, KEEP_ALIVE>> {
+    let seconds = |seconds: u16| std::time::Duration::from_secs(seconds.into());
+    core.keep_alive_max.map_or(Or::WORD, |max| Or::Is(Span(seconds(max))))
+}
+
+fn sys_interval(broker: &Config) -> Or<Off, Span<1000>> {
+    if broker.sys_interval.is_zero() { Or::WORD } else { Or::Is(Span(broker.sys_interval)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_reads_back_from_what_is_shown() {
+        for key in KEYS {
+            let shown = (key.show)(&Options::default());
+            if shown == "unset" {
+                continue;
+            }
+            let written = toml::de::DeValue::parse(&shown).unwrap();
+            let value = super::super::file::value_of(written.get_ref());
+            let mut options = Options::default();
+            assert!((key.set)(&mut options, &value, None).is_some(), "{} = {shown}", key.path);
+            assert_eq!(options, Options::default(), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn every_key_has_a_meaning_and_a_section() {
+        for key in KEYS {
+            assert!(key.about.trim().len() > 8, "{}", key.path);
+            assert!(SECTIONS.contains(&key.path.split('.').next().unwrap()), "{}", key.path);
+        }
+    }
+}

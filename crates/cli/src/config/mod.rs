@@ -1,0 +1,138 @@
+//! The configuration: flags over environment over files over defaults, every value with its origin.
+//!
+//! Sources are turned into entries (`path`, value, origin) in the order of their weight and applied one after the other
+//! to [`Options`] by the table of keys. All problems of all sources are collected; what the values mean together is
+//! judged in `plan.rs`.
+
+mod environment;
+mod file;
+pub(crate) mod keys;
+mod problem;
+pub(crate) mod rule;
+mod search;
+pub(crate) mod setting;
+mod suggest;
+mod units;
+pub(crate) mod words;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use keys::{KEYS, Key, Options};
+pub(crate) use problem::{Origin, Problem, Problems};
+use rule::Rule;
+use setting::Value;
+
+/// A value for a key, from somewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// Section and name.
+    pub(crate) path: String,
+    /// What was written.
+    pub(crate) value: Value,
+    /// Where.
+    pub(crate) origin: Origin,
+}
+
+impl Entry {
+    /// A value from the command line.
+    pub(crate) fn flag(flag: &str, path: &str, value: &str) -> Self {
+        let origin = Origin::Flag(flag.to_owned());
+        Self { path: path.to_owned(), value: Value::Bare(value.to_owned()), origin }
+    }
+}
+
+/// Where to look for values.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    /// The file named on the command line.
+    pub(crate) file: Option<PathBuf>,
+    /// The environment.
+    pub(crate) environment: Vec<(String, String)>,
+    /// The command line.
+    pub(crate) flags: Vec<Entry>,
+}
+
+impl Sources {
+    /// The environment of this process and what the command line says.
+    pub(crate) fn of_process(file: Option<PathBuf>, flags: Vec<Entry>) -> Self {
+        // A variable that is not Unicode cannot be one of ours.
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self { file, environment: std::env::vars_os().filter_map(text).collect(), flags }
+    }
+}
+
+/// A configuration whose every value fits its key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loaded {
+    /// The values.
+    pub(crate) options: Options,
+    /// Where those come from that are not defaults.
+    origins: BTreeMap<&'static str, Origin>,
+    /// Rules of access, in order.
+    pub(crate) rules: Vec<Rule>,
+    /// The files that were read.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl Loaded {
+    /// Where the value of this key comes from.
+    pub(crate) fn origin(&self, path: &str) -> &Origin {
+        self.origins.get(path).unwrap_or(&Origin::Default)
+    }
+
+    /// Keys whose values differ from another configuration's.
+    pub(crate) fn changed_from(&self, before: &Self) -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(|key| (key.show)(&self.options) != (key.show)(&before.options))
+    }
+}
+
+/// Reads all sources; every problem of every source at once.
+pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
+    let mut loaded = Loaded::default();
+    let mut problems = Vec::new();
+    let mut entries = Vec::new();
+    let named = sources.environment.iter().find(|(name, _)| name == environment::CONFIG);
+    let named = sources.file.clone().or_else(|| named.map(|(_, path)| PathBuf::from(path)));
+    for path in search::files(named) {
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                problems.push(Problem::of_file(&path, format_args!("cannot be read: {error}")));
+                continue;
+            }
+        };
+        let contents = file::parse(&path, &text);
+        problems.extend(contents.problems);
+        entries.extend(contents.entries);
+        loaded.rules.extend(contents.rules.iter().filter_map(|fields| Rule::read(fields, &mut problems)));
+        loaded.files.push(path);
+    }
+    let (from_environment, misnamed) = environment::parse(&sources.environment);
+    problems.extend(misnamed);
+    entries.extend(from_environment);
+    entries.extend(sources.flags.iter().cloned());
+    for entry in &entries {
+        problems.extend(loaded.apply(entry));
+    }
+    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
+}
+
+impl Loaded {
+    fn apply(&mut self, entry: &Entry) -> Option<Problem> {
+        let Entry { path, value, origin } = entry;
+        let Some(key) = Key::find(path) else {
+            return Some(Problem::of_key(origin, path, "unknown key").with_hint(file::hint_for_key(path)));
+        };
+        if (key.set)(&mut self.options, value, origin.folder()).is_none() {
+            return Some(Problem::of_key(origin, path, format!("{value} does not fit: expected {}", (key.expected)())));
+        }
+        self.origins.insert(key.path, origin.clone());
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! Settings with a meaning of their own: addresses, doors that are not built yet, log level and format.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use tracing::level_filters::LevelFilter;
+
+use super::setting::{Auto, Off, Or, Setting, Value, Word};
+
+/// An address to listen on. Loopback unless another one is written, so that nothing is opened to the world by accident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address(pub(crate) SocketAddr);
+
+impl Setting for Address {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let text = value.text()?.trim();
+        if let Ok(address) = text.parse() {
+            return Some(Self(address));
+        }
+        // `localhost` is 127.0.0.1 here: where it means ::1, clients that only try IPv4 find nobody.
+        let port = text.strip_prefix("localhost:").unwrap_or(text).parse().ok()?;
+        Some(Self(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+    }
+
+    fn expected() -> String {
+        "an IP address and port such as \"127.0.0.1:1883\" or \"[::1]:1883\" (port 0 takes a free one)".to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+/// A listener: an address, or switched off.
+pub(crate) type Door = Or<Off, Address>;
+
+/// A listener that is only opened by itself when there are certificates.
+pub(crate) type SecureDoor = Or<Auto, Door>;
+
+/// A listener that has its place in the configuration and no code behind it yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotYet;
+
+impl Setting for NotYet {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        value.text().filter(|text| *text == Off::NAME).map(|_| Self)
+    }
+
+    fn expected() -> String {
+        "\"off\": this version has no such listener yet".to_owned()
+    }
+
+    fn show(&self) -> String {
+        "\"off\"".to_owned()
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogLevel(pub(crate) LevelFilter);
+
+const LEVELS: &[(&str, LevelFilter)] = &[
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
+
+impl Setting for LogLevel {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let text = value.text()?;
+        LEVELS.iter().find(|(name, _)| *name == text).map(|(_, level)| Self(*level))
+    }
+
+    fn expected() -> String {
+        "\"off\", \"error\", \"warn\", \"info\", \"debug\" or \"trace\"".to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// `ts=… level=… msg=… key=value`
+    Text,
+    /// One object per line.
+    Json,
+}
+
+impl Setting for LogFormat {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        match value.text()? {
+            "text" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    fn expected() -> String {
+        "\"text\" or \"json\"".to_owned()
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Text => "\"text\"".to_owned(),
+            Self::Json => "\"json\"".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn door(text: &str) -> Option<Door> {
+        Door::read(&Value::Text(text.to_owned()), None)
+    }
+
+    #[test]
+    fn addresses_are_loopback_unless_said_otherwise() {
+        let at = |text: &str| Some(Or::Is(Address(text.parse().unwrap())));
+        assert_eq!(door("0.0.0.0:1883"), at("0.0.0.0:1883"));
+        assert_eq!(door("1884"), at("127.0.0.1:1884"));
+        assert_eq!(door("localhost:0"), at("127.0.0.1:0"));
+        assert_eq!(door("[::1]:1883"), at("[::1]:1883"));
+        assert_eq!(door("off"), Some(Or::WORD));
+        for bad in ["", "host", "example.org:1883", "127.0.0.1", "127.0.0.1:70000", "on"] {
+            assert_eq!(door(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn unbuilt_doors_can_only_be_closed() {
+        assert_eq!(NotYet::read(&Value::Text("off".into()), None), Some(NotYet));
+        assert_eq!(NotYet::read(&Value::Bare("127.0.0.1:18830".into()), None), None);
+    }
+
+    #[test]
+    fn levels_read_back() {
+        for (name, level) in LEVELS {
+            assert_eq!(LogLevel(*level).show(), format!("\"{name}\""));
+        }
+    }
+}

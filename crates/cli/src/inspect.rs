@@ -1,0 +1,67 @@
+//! `tidegate check` and `tidegate config show`: look at a configuration without running it.
+
+use std::io::Write;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::arguments::{CheckArgs, ShowArgs};
+use crate::config::keys::{Change, KEYS};
+use crate::config::{Loaded, Origin, Problems, load};
+use crate::serve;
+
+/// Whether the configuration is sound; the answer is printed.
+pub(crate) fn check(args: &CheckArgs) -> Result<bool> {
+    let outcome = serve::prepare(&args.serve.sources());
+    let mut out = std::io::stdout().lock();
+    match (&outcome, args.json) {
+        (Ok(ready), false) => writeln!(out, "ok: {}", read_from(&ready.loaded))?,
+        (Ok(ready), true) => writeln!(out, "{}", json!({ "ok": true, "files": ready.loaded.files, "problems": [] }))?,
+        (Err(problems), false) => {
+            let count = problems.0.len();
+            eprintln!("{problems}\n{count} problem{}", if count == 1 { "" } else { "s" });
+        }
+        (Err(Problems(problems)), true) => {
+            let problems: Vec<_> = problems.iter().map(crate::config::Problem::to_json).collect();
+            writeln!(out, "{}", json!({ "ok": false, "problems": problems }))?;
+        }
+    }
+    Ok(outcome.is_ok())
+}
+
+fn read_from(loaded: &Loaded) -> String {
+    let files: Vec<_> = loaded.files.iter().map(|path| path.display().to_string()).collect();
+    if files.is_empty() { "no configuration file, only defaults".to_owned() } else { files.join(", ") }
+}
+
+/// Prints every setting, in the form of a configuration file.
+pub(crate) fn show(args: &ShowArgs) -> Result<()> {
+    let loaded = load(&args.serve.sources())?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "# {}", read_from(&loaded))?;
+    let mut section = "";
+    for key in KEYS {
+        let (home, name) = key.path.split_once('.').unwrap_or(("", key.path));
+        if home != section {
+            section = home;
+            writeln!(out, "\n[{section}]")?;
+        }
+        let value = (key.show)(&loaded.options);
+        let line = if value == "unset" { format!("# {name} =") } else { format!("{name} = {value}") };
+        let restart = if key.change == Change::Restart { " (restart)" } else { "" };
+        if args.origin {
+            writeln!(out, "{line:<44} # {}", loaded.origin(key.path))?;
+        } else {
+            writeln!(out, "{line:<44} #{}{restart}", key.about)?;
+        }
+    }
+    show_rules(&loaded, &mut out)
+}
+
+fn show_rules(loaded: &Loaded, out: &mut impl Write) -> Result<()> {
+    for rule in &loaded.rules {
+        let Origin::File { .. } = rule.origin else { continue };
+        writeln!(out, "\n# a [[security.rule]] for {:?} stands at {}", rule.topic, rule.origin)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! Log lines on stderr: one per event, RFC 3339 in UTC, as `key=value` text or as JSON.
+//!
+//! The text form is written here because values come from strangers (client identifiers, topics): whatever is not plain
+//! is quoted and escaped, so that nobody can forge a line or send escape codes to a terminal.
+
+use std::fmt::{self, Write};
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Registry, fmt as lines};
+
+use crate::config::words::LogFormat;
+
+/// Changes the level while the process runs.
+#[derive(Clone)]
+pub(crate) struct Level(reload::Handle<LevelFilter, Registry>);
+
+impl Level {
+    /// Log this much from now on.
+    pub(crate) fn set(&self, level: LevelFilter) {
+        // It fails only when the subscriber is gone, and then nothing is logged anyway.
+        let _ = self.0.reload(level);
+    }
+
+    /// What is logged now.
+    pub(crate) fn now(&self) -> LevelFilter {
+        self.0.clone_current().unwrap_or(LevelFilter::OFF)
+    }
+}
+
+/// Starts logging; called once.
+pub(crate) fn start(level: LevelFilter, format: LogFormat) -> Level {
+    let (filter, handle) = reload::Layer::new(level);
+    let registry = tracing_subscriber::registry().with(filter);
+    let base = lines::layer().with_writer(std::io::stderr).with_ansi(false);
+    // A second start can only happen in tests; the first one wins.
+    let _ = match format {
+        LogFormat::Text => registry.with(base.event_format(Text)).try_init(),
+        LogFormat::Json => registry.with(base.json().flatten_event(true).with_target(false)).try_init(),
+    };
+    Level(handle)
+}
+
+/// `ts=… level=… msg="…" key=value …`
+struct Text;
+
+impl<S, N> FormatEvent<S, N> for Text
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        writer.write_str("ts=")?;
+        SystemTime.format_time(&mut writer)?;
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
+        write!(writer, " level={level}")?;
+        let mut fields = Fields { line: String::new() };
+        event.record(&mut fields);
+        writeln!(writer, "{}", fields.line)
+    }
+}
+
+struct Fields {
+    line: String,
+}
+
+impl Fields {
+    fn push(&mut self, field: &Field, value: &str) {
+        let name = if field.name() == "message" { "msg" } else { field.name() };
+        let _ = write!(self.line, " {name}=");
+        quote_if_needed(value, &mut self.line);
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.push(field, &format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.push(field, value);
+    }
+}
+
+fn quote_if_needed(value: &str, out: &mut String) {
+    let plain = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '"' | '=' | '\\');
+    if !value.is_empty() && value.chars().all(plain) {
+        out.push_str(value);
+    } else {
+        let _ = write!(out, "{value:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quoted(value: &str) -> String {
+        let mut out = String::new();
+        quote_if_needed(value, &mut out);
+        out
+    }
+
+    #[test]
+    fn plain_words_stay_plain() {
+        assert_eq!(quoted("127.0.0.1:1883"), "127.0.0.1:1883");
+        assert_eq!(quoted("two words"), "\"two words\"");
+        assert_eq!(quoted(""), "\"\"");
+    }
+
+    #[test]
+    fn a_value_can_neither_forge_a_line_nor_reach_the_terminal() {
+        assert_eq!(quoted("a\nlevel=error"), "\"a\\nlevel=error\"");
+        assert_eq!(quoted("\u{1b}[2J"), "\"\\u{1b}[2J\"");
+        assert_eq!(quoted("say \"hi\""), "\"say \\\"hi\\\"\"");
+    }
+}

@@ -1,0 +1,84 @@
+//! `tidegate`: the broker as a process, and the small tools beside it.
+//!
+//! Arguments pass through two types: what the user typed (`arguments`) and what the program needs (`plan`, `target`, and
+//! the types beside each command). Nothing here decides how a broker behaves; that is in the crates below.
+
+mod arguments;
+mod bind;
+mod client;
+mod config;
+mod format;
+mod inspect;
+mod log;
+mod plan;
+mod publish;
+mod security;
+mod serve;
+mod stop;
+mod subscribe;
+mod target;
+mod user;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{CommandFactory, Parser};
+
+use arguments::{Cli, Command, ConfigCommand};
+use client::ClientError;
+use config::Problems;
+
+/// Small objects of many sizes from several threads: measured ahead of the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Wrong usage or configuration, as clap has it for arguments.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let is_quiet = match &cli.command {
+        Some(Command::Pub(args)) => args.connect.quiet,
+        Some(Command::Sub(args)) => args.connect.quiet,
+        _ => false,
+    };
+    match run(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            if !is_quiet {
+                print_error(&error);
+            }
+            ExitCode::from(code_of(&error))
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<u8> {
+    match cli.command {
+        None => serve::run(&cli.serve).map(|()| 0),
+        Some(Command::Serve(args)) => serve::run(&args).map(|()| 0),
+        Some(Command::Pub(args)) => publish::run(&args),
+        Some(Command::Sub(args)) => subscribe::run(&args),
+        Some(Command::User(args)) => user::run(&args).map(|()| 0),
+        Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| u8::from(!is_sound)),
+        Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
+        Some(Command::Completions { shell }) => {
+            clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
+            Ok(0)
+        }
+    }
+}
+
+fn print_error(error: &anyhow::Error) {
+    match error.downcast_ref::<Problems>() {
+        Some(problems) => eprintln!("{problems}"),
+        None => eprintln!("error: {error:#}"),
+    }
+}
+
+fn code_of(error: &anyhow::Error) -> u8 {
+    if let Some(error) = error.downcast_ref::<ClientError>() {
+        return error.exit_code();
+    }
+    if error.is::<Problems>() { USAGE } else { 1 }
+}

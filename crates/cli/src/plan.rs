@@ -1,0 +1,179 @@
+//! From a configuration whose values fit to what the broker needs: the rules between keys are judged here.
+//!
+//! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
+use tidegate_core::settings::Settings;
+use tidegate_wire_mqtt::QoS;
+
+use crate::config::keys::{Limits, Options};
+use crate::config::setting::{Count, FOREVER, Or, Size, Span};
+use crate::config::words::{Address, Door, SecureDoor};
+use crate::config::{Loaded, Problem, Problems};
+
+/// Names and keys of the listeners, for messages.
+pub(crate) const DOORS: &[(ListenerKind, &str)] = &[
+    (ListenerKind::Mqtt, "mqtt"),
+    (ListenerKind::Mqtts, "mqtts"),
+    (ListenerKind::Ws, "ws"),
+    (ListenerKind::Wss, "wss"),
+];
+
+/// The name of a listener, in flags and keys.
+pub(crate) fn door_name(kind: ListenerKind) -> &'static str {
+    DOORS.iter().find(|(other, _)| *other == kind).map_or("?", |(_, name)| name)
+}
+
+/// The file with the users: the one that is configured, else the one in the data folder if it is there.
+pub(crate) fn password_file(options: &Options) -> Option<PathBuf> {
+    let usual = || Some(usual_password_file(options)).filter(|path| path.exists());
+    options.security.password_file.clone().or_else(usual)
+}
+
+/// Where the users are kept when nothing else is said.
+pub(crate) fn usual_password_file(options: &Options) -> PathBuf {
+    options.server.data.join("users")
+}
+
+/// What the broker is to do. The security rule is checked separately, once the users are known.
+pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
+    let options = &loaded.options;
+    let mut problems = Vec::new();
+    let tls = tls_files(loaded, &mut problems);
+    let listeners = listeners(options, tls.as_ref(), &mut problems);
+    if listeners.is_empty() && problems.is_empty() {
+        problems.push(
+            Problem::general("every listener is off, nobody could connect")
+                .with_hint("switch one on, for instance with --mqtt 127.0.0.1:1883".to_owned()),
+        );
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let limits = &options.limits;
+    Ok(Config {
+        listeners,
+        shards: options.server.shards.value().map_or(0, |Count(shards)| shards as usize),
+        settings: settings(limits),
+        connections_max: count(limits.connections_max),
+        handshake_timeout: limits.handshake_timeout.0,
+        handshakes_max: limits.handshakes_max.0 as usize,
+        password_threads: limits.password_threads.0 as usize,
+        sys_interval: options.sys.interval.value().map_or(Duration::ZERO, |Span(interval)| interval),
+        drain_timeout: options.server.drain_timeout.0,
+    })
+}
+
+fn settings(limits: &Limits) -> Settings {
+    Settings {
+        packet_bytes_max: limits.packet_bytes_max.0 as u32,
+        receive_max: limits.receive_max.0 as u16,
+        inflight_max: limits.inflight_max.0 as u16,
+        queue_messages_max: limits.queue_messages_max.0 as usize,
+        queue_bytes_max: limits.queue_bytes_max.0 as usize,
+        outbox_bytes_max: limits.outbox_bytes_max.0 as usize,
+        queue_qos0: limits.queue_qos0,
+        topic_alias_max: limits.topic_alias_max.0 as u16,
+        topic_alias_out_max: limits.topic_alias_out_max.0 as u16,
+        // Seconds are what the protocol has; a fraction is rounded up, never down to nothing.
+        keep_alive_max: limits.keep_alive_max.value().map(|Span(max)| max.as_millis().div_ceil(1000) as u16),
+        session_expiry_max: limits.session_expiry_max.value().map_or(FOREVER, |Span(max)| max),
+        session_expiry_v3: limits.session_expiry_v3.value().map_or(FOREVER, |Span(max)| max),
+        qos_max: QoS::from_bits(limits.qos_max.0 as u8).unwrap_or_default(),
+        retain_available: limits.retain_available,
+        retained_messages_max: count(limits.retained_messages_max),
+        retained_bytes_max: limits.retained_bytes_max.value().map_or(usize::MAX, |Size(bytes)| bytes as usize),
+        subscriptions_max: count(limits.subscriptions_max),
+        sessions_max: count(limits.sessions_max),
+        client_id_bytes_max: limits.client_id_bytes_max.0 as usize,
+        topic_levels_max: limits.topic_levels_max.0 as usize,
+    }
+}
+
+fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, Count<MIN, MAX>>) -> usize {
+    limit.value().map_or(usize::MAX, |Count(number)| number as usize)
+}
+
+fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
+    let tls = &loaded.options.tls;
+    let named = [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca)];
+    for (key, path) in named.iter().filter_map(|(key, path)| Some((*key, path.as_deref()?))) {
+        // Opened, not only looked at: a file that exists and may not be read is the more usual mistake.
+        if let Err(error) = std::fs::File::open(path) {
+            let message = format!("{} cannot be read: {error}", path.display());
+            problems.push(Problem::of_key(loaded.origin(key), key, message));
+        }
+    }
+    match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => {
+            let client_cert_required = tls.client_ca.is_some() && tls.client_cert_required;
+            Some(TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                client_ca: tls.client_ca.clone(),
+                client_cert_required,
+            })
+        }
+        (None, None) => None,
+        (Some(_), None) => {
+            let problem = Problem::of_key(loaded.origin("tls.cert"), "tls.cert", "a certificate needs its private key");
+            problems.push(problem.with_hint("set tls.key (--key FILE)".to_owned()));
+            None
+        }
+        (None, Some(_)) => {
+            let problem = Problem::of_key(loaded.origin("tls.key"), "tls.key", "a private key needs its certificate");
+            problems.push(problem.with_hint("set tls.cert (--cert FILE)".to_owned()));
+            None
+        }
+    }
+}
+
+fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Problem>) -> Vec<Listener> {
+    let doors = &options.listeners;
+    let plain = [(ListenerKind::Mqtt, doors.mqtt), (ListenerKind::Ws, doors.ws)];
+    let secure = [(ListenerKind::Mqtts, doors.mqtts, 8883), (ListenerKind::Wss, doors.wss, 8084)];
+    let mut open: Vec<(ListenerKind, SocketAddr)> =
+        plain.into_iter().filter_map(|(kind, door)| Some((kind, address(door)?))).collect();
+    for (kind, door, port) in secure {
+        let Some(at) = secure_address(door, port, tls.is_some()) else { continue };
+        let name = door_name(kind);
+        let any_tls = options.tls.cert.is_some() || options.tls.key.is_some();
+        if tls.is_none() && !any_tls {
+            let message = format!("listeners.{name} needs a certificate and its private key");
+            problems.push(Problem::general(message).with_hint("set tls.cert and tls.key (--cert, --key)".to_owned()));
+        }
+        open.push((kind, at));
+    }
+    check_apart(&open, problems);
+    open.sort_by_key(|(kind, _)| DOORS.iter().position(|(other, _)| other == kind));
+    let tls_of = |kind| matches!(kind, ListenerKind::Mqtts | ListenerKind::Wss).then(|| tls.cloned()).flatten();
+    open.into_iter().map(|(kind, bind)| Listener { kind, bind, tls: tls_of(kind) }).collect()
+}
+
+fn address(door: Door) -> Option<SocketAddr> {
+    door.value().map(|Address(at)| at)
+}
+
+fn secure_address(door: SecureDoor, port: u16, has_certificate: bool) -> Option<SocketAddr> {
+    match door {
+        Or::Is(door) => address(door),
+        Or::Word(_) => has_certificate.then(|| ([127, 0, 0, 1], port).into()),
+    }
+}
+
+/// Two listeners on one address: said here, where both names are known, instead of "address in use" later.
+fn check_apart(open: &[(ListenerKind, SocketAddr)], problems: &mut Vec<Problem>) {
+    for (index, (kind, at)) in open.iter().enumerate() {
+        for (other, _) in open[..index].iter().filter(|(_, before)| before == at && at.port() != 0) {
+            let (a, b) = (door_name(*other), door_name(*kind));
+            problems.push(Problem::general(format!("listeners.{a} and listeners.{b} are both at {at}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! The rules between keys.
+
+use super::*;
+use crate::config::{Entry, Sources, load};
+
+fn planned(flags: &[(&str, &str)]) -> Result<Config, String> {
+    let flags = flags.iter().map(|(path, value)| Entry::flag("--set", path, value)).collect();
+    // A file that is named keeps the test away from those of the machine.
+    let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
+    broker(&loaded).map_err(|problems| problems.to_string())
+}
+
+fn open(config: &Config) -> Vec<(ListenerKind, String)> {
+    config.listeners.iter().map(|listener| (listener.kind, listener.bind.to_string())).collect()
+}
+
+#[test]
+fn defaults_are_those_of_the_broker() {
+    let config = planned(&[]).unwrap();
+    assert_eq!(config.settings, Settings::default());
+    let usual = Config { listeners: config.listeners.clone(), ..Config::default() };
+    assert_eq!(format!("{config:?}"), format!("{usual:?}"));
+    assert_eq!(
+        open(&config),
+        [(ListenerKind::Mqtt, "127.0.0.1:1883".into()), (ListenerKind::Ws, "127.0.0.1:8083".into())]
+    );
+}
+
+#[test]
+fn words_become_what_the_broker_understands() {
+    let config = planned(&[
+        ("limits.connections_max", "unlimited"),
+        ("limits.session_expiry_max", "unlimited"),
+        ("limits.keep_alive_max", "1500ms"),
+        ("sys.interval", "off"),
+        ("server.shards", "3"),
+    ])
+    .unwrap();
+    assert_eq!(config.connections_max, usize::MAX);
+    assert_eq!(config.settings.session_expiry_max, FOREVER);
+    assert_eq!(config.settings.keep_alive_max, Some(2));
+    assert_eq!(config.sys_interval, Duration::ZERO);
+    assert_eq!(config.shards, 3);
+}
+
+#[test]
+fn tls_listeners_open_by_themselves_when_there_is_a_certificate() {
+    let config = planned(&[("tls.cert", "/dev/null"), ("tls.key", "/dev/null"), ("listeners.wss", "off")]).unwrap();
+    let (kind, at) = &open(&config)[1];
+    assert_eq!((*kind, at.as_str()), (ListenerKind::Mqtts, "127.0.0.1:8883"));
+    assert!(config.listeners[1].tls.is_some());
+    assert!(config.listeners[0].tls.is_none());
+}
+
+#[test]
+fn f148_incomplete_tls_is_named() {
+    let refused = planned(&[("listeners.mqtts", "127.0.0.1:8883")]).unwrap_err();
+    assert_eq!(
+        refused,
+        "error: listeners.mqtts needs a certificate and its private key; set tls.cert and tls.key (--cert, --key)"
+    );
+    let refused = planned(&[("tls.cert", "/dev/null")]).unwrap_err();
+    assert!(refused.contains("tls.cert: a certificate needs its private key; set tls.key"), "{refused}");
+    let refused = planned(&[("tls.cert", "/nonexistent"), ("tls.key", "/dev/null")]).unwrap_err();
+    assert!(refused.contains("tls.cert: /nonexistent cannot be read: "), "{refused}");
+}
+
+#[test]
+fn doors_must_not_share_an_address_and_one_must_be_open() {
+    let refused = planned(&[("listeners.ws", "127.0.0.1:1883")]).unwrap_err();
+    assert_eq!(refused, "error: listeners.mqtt and listeners.ws are both at 127.0.0.1:1883");
+    assert!(planned(&[("listeners.ws", "127.0.0.1:0"), ("listeners.mqtt", "127.0.0.1:0")]).is_ok());
+    let refused = planned(&[("listeners.ws", "off"), ("listeners.mqtt", "off")]).unwrap_err();
+    assert!(refused.contains("every listener is off"), "{refused}");
+}

@@ -1,0 +1,192 @@
+//! `tidegate pub`: messages from the command line, a file or standard input, each seen through to its acknowledgement.
+
+use std::io::{BufRead, Read};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use tidegate_wire_mqtt::{QoS, ReasonCode};
+
+use crate::arguments::PubArgs;
+use crate::client::{Client, Happened};
+use crate::stop::Stop;
+use crate::target::{self, Connection};
+
+/// What is to be published.
+#[derive(Debug)]
+struct Publishing {
+    topic: String,
+    qos: QoS,
+    retain: bool,
+    source: Source,
+    /// Between two messages.
+    delay: Duration,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Source {
+    /// The same payload, so many times.
+    Payload(Vec<u8>, u32),
+    /// Each line of standard input.
+    Lines,
+}
+
+impl Publishing {
+    fn of(args: &PubArgs, topic_of_url: Option<&str>) -> Result<Self> {
+        let topic = args.topic.as_deref().or(topic_of_url).context("no topic: add -t TOPIC")?;
+        target::check_topic(topic).context("-t")?;
+        Ok(Self {
+            topic: topic.to_owned(),
+            qos: target::qos(args.qos),
+            retain: args.retain,
+            source: Source::of(args)?,
+            delay: Duration::try_from_secs_f64(args.repeat_delay).context("--repeat-delay")?,
+        })
+    }
+}
+
+impl Source {
+    fn of(args: &PubArgs) -> Result<Self> {
+        if args.stdin_line {
+            return Ok(Self::Lines);
+        }
+        let payload = if let Some(message) = &args.message {
+            message.clone().into_bytes()
+        } else if let Some(path) = &args.file {
+            std::fs::read(path).with_context(|| format!("-f {}", path.display()))?
+        } else if args.stdin_file {
+            let mut all = Vec::new();
+            std::io::stdin().lock().read_to_end(&mut all).context("-s: standard input")?;
+            all
+        } else {
+            Vec::new()
+        };
+        Ok(Self::Payload(payload, args.repeat))
+    }
+
+    /// Payloads one after the other. Standard input is read on a thread of its own: while it is silent, the connection
+    /// must be kept alive.
+    fn payloads(self) -> Receiver<Vec<u8>> {
+        // A few ahead, no more: standard input may be endless.
+        let (sender, receiver) = sync_channel(64);
+        std::thread::spawn(move || match self {
+            Self::Payload(payload, times) => (0..times).try_for_each(|_| sender.send(payload.clone()).map_err(drop)),
+            Self::Lines => {
+                let lines = std::io::stdin().lock().split(b'\n').map_while(Result::ok);
+                lines.into_iter().try_for_each(|line| sender.send(line).map_err(drop))
+            }
+        });
+        receiver
+    }
+}
+
+/// Publishes everything; the exit code.
+pub(crate) fn run(args: &PubArgs) -> Result<u8> {
+    let Connection { target, hello, topic } = Connection::of(&args.connect)?;
+    let publishing = Publishing::of(args, topic.as_deref())?;
+    let stop = Stop::on_signals()?;
+    let mut client = Client::connect(&target, hello)?;
+    let refused = publish_all(&mut client, publishing, &stop)?;
+    client.disconnect();
+    match refused {
+        None => Ok(0),
+        Some(reason) => {
+            if !args.connect.quiet {
+                eprintln!("error: the message was refused: {} (0x{:02x})", reason.name(), reason.code());
+            }
+            Ok(reason.code())
+        }
+    }
+}
+
+/// How long to look for the next payload while answers are awaited.
+const GLANCE: Duration = Duration::from_millis(1);
+
+fn publish_all(client: &mut Client, publishing: Publishing, stop: &Stop) -> Result<Option<ReasonCode>> {
+    let Publishing { topic, qos, retain, source, delay } = publishing;
+    let payloads = source.payloads();
+    let mut refused = None;
+    let mut is_more = true;
+    let mut not_before = Instant::now();
+    while (is_more || client.under_way() > 0) && !stop.is_wanted() {
+        let now = Instant::now();
+        if is_more && client.has_room() && now >= not_before {
+            // Nothing to hear from the broker: wait for input, but not so long that a ping or a signal is missed.
+            let patience = if client.under_way() > 0 { GLANCE } else { Duration::from_millis(100) };
+            match payloads.recv_timeout(patience) {
+                Ok(payload) => {
+                    client.publish(&topic, &payload, qos, retain)?;
+                    not_before = now + delay;
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => is_more = false,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        let deadline = match (is_more, client.has_room()) {
+            (true, true) => Some(now.max(not_before)),
+            (true, false) => None,
+            (false, _) if client.under_way() == 0 => break,
+            (false, _) => None,
+        };
+        match client.next(deadline)? {
+            Happened::Published(reason) if reason.is_failure() => refused = Some(reason),
+            _ => {}
+        }
+    }
+    Ok(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Cli, Command};
+    use clap::Parser;
+
+    fn parsed(words: &[&str]) -> Result<PubArgs, String> {
+        let words = ["tidegate", "pub"].iter().chain(words);
+        match Cli::try_parse_from(words).map_err(|error| error.to_string())?.command {
+            Some(Command::Pub(args)) => Ok(*args),
+            _ => Err("not pub".to_owned()),
+        }
+    }
+
+    fn publishing(words: &[&str]) -> Result<Publishing, String> {
+        let args = parsed(words)?;
+        let connection = Connection::of(&args.connect).map_err(|error| format!("{error:#}"))?;
+        Publishing::of(&args, connection.topic.as_deref()).map_err(|error| format!("{error:#}"))
+    }
+
+    #[test]
+    fn the_letters_of_mosquitto_are_understood() {
+        let args = parsed(&["-h", "broker", "-p", "1884", "-t", "a", "-m", "-1", "-q", "1", "-r", "-V", "5"]).err();
+        assert!(args.is_some(), "a payload that looks like a flag needs -m=…");
+        let words = "-h broker -p 1884 -t a -m x -q 1 -r -V 5 -i me -u ann -P pw -k 30 -d \
+                     -D publish user-property n v -D connect receive-maximum 5 --will-topic w --will-qos 2";
+        let args = parsed(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
+        assert_eq!(
+            (args.connect.host.as_str(), args.connect.port, args.qos, args.retain),
+            ("broker", Some(1884), 1, true)
+        );
+        assert_eq!(args.connect.property.len(), 7);
+        let connection = Connection::of(&args.connect).unwrap();
+        assert_eq!(connection.hello.properties.len(), 2);
+        assert_eq!(connection.hello.keep_alive, 30);
+    }
+
+    #[test]
+    fn one_source_is_needed_and_no_more() {
+        assert_eq!(publishing(&["-t", "a", "-n"]).unwrap().source, Source::Payload(Vec::new(), 1));
+        assert_eq!(publishing(&["-t", "a", "-l"]).unwrap().source, Source::Lines);
+        assert!(parsed(&["-t", "a"]).is_err());
+        assert!(parsed(&["-t", "a", "-m", "x", "-n"]).is_err());
+        assert!(parsed(&["-t", "a", "-m", "x", "-q", "3"]).is_err());
+    }
+
+    #[test]
+    fn the_topic_may_come_from_the_url_and_has_no_wildcards() {
+        assert_eq!(publishing(&["-L", "mqtt://h/a/b", "-m", "x"]).unwrap().topic, "a/b");
+        assert_eq!(publishing(&["-L", "mqtt://h", "-m", "x"]).unwrap_err(), "no topic: add -t TOPIC");
+        assert_eq!(publishing(&["-t", "a/#", "-m", "x"]).unwrap_err(), "-t: \"a/#\": wildcard in a topic name");
+    }
+}

@@ -1,0 +1,173 @@
+//! `tidegate serve`: from arguments to a running broker, and what signals do to it.
+//!
+//! Everything that can be wrong is found before the first thread starts. Afterwards the main thread only waits for
+//! signals: HUP reads the configuration again, TERM and INT drain, a second one ends the process at once.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use tidegate_broker::Broker;
+use tidegate_broker::config::{Config, ListenerKind};
+use tracing::level_filters::LevelFilter;
+use tracing::{error, info, warn};
+
+use crate::arguments::ServeArgs;
+use crate::config::keys::Change;
+use crate::config::{Loaded, Problems, Sources, load};
+use crate::log::Level;
+use crate::security::Security;
+use crate::{bind, log, plan, security};
+
+/// A configuration that is sound as a whole.
+pub(crate) struct Ready {
+    pub(crate) loaded: Loaded,
+    pub(crate) config: Config,
+    pub(crate) security: Security,
+}
+
+/// Reads and judges everything but whether ports are free.
+pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
+    let loaded = load(sources)?;
+    // Two independent judgements: the operator should see the problems of both.
+    let (config, security) = match (plan::broker(&loaded), security::load(&loaded)) {
+        (Ok(config), Ok(security)) => (config, security),
+        (config, security) => {
+            let problems = [config.err(), security.err()];
+            return Err(Problems(problems.into_iter().flatten().flat_map(|Problems(list)| list).collect()));
+        }
+    };
+    security::check_exposure(&config, &security, &loaded)?;
+    Ok(Ready { loaded, config, security })
+}
+
+/// Runs the broker until it is told to stop.
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    let sources = args.sources();
+    let ready = prepare(&sources)?;
+    bind::check(&ready.config.listeners)?;
+    let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
+    // Registered before the first thread starts: a signal during the start is not lost.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
+    for warning in security::warnings(&ready.loaded) {
+        warn!(event = "security", "{warning}");
+    }
+    let Ready { loaded, config, security } = ready;
+    let open_to_all = !security.has_users;
+    let broker = Broker::start(config, security.authenticator, security.policy).context("the broker did not start")?;
+    print_banner(&broker.addresses(), &loaded, open_to_all);
+    wait(broker, signals, &Running { sources, level }, loaded);
+    Ok(())
+}
+
+struct Running {
+    sources: Sources,
+    level: Level,
+}
+
+fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loaded) {
+    for signal in signals.forever() {
+        match signal {
+            SIGHUP => loaded = reload(&broker, running, loaded),
+            SIGUSR1 => log_counters(&broker),
+            SIGUSR2 => toggle_debug(&running.level, &loaded),
+            _ => break,
+        }
+    }
+    info!(event = "drain", "draining; a second signal stops at once");
+    std::thread::spawn(move || {
+        let stop = |signal: &i32| matches!(*signal, SIGTERM | SIGINT);
+        if signals.forever().any(|signal| stop(&signal)) {
+            // Asked twice: nothing is waited for any more.
+            std::process::exit(1);
+        }
+    });
+    broker.shutdown();
+    info!(event = "stopped", "stopped");
+}
+
+/// Applies the configuration as it is now; if it is not sound, the one before stays in force.
+fn reload(broker: &Broker, running: &Running, before: Loaded) -> Loaded {
+    let Ready { loaded, config, security } = match prepare(&running.sources) {
+        Ok(ready) => ready,
+        Err(Problems(problems)) => {
+            for problem in problems {
+                error!(event = "reload_failed", "{problem}");
+            }
+            error!(event = "reload_failed", "the configuration from before stays in force");
+            return before;
+        }
+    };
+    if let Err(problem) = broker.reload(&config, security.authenticator, security.policy) {
+        error!(event = "reload_failed", "{problem}; the configuration from before stays in force");
+        return before;
+    }
+    running.level.set(loaded.options.log.level.0);
+    let changed = |when| {
+        let keys = loaded.changed_from(&before).filter(move |key| key.change == when);
+        keys.map(|key| key.path).collect::<Vec<_>>().join(",")
+    };
+    info!(event = "reloaded", changed = changed(Change::Reload), "configuration, users and certificates read again");
+    let waiting = changed(Change::Restart);
+    if !waiting.is_empty() {
+        warn!(event = "restart_needed", keys = waiting, "these changes take effect after a restart");
+    }
+    loaded
+}
+
+fn log_counters(broker: &Broker) {
+    let counters: Vec<String> = broker.stats().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    info!(event = "counters", counters = counters.join(" "), "counters");
+}
+
+fn toggle_debug(level: &Level, loaded: &Loaded) {
+    let is_debug = level.now() == LevelFilter::DEBUG;
+    level.set(if is_debug { loaded.options.log.level.0 } else { LevelFilter::DEBUG });
+    info!(event = "log_level", level = %level.now(), "log level changed");
+}
+
+/// One line that says where the broker listens, one that says what to do next. On stdout: the logs are elsewhere.
+fn print_banner(addresses: &[(ListenerKind, SocketAddr)], loaded: &Loaded, open_to_all: bool) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    // A broker whose output nobody reads goes on serving.
+    let _ = out.write_all(banner(addresses, loaded, open_to_all).as_bytes());
+    let _ = out.flush();
+}
+
+fn banner(addresses: &[(ListenerKind, SocketAddr)], loaded: &Loaded, open_to_all: bool) -> String {
+    let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
+        ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
+        ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
+    };
+    let doors: String = addresses.iter().map(door).collect();
+    let next = if open_to_all && loaded.options.security.allow_anonymous {
+        "anybody who can reach these addresses may come in (allow_anonymous). Users:  tidegate user add NAME"
+    } else if open_to_all {
+        "no users configured: listening for this machine only. To accept others:  tidegate user add NAME"
+    } else {
+        "ready. Try:  tidegate sub -t '#' -v -u NAME -P PASSWORD"
+    };
+    format!("tidegate {}{doors}\n{next}\n", env!("CARGO_PKG_VERSION"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_banner_names_every_door_and_the_next_step() {
+        let addresses = [
+            (ListenerKind::Mqtt, "127.0.0.1:1883".parse().unwrap()),
+            (ListenerKind::Ws, "127.0.0.1:8083".parse().unwrap()),
+        ];
+        let text = banner(&addresses, &Loaded::default(), true);
+        let expected = format!(
+            "tidegate {}  mqtt 127.0.0.1:1883  ws://127.0.0.1:8083/mqtt\nno users configured: listening for this \
+             machine only. To accept others:  tidegate user add NAME\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(text, expected);
+    }
+}

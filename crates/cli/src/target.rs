@@ -1,0 +1,191 @@
+//! From what was typed about the connection to what the client needs.
+
+use anyhow::{Context, Result, bail};
+use tidegate_wire_mqtt::{Limits, QoS, Version, topic};
+
+use crate::arguments::ConnectArgs;
+use crate::client::tls::Trust;
+use crate::client::{Hello, Target, WillMessage, properties};
+
+/// Where to, how, and the topic if the URL had one.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) target: Target,
+    pub(crate) hello: Hello,
+    pub(crate) topic: Option<String>,
+}
+
+/// The parts of `mqtt[s]://[user[:password]@]host[:port]/topic`. Nothing is decoded: `#` and `+` stand for themselves,
+/// as in mosquitto's tools.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Url {
+    is_secure: bool,
+    user: Option<String>,
+    password: Option<String>,
+    host: String,
+    port: Option<u16>,
+    topic: Option<String>,
+}
+
+impl Connection {
+    /// Judges the arguments.
+    pub(crate) fn of(args: &ConnectArgs) -> Result<Self> {
+        let url = match &args.url {
+            Some(text) => parse_url(text).with_context(|| {
+                format!("-L {text:?}: expected mqtt://[user[:password]@]host[:port]/topic, or mqtts://…")
+            })?,
+            None => Url { host: args.host.clone(), port: args.port, ..Url::default() },
+        };
+        let version = version(&args.protocol_version)?;
+        let properties = properties::parse(&args.property)?;
+        if !version.is_v5() && (!properties.is_empty() || args.session_expiry_interval.is_some()) {
+            bail!("-D and -x need MQTT 5: add -V 5");
+        }
+        let clean_start = !args.disable_clean_session;
+        if !clean_start && args.id.is_none() && !version.is_v5() {
+            bail!("-c keeps a session under a name: add -i ID");
+        }
+        let wants_tls = args.cafile.is_some() || args.cert.is_some() || args.insecure || args.tls_use_os_certs;
+        let tls = (url.is_secure || wants_tls || url.port == Some(8883)).then(|| trust(args));
+        let port = url.port.unwrap_or(if tls.is_some() { 8883 } else { 1883 });
+        let hello = Hello {
+            version,
+            client_id: args.id.clone().unwrap_or_default(),
+            clean_start,
+            keep_alive: args.keepalive,
+            user: args.username.clone().or(url.user),
+            password: args.pw.clone().or(url.password),
+            will: will(args)?,
+            properties,
+            // In MQTT 5 a kept session also needs a lifetime; without -x it is for ever, as in mosquitto's tools.
+            session_expiry: args.session_expiry_interval.or((version.is_v5() && !clean_start).then_some(u32::MAX)),
+            debug: args.debug,
+        };
+        Ok(Self { target: Target { host: url.host, port, tls }, hello, topic: url.topic })
+    }
+}
+
+fn trust(args: &ConnectArgs) -> Trust {
+    let identity = args.cert.clone().zip(args.key.clone());
+    Trust { ca: args.cafile.clone(), everybody: args.insecure, identity }
+}
+
+fn will(args: &ConnectArgs) -> Result<Option<WillMessage>> {
+    let Some(name) = &args.will_topic else { return Ok(None) };
+    check_topic(name)?;
+    Ok(Some(WillMessage {
+        topic: name.clone(),
+        payload: args.will_payload.clone().unwrap_or_default().into_bytes(),
+        qos: qos(args.will_qos),
+        retain: args.will_retain,
+    }))
+}
+
+/// A topic name that can be published to.
+pub(crate) fn check_topic(name: &str) -> Result<()> {
+    let limits = Limits { topic_levels_max: usize::MAX, ..Limits::default() };
+    topic::check_name(name, &limits).map_err(|violation| anyhow::anyhow!("{name:?}: {}", violation.detail))
+}
+
+/// Clap has checked the range.
+pub(crate) fn qos(bits: u8) -> QoS {
+    QoS::from_bits(bits).unwrap_or_default()
+}
+
+fn version(text: &str) -> Result<Version> {
+    Ok(match text {
+        "5" | "mqttv5" => Version::V5,
+        "311" | "3.1.1" | "mqttv311" => Version::V311,
+        "31" | "3.1" | "mqttv31" => Version::V31,
+        _ => bail!("-V {text:?}: expected 31, 311 or 5"),
+    })
+}
+
+fn parse_url(text: &str) -> Option<Url> {
+    let (scheme, rest) = text.split_once("://")?;
+    let is_secure = match scheme {
+        "mqtt" => false,
+        "mqtts" => true,
+        _ => return None,
+    };
+    let (authority, topic) = match rest.split_once('/') {
+        Some((authority, topic)) => (authority, Some(topic.to_owned()).filter(|topic| !topic.is_empty())),
+        None => (rest, None),
+    };
+    let (credentials, place) = match authority.rsplit_once('@') {
+        Some((credentials, place)) => (Some(credentials), place),
+        None => (None, authority),
+    };
+    let (user, password) = match credentials.map(|credentials| credentials.split_once(':').unwrap_or((credentials, "")))
+    {
+        Some((user, password)) => (Some(user.to_owned()), Some(password.to_owned()).filter(|text| !text.is_empty())),
+        None => (None, None),
+    };
+    let (host, port) = split_port(place)?;
+    Some(Url { is_secure, user, password, host, port, topic })
+}
+
+/// `host`, `host:port`, `[::1]` or `[::1]:port`.
+fn split_port(place: &str) -> Option<(String, Option<u16>)> {
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match place.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (place, None),
+        },
+    };
+    if host.is_empty() {
+        return None;
+    }
+    let port = match port {
+        Some(port) => Some(port.parse().ok()?),
+        None => None,
+    };
+    Some((host.to_owned(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_taken_apart() {
+        let url = parse_url("mqtts://ann:s3:cret@broker.example:8884/a/b/#").unwrap();
+        assert!(url.is_secure);
+        assert_eq!((url.user.as_deref(), url.password.as_deref()), (Some("ann"), Some("s3:cret")));
+        assert_eq!((url.host.as_str(), url.port, url.topic.as_deref()), ("broker.example", Some(8884), Some("a/b/#")));
+        assert_eq!(parse_url("mqtt://h").unwrap(), Url { host: "h".into(), ..Url::default() });
+        assert_eq!(parse_url("mqtt://[::1]:1884/t").unwrap().host, "::1");
+        for bad in ["h/t", "http://h/t", "mqtt:///t", "mqtt://h:x/t", "mqtt://[::1/t"] {
+            assert_eq!(parse_url(bad), None, "{bad}");
+        }
+    }
+
+    fn args() -> ConnectArgs {
+        ConnectArgs { host: "h".into(), protocol_version: "311".into(), ..ConnectArgs::default() }
+    }
+
+    #[test]
+    fn ports_follow_tls() {
+        assert_eq!(Connection::of(&args()).unwrap().target.port, 1883);
+        let secure = Connection::of(&ConnectArgs { insecure: true, ..args() }).unwrap();
+        assert_eq!((secure.target.port, secure.target.tls.is_some()), (8883, true));
+        let by_port = Connection::of(&ConnectArgs { port: Some(8883), ..args() }).unwrap();
+        assert!(by_port.target.tls.is_some());
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_said() {
+        let refused = |args: ConnectArgs| Connection::of(&args).unwrap_err().to_string();
+        assert_eq!(
+            refused(ConnectArgs { session_expiry_interval: Some(1), ..args() }),
+            "-D and -x need MQTT 5: add -V 5"
+        );
+        assert!(refused(ConnectArgs { disable_clean_session: true, ..args() }).contains("add -i ID"));
+        assert!(refused(ConnectArgs { will_topic: Some("a/#".into()), ..args() }).contains("wildcard"));
+        assert!(refused(ConnectArgs { protocol_version: "4".into(), ..args() }).contains("expected 31, 311 or 5"));
+    }
+}
