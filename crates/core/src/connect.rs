@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{ConnAck, Connect, Encode, Properties, Property, QoS, Re
 use crate::access::Action;
 use crate::connection::Connection;
 use crate::event::{Event, Why};
+use crate::limits::CONNECTIONS_MAX;
 use crate::message::{Message, Publication};
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Hello, Shard, WillFate};
@@ -20,9 +21,16 @@ use crate::timers::Due;
 
 impl Shard {
     /// A client says hello. Its CONNACK (or refusal) is in the outbox when this returns, and a refused connection is
-    /// named by `poll_close`.
-    pub fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> ConnId {
+    /// named by `poll_close`. `None`: the table of connections is full.
+    pub fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
+        if self.connections.len() >= CONNECTIONS_MAX {
+            return None;
+        }
         self.stats.packets_received += 1;
+        Some(self.greet(hello, now))
+    }
+
+    fn greet(&mut self, hello: &Hello<'_>, now: Timestamp) -> ConnId {
         if let Err(reason) = self.check_hello(hello) {
             return self.refuse(hello, reason, now);
         }

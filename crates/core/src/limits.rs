@@ -1,5 +1,7 @@
 //! Every maximum of this crate that is not a setting, with the relations between them.
 
+/// Connections of one shard; the driver has a smaller limit of its own.
+pub(crate) const CONNECTIONS_MAX: usize = 4_000_000;
 /// Packets handled per call of `handle_input`: the driver bounds the bytes, this bounds the tiny ones.
 pub(crate) const PACKETS_PER_INPUT_MAX: usize = 4096;
 /// Timers handled per turn, so that a thousand expiring sessions do not make one long turn.

@@ -113,7 +113,7 @@ impl Net {
         let identity = Identity { user: options.user.map(Into::into), peer: "test".into(), listener: "mqtt" };
         let shard = shard_of(name, self.shards.len());
         let hello = Hello { connect: &connect, client_id: name, identity };
-        let conn = self.shards[shard].handle_connect(&hello, self.now);
+        let conn = self.shards[shard].handle_connect(&hello, self.now).unwrap();
         self.ends.push(End { shard, conn, version: options.version, received: Vec::new(), is_closed: false });
         self.settle();
         Wire(self.ends.len() - 1)
