@@ -106,7 +106,8 @@ impl Shard {
             self.stats.dropped_queue_full += 1;
             return;
         }
-        session.enqueue(Queued { message: message.share(), qos, retain, ids: target.ids.clone() });
+        let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
+        session.enqueue(queued, &mut self.stats);
     }
 
     /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
@@ -153,7 +154,7 @@ impl Shard {
             if outbox > self.settings.outbox_bytes_max / 2 || (next.qos > QoS::AtMostOnce && !session.has_window()) {
                 return;
             }
-            let Some(queued) = session.dequeue() else { return };
+            let Some(queued) = session.dequeue(&mut self.stats) else { return };
             self.send_queued(index, queued, now);
         }
     }
@@ -242,6 +243,8 @@ impl Shard {
     pub(crate) fn count_lost(&mut self, session: &Session) {
         let under_way = session.inflight.iter().filter(|inflight| matches!(inflight.stage, Stage::Sent(_))).count();
         self.stats.dropped_session_ended += (session.queue.len() + under_way) as u64;
+        self.stats.queued_messages -= session.queue.len() as u64;
+        self.stats.queued_bytes -= session.queue_bytes as u64;
     }
 }
 

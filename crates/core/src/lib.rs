@@ -1,5 +1,5 @@
 #![no_std]
-//! The broker without sockets.
+#![doc = include_str!("../README.md")]
 
 extern crate alloc;
 #[cfg(test)]

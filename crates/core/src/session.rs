@@ -11,6 +11,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::access::Identity;
+use crate::event::Stats;
 use crate::message::Message;
 use crate::subscriptions::Wish;
 
@@ -143,14 +144,21 @@ impl Session {
         self.inflight.iter().position(|inflight| inflight.packet_id == id)
     }
 
-    pub(crate) fn enqueue(&mut self, queued: Queued) {
-        self.queue_bytes += queued.message.size();
+    /// The gauges of all queues are kept with each change: counting a million sessions would take a turn.
+    pub(crate) fn enqueue(&mut self, queued: Queued, stats: &mut Stats) {
+        let size = queued.message.size();
+        self.queue_bytes += size;
+        stats.queued_messages += 1;
+        stats.queued_bytes += size as u64;
         self.queue.push_back(queued);
     }
 
-    pub(crate) fn dequeue(&mut self) -> Option<Queued> {
+    pub(crate) fn dequeue(&mut self, stats: &mut Stats) -> Option<Queued> {
         let queued = self.queue.pop_front()?;
-        self.queue_bytes -= queued.message.size();
+        let size = queued.message.size();
+        self.queue_bytes -= size;
+        stats.queued_messages -= 1;
+        stats.queued_bytes -= size as u64;
         Some(queued)
     }
 }

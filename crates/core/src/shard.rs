@@ -248,17 +248,12 @@ impl Shard {
     /// Counters and gauges.
     pub fn stats(&self) -> Stats {
         let is_first = self.index == 0;
-        let (queued_messages, queued_bytes) = self.sessions.iter().fold((0, 0), |(messages, bytes), (_, session)| {
-            (messages + session.queue.len(), bytes + session.queue_bytes)
-        });
         Stats {
             connections: self.connections.len() as u64,
             sessions: self.sessions.len() as u64,
             subscriptions: self.subscriptions.len() as u64,
             retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
             retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
-            queued_messages: queued_messages as u64,
-            queued_bytes: queued_bytes as u64,
             ..self.stats
         }
     }

@@ -139,7 +139,7 @@ impl Shard {
             let view = message.view();
             let qos = view.qos.min(wish.qos);
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
-            session.enqueue(Queued { message, qos, retain: true, ids });
+            session.enqueue(Queued { message, qos, retain: true, ids }, &mut self.stats);
         }
     }
 }
