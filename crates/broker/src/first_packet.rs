@@ -72,7 +72,6 @@ fn answer(input: &[u8], error: &PeerError) -> Vec<u8> {
     match version_of_connect(input) {
         Some(version @ Version::V5) => refusal(version, reason),
         Some(version) if has_word_before_5(reason) => refusal(version, reason),
-        Some(_) => Vec::new(),
         None if reason == ReasonCode::UnsupportedProtocolVersion => match unknown_level(input) {
             // Who knows a later version knows the CONNACK of 5, too; the bit of bridges and the levels before 4 belong
             // to the old family.
@@ -80,7 +79,7 @@ fn answer(input: &[u8], error: &PeerError) -> Vec<u8> {
             Some(_) => refusal(Version::V311, reason),
             None => Vec::new(),
         },
-        None => Vec::new(),
+        Some(_) | None => Vec::new(),
     }
 }
 

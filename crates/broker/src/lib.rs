@@ -61,6 +61,7 @@ pub struct Broker {
 
 impl Broker {
     /// Binds every listener (an error names address and listener) and starts the threads.
+    #[expect(clippy::needless_pass_by_value, reason = "the broker is made of it, as of the other two")]
     pub fn start(config: Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> io::Result<Self> {
         let open: io::Result<Vec<_>> = config.listeners.iter().map(Door::open).collect();
         let mut open: Vec<OpenDoor> =

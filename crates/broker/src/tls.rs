@@ -15,7 +15,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate};
 
 use crate::config::TlsFiles;
 use crate::limits::PEM_FILE_BYTES_MAX;
@@ -93,7 +93,7 @@ fn wrong(path: &Path, what: &str) -> io::Error {
 /// `None` if there is no name that can be a user: bad UTF-8, or a control character (a NUL once cut names short).
 pub(crate) fn certificate_name(certificate: &[u8]) -> Option<String> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let common_name = certificate.subject().iter_common_name().next().map(|name| name.as_str());
+    let common_name = certificate.subject().iter_common_name().next().map(AttributeTypeAndValue::as_str);
     let name = match common_name {
         Some(name) => name.ok()?,
         None => first_alternative(&certificate)?,

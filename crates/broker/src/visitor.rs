@@ -106,10 +106,9 @@ impl Visitor {
     pub(crate) fn on_ready(&mut self, scratch: &mut [u8], limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
         match self.stage {
             Stage::Upgrade | Stage::Connect => self.read(scratch, limits, make_id),
-            Stage::Checking(_) => Next::Wait,
             Stage::Farewell => self.say_goodbye(),
             Stage::Lingering if self.link.drain(scratch) => Next::Close,
-            Stage::Lingering => Next::Wait,
+            Stage::Checking(_) | Stage::Lingering => Next::Wait,
         }
     }
 

@@ -17,10 +17,7 @@ pub(super) struct Connection {
     /// Bytes that must be there before the core wants to look again.
     at_least: usize,
     pub(super) reading: Reading,
-    /// Nothing more will come.
-    pub(super) ended: bool,
-    /// The peer has announced its end: a short read does not mean that there is nothing.
-    pub(super) end_announced: bool,
+    pub(super) end: End,
     /// The socket takes no more; its being writable will be told.
     pub(super) blocked: bool,
     /// To be closed when all is written.
@@ -42,6 +39,17 @@ pub(super) enum Reading {
     Stopped,
 }
 
+/// How near the end of the peer's stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum End {
+    /// Not in sight.
+    Open,
+    /// The socket has told of it: a short read does not mean that there is nothing.
+    Announced,
+    /// Nothing more will come.
+    Reached,
+}
+
 /// Where the bytes for the core are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Filled {
@@ -59,8 +67,7 @@ impl Connection {
             kept: rest,
             at_least: 1,
             reading: Reading::Idle,
-            ended: false,
-            end_announced: false,
+            end: End::Open,
             blocked: false,
             closing: false,
             written_in: 0,
@@ -74,7 +81,7 @@ impl Connection {
 
     /// Reads once, unless there is enough to do already. The bytes for the core are then where `Filled` says.
     pub(super) fn fill(&mut self, scratch: &mut [u8]) -> std::io::Result<(Filled, Received)> {
-        if self.has_work() || self.ended {
+        if self.has_work() || self.end == End::Reached {
             return Ok((Filled::Kept, Received { bytes: 0, source: Source::More }));
         }
         let kept = self.kept.len();

@@ -24,11 +24,9 @@ impl ShardThread {
             let shards = self.common.inboxes.len();
             self.next_shard = (self.next_shard + 1) % shards;
             if self.next_shard != self.index {
-                match self.common.inboxes[self.next_shard].send(Letter::Arrival(arrival)) {
-                    Ok(()) => return,
-                    Err(Letter::Arrival(back)) => arrival = back,
-                    Err(_) => return,
-                }
+                let sent = self.common.inboxes[self.next_shard].send(Letter::Arrival(arrival));
+                let Err(Letter::Arrival(back)) = sent else { return };
+                arrival = back;
             }
         }
         self.welcome(*arrival);
@@ -163,7 +161,7 @@ impl ShardThread {
             return;
         };
         let hello = Hello { connect: &connect, client_id: &handover.client_id, identity: handover.identity.clone() };
-        let Some(id) = self.shard.handle_connect(&hello, self.now) else {
+        let Some(id) = Option::from(self.shard.handle_connect(&hello, self.now)) else {
             self.turn_away(handover, ReasonCode::QuotaExceeded);
             return;
         };

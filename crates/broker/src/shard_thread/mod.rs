@@ -173,7 +173,9 @@ impl ShardThread {
     fn turn(&mut self, events: &Events) {
         self.now = self.common.clock.now();
         self.read_left = TURN_READ_BYTES_MAX;
-        // Those that waited since the last turn first, then those that became ready.
+        // News first: what comes in is judged by the newest rules.
+        self.take_letters();
+        // Those that waited since the last turn, then those that became ready.
         self.read_queued();
         self.advance_queued();
         for event in events {
@@ -186,7 +188,6 @@ impl ShardThread {
         }
         self.accept_again();
         self.take_batches();
-        self.take_letters();
         self.dismiss_late();
         self.publish_system();
         self.shard.turn(self.now);

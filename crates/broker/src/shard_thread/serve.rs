@@ -4,7 +4,7 @@ use mio::event::Event;
 use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Progress, Shard, Then};
 
-use super::connection::{Connection, Reading};
+use super::connection::{Connection, End, Reading};
 use super::{ShardThread, token};
 use crate::limits::LINGER;
 use crate::link::Source;
@@ -15,7 +15,9 @@ impl ShardThread {
     pub(super) fn on_connection_event(&mut self, index: usize, event: &Event) {
         let Some(connection) = self.connections.at(index) else { return };
         let id = connection.id;
-        connection.end_announced |= event.is_read_closed();
+        if event.is_read_closed() {
+            connection.end = connection.end.max(End::Announced);
+        }
         if event.is_writable() && connection.blocked {
             connection.blocked = false;
             self.write_next.push(id);
@@ -62,7 +64,9 @@ impl ShardThread {
             self.lose(id);
             return;
         };
-        connection.ended |= received.source == Source::Ended;
+        if received.source == Source::Ended {
+            connection.end = End::Reached;
+        }
         self.read_left = self.read_left.saturating_sub(received.bytes);
         if connection.link.wants_write() {
             self.write_next.push(id);
@@ -92,13 +96,13 @@ impl ShardThread {
             }
             Then::Continue => {
                 let more = match source {
-                    Source::More => true,
-                    Source::Short => connection.end_announced,
+                    Source::More => connection.end != End::Reached,
+                    Source::Short => connection.end == End::Announced,
                     Source::Drained | Source::Ended => false,
                 };
-                if connection.has_work() || (more && !connection.ended) {
+                if connection.has_work() || more {
                     self.queue_read(id);
-                } else if connection.ended {
+                } else if connection.end == End::Reached {
                     self.lose(id);
                 }
             }
@@ -189,7 +193,7 @@ impl ShardThread {
         self.shard.handle_closed(id, Why::Lost, self.now);
         let mut link = connection.link;
         link.finish();
-        if connection.ended || link.drain(&mut self.scratch) {
+        if connection.end == End::Reached || link.drain(&mut self.scratch) {
             return true;
         }
         let key = self.visitors.next_key();

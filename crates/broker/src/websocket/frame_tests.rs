@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::fmt::Write;
 
 /// A frame as a client sends it.
 pub(crate) fn masked(first: u8, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
@@ -17,12 +18,10 @@ fn decode_in(pieces: &[&[u8]]) -> Result<(Vec<u8>, String), CloseCode> {
     let (mut decoder, mut payload, mut controls) = (Decoder::default(), Vec::new(), String::new());
     for piece in pieces {
         let mut buffer = piece.to_vec();
-        let count = decoder.decode(&mut buffer, |control| {
-            controls += &match control {
-                Control::Ping(data) => format!("ping{}", data.len()),
-                Control::Pong => "pong".into(),
-                Control::Close => "close".into(),
-            }
+        let count = decoder.decode(&mut buffer, |control| match control {
+            Control::Ping(data) => write!(controls, "ping{}", data.len()).unwrap(),
+            Control::Pong => controls.push_str("pong"),
+            Control::Close => controls.push_str("close"),
         })?;
         payload.extend_from_slice(&buffer[..count]);
         if controls.ends_with("close") {
