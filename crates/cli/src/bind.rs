@@ -46,7 +46,10 @@ fn holder(at: SocketAddr) -> Option<String> {
     let inode = tables.iter().find_map(inode_in)?;
     let socket = format!("socket:[{inode}]");
     let processes = std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
-    let owner = processes.into_iter().find(|process| has_open(&process.join("fd"), &socket))?;
+    // Not `self` and its like, which are somebody's second name.
+    let is_process = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit());
+    let mut processes = processes.filter(|path| is_process(path));
+    let owner = processes.find(|process| has_open(&process.join("fd"), &socket))?;
     let name = std::fs::read_to_string(owner.join("comm")).ok()?;
     Some(format!("{} (pid {})", name.trim(), owner.file_name()?.to_string_lossy()))
 }

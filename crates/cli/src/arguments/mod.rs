@@ -14,7 +14,7 @@ pub(crate) use connect::ConnectArgs;
 pub(crate) use publish::PubArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use subscribe::SubArgs;
-pub(crate) use user::UserArgs;
+pub(crate) use user::{UserArgs, UserCommand};
 
 const EXAMPLES: &str = "\
 Examples:
