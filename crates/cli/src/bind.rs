@@ -13,14 +13,26 @@ use tidegate_broker::config::Listener;
 use crate::config::{Problem, Problems};
 use crate::plan::door_name;
 
+/// Some listener cannot be opened now. Not a mistake of the configuration: the port may be free tomorrow.
+#[derive(Debug)]
+pub(crate) struct CannotListen(Problems);
+
+impl std::fmt::Display for CannotListen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CannotListen {}
+
 /// Tries every listener; all failures at once.
-pub(crate) fn check(listeners: &[Listener]) -> Result<(), Problems> {
+pub(crate) fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
     let failed = |listener: &Listener| {
         let error = TcpListener::bind(listener.bind).err()?;
         Some(explain(door_name(listener.kind), listener.bind, &error))
     };
     let problems: Vec<Problem> = listeners.iter().filter_map(failed).collect();
-    if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok(()) } else { Err(CannotListen(Problems(problems))) }
 }
 
 fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> Problem {

@@ -10,7 +10,7 @@ use crate::arguments::SubArgs;
 use crate::client::{Client, ClientError, Happened, Message};
 use crate::format::Format;
 use crate::stop::Stop;
-use crate::target::{self, Connection};
+use crate::target::{self, Connection, Usage};
 
 /// mosquitto's `MOSQ_ERR_TIMEOUT`.
 const TIMED_OUT: u8 = 27;
@@ -103,7 +103,7 @@ fn parse(filter: &str) -> Result<TopicFilter<'_>> {
 /// Prints messages; the exit code.
 pub(crate) fn run(args: &SubArgs) -> Result<u8> {
     let Connection { target, hello, topic } = Connection::of(&args.connect)?;
-    let mut subscribing = Subscribing::of(args, topic)?;
+    let mut subscribing = Subscribing::of(args, topic).context(Usage)?;
     let stop = Stop::on_signals()?;
     let mut client = Client::connect(&target, hello.clone())?;
     // Doubles up to half a minute; a broker that restarts is found again soon, one that is gone is not hammered.

@@ -103,7 +103,7 @@ pub(crate) struct ShowArgs {
 #[derive(Args)]
 pub(crate) struct FileArgs {
     /// Configuration file
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
 }
 
