@@ -178,7 +178,8 @@ fn lines_of_standard_input_become_messages_in_order() {
     let subscriber = broker.subscriber(&["-t", "n", "-q", "1", "-C", "1000"]);
     let mut publisher =
         broker.command("pub", &["-t", "n", "-l", "-q", "1"]).stdin(Stdio::piped()).spawn().expect("pub runs");
-    let numbers: String = (0..1000).map(|number| format!("{number}\n")).collect();
+    let numbers: Vec<String> = (0..1000).map(|number| number.to_string()).collect();
+    let numbers = format!("{}\n", numbers.join("\n"));
     publisher.stdin.take().expect("piped").write_all(numbers.as_bytes()).expect("pub reads");
     assert!(publisher.wait().expect("pub ends").success());
     assert_eq!(finished(subscriber), (Some(0), numbers));
