@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bind;
+mod certificate;
 mod client;
 mod config;
 mod format;

@@ -15,6 +15,7 @@ use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
 use tidegate_core::access::{Open, Policy};
 
+use crate::certificate;
 use crate::config::rule::{Effect, Rule, Subject};
 use crate::config::{Loaded, Origin, Problem, Problems};
 use crate::plan::{door_name, password_file};
@@ -158,6 +159,7 @@ pub(crate) fn warnings(loaded: &Loaded) -> Vec<String> {
     if std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
         warnings.push("running as root; a user of its own is safer".to_owned());
     }
+    warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
     let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
     for path in secrets.into_iter().flatten().filter(|path| is_readable_by_all(path)) {
         warnings.push(format!("{0} can be read by everybody on this machine: chmod 600 {0}", path.display()));
