@@ -16,7 +16,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match (&outcome, args.json) {
         (Ok(ready), false) => {
-            security::warnings(&ready.loaded).iter().for_each(|warning| eprintln!("warning: {warning}"));
+            for warning in security::warnings(&ready.loaded) {
+                eprintln!("warning: {warning}");
+            }
             writeln!(out, "ok: {}", read_from(&ready.loaded))?;
         }
         (Ok(ready), true) => {

@@ -25,7 +25,7 @@ pub(crate) struct PubArgs {
     pub(crate) topic: Option<String>,
 
     /// Payload
-    #[arg(short, long, group = "what")]
+    #[arg(short, long, group = "what", allow_hyphen_values = true)]
     pub(crate) message: Option<String>,
 
     /// Payload is this file

@@ -313,3 +313,6 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
