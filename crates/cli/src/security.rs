@@ -144,6 +144,29 @@ pub(crate) fn check_exposure(config: &Config, security: &Security, loaded: &Load
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
 
+/// Who can come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Whoever has a password or a certificate.
+    Known,
+    /// Everybody on this machine.
+    ThisMachine,
+    /// Everybody, from everywhere.
+    Everybody,
+}
+
+/// Who can come in, to be said at the start.
+pub(crate) fn audience(config: &Config, security: &Security) -> Audience {
+    let open: Vec<&Listener> = config.listeners.iter().filter(|listener| !asks_for_certificate(listener)).collect();
+    if security.has_users || open.is_empty() {
+        Audience::Known
+    } else if open.iter().all(|listener| is_loopback(listener.bind.ip())) {
+        Audience::ThisMachine
+    } else {
+        Audience::Everybody
+    }
+}
+
 fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }

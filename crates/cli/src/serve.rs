@@ -17,7 +17,7 @@ use crate::arguments::ServeArgs;
 use crate::config::keys::Change;
 use crate::config::{Loaded, Problems, Sources, load};
 use crate::log::Level;
-use crate::security::Security;
+use crate::security::{Audience, Security};
 use crate::{bind, log, plan, security};
 
 /// A configuration that is sound as a whole.
@@ -54,9 +54,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         warn!(event = "security", "{warning}");
     }
     let Ready { loaded, config, security } = ready;
-    let open_to_all = !security.has_users;
+    let audience = security::audience(&config, &security);
     let broker = Broker::start(config, security.authenticator, security.policy).context("the broker did not start")?;
-    print_banner(&broker.addresses(), &loaded, open_to_all);
+    print_banner(&broker.addresses(), audience);
     wait(broker, signals, &Running { sources, level }, loaded);
     Ok(())
 }
@@ -128,26 +128,28 @@ fn toggle_debug(level: &Level, loaded: &Loaded) {
 }
 
 /// One line that says where the broker listens, one that says what to do next. On stdout: the logs are elsewhere.
-fn print_banner(addresses: &[(ListenerKind, SocketAddr)], loaded: &Loaded, open_to_all: bool) {
+fn print_banner(addresses: &[(ListenerKind, SocketAddr)], audience: Audience) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     // A broker whose output nobody reads goes on serving.
-    let _ = out.write_all(banner(addresses, loaded, open_to_all).as_bytes());
+    let _ = out.write_all(banner(addresses, audience).as_bytes());
     let _ = out.flush();
 }
 
-fn banner(addresses: &[(ListenerKind, SocketAddr)], loaded: &Loaded, open_to_all: bool) -> String {
+fn banner(addresses: &[(ListenerKind, SocketAddr)], audience: Audience) -> String {
     let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
         ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
         ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
     };
     let doors: String = addresses.iter().map(door).collect();
-    let next = if open_to_all && loaded.options.security.allow_anonymous {
-        "anybody who can reach these addresses may come in (allow_anonymous). Users:  tidegate user add NAME"
-    } else if open_to_all {
-        "no users configured: listening for this machine only. To accept others:  tidegate user add NAME"
-    } else {
-        "ready. Try:  tidegate sub -t '#' -v -u NAME -P PASSWORD"
+    let next = match audience {
+        Audience::Everybody => {
+            "anybody who reaches these addresses may come in (allow_anonymous). To change that:  tidegate user add NAME"
+        }
+        Audience::ThisMachine => {
+            "no users configured: listening for this machine only. To accept others:  tidegate user add NAME"
+        }
+        Audience::Known => "ready for users and certificates. Try:  tidegate sub -t '#' -v -u NAME -P PASSWORD",
     };
     format!("tidegate {}{doors}\n{next}\n", env!("CARGO_PKG_VERSION"))
 }
@@ -162,7 +164,7 @@ mod tests {
             (ListenerKind::Mqtt, "127.0.0.1:1883".parse().unwrap()),
             (ListenerKind::Ws, "127.0.0.1:8083".parse().unwrap()),
         ];
-        let text = banner(&addresses, &Loaded::default(), true);
+        let text = banner(&addresses, Audience::ThisMachine);
         let expected = format!(
             "tidegate {}  mqtt 127.0.0.1:1883  ws://127.0.0.1:8083/mqtt\nno users configured: listening for this \
              machine only. To accept others:  tidegate user add NAME\n",

@@ -14,6 +14,7 @@ struct Broker {
     child: Child,
     output: BufReader<ChildStdout>,
     folder: tempfile::TempDir,
+    banner: String,
     mqtt_port: String,
     next_step: String,
 }
@@ -22,6 +23,13 @@ fn binary(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(arguments).stdin(Stdio::null());
     command
+}
+
+/// The port of a door, from the line that the broker prints.
+fn port_of(door: &str, banner: &str) -> String {
+    let mut words = banner.split_whitespace().skip_while(|word| *word != door);
+    let address = words.nth(1).unwrap_or_else(|| panic!("no {door} in {banner:?}"));
+    address.rsplit(':').next().unwrap_or_default().to_owned()
 }
 
 impl Broker {
@@ -52,11 +60,8 @@ impl Broker {
             line
         };
         let (banner, next_step) = (line(), line());
-        let words: Vec<&str> = banner.split_whitespace().collect();
-        let at = words.iter().position(|word| *word == "mqtt").map(|index| words[index + 1]);
-        let mqtt_port = at.and_then(|address| address.rsplit(':').next()).unwrap_or_default().to_owned();
-        assert!(!mqtt_port.is_empty(), "no port in {banner:?}");
-        Self { child, output, folder, mqtt_port, next_step }
+        let mqtt_port = port_of("mqtt", &banner);
+        Self { child, output, folder, banner, mqtt_port, next_step }
     }
 
     fn command(&self, tool: &str, arguments: &[&str]) -> Command {
@@ -247,4 +252,26 @@ fn a_drain_tells_clients_and_ends_with_code_0() {
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut broker.output, &mut rest).expect("the output ends");
     assert_eq!(rest, "", "two lines are all that is printed");
+}
+
+#[test]
+fn tls_is_trusted_by_its_certificate_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let (cert, key) = (write("cert.pem", made.cert.pem()), write("key.pem", made.signing_key.serialize_pem()));
+    let flags = ["--cert", &cert, "--key", &key, "--mqtts", "127.0.0.1:0", "--wss", "off"];
+    let broker = Broker::start_in(folder, "", &flags);
+    let port = port_of("mqtts", &broker.banner);
+    let publish = |more: &[&str]| {
+        let all = [&["pub", "-h", "localhost", "-p", &port, "-t", "a", "-m", "x", "-q", "1"], more].concat();
+        binary(&all).output().expect("pub runs").status.code()
+    };
+    assert_eq!(publish(&["--cafile", &cert]), Some(0));
+    assert_eq!(publish(&["--insecure"]), Some(0));
+    assert_eq!(publish(&["--tls-use-os-certs"]), Some(8));
 }

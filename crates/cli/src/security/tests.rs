@@ -131,3 +131,16 @@ fn f150_secrets_that_everybody_can_read_are_named() {
     std::fs::set_permissions(&users, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert!(!names_it(&warnings(&place.loaded(&[]))));
 }
+
+#[test]
+fn the_audience_is_named_as_it_is() {
+    let of = |place: &Place, flags: &[(&str, &str)]| {
+        let loaded = place.loaded(flags);
+        audience(&crate::plan::broker(&loaded).unwrap(), &load(&loaded).unwrap())
+    };
+    let open = Place::new("", None);
+    assert_eq!(of(&open, &[]), Audience::ThisMachine);
+    let exposed = [("listeners.mqtt", "0.0.0.0:1883"), ("security.allow_anonymous", "true")];
+    assert_eq!(of(&open, &exposed), Audience::Everybody);
+    assert_eq!(of(&Place::new("", Some(&alice())), &[]), Audience::Known);
+}
