@@ -64,7 +64,7 @@ impl Connection {
         let port = url.port.unwrap_or(if tls.is_some() { 8883 } else { 1883 });
         let hello = Hello {
             version,
-            client_id: args.id.clone().unwrap_or_default(),
+            client_id: args.id.clone().unwrap_or_else(|| made_up_id(version)),
             clean_start,
             keep_alive: args.keepalive,
             user: args.username.clone().or(url.user),
@@ -77,6 +77,11 @@ impl Connection {
         };
         Ok(Self { target: Target { host: url.host, port, tls }, hello, topic: url.topic })
     }
+}
+
+/// The broker chooses, except in MQTT 3.1, which knows no empty identifier.
+fn made_up_id(version: Version) -> String {
+    if version == Version::V31 { format!("tidegate-{}", std::process::id()) } else { String::new() }
 }
 
 fn trust(args: &ConnectArgs) -> Trust {
@@ -189,6 +194,15 @@ mod tests {
         assert_eq!((secure.target.port, secure.target.tls.is_some()), (8883, true));
         let by_port = Connection::of(&ConnectArgs { port: Some(8883), ..args() }).unwrap();
         assert!(by_port.target.tls.is_some());
+    }
+
+    #[test]
+    fn only_the_oldest_version_needs_a_made_up_identifier() {
+        let id = |version: &str| {
+            Connection::of(&ConnectArgs { protocol_version: version.into(), ..args() }).unwrap().hello.client_id
+        };
+        assert_eq!((id("311"), id("5")), (String::new(), String::new()));
+        assert!(id("31").starts_with("tidegate-"));
     }
 
     #[test]

@@ -22,8 +22,9 @@ pub(crate) struct ConnectArgs {
     #[arg(short, long)]
     pub(crate) port: Option<u16>,
 
-    /// Everything in one: mqtt[s]://[user[:password]@]host[:port]/topic
-    #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
+    /// Everything in one.
+    #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"],
+          help = "Everything in one: mqtt[s]://[user[:password]@]host[:port]/topic")]
     pub(crate) url: Option<String>,
 
     /// Client identifier; else the broker chooses one

@@ -29,7 +29,8 @@ Examples:
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
               with /etc/tidegate/conf.d/*.toml
 Environment:  TIDEGATE_SECTION__KEY=value, for instance TIDEGATE_LISTENERS__MQTT=127.0.0.1:1884
-Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters, USR2 toggles debug logs
+Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters,
+              USR2 switches debug logs on and off
 Exit codes:   0 success, 1 failure, 2 wrong usage or configuration; pub and sub: see their --help";
 
 /// An MQTT broker that stays calm under load. Without a command: serve.
