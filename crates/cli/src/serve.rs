@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tidegate_broker::Broker;
-use tidegate_broker::config::{Config, ListenerKind};
+use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
@@ -42,6 +42,21 @@ pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
     Ok(Ready { loaded, config, security })
 }
 
+/// The same for a broker that runs: its doors stay open as they are, with the certificates of now, and who may come in
+/// is judged by them and not by what the file says about doors.
+fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Problems> {
+    let mut ready = prepare(sources)?;
+    // All TLS listeners share their files; if the new configuration has none, the doors keep those they have.
+    let fresh = ready.config.listeners.iter().find_map(|listener| listener.tls.clone());
+    let renewed = |door: &Listener| {
+        let tls = door.tls.clone().map(|before| fresh.clone().unwrap_or(before));
+        Listener { tls, ..door.clone() }
+    };
+    ready.config.listeners = open.iter().map(renewed).collect();
+    security::check_exposure(&ready.config, &ready.security, &ready.loaded)?;
+    Ok(ready)
+}
+
 /// Runs the broker until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let sources = args.sources();
@@ -55,15 +70,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     }
     let Ready { loaded, config, security } = ready;
     let audience = security::audience(&config, &security);
+    let listeners = config.listeners.clone();
     let broker = Broker::start(config, security.authenticator, security.policy).context("the broker did not start")?;
     print_banner(&broker.addresses(), audience);
-    wait(broker, signals, &Running { sources, level }, loaded);
+    wait(broker, signals, &Running { sources, level, listeners }, loaded);
     Ok(())
 }
 
 struct Running {
     sources: Sources,
     level: Level,
+    /// As they were opened.
+    listeners: Vec<Listener>,
 }
 
 fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loaded) {
@@ -89,7 +107,7 @@ fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loa
 
 /// Applies the configuration as it is now; if it is not sound, the one before stays in force.
 fn reload(broker: &Broker, running: &Running, before: Loaded) -> Loaded {
-    let Ready { loaded, config, security } = match prepare(&running.sources) {
+    let Ready { loaded, config, security } = match prepare_for(&running.listeners, &running.sources) {
         Ok(ready) => ready,
         Err(Problems(problems)) => {
             for problem in problems {
@@ -171,5 +189,19 @@ mod tests {
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_reload_judges_the_doors_that_are_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().display().to_string();
+        let flags = vec![crate::config::Entry::flag("--data", "server.data", &data)];
+        let sources = Sources { file: Some("/dev/null".into()), flags, ..Sources::default() };
+        let open = |bind: &str| [Listener { kind: ListenerKind::Mqtt, bind: bind.parse().unwrap(), tls: None }];
+        assert!(prepare(&sources).is_ok(), "by itself the configuration is sound: this machine only");
+        let refused = prepare_for(&open("0.0.0.0:1883"), &sources).err().unwrap().to_string();
+        assert!(refused.contains("\"0.0.0.0:1883\" accepts other machines, but there are no users"), "{refused}");
+        let ready = prepare_for(&open("127.0.0.1:1999"), &sources).unwrap();
+        assert_eq!(ready.config.listeners.len(), 1, "doors stay as they are, whatever the file says now");
     }
 }
