@@ -13,14 +13,26 @@ use tidegate_broker::config::Listener;
 use crate::config::{Problem, Problems};
 use crate::plan::door_name;
 
+/// Some listener cannot be opened now. Not a mistake of the configuration: the port may be free tomorrow.
+#[derive(Debug)]
+pub(crate) struct CannotListen(Problems);
+
+impl std::fmt::Display for CannotListen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CannotListen {}
+
 /// Tries every listener; all failures at once.
-pub(crate) fn check(listeners: &[Listener]) -> Result<(), Problems> {
+pub(crate) fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
     let failed = |listener: &Listener| {
         let error = TcpListener::bind(listener.bind).err()?;
         Some(explain(door_name(listener.kind), listener.bind, &error))
     };
     let problems: Vec<Problem> = listeners.iter().filter_map(failed).collect();
-    if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok(()) } else { Err(CannotListen(Problems(problems))) }
 }
 
 fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> Problem {
@@ -46,7 +58,10 @@ fn holder(at: SocketAddr) -> Option<String> {
     let inode = tables.iter().find_map(inode_in)?;
     let socket = format!("socket:[{inode}]");
     let processes = std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
-    let owner = processes.into_iter().find(|process| has_open(&process.join("fd"), &socket))?;
+    // Not `self` and its like, which are somebody's second name.
+    let is_process = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit());
+    let mut processes = processes.filter(|path| is_process(path));
+    let owner = processes.find(|process| has_open(&process.join("fd"), &socket))?;
     let name = std::fs::read_to_string(owner.join("comm")).ok()?;
     Some(format!("{} (pid {})", name.trim(), owner.file_name()?.to_string_lossy()))
 }

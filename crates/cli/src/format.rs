@@ -106,6 +106,7 @@ fn write_field(field: char, message: &Message, out: &mut Vec<u8>) -> std::io::Re
     }
 }
 
+#[derive(Clone, Copy)]
 enum Payload {
     AsText,
     AsJson,

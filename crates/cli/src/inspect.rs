@@ -8,15 +8,24 @@ use serde_json::json;
 use crate::arguments::{CheckArgs, ShowArgs};
 use crate::config::keys::{Change, KEYS};
 use crate::config::{Loaded, Origin, Problems, load};
-use crate::serve;
+use crate::{security, serve};
 
 /// Whether the configuration is sound; the answer is printed.
 pub(crate) fn check(args: &CheckArgs) -> Result<bool> {
     let outcome = serve::prepare(&args.serve.sources());
     let mut out = std::io::stdout().lock();
     match (&outcome, args.json) {
-        (Ok(ready), false) => writeln!(out, "ok: {}", read_from(&ready.loaded))?,
-        (Ok(ready), true) => writeln!(out, "{}", json!({ "ok": true, "files": ready.loaded.files, "problems": [] }))?,
+        (Ok(ready), false) => {
+            for warning in security::warnings(&ready.loaded) {
+                eprintln!("warning: {warning}");
+            }
+            writeln!(out, "ok: {}", read_from(&ready.loaded))?;
+        }
+        (Ok(ready), true) => {
+            let warnings = security::warnings(&ready.loaded);
+            let report = json!({ "ok": true, "files": ready.loaded.files, "problems": [], "warnings": warnings });
+            writeln!(out, "{report}")?;
+        }
         (Err(problems), false) => {
             let count = problems.0.len();
             eprintln!("{problems}\n{count} problem{}", if count == 1 { "" } else { "s" });

@@ -92,11 +92,24 @@ impl Visit for Fields {
 
 fn quote_if_needed(value: &str, out: &mut String) {
     let plain = |c: char| !c.is_control() && !c.is_whitespace() && !matches!(c, '"' | '=' | '\\');
-    if !value.is_empty() && value.chars().all(plain) {
+    if (!value.is_empty() && value.chars().all(plain)) || is_quoted(value) {
         out.push_str(value);
     } else {
         let _ = write!(out, "{value:?}");
     }
+}
+
+/// Whether this is one quoted string already, as the debug form of a text is: nothing in it ends the quotes early.
+fn is_quoted(value: &str) -> bool {
+    let Some(inside) = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else { return false };
+    let mut is_escaped = false;
+    for letter in inside.chars() {
+        if letter.is_control() || (letter == '"' && !is_escaped) {
+            return false;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    !is_escaped
 }
 
 #[cfg(test)]
@@ -114,12 +127,15 @@ mod tests {
         assert_eq!(quoted("127.0.0.1:1883"), "127.0.0.1:1883");
         assert_eq!(quoted("two words"), "\"two words\"");
         assert_eq!(quoted(""), "\"\"");
+        assert_eq!(quoted("\"two words\""), "\"two words\"", "the debug form of a text is quoted once");
     }
 
     #[test]
     fn a_value_can_neither_forge_a_line_nor_reach_the_terminal() {
         assert_eq!(quoted("a\nlevel=error"), "\"a\\nlevel=error\"");
         assert_eq!(quoted("\u{1b}[2J"), "\"\\u{1b}[2J\"");
+        assert_eq!(quoted("\"a\" level=\"error\""), "\"\\\"a\\\" level=\\\"error\\\"\"");
+        assert_eq!(quoted("\"a\\\""), "\"\\\"a\\\\\\\"\"", "a quote that is escaped closes nothing");
         assert_eq!(quoted("say \"hi\""), "\"say \\\"hi\\\"\"");
     }
 }

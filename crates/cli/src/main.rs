@@ -5,6 +5,7 @@
 
 mod arguments;
 mod bind;
+mod certificate;
 mod client;
 mod config;
 mod format;
@@ -25,15 +26,17 @@ use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
 use arguments::{Cli, Command, ConfigCommand};
+use bind::CannotListen;
 use client::ClientError;
 use config::Problems;
+use target::Usage;
 
-/// Small objects of many sizes from several threads: measured ahead of the system's allocator.
+/// One heap per thread suits shards that own what they allocate. Chosen by design; not measured here.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Wrong usage or configuration, as clap has it for arguments.
-const USAGE: u8 = 2;
+const MISUSE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -70,9 +73,11 @@ fn run(cli: Cli) -> Result<u8> {
 }
 
 fn print_error(error: &anyhow::Error) {
-    match error.downcast_ref::<Problems>() {
-        Some(problems) => eprintln!("{problems}"),
-        None => eprintln!("error: {error:#}"),
+    // Lists of problems have the word on each line.
+    if error.is::<Problems>() || error.is::<CannotListen>() {
+        eprintln!("{error}");
+    } else {
+        eprintln!("error: {error:#}");
     }
 }
 
@@ -80,5 +85,5 @@ fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
         return error.exit_code();
     }
-    if error.is::<Problems>() { USAGE } else { 1 }
+    if error.is::<Problems>() || error.is::<Usage>() { MISUSE } else { 1 }
 }

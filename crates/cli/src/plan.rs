@@ -10,6 +10,7 @@ use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::QoS;
 
+use crate::certificate;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{Count, FOREVER, Or, Size, Span};
 use crate::config::words::{Address, Door, SecureDoor};
@@ -108,8 +109,12 @@ fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
             problems.push(Problem::of_key(loaded.origin(key), key, message));
         }
     }
+    let are_readable = problems.is_empty();
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => {
+            if are_readable {
+                problems.extend(certificate::check(cert, key, tls.client_ca.as_deref()));
+            }
             let client_cert_required = tls.client_ca.is_some() && tls.client_cert_required;
             Some(TlsFiles {
                 cert: cert.clone(),

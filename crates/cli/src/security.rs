@@ -1,17 +1,27 @@
 //! Who may come in and what they may do: the one place where the configuration meets the crate that knows users.
+//!
+//! Without a password file and rules the broker is open, and `check_exposure` keeps it on this machine. A password file
+//! that is named and missing, or has one bad line, is an error and never an open door.
 
 use std::net::IpAddr;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 use std::sync::Arc;
 
+use tidegate_auth::{
+    Access, Acl, AnonymousClients, AuthSettings, CertificateUsers, ClientIds, FileError, PasswordAuthenticator, Users,
+};
 use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
 use tidegate_core::access::{Open, Policy};
 
-use crate::config::{Loaded, Problem, Problems};
-use crate::plan::door_name;
+use crate::certificate;
+use crate::config::rule::{Effect, Rule, Subject};
+use crate::config::{Loaded, Origin, Problem, Problems};
+use crate::plan::{door_name, password_file};
 
 /// What the broker asks.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Security {
     /// Who are you?
     pub(crate) authenticator: Arc<dyn Authenticator>,
@@ -21,9 +31,99 @@ pub(crate) struct Security {
     pub(crate) has_users: bool,
 }
 
-/// Reads users and rules.
-pub(crate) fn load(_: &Loaded) -> Result<Security, Problems> {
-    Ok(Security { authenticator: Arc::new(Anonymous), policy: Arc::new(Open), has_users: false })
+/// Reads users and rules; all that is wrong with them at once.
+pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
+    let mut problems = Vec::new();
+    let options = &loaded.options.security;
+    let file = password_file(&loaded.options);
+    let users = file.as_deref().map(|path| read(path, Users::parse, &mut problems).unwrap_or_default());
+    let acl = access_list(loaded, &mut problems);
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let has_users = users.is_some();
+    if !has_users && acl.is_none() && !options.bind_client_ids {
+        return Ok(Security { authenticator: Arc::new(Anonymous), policy: Arc::new(Open), has_users });
+    }
+    let users = users.unwrap_or_default();
+    let policy = Arc::new(Access::new(&acl.unwrap_or_else(Acl::open), &users));
+    let settings = AuthSettings {
+        anonymous: if options.allow_anonymous || !has_users {
+            AnonymousClients::Admit
+        } else {
+            AnonymousClients::Refuse
+        },
+        certificate_users: if options.any_certificate_user || !has_users {
+            CertificateUsers::Any
+        } else {
+            CertificateUsers::MustExist
+        },
+        client_ids: if options.bind_client_ids { ClientIds::BoundToUser } else { ClientIds::Free },
+    };
+    Ok(Security { authenticator: Arc::new(PasswordAuthenticator::new(users, settings)), policy, has_users })
+}
+
+/// The rules of the ACL file or of the configuration; none if there are neither.
+fn access_list(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<Acl> {
+    let file = loaded.options.security.acl_file.as_deref();
+    match (file, loaded.rules.as_slice()) {
+        (None, []) => None,
+        (Some(path), []) => read(path, Acl::parse_mosquitto, problems),
+        (Some(_), [rule, ..]) => {
+            let message = "rules stand both here and in security.acl_file; the two read rules differently";
+            let problem = Problem::of_key(&rule.origin, "security.rule", message);
+            problems.push(problem.with_hint("keep them in one place".to_owned()));
+            None
+        }
+        (None, rules) => {
+            let compiled: Vec<_> = rules.iter().filter_map(|rule| compile(rule, problems)).collect();
+            Acl::new(compiled).map_err(|fault| problems.push(Problem::general(fault.to_string()))).ok()
+        }
+    }
+}
+
+fn compile(rule: &Rule, problems: &mut Vec<Problem>) -> Option<tidegate_auth::Rule> {
+    let subject = match &rule.subject {
+        Subject::Everyone => tidegate_auth::Subject::Everyone,
+        Subject::Anonymous => tidegate_auth::Subject::Anonymous,
+        Subject::User(name) => tidegate_auth::Subject::User(name.as_str().into()),
+        Subject::Role(name) => tidegate_auth::Subject::Role(name.as_str().into()),
+        Subject::Client(name) => tidegate_auth::Subject::Client(name.as_str().into()),
+    };
+    let effect = match rule.effect {
+        Effect::Allow => tidegate_auth::Effect::Allow,
+        Effect::Deny => tidegate_auth::Effect::Deny,
+    };
+    let compiled =
+        rule.actions.parse().and_then(|actions| tidegate_auth::Rule::new(subject, effect, actions, &rule.topic));
+    compiled.map_err(|fault| problems.push(Problem::of_key(&rule.origin, "security.rule", fault.to_string()))).ok()
+}
+
+/// Reads a file; its errors become problems with their lines.
+pub(crate) fn read<T>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, Vec<FileError>>,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            problems.push(Problem::of_file(path, format_args!("cannot be read: {error}")));
+            return None;
+        }
+    };
+    let errors = match tidegate_auth::read(file).and_then(|text| parse(&text)) {
+        Ok(value) => return Some(value),
+        Err(errors) => errors,
+    };
+    problems.extend(errors.into_iter().map(|FileError { line, what }| match line {
+        0 => Problem::of_file(path, what),
+        line => {
+            let origin = Origin::File { path: path.into(), line, column: 1 };
+            Problem { origin: Some(origin), ..Problem::general(what.to_string()) }
+        }
+    }));
+    None
 }
 
 /// Refuses to open the broker to other machines while everybody could come in.
@@ -31,8 +131,6 @@ pub(crate) fn check_exposure(config: &Config, security: &Security, loaded: &Load
     if security.has_users || loaded.options.security.allow_anonymous {
         return Ok(());
     }
-    let exposed =
-        config.listeners.iter().filter(|listener| !is_loopback(listener.bind.ip()) && !asks_for_certificate(listener));
     let problem = |listener: &Listener| {
         let name = door_name(listener.kind);
         let message =
@@ -41,8 +139,32 @@ pub(crate) fn check_exposure(config: &Config, security: &Security, loaded: &Load
             "add one with `tidegate user add NAME`, or insist on an open broker with --allow-anonymous".to_owned(),
         )
     };
-    let problems: Vec<Problem> = exposed.map(problem).collect();
+    let exposed = |listener: &&Listener| !is_loopback(listener.bind.ip()) && !asks_for_certificate(listener);
+    let problems: Vec<Problem> = config.listeners.iter().filter(exposed).map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+}
+
+/// Who can come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// Whoever has a password or a certificate.
+    Known,
+    /// Everybody on this machine.
+    ThisMachine,
+    /// Everybody, from everywhere.
+    Everybody,
+}
+
+/// Who can come in, to be said at the start.
+pub(crate) fn audience(config: &Config, security: &Security) -> Audience {
+    let open: Vec<&Listener> = config.listeners.iter().filter(|listener| !asks_for_certificate(listener)).collect();
+    if security.has_users || open.is_empty() {
+        Audience::Known
+    } else if open.iter().all(|listener| is_loopback(listener.bind.ip())) {
+        Audience::ThisMachine
+    } else {
+        Audience::Everybody
+    }
 }
 
 fn is_loopback(ip: IpAddr) -> bool {
@@ -56,7 +178,12 @@ fn asks_for_certificate(listener: &Listener) -> bool {
 /// What an operator should know and may have overlooked.
 pub(crate) fn warnings(loaded: &Loaded) -> Vec<String> {
     let mut warnings = Vec::new();
-    let secrets = [loaded.options.tls.key.clone(), crate::plan::password_file(&loaded.options)];
+    // The owner of our own entry in /proc is who we are; no system call of our own is needed.
+    if std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
+        warnings.push("running as root; a user of its own is safer".to_owned());
+    }
+    warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
+    let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
     for path in secrets.into_iter().flatten().filter(|path| is_readable_by_all(path)) {
         warnings.push(format!("{0} can be read by everybody on this machine: chmod 600 {0}", path.display()));
     }
@@ -64,7 +191,9 @@ pub(crate) fn warnings(loaded: &Loaded) -> Vec<String> {
 }
 
 /// Whether others than owner and group may read the file (mosquitto's CVE-2017-9868 was this, for its database).
-fn is_readable_by_all(path: &std::path::Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
+fn is_readable_by_all(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
 }
+
+#[cfg(test)]
+mod tests;

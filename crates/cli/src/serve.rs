@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tidegate_broker::Broker;
-use tidegate_broker::config::{Config, ListenerKind};
+use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
@@ -17,7 +17,7 @@ use crate::arguments::ServeArgs;
 use crate::config::keys::Change;
 use crate::config::{Loaded, Problems, Sources, load};
 use crate::log::Level;
-use crate::security::Security;
+use crate::security::{Audience, Security};
 use crate::{bind, log, plan, security};
 
 /// A configuration that is sound as a whole.
@@ -42,6 +42,21 @@ pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
     Ok(Ready { loaded, config, security })
 }
 
+/// The same for a broker that runs: its doors stay open as they are, with the certificates of now, and who may come in
+/// is judged by them and not by what the file says about doors.
+fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Problems> {
+    let mut ready = prepare(sources)?;
+    // All TLS listeners share their files; if the new configuration has none, the doors keep those they have.
+    let fresh = ready.config.listeners.iter().find_map(|listener| listener.tls.clone());
+    let renewed = |door: &Listener| {
+        let tls = door.tls.clone().map(|before| fresh.clone().unwrap_or(before));
+        Listener { tls, ..door.clone() }
+    };
+    ready.config.listeners = open.iter().map(renewed).collect();
+    security::check_exposure(&ready.config, &ready.security, &ready.loaded)?;
+    Ok(ready)
+}
+
 /// Runs the broker until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let sources = args.sources();
@@ -54,16 +69,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
         warn!(event = "security", "{warning}");
     }
     let Ready { loaded, config, security } = ready;
-    let open_to_all = !security.has_users;
+    let audience = security::audience(&config, &security);
+    let listeners = config.listeners.clone();
     let broker = Broker::start(config, security.authenticator, security.policy).context("the broker did not start")?;
-    print_banner(&broker.addresses(), &loaded, open_to_all);
-    wait(broker, signals, &Running { sources, level }, loaded);
+    print_banner(&broker.addresses(), audience);
+    wait(broker, signals, &Running { sources, level, listeners }, loaded);
     Ok(())
 }
 
 struct Running {
     sources: Sources,
     level: Level,
+    /// As they were opened.
+    listeners: Vec<Listener>,
 }
 
 fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loaded) {
@@ -89,7 +107,7 @@ fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loa
 
 /// Applies the configuration as it is now; if it is not sound, the one before stays in force.
 fn reload(broker: &Broker, running: &Running, before: Loaded) -> Loaded {
-    let Ready { loaded, config, security } = match prepare(&running.sources) {
+    let Ready { loaded, config, security } = match prepare_for(&running.listeners, &running.sources) {
         Ok(ready) => ready,
         Err(Problems(problems)) => {
             for problem in problems {
@@ -128,26 +146,28 @@ fn toggle_debug(level: &Level, loaded: &Loaded) {
 }
 
 /// One line that says where the broker listens, one that says what to do next. On stdout: the logs are elsewhere.
-fn print_banner(addresses: &[(ListenerKind, SocketAddr)], loaded: &Loaded, open_to_all: bool) {
+fn print_banner(addresses: &[(ListenerKind, SocketAddr)], audience: Audience) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     // A broker whose output nobody reads goes on serving.
-    let _ = out.write_all(banner(addresses, loaded, open_to_all).as_bytes());
+    let _ = out.write_all(banner(addresses, audience).as_bytes());
     let _ = out.flush();
 }
 
-fn banner(addresses: &[(ListenerKind, SocketAddr)], loaded: &Loaded, open_to_all: bool) -> String {
+fn banner(addresses: &[(ListenerKind, SocketAddr)], audience: Audience) -> String {
     let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
         ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
         ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
     };
     let doors: String = addresses.iter().map(door).collect();
-    let next = if open_to_all && loaded.options.security.allow_anonymous {
-        "anybody who can reach these addresses may come in (allow_anonymous). Users:  tidegate user add NAME"
-    } else if open_to_all {
-        "no users configured: listening for this machine only. To accept others:  tidegate user add NAME"
-    } else {
-        "ready. Try:  tidegate sub -t '#' -v -u NAME -P PASSWORD"
+    let next = match audience {
+        Audience::Everybody => {
+            "anybody who reaches these addresses may come in (allow_anonymous). To change that:  tidegate user add NAME"
+        }
+        Audience::ThisMachine => {
+            "no users configured: listening for this machine only. To accept others:  tidegate user add NAME"
+        }
+        Audience::Known => "ready for users and certificates. Try:  tidegate sub -t '#' -v -u NAME -P PASSWORD",
     };
     format!("tidegate {}{doors}\n{next}\n", env!("CARGO_PKG_VERSION"))
 }
@@ -162,12 +182,26 @@ mod tests {
             (ListenerKind::Mqtt, "127.0.0.1:1883".parse().unwrap()),
             (ListenerKind::Ws, "127.0.0.1:8083".parse().unwrap()),
         ];
-        let text = banner(&addresses, &Loaded::default(), true);
+        let text = banner(&addresses, Audience::ThisMachine);
         let expected = format!(
             "tidegate {}  mqtt 127.0.0.1:1883  ws://127.0.0.1:8083/mqtt\nno users configured: listening for this \
              machine only. To accept others:  tidegate user add NAME\n",
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_reload_judges_the_doors_that_are_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().display().to_string();
+        let flags = vec![crate::config::Entry::flag("--data", "server.data", &data)];
+        let sources = Sources { file: Some("/dev/null".into()), flags, ..Sources::default() };
+        let open = |bind: &str| [Listener { kind: ListenerKind::Mqtt, bind: bind.parse().unwrap(), tls: None }];
+        assert!(prepare(&sources).is_ok(), "by itself the configuration is sound: this machine only");
+        let refused = prepare_for(&open("0.0.0.0:1883"), &sources).err().unwrap().to_string();
+        assert!(refused.contains("\"0.0.0.0:1883\" accepts other machines, but there are no users"), "{refused}");
+        let ready = prepare_for(&open("127.0.0.1:1999"), &sources).unwrap();
+        assert_eq!(ready.config.listeners.len(), 1, "doors stay as they are, whatever the file says now");
     }
 }

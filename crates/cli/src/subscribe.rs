@@ -10,7 +10,7 @@ use crate::arguments::SubArgs;
 use crate::client::{Client, ClientError, Happened, Message};
 use crate::format::Format;
 use crate::stop::Stop;
-use crate::target::{self, Connection};
+use crate::target::{self, Connection, Usage};
 
 /// mosquitto's `MOSQ_ERR_TIMEOUT`.
 const TIMED_OUT: u8 = 27;
@@ -42,6 +42,15 @@ enum Which {
 enum Outcome {
     Done(u8),
     Signal,
+}
+
+impl Outcome {
+    fn code(self) -> u8 {
+        match self {
+            Self::Done(code) => code,
+            Self::Signal => 0,
+        }
+    }
 }
 
 impl Subscribing {
@@ -103,53 +112,66 @@ fn parse(filter: &str) -> Result<TopicFilter<'_>> {
 /// Prints messages; the exit code.
 pub(crate) fn run(args: &SubArgs) -> Result<u8> {
     let Connection { target, hello, topic } = Connection::of(&args.connect)?;
-    let mut subscribing = Subscribing::of(args, topic)?;
+    let mut subscribing = Subscribing::of(args, topic).context(Usage)?;
     let stop = Stop::on_signals()?;
     let mut client = Client::connect(&target, hello.clone())?;
-    // Doubles up to half a minute; a broker that restarts is found again soon, one that is gone is not hammered.
-    let mut pause = Duration::from_secs(1);
     loop {
         let error = match session(&mut client, &mut subscribing, &stop) {
-            Ok(Outcome::Done(code)) => {
+            Ok(outcome) => {
                 client.disconnect();
-                return Ok(code);
-            }
-            Ok(Outcome::Signal) => {
-                client.disconnect();
-                return Ok(0);
+                return Ok(outcome.code());
             }
             Err(error) => error,
         };
-        let is_passing = error.downcast_ref::<ClientError>().is_some_and(ClientError::is_passing);
-        if !is_passing {
+        // Closed before the pause: a broker that drains waits for us.
+        drop(client);
+        if !error.downcast_ref::<ClientError>().is_some_and(ClientError::is_passing) {
             return Err(error);
         }
-        client = loop {
-            if !args.connect.quiet {
-                eprintln!("{error}; trying again in {} s", pause.as_secs());
-            }
-            if let Some(code) = rest(pause, &subscribing, &stop) {
-                return Ok(code);
-            }
-            pause = (pause * 2).min(Duration::from_secs(30));
-            match Client::connect(&target, hello.clone()) {
-                Ok(client) => break client,
-                Err(error) if error.is_passing() => {}
-                Err(error) => return Err(error.into()),
-            }
+        let connect = || Client::connect(&target, hello.clone());
+        client = match come_back(&error, connect, &subscribing, &stop, args.connect.quiet)? {
+            Ok(client) => client,
+            Err(outcome) => return Ok(outcome.code()),
         };
     }
 }
 
-/// Waits; the exit code if that is the end.
-fn rest(pause: Duration, subscribing: &Subscribing, stop: &Stop) -> Option<u8> {
+/// Connects again, with pauses that double up to half a minute: a broker that restarts is found soon, one that is gone is
+/// not hammered. `Ok(Err(…))` if the time is over meanwhile.
+fn come_back(
+    error: &anyhow::Error,
+    connect: impl Fn() -> Result<Client, ClientError>,
+    subscribing: &Subscribing,
+    stop: &Stop,
+    is_quiet: bool,
+) -> Result<Result<Client, Outcome>> {
+    let mut pause = Duration::from_secs(1);
+    let mut why = error.to_string();
+    loop {
+        if !is_quiet {
+            eprintln!("{why}; trying again in {} s", pause.as_secs());
+        }
+        if let Some(outcome) = rest(pause, subscribing, stop) {
+            return Ok(Err(outcome));
+        }
+        pause = (pause * 2).min(Duration::from_secs(30));
+        match connect() {
+            Ok(client) => return Ok(Ok(client)),
+            Err(error) if error.is_passing() => why = error.to_string(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Waits; an outcome if that is the end.
+fn rest(pause: Duration, subscribing: &Subscribing, stop: &Stop) -> Option<Outcome> {
     let end = Instant::now() + pause;
     while Instant::now() < end {
         if stop.is_wanted() {
-            return Some(0);
+            return Some(Outcome::Signal);
         }
         if subscribing.until.is_some_and(|until| until <= Instant::now()) {
-            return Some(TIMED_OUT);
+            return Some(Outcome::Done(TIMED_OUT));
         }
         std::thread::sleep(Duration::from_millis(100));
     }

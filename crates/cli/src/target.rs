@@ -15,6 +15,16 @@ pub(crate) struct Connection {
     pub(crate) topic: Option<String>,
 }
 
+/// The arguments do not make sense together: exit code 2, as for those that clap refuses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage;
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("wrong usage")
+    }
+}
+
 /// The parts of `mqtt[s]://[user[:password]@]host[:port]/topic`. Nothing is decoded: `#` and `+` stand for themselves,
 /// as in mosquitto's tools.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -30,6 +40,10 @@ struct Url {
 impl Connection {
     /// Judges the arguments.
     pub(crate) fn of(args: &ConnectArgs) -> Result<Self> {
+        Self::judge(args).context(Usage)
+    }
+
+    fn judge(args: &ConnectArgs) -> Result<Self> {
         let url = match &args.url {
             Some(text) => parse_url(text).with_context(|| {
                 format!("-L {text:?}: expected mqtt://[user[:password]@]host[:port]/topic, or mqtts://…")
@@ -50,7 +64,7 @@ impl Connection {
         let port = url.port.unwrap_or(if tls.is_some() { 8883 } else { 1883 });
         let hello = Hello {
             version,
-            client_id: args.id.clone().unwrap_or_default(),
+            client_id: args.id.clone().unwrap_or_else(|| made_up_id(version)),
             clean_start,
             keep_alive: args.keepalive,
             user: args.username.clone().or(url.user),
@@ -63,6 +77,11 @@ impl Connection {
         };
         Ok(Self { target: Target { host: url.host, port, tls }, hello, topic: url.topic })
     }
+}
+
+/// The broker chooses, except in MQTT 3.1, which knows no empty identifier.
+fn made_up_id(version: Version) -> String {
+    if version == Version::V31 { format!("tidegate-{}", std::process::id()) } else { String::new() }
 }
 
 fn trust(args: &ConnectArgs) -> Trust {
@@ -178,12 +197,19 @@ mod tests {
     }
 
     #[test]
+    fn only_the_oldest_version_needs_a_made_up_identifier() {
+        let id = |version: &str| {
+            Connection::of(&ConnectArgs { protocol_version: version.into(), ..args() }).unwrap().hello.client_id
+        };
+        assert_eq!((id("311"), id("5")), (String::new(), String::new()));
+        assert!(id("31").starts_with("tidegate-"));
+    }
+
+    #[test]
     fn what_does_not_go_together_is_said() {
-        let refused = |args: ConnectArgs| Connection::of(&args).unwrap_err().to_string();
-        assert_eq!(
-            refused(ConnectArgs { session_expiry_interval: Some(1), ..args() }),
-            "-D and -x need MQTT 5: add -V 5"
-        );
+        let refused = |args: ConnectArgs| format!("{:#}", Connection::of(&args).unwrap_err());
+        let refused_expiry = refused(ConnectArgs { session_expiry_interval: Some(1), ..args() });
+        assert_eq!(refused_expiry, "wrong usage: -D and -x need MQTT 5: add -V 5");
         assert!(refused(ConnectArgs { disable_clean_session: true, ..args() }).contains("add -i ID"));
         assert!(refused(ConnectArgs { will_topic: Some("a/#".into()), ..args() }).contains("wildcard"));
         assert!(refused(ConnectArgs { protocol_version: "4".into(), ..args() }).contains("expected 31, 311 or 5"));

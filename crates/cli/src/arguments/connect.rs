@@ -22,8 +22,9 @@ pub(crate) struct ConnectArgs {
     #[arg(short, long)]
     pub(crate) port: Option<u16>,
 
-    /// Everything in one: mqtt[s]://[user[:password]@]host[:port]/topic
-    #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
+    /// Everything in one.
+    #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"],
+          help = "Everything in one: mqtt[s]://[user[:password]@]host[:port]/topic")]
     pub(crate) url: Option<String>,
 
     /// Client identifier; else the broker chooses one
@@ -35,7 +36,7 @@ pub(crate) struct ConnectArgs {
     pub(crate) username: Option<String>,
 
     /// Password
-    #[arg(short = 'P', long, env = "TIDEGATE_PASSWORD", hide_env_values = true)]
+    #[arg(short = 'P', long, allow_hyphen_values = true, env = "TIDEGATE_PASSWORD", hide_env_values = true)]
     pub(crate) pw: Option<String>,
 
     /// Protocol: 31, 311 or 5
@@ -91,7 +92,7 @@ pub(crate) struct ConnectArgs {
     pub(crate) will_topic: Option<String>,
 
     /// Payload of the will
-    #[arg(long, value_name = "TEXT", requires = "will_topic", help_heading = "Will")]
+    #[arg(long, value_name = "TEXT", requires = "will_topic", allow_hyphen_values = true, help_heading = "Will")]
     pub(crate) will_payload: Option<String>,
 
     /// QoS of the will

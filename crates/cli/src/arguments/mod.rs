@@ -14,7 +14,7 @@ pub(crate) use connect::ConnectArgs;
 pub(crate) use publish::PubArgs;
 pub(crate) use serve::ServeArgs;
 pub(crate) use subscribe::SubArgs;
-pub(crate) use user::UserArgs;
+pub(crate) use user::{UserArgs, UserCommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,8 @@ Examples:
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
               with /etc/tidegate/conf.d/*.toml
 Environment:  TIDEGATE_SECTION__KEY=value, for instance TIDEGATE_LISTENERS__MQTT=127.0.0.1:1884
-Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters, USR2 toggles debug logs
+Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters,
+              USR2 switches debug logs on and off
 Exit codes:   0 success, 1 failure, 2 wrong usage or configuration; pub and sub: see their --help";
 
 /// An MQTT broker that stays calm under load. Without a command: serve.
@@ -103,7 +104,7 @@ pub(crate) struct ShowArgs {
 #[derive(Args)]
 pub(crate) struct FileArgs {
     /// Configuration file
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
 }
 

@@ -18,13 +18,14 @@ Examples:
 #[derive(Args, Clone, Debug)]
 #[command(after_help = after_help())]
 #[command(group = ArgGroup::new("what").required(true))]
+#[allow(clippy::struct_excessive_bools, reason = "flags as typed; `Publishing` is made of them")]
 pub(crate) struct PubArgs {
     /// Topic to publish to
     #[arg(short, long, required_unless_present = "url")]
     pub(crate) topic: Option<String>,
 
     /// Payload
-    #[arg(short, long, group = "what")]
+    #[arg(short, long, group = "what", allow_hyphen_values = true)]
     pub(crate) message: Option<String>,
 
     /// Payload is this file

@@ -51,7 +51,7 @@ pub(crate) struct SubArgs {
     pub(crate) no_eol: bool,
 
     /// How to print a message
-    #[arg(short = 'F', long, value_name = "FORMAT", conflicts_with = "verbose")]
+    #[arg(short = 'F', long, value_name = "FORMAT", allow_hyphen_values = true, conflicts_with = "verbose")]
     pub(crate) format: Option<String>,
 
     /// Leave out stale messages: those that were retained when we subscribed

@@ -71,6 +71,14 @@ impl ClientError {
     }
 }
 
+impl From<io::Error> for ClientError {
+    /// What the TLS layer reports while reading or writing is its own error, in the clothes of the system's.
+    fn from(error: io::Error) -> Self {
+        let is_tls = error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<rustls::Error>);
+        if is_tls { Self::Tls(error.into()) } else { Self::Lost(error) }
+    }
+}
+
 impl From<PeerError> for ClientError {
     fn from(error: PeerError) -> Self {
         Self::Protocol(format!("{} [{}]", error.detail, error.section))

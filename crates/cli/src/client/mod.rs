@@ -284,7 +284,7 @@ impl Client {
             }
             Err(error) => match error.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(false),
-                _ => Err(ClientError::Lost(error)),
+                _ => Err(error.into()),
             },
         }
     }
@@ -299,7 +299,7 @@ impl Client {
             eprintln!("sending {:?}, {} bytes", packet.kind(), bytes.len());
         }
         self.last_sent = Instant::now();
-        self.link.write_all(&bytes).and_then(|()| self.link.flush()).map_err(ClientError::Lost)
+        Ok(self.link.write_all(&bytes).and_then(|()| self.link.flush())?)
     }
 
     /// A packet identifier that is free. There is one: the window is smaller than their number.
@@ -313,3 +313,6 @@ impl Client {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,6 +37,9 @@ pub(crate) fn parse(path: &Path, text: &str) -> Contents {
     for (section, value) in root.get_ref() {
         file.section(section, value);
     }
+    // The parser sorts by name; people read from top to bottom.
+    file.contents.problems.sort_by_key(|problem| problem.origin.as_ref().map(Origin::position));
+    file.contents.entries.sort_by_key(|entry| entry.origin.position());
     file.contents
 }
 

@@ -147,8 +147,10 @@ keys! {
         Reload acl_file: Option<PathBuf> = None;
         /// Let clients in that give no user name, even beyond this machine.
         Reload allow_anonymous: bool = false;
-        /// A session belongs to the user that opened it; nobody else may take its client identifier.
-        Reload bind_client_ids: bool = true;
+        /// A user may only use client identifiers that are or begin with its name (alice, alice-1, alice/lamp).
+        Reload bind_client_ids: bool = false;
+        /// With a password_file: let certificates in whose name is not in it.
+        Reload any_certificate_user: bool = false;
     }
     limits: Limits {
         /// Connections at the same time, over all listeners.

@@ -30,6 +30,14 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// Line and column; the beginning for what is in no file.
+    pub(crate) fn position(&self) -> (usize, usize) {
+        match self {
+            Self::File { line, column, .. } => (*line, *column),
+            _ => (0, 0),
+        }
+    }
+
     /// The folder that relative paths start from: that of the file, else the working directory.
     pub(crate) fn folder(&self) -> Option<&Path> {
         match self {

@@ -45,7 +45,15 @@ fn words_become_what_the_broker_understands() {
 
 #[test]
 fn tls_listeners_open_by_themselves_when_there_is_a_certificate() {
-    let config = planned(&[("tls.cert", "/dev/null"), ("tls.key", "/dev/null"), ("listeners.wss", "off")]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let (cert, key) = (write("cert", made.cert.pem()), write("key", made.signing_key.serialize_pem()));
+    let config = planned(&[("tls.cert", &cert), ("tls.key", &key), ("listeners.wss", "off")]).unwrap();
     let (kind, at) = &open(&config)[1];
     assert_eq!((*kind, at.as_str()), (ListenerKind::Mqtts, "127.0.0.1:8883"));
     assert!(config.listeners[1].tls.is_some());

@@ -1,0 +1,146 @@
+//! Open where nothing is configured, closed wherever something is wrong.
+
+use super::*;
+use crate::config::{Entry, Sources, load as load_config};
+use tidegate_broker::authenticate::{Credentials, Refusal};
+use tidegate_core::access::{Action, Identity};
+
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(config: &str, users: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("tidegate.toml"), config).unwrap();
+        if let Some(users) = users {
+            std::fs::write(folder.path().join("users"), users).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn loaded(&self, flags: &[(&str, &str)]) -> Loaded {
+        let data = self.folder.path().display().to_string();
+        let mut flags: Vec<Entry> = flags.iter().map(|(path, value)| Entry::flag("--set", path, value)).collect();
+        flags.push(Entry::flag("--data", "server.data", &data));
+        let file = Some(self.folder.path().join("tidegate.toml"));
+        load_config(&Sources { file, flags, ..Sources::default() }).unwrap()
+    }
+
+    fn security(&self, flags: &[(&str, &str)]) -> Result<Security, String> {
+        load(&self.loaded(flags)).map_err(|problems| problems.to_string())
+    }
+}
+
+fn alice() -> String {
+    let mut users = Users::default();
+    users.add("alice", b"secret", &[7; 16]).unwrap();
+    users.to_text()
+}
+
+fn come_in(security: &Security, name: Option<(&str, &str)>) -> Result<Option<Arc<str>>, Refusal> {
+    security.authenticator.authenticate(&Credentials {
+        client_id: "c".into(),
+        user_name: name.map(|(user, _)| user.into()),
+        password: name.map(|(_, password)| password.into()),
+        certificate_name: None,
+    })
+}
+
+fn may(security: &Security, user: Option<&str>, action: Action, topic: &str) -> bool {
+    let identity = Identity { user: user.map(Arc::from), ..Identity::default() };
+    security.policy.allows(&identity, "c", action, topic)
+}
+
+#[test]
+fn nothing_configured_is_open() {
+    let security = Place::new("", None).security(&[]).unwrap();
+    assert!(!security.has_users);
+    assert_eq!(come_in(&security, None), Ok(None));
+}
+
+#[test]
+fn users_in_the_data_folder_close_the_door() {
+    let place = Place::new("", Some(&alice()));
+    let security = place.security(&[]).unwrap();
+    assert!(security.has_users);
+    assert_eq!(come_in(&security, None), Err(Refusal::NotAuthorized));
+    assert_eq!(come_in(&security, Some(("alice", "secret"))), Ok(Some("alice".into())));
+    assert!(may(&security, Some("alice"), Action::Publish, "a"));
+    let both = place.security(&[("security.allow_anonymous", "true")]).unwrap();
+    assert_eq!(come_in(&both, None), Ok(None));
+}
+
+#[test]
+fn a_bad_or_missing_file_is_an_error_with_its_line() {
+    let text = Place::new("", Some("alice:plain\n")).security(&[]).unwrap_err();
+    assert!(text.contains("users:1:1: not a password hash"), "{text}");
+    let text = Place::new("", None).security(&[("security.password_file", "/nonexistent")]).unwrap_err();
+    assert!(text.starts_with("error: /nonexistent: cannot be read: "), "{text}");
+}
+
+#[test]
+fn rules_of_the_configuration_are_obeyed() {
+    let rule = "[[security.rule]]\nuser = \"alice\"\nallow = \"read\"\ntopic = \"home/#\"\n";
+    let security = Place::new(rule, Some(&alice())).security(&[]).unwrap();
+    assert!(may(&security, Some("alice"), Action::Subscribe, "home/x"));
+    assert!(!may(&security, Some("alice"), Action::Publish, "home/x"));
+    assert!(!may(&security, Some("alice"), Action::Subscribe, "else"));
+}
+
+#[test]
+fn rules_stand_in_one_place() {
+    let rule = "[[security.rule]]\nallow = \"read\"\ntopic = \"a\"\n";
+    let text = Place::new(rule, None).security(&[("security.acl_file", "/dev/null")]).unwrap_err();
+    assert!(
+        text.contains("tidegate.toml:2:1: security.rule: rules stand both here and in security.acl_file"),
+        "{text}"
+    );
+}
+
+fn exposure(place: &Place, flags: &[(&str, &str)]) -> Result<(), String> {
+    let loaded = place.loaded(flags);
+    let security = load(&loaded).map_err(|problems| problems.to_string())?;
+    let config = crate::plan::broker(&loaded).map_err(|problems| problems.to_string())?;
+    check_exposure(&config, &security, &loaded).map_err(|problems| problems.to_string())
+}
+
+#[test]
+fn beyond_this_machine_there_must_be_users() {
+    let open = Place::new("", None);
+    let everywhere = ("listeners.mqtt", "0.0.0.0:1883");
+    assert_eq!(
+        exposure(&open, &[everywhere]).unwrap_err(),
+        "error: listeners.mqtt = \"0.0.0.0:1883\" accepts other machines, but there are no users; add one with \
+         `tidegate user add NAME`, or insist on an open broker with --allow-anonymous"
+    );
+    assert_eq!(exposure(&open, &[]), Ok(()));
+    assert_eq!(exposure(&open, &[("listeners.mqtt", "[::1]:1883")]), Ok(()));
+    assert_eq!(exposure(&open, &[everywhere, ("security.allow_anonymous", "true")]), Ok(()));
+    assert_eq!(exposure(&Place::new("", Some(&alice())), &[everywhere]), Ok(()));
+}
+
+#[test]
+fn f150_secrets_that_everybody_can_read_are_named() {
+    let place = Place::new("", Some(&alice()));
+    let users = place.folder.path().join("users");
+    std::fs::set_permissions(&users, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let names_it =
+        |warnings: &[String]| warnings.iter().any(|warning| warning.contains("users can be read by everybody"));
+    assert!(names_it(&warnings(&place.loaded(&[]))));
+    std::fs::set_permissions(&users, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(!names_it(&warnings(&place.loaded(&[]))));
+}
+
+#[test]
+fn the_audience_is_named_as_it_is() {
+    let of = |place: &Place, flags: &[(&str, &str)]| {
+        let loaded = place.loaded(flags);
+        audience(&crate::plan::broker(&loaded).unwrap(), &load(&loaded).unwrap())
+    };
+    let open = Place::new("", None);
+    assert_eq!(of(&open, &[]), Audience::ThisMachine);
+    let exposed = [("listeners.mqtt", "0.0.0.0:1883"), ("security.allow_anonymous", "true")];
+    assert_eq!(of(&open, &exposed), Audience::Everybody);
+    assert_eq!(of(&Place::new("", Some(&alice())), &[]), Audience::Known);
+}
