@@ -15,6 +15,7 @@
 mod config;
 mod queue;
 mod request;
+mod service;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -29,6 +30,7 @@ pub use request::{Counts, Ended, Job, Key, Offered, Request, ShedReason, Taken};
 use crate::config::ConfigError;
 use crate::time::{Timestamp, nanos};
 use queue::{Entry, Queue, Waiter};
+use service::Service;
 use turns::Turns;
 
 /// The request pool. See the [module](self).
@@ -40,8 +42,7 @@ pub struct RequestPool<T> {
     /// Mean service time by class, nanoseconds.
     costs: [u64; Class::COUNT],
     turns: Turns,
-    /// Estimated work of the jobs under way, counted whole until they end.
-    in_service: u64,
+    service: Service,
     ended: VecDeque<Ended<T>>,
 }
 
@@ -55,7 +56,7 @@ impl<T> RequestPool<T> {
             counts: [Counts::default(); Class::COUNT],
             costs: config.classes.map(|class| nanos(class.cost_initial)),
             turns: Turns::new(config),
-            in_service: 0,
+            service: Service::new(config.servers),
             ended: VecDeque::new(),
         })
     }
@@ -75,9 +76,9 @@ impl<T> RequestPool<T> {
         };
         let entry = Entry::new(request, now, deadline, self.costs[class.index()]);
         if self.is_hopeless(now, class, &entry) {
-            return self.deny(class, entry, ShedReason::DeadlineHopeless);
+            return self.deny(now, class, entry, ShedReason::DeadlineHopeless);
         }
-        if self.queues[class.index()].parked_len() == 0 && self.fits(class, entry.work) {
+        if self.queues[class.index()].parked_len() == 0 && self.fits(now, class, entry.work) {
             self.enqueue(class, entry);
             return Offered::Queued;
         }
@@ -88,7 +89,7 @@ impl<T> RequestPool<T> {
     pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
         loop {
             for class in Class::ALL {
-                self.move_up(*class);
+                self.move_up(now, *class);
             }
             let class = self.turns.next(|class| self.queues[class.index()].len() > 0)?;
             let entry = self.queues[class.index()].pop()?;
@@ -102,8 +103,8 @@ impl<T> RequestPool<T> {
     /// A job ended after this service time.
     #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
     pub fn on_served(&mut self, job: Job, elapsed: Duration) {
-        let Job { class, work } = job;
-        self.in_service = self.in_service.saturating_sub(work);
+        let Job { class, end } = job;
+        self.service.on_ended(end);
         let cost = &mut self.costs[class.index()];
         let sample = elapsed.clamp(COST_MIN, COST_MAX);
         // Weight 1/16; with whole nanoseconds and a floor of 1 µs nothing is lost by the rounding.
@@ -115,10 +116,15 @@ impl<T> RequestPool<T> {
         self.ended.pop_front()
     }
 
-    /// Estimated time until a new request of this class would be served, if only its class were busy.
-    pub fn backlog(&self, class: Class) -> Duration {
-        let work = nanos(self.queues[class.index()].backlog()).saturating_add(self.in_service);
-        Duration::from_nanos(work / u64::from(self.config.servers))
+    /// Estimated time until a new request of this class would be served, if no other class had anything waiting.
+    pub fn backlog(&self, class: Class, now: Timestamp) -> Duration {
+        self.wait(now, self.queues[class.index()].work())
+    }
+
+    /// Estimated time until everything that waits or is parked now is under way: for pressure and appointments. Not the
+    /// sum over the classes, which would count what is in service once for each.
+    pub fn backlog_total(&self, now: Timestamp) -> Duration {
+        self.wait(now, self.queues.iter().map(Queue::work_with_parked).fold(0, u64::saturating_add))
     }
 
     /// Mean service time of a class.
@@ -156,15 +162,20 @@ impl<T> RequestPool<T> {
     }
 
     fn is_hopeless(&self, now: Timestamp, class: Class, entry: &Entry<T>) -> bool {
-        let parked = self.queues[class.index()].parked_backlog() / self.config.servers;
-        let done = now + self.backlog(class) + parked + Duration::from_nanos(entry.work);
+        let wait = self.wait(now, self.queues[class.index()].work_with_parked());
+        let done = now + wait + Duration::from_nanos(entry.work);
         self.config.deadlines == Deadlines::Enforce && done > entry.first.deadline
     }
 
-    fn fits(&self, class: Class, work: u64) -> bool {
+    /// How long a request waits behind so much queued work.
+    fn wait(&self, now: Timestamp, queued: u64) -> Duration {
+        Duration::from_nanos(self.service.wait(now, queued))
+    }
+
+    fn fits(&self, now: Timestamp, class: Class, work: u64) -> bool {
         let (queue, limits) = (&self.queues[class.index()], &self.config.classes[class.index()]);
-        let empty_and_idle = queue.len() == 0 && self.in_service == 0;
-        let delay = self.backlog(class) + Duration::from_nanos(work / u64::from(self.config.servers));
+        let empty_and_idle = queue.len() == 0 && self.wait(now, 0).is_zero();
+        let delay = self.wait(now, queue.work().saturating_add(work));
         // A single request is served even if it alone is longer than the bound, else it never would be.
         queue.len() < limits.items_max as usize && (delay <= limits.delay_max || empty_and_idle)
     }
@@ -179,7 +190,7 @@ impl<T> RequestPool<T> {
         match limits.policy {
             Policy::TailDrop => self.drop(class, entry),
             Policy::HeadDrop => {
-                while !self.fits(class, entry.work) {
+                while !self.fits(now, class, entry.work) {
                     let Some(oldest) = self.queues[class.index()].pop() else {
                         return self.drop(class, entry);
                     };
@@ -189,19 +200,18 @@ impl<T> RequestPool<T> {
                 Offered::Queued
             }
             Policy::Postpone if self.queues[class.index()].parked_len() < limits.parked_max as usize => {
-                let parked = self.queues[class.index()].parked_backlog() / self.config.servers;
-                let until = now + self.backlog(class) + parked;
+                let until = now + self.wait(now, self.queues[class.index()].work_with_parked());
                 self.counts[class.index()].waiting += 1;
                 self.queues[class.index()].park(entry);
                 Offered::Parked { until }
             }
-            Policy::Deny | Policy::Postpone => self.deny(class, entry, ShedReason::QueueFull),
+            Policy::Deny | Policy::Postpone => self.deny(now, class, entry, ShedReason::QueueFull),
         }
     }
 
-    fn deny(&mut self, class: Class, entry: Entry<T>, reason: ShedReason) -> Offered<T> {
+    fn deny(&mut self, now: Timestamp, class: Class, entry: Entry<T>, reason: ShedReason) -> Offered<T> {
         self.counts[class.index()].denied += 1;
-        let retry_after = self.backlog(class).max(Duration::from_nanos(entry.work));
+        let retry_after = self.backlog(class, now).max(Duration::from_nanos(entry.work));
         Offered::Denied { value: entry.first.value, reason, retry_after }
     }
 
@@ -228,13 +238,11 @@ impl<T> RequestPool<T> {
     }
 
     /// Parked requests move up as far as there is room; into an empty queue one always does.
-    fn move_up(&mut self, class: Class) {
+    fn move_up(&mut self, now: Timestamp, class: Class) {
         let limits = self.config.classes[class.index()];
-        let busy = Duration::from_nanos(self.in_service / u64::from(self.config.servers));
         while self.queues[class.index()].unpark_if(|queue, entry| {
-            let work = Duration::from_nanos(entry.work / u64::from(self.config.servers));
-            let delay = queue.backlog() / self.config.servers + busy + work;
-            queue.len() == 0 || (queue.len() < limits.items_max as usize && delay <= limits.delay_max)
+            let delay = self.service.wait(now, queue.work().saturating_add(entry.work));
+            queue.len() == 0 || (queue.len() < limits.items_max as usize && delay <= nanos(limits.delay_max))
         }) {}
     }
 
@@ -257,8 +265,7 @@ impl<T> RequestPool<T> {
         let counts = &mut self.counts[class.index()];
         counts.waiting -= 1 + alive.len() as u64;
         counts.taken += 1 + alive.len() as u64;
-        self.in_service = self.in_service.saturating_add(entry.work);
-        let job = Job { class, work: entry.work };
+        let job = Job { class, end: self.service.on_started(now, entry.work) };
         Some(Taken { job, value, joined: alive, queued: now.since(arrived) })
     }
 }

@@ -68,12 +68,13 @@ impl<T> Queue<T> {
         self.parked.len()
     }
 
-    pub(super) fn backlog(&self) -> Duration {
-        Duration::from_nanos(self.work)
+    /// Estimated work of what waits, nanoseconds.
+    pub(super) fn work(&self) -> u64 {
+        self.work
     }
 
-    pub(super) fn parked_backlog(&self) -> Duration {
-        Duration::from_nanos(self.parked_work)
+    pub(super) fn work_with_parked(&self) -> u64 {
+        self.work.saturating_add(self.parked_work)
     }
 
     pub(super) fn push(&mut self, entry: Entry<T>) {

@@ -100,7 +100,8 @@ pub struct Taken<T> {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Job {
     pub(super) class: Class,
-    pub(super) work: u64,
+    /// When it should end: its name in [`Service`](super::service::Service).
+    pub(super) end: u64,
 }
 
 /// What has happened to the requests of a class. Always: `offered = denied + dropped + expired + displaced + taken + waiting`.

@@ -121,6 +121,63 @@ fn the_cost_of_a_class_is_learned() {
     assert_eq!(pool.cost(Class::Update), Duration::from_millis(10));
 }
 
+fn with_servers(servers: u32, advanced_secs: u64) -> RequestPool<u32> {
+    pool(Policy::Deny, |config| {
+        config.servers = servers;
+        let advanced = &mut config.classes[Class::AdvancedQuery.index()];
+        advanced.cost_initial = Duration::from_secs(advanced_secs);
+        advanced.delay_max = Duration::from_secs(60);
+    })
+}
+
+fn advanced(value: u32) -> Request<u32> {
+    Request { class: Class::AdvancedQuery, deadline: Some(Duration::from_secs(60)), ..query(value) }
+}
+
+#[test]
+fn a_long_query_does_not_delay_what_another_server_can_do() {
+    let mut pool = with_servers(4, 10);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let long = pool.take(at(0)).unwrap();
+    assert_eq!(pool.offer(at(0), query(1)), Offered::Queued, "three servers are idle");
+    let short = pool.take(at(0)).unwrap();
+    for value in 2..4 {
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+    }
+    let others = [pool.take(at(0)).unwrap(), pool.take(at(0)).unwrap()];
+    assert_eq!(pool.offer(at(0), query(4)), Offered::Queued, "all are busy, three of them for 10 ms");
+    for taken in [long, short].into_iter().chain(others) {
+        pool.on_served(taken.job, Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn work_in_service_counts_as_far_as_it_is_not_done() {
+    let mut pool = with_servers(1, 1);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let taken = pool.take(at(0)).unwrap();
+    assert!(matches!(pool.offer(at(100), query(1)), Offered::Denied { reason: ShedReason::QueueFull, .. }));
+    let hurried = Request { deadline: Some(Duration::from_millis(800)), ..query(2) };
+    assert!(matches!(pool.offer(at(100), hurried), Offered::Denied { reason: ShedReason::DeadlineHopeless, .. }));
+    assert_eq!(pool.offer(at(920), query(3)), Offered::Queued, "80 ms are left of the second");
+    pool.on_served(taken.job, Duration::from_secs(1));
+}
+
+#[test]
+fn the_total_backlog_counts_the_service_once() {
+    let mut pool = with_servers(1, 1);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let taken = pool.take(at(0)).unwrap();
+    for class in [Class::Update, Class::Query, Class::Check] {
+        assert_eq!(pool.offer(at(950), Request { class, ..query(1) }), Offered::Queued);
+    }
+    assert_eq!(pool.backlog(Class::Query, at(950)), Duration::from_millis(60));
+    assert_eq!(pool.backlog_total(at(950)), Duration::from_millis(80));
+    assert_eq!(pool.backlog_total(at(980)), Duration::from_millis(50), "as far as the service is not done");
+    pool.on_served(taken.job, Duration::from_secs(1));
+    assert_eq!(pool.backlog_total(at(980)), Duration::from_millis(30));
+}
+
 /// Classes that both wait share the server by weight: 2 for advanced queries, 10 for updates.
 #[test]
 fn classes_share_by_weight_and_none_starves() {

@@ -101,7 +101,7 @@ impl Model {
             prop_assert_eq!(counts.waiting, waiting as u64);
             // Invariant 14: both bounds, the delay up to one request and what joined.
             prop_assert!(self.pool.len(*class) <= 8);
-            let queued = self.pool.queues[class.index()].backlog() / self.pool.config.servers;
+            let queued = Duration::from_nanos(self.pool.queues[class.index()].work()) / self.pool.config.servers;
             let slack = self.pool.cost(*class).max(Duration::from_millis(100));
             prop_assert!(queued <= Duration::from_millis(100) + slack + Duration::from_micros(20) * self.next);
         }
