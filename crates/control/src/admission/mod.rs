@@ -9,7 +9,7 @@
 //! ```
 //! `w` is the mean service time of the class (weight 1/16). Between classes the server is shared by deficit round robin
 //! over estimated work, so that no class starves. The contract: *offer what arrives, take when a worker is free, report
-//! what it cost, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or ended with a reason, or
+//! what it cost or that it was cancelled, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or ended with a reason, or
 //! given back by `offer`. [`PoolConfig::paper`] is the papers' pool.
 
 mod config;
@@ -86,6 +86,7 @@ impl<T> RequestPool<T> {
     }
 
     /// The next request for a server that is free; `None` only if nothing waits.
+    #[must_use = "a job that is not handed back stays in service for ever"]
     pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
         loop {
             for class in Class::ALL {
@@ -109,6 +110,13 @@ impl<T> RequestPool<T> {
         let sample = elapsed.clamp(COST_MIN, COST_MAX);
         // Weight 1/16; with whole nanoseconds and a floor of 1 µs nothing is lost by the rounding.
         *cost = *cost - *cost / COST_SAMPLES + nanos(sample) / COST_SAMPLES;
+    }
+
+    /// A job ended without a result: its worker died, or its query was cancelled. It leaves the service, and nothing is
+    /// learned from it: how long a query lived says little about how long it takes.
+    #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
+    pub fn on_cancelled(&mut self, job: Job) {
+        self.service.on_ended(job.end);
     }
 
     /// A request that ended in the queue, to be told or counted. Drain it after `offer` and `take`.

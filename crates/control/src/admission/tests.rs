@@ -39,7 +39,7 @@ fn delay_is_bounded_not_items() {
 fn control_is_never_behind_work() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..20 {
-        pool.offer(at(0), query(value));
+        let _ = pool.offer(at(0), query(value));
     }
     let ping = Request { class: Class::Control, key: None, deadline: None, value: 99 };
     assert_eq!(pool.offer(at(0), ping), Offered::Immediate(99));
@@ -112,7 +112,7 @@ fn equal_queries_share_one_execution_even_when_the_queue_is_full() {
 fn the_cost_of_a_class_is_learned() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..200 {
-        pool.offer(at(0), query(value));
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
         let taken = pool.take(at(0)).unwrap();
         pool.on_served(taken.job, Duration::from_millis(40));
     }
@@ -164,6 +164,17 @@ fn work_in_service_counts_as_far_as_it_is_not_done() {
 }
 
 #[test]
+fn a_cancelled_job_leaves_the_service_and_teaches_nothing() {
+    let mut pool = with_servers(1, 1);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let taken = pool.take(at(0)).unwrap();
+    assert_eq!(pool.backlog(Class::Query, at(10)), Duration::from_millis(990));
+    pool.on_cancelled(taken.job);
+    assert_eq!(pool.backlog(Class::Query, at(10)), Duration::ZERO);
+    assert_eq!(pool.cost(Class::AdvancedQuery), Duration::from_secs(1));
+}
+
+#[test]
 fn the_total_backlog_counts_the_service_once() {
     let mut pool = with_servers(1, 1);
     assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
@@ -189,7 +200,7 @@ fn classes_share_by_weight_and_none_starves() {
     });
     for value in 0..10_000 {
         for class in [Class::AdvancedQuery, Class::Update] {
-            pool.offer(at(0), Request { class, ..query(value) });
+            assert_eq!(pool.offer(at(0), Request { class, ..query(value) }), Offered::Queued);
         }
     }
     for _ in 0..6000 {

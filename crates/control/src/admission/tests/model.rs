@@ -8,6 +8,7 @@ enum Operation {
     Offer { class: Class, key: Option<u8>, deadline_ms: Option<u64> },
     Take,
     Serve { millis: u64 },
+    Cancel,
     Pass { millis: u64 },
 }
 
@@ -18,6 +19,7 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(class, key, deadline_ms)| Operation::Offer { class, key, deadline_ms }),
         3 => Just(Operation::Take),
         2 => (0..100_u64).prop_map(|millis| Operation::Serve { millis }),
+        1 => Just(Operation::Cancel),
         2 => (0..200_u64).prop_map(|millis| Operation::Pass { millis }),
     ]
 }
@@ -41,6 +43,11 @@ impl Model {
             Operation::Serve { millis } => {
                 if let Some(job) = self.jobs.pop() {
                     self.pool.on_served(job, Duration::from_millis(*millis));
+                }
+            }
+            Operation::Cancel => {
+                if let Some(job) = self.jobs.pop() {
+                    self.pool.on_cancelled(job);
                 }
             }
             Operation::Pass { millis } => self.now = self.now + Duration::from_millis(*millis),
