@@ -181,11 +181,17 @@ impl<T> RequestPool<T> {
     }
 
     fn fits(&self, now: Timestamp, class: Class, work: u64) -> bool {
-        let (queue, limits) = (&self.queues[class.index()], &self.config.classes[class.index()]);
-        let empty_and_idle = queue.len() == 0 && self.wait(now, 0).is_zero();
-        let delay = self.wait(now, queue.work().saturating_add(work));
+        let queue = &self.queues[class.index()];
+        self.fits_behind(now, class, (queue.len(), queue.work()), work)
+    }
+
+    /// Whether there is room behind so many entries with so much work.
+    fn fits_behind(&self, now: Timestamp, class: Class, (items, queued): (usize, u64), work: u64) -> bool {
+        let limits = &self.config.classes[class.index()];
+        let delay = self.wait(now, queued.saturating_add(work));
         // A single request is served even if it alone is longer than the bound, else it never would be.
-        queue.len() < limits.items_max as usize && (delay <= limits.delay_max || empty_and_idle)
+        let empty_and_idle = items == 0 && self.wait(now, 0).is_zero();
+        items < limits.items_max as usize && (delay <= limits.delay_max || empty_and_idle)
     }
 
     fn enqueue(&mut self, class: Class, entry: Entry<T>) {
@@ -196,17 +202,17 @@ impl<T> RequestPool<T> {
     fn overflow(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Offered<T> {
         let limits = self.config.classes[class.index()];
         match limits.policy {
-            Policy::TailDrop => self.drop(class, entry),
-            Policy::HeadDrop => {
-                while !self.fits(now, class, entry.work) {
-                    let Some(oldest) = self.queues[class.index()].pop() else {
-                        return self.drop(class, entry);
-                    };
+            // Where even an empty queue would have no room, the overload is in service and displacing is in vain.
+            Policy::HeadDrop if self.fits_behind(now, class, (0, 0), entry.work) => {
+                while !self.fits(now, class, entry.work)
+                    && let Some(oldest) = self.queues[class.index()].pop()
+                {
                     self.end(class, oldest, ShedReason::Displaced);
                 }
                 self.enqueue(class, entry);
                 Offered::Queued
             }
+            Policy::TailDrop | Policy::HeadDrop => self.drop(class, entry),
             Policy::Postpone if self.queues[class.index()].parked_len() < limits.parked_max as usize => {
                 let until = now + self.wait(now, self.queues[class.index()].work_with_parked());
                 self.counts[class.index()].waiting += 1;
@@ -247,11 +253,11 @@ impl<T> RequestPool<T> {
 
     /// Parked requests move up as far as there is room; into an empty queue one always does.
     fn move_up(&mut self, now: Timestamp, class: Class) {
-        let limits = self.config.classes[class.index()];
-        while self.queues[class.index()].unpark_if(|queue, entry| {
-            let delay = self.service.wait(now, queue.work().saturating_add(entry.work));
-            queue.len() == 0 || (queue.len() < limits.items_max as usize && delay <= nanos(limits.delay_max))
-        }) {}
+        while let Some(work) = self.queues[class.index()].parked_next()
+            && (self.queues[class.index()].len() == 0 || self.fits(now, class, work))
+        {
+            self.queues[class.index()].unpark();
+        }
     }
 
     /// Makes a job of an entry, for those of its requests that are still alive; `None` if none is.

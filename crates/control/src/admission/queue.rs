@@ -90,16 +90,17 @@ impl<T> Queue<T> {
         self.parked.push_back(entry);
     }
 
-    /// The oldest parked entry moves up, if the predicate likes it.
-    pub(super) fn unpark_if(&mut self, fits: impl FnOnce(&Self, &Entry<T>) -> bool) -> bool {
-        let Some(entry) = self.parked.pop_front() else { return false };
-        if !fits(self, &entry) {
-            self.parked.push_front(entry);
-            return false;
+    /// Work of the parked entry that moves up next.
+    pub(super) fn parked_next(&self) -> Option<u64> {
+        self.parked.front().map(|entry| entry.work)
+    }
+
+    /// The oldest parked entry moves up.
+    pub(super) fn unpark(&mut self) {
+        if let Some(entry) = self.parked.pop_front() {
+            self.parked_work = self.parked_work.saturating_sub(entry.work);
+            self.push(entry);
         }
-        self.parked_work = self.parked_work.saturating_sub(entry.work);
-        self.push(entry);
-        true
     }
 
     pub(super) fn pop(&mut self) -> Option<Entry<T>> {

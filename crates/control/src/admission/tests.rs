@@ -72,6 +72,32 @@ fn head_drop_keeps_the_newest() {
 }
 
 #[test]
+fn head_drop_displaces_nobody_in_vain() {
+    let mut pool = pool(Policy::HeadDrop, |config| {
+        config.classes[Class::AdvancedQuery.index()].cost_initial = Duration::from_millis(95);
+    });
+    for value in 0..5 {
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+    }
+    assert_eq!(pool.offer(at(0), Request { class: Class::AdvancedQuery, ..query(9) }), Offered::Queued);
+    let short = pool.take(at(0)).unwrap();
+    pool.on_served(short.job, Duration::from_millis(10));
+    let long = pool.take(at(0)).unwrap();
+    assert_eq!((short.value, long.value), (0, 9));
+    // 95 ms are under way: there is no room even in an empty queue.
+    assert!(matches!(pool.offer(at(0), query(5)), Offered::Dropped { value: 5, .. }));
+    assert_eq!(pool.poll_ended(), None);
+    assert_eq!(pool.len(Class::Query), 4);
+    // 35 ms under way and 40 ms in the queue leave room for two; the third displaces one.
+    for value in 6..9 {
+        assert_eq!(pool.offer(at(60), query(value)), Offered::Queued);
+    }
+    let displaced: Vec<u32> = core::iter::from_fn(|| pool.poll_ended()).map(|ended| ended.value).collect();
+    assert_eq!(displaced, [1]);
+    pool.on_served(long.job, Duration::from_millis(95));
+}
+
+#[test]
 fn postponed_requests_move_up_in_order_and_are_not_overtaken() {
     let mut pool = pool(Policy::Postpone, |_| {});
     for value in 0..10 {
