@@ -94,7 +94,6 @@ impl<T> RequestPool<T> {
             }
             let class = self.turns.next(|class| self.queues[class.index()].len() > 0)?;
             let entry = self.queues[class.index()].pop()?;
-            self.turns.on_taken(class, entry.work);
             if let Some(taken) = self.start(now, class, entry) {
                 return Some(taken);
             }
@@ -279,6 +278,8 @@ impl<T> RequestPool<T> {
         let counts = &mut self.counts[class.index()];
         counts.waiting -= 1 + alive.len() as u64;
         counts.taken += 1 + alive.len() as u64;
+        // Only what is executed is paid for.
+        self.turns.on_started(class, entry.work);
         let job = Job { class, end: self.service.on_started(now, entry.work) };
         Some(Taken { job, value, joined: alive, queued: now.since(arrived) })
     }

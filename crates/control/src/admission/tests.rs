@@ -238,6 +238,91 @@ fn classes_share_by_weight_and_none_starves() {
     assert!((served(Class::Update) - 10.0 / 12.0).abs() < 0.01, "{}", served(Class::Update));
 }
 
+/// Updates always wait; one query of 1 s at a time, its successor comes an update later.
+#[test]
+fn a_queue_that_is_empty_for_a_moment_keeps_its_debt() {
+    let mut pool = pool(Policy::Deny, |config| {
+        config.deadlines = Deadlines::Ignore;
+        config.classes[Class::AdvancedQuery.index()].cost_initial = Duration::from_secs(1);
+        config.classes[Class::Update.index()].cost_initial = Duration::from_millis(1);
+        for class in &mut config.classes {
+            class.delay_max = Duration::from_secs(86_400);
+        }
+    });
+    let (mut now, mut busy) = (Timestamp::ZERO, [Duration::ZERO; Class::COUNT]);
+    for round in 0..100_000 {
+        while pool.len(Class::Update) < 2 {
+            assert_eq!(pool.offer(now, Request { class: Class::Update, ..query(round) }), Offered::Queued);
+        }
+        let taken = pool.take(now).unwrap();
+        let class = taken.job.class;
+        if class == Class::Update && pool.len(Class::AdvancedQuery) == 0 {
+            assert_eq!(pool.offer(now, Request { class: Class::AdvancedQuery, ..query(round) }), Offered::Queued);
+        }
+        let cost = pool.cost(class);
+        busy[class.index()] += cost;
+        now = now + cost;
+        pool.on_served(taken.job, cost);
+    }
+    let [update, advanced] = [Class::Update, Class::AdvancedQuery].map(|class| busy[class.index()].as_secs_f64());
+    let share = advanced / (advanced + update);
+    assert!((share - 2.0 / 12.0).abs() < 0.01, "advanced {advanced} s, update {update} s");
+}
+
+/// All of them wait: each gets its weight, and the lowest one is not forgotten.
+#[test]
+fn every_class_gets_its_weight() {
+    let mut pool = pool(Policy::Deny, |config| {
+        config.deadlines = Deadlines::Ignore;
+        for (index, class) in config.classes.iter_mut().enumerate() {
+            class.delay_max = Duration::from_secs(86_400);
+            class.cost_initial = Duration::from_millis(1 + 7 * index as u64);
+        }
+    });
+    let (mut busy, mut all) = ([Duration::ZERO; Class::COUNT], Duration::ZERO);
+    for value in 0..60_000 {
+        for class in &Class::ALL[1..] {
+            while pool.len(*class) < 2 {
+                assert_eq!(pool.offer(at(0), Request { class: *class, ..query(value) }), Offered::Queued);
+            }
+        }
+        let taken = pool.take(at(0)).unwrap();
+        let cost = pool.cost(taken.job.class);
+        busy[taken.job.class.index()] += cost;
+        all += cost;
+        pool.on_served(taken.job, cost);
+    }
+    for class in &Class::ALL[1..] {
+        let share = busy[class.index()].as_secs_f64() / all.as_secs_f64();
+        let weight = f64::from(PoolConfig::default().classes[class.index()].weight) / 60.0;
+        assert!((share / weight - 1.0).abs() < 0.01, "{class}: {share} for {weight}");
+    }
+}
+
+#[test]
+fn a_class_does_not_pay_for_requests_that_were_not_executed() {
+    let mut pool = pool(Policy::Deny, |_| {});
+    for value in 0..9 {
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+    }
+    let other = Request { class: Class::Check, deadline: Some(Duration::from_secs(60)), ..query(9) };
+    assert_eq!(pool.offer(at(0), other), Offered::Queued);
+    // All nine are late; the class comes back and is served at its next turn.
+    let taken = pool.take(at(5000)).unwrap();
+    pool.on_served(taken.job, Duration::from_millis(10));
+    for value in 10..20 {
+        let request = Request { class: [Class::Query, Class::Check][value as usize % 2], ..query(value) };
+        assert_eq!(pool.offer(at(5000), request), Offered::Queued);
+    }
+    let mut served = Vec::new();
+    for _ in 0..4 {
+        let taken = pool.take(at(5000)).unwrap();
+        served.push(taken.job.class);
+        pool.on_served(taken.job, Duration::from_millis(10));
+    }
+    assert_eq!(served.iter().filter(|class| **class == Class::Query).count(), 2, "{served:?}");
+}
+
 #[test]
 fn the_papers_pool_drops_at_the_tail_and_works_for_the_dead() {
     let mut pool = RequestPool::new(&PoolConfig::paper(2)).unwrap();
