@@ -71,6 +71,8 @@ pub struct ClassConfig {
     pub items_max: u32,
     /// Work that may wait, as time: the bound that matters. 1 ms ..= 1 day.
     pub delay_max: Duration,
+    /// Requests that may wait or be parked, with those that joined another. 1 ..= 16 000 000.
+    pub waiters_max: u32,
     /// Share of the server beside the other classes. 1 ..= 1000.
     pub weight: u32,
     /// What happens beyond.
@@ -88,6 +90,8 @@ impl Default for ClassConfig {
         Self {
             items_max: 65_536,
             delay_max: Duration::from_millis(100),
+            // Twice the items: memory for those that join, when the answers are cheap enough for the delay bound.
+            waiters_max: 131_072,
             weight: 10,
             policy: Policy::default(),
             parked_max: 1024,
@@ -149,6 +153,7 @@ impl PoolConfig {
         for class in &self.classes {
             count("items_max", class.items_max.into(), 1, ITEMS_MAX)?;
             span("delay_max", class.delay_max, ms, day)?;
+            count("waiters_max", class.waiters_max.into(), 1, ITEMS_MAX)?;
             count("weight", class.weight.into(), 1, 1000)?;
             count("parked_max", class.parked_max.into(), 0, ITEMS_MAX)?;
             span("cost_initial", class.cost_initial, Duration::from_micros(1), Duration::from_secs(3600))?;

@@ -29,7 +29,7 @@ pub use request::{Counts, Ended, Job, Key, Offered, Request, ShedReason, Taken};
 
 use crate::config::ConfigError;
 use crate::time::{Timestamp, nanos};
-use queue::{Entry, Queue, Waiter};
+use queue::{Entry, Queue};
 use service::Service;
 use turns::Turns;
 
@@ -70,15 +70,16 @@ impl<T> RequestPool<T> {
             return Offered::Immediate(request.value);
         }
         let deadline = now + request.deadline.unwrap_or(self.config.deadline_default);
-        let request = match self.join(now, request, deadline) {
-            Ok(()) => return Offered::Joined,
-            Err(request) => request,
-        };
         let entry = Entry::new(request, now, deadline, self.costs[class.index()]);
-        if self.is_hopeless(now, class, &entry) {
+        let entry = match self.join(now, class, entry) {
+            Ok(offered) => return offered,
+            Err(entry) => entry,
+        };
+        let ahead = self.queues[class.index()].work_with_parked();
+        if self.is_hopeless(now, ahead, entry.work, entry.first.deadline) {
             return self.deny(now, class, entry, ShedReason::DeadlineHopeless);
         }
-        if self.queues[class.index()].parked_len() == 0 && self.fits(now, class, entry.work) {
+        if self.queues[class.index()].parked_len() == 0 && self.admits(now, class, entry.work) {
             self.enqueue(class, entry);
             return Offered::Queued;
         }
@@ -100,13 +101,17 @@ impl<T> RequestPool<T> {
         }
     }
 
-    /// A job ended after this service time.
+    /// A job ended after this time, spent on executing it and on answering everybody.
     #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
     pub fn on_served(&mut self, job: Job, elapsed: Duration) {
-        let Job { class, end } = job;
+        let Job { class, joined, end } = job;
         self.service.on_ended(end);
         let cost = &mut self.costs[class.index()];
-        let sample = elapsed.clamp(COST_MIN, COST_MAX);
+        // The answers of those that joined are in the estimate of an entry already; learned as cost they would count
+        // twice. At least the share of one recipient remains: if answers are cheaper than configured, the rest could be
+        // nothing, and the pool would believe that queries are free.
+        let answers = self.config.classes[class.index()].answer_cost.saturating_mul(joined);
+        let sample = elapsed.saturating_sub(answers).max(elapsed / joined.saturating_add(1)).clamp(COST_MIN, COST_MAX);
         // Weight 1/16; with whole nanoseconds and a floor of 1 µs nothing is lost by the rounding.
         *cost = *cost - *cost / COST_SAMPLES + nanos(sample) / COST_SAMPLES;
     }
@@ -154,24 +159,32 @@ impl<T> RequestPool<T> {
         self.queues.iter().all(|queue| queue.len() + queue.parked_len() == 0)
     }
 
-    /// An equal query that waits already is joined, before any refusal: refusing equal queries would make them come one
-    /// by one, and cost more.
-    fn join(&mut self, now: Timestamp, request: Request<T>, deadline: Timestamp) -> Result<(), Request<T>> {
-        let index = request.class.index();
-        let shared_max = self.config.shared_max as usize;
-        let Some(position) = request.key.and_then(|key| self.queues[index].joinable(key, shared_max)) else {
-            return Err(request);
+    /// An equal query that waits already is joined, before any refusal for want of room: refusing equal queries would
+    /// make them come one by one, and cost more. Joining takes room for an answer only, and for that it may use one
+    /// execution more than the delay bound; else a full queue could not be joined.
+    fn join(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Result<Offered<T>, Entry<T>> {
+        let (index, limits) = (class.index(), &self.config.classes[class.index()]);
+        let Some(seat) = entry.key.and_then(|key| self.queues[index].seat(key, self.config.shared_max)) else {
+            return Err(entry);
         };
-        let waiter = Waiter { value: request.value, arrived: now, deadline };
-        self.queues[index].join(position, waiter, self.config.classes[index].answer_cost);
+        let answer = nanos(limits.answer_cost);
+        let work = seat.work.saturating_add(answer);
+        if self.is_hopeless(now, seat.ahead, work, entry.first.deadline) {
+            return Ok(self.deny(now, class, entry, ShedReason::DeadlineHopeless));
+        }
+        let room = nanos(limits.delay_max).saturating_mul(self.config.servers.into()).saturating_add(self.costs[index]);
+        if self.is_crowded(class) || seat.bounded.saturating_add(answer) > room {
+            return Err(entry);
+        }
+        self.queues[index].join(&seat, entry.first, answer);
         self.counts[index].waiting += 1;
-        Ok(())
+        Ok(Offered::Joined)
     }
 
-    fn is_hopeless(&self, now: Timestamp, class: Class, entry: &Entry<T>) -> bool {
-        let wait = self.wait(now, self.queues[class.index()].work_with_parked());
-        let done = now + wait + Duration::from_nanos(entry.work);
-        self.config.deadlines == Deadlines::Enforce && done > entry.first.deadline
+    /// Whether this work, behind that of others, would be done too late.
+    fn is_hopeless(&self, now: Timestamp, ahead: u64, work: u64, deadline: Timestamp) -> bool {
+        let done = now + self.wait(now, ahead) + Duration::from_nanos(work);
+        self.config.deadlines == Deadlines::Enforce && done > deadline
     }
 
     /// How long a request waits behind so much queued work.
@@ -179,6 +192,17 @@ impl<T> RequestPool<T> {
         Duration::from_nanos(self.service.wait(now, queued))
     }
 
+    /// Whether there may not be one more waiter, whatever it costs.
+    fn is_crowded(&self, class: Class) -> bool {
+        self.counts[class.index()].waiting >= self.config.classes[class.index()].waiters_max.into()
+    }
+
+    /// Whether there is room for one more request.
+    fn admits(&self, now: Timestamp, class: Class, work: u64) -> bool {
+        !self.is_crowded(class) && self.fits(now, class, work)
+    }
+
+    /// Whether there is room in the queue for one more entry.
     fn fits(&self, now: Timestamp, class: Class, work: u64) -> bool {
         let queue = &self.queues[class.index()];
         self.fits_behind(now, class, (queue.len(), queue.work()), work)
@@ -203,7 +227,7 @@ impl<T> RequestPool<T> {
         match limits.policy {
             // Where even an empty queue would have no room, the overload is in service and displacing is in vain.
             Policy::HeadDrop if self.fits_behind(now, class, (0, 0), entry.work) => {
-                while !self.fits(now, class, entry.work)
+                while !self.admits(now, class, entry.work)
                     && let Some(oldest) = self.queues[class.index()].pop()
                 {
                     self.end(class, oldest, ShedReason::Displaced);
@@ -212,7 +236,9 @@ impl<T> RequestPool<T> {
                 Offered::Queued
             }
             Policy::TailDrop | Policy::HeadDrop => self.drop(class, entry),
-            Policy::Postpone if self.queues[class.index()].parked_len() < limits.parked_max as usize => {
+            Policy::Postpone
+                if self.queues[class.index()].parked_len() < limits.parked_max as usize && !self.is_crowded(class) =>
+            {
                 let until = now + self.wait(now, self.queues[class.index()].work_with_parked());
                 self.counts[class.index()].waiting += 1;
                 self.queues[class.index()].park(entry);
@@ -278,9 +304,12 @@ impl<T> RequestPool<T> {
         let counts = &mut self.counts[class.index()];
         counts.waiting -= 1 + alive.len() as u64;
         counts.taken += 1 + alive.len() as u64;
-        // Only what is executed is paid for.
-        self.turns.on_started(class, entry.work);
-        let job = Job { class, end: self.service.on_started(now, entry.work) };
+        let joined = alive.len() as u32;
+        let answers = self.config.classes[class.index()].answer_cost.saturating_mul(joined);
+        // Only what is executed and answered is paid for.
+        let work = entry.work.saturating_add(nanos(answers));
+        self.turns.on_started(class, work);
+        let job = Job { class, joined, end: self.service.on_started(now, work) };
         Some(Taken { job, value, joined: alive, queued: now.since(arrived) })
     }
 }

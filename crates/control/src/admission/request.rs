@@ -104,6 +104,8 @@ pub struct Taken<T> {
 #[must_use = "a job that is not handed back stays in service for ever"]
 pub struct Job {
     pub(super) class: Class,
+    /// Recipients of the answer beside the first.
+    pub(super) joined: u32,
     /// When it should end: its name in [`Service`](super::service::Service).
     pub(super) end: u64,
 }

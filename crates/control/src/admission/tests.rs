@@ -1,6 +1,8 @@
-//! What the pool does, one behaviour at a time; the invariants of CONTROL §11 are in [`model`].
+//! What the pool does, one behaviour at a time; the invariants of CONTROL §11 are in [`model`],
+//! coalescing is in [`sharing`].
 
 mod model;
+mod sharing;
 
 use super::*;
 use alloc::vec;
@@ -113,25 +115,6 @@ fn postponed_requests_move_up_in_order_and_are_not_overtaken() {
         pool.on_served(taken.job, Duration::from_millis(10));
     }
     assert_eq!(order, (0..12).collect::<Vec<u32>>());
-}
-
-/// Invariant 23: equal queries, one execution, an answer for each.
-#[test]
-fn equal_queries_share_one_execution_even_when_the_queue_is_full() {
-    let mut pool = pool(Policy::Deny, |config| config.shared_max = 3);
-    let keyed = |value, key| Request { key: Some(Key(key)), ..query(value) };
-    assert_eq!(pool.offer(at(0), keyed(0, 7)), Offered::Queued);
-    for value in 1..10 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
-    }
-    assert_eq!(pool.offer(at(0), keyed(10, 7)), Offered::Joined);
-    assert_eq!(pool.offer(at(0), keyed(11, 7)), Offered::Joined);
-    assert!(matches!(pool.offer(at(0), keyed(12, 7)), Offered::Denied { .. }), "three recipients at most");
-    assert!(matches!(pool.offer(at(0), keyed(13, 8)), Offered::Denied { .. }), "another query");
-    let taken = pool.take(at(0)).unwrap();
-    assert_eq!((taken.value, taken.joined), (0, vec![10, 11]));
-    pool.on_served(taken.job, Duration::from_millis(10));
-    assert_eq!(pool.offer(at(0), keyed(14, 7)), Offered::Queued, "what runs already is not joined");
 }
 
 #[test]
