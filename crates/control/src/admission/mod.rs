@@ -10,7 +10,7 @@
 //! `w` is the mean service time of the class (weight 1/16). Between classes the server is shared by deficit round robin
 //! over estimated work, so that no class starves. The contract: *offer what arrives, take when a worker is free, report
 //! what it cost or that it was cancelled, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or ended with a reason, or
-//! given back by `offer`. [`PoolConfig::paper`] is the papers' pool.
+//! given back by `offer`. [`PoolRule`] names the two pools, this one and that of the papers.
 
 mod config;
 mod queue;
@@ -24,7 +24,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-pub use config::{Class, ClassConfig, Deadlines, Policy, PoolConfig};
+pub use config::{Class, ClassConfig, DELAY_UNBOUNDED, Deadlines, Policy, PoolConfig, PoolRule};
 pub use request::{Counts, Ended, Job, Key, Offered, Request, ShedReason, Taken};
 
 use crate::config::ConfigError;

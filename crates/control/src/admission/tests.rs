@@ -1,6 +1,7 @@
 //! What the pool does, one behaviour at a time; the invariants of CONTROL §11 are in [`model`],
-//! coalescing is in [`sharing`].
+//! coalescing is in [`sharing`], and the paper's pool in [`configuration`].
 
+mod configuration;
 mod model;
 mod sharing;
 
@@ -304,20 +305,4 @@ fn a_class_does_not_pay_for_requests_that_were_not_executed() {
         pool.on_served(taken.job, Duration::from_millis(10));
     }
     assert_eq!(served.iter().filter(|class| **class == Class::Query).count(), 2, "{served:?}");
-}
-
-#[test]
-fn the_papers_pool_drops_at_the_tail_and_works_for_the_dead() {
-    let mut pool = RequestPool::new(&PoolConfig::paper(2)).unwrap();
-    assert_eq!(pool.offer(at(0), query(0)), Offered::Queued);
-    assert_eq!(pool.offer(at(0), query(1)), Offered::Queued);
-    assert!(matches!(pool.offer(at(0), query(2)), Offered::Dropped { value: 2, .. }));
-    assert_eq!(pool.take(at(1_000_000)).unwrap().value, 0);
-}
-
-#[test]
-fn a_wrong_configuration_is_named() {
-    let mut config = PoolConfig::default();
-    config.classes[3].items_max = 0;
-    assert_eq!(RequestPool::<u32>::new(&config).unwrap_err().field, "items_max");
 }
