@@ -28,32 +28,50 @@ fn operation() -> impl Strategy<Value = Operation> {
 struct Model {
     pool: RequestPool<u32>,
     now: Timestamp,
-    /// (request, class, latest time at which it may start)
-    waiting: Vec<(u32, Class, Timestamp)>,
-    jobs: Vec<Job>,
+    waiting: Vec<Waiting>,
+    /// With the time at which each should end.
+    jobs: Vec<(Job, Timestamp)>,
+    /// The highest mean service time so far, by class.
+    cost_max: [Duration; Class::COUNT],
     next: u32,
     ended: u32,
 }
 
+#[derive(Clone, Copy)]
+struct Waiting {
+    value: u32,
+    class: Class,
+    /// Latest time at which it may start.
+    deadline: Timestamp,
+    /// What it should have added to the backlog: an execution or an answer.
+    work: Duration,
+}
+
 impl Model {
+    fn new(pool: RequestPool<u32>) -> Self {
+        let cost_max = [Duration::ZERO; Class::COUNT];
+        Self { pool, now: at(1000), waiting: Vec::new(), jobs: Vec::new(), cost_max, next: 0, ended: 0 }
+    }
+
     fn apply(&mut self, operation: &Operation) -> Result<(), TestCaseError> {
         match operation {
-            Operation::Offer { class, key, deadline_ms } => self.offer(*class, *key, *deadline_ms),
-            Operation::Take => self.take()?,
+            Operation::Offer { class, key, deadline_ms } => self.offer(*class, *key, *deadline_ms)?,
+            Operation::Take if self.jobs.len() < self.pool.config.servers as usize => self.take()?,
+            Operation::Take => {}
             Operation::Serve { millis } => {
-                if let Some(job) = self.jobs.pop() {
+                if let Some((job, _)) = self.jobs.pop() {
                     self.pool.on_served(job, Duration::from_millis(*millis));
                 }
             }
             Operation::Cancel => {
-                if let Some(job) = self.jobs.pop() {
+                if let Some((job, _)) = self.jobs.pop() {
                     self.pool.on_cancelled(job);
                 }
             }
             Operation::Pass { millis } => self.now = self.now + Duration::from_millis(*millis),
         }
         while let Some(ended) = self.pool.poll_ended() {
-            let (_, class, deadline) = self.remove(ended.value)?;
+            let Waiting { class, deadline, .. } = self.remove(ended.value)?;
             prop_assert_eq!(class, ended.class);
             prop_assert!(ended.reason == ShedReason::Displaced || self.now > deadline);
             self.ended += 1;
@@ -61,60 +79,98 @@ impl Model {
         Ok(())
     }
 
-    fn offer(&mut self, class: Class, key: Option<u8>, deadline_ms: Option<u64>) {
+    fn offer(&mut self, class: Class, key: Option<u8>, deadline_ms: Option<u64>) -> Result<(), TestCaseError> {
         let value = self.next;
         self.next += 1;
         let deadline = deadline_ms.map(Duration::from_millis);
         let request = Request { class, key: key.map(|key| Key(key.into())), deadline, value };
-        match self.pool.offer(self.now, request) {
-            Offered::Queued | Offered::Joined | Offered::Parked { .. } => {
-                self.waiting.push((value, class, self.now + deadline.unwrap_or(Duration::from_millis(1800))));
+        let deadline = self.now + deadline.unwrap_or(Duration::from_millis(1800));
+        let work = match self.pool.offer(self.now, request) {
+            Offered::Queued => {
+                // Invariant 14: what is let in waits within the bound, unless it is alone.
+                let within = self.pool.backlog(class, self.now) <= DELAY_MAX;
+                prop_assert!(within || self.pool.len(class) == 1, "let in beyond the bound");
+                self.pool.cost(class)
             }
-            Offered::Immediate(_) | Offered::Denied { .. } | Offered::Dropped { .. } => self.ended += 1,
-        }
+            Offered::Parked { .. } => self.pool.cost(class),
+            Offered::Joined => ANSWER_COST,
+            Offered::Immediate(_) | Offered::Denied { .. } | Offered::Dropped { .. } => {
+                self.ended += 1;
+                return Ok(());
+            }
+        };
+        self.waiting.push(Waiting { value, class, deadline, work });
+        Ok(())
     }
 
     fn take(&mut self) -> Result<(), TestCaseError> {
-        let alive = self.waiting.iter().any(|(_, _, deadline)| self.now <= *deadline);
+        let alive = self.waiting.iter().any(|waiting| self.now <= waiting.deadline);
         let Some(taken) = self.pool.take(self.now) else {
             // Invariant 17: work conserving.
             prop_assert!(!alive, "idle while something waits");
             return Ok(());
         };
-        self.jobs.push(taken.job);
+        let end = Timestamp::from_nanos(taken.job.end);
+        self.jobs.push((taken.job, end));
         for value in core::iter::once(taken.value).chain(taken.joined) {
-            let (_, _, deadline) = self.remove(value)?;
             // Invariant 13: nothing is executed after its deadline.
+            let deadline = self.remove(value)?.deadline;
             prop_assert!(self.now <= deadline);
             self.ended += 1;
         }
         Ok(())
     }
 
-    fn remove(&mut self, value: u32) -> Result<(u32, Class, Timestamp), TestCaseError> {
-        let position = self.waiting.iter().position(|(waiting, _, _)| *waiting == value);
+    fn remove(&mut self, value: u32) -> Result<Waiting, TestCaseError> {
+        let position = self.waiting.iter().position(|waiting| waiting.value == value);
         prop_assert!(position.is_some(), "request {value} ended twice");
         Ok(self.waiting.remove(position.unwrap_or_default()))
     }
 
-    fn invariants(&self) -> Result<(), TestCaseError> {
+    /// The wait behind this work, by its definition: until then the servers have just done it, on top of what they are
+    /// doing.
+    fn is_wait(&self, wait: Duration, work: u64) -> bool {
+        let mut rests: Vec<u64> = self.jobs.iter().map(|(_, end)| nanos(end.since(self.now))).collect();
+        rests.resize(self.pool.config.servers as usize, 0);
+        let done = |nanos: u64| rests.iter().map(|rest| nanos.saturating_sub(*rest)).sum::<u64>();
+        let wait = nanos(wait);
+        done(wait.saturating_sub(1)) <= work && work <= done(wait) && work < done(wait + 1)
+    }
+
+    fn invariants(&mut self) -> Result<(), TestCaseError> {
         // Invariant 12: every request is accounted for, exactly once.
         prop_assert_eq!(self.next, self.ended + self.waiting.len() as u32);
         for class in Class::ALL {
             let counts = self.pool.counts(*class);
             let ended = counts.denied + counts.dropped + counts.expired + counts.displaced + counts.taken;
             prop_assert_eq!(counts.offered, ended + counts.waiting);
-            let waiting = self.waiting.iter().filter(|(_, waiting, _)| waiting == class).count();
-            prop_assert_eq!(counts.waiting, waiting as u64);
-            // Invariant 14: both bounds, the delay up to one request and what joined.
-            prop_assert!(self.pool.len(*class) <= 8);
-            let queued = Duration::from_nanos(self.pool.queues[class.index()].work()) / self.pool.config.servers;
-            let slack = self.pool.cost(*class).max(Duration::from_millis(100));
-            prop_assert!(queued <= Duration::from_millis(100) + slack + Duration::from_micros(20) * self.next);
+            let waiting = self.waiting.iter().filter(|waiting| waiting.class == *class);
+            prop_assert_eq!(counts.waiting, waiting.clone().count() as u64);
+            // Invariant 14: all bounds, the delay up to one request.
+            let queue = &self.pool.queues[class.index()];
+            prop_assert!(queue.len() <= ITEMS_MAX && queue.parked_len() <= PARKED_MAX);
+            prop_assert!(counts.waiting <= WAITERS_MAX.into());
+            let cost_max = &mut self.cost_max[class.index()];
+            *cost_max = (*cost_max).max(self.pool.cost(*class));
+            let work_max = DELAY_MAX * self.pool.config.servers + *cost_max;
+            prop_assert!(queue.work() <= nanos(work_max), "{} of {work_max:?}", queue.work());
+            // The backlog is what waits, no more and no less, and what is left of the work in service.
+            let work: Duration = waiting.map(|waiting| waiting.work).sum();
+            prop_assert_eq!(queue.work_with_parked(), nanos(work));
+            prop_assert!(self.is_wait(self.pool.backlog(*class, self.now), queue.work()));
         }
+        let total = self.pool.queues.iter().map(Queue::work_with_parked).sum();
+        prop_assert!(self.is_wait(self.pool.backlog_total(self.now), total));
         Ok(())
     }
 }
+
+const DELAY_MAX: Duration = Duration::from_millis(100);
+/// So much that the answers alone reach the bound.
+const ANSWER_COST: Duration = Duration::from_millis(15);
+const ITEMS_MAX: usize = 8;
+const PARKED_MAX: usize = 4;
+const WAITERS_MAX: u32 = 20;
 
 proptest! {
     #[test]
@@ -125,14 +181,16 @@ proptest! {
     ) {
         let pool = pool(policy, |config| {
             config.servers = servers;
-            config.shared_max = 4;
+            config.shared_max = 16;
             for class in &mut config.classes {
-                class.items_max = 8;
-                class.parked_max = 4;
+                class.items_max = ITEMS_MAX as u32;
+                class.delay_max = DELAY_MAX;
+                class.parked_max = PARKED_MAX as u32;
+                class.waiters_max = WAITERS_MAX;
+                class.answer_cost = ANSWER_COST;
             }
         });
-        let mut model =
-            Model { pool, now: at(1000), waiting: Vec::new(), jobs: Vec::new(), next: 0, ended: 0 };
+        let mut model = Model::new(pool);
         for operation in &operations {
             model.apply(operation)?;
             model.invariants()?;
