@@ -2,15 +2,15 @@
 //!
 //! Several FIFO queues by class (Table I of the papers). Practical admission (CONTROL §8.1–8.3):
 //! ```text
-//! equal query waiting already                   join it: one execution, many answers (before any refusal)
+//! equal query waiting already                   join it: one execution, many answers (before any refusal for room)
 //! now + backlog_c + w > deadline                deny at once: nobody would read the answer
 //! backlog_c + w > delay_max_c                   policy of the class: the bound is delay, not items
 //! at dequeue: now > deadline                    drop, do not execute: never work for the dead
 //! ```
 //! `w` is the mean service time of the class (weight 1/16). Between classes the server is shared by deficit round robin
 //! over estimated work, so that no class starves. The contract: *offer what arrives, take when a worker is free, report
-//! what it cost or that it was cancelled, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or ended with a reason, or
-//! given back by `offer`. [`PoolRule`] names the two pools, this one and that of the papers.
+//! what it cost or that it was cancelled, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or
+//! ended with a reason, or given back by `offer`. [`PoolRule`] names the two pools, this one and that of the papers.
 
 mod config;
 mod queue;
