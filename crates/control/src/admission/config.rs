@@ -104,7 +104,7 @@ impl Default for ClassConfig {
             delay_max: Duration::from_millis(100),
             // Twice the items: memory for those that join, when the answers are cheap enough for the delay bound.
             waiters_max: 131_072,
-            weight: 10,
+            weight: 16,
             policy: Policy::default(),
             parked_max: 1024,
             cost_initial: Duration::from_millis(1),
@@ -132,8 +132,10 @@ impl Default for PoolConfig {
     fn default() -> Self {
         let mut classes = [ClassConfig::default(); Class::COUNT];
         // Shedding notifications turns push load into more expensive poll load: they get 30 % (CONTROL §8.7).
-        classes[Class::Publish.index()].weight = 18;
-        classes[Class::AdvancedQuery.index()].weight = 2;
+        classes[Class::Publish.index()].weight = 30;
+        // The lowest share is 6 %, and a query that takes long may wait longer than one that does not.
+        classes[Class::AdvancedQuery.index()].weight = 6;
+        classes[Class::AdvancedQuery.index()].delay_max = Duration::from_secs(1);
         Self {
             classes,
             deadlines: Deadlines::default(),

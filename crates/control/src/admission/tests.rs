@@ -199,7 +199,7 @@ fn the_total_backlog_counts_the_service_once() {
     assert_eq!(pool.backlog_total(at(980)), Duration::from_millis(30));
 }
 
-/// Classes that both wait share the server by weight: 2 for advanced queries, 10 for updates.
+/// Classes that both wait share the server by weight: 6 for advanced queries, 16 for updates.
 #[test]
 fn classes_share_by_weight_and_none_starves() {
     let mut pool = pool(Policy::Deny, |config| {
@@ -218,8 +218,8 @@ fn classes_share_by_weight_and_none_starves() {
         pool.on_served(taken.job, Duration::from_millis(10));
     }
     let served = |class| pool.counts(class).taken as f64 / 6000.0;
-    assert!((served(Class::AdvancedQuery) - 2.0 / 12.0).abs() < 0.01, "{}", served(Class::AdvancedQuery));
-    assert!((served(Class::Update) - 10.0 / 12.0).abs() < 0.01, "{}", served(Class::Update));
+    assert!((served(Class::AdvancedQuery) - 6.0 / 22.0).abs() < 0.01, "{}", served(Class::AdvancedQuery));
+    assert!((served(Class::Update) - 16.0 / 22.0).abs() < 0.01, "{}", served(Class::Update));
 }
 
 /// Updates always wait; one query of 1 s at a time, its successor comes an update later.
@@ -250,7 +250,7 @@ fn a_queue_that_is_empty_for_a_moment_keeps_its_debt() {
     }
     let [update, advanced] = [Class::Update, Class::AdvancedQuery].map(|class| busy[class.index()].as_secs_f64());
     let share = advanced / (advanced + update);
-    assert!((share - 2.0 / 12.0).abs() < 0.01, "advanced {advanced} s, update {update} s");
+    assert!((share - 6.0 / 22.0).abs() < 0.01, "advanced {advanced} s, update {update} s");
 }
 
 /// All of them wait: each gets its weight, and the lowest one is not forgotten.
@@ -278,7 +278,7 @@ fn every_class_gets_its_weight() {
     }
     for class in &Class::ALL[1..] {
         let share = busy[class.index()].as_secs_f64() / all.as_secs_f64();
-        let weight = f64::from(PoolConfig::default().classes[class.index()].weight) / 60.0;
+        let weight = f64::from(PoolConfig::default().classes[class.index()].weight) / 100.0;
         assert!((share / weight - 1.0).abs() < 0.01, "{class}: {share} for {weight}");
     }
 }
