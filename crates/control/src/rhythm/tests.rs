@@ -51,6 +51,19 @@ fn the_formula_of_paper_003_without_truncation() {
     assert_eq!(paper_delay(RhythmRule::Paper, 0.0), Verdict::Hold(crate::time::DURATION_MAX));
 }
 
+/// A sensor that keeps its period to the nanosecond is not faster than itself.
+#[test]
+fn the_formula_does_not_hold_a_perfect_sensor_by_rounding() {
+    for period in [700_000_000, 2_300_000_000, 6_100_000_000_u64] {
+        let plan = plan(|config| config.rule = RhythmRule::Paper);
+        let mut rhythm = Rhythm::new(&plan);
+        for message in 0..1000 {
+            let now = Timestamp::from_nanos(message * period);
+            assert_eq!(rhythm.on_publish(&plan, now, Pressure::Idle), Verdict::Pass, "{period} ns, message {message}");
+        }
+    }
+}
+
 /// "5 messages per 30 seconds: FR_avg will be 0.16": N − 1 intervals, cut after two digits.
 #[test]
 fn five_messages_in_thirty_seconds() {
