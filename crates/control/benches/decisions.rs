@@ -38,7 +38,7 @@ fn publishers(bencher: Bencher, rule: RhythmRule, gap_millis: u64) {
         round += 1;
         let now = Timestamp::from_nanos(round * gap_millis * 1_000_000);
         for rhythm in &mut rhythms {
-            black_box(rhythm.on_publish(&plan, now, Pressure::Pressed));
+            let _ = black_box(rhythm.on_publish(&plan, now, Pressure::Pressed));
         }
     });
 }
@@ -135,14 +135,46 @@ mod pacer_outcome {
 mod request_pool {
     use super::*;
 
+    /// Requests one after the other, on so many servers of which all but one are busy.
+    #[divan::bench(args = [1, 16, 256])]
+    fn offer_take_served(bencher: Bencher, servers: u32) {
+        let mut pool = RequestPool::new(&PoolConfig { servers, ..PoolConfig::default() }).unwrap();
+        let query = || Request { class: Class::Query, key: None, deadline: None, value: 1_u64 };
+        let busy: Vec<_> = (1..servers)
+            .filter_map(|_| {
+                let _ = pool.offer(Timestamp::ZERO, query());
+                pool.take(Timestamp::ZERO)
+            })
+            .collect();
+        assert_eq!(busy.len(), servers as usize - 1);
+        bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+            for _ in 0..BATCH {
+                let _ = black_box(pool.offer(Timestamp::ZERO, query()));
+                if let Some(taken) = pool.take(Timestamp::ZERO) {
+                    pool.on_served(taken.job, Duration::from_millis(1));
+                }
+            }
+        });
+    }
+
+    /// Ten times too much of everything: most is refused, every class is served.
     #[divan::bench]
-    fn offer_take_served(bencher: Bencher) {
+    fn offer_overloaded(bencher: Bencher) {
         let mut pool = RequestPool::new(&PoolConfig::default()).unwrap();
-        bencher.counter(ItemsCount::new(1_usize)).bench_local(|| {
-            let request = Request { class: Class::Query, key: None, deadline: None, value: 1_u64 };
-            black_box(pool.offer(Timestamp::ZERO, request));
-            if let Some(taken) = pool.take(Timestamp::ZERO) {
-                pool.on_served(taken.job, Duration::from_millis(1));
+        let mut now = Timestamp::ZERO;
+        bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+            for step in 0..BATCH {
+                let class = Class::ALL[1 + step % (Class::COUNT - 1)];
+                let _ = black_box(pool.offer(now, Request { class, key: None, deadline: None, value: 1_u64 }));
+                if step % 10 == 0
+                    && let Some(taken) = pool.take(now)
+                {
+                    now = now + Duration::from_millis(1);
+                    pool.on_served(taken.job, Duration::from_millis(1));
+                }
+                while let Some(ended) = pool.poll_ended() {
+                    black_box(ended);
+                }
             }
         });
     }

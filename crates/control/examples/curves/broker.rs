@@ -42,7 +42,8 @@ fn serve(config: &PoolConfig, load: f64) -> Drawn<Served> {
         }
         free = f64::max(free, arrival);
         let request = Request { class: Class::Query, key: None, deadline: None, value: arrival };
-        pool.offer(Timestamp::from_secs_f64(arrival), request);
+        // Refused or not, the arrivals go on: an open loop.
+        let _ = pool.offer(Timestamp::from_secs_f64(arrival), request);
         while pool.poll_ended().is_some() {}
     }
     Ok(Served { goodput: f64::from(in_time) * COST / 100.0, queued: queued / f64::from(taken) })

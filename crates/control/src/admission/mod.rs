@@ -2,19 +2,20 @@
 //!
 //! Several FIFO queues by class (Table I of the papers). Practical admission (CONTROL §8.1–8.3):
 //! ```text
-//! equal query waiting already                   join it: one execution, many answers (before any refusal)
+//! equal query waiting already                   join it: one execution, many answers (before any refusal for room)
 //! now + backlog_c + w > deadline                deny at once: nobody would read the answer
 //! backlog_c + w > delay_max_c                   policy of the class: the bound is delay, not items
 //! at dequeue: now > deadline                    drop, do not execute: never work for the dead
 //! ```
 //! `w` is the mean service time of the class (weight 1/16). Between classes the server is shared by deficit round robin
 //! over estimated work, so that no class starves. The contract: *offer what arrives, take when a worker is free, report
-//! what it cost, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or ended with a reason, or
-//! given back by `offer`. [`PoolConfig::paper`] is the papers' pool.
+//! what it cost or that it was cancelled, drain [`RequestPool::poll_ended`]*. Every request ends exactly once: taken, or
+//! ended with a reason, or given back by `offer`. [`PoolRule`] names the two pools, this one and that of the papers.
 
 mod config;
 mod queue;
 mod request;
+mod service;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -23,12 +24,13 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-pub use config::{Class, ClassConfig, Deadlines, Policy, PoolConfig};
+pub use config::{Class, ClassConfig, DELAY_UNBOUNDED, Deadlines, Policy, PoolConfig, PoolRule};
 pub use request::{Counts, Ended, Job, Key, Offered, Request, ShedReason, Taken};
 
 use crate::config::ConfigError;
 use crate::time::{Timestamp, nanos};
-use queue::{Entry, Queue, Waiter};
+use queue::{Entry, Queue};
+use service::Service;
 use turns::Turns;
 
 /// The request pool. See the [module](self).
@@ -40,8 +42,7 @@ pub struct RequestPool<T> {
     /// Mean service time by class, nanoseconds.
     costs: [u64; Class::COUNT],
     turns: Turns,
-    /// Estimated work of the jobs under way, counted whole until they end.
-    in_service: u64,
+    service: Service,
     ended: VecDeque<Ended<T>>,
 }
 
@@ -55,7 +56,7 @@ impl<T> RequestPool<T> {
             counts: [Counts::default(); Class::COUNT],
             costs: config.classes.map(|class| nanos(class.cost_initial)),
             turns: Turns::new(config),
-            in_service: 0,
+            service: Service::new(config.servers),
             ended: VecDeque::new(),
         })
     }
@@ -69,15 +70,16 @@ impl<T> RequestPool<T> {
             return Offered::Immediate(request.value);
         }
         let deadline = now + request.deadline.unwrap_or(self.config.deadline_default);
-        let request = match self.join(now, request, deadline) {
-            Ok(()) => return Offered::Joined,
-            Err(request) => request,
-        };
         let entry = Entry::new(request, now, deadline, self.costs[class.index()]);
-        if self.is_hopeless(now, class, &entry) {
-            return self.deny(class, entry, ShedReason::DeadlineHopeless);
+        let entry = match self.join(now, class, entry) {
+            Ok(offered) => return offered,
+            Err(entry) => entry,
+        };
+        let ahead = self.queues[class.index()].work_with_parked();
+        if self.is_hopeless(now, ahead, entry.work, entry.first.deadline) {
+            return self.deny(now, class, entry, ShedReason::DeadlineHopeless);
         }
-        if self.queues[class.index()].parked_len() == 0 && self.fits(class, entry.work) {
+        if self.queues[class.index()].parked_len() == 0 && self.admits(now, class, entry.work) {
             self.enqueue(class, entry);
             return Offered::Queued;
         }
@@ -85,29 +87,40 @@ impl<T> RequestPool<T> {
     }
 
     /// The next request for a server that is free; `None` only if nothing waits.
+    #[must_use = "a job that is not handed back stays in service for ever"]
     pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
         loop {
             for class in Class::ALL {
-                self.move_up(*class);
+                self.move_up(now, *class);
             }
             let class = self.turns.next(|class| self.queues[class.index()].len() > 0)?;
             let entry = self.queues[class.index()].pop()?;
-            self.turns.on_taken(class, entry.work);
             if let Some(taken) = self.start(now, class, entry) {
                 return Some(taken);
             }
         }
     }
 
-    /// A job ended after this service time.
+    /// A job ended after this time, spent on executing it and on answering everybody.
     #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
     pub fn on_served(&mut self, job: Job, elapsed: Duration) {
-        let Job { class, work } = job;
-        self.in_service = self.in_service.saturating_sub(work);
+        let Job { class, joined, end } = job;
+        self.service.on_ended(end);
         let cost = &mut self.costs[class.index()];
-        let sample = elapsed.clamp(COST_MIN, COST_MAX);
+        // The answers of those that joined are in the estimate of an entry already; learned as cost they would count
+        // twice. At least the share of one recipient remains: if answers are cheaper than configured, the rest could be
+        // nothing, and the pool would believe that queries are free.
+        let answers = self.config.classes[class.index()].answer_cost.saturating_mul(joined);
+        let sample = elapsed.saturating_sub(answers).max(elapsed / joined.saturating_add(1)).clamp(COST_MIN, COST_MAX);
         // Weight 1/16; with whole nanoseconds and a floor of 1 µs nothing is lost by the rounding.
         *cost = *cost - *cost / COST_SAMPLES + nanos(sample) / COST_SAMPLES;
+    }
+
+    /// A job ended without a result: its worker died, or its query was cancelled. It leaves the service, and nothing is
+    /// learned from it: how long a query lived says little about how long it takes.
+    #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
+    pub fn on_cancelled(&mut self, job: Job) {
+        self.service.on_ended(job.end);
     }
 
     /// A request that ended in the queue, to be told or counted. Drain it after `offer` and `take`.
@@ -115,10 +128,15 @@ impl<T> RequestPool<T> {
         self.ended.pop_front()
     }
 
-    /// Estimated time until a new request of this class would be served, if only its class were busy.
-    pub fn backlog(&self, class: Class) -> Duration {
-        let work = nanos(self.queues[class.index()].backlog()).saturating_add(self.in_service);
-        Duration::from_nanos(work / u64::from(self.config.servers))
+    /// Estimated time until a new request of this class would be served, if no other class had anything waiting.
+    pub fn backlog(&self, class: Class, now: Timestamp) -> Duration {
+        self.wait(now, self.queues[class.index()].work())
+    }
+
+    /// Estimated time until everything that waits or is parked now is under way: for pressure and appointments. Not the
+    /// sum over the classes, which would count what is in service once for each.
+    pub fn backlog_total(&self, now: Timestamp) -> Duration {
+        self.wait(now, self.queues.iter().map(Queue::work_with_parked).fold(0, u64::saturating_add))
     }
 
     /// Mean service time of a class.
@@ -141,32 +159,62 @@ impl<T> RequestPool<T> {
         self.queues.iter().all(|queue| queue.len() + queue.parked_len() == 0)
     }
 
-    /// An equal query that waits already is joined, before any refusal: refusing equal queries would make them come one
-    /// by one, and cost more.
-    fn join(&mut self, now: Timestamp, request: Request<T>, deadline: Timestamp) -> Result<(), Request<T>> {
-        let index = request.class.index();
-        let shared_max = self.config.shared_max as usize;
-        let Some(position) = request.key.and_then(|key| self.queues[index].joinable(key, shared_max)) else {
-            return Err(request);
+    /// An equal query that waits already is joined, before any refusal for want of room: refusing equal queries would
+    /// make them come one by one, and cost more. Joining takes room for an answer only, and for that it may use one
+    /// execution more than the delay bound; else a full queue could not be joined.
+    fn join(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Result<Offered<T>, Entry<T>> {
+        let (index, limits) = (class.index(), &self.config.classes[class.index()]);
+        let Some(seat) = entry.key.and_then(|key| self.queues[index].seat(key, self.config.shared_max)) else {
+            return Err(entry);
         };
-        let waiter = Waiter { value: request.value, arrived: now, deadline };
-        self.queues[index].join(position, waiter, self.config.classes[index].answer_cost);
+        let answer = nanos(limits.answer_cost);
+        let work = seat.work.saturating_add(answer);
+        if self.is_hopeless(now, seat.ahead, work, entry.first.deadline) {
+            return Ok(self.deny(now, class, entry, ShedReason::DeadlineHopeless));
+        }
+        let room = nanos(limits.delay_max).saturating_mul(self.config.servers.into()).saturating_add(self.costs[index]);
+        if self.is_crowded(class) || seat.bounded.saturating_add(answer) > room {
+            return Err(entry);
+        }
+        self.queues[index].join(&seat, entry.first, answer);
         self.counts[index].waiting += 1;
-        Ok(())
+        Ok(Offered::Joined)
     }
 
-    fn is_hopeless(&self, now: Timestamp, class: Class, entry: &Entry<T>) -> bool {
-        let parked = self.queues[class.index()].parked_backlog() / self.config.servers;
-        let done = now + self.backlog(class) + parked + Duration::from_nanos(entry.work);
-        self.config.deadlines == Deadlines::Enforce && done > entry.first.deadline
+    /// Whether this work, behind that of others, would be done too late.
+    fn is_hopeless(&self, now: Timestamp, ahead: u64, work: u64, deadline: Timestamp) -> bool {
+        let done = now + self.wait(now, ahead) + Duration::from_nanos(work);
+        self.config.deadlines == Deadlines::Enforce && done > deadline
     }
 
-    fn fits(&self, class: Class, work: u64) -> bool {
-        let (queue, limits) = (&self.queues[class.index()], &self.config.classes[class.index()]);
-        let empty_and_idle = queue.len() == 0 && self.in_service == 0;
-        let delay = self.backlog(class) + Duration::from_nanos(work / u64::from(self.config.servers));
+    /// How long a request waits behind so much queued work.
+    fn wait(&self, now: Timestamp, queued: u64) -> Duration {
+        Duration::from_nanos(self.service.wait(now, queued))
+    }
+
+    /// Whether there may not be one more waiter, whatever it costs.
+    fn is_crowded(&self, class: Class) -> bool {
+        self.counts[class.index()].waiting >= self.config.classes[class.index()].waiters_max.into()
+    }
+
+    /// Whether there is room for one more request.
+    fn admits(&self, now: Timestamp, class: Class, work: u64) -> bool {
+        !self.is_crowded(class) && self.fits(now, class, work)
+    }
+
+    /// Whether there is room in the queue for one more entry.
+    fn fits(&self, now: Timestamp, class: Class, work: u64) -> bool {
+        let queue = &self.queues[class.index()];
+        self.fits_behind(now, class, (queue.len(), queue.work()), work)
+    }
+
+    /// Whether there is room behind so many entries with so much work.
+    fn fits_behind(&self, now: Timestamp, class: Class, (items, queued): (usize, u64), work: u64) -> bool {
+        let limits = &self.config.classes[class.index()];
+        let delay = self.wait(now, queued.saturating_add(work));
         // A single request is served even if it alone is longer than the bound, else it never would be.
-        queue.len() < limits.items_max as usize && (delay <= limits.delay_max || empty_and_idle)
+        let empty_and_idle = items == 0 && self.wait(now, 0).is_zero();
+        items < limits.items_max as usize && (delay <= limits.delay_max || empty_and_idle)
     }
 
     fn enqueue(&mut self, class: Class, entry: Entry<T>) {
@@ -177,31 +225,32 @@ impl<T> RequestPool<T> {
     fn overflow(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Offered<T> {
         let limits = self.config.classes[class.index()];
         match limits.policy {
-            Policy::TailDrop => self.drop(class, entry),
-            Policy::HeadDrop => {
-                while !self.fits(class, entry.work) {
-                    let Some(oldest) = self.queues[class.index()].pop() else {
-                        return self.drop(class, entry);
-                    };
+            // Where even an empty queue would have no room, the overload is in service and displacing is in vain.
+            Policy::HeadDrop if self.fits_behind(now, class, (0, 0), entry.work) => {
+                while !self.admits(now, class, entry.work)
+                    && let Some(oldest) = self.queues[class.index()].pop()
+                {
                     self.end(class, oldest, ShedReason::Displaced);
                 }
                 self.enqueue(class, entry);
                 Offered::Queued
             }
-            Policy::Postpone if self.queues[class.index()].parked_len() < limits.parked_max as usize => {
-                let parked = self.queues[class.index()].parked_backlog() / self.config.servers;
-                let until = now + self.backlog(class) + parked;
+            Policy::TailDrop | Policy::HeadDrop => self.drop(class, entry),
+            Policy::Postpone
+                if self.queues[class.index()].parked_len() < limits.parked_max as usize && !self.is_crowded(class) =>
+            {
+                let until = now + self.wait(now, self.queues[class.index()].work_with_parked());
                 self.counts[class.index()].waiting += 1;
                 self.queues[class.index()].park(entry);
                 Offered::Parked { until }
             }
-            Policy::Deny | Policy::Postpone => self.deny(class, entry, ShedReason::QueueFull),
+            Policy::Deny | Policy::Postpone => self.deny(now, class, entry, ShedReason::QueueFull),
         }
     }
 
-    fn deny(&mut self, class: Class, entry: Entry<T>, reason: ShedReason) -> Offered<T> {
+    fn deny(&mut self, now: Timestamp, class: Class, entry: Entry<T>, reason: ShedReason) -> Offered<T> {
         self.counts[class.index()].denied += 1;
-        let retry_after = self.backlog(class).max(Duration::from_nanos(entry.work));
+        let retry_after = self.backlog(class, now).max(Duration::from_nanos(entry.work));
         Offered::Denied { value: entry.first.value, reason, retry_after }
     }
 
@@ -228,14 +277,12 @@ impl<T> RequestPool<T> {
     }
 
     /// Parked requests move up as far as there is room; into an empty queue one always does.
-    fn move_up(&mut self, class: Class) {
-        let limits = self.config.classes[class.index()];
-        let busy = Duration::from_nanos(self.in_service / u64::from(self.config.servers));
-        while self.queues[class.index()].unpark_if(|queue, entry| {
-            let work = Duration::from_nanos(entry.work / u64::from(self.config.servers));
-            let delay = queue.backlog() / self.config.servers + busy + work;
-            queue.len() == 0 || (queue.len() < limits.items_max as usize && delay <= limits.delay_max)
-        }) {}
+    fn move_up(&mut self, now: Timestamp, class: Class) {
+        while let Some(work) = self.queues[class.index()].parked_next()
+            && (self.queues[class.index()].len() == 0 || self.fits(now, class, work))
+        {
+            self.queues[class.index()].unpark();
+        }
     }
 
     /// Makes a job of an entry, for those of its requests that are still alive; `None` if none is.
@@ -257,8 +304,12 @@ impl<T> RequestPool<T> {
         let counts = &mut self.counts[class.index()];
         counts.waiting -= 1 + alive.len() as u64;
         counts.taken += 1 + alive.len() as u64;
-        self.in_service = self.in_service.saturating_add(entry.work);
-        let job = Job { class, work: entry.work };
+        let joined = alive.len() as u32;
+        let answers = self.config.classes[class.index()].answer_cost.saturating_mul(joined);
+        // Only what is executed and answered is paid for.
+        let work = entry.work.saturating_add(nanos(answers));
+        self.turns.on_started(class, work);
+        let job = Job { class, joined, end: self.service.on_started(now, work) };
         Some(Taken { job, value, joined: alive, queued: now.since(arrived) })
     }
 }

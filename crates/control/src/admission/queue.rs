@@ -1,11 +1,13 @@
-//! One class: a FIFO of entries with their work, a parking place behind it, and the index of what can be shared.
+//! One class: a FIFO of entries with their work, of which the last may be parked, and the index of what can be shared.
+//!
+//! Those that wait and those that are parked stand in one line; only the border between them moves. So nothing that is
+//! known of a place (its number, who joined, what is ahead) changes when a request moves up.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use super::{Key, Request};
-use crate::time::{Timestamp, nanos};
+use crate::time::Timestamp;
 
 /// A request that waits, and whoever asked for the same since.
 #[derive(Debug)]
@@ -13,8 +15,12 @@ pub(super) struct Entry<T> {
     pub(super) first: Waiter<T>,
     pub(super) joined: Vec<Waiter<T>>,
     pub(super) key: Option<Key>,
-    /// Estimated work in nanoseconds, as it was counted into the backlog.
+    /// Estimated work of the execution in nanoseconds, as it was counted into the backlog.
     pub(super) work: u64,
+    /// Estimated work of answering those that joined, nanoseconds.
+    answers: u64,
+    /// What [`Queue::entered`] was before it; the difference to [`Queue::left`] is the work ahead.
+    entered: u64,
 }
 
 #[derive(Debug)]
@@ -26,84 +32,111 @@ pub(super) struct Waiter<T> {
 
 impl<T> Entry<T> {
     pub(super) fn new(request: Request<T>, arrived: Timestamp, deadline: Timestamp, work: u64) -> Self {
-        Self { first: Waiter { value: request.value, arrived, deadline }, joined: Vec::new(), key: request.key, work }
+        let first = Waiter { value: request.value, arrived, deadline };
+        Self { first, joined: Vec::new(), key: request.key, work, answers: 0, entered: 0 }
     }
 
-    /// Recipients of the answer.
-    pub(super) fn recipients(&self) -> usize {
-        1 + self.joined.len()
+    fn work_with_answers(&self) -> u64 {
+        self.work.saturating_add(self.answers)
     }
+}
+
+/// An entry that one more may join.
+#[derive(Debug)]
+pub(super) struct Seat {
+    position: usize,
+    /// Estimated work of the executions ahead of it, nanoseconds.
+    pub(super) ahead: u64,
+    /// Estimated work of the entry with its answers.
+    pub(super) work: u64,
+    /// Work that the class's delay bound is about: of all that wait, or of the entry alone as long as it is parked.
+    pub(super) bounded: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Queue<T> {
-    waiting: VecDeque<Entry<T>>,
-    parked: VecDeque<Entry<T>>,
-    /// Sequence number of the front of `waiting`; an entry's number never changes while it waits.
+    entries: VecDeque<Entry<T>>,
+    /// How many of the entries wait; the others are parked behind them.
+    waiting: usize,
+    /// Sequence number of the front; an entry's number never changes.
     front: u64,
-    /// Where a query waits that others may join.
+    /// Which entry others may join: the last one with this key; those before it were full when it came.
     shared: BTreeMap<Key, u64>,
     /// Estimated work of what waits, and of what is parked, in nanoseconds.
     work: u64,
     parked_work: u64,
+    /// Work of all executions that ever entered and left; these wrap around.
+    entered: u64,
+    left: u64,
 }
 
 impl<T> Queue<T> {
     pub(super) const fn new() -> Self {
         Self {
-            waiting: VecDeque::new(),
-            parked: VecDeque::new(),
+            entries: VecDeque::new(),
+            waiting: 0,
             front: 0,
             shared: BTreeMap::new(),
             work: 0,
             parked_work: 0,
+            entered: 0,
+            left: 0,
         }
     }
 
+    /// Entries that wait, without the parked ones.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.waiting
     }
 
     pub(super) fn parked_len(&self) -> usize {
-        self.parked.len()
+        self.entries.len() - self.waiting
     }
 
-    pub(super) fn backlog(&self) -> Duration {
-        Duration::from_nanos(self.work)
+    /// Estimated work of what waits, nanoseconds.
+    pub(super) fn work(&self) -> u64 {
+        self.work
     }
 
-    pub(super) fn parked_backlog(&self) -> Duration {
-        Duration::from_nanos(self.parked_work)
+    pub(super) fn work_with_parked(&self) -> u64 {
+        self.work.saturating_add(self.parked_work)
     }
 
+    /// Appends an entry to those that wait; nothing may be parked.
     pub(super) fn push(&mut self, entry: Entry<T>) {
-        self.work = self.work.saturating_add(entry.work);
+        self.park(entry);
+        self.unpark();
+    }
+
+    pub(super) fn park(&mut self, mut entry: Entry<T>) {
         if let Some(key) = entry.key {
-            self.shared.insert(key, self.front + self.waiting.len() as u64);
+            self.shared.insert(key, self.front + self.entries.len() as u64);
         }
-        self.waiting.push_back(entry);
-    }
-
-    pub(super) fn park(&mut self, entry: Entry<T>) {
+        entry.entered = self.entered;
+        self.entered = self.entered.wrapping_add(entry.work);
         self.parked_work = self.parked_work.saturating_add(entry.work);
-        self.parked.push_back(entry);
+        self.entries.push_back(entry);
     }
 
-    /// The oldest parked entry moves up, if the predicate likes it.
-    pub(super) fn unpark_if(&mut self, fits: impl FnOnce(&Self, &Entry<T>) -> bool) -> bool {
-        let Some(entry) = self.parked.pop_front() else { return false };
-        if !fits(self, &entry) {
-            self.parked.push_front(entry);
-            return false;
+    /// Work of the parked entry that moves up next.
+    pub(super) fn parked_next(&self) -> Option<u64> {
+        self.entries.get(self.waiting).map(Entry::work_with_answers)
+    }
+
+    /// The oldest parked entry moves up.
+    pub(super) fn unpark(&mut self) {
+        if let Some(work) = self.parked_next() {
+            self.parked_work = self.parked_work.saturating_sub(work);
+            self.work = self.work.saturating_add(work);
+            self.waiting += 1;
         }
-        self.parked_work = self.parked_work.saturating_sub(entry.work);
-        self.push(entry);
-        true
     }
 
     pub(super) fn pop(&mut self) -> Option<Entry<T>> {
-        let entry = self.waiting.pop_front()?;
-        self.work = self.work.saturating_sub(entry.work);
+        self.waiting = self.waiting.checked_sub(1)?;
+        let entry = self.entries.pop_front()?;
+        self.work = self.work.saturating_sub(entry.work_with_answers());
+        self.left = self.left.wrapping_add(entry.work);
         if let Some(key) = entry.key
             && self.shared.get(&key) == Some(&self.front)
         {
@@ -113,19 +146,23 @@ impl<T> Queue<T> {
         Some(entry)
     }
 
-    /// Where an equal query waits that has room for one more recipient.
-    pub(super) fn joinable(&self, key: Key, recipients_max: usize) -> Option<usize> {
+    /// Where an equal query waits or is parked that has room for one more recipient.
+    pub(super) fn seat(&self, key: Key, recipients_max: u32) -> Option<Seat> {
         let position = (self.shared.get(&key)? - self.front) as usize;
-        (self.waiting.get(position)?.recipients() < recipients_max).then_some(position)
+        let entry = self.entries.get(position)?;
+        let work = entry.work_with_answers();
+        let bounded = if position < self.waiting { self.work } else { work };
+        let seat = Seat { position, ahead: entry.entered.wrapping_sub(self.left), work, bounded };
+        (entry.joined.len() + 1 < recipients_max as usize).then_some(seat)
     }
 
-    /// One more recipient for the entry at a position that [`Queue::joinable`] gave.
-    pub(super) fn join(&mut self, position: usize, waiter: Waiter<T>, answer_cost: Duration) {
-        if let Some(entry) = self.waiting.get_mut(position) {
-            let cost = nanos(answer_cost);
-            entry.work = entry.work.saturating_add(cost);
-            self.work = self.work.saturating_add(cost);
+    /// One more recipient, at this price in nanoseconds.
+    pub(super) fn join(&mut self, seat: &Seat, waiter: Waiter<T>, answer: u64) {
+        if let Some(entry) = self.entries.get_mut(seat.position) {
             entry.joined.push(waiter);
+            entry.answers = entry.answers.saturating_add(answer);
+            let sum = if seat.position < self.waiting { &mut self.work } else { &mut self.parked_work };
+            *sum = sum.saturating_add(answer);
         }
     }
 }

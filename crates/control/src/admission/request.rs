@@ -26,6 +26,7 @@ pub struct Request<T> {
 
 /// What became of an offer.
 #[derive(Debug, PartialEq)]
+#[must_use = "a request that was given back is to be answered, or its client waits for nothing"]
 pub enum Offered<T> {
     /// It waits.
     Queued,
@@ -85,8 +86,10 @@ pub struct Ended<T> {
 
 /// Work for a server.
 #[derive(Debug, PartialEq)]
+#[must_use = "a job that is not handed back stays in service for ever"]
 pub struct Taken<T> {
-    /// Hand it back with [`RequestPool::on_served`](super::RequestPool::on_served).
+    /// Hand it back with [`RequestPool::on_served`](super::RequestPool::on_served) or
+    /// [`RequestPool::on_cancelled`](super::RequestPool::on_cancelled).
     pub job: Job,
     /// The request to execute.
     pub value: T,
@@ -98,9 +101,13 @@ pub struct Taken<T> {
 
 /// A piece of work under way. Not `Clone`: each is finished once.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "a job that is not handed back stays in service for ever"]
 pub struct Job {
     pub(super) class: Class,
-    pub(super) work: u64,
+    /// Recipients of the answer beside the first.
+    pub(super) joined: u32,
+    /// When it should end: its name in [`Service`](super::service::Service).
+    pub(super) end: u64,
 }
 
 /// What has happened to the requests of a class. Always: `offered = denied + dropped + expired + displaced + taken + waiting`.

@@ -1,9 +1,13 @@
-//! Invariants 12–14, 17 and 23 of CONTROL §11, against a model that keeps every request in a list.
+//! What the pool does, one behaviour at a time; the invariants of CONTROL §11 are in [`model`],
+//! coalescing is in [`sharing`], and the paper's pool in [`configuration`].
+
+mod configuration;
+mod model;
+mod sharing;
 
 use super::*;
 use alloc::vec;
 use alloc::vec::Vec;
-use proptest::prelude::*;
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
@@ -38,7 +42,7 @@ fn delay_is_bounded_not_items() {
 fn control_is_never_behind_work() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..20 {
-        pool.offer(at(0), query(value));
+        let _ = pool.offer(at(0), query(value));
     }
     let ping = Request { class: Class::Control, key: None, deadline: None, value: 99 };
     assert_eq!(pool.offer(at(0), ping), Offered::Immediate(99));
@@ -71,6 +75,32 @@ fn head_drop_keeps_the_newest() {
 }
 
 #[test]
+fn head_drop_displaces_nobody_in_vain() {
+    let mut pool = pool(Policy::HeadDrop, |config| {
+        config.classes[Class::AdvancedQuery.index()].cost_initial = Duration::from_millis(95);
+    });
+    for value in 0..5 {
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+    }
+    assert_eq!(pool.offer(at(0), Request { class: Class::AdvancedQuery, ..query(9) }), Offered::Queued);
+    let short = pool.take(at(0)).unwrap();
+    pool.on_served(short.job, Duration::from_millis(10));
+    let long = pool.take(at(0)).unwrap();
+    assert_eq!((short.value, long.value), (0, 9));
+    // 95 ms are under way: there is no room even in an empty queue.
+    assert!(matches!(pool.offer(at(0), query(5)), Offered::Dropped { value: 5, .. }));
+    assert_eq!(pool.poll_ended(), None);
+    assert_eq!(pool.len(Class::Query), 4);
+    // 35 ms under way and 40 ms in the queue leave room for two; the third displaces one.
+    for value in 6..9 {
+        assert_eq!(pool.offer(at(60), query(value)), Offered::Queued);
+    }
+    let displaced: Vec<u32> = core::iter::from_fn(|| pool.poll_ended()).map(|ended| ended.value).collect();
+    assert_eq!(displaced, [1]);
+    pool.on_served(long.job, Duration::from_millis(95));
+}
+
+#[test]
 fn postponed_requests_move_up_in_order_and_are_not_overtaken() {
     let mut pool = pool(Policy::Postpone, |_| {});
     for value in 0..10 {
@@ -88,30 +118,11 @@ fn postponed_requests_move_up_in_order_and_are_not_overtaken() {
     assert_eq!(order, (0..12).collect::<Vec<u32>>());
 }
 
-/// Invariant 23: equal queries, one execution, an answer for each.
-#[test]
-fn equal_queries_share_one_execution_even_when_the_queue_is_full() {
-    let mut pool = pool(Policy::Deny, |config| config.shared_max = 3);
-    let keyed = |value, key| Request { key: Some(Key(key)), ..query(value) };
-    assert_eq!(pool.offer(at(0), keyed(0, 7)), Offered::Queued);
-    for value in 1..10 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
-    }
-    assert_eq!(pool.offer(at(0), keyed(10, 7)), Offered::Joined);
-    assert_eq!(pool.offer(at(0), keyed(11, 7)), Offered::Joined);
-    assert!(matches!(pool.offer(at(0), keyed(12, 7)), Offered::Denied { .. }), "three recipients at most");
-    assert!(matches!(pool.offer(at(0), keyed(13, 8)), Offered::Denied { .. }), "another query");
-    let taken = pool.take(at(0)).unwrap();
-    assert_eq!((taken.value, taken.joined), (0, vec![10, 11]));
-    pool.on_served(taken.job, Duration::from_millis(10));
-    assert_eq!(pool.offer(at(0), keyed(14, 7)), Offered::Queued, "what runs already is not joined");
-}
-
 #[test]
 fn the_cost_of_a_class_is_learned() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..200 {
-        pool.offer(at(0), query(value));
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
         let taken = pool.take(at(0)).unwrap();
         pool.on_served(taken.job, Duration::from_millis(40));
     }
@@ -120,7 +131,75 @@ fn the_cost_of_a_class_is_learned() {
     assert_eq!(pool.cost(Class::Update), Duration::from_millis(10));
 }
 
-/// Classes that both wait share the server by weight: 2 for advanced queries, 10 for updates.
+fn with_servers(servers: u32, advanced_secs: u64) -> RequestPool<u32> {
+    pool(Policy::Deny, |config| {
+        config.servers = servers;
+        let advanced = &mut config.classes[Class::AdvancedQuery.index()];
+        advanced.cost_initial = Duration::from_secs(advanced_secs);
+        advanced.delay_max = Duration::from_secs(60);
+    })
+}
+
+fn advanced(value: u32) -> Request<u32> {
+    Request { class: Class::AdvancedQuery, deadline: Some(Duration::from_secs(60)), ..query(value) }
+}
+
+#[test]
+fn a_long_query_does_not_delay_what_another_server_can_do() {
+    let mut pool = with_servers(4, 10);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let long = pool.take(at(0)).unwrap();
+    assert_eq!(pool.offer(at(0), query(1)), Offered::Queued, "three servers are idle");
+    let short = pool.take(at(0)).unwrap();
+    for value in 2..4 {
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+    }
+    let others = [pool.take(at(0)).unwrap(), pool.take(at(0)).unwrap()];
+    assert_eq!(pool.offer(at(0), query(4)), Offered::Queued, "all are busy, three of them for 10 ms");
+    for taken in [long, short].into_iter().chain(others) {
+        pool.on_served(taken.job, Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn work_in_service_counts_as_far_as_it_is_not_done() {
+    let mut pool = with_servers(1, 1);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let taken = pool.take(at(0)).unwrap();
+    assert!(matches!(pool.offer(at(100), query(1)), Offered::Denied { reason: ShedReason::QueueFull, .. }));
+    let hurried = Request { deadline: Some(Duration::from_millis(800)), ..query(2) };
+    assert!(matches!(pool.offer(at(100), hurried), Offered::Denied { reason: ShedReason::DeadlineHopeless, .. }));
+    assert_eq!(pool.offer(at(920), query(3)), Offered::Queued, "80 ms are left of the second");
+    pool.on_served(taken.job, Duration::from_secs(1));
+}
+
+#[test]
+fn a_cancelled_job_leaves_the_service_and_teaches_nothing() {
+    let mut pool = with_servers(1, 1);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let taken = pool.take(at(0)).unwrap();
+    assert_eq!(pool.backlog(Class::Query, at(10)), Duration::from_millis(990));
+    pool.on_cancelled(taken.job);
+    assert_eq!(pool.backlog(Class::Query, at(10)), Duration::ZERO);
+    assert_eq!(pool.cost(Class::AdvancedQuery), Duration::from_secs(1));
+}
+
+#[test]
+fn the_total_backlog_counts_the_service_once() {
+    let mut pool = with_servers(1, 1);
+    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    let taken = pool.take(at(0)).unwrap();
+    for class in [Class::Update, Class::Query, Class::Check] {
+        assert_eq!(pool.offer(at(950), Request { class, ..query(1) }), Offered::Queued);
+    }
+    assert_eq!(pool.backlog(Class::Query, at(950)), Duration::from_millis(60));
+    assert_eq!(pool.backlog_total(at(950)), Duration::from_millis(80));
+    assert_eq!(pool.backlog_total(at(980)), Duration::from_millis(50), "as far as the service is not done");
+    pool.on_served(taken.job, Duration::from_secs(1));
+    assert_eq!(pool.backlog_total(at(980)), Duration::from_millis(30));
+}
+
+/// Classes that both wait share the server by weight: 6 for advanced queries, 16 for updates.
 #[test]
 fn classes_share_by_weight_and_none_starves() {
     let mut pool = pool(Policy::Deny, |config| {
@@ -131,7 +210,7 @@ fn classes_share_by_weight_and_none_starves() {
     });
     for value in 0..10_000 {
         for class in [Class::AdvancedQuery, Class::Update] {
-            pool.offer(at(0), Request { class, ..query(value) });
+            assert_eq!(pool.offer(at(0), Request { class, ..query(value) }), Offered::Queued);
         }
     }
     for _ in 0..6000 {
@@ -139,171 +218,91 @@ fn classes_share_by_weight_and_none_starves() {
         pool.on_served(taken.job, Duration::from_millis(10));
     }
     let served = |class| pool.counts(class).taken as f64 / 6000.0;
-    assert!((served(Class::AdvancedQuery) - 2.0 / 12.0).abs() < 0.01, "{}", served(Class::AdvancedQuery));
-    assert!((served(Class::Update) - 10.0 / 12.0).abs() < 0.01, "{}", served(Class::Update));
+    assert!((served(Class::AdvancedQuery) - 6.0 / 22.0).abs() < 0.01, "{}", served(Class::AdvancedQuery));
+    assert!((served(Class::Update) - 16.0 / 22.0).abs() < 0.01, "{}", served(Class::Update));
+}
+
+/// Updates always wait; one query of 1 s at a time, its successor comes an update later.
+#[test]
+fn a_queue_that_is_empty_for_a_moment_keeps_its_debt() {
+    let mut pool = pool(Policy::Deny, |config| {
+        config.deadlines = Deadlines::Ignore;
+        config.classes[Class::AdvancedQuery.index()].cost_initial = Duration::from_secs(1);
+        config.classes[Class::Update.index()].cost_initial = Duration::from_millis(1);
+        for class in &mut config.classes {
+            class.delay_max = Duration::from_secs(86_400);
+        }
+    });
+    let (mut now, mut busy) = (Timestamp::ZERO, [Duration::ZERO; Class::COUNT]);
+    for round in 0..100_000 {
+        while pool.len(Class::Update) < 2 {
+            assert_eq!(pool.offer(now, Request { class: Class::Update, ..query(round) }), Offered::Queued);
+        }
+        let taken = pool.take(now).unwrap();
+        let class = taken.job.class;
+        if class == Class::Update && pool.len(Class::AdvancedQuery) == 0 {
+            assert_eq!(pool.offer(now, Request { class: Class::AdvancedQuery, ..query(round) }), Offered::Queued);
+        }
+        let cost = pool.cost(class);
+        busy[class.index()] += cost;
+        now = now + cost;
+        pool.on_served(taken.job, cost);
+    }
+    let [update, advanced] = [Class::Update, Class::AdvancedQuery].map(|class| busy[class.index()].as_secs_f64());
+    let share = advanced / (advanced + update);
+    assert!((share - 6.0 / 22.0).abs() < 0.01, "advanced {advanced} s, update {update} s");
+}
+
+/// All of them wait: each gets its weight, and the lowest one is not forgotten.
+#[test]
+fn every_class_gets_its_weight() {
+    let mut pool = pool(Policy::Deny, |config| {
+        config.deadlines = Deadlines::Ignore;
+        for (index, class) in config.classes.iter_mut().enumerate() {
+            class.delay_max = Duration::from_secs(86_400);
+            class.cost_initial = Duration::from_millis(1 + 7 * index as u64);
+        }
+    });
+    let (mut busy, mut all) = ([Duration::ZERO; Class::COUNT], Duration::ZERO);
+    for value in 0..60_000 {
+        for class in &Class::ALL[1..] {
+            while pool.len(*class) < 2 {
+                assert_eq!(pool.offer(at(0), Request { class: *class, ..query(value) }), Offered::Queued);
+            }
+        }
+        let taken = pool.take(at(0)).unwrap();
+        let cost = pool.cost(taken.job.class);
+        busy[taken.job.class.index()] += cost;
+        all += cost;
+        pool.on_served(taken.job, cost);
+    }
+    for class in &Class::ALL[1..] {
+        let share = busy[class.index()].as_secs_f64() / all.as_secs_f64();
+        let weight = f64::from(PoolConfig::default().classes[class.index()].weight) / 100.0;
+        assert!((share / weight - 1.0).abs() < 0.01, "{class}: {share} for {weight}");
+    }
 }
 
 #[test]
-fn the_papers_pool_drops_at_the_tail_and_works_for_the_dead() {
-    let mut pool = RequestPool::new(&PoolConfig::paper(2)).unwrap();
-    assert_eq!(pool.offer(at(0), query(0)), Offered::Queued);
-    assert_eq!(pool.offer(at(0), query(1)), Offered::Queued);
-    assert!(matches!(pool.offer(at(0), query(2)), Offered::Dropped { value: 2, .. }));
-    assert_eq!(pool.take(at(1_000_000)).unwrap().value, 0);
-}
-
-#[test]
-fn a_wrong_configuration_is_named() {
-    let mut config = PoolConfig::default();
-    config.classes[3].items_max = 0;
-    assert_eq!(RequestPool::<u32>::new(&config).unwrap_err().field, "items_max");
-}
-
-#[derive(Clone, Debug)]
-enum Operation {
-    Offer { class: Class, key: Option<u8>, deadline_ms: Option<u64> },
-    Take,
-    Serve { millis: u64 },
-    Pass { millis: u64 },
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    let deadline = prop::option::of(prop_oneof![0..500_u64, Just(u64::MAX)]);
-    prop_oneof![
-        6 => (prop::sample::select(Class::ALL), prop::option::of(0..3_u8), deadline)
-            .prop_map(|(class, key, deadline_ms)| Operation::Offer { class, key, deadline_ms }),
-        3 => Just(Operation::Take),
-        2 => (0..100_u64).prop_map(|millis| Operation::Serve { millis }),
-        2 => (0..200_u64).prop_map(|millis| Operation::Pass { millis }),
-    ]
-}
-
-/// Every request that waits, in a plain list: what the pool is measured against.
-struct Model {
-    pool: RequestPool<u32>,
-    now: Timestamp,
-    /// (request, class, latest time at which it may start)
-    waiting: Vec<(u32, Class, Timestamp)>,
-    jobs: Vec<Job>,
-    next: u32,
-    ended: u32,
-}
-
-impl Model {
-    fn apply(&mut self, operation: &Operation) -> Result<(), TestCaseError> {
-        match operation {
-            Operation::Offer { class, key, deadline_ms } => self.offer(*class, *key, *deadline_ms),
-            Operation::Take => self.take()?,
-            Operation::Serve { millis } => {
-                if let Some(job) = self.jobs.pop() {
-                    self.pool.on_served(job, Duration::from_millis(*millis));
-                }
-            }
-            Operation::Pass { millis } => self.now = self.now + Duration::from_millis(*millis),
-        }
-        while let Some(ended) = self.pool.poll_ended() {
-            let (_, class, deadline) = self.remove(ended.value)?;
-            prop_assert_eq!(class, ended.class);
-            prop_assert!(ended.reason == ShedReason::Displaced || self.now > deadline);
-            self.ended += 1;
-        }
-        Ok(())
+fn a_class_does_not_pay_for_requests_that_were_not_executed() {
+    let mut pool = pool(Policy::Deny, |_| {});
+    for value in 0..9 {
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
     }
-
-    fn offer(&mut self, class: Class, key: Option<u8>, deadline_ms: Option<u64>) {
-        let value = self.next;
-        self.next += 1;
-        let deadline = deadline_ms.map(Duration::from_millis);
-        let request = Request { class, key: key.map(|key| Key(key.into())), deadline, value };
-        match self.pool.offer(self.now, request) {
-            Offered::Queued | Offered::Joined | Offered::Parked { .. } => {
-                self.waiting.push((value, class, self.now + deadline.unwrap_or(Duration::from_millis(1800))));
-            }
-            Offered::Immediate(_) | Offered::Denied { .. } | Offered::Dropped { .. } => self.ended += 1,
-        }
+    let other = Request { class: Class::Check, deadline: Some(Duration::from_secs(60)), ..query(9) };
+    assert_eq!(pool.offer(at(0), other), Offered::Queued);
+    // All nine are late; the class comes back and is served at its next turn.
+    let taken = pool.take(at(5000)).unwrap();
+    pool.on_served(taken.job, Duration::from_millis(10));
+    for value in 10..20 {
+        let request = Request { class: [Class::Query, Class::Check][value as usize % 2], ..query(value) };
+        assert_eq!(pool.offer(at(5000), request), Offered::Queued);
     }
-
-    fn take(&mut self) -> Result<(), TestCaseError> {
-        let alive = self.waiting.iter().any(|(_, _, deadline)| self.now <= *deadline);
-        let Some(taken) = self.pool.take(self.now) else {
-            // Invariant 17: work conserving.
-            prop_assert!(!alive, "idle while something waits");
-            return Ok(());
-        };
-        self.jobs.push(taken.job);
-        for value in core::iter::once(taken.value).chain(taken.joined) {
-            let (_, _, deadline) = self.remove(value)?;
-            // Invariant 13: nothing is executed after its deadline.
-            prop_assert!(self.now <= deadline);
-            self.ended += 1;
-        }
-        Ok(())
+    let mut served = Vec::new();
+    for _ in 0..4 {
+        let taken = pool.take(at(5000)).unwrap();
+        served.push(taken.job.class);
+        pool.on_served(taken.job, Duration::from_millis(10));
     }
-
-    fn remove(&mut self, value: u32) -> Result<(u32, Class, Timestamp), TestCaseError> {
-        let position = self.waiting.iter().position(|(waiting, _, _)| *waiting == value);
-        prop_assert!(position.is_some(), "request {value} ended twice");
-        Ok(self.waiting.remove(position.unwrap_or_default()))
-    }
-
-    fn invariants(&self) -> Result<(), TestCaseError> {
-        // Invariant 12: every request is accounted for, exactly once.
-        prop_assert_eq!(self.next, self.ended + self.waiting.len() as u32);
-        for class in Class::ALL {
-            let counts = self.pool.counts(*class);
-            let ended = counts.denied + counts.dropped + counts.expired + counts.displaced + counts.taken;
-            prop_assert_eq!(counts.offered, ended + counts.waiting);
-            let waiting = self.waiting.iter().filter(|(_, waiting, _)| waiting == class).count();
-            prop_assert_eq!(counts.waiting, waiting as u64);
-            // Invariant 14: both bounds, the delay up to one request and what joined.
-            prop_assert!(self.pool.len(*class) <= 8);
-            let queued = self.pool.queues[class.index()].backlog() / self.pool.config.servers;
-            let slack = self.pool.cost(*class).max(Duration::from_millis(100));
-            prop_assert!(queued <= Duration::from_millis(100) + slack + Duration::from_micros(20) * self.next);
-        }
-        Ok(())
-    }
-}
-
-proptest! {
-    #[test]
-    fn every_request_ends_exactly_once(
-        policy in prop::sample::select(Policy::ALL),
-        servers in 1..4_u32,
-        operations in prop::collection::vec(operation(), 1..300),
-    ) {
-        let pool = pool(policy, |config| {
-            config.servers = servers;
-            config.shared_max = 4;
-            for class in &mut config.classes {
-                class.items_max = 8;
-                class.parked_max = 4;
-            }
-        });
-        let mut model =
-            Model { pool, now: at(1000), waiting: Vec::new(), jobs: Vec::new(), next: 0, ended: 0 };
-        for operation in &operations {
-            model.apply(operation)?;
-            model.invariants()?;
-        }
-    }
-
-    /// Requests of one class that do not join another are served in the order of arrival.
-    #[test]
-    fn each_class_is_first_in_first_out(classes in prop::collection::vec(prop::sample::select(Class::ALL), 1..100)) {
-        let mut pool = pool(Policy::Postpone, |_| {});
-        let mut waiting = [const { Vec::new() }; Class::COUNT];
-        for (value, class) in classes.into_iter().enumerate() {
-            let request = Request { class, ..query(value as u32) };
-            if matches!(pool.offer(at(0), request), Offered::Queued | Offered::Parked { .. }) {
-                waiting[class.index()].push(value as u32);
-            }
-        }
-        let mut served = [const { Vec::new() }; Class::COUNT];
-        while let Some(taken) = pool.take(at(0)) {
-            served[taken.job.class.index()].push(taken.value);
-            pool.on_served(taken.job, Duration::from_millis(10));
-        }
-        prop_assert_eq!(served, waiting);
-    }
+    assert_eq!(served.iter().filter(|class| **class == Class::Query).count(), 2, "{served:?}");
 }

@@ -1,8 +1,19 @@
 //! Whose turn it is: deficit round robin over estimated work, in the surplus form.
 //!
-//! A class is served while its deficit is positive and may go into debt by one request; then it sits out until its
-//! quanta have paid the debt. So a request longer than a quantum works, and over any time in which two classes both wait
-//! their service differs from their weights by at most one quantum and one request.
+//! ```text
+//! turn of a class:   serve while deficit > 0:  deficit ← deficit − work       (the last request may leave a debt)
+//! end of the turn:   deficit ← deficit + quantum · weight
+//! nothing waits:     deficit ← min(0, deficit + quantum · weight)             (saves nothing up, pays its debt)
+//! ```
+//!
+//! A request longer than a quantum works: its class sits out until its quanta have paid. The debt survives an empty
+//! queue, or one long query at a time whose successor comes a moment later would never pay. So over any time in which
+//! two classes both want service, it differs from their weights by at most one quantum and one request.
+//!
+//! Not [`schedule`](crate::schedule), which does the same for a million publishers: that one owns the items, must hear
+//! of every queue that fills or empties, prefers flows that were idle, and counts in 32 bits. Here the queues belong to
+//! the pool (entries grow while they wait, move up, expire), there are seven classes to look at, and an hour of work in
+//! nanoseconds needs 42 bits.
 
 use super::{Class, PoolConfig};
 
@@ -21,7 +32,7 @@ impl Turns {
         Self { quanta, deficits: [0; Class::COUNT], current: 0 }
     }
 
-    pub(super) fn on_taken(&mut self, class: Class, work: u64) {
+    pub(super) fn on_started(&mut self, class: Class, work: u64) {
         let deficit = &mut self.deficits[class.index()];
         *deficit = deficit.saturating_sub_unsigned(work);
     }
@@ -31,28 +42,30 @@ impl Turns {
         self.skip_rounds(&waits)?;
         loop {
             let class = Class::ALL[self.current];
-            if !waits(class) {
-                // An idle class saves nothing up, and owes nothing.
-                self.deficits[self.current] = 0;
-            } else if self.deficits[self.current] > 0 {
+            if waits(class) && self.deficits[self.current] > 0 {
                 return Some(class);
-            } else {
-                self.deficits[self.current] += self.quanta[self.current];
             }
+            self.gain(class, 1, &waits);
             self.current = (self.current + 1) % Class::COUNT;
         }
     }
 
     /// Rounds in which everybody only pays debt are taken in one step; what remains is at most two rounds of `next`.
     fn skip_rounds(&mut self, waits: &impl Fn(Class) -> bool) -> Option<()> {
-        let waiting = || (0..Class::COUNT).filter(|index| waits(Class::ALL[*index]));
-        let rounds = waiting().map(|index| -self.deficits[index] / self.quanta[index]).min()?;
+        let waiting = Class::ALL.iter().filter(|class| waits(**class)).map(|class| class.index());
+        let rounds = waiting.map(|index| -self.deficits[index] / self.quanta[index]).min()?;
         if rounds > 0 {
-            for index in waiting() {
-                self.deficits[index] += rounds * self.quanta[index];
+            for class in Class::ALL {
+                self.gain(*class, rounds, waits);
             }
         }
         Some(())
+    }
+
+    fn gain(&mut self, class: Class, rounds: i64, waits: &impl Fn(Class) -> bool) {
+        let index = class.index();
+        let deficit = self.deficits[index].saturating_add(self.quanta[index].saturating_mul(rounds));
+        self.deficits[index] = if waits(class) { deficit } else { deficit.min(0) };
     }
 }
 

@@ -7,10 +7,15 @@
 //! idle, or h ≤ target             admit           vt = max(vt, now) + w/ρ
 //! h ≤ horizon                     deny with slot  slot = vt, vt += (w + w_deny)/ρ
 //! else                            deny, no promise: come back in U(1, 2)·horizon;  vt += w_deny/ρ
-//! slip: measured backlog > h + target  ⇒  vt = now + backlog − target
+//! slip: measured backlog > h + target  ⇒  vt = now + backlog − target, at most now + 2·horizon
+//! always: vt ≤ now + horizon + (horizon + w_deny)/ρ                           the end of the furthest promise
 //! ```
 //! Admitting whenever the server is idle makes it work-conserving, so no-shows cost order, not throughput. A burst of
 //! 10 000 clients drains in 1.09 × the ideal time with two requests each (CONTROL §8.4). Not from the papers.
+//!
+//! The clock may be wrong. A ticket that has once been too late stays so when the clock goes back by less than the grace
+//! period, so that none is honoured twice. If it goes back further a new *epoch* begins: all tickets are void, as after a
+//! restart, h is kept, and slots are given on the new time.
 
 #[cfg(test)]
 mod tests;
@@ -76,6 +81,7 @@ pub struct Visitor<'a> {
 
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the visitor waits for this answer, and its work is in the book already"]
 pub enum Appointment {
     /// Come in.
     Admit,
@@ -99,6 +105,10 @@ pub struct Appointments {
     key: TicketKey,
     /// When all accepted and promised work will be finished.
     virtual_time: Timestamp,
+    /// Latest time that this epoch has seen.
+    latest: Timestamp,
+    /// How often the clock went back by more than the grace period.
+    epoch: u64,
     /// Slots of honoured tickets that are still within the grace period. Slots are unique, so they name their tickets.
     honoured: BTreeSet<Timestamp>,
 }
@@ -118,6 +128,8 @@ impl Appointments {
             grace: config.grace,
             key,
             virtual_time: Timestamp::ZERO,
+            latest: Timestamp::ZERO,
+            epoch: 0,
             honoured: BTreeSet::new(),
         })
     }
@@ -130,7 +142,7 @@ impl Appointments {
         server: Server,
         rng: &mut R,
     ) -> Appointment {
-        self.forget(now);
+        self.on_time(now);
         if visitor.ticket.is_some_and(|ticket| self.honour(now, visitor.client, ticket)) {
             return Appointment::Admit;
         }
@@ -138,11 +150,12 @@ impl Appointments {
         let wait = start.since(now);
         let work = seconds(visitor.work.clamp(WORK_MIN, self.horizon));
         if server == Server::Idle || wait <= self.target {
-            self.virtual_time = start + duration(work / self.utilisation);
+            // An idle server takes what comes, but it must not close the book for hours.
+            self.virtual_time = (start + duration(work / self.utilisation)).min(now + self.furthest());
             return Appointment::Admit;
         }
         if wait <= self.horizon {
-            let ticket = self.key.sign(visitor.client, start);
+            let ticket = self.key.sign(visitor.client, start, self.epoch);
             self.virtual_time = start + duration((work + self.denial_cost) / self.utilisation);
             return Appointment::Deny { retry_after: wait, ticket: Some(ticket) };
         }
@@ -155,6 +168,7 @@ impl Appointments {
 
     /// The measured backlog: promises made before the server became slower slip.
     pub fn on_backlog(&mut self, now: Timestamp, backlog: Duration) {
+        self.on_time(now);
         let wait = self.wait(now);
         if backlog > wait.saturating_add(self.target) {
             self.virtual_time = now + backlog.saturating_sub(self.target).min(self.horizon * 2);
@@ -163,20 +177,31 @@ impl Appointments {
 
     /// How long a visitor without a ticket would wait now.
     pub fn wait(&self, now: Timestamp) -> Duration {
-        self.virtual_time.since(now)
+        self.virtual_time.since(now).min(self.furthest())
+    }
+
+    /// The end of the furthest promise, from now.
+    fn furthest(&self) -> Duration {
+        self.horizon + duration((seconds(self.horizon) + self.denial_cost) / self.utilisation)
     }
 
     fn honour(&mut self, now: Timestamp, client: &[u8], ticket: Ticket) -> bool {
-        let apart = now.since(ticket.slot).max(ticket.slot.since(now));
-        if apart > self.grace || self.honoured.len() >= HONOURED_MAX || !self.key.has_signed(client, ticket) {
-            return false;
-        }
-        self.honoured.insert(ticket.slot)
+        // Late by the latest time there was: slots older than that have been forgotten.
+        let apart = self.latest.since(ticket.slot).max(ticket.slot.since(now));
+        let known = apart <= self.grace && self.key.has_signed(client, ticket, self.epoch);
+        known && self.honoured.len() < HONOURED_MAX && self.honoured.insert(ticket.slot)
     }
 
-    /// Tickets that have expired need not be remembered.
-    fn forget(&mut self, now: Timestamp) {
-        let oldest = Timestamp::from_nanos(now.as_nanos().saturating_sub(nanos(self.grace)));
+    /// Follows the clock wherever it goes, and forgets tickets that have expired.
+    fn on_time(&mut self, now: Timestamp) {
+        if self.latest.since(now) > self.grace {
+            self.virtual_time = now + self.virtual_time.since(self.latest);
+            self.epoch += 1;
+            self.honoured.clear();
+            self.latest = now;
+        }
+        self.latest = self.latest.max(now);
+        let oldest = Timestamp::from_nanos(self.latest.as_nanos().saturating_sub(nanos(self.grace)));
         while self.honoured.first().is_some_and(|slot| *slot < oldest) {
             self.honoured.pop_first();
         }

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 pub struct Ticket {
     /// The promised time on the broker's clock.
     pub slot: Timestamp,
-    /// SipHash-2-4 over slot and client.
+    /// SipHash-2-4 over slot, the book's epoch and client.
     pub mac: u64,
 }
 
@@ -59,15 +59,16 @@ impl TicketKey {
         Self(bytes)
     }
 
-    pub(super) fn sign(&self, client: &[u8], slot: Timestamp) -> Ticket {
+    pub(super) fn sign(&self, client: &[u8], slot: Timestamp, epoch: u64) -> Ticket {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(&slot.as_nanos().to_le_bytes());
+        hasher.write(&epoch.to_le_bytes());
         hasher.write(client);
         Ticket { slot, mac: hasher.finish() }
     }
 
-    pub(super) fn has_signed(&self, client: &[u8], ticket: Ticket) -> bool {
-        self.sign(client, ticket.slot) == ticket
+    pub(super) fn has_signed(&self, client: &[u8], ticket: Ticket, epoch: u64) -> bool {
+        self.sign(client, ticket.slot, epoch) == ticket
     }
 }
 

@@ -56,6 +56,8 @@ impl Limit for Aimd {
     }
 
     fn on_sample(&mut self, sample: Sample, in_flight: u32, now: Timestamp) {
+        // A decrease in the future, because the clock went back, would be the last one.
+        self.decreased_at = self.decreased_at.map(|before| before.min(now));
         let in_time = matches!(sample, Sample::Answered(latency) if latency <= self.config.target);
         if in_time {
             if f64::from(in_flight) * 2.0 >= self.limit {

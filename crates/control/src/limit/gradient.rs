@@ -3,8 +3,9 @@
 //! ```text
 //! gradient = clamp(tolerance·base/short, ½, 1)      base: windowed minimum of the latency; short: mean, weight 1/8
 //! L' = (1 − s)·L + s·(gradient·L + √L)              s = 0.2;  √L is the queue that is permitted
-//! dropped: L' = 0.9·L
+//! dropped: L' = 0.9·L, once per `short` at most       100 ms before the first answer
 //! ```
+//! Queries are dropped together, by one deadline or one failed worker: that is one congestion, and counts once.
 //! The limit grows only while at least half of it is in use, else an idle hour would open it for the next burst. The
 //! baseline is a minimum over at least ten minutes and not a slow mean: a mean follows a standing queue and ends up
 //! calling it normal. Idea: the gradient limits of Netflix and Envoy.
@@ -12,7 +13,7 @@
 use super::{Limit, Sample};
 use crate::config::{ConfigError, count, number};
 use crate::measure::WindowedMinimum;
-use crate::time::{Timestamp, seconds};
+use crate::time::{Timestamp, duration, seconds};
 
 /// Configuration of [`Gradient`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +41,8 @@ pub struct Gradient {
     baseline: WindowedMinimum,
     /// Mean latency in seconds, weight 1/8; 0 before the first sample.
     short: f64,
+    /// When a dropped query last shrank the limit.
+    dropped_at: Option<Timestamp>,
 }
 
 impl Gradient {
@@ -52,7 +55,18 @@ impl Gradient {
             tolerance: number("tolerance", config.tolerance, 1.0, 10.0)?,
             baseline: WindowedMinimum::EMPTY,
             short: 0.0,
+            dropped_at: None,
         })
+    }
+
+    fn on_dropped(&mut self, now: Timestamp) {
+        // Never in the future, where a clock that went back may have left it.
+        self.dropped_at = self.dropped_at.map(|before| before.min(now));
+        let spacing = duration(if self.short == 0.0 { SHORT_UNKNOWN } else { self.short });
+        if self.dropped_at.is_none_or(|before| now.since(before) >= spacing) {
+            self.limit = (self.limit * DROP_FACTOR).max(1.0);
+            self.dropped_at = Some(now);
+        }
     }
 }
 
@@ -63,7 +77,7 @@ impl Limit for Gradient {
 
     fn on_sample(&mut self, sample: Sample, in_flight: u32, now: Timestamp) {
         let Sample::Answered(latency) = sample else {
-            self.limit = (self.limit * DROP_FACTOR).max(1.0);
+            self.on_dropped(now);
             return;
         };
         // A latency of zero (a coarse clock) would make every other one infinitely bad.
@@ -86,3 +100,5 @@ const SHORT_WEIGHT: f64 = 1.0 / 8.0;
 const SMOOTHING: f64 = 0.2;
 /// Seconds.
 const LATENCY_MIN: f64 = 1e-6;
+/// Seconds; what stands for the mean latency before there is one.
+const SHORT_UNKNOWN: f64 = 0.1;

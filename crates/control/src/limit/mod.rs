@@ -88,6 +88,24 @@ mod tests {
         }
     }
 
+    /// 100 queries are cancelled at the same instant, and again after every mean latency.
+    #[test]
+    fn queries_dropped_together_count_once() {
+        let gradient = GradientConfig { limit_initial: 500, ..GradientConfig::default() };
+        let aimd = AimdConfig { limit_initial: 500, target: Duration::from_millis(20), ..AimdConfig::default() };
+        let limits: [(&str, Box<dyn Limit>); 2] =
+            [("gradient", Box::new(Gradient::new(&gradient).unwrap())), ("aimd", Box::new(Aimd::new(&aimd).unwrap()))];
+        for (name, mut limit) in limits {
+            limit.on_sample(Sample::Answered(Duration::from_millis(20)), 1, Timestamp::ZERO);
+            for (round, expected) in [(1.0, 450), (2.0, 405), (3.0, 364)] {
+                for _ in 0..100 {
+                    limit.on_sample(Sample::Dropped, 100, Timestamp::from_secs_f64(round * 0.021));
+                }
+                assert_eq!(limit.limit(), expected, "{name}");
+            }
+        }
+    }
+
     #[test]
     fn a_wrong_configuration_is_named() {
         let config = GradientConfig { limit_initial: 0, ..GradientConfig::default() };
@@ -108,6 +126,20 @@ mod tests {
                     limit.on_sample(sample, *in_flight, Timestamp::from_nanos(*now));
                     prop_assert!((1..=1000).contains(&limit.limit()));
                 }
+                // Whatever the clock did, the limit moves both ways once it goes on: two windows of the minimum later
+                // it opens, and then drops close it.
+                let mut now = Timestamp::from_secs_f64(1.0);
+                for _ in 0..1500 {
+                    now = now + Duration::from_secs(1);
+                    limit.on_sample(Sample::Answered(Duration::from_millis(20)), limit.limit(), now);
+                }
+                let opened = limit.limit();
+                prop_assert!(opened > 30, "opened to {opened}");
+                for _ in 0..10 {
+                    now = now + Duration::from_secs(1);
+                    limit.on_sample(Sample::Dropped, opened, now);
+                }
+                prop_assert!(limit.limit() <= opened / 2, "closed to {}", limit.limit());
             }
         }
     }

@@ -1,11 +1,13 @@
 //! The practical rule: GCRA around a learned interval ι, and a bounded reaction (CONTROL §9.2).
 //!
-//! *Learning.* ι is the mean of the first 16 intervals, then follows them with weight 1/16. It may shrink at most by half
-//! in an hour (slow drift is learned, an attack is not), and a silence counts as four intervals at most (a sensor that
-//! was off for three days has not become a slow one). While learning, the class's fastest interval stands for ι.
+//! *Detection.* GCRA with increment ι/h (headroom h = 2) and a tolerance of burst + b increments. A message that comes
+//! before tat − tolerance is early by w = tat − tolerance − now. How ι is learned, `learn` tells; while it is, the class's
+//! fastest interval stands for it, and the largest batch for b.
 //!
-//! *Detection.* GCRA with increment ι/h (headroom h = 2) and a tolerance of 8 increments. A message that comes before
-//! tat − tolerance is early by w = tat − tolerance − now.
+//! *Batches.* b is the largest batch of late: a second bucket counts every message, drains by one per increment, and what
+//! was in it at most is known when it is empty. Only then: a flood that goes on never becomes a batch, and what is
+//! larger than `burst_max` = 64 is none. So an attacker who poses as a sender of batches gets b ≤ 64 messages through at
+//! once, and has to wait until they have drained; its mean rate stays below h/ι.
 //!
 //! *Reaction*, to early messages only, without dimension and continuous:
 //! ```text
@@ -14,11 +16,13 @@
 //! w > D_max  ⇒  refuse;  refused for 5·D_max  ⇒  disconnect
 //! ```
 //! The last factor makes the delay start from zero at w = 0 instead of jumping (invariant 20). A message that is not
-//! held because nothing is enforced does not move tat: no debt is run up on an idle broker.
+//! held because nothing is enforced does not move tat: no debt is run up on an idle broker. tat − now
+//! is a debt of messages: it shrinks with ι, and a clock that goes back takes it along.
 
 use core::time::Duration;
 
 use super::Verdict;
+use super::learn::{Interval, SILENCE_MAX};
 use crate::time::{Timestamp, duration, seconds};
 
 /// Times in seconds.
@@ -27,6 +31,7 @@ pub(super) struct GcraPlan {
     pub(super) learn_intervals: u8,
     pub(super) headroom: f64,
     pub(super) burst: f64,
+    pub(super) burst_max: f32,
     pub(super) delay_unit: f64,
     pub(super) delay_max: f64,
     pub(super) interval_min: f64,
@@ -35,57 +40,66 @@ pub(super) struct GcraPlan {
 
 #[derive(Clone, Debug)]
 pub(super) struct Gcra {
+    interval: Interval,
     /// Theoretical arrival time of the next message, the state of GCRA.
     arrival: Timestamp,
     last: Timestamp,
-    /// Since when messages have been refused, but for one now and then.
-    refused_since: Option<Timestamp>,
-    /// Learned interval in seconds; the sum of the intervals while learning.
-    interval: f64,
+    /// Since when messages have been refused, but for one now and then; `NEVER` while they are not.
+    refused_since: Timestamp,
     /// Mean of the last intervals with weight 1/8, seconds; negative before the first.
     short: f32,
-    /// Intervals seen, up to the length of the learning phase; `LEARNED` after it.
-    intervals: u8,
-    started: bool,
+    /// Messages of the batch that goes on, less what has drained; and the most that one of them found before it.
+    level: f32,
+    peak: f32,
+    /// b: the largest batch of late, less one.
+    batch: f32,
 }
 
 impl Gcra {
     pub(super) const NEW: Self = Self {
+        interval: Interval::Unseen,
         arrival: Timestamp::ZERO,
         last: Timestamp::ZERO,
-        refused_since: None,
-        interval: 0.0,
+        refused_since: NEVER,
         short: -1.0,
-        intervals: 0,
-        started: false,
+        level: 0.0,
+        peak: 0.0,
+        batch: 0.0,
     };
 
-    pub(super) fn resume(plan: &GcraPlan, interval: Duration, now: Timestamp) -> Self {
-        let interval = seconds(interval).clamp(plan.interval_min, plan.interval_max);
+    pub(super) fn resume(plan: &GcraPlan, interval: Duration, batch: u32, now: Timestamp) -> Self {
+        let interval = plan.allowed(interval);
         Self {
+            interval: Interval::learned(interval),
             arrival: now,
             last: now,
-            interval,
             short: interval as f32,
-            intervals: LEARNED,
-            started: true,
+            batch: (batch.saturating_sub(1) as f32).min(plan.burst_max),
             ..Self::NEW
         }
     }
 
+    pub(super) fn pin(plan: &GcraPlan, interval: Duration, now: Timestamp) -> Self {
+        Self { interval: Interval::Pinned(plan.allowed(interval)), ..Self::resume(plan, interval, 0, now) }
+    }
+
     pub(super) fn on_publish(&mut self, plan: &GcraPlan, now: Timestamp, enforced: bool) -> Verdict {
-        self.learn(plan, now);
-        let interval = self.interval().unwrap_or(plan.interval_min);
+        self.watch(plan, now);
+        // A stranger may be as fast as its class, and send the largest batch.
+        let (interval, batch) =
+            self.interval().map_or((plan.interval_min, plan.burst_max), |interval| (interval, self.batch));
         let increment = interval / plan.headroom;
-        let tolerance = duration(increment * plan.burst);
-        let early = self.arrival.since(now + tolerance);
+        let tolerance = increment * (plan.burst + f64::from(batch));
+        // Nobody owes more than what is refused, whatever the clock or a shrinking tolerance did.
+        self.arrival = self.arrival.min(now + duration(tolerance + plan.delay_max + increment));
+        let early = self.arrival.since(now + duration(tolerance));
         if early.is_zero() {
-            self.refused_since = None;
+            self.refused_since = NEVER;
             self.take(now, increment);
             return Verdict::Pass;
         }
         if !enforced {
-            self.refused_since = None;
+            self.refused_since = NEVER;
             return Verdict::Pass;
         }
         let early = seconds(early);
@@ -93,14 +107,18 @@ impl Gcra {
             return self.refuse(plan, now, early);
         }
         if early < plan.delay_max * FORGIVEN {
-            self.refused_since = None;
+            self.refused_since = NEVER;
         }
         self.take(now, increment);
         Verdict::Hold(duration(plan.delay(early, interval, f64::from(self.short))))
     }
 
     pub(super) fn interval(&self) -> Option<f64> {
-        (self.intervals == LEARNED).then_some(self.interval)
+        self.interval.known()
+    }
+
+    pub(super) fn batch(&self) -> u32 {
+        self.batch as u32 + 1
     }
 
     pub(super) fn current_rate(&self) -> f64 {
@@ -112,45 +130,61 @@ impl Gcra {
     }
 
     fn refuse(&mut self, plan: &GcraPlan, now: Timestamp, early: f64) -> Verdict {
-        let since = *self.refused_since.get_or_insert(now);
+        self.refused_since = self.refused_since.min(now);
         let retry_after = duration(early);
-        if seconds(now.since(since)) > PATIENCE * plan.delay_max {
+        if seconds(now.since(self.refused_since)) > PATIENCE * plan.delay_max {
             Verdict::Disconnect(retry_after)
         } else {
             Verdict::Refuse(retry_after)
         }
     }
 
-    fn learn(&mut self, plan: &GcraPlan, now: Timestamp) {
-        if !self.started {
-            self.started = true;
+    /// Learns from an arrival: interval, batch and short-term rate.
+    fn watch(&mut self, plan: &GcraPlan, now: Timestamp) {
+        if now < self.last {
+            self.arrival = now + self.arrival.since(self.last);
             self.last = now;
             return;
         }
         let latest = seconds(now.since(self.last));
-        self.last = self.last.max(now);
-        let weight = if self.short < 0.0 { 1.0 } else { SHORT_WEIGHT };
-        self.short = self.short.max(0.0) + (latest as f32 - self.short.max(0.0)) * weight;
-        if self.intervals == LEARNED {
-            self.follow(plan, latest);
-            return;
+        self.last = now;
+        if !matches!(self.interval, Interval::Unseen) {
+            let sample = self.interval().map_or(latest, |interval| latest.min(SILENCE_MAX * interval)) as f32;
+            let weight = if self.short < 0.0 { 1.0 } else { SHORT_WEIGHT };
+            self.short = self.short.max(0.0) + (sample - self.short.max(0.0)) * weight;
         }
-        self.interval += latest;
-        self.intervals += 1;
-        if self.intervals >= plan.learn_intervals {
-            let mean = self.interval / f64::from(self.intervals);
-            self.interval = mean.clamp(plan.interval_min, plan.interval_max);
-            self.intervals = LEARNED;
+        self.count(plan, latest);
+        let before = self.interval();
+        self.interval.on_interval(plan, latest);
+        if let (Some(before), Some(interval)) = (before, self.interval())
+            && interval < before * SUDDEN
+        {
+            // The debt is one of messages: a publisher now known to be faster must not be too early for it. Small steps
+            // need no care, it drains faster than they add up.
+            self.arrival = now + duration(seconds(self.arrival.since(now)) * (interval / before));
         }
     }
 
-    /// Moves the learned interval towards the latest one.
-    fn follow(&mut self, plan: &GcraPlan, latest: f64) {
-        let sample = latest.min(SILENCE_MAX * self.interval);
-        let moved = self.interval + (sample - self.interval) * LEARN_WEIGHT;
-        // 1/(1+y) ≥ e^(−y): many small steps never shrink it faster than 2^(−t/1 h).
-        let slewed = self.interval / (1.0 + latest * SLEW_PER_SEC);
-        self.interval = moved.max(slewed).clamp(plan.interval_min, plan.interval_max);
+    /// Counts the messages of a batch.
+    fn count(&mut self, plan: &GcraPlan, latest: f64) {
+        let over = match &self.interval {
+            Interval::Unseen => true,
+            Interval::Pinned(_) => return,
+            Interval::Learning(first) => first.ends_batch(latest),
+            Interval::Learned { interval, .. } => {
+                self.level -= (latest * plan.headroom / interval) as f32;
+                self.level <= 0.0
+            }
+        };
+        if over {
+            self.batch *= 1.0 - (latest as f32 * FORGET_PER_SEC).min(FORGET_MAX);
+            if self.peak <= plan.burst_max {
+                self.batch = self.batch.max(self.peak);
+            }
+            (self.level, self.peak) = (0.0, 0.0);
+        }
+        self.peak = self.peak.max(self.level);
+        self.level = (self.level + 1.0).min(plan.burst_max + 1.0);
     }
 }
 
@@ -159,19 +193,29 @@ impl GcraPlan {
     /// average. Seconds.
     pub(super) fn delay(&self, early: f64, interval: f64, short: f64) -> f64 {
         let over = (interval / (self.headroom * short.max(1e-9))).clamp(1.0, OVER_MAX);
-        let ramp = (early * self.headroom / interval).min(1.0);
-        early.max(self.delay_unit * (libm::exp(over - 1.0) - 1.0) * ramp).min(self.delay_max)
+        let scale = self.delay_unit * (early * self.headroom / interval).min(1.0);
+        // In a flood the answer is nearly always D_max, and the exponential half of the work of a decision. Its first
+        // terms tell: e^x − 1 ≥ x + x²/2 + x³/6.
+        let x = over - 1.0;
+        if scale * x * (1.0 + x * (0.5 + x / 6.0)) >= self.delay_max {
+            return self.delay_max;
+        }
+        early.max(scale * (libm::exp(x) - 1.0)).min(self.delay_max)
+    }
+
+    fn allowed(&self, interval: Duration) -> f64 {
+        seconds(interval).clamp(self.interval_min, self.interval_max)
     }
 }
 
-/// Value of `intervals` once the learning phase is over.
-const LEARNED: u8 = u8::MAX;
-const LEARN_WEIGHT: f64 = 1.0 / 16.0;
+/// A fall of ι below this share of what it was.
+const SUDDEN: f64 = 0.99;
+const NEVER: Timestamp = Timestamp::MAX;
 const SHORT_WEIGHT: f32 = 1.0 / 8.0;
-/// A silence counts as this many intervals at most.
-const SILENCE_MAX: f64 = 4.0;
-/// Half an interval per hour: ln 2 / 3600 s.
-const SLEW_PER_SEC: f64 = core::f64::consts::LN_2 / 3600.0;
+/// A batch is forgotten by half in a day (ln 2 / 86 400 s), or by 1/64 per batch, whichever is slower: the rare batch of a
+/// fast publisher and the weekly one of a slow publisher are both still known when they return.
+const FORGET_PER_SEC: f32 = core::f32::consts::LN_2 / 86_400.0;
+const FORGET_MAX: f32 = 1.0 / 64.0;
 /// e^19 is beyond every D_max.
 const OVER_MAX: f64 = 20.0;
 /// A flooder that is refused still gets one message in now and then; it is forgiven when it is below half of D_max.

@@ -5,10 +5,11 @@
 //! Retransmissions, wills and refreshed retained messages are not told. Arrival times are those of the socket, not of
 //! the read loop: a publisher that was held sends its backlog in one breath, and would be held for ever.
 //!
-//! Two rules in two files: [`RhythmRule::Practical`] (`gcra`, the default) and the paper's own (`paper`), as formula or
-//! rounded as in its Table I. This module decides; queues, acknowledgements and timers are elsewhere.
+//! Two rules: [`RhythmRule::Practical`] (`gcra`, the default, with what it knows of a publisher in `learn`) and the paper's
+//! own (`paper`), as formula or rounded as in its Table I. This module decides; queues, acknowledgements and timers are elsewhere.
 
 mod gcra;
+mod learn;
 mod paper;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,7 @@ pub enum Pressure {
 
 /// What to do with the message that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the message waits for this decision"]
 pub enum Verdict {
     /// Take it.
     Pass,
@@ -78,12 +80,14 @@ pub struct RhythmConfig {
     pub enforcement: Enforcement,
     /// N of the paper: messages before FR_avg is known. 2 ..= 1000.
     pub learn_messages: u32,
-    /// Practical: intervals of the learning phase. 2 ..= 254.
+    /// Practical: intervals of the learning phase; up to eight times as many if they leave doubts. 2 ..= 254.
     pub learn_intervals: u32,
     /// h: the rate may be this many times the learned one. 1 ..= 100.
     pub headroom: f64,
     /// Messages that may come at once, on top of the rate. 1 ..= 10 000.
     pub burst: u32,
+    /// The largest batch that is learned; as many may come at once beyond `burst`. 0 (learn none) ..= 10 000.
+    pub burst_max: u32,
     /// D_0: unit of the practical delay. 1 ms ..= 1 h.
     pub delay_unit: Duration,
     /// D_max: the longest delay of the practical rule; the optional maximum of the paper's. 1 ms ..= 1 day.
@@ -105,6 +109,7 @@ impl Default for RhythmConfig {
             learn_intervals: 16,
             headroom: 2.0,
             burst: 8,
+            burst_max: 64,
             delay_unit: Duration::from_secs(1),
             delay_max: Duration::from_secs(30),
             paper_bounded: false,
@@ -128,6 +133,7 @@ impl RhythmConfig {
                 learn_intervals: count("learn_intervals", self.learn_intervals.into(), 2, 254)? as u8,
                 headroom: number("headroom", self.headroom, 1.0, 100.0)?,
                 burst: count("burst", self.burst.into(), 1, 10_000)? as f64,
+                burst_max: count("burst_max", self.burst_max.into(), 0, 10_000)? as f32,
                 delay_unit: span("delay_unit", self.delay_unit, ms, Duration::from_secs(3600))?,
                 delay_max,
                 interval_min,
@@ -170,10 +176,25 @@ impl Rhythm {
         })
     }
 
-    /// A publisher whose interval is known from before a restart, or pinned by the operator.
+    /// A publisher whose interval is known from before a restart. The practical rule goes on learning from there.
     pub fn resume(plan: &RhythmPlan, interval: Duration, now: Timestamp) -> Self {
+        Self::resume_batches(plan, interval, 1, now)
+    }
+
+    /// The same for one that is known to send `batch` messages at once, as [`batch`](Self::batch) told.
+    pub fn resume_batches(plan: &RhythmPlan, interval: Duration, batch: u32, now: Timestamp) -> Self {
         Self(match plan.rule {
-            RhythmRule::Practical => State::Gcra(Gcra::resume(&plan.gcra, interval, now)),
+            RhythmRule::Practical => State::Gcra(Gcra::resume(&plan.gcra, interval, batch, now)),
+            RhythmRule::Paper | RhythmRule::PaperTable => State::Paper(Paper::resume(interval, now)),
+        })
+    }
+
+    /// A publisher whose interval the operator has set: it stays, whatever the publisher does, and batches get `burst` and
+    /// no more. Within the class's bounds.
+    pub fn pin(plan: &RhythmPlan, interval: Duration, now: Timestamp) -> Self {
+        Self(match plan.rule {
+            RhythmRule::Practical => State::Gcra(Gcra::pin(&plan.gcra, interval, now)),
+            // The paper's mean is frozen in any case.
             RhythmRule::Paper | RhythmRule::PaperTable => State::Paper(Paper::resume(interval, now)),
         })
     }
@@ -205,6 +226,14 @@ impl Rhythm {
             State::Paper(paper) => paper.interval(),
         };
         interval.map(|seconds| 1.0 / seconds.max(1e-9))
+    }
+
+    /// Messages that this publisher is known to send at once, at least 1 (practical; always 1 with the paper's rule).
+    pub fn batch(&self) -> u32 {
+        match &self.0 {
+            State::Gcra(gcra) => gcra.batch(),
+            State::Paper(_) => 1,
+        }
     }
 
     /// The rate of the last few messages (practical) or of the last two (paper), per second; 0 before the second one.

@@ -8,9 +8,12 @@
 //! The exponent has a dimension, so the delay of a daily sensor is a second and that of one at 20 Hz is 15 years. That is
 //! what the paper says; `e^min(FR, 700)` and [`DURATION_MAX`](crate::time::DURATION_MAX) are where we stop. A zero
 //! interval counts as a nanosecond.
+//!
+//! FR_new > FR_avg is decided in whole nanoseconds, latest·(N − 1) < total: with quotients in floating point a sensor of
+//! exactly 0.7 s is faster than itself and waits for ever. Table mode compares what it prints, rates cut to one decimal.
 
 use super::Verdict;
-use crate::time::{Timestamp, duration, seconds};
+use crate::time::{Timestamp, duration, nanos};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PaperPlan {
@@ -23,51 +26,74 @@ pub(super) struct PaperPlan {
 
 #[derive(Clone, Debug)]
 pub(super) struct Paper {
-    /// While learning: when the first message came. Then unused.
-    first: Timestamp,
     last: Timestamp,
-    /// Mean interval in seconds; 0 while learning.
-    mean: f64,
-    /// The last interval in seconds; 0 before the second message.
-    latest: f64,
-    messages: u32,
+    /// Sum of the learned intervals in nanoseconds, and their number.
+    total: u64,
+    intervals: u32,
+    mean: Mean,
+    /// The last interval in nanoseconds; 0 before the second message.
+    latest: u64,
+}
+
+/// What the sum is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mean {
+    /// Nothing: no message yet.
+    Unseen,
+    Learning,
+    Learned,
+    /// Complete, and not from watching.
+    Told,
 }
 
 impl Paper {
-    pub(super) const NEW: Self =
-        Self { first: Timestamp::ZERO, last: Timestamp::ZERO, mean: 0.0, latest: 0.0, messages: 0 };
+    pub(super) const NEW: Self = Self { last: Timestamp::ZERO, total: 0, intervals: 0, mean: Mean::Unseen, latest: 0 };
 
     pub(super) fn resume(interval: core::time::Duration, now: Timestamp) -> Self {
-        let mean = seconds(interval).max(INTERVAL_MIN);
-        Self { first: now, last: now, mean, latest: mean, messages: u32::MAX }
+        let total = nanos(interval).max(1);
+        Self { last: now, total, intervals: 1, mean: Mean::Told, latest: total }
     }
 
     pub(super) fn on_publish(&mut self, plan: &PaperPlan, now: Timestamp) -> Verdict {
-        if self.messages == 0 {
-            *self = Self { first: now, last: now, messages: 1, ..Self::NEW };
+        if self.mean == Mean::Unseen {
+            *self = Self { last: now, mean: Mean::Learning, ..Self::NEW };
             return Verdict::Pass;
         }
-        let latest = seconds(now.since(self.last)).max(INTERVAL_MIN);
-        self.latest = latest;
-        self.last = self.last.max(now);
-        if self.mean == 0.0 {
-            self.messages = self.messages.saturating_add(1);
-            if self.messages >= plan.learn_messages {
-                let intervals = f64::from(self.messages - 1);
-                self.mean = (seconds(now.since(self.first)) / intervals).max(INTERVAL_MIN);
+        if now < self.last {
+            // Intervals across a clock that went back say nothing, and the mean is for ever: it is learned anew.
+            let kept = if self.mean == Mean::Told { self.clone() } else { Self { mean: Mean::Learning, ..Self::NEW } };
+            *self = Self { last: now, ..kept };
+            return Verdict::Pass;
+        }
+        self.latest = nanos(now.since(self.last)).max(1);
+        self.last = now;
+        if self.mean == Mean::Learning {
+            self.total = self.total.saturating_add(self.latest);
+            self.intervals += 1;
+            if self.intervals + 1 >= plan.learn_messages {
+                self.mean = Mean::Learned;
             }
             return Verdict::Pass;
         }
-        let (rate, mean_rate) = (plan.rate(latest), plan.rate(self.mean));
-        if rate > mean_rate { Verdict::Hold(duration(plan.delay(rate))) } else { Verdict::Pass }
+        let rate = plan.rate(self.latest as f64 / 1e9);
+        let faster = if plan.table {
+            rate > plan.rate(self.mean_secs())
+        } else {
+            u128::from(self.latest) * u128::from(self.intervals) < u128::from(self.total)
+        };
+        if faster { Verdict::Hold(duration(plan.delay(rate))) } else { Verdict::Pass }
     }
 
     pub(super) fn interval(&self) -> Option<f64> {
-        (self.mean > 0.0).then_some(self.mean)
+        matches!(self.mean, Mean::Learned | Mean::Told).then(|| self.mean_secs())
     }
 
     pub(super) fn current_rate(&self) -> f64 {
-        if self.latest > 0.0 { 1.0 / self.latest } else { 0.0 }
+        if self.latest > 0 { 1e9 / self.latest as f64 } else { 0.0 }
+    }
+
+    fn mean_secs(&self) -> f64 {
+        self.total as f64 / f64::from(self.intervals) / 1e9
     }
 }
 
@@ -91,7 +117,5 @@ fn truncated(value: f64, scale: f64) -> f64 {
     libm::floor(value * scale + 1e-9) / scale
 }
 
-/// Seconds; what an interval of zero counts as (B5).
-const INTERVAL_MIN: f64 = 1e-9;
 /// e^709 is the last finite one.
 const EXPONENT_MAX: f64 = 700.0;

@@ -1,5 +1,7 @@
 //! The paper's own numbers, and invariants 20 and 21 of CONTROL §11.
 
+mod publishers;
+
 use super::*;
 use proptest::prelude::*;
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
@@ -51,6 +53,19 @@ fn the_formula_of_paper_003_without_truncation() {
     assert_eq!(paper_delay(RhythmRule::Paper, 0.0), Verdict::Hold(crate::time::DURATION_MAX));
 }
 
+/// A sensor that keeps its period to the nanosecond is not faster than itself.
+#[test]
+fn the_formula_does_not_hold_a_perfect_sensor_by_rounding() {
+    for period in [700_000_000, 2_300_000_000, 6_100_000_000_u64] {
+        let plan = plan(|config| config.rule = RhythmRule::Paper);
+        let mut rhythm = Rhythm::new(&plan);
+        for message in 0..1000 {
+            let now = Timestamp::from_nanos(message * period);
+            assert_eq!(rhythm.on_publish(&plan, now, Pressure::Idle), Verdict::Pass, "{period} ns, message {message}");
+        }
+    }
+}
+
 /// "5 messages per 30 seconds: FR_avg will be 0.16": N − 1 intervals, cut after two digits.
 #[test]
 fn five_messages_in_thirty_seconds() {
@@ -61,7 +76,7 @@ fn five_messages_in_thirty_seconds() {
     let mut rhythm = Rhythm::new(&plan);
     for message in 0..=5 {
         assert_eq!(rhythm.rate(), None);
-        rhythm.on_publish(&plan, at(f64::from(message) * 6.0), Pressure::Idle);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 6.0), Pressure::Idle);
     }
     let rate = rhythm.rate().unwrap();
     assert_eq!((rate * 100.0) as u32, 16);
@@ -115,7 +130,7 @@ fn a_flood_passes_little_and_recovery_is_immediate() {
         }
     }
     let times_nominal = f64::from(taken) / 600.0;
-    assert!((1.0..3.0).contains(&times_nominal), "{times_nominal} times the learned rate");
+    assert!((1.0..2.5).contains(&times_nominal), "{times_nominal} times the learned rate");
     assert!(refused > 0 && ended > 0, "refused {refused}, then told to go {ended} times");
     // Silent for D_max and then as before: nothing is held against it.
     for message in 0..100 {
@@ -164,11 +179,11 @@ fn learning_is_slow_downwards_and_forgives_a_silence() {
     let mut now = 0.0;
     while now < 3600.0 {
         now += 0.1;
-        rhythm.on_publish(&plan, at(now), Pressure::Idle);
+        let _ = rhythm.on_publish(&plan, at(now), Pressure::Idle);
     }
     let learned = rhythm.interval().unwrap().as_secs_f64();
     assert!((29.9..31.0).contains(&learned), "a flood of an hour halves the interval at most: {learned} s");
-    rhythm.on_publish(&plan, at(now + 3.0 * 86_400.0), Pressure::Idle);
+    let _ = rhythm.on_publish(&plan, at(now + 3.0 * 86_400.0), Pressure::Idle);
     let after = rhythm.interval().unwrap().as_secs_f64();
     assert!(after < learned * 1.2, "three days off: {after} s");
 }
@@ -177,8 +192,9 @@ fn learning_is_slow_downwards_and_forgives_a_silence() {
 fn the_quota_bounds_what_can_be_learned() {
     let plan = plan(|config| config.interval_min = Duration::from_secs(1));
     let mut rhythm = Rhythm::new(&plan);
-    for message in 0..17 {
-        rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::Idle);
+    for message in 0..=128 {
+        assert_eq!(rhythm.interval(), None, "faster than its class: no rhythm yet");
+        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::Idle);
     }
     assert_eq!(rhythm.interval(), Some(Duration::from_secs(1)));
     assert!((rhythm.current_rate() - 100.0).abs() < 1.0);
@@ -254,18 +270,24 @@ proptest! {
             prop_assert!(rhythm.rate().is_none_or(|rate| rate.is_finite() && rate > 0.0));
             prop_assert!(rhythm.current_rate().is_finite() && rhythm.current_rate() >= 0.0);
         }
+        // Whatever the clock did: after a pause of D_max a publisher that keeps its rhythm passes.
+        now = Timestamp::from_nanos(now.as_nanos() % (u64::MAX / 4));
+        let _ = rhythm.on_publish(&plan, now, Pressure::Pressed);
+        now = now + Duration::from_secs(31) + rhythm.interval().unwrap_or_default();
+        for message in 0..40 {
+            prop_assert_eq!(rhythm.on_publish(&plan, now, Pressure::Pressed), Verdict::Pass, "message {}", message);
+            // A millionth more: nine years in nanoseconds are rounded as seconds.
+            let interval = rhythm.interval().unwrap_or(Duration::from_secs(1));
+            now = now + interval + interval / 1_000_000 + Duration::from_nanos(1);
+        }
     }
 
     /// The verdicts are those of a leaky bucket: pass below the tolerance, hold above it, refuse beyond D_max.
     #[test]
     fn verdicts_follow_the_bucket(gaps in prop::collection::vec(0..3_000_000_000_u64, 1..200)) {
         // Pinned to 1 s, so that the bucket needs no learning: increments of 500 ms, tolerance of 4 s.
-        let plan = plan(|config| {
-            always(config);
-            config.interval_min = Duration::from_secs(1);
-            config.interval_max = Duration::from_secs(1);
-        });
-        let (mut rhythm, mut bucket) = (Rhythm::resume(&plan, Duration::from_secs(1), at(0.0)), Bucket::default());
+        let plan = plan(always);
+        let (mut rhythm, mut bucket) = (Rhythm::pin(&plan, Duration::from_secs(1), at(0.0)), Bucket::default());
         let mut now = Timestamp::ZERO;
         for gap in gaps {
             now = now + Duration::from_nanos(gap / 8);
@@ -285,12 +307,16 @@ proptest! {
         }
     }
 
-    /// The delay does not fall when the excess grows, and it starts from zero.
+    /// Invariant 20: the delay does not fall when the excess grows, and it starts from zero.
     #[test]
     fn delay_is_continuous_and_grows_with_the_excess(interval in 0.001..1000.0_f64, speed in 2.0..100.0_f64) {
         let plan = plan(|_| {});
         let delay = |early| plan.gcra.delay(early, interval, interval / speed);
-        prop_assert!(delay(1e-9 * interval) < 1e-3 * (interval + 1.0) * libm::exp(19.0));
+        // D_0·(e^(over − 1) − 1)·w·h/ι near zero, with D_0 = 1 s and h = 2: a jump at w = 0 would be above it.
+        let steepness = (libm::exp((speed / 2.0).min(20.0) - 1.0) - 1.0) * 2.0 / interval;
+        for early in [1e-12, 1e-9, 1e-6, 1e-3].map(|share| share * interval) {
+            prop_assert!(delay(early) <= (steepness * early).max(early) * (1.0 + 1e-9), "delay({early})");
+        }
         let mut before = 0.0;
         for step in 0..=100 {
             let now = delay(f64::from(step) * 0.3);

@@ -302,7 +302,7 @@ impl<'a> Space<'a> {
     }
 
     fn update(&mut self, client: usize) {
-        let shed = self.pool.backlog(Class::Query).as_secs_f64() > SHED_BACKLOG;
+        let shed = self.pool.backlog(Class::Query, self.now).as_secs_f64() > SHED_BACKLOG;
         let lost = shed || unit(&mut self.rng) < self.scenario.radio_loss;
         if lost {
             self.clients[client].lost += 1;

@@ -1,0 +1,147 @@
+//! The interval ι between the messages of a publisher, learned from watching it (CONTROL §9.2).
+//!
+//! *First.* ι = mean of the first 16 intervals, less one standard error of a Poisson publisher, 1/√n: what is not known
+//! counts in its favour. The two longest count as four times the third at most, because one or two silences are not a
+//! rhythm. Whether a long interval was a silence or the gap between batches only its return can tell. So if the longest
+//! stands out, or all came faster than the class may be, learning goes on, up to 8·16 intervals.
+//!
+//! *Then.* Mean and ι in force are two numbers:
+//! ```text
+//! m' = m + (min(x, 32·ι) − m)/64                      x: latest interval; a batch of 32 has gaps of 32·ι
+//! ι' = m' within ι/(1 + y) ..= ι·(1 + y)              y = x·ln 2/1 h: at most by half, or to the double, in an hour
+//! ```
+//! The mean is not clipped to one side and neither is ι: limiting only its fall lets every chance excess of m raise ι and
+//! few bring it down, until a healthy publisher exceeds its "own" rate. An attack is not learned, because y is small
+//! while it lasts; slow drift is, down to the class's fastest interval.
+
+use super::gcra::GcraPlan;
+
+/// Times in seconds.
+#[derive(Clone, Debug)]
+pub(super) enum Interval {
+    /// No message yet.
+    Unseen,
+    Learning(First),
+    Learned {
+        /// ι.
+        interval: f64,
+        mean: f32,
+    },
+    /// Set by the operator.
+    Pinned(f64),
+}
+
+/// The first intervals of a publisher, in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct First {
+    /// In falling order.
+    longest: [f32; 3],
+    /// Sum of the others.
+    rest: f32,
+    seen: u8,
+}
+
+impl Interval {
+    pub(super) fn learned(interval: f64) -> Self {
+        Self::Learned { interval, mean: interval as f32 }
+    }
+
+    pub(super) fn known(&self) -> Option<f64> {
+        match self {
+            Self::Unseen | Self::Learning(_) => None,
+            Self::Learned { interval, .. } | Self::Pinned(interval) => Some(*interval),
+        }
+    }
+
+    pub(super) fn on_interval(&mut self, plan: &GcraPlan, latest: f64) {
+        match self {
+            Self::Unseen => *self = Self::Learning(First { longest: [0.0; 3], rest: 0.0, seen: 0 }),
+            Self::Pinned(_) => {}
+            Self::Learning(first) => {
+                first.on_interval(latest);
+                if let Some(interval) = first.interval(plan) {
+                    *self = Self::learned(interval);
+                }
+            }
+            Self::Learned { interval, mean } => {
+                let sample = latest.min(SILENCE_MAX * *interval) as f32;
+                *mean += (sample - *mean) * WEIGHT;
+                // 1/(1 + y) ≥ e^(−y): many small steps move it no faster than one large one.
+                let step = 1.0 + latest * SLEW_PER_SEC;
+                let slewed = f64::from(*mean).clamp(*interval / step, *interval * step);
+                *interval = slewed.clamp(plan.interval_min, plan.interval_max);
+            }
+        }
+    }
+}
+
+impl First {
+    /// Whether so long an interval separates two batches, as far as one can tell without ι.
+    pub(super) fn ends_batch(&self, latest: f64) -> bool {
+        2.0 * latest > f64::from(self.longest[0])
+    }
+
+    fn on_interval(&mut self, latest: f64) {
+        let latest = latest as f32;
+        let [first, second, third] = self.longest;
+        self.seen = self.seen.saturating_add(1);
+        self.rest += latest.min(third);
+        self.longest = if latest > first {
+            [latest, first, second]
+        } else if latest > second {
+            [first, latest, second]
+        } else {
+            [first, second, third.max(latest)]
+        };
+    }
+
+    /// ι, once enough is known.
+    fn interval(&self, plan: &GcraPlan) -> Option<f64> {
+        if self.seen < plan.learn_intervals {
+            return None;
+        }
+        let [first, second, third] = self.longest.map(f64::from);
+        let most = STANDS_OUT * third;
+        let sum = first.min(most) + second.min(most) + third + f64::from(self.rest);
+        let mean = sum / f64::from(self.seen);
+        let unclear = first > most || mean < plan.interval_min;
+        if unclear && self.seen < plan.learn_intervals.saturating_mul(PROLONGED) {
+            return None;
+        }
+        let favour = 1.0 - 1.0 / libm::sqrt(f64::from(self.seen));
+        Some((mean * favour).clamp(plan.interval_min, plan.interval_max))
+    }
+}
+
+/// A mean over about 64 messages: ± 9 % for a Poisson publisher, and two batches of 32.
+const WEIGHT: f32 = 1.0 / 64.0;
+/// An interval counts as this many at most: a silence of days makes the mean half as large again, and is forgotten after
+/// some hundred messages.
+pub(super) const SILENCE_MAX: f64 = 32.0;
+/// An interval that is so many times the third longest stands out.
+const STANDS_OUT: f64 = 4.0;
+/// The learning phase is prolonged to this many times its length: three batches of 42.
+const PROLONGED: u8 = 8;
+/// ln 2 / 3600 s.
+const SLEW_PER_SEC: f64 = core::f64::consts::LN_2 / 3600.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_longest_and_the_sum_of_the_others_in_any_order() {
+        let mut intervals = [1.0, 2.0, 4.0, 8.0, 16.0];
+        for _ in 0..2 {
+            for turn in 0..5 {
+                intervals.rotate_left(1);
+                let mut first = First { longest: [0.0; 3], rest: 0.0, seen: 0 };
+                for interval in intervals {
+                    first.on_interval(interval);
+                }
+                assert_eq!((first.longest, first.rest), ([16.0, 8.0, 4.0], 3.0), "{intervals:?}, turn {turn}");
+            }
+            intervals.reverse();
+        }
+    }
+}
