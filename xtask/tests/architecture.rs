@@ -6,7 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates that own no socket, file, clock, thread or generator, with everything they may depend on at run time.
-const PURE: &[(&str, &[&str])] = &[("control", &["libm", "rand_core", "siphasher"]), ("wire-mqtt", &[])];
+const PURE: &[(&str, &[&str])] = &[
+    ("control", &["libm", "rand_core", "siphasher"]),
+    ("wire-mqtt", &[]),
+    ("core", &["foldhash", "hashbrown", "tidegate-control", "tidegate-wire-mqtt"]),
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
