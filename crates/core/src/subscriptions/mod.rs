@@ -4,13 +4,18 @@
 //! shard that has subscribers there. Matching walks all branches level by level, without recursion, and only collects;
 //! delivering is somebody else's work.
 
-use alloc::boxed::Box;
+mod group;
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use tidegate_wire_mqtt::{QoS, SubscriptionOptions};
 
 use crate::tree::{NodeId, ROOT, Tree};
+use group::Group;
+pub(crate) use group::{Members, Pick, Presence};
 
 /// How a subscriber wants its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,38 +33,6 @@ impl Wish {
     }
 }
 
-/// Whether a member of a group is connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Presence {
-    Online,
-    Offline,
-}
-
-/// Members of a group, by presence.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Members {
-    pub(crate) online: u32,
-    pub(crate) offline: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Member {
-    session: u32,
-    wish: Wish,
-    presence: Presence,
-}
-
-/// A shared subscription on one filter.
-#[derive(Debug)]
-struct Group {
-    name: Box<str>,
-    local: Vec<Member>,
-    /// Members on other shards, by shard.
-    remote: Vec<(usize, Members)>,
-    /// Round robin over all members.
-    turn: u32,
-}
-
 /// What hangs at a filter.
 #[derive(Debug, Default)]
 struct Place {
@@ -73,15 +46,6 @@ impl Place {
     fn is_empty(&self) -> bool {
         self.subscribers.is_empty() && self.groups.is_empty() && self.shards == 0
     }
-}
-
-/// Where a message of a shared subscription goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pick {
-    /// To this session here.
-    Local(u32, Wish),
-    /// To this shard, which picks among its own.
-    Remote(usize),
 }
 
 /// A group that a topic matched.
@@ -183,7 +147,7 @@ impl Subscriptions {
             member.wish = wish;
             return Change::Replaced;
         }
-        group.local.push(Member { session, wish, presence: Presence::Online });
+        group.local.push(group::Member { session, wish, presence: Presence::Online });
         self.count += 1;
         Change::New
     }
@@ -302,163 +266,10 @@ impl Subscriptions {
     }
 }
 
-impl Group {
-    fn members(&self) -> Members {
-        let online = self.local.iter().filter(|member| member.presence == Presence::Online).count() as u32;
-        Members { online, offline: self.local.len() as u32 - online }
-    }
-
-    fn pick(&mut self) -> Option<Pick> {
-        let local = self.members();
-        self.turn = self.turn.wrapping_add(1);
-        for presence in [Presence::Online, Presence::Offline] {
-            let count = |members: &Members| match presence {
-                Presence::Online => members.online,
-                Presence::Offline => members.offline,
-            };
-            let total: u32 = count(&local) + self.remote.iter().map(|(_, members)| count(members)).sum::<u32>();
-            if total == 0 {
-                continue;
-            }
-            let mut turn = self.turn % total;
-            if turn < count(&local) {
-                return self.pick_member(presence, turn).map(|(session, wish)| Pick::Local(session, wish));
-            }
-            turn -= count(&local);
-            for (shard, members) in &self.remote {
-                if turn < count(members) {
-                    return Some(Pick::Remote(*shard));
-                }
-                turn -= count(members);
-            }
-        }
-        None
-    }
-
-    fn pick_member(&self, presence: Presence, turn: u32) -> Option<(u32, Wish)> {
-        let candidates = || self.local.iter().filter(|member| member.presence == presence);
-        let count = candidates().count();
-        let member = candidates().nth(turn as usize % count.max(1))?;
-        Some((member.session, member.wish))
-    }
-}
-
 fn group_at<'p>(place: &'p mut Place, name: &str) -> &'p mut Group {
     let position = place.groups.iter().position(|group| *group.name == *name).unwrap_or_else(|| {
         place.groups.push(Group { name: name.into(), local: Vec::new(), remote: Vec::new(), turn: 0 });
         place.groups.len() - 1
     });
     &mut place.groups[position]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::collections::BTreeMap;
-    use alloc::string::String;
-    use proptest::prelude::*;
-    use tidegate_wire_mqtt::{Limits, TopicFilter};
-
-    fn wish() -> Wish {
-        Wish { qos: QoS::AtMostOnce, no_local: false, retain_as_published: false, id: None }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Operation {
-        Subscribe(String, u32),
-        Unsubscribe(String, u32),
-        Interest(String, usize, bool),
-        Match(String),
-    }
-
-    /// Few words, so that filters and topics meet; `$` at the start now and then.
-    fn filter() -> impl Strategy<Value = String> {
-        let level = prop::sample::select(alloc::vec!["a", "b", "", "+", "$x"]);
-        (prop::collection::vec(level, 1..4), any::<bool>()).prop_filter_map("an empty filter", |(levels, hash)| {
-            let mut text = levels.join("/");
-            if hash {
-                text.push_str("/#");
-            }
-            TopicFilter::parse(&text, &Limits::default()).is_ok().then_some(text)
-        })
-    }
-
-    fn topic() -> impl Strategy<Value = String> {
-        let level = prop::sample::select(alloc::vec!["a", "b", "", "$x"]);
-        prop::collection::vec(level, 1..5)
-            .prop_map(|levels| levels.join("/"))
-            .prop_filter("an empty topic", |topic| !topic.is_empty())
-    }
-
-    fn operation() -> impl Strategy<Value = Operation> {
-        prop_oneof![
-            4 => (filter(), 0..4_u32).prop_map(|(filter, session)| Operation::Subscribe(filter, session)),
-            2 => (filter(), 0..4_u32).prop_map(|(filter, session)| Operation::Unsubscribe(filter, session)),
-            1 => (filter(), 1..3_usize, any::<bool>()).prop_map(|(filter, shard, yes)| Operation::Interest(filter, shard, yes)),
-            4 => topic().prop_map(Operation::Match),
-        ]
-    }
-
-    /// A list of filters, each compared with the topic level by level.
-    #[derive(Default)]
-    struct Model {
-        subscribers: BTreeMap<(String, u32), ()>,
-        interest: BTreeMap<(String, usize), ()>,
-    }
-
-    impl Model {
-        fn matches(&self, topic: &str) -> (Vec<u32>, u64) {
-            let fits =
-                |text: &str| TopicFilter::parse(text, &Limits::default()).is_ok_and(|filter| filter.matches(topic));
-            let mut sessions: Vec<u32> =
-                self.subscribers.keys().filter(|(text, _)| fits(text)).map(|(_, session)| *session).collect();
-            sessions.sort_unstable();
-            let shards =
-                self.interest.keys().filter(|(text, _)| fits(text)).fold(0, |bits, (_, shard)| bits | 1 << shard);
-            (sessions, shards)
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn the_tree_matches_what_a_list_of_filters_matches(operations in prop::collection::vec(operation(), 1..120)) {
-            let (mut tree, mut model) = (Subscriptions::new(1), Model::default());
-            for operation in operations {
-                match operation {
-                    Operation::Subscribe(filter, session) => {
-                        let is_known = model.subscribers.insert((filter.clone(), session), ()).is_some();
-                        let change = tree.subscribe(&filter, session, wish());
-                        prop_assert_eq!(change == Change::Replaced, is_known);
-                    }
-                    Operation::Unsubscribe(filter, session) => {
-                        model.subscribers.remove(&(filter.clone(), session));
-                        tree.unsubscribe(&filter, session);
-                    }
-                    Operation::Interest(filter, shard, true) => {
-                        model.interest.insert((filter.clone(), shard), ());
-                        tree.set_interest(&filter, shard, true);
-                    }
-                    Operation::Interest(filter, shard, false) => {
-                        model.interest.remove(&(filter.clone(), shard));
-                        tree.set_interest(&filter, shard, false);
-                    }
-                    Operation::Match(topic) => {
-                        let found = tree.matches(&topic);
-                        let mut sessions: Vec<u32> = found.subscribers.iter().map(|(session, _)| *session).collect();
-                        sessions.sort_unstable();
-                        prop_assert_eq!((sessions, found.shards), model.matches(&topic), "{}", topic);
-                    }
-                }
-                prop_assert_eq!(tree.len(), model.subscribers.len());
-            }
-            // Nothing is left behind when everything is gone.
-            for (filter, session) in model.subscribers.keys() {
-                tree.unsubscribe(filter, *session);
-            }
-            for (filter, shard) in model.interest.keys() {
-                tree.set_interest(filter, *shard, false);
-            }
-            prop_assert_eq!(tree.tree.children(ROOT).count(), 0);
-        }
-    }
 }
