@@ -95,10 +95,10 @@ proptest! {
             prop_assert_eq!(tree.len(), model.subscribers.len());
         }
         // Nothing is left behind when everything is gone.
-        for (filter, session) in model.subscribers.iter() {
+        for (filter, session) in &model.subscribers {
             tree.unsubscribe(filter, *session);
         }
-        for (filter, shard) in model.interest.iter() {
+        for (filter, shard) in &model.interest {
             tree.set_interest(filter, *shard, false);
         }
         prop_assert_eq!(tree.tree.children(ROOT).count(), 0);
