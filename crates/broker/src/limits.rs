@@ -52,6 +52,9 @@ pub(crate) const PASSWORD_QUEUE_PER_THREAD: usize = 64;
 /// would make the kernel send a reset if anything arrives, and a reset destroys that last word on its way.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
+/// Deadlines of visitors that are gone, beyond a multiple of those that are there, before they are cleared away.
+pub(crate) const STALE_DEADLINES_MAX: usize = 1024;
+
 /// Reads of such a socket in one turn; who still sends then is not listening and is closed.
 pub(crate) const DRAIN_READS_MAX: usize = 16;
 
