@@ -161,7 +161,7 @@ impl ShardThread {
             return;
         };
         let hello = Hello { connect: &connect, client_id: &handover.client_id, identity: handover.identity.clone() };
-        let Some(id) = Option::from(self.shard.handle_connect(&hello, self.now)) else {
+        let Some(id) = self.shard.handle_connect(&hello, self.now) else {
             self.turn_away(handover, ReasonCode::QuotaExceeded);
             return;
         };
