@@ -172,12 +172,12 @@ impl ShardThread {
 
     fn turn(&mut self, events: &Events) {
         self.now = self.common.clock.now();
-        self.read_left = TURN_READ_BYTES_MAX;
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
-        // Those that waited since the last turn, then those that became ready.
-        self.read_queued();
         self.advance_queued();
+        // Those that became ready before those that have been talking all the time; each has a budget of its own.
+        let queued = self.read_next.len();
+        self.read_left = TURN_READ_BYTES_MAX;
         for event in events {
             match token::subject(event.token()) {
                 Subject::Connection(index) => self.on_connection_event(index, event),
@@ -186,6 +186,8 @@ impl ShardThread {
                 Subject::Inbox => {}
             }
         }
+        self.read_left = TURN_READ_BYTES_MAX;
+        self.read_queued(queued);
         self.accept_again();
         self.take_batches();
         self.dismiss_late();
