@@ -38,6 +38,10 @@ pub(crate) const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 /// they have at most about twice `TURN_READ_BYTES_MAX` each; when they are refused, the core makes larger ones of them.
 pub(crate) const INBOX_BATCHES_MAX: usize = 64;
 
+/// The same for changes of interest: a SUBACK that is about to be written depends on them, so they are let in when
+/// messages are not. Each is a few hundred bytes.
+pub(crate) const INBOX_INTEREST_MAX: usize = 4096;
+
 /// Sockets on their way to another thread.
 pub(crate) const INBOX_SOCKETS_MAX: usize = 16 * 1024;
 

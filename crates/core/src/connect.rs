@@ -230,7 +230,7 @@ impl Shard {
             self.stats.bytes_sent += written as u64;
             if !connection.is_listed {
                 connection.is_listed = true;
-                self.to_write.push(conn);
+                self.to_write.push_back(conn);
             }
         }
     }

@@ -5,7 +5,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
 use crate::event::Why;
-use crate::limits::{BATCH_BYTES_PAUSE, PACKETS_PER_INPUT_MAX};
+use crate::limits::PACKETS_PER_INPUT_MAX;
 use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
 
 /// Whether a packet ended its connection.
@@ -61,8 +61,7 @@ impl Shard {
     }
 
     fn progress(&self, consumed: usize, at_least: usize) -> Progress {
-        let is_clogged = self.outgoing.iter().any(|bytes| bytes.len() >= BATCH_BYTES_PAUSE);
-        Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
+        Progress { consumed, at_least, then: if self.is_clogged() { Then::Pause } else { Then::Continue } }
     }
 
     fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Handled {
