@@ -200,9 +200,10 @@ impl Shard {
     pub fn turn(&mut self, now: Timestamp) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             match self.timers.pop_due(now) {
-                Some(Due::KeepAlive { conn, generation }) => self.check_alive(ConnId { index: conn, generation }, now),
-                Some(Due::Will { session, generation }) => self.check_will(session, generation, now),
-                Some(Due::Expiry { session, generation }) => self.check_expiry(session, generation, now),
+                Some((_, Due::KeepAlive { conn, generation })) => {
+                    self.check_alive(ConnId { index: conn, generation }, now);
+                }
+                Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
                 None => return,
             }
         }

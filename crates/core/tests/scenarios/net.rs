@@ -25,6 +25,8 @@ struct End {
     version: Version,
     received: Vec<u8>,
     is_closed: bool,
+    /// The client does not read: nothing is written to it.
+    is_deaf: bool,
 }
 
 /// What a client received, in owned form.
@@ -114,7 +116,14 @@ impl Net {
         let shard = shard_of(name, self.shards.len());
         let hello = Hello { connect: &connect, client_id: name, identity };
         let conn = self.shards[shard].handle_connect(&hello, self.now).unwrap();
-        self.ends.push(End { shard, conn, version: options.version, received: Vec::new(), is_closed: false });
+        self.ends.push(End {
+            shard,
+            conn,
+            version: options.version,
+            received: Vec::new(),
+            is_closed: false,
+            is_deaf: false,
+        });
         self.settle();
         Wire(self.ends.len() - 1)
     }
@@ -221,6 +230,11 @@ impl Net {
         self.settle();
     }
 
+    /// The client stops reading.
+    pub(crate) fn deafen(&mut self, wire: Wire) {
+        self.ends[wire.0].is_deaf = true;
+    }
+
     pub(crate) fn is_closed(&self, wire: Wire) -> bool {
         self.ends[wire.0].is_closed
     }
@@ -284,6 +298,9 @@ impl Net {
         let mut moved = false;
         while let Some(conn) = self.shards[shard].poll_write() {
             moved = true;
+            if self.ends.iter().any(|end| end.shard == shard && end.conn == conn && end.is_deaf) {
+                continue;
+            }
             let bytes = self.shards[shard].outbox(conn).concat();
             if let Some(end) = self.ends.iter_mut().find(|end| end.shard == shard && end.conn == conn) {
                 end.received.extend_from_slice(&bytes);
