@@ -8,5 +8,6 @@
 
 mod broker;
 mod mosquitto;
+mod paho;
 mod rumqtt;
 mod tool;
