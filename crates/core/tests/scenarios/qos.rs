@@ -90,6 +90,17 @@ fn the_clients_receive_maximum_is_obeyed() {
 }
 
 #[test]
+fn a_burst_of_a_thousand_is_taken_from_a_client_that_does_not_count() {
+    let mut net = Net::new(1);
+    let wire = net.v5("c");
+    for id in 1..=1000 {
+        net.publish(wire, "a", "x", 2, false, id);
+    }
+    assert_eq!(net.receive(wire).len(), 1000);
+    assert!(!net.is_closed(wire));
+}
+
+#[test]
 fn a_client_that_exceeds_our_receive_maximum_is_told_so() {
     let mut net = Net::with(1, Settings { receive_max: 2, ..Settings::default() }, tidegate_core::access::Open);
     let sender = net.v5("sender");
