@@ -8,6 +8,7 @@
 
 mod broker;
 mod mosquitto;
+mod mqttjs;
 mod paho;
 mod rumqtt;
 mod tool;
