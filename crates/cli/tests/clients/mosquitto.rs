@@ -248,11 +248,11 @@ fn encrypted() {
     let ca = tools.broker.ca_file().display().to_string();
     let port = tools.broker.ports.mqtts.to_string();
     let secure = ["-h", HOST, "-p", &port, "--cafile", &ca];
-    for version in ["311", "5"] {
-        let retained = ["-V", version, "-q", "2", "-t", "tls", "-m", "secret", "-r"];
+    for (version, tls) in [("311", "tlsv1.2"), ("5", "tlsv1.3")] {
+        let retained = ["-V", version, "-q", "2", "-t", "tls", "-m", "secret", "-r", "--tls-version", tls];
         let sent = run(Command::new("mosquitto_pub").args(secure).args(retained)).expect("it runs");
         assert_eq!((sent.code, sent.text.as_str()), (Some(0), ""));
-        let filter = ["-V", version, "-q", "2", "-t", "tls", "-C", "1", "-W", PATIENCE];
+        let filter = ["-V", version, "-q", "2", "-t", "tls", "-C", "1", "-W", PATIENCE, "--tls-alpn", "mqtt"];
         let seen = run(Command::new("mosquitto_sub").args(secure).args(filter)).expect("it runs");
         assert_eq!((seen.code, seen.text.as_str()), (Some(0), "secret\n"));
     }

@@ -151,8 +151,11 @@ async function main() {
       }
     }
   }
-  for (const [name, scenario] of Object.entries(common)) {
-    await run(`${name} version 3 mqtt`, () => scenario(3, 'mqtt'))
+  // MQTT 3.1 has a WebSocket subprotocol of its own.
+  for (const door of ['mqtt', 'ws']) {
+    for (const [name, scenario] of Object.entries(common)) {
+      await run(`${name} version 3 ${door}`, () => scenario(3, door))
+    }
   }
   for (const [name, scenario] of Object.entries(version5)) await run(name, scenario)
   // Clients of failed scenarios must not keep the process alive.

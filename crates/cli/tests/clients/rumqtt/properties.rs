@@ -51,7 +51,7 @@ fn properties_of_a_message_travel_unchanged() {
         ..PublishProperties::default()
     };
     let reason = publisher.publish_with(&Message::new("p", 1, "21 °C"), properties.clone());
-    assert_eq!(reason, Some(PubAckReason::Success));
+    assert_eq!(reason, PubAckReason::Success);
     let arrived = subscriber.receive_whole();
     assert_eq!(arrived.payload, "21 °C".as_bytes());
     assert_eq!(arrived.properties, Some(properties));
@@ -90,7 +90,7 @@ fn an_acknowledgement_says_that_nobody_listens() {
     let broker = Broker::start();
     let mut publisher = V5::open(&broker, "publisher");
     let reason = publisher.publish_with(&Message::new("alone", 1, "x"), PublishProperties::default());
-    assert_eq!(reason, Some(PubAckReason::NoMatchingSubscribers));
+    assert_eq!(reason, PubAckReason::NoMatchingSubscribers);
 }
 
 #[test]
@@ -235,6 +235,40 @@ fn a_second_client_of_the_same_name_takes_over() {
         }
     };
     assert!(why.contains("SessionTakenOver"), "{why}");
+}
+
+#[test]
+fn what_was_not_acknowledged_comes_again_marked_as_such() {
+    let broker = Broker::start();
+    let mut publisher = V5::open(&broker, "publisher");
+    let connect = || {
+        let mut options = V5::options(&broker, &Hello::new("keeper").keeping());
+        options.set_manual_acks(true).set_receive_maximum(Some(10));
+        V5::connect_with(options)
+    };
+    let mut keeper = connect();
+    keeper.subscribe("again", 2);
+    let messages: Vec<_> = (0..20).map(|number| Message::new("again", 1 + number % 2, number.to_string())).collect();
+    publisher.publish(&messages);
+    let first: Vec<_> = (0..10).map(|_| keeper.receive_whole()).collect();
+    assert!(first.iter().all(|publish| !publish.dup));
+    drop(keeper);
+
+    let mut keeper = connect();
+    assert!(keeper.hello.session_present);
+    for before in first {
+        let again = keeper.receive_whole();
+        assert!(again.dup, "{again:?}");
+        // [MQTT-4.4.0-1] With the packet identifier that it had.
+        assert_eq!((again.pkid, again.qos, &again.payload), (before.pkid, before.qos, &before.payload));
+        keeper.handle.ack(&again).expect("taken");
+    }
+    for message in &messages[10..] {
+        let publish = keeper.receive_whole();
+        assert!(!publish.dup);
+        assert_eq!((publish.qos, &publish.payload[..]), (quality(message.qos), &message.payload[..]));
+        keeper.handle.ack(&publish).expect("taken");
+    }
 }
 
 #[test]

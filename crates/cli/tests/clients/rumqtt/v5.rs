@@ -93,11 +93,11 @@ impl V5 {
     }
 
     /// Publishes with properties and waits for the acknowledgement, whose reason code it returns.
-    pub(super) fn publish_with(&mut self, message: &Message, properties: PublishProperties) -> Option<PubAckReason> {
+    pub(super) fn publish_with(&mut self, message: &Message, properties: PublishProperties) -> PubAckReason {
         let Message { topic, payload, qos, retain } = message.clone();
         self.handle.publish_with_properties(topic, quality(qos), retain, payload, properties).expect("taken");
         match self.answer() {
-            Packet::PubAck(answer) if qos == 1 => Some(answer.reason),
+            Packet::PubAck(answer) if qos == 1 => answer.reason,
             packet => panic!("{packet:?}"),
         }
     }
