@@ -3,10 +3,11 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use tidegate_core::access::Action;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, ReasonCode, Version};
 
-use crate::net::{Got, Net, Options, message};
+use crate::net::{Forbid, Got, Net, Options, message};
 
 fn lasting() -> Options<'static> {
     Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() }
@@ -87,6 +88,18 @@ fn the_clients_receive_maximum_is_obeyed() {
     net.ack(receiver, AckKind::PubAck, 2);
     net.ack(receiver, AckKind::PubAck, 3);
     assert_eq!(net.payloads(receiver), ["4", "5"]);
+}
+
+#[test]
+fn a_refused_message_is_refused_again_when_it_is_sent_again() {
+    let mut net = Net::with(1, Settings::default(), Forbid(Action::Publish, "secret"));
+    for _ in 0..2 {
+        // MQTT 3.1.1 has no word for a refusal but the end of the connection.
+        let wire = net.connect("c", &Options { version: Version::V311, clean: false, ..Options::default() });
+        net.publish(wire, "secret", "x", 2, false, 1);
+        assert_eq!(net.receive(wire), []);
+        assert!(net.is_closed(wire));
+    }
 }
 
 #[test]
