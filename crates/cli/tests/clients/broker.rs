@@ -33,10 +33,16 @@ impl Broker {
 
     /// The same, with this configuration file.
     pub(crate) fn start_with(config: &str) -> Self {
+        Self::start_with_files(config, &[])
+    }
+
+    /// The same, with these files beside it.
+    pub(crate) fn start_with_files(config: &str, files: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("written");
         write("tidegate.toml", config);
+        files.iter().for_each(|(name, text)| write(name, text));
         let (ca, cert, key) = certificates();
         write("ca.pem", &ca);
         write("cert.pem", &cert);

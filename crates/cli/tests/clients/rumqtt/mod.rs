@@ -2,6 +2,7 @@
 
 mod common;
 mod properties;
+mod users;
 mod v4;
 mod v5;
 
