@@ -42,7 +42,9 @@ impl Broker {
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("written");
         write("tidegate.toml", config);
-        files.iter().for_each(|(name, text)| write(name, text));
+        for (name, text) in files {
+            write(name, text);
+        }
         let (ca, cert, key) = certificates();
         write("ca.pem", &ca);
         write("cert.pem", &cert);

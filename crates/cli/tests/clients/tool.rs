@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 /// Longest time for one program. A guard only: none needs a quarter of it.
@@ -50,9 +50,12 @@ pub(crate) fn install_step(command: &mut Command) -> Result<(), String> {
     if outcome.code == Some(0) {
         return Ok(());
     }
-    let line = outcome.text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it took too long");
-    let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-    Err(format!("{} {} failed: {line}", command.get_program().to_string_lossy(), words.join(" ")))
+    let told = || outcome.text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let line = told().find(|line| line.to_lowercase().contains("error")).or_else(|| told().next_back());
+    let mut words = vec![command.get_program()];
+    words.extend(command.get_args());
+    let words: Vec<_> = words.into_iter().map(|word| word.to_string_lossy()).collect();
+    Err(format!("`{}` failed: {}", words.join(" "), line.unwrap_or("it took too long")))
 }
 
 /// A folder under `target/clients/`, filled by `fill` unless it is there already. Two test runs at the same time fill two
@@ -72,11 +75,16 @@ pub(crate) fn installed(name: &str, fill: impl FnOnce(&Path) -> Result<(), Strin
     }
 }
 
-/// Says what is missing, even if the test runner hides what tests print; fails if it was required.
-pub(crate) fn missing(client: &str, why: &str, remedy: &str) {
+/// Says once what is missing, even if the test runner hides what tests print; fails if it was required.
+pub(crate) fn missing(client: &'static str, why: &str, remedy: &str) {
+    static TOLD: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     let line = format!("SKIPPED {client}: {why}. To run it: {remedy}.");
     assert!(std::env::var_os("TIDEGATE_REQUIRE_CLIENTS").is_none_or(|value| value != "1"), "{line}");
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let mut told = TOLD.lock().expect("nobody panics with it");
+    if !told.contains(&client) {
+        told.push(client);
+        let _ = writeln!(std::io::stderr(), "{line}");
+    }
 }
 
 /// Runs a client's own test program against a broker. It prints a line per scenario and ends with code 0 if all hold.

@@ -21,7 +21,15 @@ fn install(folder: &Path) -> Result<(), String> {
         std::fs::copy(here().join(name), folder.join(name)).map_err(|error| format!("{name}: {error}"))?;
     }
     let mut npm = Command::new("npm");
-    npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--fetch-retries=1", "--fetch-timeout=20000"]);
+    npm.args([
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--ignore-scripts",
+        "--fetch-retries=1",
+        "--fetch-retry-mintimeout=1000",
+        "--fetch-timeout=20000",
+    ]);
     install_step(npm.current_dir(folder))
 }
 
@@ -29,7 +37,7 @@ fn install(folder: &Path) -> Result<(), String> {
 fn scenarios() {
     let folder = match installed("mqtt-5.16.0", install) {
         Ok(folder) => folder,
-        Err(why) => return missing("MQTT.js", &why, "Node.js 20 or newer with npm, and a way to registry.npmjs.org"),
+        Err(why) => return missing("MQTT.js", &why, "Node.js 18 or newer with npm, and a way to registry.npmjs.org"),
     };
     let broker = Broker::start();
     let mut command = Command::new("node");
