@@ -52,10 +52,15 @@ impl Shard {
             return;
         }
         session.inflight.remove(position);
-        if !session.queue.is_empty()
-            && let Some(connection) = self.connection(conn)
-        {
-            self.pump(connection.session, now);
+        let window = usize::from(session.window);
+        let is_beyond = position < window && session.inflight.len() >= window;
+        let is_waiting = !session.queue.is_empty();
+        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
+        if is_beyond {
+            self.send_next_again(index, now);
+        }
+        if is_waiting {
+            self.pump(index, now);
         }
     }
 }

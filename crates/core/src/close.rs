@@ -49,11 +49,13 @@ impl Shard {
         if let Some(reason) = reason_of(&why)
             && connection.peer.version == Version::V5
         {
-            let detail = match &why {
-                Why::Protocol { detail, .. } => Some(Property::ReasonString(detail)),
-                _ => None,
+            // Always in words as well: rumqttc does not understand a DISCONNECT that ends after the reason code.
+            let words = match &why {
+                Why::Protocol { detail, .. } => detail,
+                _ => reason.name(),
             };
-            let packet = Disconnect { reason, properties: Properties::new(detail.as_slice()) };
+            let list = [Property::ReasonString(words)];
+            let packet = Disconnect { reason, properties: Properties::new(&list) };
             self.send(conn, &packet);
         }
         self.detach(conn, why, will, now);

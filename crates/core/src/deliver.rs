@@ -199,14 +199,16 @@ impl Shard {
     }
 
     /// A session goes on with a new connection: everything under way is sent again, in order, then what waits.
-    /// [MQTT-4.4.0-1]
+    /// [MQTT-4.4.0-1] The window may be smaller than it was: messages beyond it follow one by one. [MQTT-3.3.4-9]
     pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let conn = session.conn;
+        let (conn, window) = (session.conn, usize::from(session.window));
         let inflight = core::mem::take(&mut session.inflight);
         let mut kept = alloc::collections::VecDeque::with_capacity(inflight.len());
         for under_way in inflight {
-            if let Some(under_way) = self.send_again(conn, under_way, now) {
+            if kept.len() >= window && matches!(under_way.stage, Stage::Sent(_)) {
+                kept.push_back(under_way);
+            } else if let Some(under_way) = self.send_again(conn, under_way, now) {
                 kept.push_back(under_way);
             }
         }
@@ -214,6 +216,24 @@ impl Shard {
             session.inflight = kept;
         }
         self.pump(index, now);
+    }
+
+    /// A message at the head of the window is done: the one that moved in at its end is sent again, if it has not been
+    /// sent on this connection.
+    pub(crate) fn send_next_again(&mut self, index: u32, now: Timestamp) {
+        loop {
+            let Some(session) = self.sessions.get_mut(index) else { return };
+            let (conn, last) = (session.conn, usize::from(session.window).saturating_sub(1));
+            if !session.inflight.get(last).is_some_and(|inflight| matches!(inflight.stage, Stage::Sent(_))) {
+                return;
+            }
+            let Some(under_way) = session.inflight.remove(last) else { return };
+            let Some(under_way) = self.send_again(conn, under_way, now) else { continue };
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.inflight.insert(last, under_way);
+            }
+            return;
+        }
     }
 
     fn send_again(&mut self, conn: Option<u32>, under_way: Inflight, now: Timestamp) -> Option<Inflight> {

@@ -151,6 +151,12 @@ impl Shard {
         if reason == ReasonCode::NotAuthorized {
             self.stats.dropped_denied += 1;
         }
+        if let Delivery::ExactlyOnce { packet_id, .. } = delivery
+            && let Some(session) = self.session_of(conn)
+        {
+            // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent again, it must be refused again.
+            session.inbound.retain(|id| *id != packet_id);
+        }
         let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
         match (delivery, version) {
             (Delivery::AtMostOnce, _) if reason == ReasonCode::PayloadFormatInvalid => {
@@ -158,12 +164,6 @@ impl Shard {
             }
             (Delivery::AtMostOnce, _) => Ok(()),
             (_, Version::V5) => {
-                if let Delivery::ExactlyOnce { packet_id, .. } = delivery
-                    && let Some(session) = self.session_of(conn)
-                {
-                    // [MQTT-4.3.3-9] After a refusal the identifier is free again.
-                    session.inbound.retain(|id| *id != packet_id);
-                }
                 self.answer(conn, delivery, reason);
                 Ok(())
             }

@@ -3,10 +3,11 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use tidegate_core::access::Action;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, ReasonCode, Version};
 
-use crate::net::{Got, Net, Options, message};
+use crate::net::{Forbid, Got, Net, Options, message};
 
 fn lasting() -> Options<'static> {
     Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() }
@@ -87,6 +88,71 @@ fn the_clients_receive_maximum_is_obeyed() {
     net.ack(receiver, AckKind::PubAck, 2);
     net.ack(receiver, AckKind::PubAck, 3);
     assert_eq!(net.payloads(receiver), ["4", "5"]);
+}
+
+#[test]
+fn a_smaller_window_after_the_return_is_obeyed_too() {
+    let mut net = Net::new(1);
+    let (publisher, client) = (net.v5("p"), net.connect("c", &lasting()));
+    net.subscribe(client, "a", 2);
+    for id in 1..=8 {
+        net.publish(publisher, "a", &id.to_string(), 1 + (id % 2) as u8, false, id);
+    }
+    assert_eq!(net.payloads(client).len(), 8);
+    // One of them has come as far as its PUBREL, which does not count.
+    net.ack(client, AckKind::PubRec, 7);
+    net.cut(client);
+
+    let mut options = lasting();
+    options.properties.push(Property::ReceiveMaximum(NonZeroU16::new(3).expect("not zero")));
+    let client = net.dial("c", &options);
+    net.publish(publisher, "a", "9", 1, false, 9);
+    let ids = |got: Vec<Got>| -> Vec<u16> {
+        got.into_iter()
+            .filter_map(|got| match got {
+                Got::Message { id, .. } => id,
+                _ => None,
+            })
+            .collect()
+    };
+    assert_eq!(ids(net.receive(client)), [1, 2, 3]);
+    for (acknowledged, next) in [(2, vec![4]), (4, vec![5]), (6, vec![])] {
+        net.ack(client, AckKind::PubAck, acknowledged);
+        assert_eq!(ids(net.receive(client)), next, "after {acknowledged}");
+    }
+    for (kind, id, next) in [
+        (AckKind::PubRec, 1, vec![]),
+        (AckKind::PubComp, 1, vec![]),
+        (AckKind::PubRec, 3, vec![]),
+        (AckKind::PubComp, 3, vec![8]),
+        (AckKind::PubComp, 7, vec![9]),
+    ] {
+        net.ack(client, kind, id);
+        assert_eq!(ids(net.receive(client)), next, "after {kind:?} {id}");
+    }
+}
+
+#[test]
+fn a_refused_message_is_refused_again_when_it_is_sent_again() {
+    let mut net = Net::with(1, Settings::default(), Forbid(Action::Publish, "secret"));
+    for _ in 0..2 {
+        // MQTT 3.1.1 has no word for a refusal but the end of the connection.
+        let wire = net.connect("c", &Options { version: Version::V311, clean: false, ..Options::default() });
+        net.publish(wire, "secret", "x", 2, false, 1);
+        assert_eq!(net.receive(wire), []);
+        assert!(net.is_closed(wire));
+    }
+}
+
+#[test]
+fn a_burst_of_a_thousand_is_taken_from_a_client_that_does_not_count() {
+    let mut net = Net::new(1);
+    let wire = net.v5("c");
+    for id in 1..=1000 {
+        net.publish(wire, "a", "x", 2, false, id);
+    }
+    assert_eq!(net.receive(wire).len(), 1000);
+    assert!(!net.is_closed(wire));
 }
 
 #[test]

@@ -46,6 +46,19 @@ fn clean_start_forgets_and_a_session_without_expiry_ends_with_its_connection() {
 }
 
 #[test]
+fn the_last_word_is_a_sentence_too_unless_it_would_not_fit() {
+    let mut net = Net::new(1);
+    let first = net.v5("c");
+    let properties = vec![Property::MaximumPacketSize(20.try_into().expect("not zero"))];
+    let second = net.connect("c", &Options { properties, ..Options::default() });
+    let words = ReasonCode::SessionTakenOver.name();
+    let sentence = [&[0x8e, 3 + words.len() as u8, 0x1f, 0, words.len() as u8], words.as_bytes()].concat();
+    assert_eq!(net.raw(first), [&[0xe0, sentence.len() as u8], &sentence[..]].concat());
+    net.v5("c");
+    assert_eq!(net.raw(second), [0xe0, 1, 0x8e]);
+}
+
+#[test]
 fn before_version_5_only_a_clean_session_is_forgotten() {
     let mut net = Net::new(1);
     let options = Options { version: Version::V311, clean: false, ..Options::default() };
