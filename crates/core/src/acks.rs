@@ -28,14 +28,17 @@ impl Shard {
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
     }
 
-    /// The client has released a QoS 2 message that it sent us.
+    /// The client has released a QoS 2 message that it sent us. An identifier that we do not know is a mistake, but not
+    /// during recovery (section 3.7.2.1): then our PUBCOMP was lost with the connection before.
     pub(crate) fn handle_pubrel(&mut self, conn: ConnId, id: PacketId) {
+        let is_recovery = self.connection(conn).is_some_and(|connection| connection.is_resumed);
         let Some(session) = self.session_of(conn) else { return };
         let position = session.inbound.iter().position(|inbound| *inbound == id);
         if let Some(position) = position {
             session.inbound.swap_remove(position);
         }
-        let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let is_known = position.is_some() || is_recovery;
+        let reason = if is_known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         self.send(conn, &Ack { kind: AckKind::PubComp, packet_id: id, reason, properties: Properties::EMPTY });
     }
 

@@ -40,6 +40,9 @@ impl Shard {
             return self.refuse(hello, ReasonCode::QuotaExceeded, now);
         };
         let conn = self.attach(hello, session, now);
+        if let Some(connection) = self.connection_mut(conn) {
+            connection.is_resumed = session_present.is_some();
+        }
         let event =
             Event::Connected { conn, client_id: hello.client_id.into(), session_present: session_present.is_some() };
         self.tell(event);

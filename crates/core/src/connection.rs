@@ -23,6 +23,8 @@ pub(crate) struct Connection {
     pub(crate) seen_at: Timestamp,
     /// One and a half keep-alives; none if the client may be silent for ever.
     pub(crate) patience: Option<Duration>,
+    /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
+    pub(crate) is_resumed: bool,
     /// Named by `poll_write` already.
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
@@ -59,6 +61,7 @@ impl Connection {
             aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
             seen_at: now,
             patience: None,
+            is_resumed: false,
             is_listed: false,
             is_closing: false,
         }

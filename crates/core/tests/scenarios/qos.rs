@@ -91,6 +91,19 @@ fn the_clients_receive_maximum_is_obeyed() {
 }
 
 #[test]
+fn a_release_that_is_repeated_after_the_return_is_no_mistake() {
+    let mut net = Net::new(1);
+    let wire = net.connect("c", &lasting());
+    net.publish(wire, "a", "x", 2, false, 1);
+    net.ack(wire, AckKind::PubRel, 1);
+    // The PUBCOMP is lost with the connection.
+    net.cut(wire);
+    let wire = net.connect("c", &lasting());
+    net.ack(wire, AckKind::PubRel, 1);
+    assert_eq!(net.receive(wire), [Got::Ack { kind: AckKind::PubComp, id: 1, reason: ReasonCode::Success }]);
+}
+
+#[test]
 fn a_smaller_window_after_the_return_is_obeyed_too() {
     let mut net = Net::new(1);
     let (publisher, client) = (net.v5("p"), net.connect("c", &lasting()));
