@@ -1,7 +1,7 @@
 //! The load generator: one readiness loop for all clients of a case, driven by whoever measures.
 //!
 //! Connect, run, drain: each returns when its time is over or its work is done. Nothing here knows about processes,
-//! CPU time or tables. What packets mean is in `receive.rs`; when a publisher may send is in `publisher.rs`.
+//! CPU time or tables. What is sent is in `send.rs`, what packets mean in `receive.rs`.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use mio::{Events, Poll, Token};
 
-use super::cases::{Client, Flow, Pace, Part, Reader};
+use super::cases::{Client, Flow, Part, Reader};
 use super::connection::{Connection, State};
 use super::histogram::Histogram;
 use super::packets::{self, Template};
-use super::publisher::{Pacer, Permission, Publisher};
+use super::publisher::{Pacer, Publisher};
 use super::stream::Stream;
 use super::timer::{Clock, Sleeper, WAIT_MAX};
 use crate::stop::Stop;
@@ -22,10 +22,6 @@ use crate::stop::Stop;
 const HANDSHAKES_MAX: usize = 64;
 /// The longest that all clients of a case may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
-/// Bytes that wait in a publisher's own buffer; beyond it the socket is full and more would only measure memory.
-const BACKLOG_MAX: usize = 64 * 1024;
-/// Messages of one publisher per turn, so that all get their turn.
-const BATCH: usize = 64;
 /// After so long without a new message, what has not come is lost.
 const QUIET: Duration = Duration::from_millis(700);
 /// The longest that the rest may take to arrive.
@@ -93,9 +89,9 @@ pub(super) struct Engine {
     pub(super) greeting: Greeting,
     pub(super) flows: Vec<Flow>,
     pub(super) tallies: Vec<Tally>,
-    pacers: Vec<Option<Pacer>>,
+    pub(super) pacers: Vec<Option<Pacer>>,
     /// Places of the publishers of each flow.
-    publishers: Vec<Vec<usize>>,
+    pub(super) publishers: Vec<Vec<usize>>,
     /// Deliveries per stream.
     pub(super) delivered: Vec<u64>,
     pub(super) ids: Vec<String>,
@@ -297,75 +293,6 @@ impl Engine {
             _ => 0,
         });
         due.min().map_or(Duration::MAX, Duration::from_nanos)
-    }
-
-    /// Lets publishers send; returns how long the loop may wait before it asks again.
-    fn send(&mut self) -> Duration {
-        let mut wait = Duration::MAX;
-        for number in 0..self.flows.len() {
-            let pause = match self.flows[number].pace {
-                Pace::Rate(rate) => self.send_due(number, rate),
-                Pace::Window | Pace::Flood => self.send_all(number),
-            };
-            wait = wait.min(pause);
-        }
-        wait
-    }
-
-    fn send_all(&mut self, number: usize) -> Duration {
-        let now = self.clock.now_ns();
-        let mut wait = Duration::MAX;
-        for index in 0..self.publishers[number].len() {
-            let place = self.publishers[number][index];
-            let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place])
-            else {
-                continue;
-            };
-            let mut count = 0;
-            while count < BATCH
-                && connection.state == State::Ready
-                && connection.backlog() < BACKLOG_MAX
-                && publisher.permission(&self.flows[number], self.delivered[publisher.stream], now) == Permission::Send
-            {
-                publisher.emit(&mut connection.outbox, now);
-                count += 1;
-            }
-            if count > 0 {
-                self.flush(place);
-            }
-            if count == BATCH {
-                wait = Duration::ZERO;
-            }
-        }
-        wait
-    }
-
-    /// Open loop: messages carry the time at which they were due, so that a broker that holds us up cannot hide it.
-    fn send_due(&mut self, number: usize, rate: f64) -> Duration {
-        let count = self.publishers[number].len() as u64;
-        if count == 0 {
-            return Duration::MAX;
-        }
-        let now = self.clock.now_ns();
-        let mut pacer = self.pacers[number].unwrap_or_else(|| Pacer::new(now, rate));
-        while let Some((message, due)) = pacer.take(now) {
-            let place = self.publishers[number][(message % count) as usize];
-            let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place])
-            else {
-                continue;
-            };
-            let has_room = connection.state == State::Ready
-                && connection.backlog() + publisher.template.len() <= BACKLOG_MAX
-                && publisher.permission(&self.flows[number], 0, now) == Permission::Send;
-            if has_room {
-                publisher.emit(&mut connection.outbox, due);
-                self.flush(place);
-            } else {
-                self.tallies[number].unsent += 1;
-            }
-        }
-        self.pacers[number] = Some(pacer);
-        Duration::from_nanos(pacer.due_ns().saturating_sub(self.clock.now_ns()))
     }
 
     /// Writes what waits; a connection that fails is gone.

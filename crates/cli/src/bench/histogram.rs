@@ -48,7 +48,7 @@ fn index(value: u64) -> usize {
     if value < SUB {
         return value as usize;
     }
-    let shift = 63 - value.leading_zeros() - SUB_BITS;
+    let shift = value.ilog2() - SUB_BITS;
     ((u64::from(shift) + 1) * SUB + ((value >> shift) - SUB)) as usize
 }
 
@@ -78,7 +78,9 @@ mod tests {
             share in 0.0f64..=1.0,
         ) {
             let mut histogram = Histogram::new();
-            values.iter().for_each(|&value| histogram.record(value));
+            for &value in &values {
+                histogram.record(value);
+            }
             values.sort_unstable();
             let rank = ((values.len() as f64 * share).ceil() as usize).clamp(1, values.len());
             let (exact, told) = (values[rank - 1], histogram.quantile(share));

@@ -44,6 +44,8 @@ pub(super) struct Traffic {
     pub(super) cpu_s_per_million: Option<f64>,
     pub(super) broker_cores: Option<f64>,
     pub(super) generator_cores: f64,
+    /// What other processes took meanwhile: the reason to believe a figure or not.
+    pub(super) other_cores: Option<f64>,
     pub(super) rss_kib: Option<u64>,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
@@ -135,18 +137,22 @@ fn traffic(flow: &Flow, broker: &Broker, greeting: Greeting, setting: &Setting, 
     let mut engine = Engine::new(&[*flow], clients, greeting, Clock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
     engine.run(Load::On, setting.warm_up)?;
-    let (before, own_before) = (usage(broker), procfs::own_cpu());
+    let (before, own_before, machine_before) = (usage(broker), procfs::own_cpu(), procfs::machine_cpu_s());
     let seconds = engine.measure(setting.time)?.as_secs_f64();
-    let (after, own_after) = (usage(broker), procfs::own_cpu());
+    let (after, own_after, machine_after) = (usage(broker), procfs::own_cpu(), procfs::machine_cpu_s());
     engine.drain()?;
     let (tallies, closed) = engine.finish();
     let tally = tallies.first().ok_or_else(|| anyhow!("no flow"))?;
     let cpu_s = before.zip(after).map(|(before, after)| after.cpu_s - before.cpu_s);
+    let own_s = own_after.saturating_sub(own_before).as_secs_f64();
+    let machine_s = machine_before.zip(machine_after).map(|(before, after)| after - before);
+    let other_s = machine_s.zip(cpu_s).map(|(all, broker)| (all - broker - own_s).max(0.0));
     Ok(Traffic {
         delivered_per_s: tally.measured as f64 / seconds,
         cpu_s_per_million: cpu_s.filter(|_| tally.measured > 0).map(|cpu| cpu * 1e6 / tally.measured as f64),
         broker_cores: cpu_s.map(|cpu| cpu / seconds),
-        generator_cores: own_after.saturating_sub(own_before).as_secs_f64() / seconds,
+        generator_cores: own_s / seconds,
+        other_cores: other_s.map(|other| other / seconds),
         rss_kib: after.map(|usage| usage.rss_kib),
         p50_us: micros(tally, 0.5),
         p99_us: micros(tally, 0.99),

@@ -16,6 +16,7 @@ mod publisher;
 mod receive;
 mod relay;
 mod report;
+mod send;
 mod stream;
 mod timer;
 

@@ -41,6 +41,20 @@ pub(super) fn own_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// CPU time of everything that runs on this machine, in seconds; `None` if it cannot be known.
+pub(super) fn machine_cpu_s() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/stat").ok()?;
+    Some(busy_ticks(&stat)? as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// The first line: user, nice, system, idle, waiting for disks, interrupts, soft interrupts, taken by the host.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+    let ticks = fields.map(|field| field.parse().ok()).collect::<Option<Vec<u64>>>()?;
+    let idle: u64 = ticks.get(3..5)?.iter().sum();
+    Some(ticks.iter().sum::<u64>() - idle)
+}
+
 /// Lets this process and those it starts open as many files as the system permits; returns how many.
 pub(super) fn raise_file_limit() -> u64 {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -60,6 +74,12 @@ mod tests {
         let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 12 30 0 0 20 0 3 0 100 1000 50 184467";
         assert_eq!(cpu_ticks(stat), Some(42));
         assert_eq!(cpu_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn a_machine_that_waits_is_not_busy() {
+        assert_eq!(busy_ticks("cpu  1 2 4 1000 1000 8 16 32 64 64\ncpu0 1 1 1 1\n"), Some(63));
+        assert_eq!(busy_ticks("nonsense"), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the generator does with what arrives: finish handshakes, answer, count.
 
 use anyhow::{Result, bail};
-use tidegate_wire_mqtt::{Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, Publish, QoS, decode};
+use tidegate_wire_mqtt::{Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, Publish, QoS, ReasonCode, decode};
 
 use super::cases::Reader;
 use super::connection::{Arrived, State};
@@ -124,7 +124,7 @@ impl Engine {
                 Packet::Publish(publish) => self.delivery(place, &publish, now),
                 Packet::Ack(ack) => self.ack(place, &ack),
                 Packet::ConnAck(answer) if !answer.reason.is_failure() => self.welcome(place)?,
-                Packet::SubAck(answer) if !answer.reasons.iter().any(|reason| reason.is_failure()) => {
+                Packet::SubAck(answer) if !answer.reasons.iter().any(ReasonCode::is_failure) => {
                     self.be_ready(place);
                 }
                 Packet::PingResp => {}

@@ -87,6 +87,12 @@ fn overload_words(overload: &Overload) -> String {
     )
 }
 
+impl Outcome {
+    fn traffic(&self) -> Option<&Traffic> {
+        if let Self::Traffic(traffic) = self { Some(traffic) } else { None }
+    }
+}
+
 impl Overload {
     /// Messages of the flood that did not arrive.
     pub(super) fn dropped(&self) -> u64 {
@@ -97,13 +103,13 @@ impl Overload {
 /// What stands below the table: the generator's share, and everything that should be zero and is not.
 pub(super) fn notes(entries: &[Entry]) -> String {
     let mut text = String::new();
-    let shares = entries.iter().filter_map(|entry| match &entry.outcome {
-        Ok(Outcome::Traffic(traffic)) => Some(traffic.generator_cores),
-        _ => None,
-    });
-    let (least, most) = shares.fold((f64::MAX, 0.0f64), |(least, most), share| (least.min(share), most.max(share)));
-    if least <= most {
-        let _ = writeln!(text, "load generator: {least:.2} to {most:.2} cores, one thread");
+    let traffic = |entry: &Entry| entry.outcome.as_ref().ok().and_then(Outcome::traffic).cloned();
+    let all: Vec<Traffic> = entries.iter().filter_map(traffic).collect();
+    if let Some(range) = range(all.iter().map(|traffic| traffic.generator_cores)) {
+        let _ = writeln!(text, "load generator: {range} cores, one thread");
+    }
+    if let Some(range) = range(all.iter().filter_map(|traffic| traffic.other_cores)) {
+        let _ = writeln!(text, "other processes meanwhile: {range} cores");
     }
     let mut is_clean = true;
     for entry in entries {
@@ -125,6 +131,11 @@ pub(super) fn notes(entries: &[Entry]) -> String {
         text.push_str("–: CPU time and memory are measured on Linux only, and need --pid with --url\n");
     }
     text
+}
+
+fn range(values: impl Iterator<Item = f64>) -> Option<String> {
+    let (least, most) = values.fold((f64::MAX, 0.0f64), |(least, most), value| (least.min(value), most.max(value)));
+    (least <= most).then(|| format!("{least:.2} to {most:.2}"))
 }
 
 fn is_unmeasured(entry: &Entry) -> bool {
@@ -163,6 +174,7 @@ fn entry_json(entry: &Entry) -> Value {
             "cpu_s_per_million": traffic.cpu_s_per_million,
             "broker_cores": traffic.broker_cores,
             "generator_cores": traffic.generator_cores,
+            "other_cores": traffic.other_cores,
             "rss_kib": traffic.rss_kib,
             "p50_us": traffic.p50_us,
             "p99_us": traffic.p99_us,
@@ -225,6 +237,7 @@ mod tests {
             cpu_s_per_million: cost,
             broker_cores: None,
             generator_cores: 0.5,
+            other_cores: None,
             rss_kib: None,
             p50_us: 90.0,
             p99_us: 200.4,
