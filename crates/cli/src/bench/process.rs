@@ -50,7 +50,7 @@ impl Source {
             Self::Command(command) => {
                 command.split_whitespace().next().map_or_else(String::new, |word| file_name(Path::new(word)))
             }
-            Self::Running { address, .. } => address.to_string(),
+            Self::Running { .. } => "broker".to_owned(),
         }
     }
 
