@@ -80,7 +80,10 @@ pub(super) struct Overload {
     pub(super) probes: Faults,
     pub(super) rss_kib: Option<u64>,
     pub(super) sent: u64,
+    /// During the flood and after it.
     pub(super) delivered: u64,
+    /// During the flood: what the slow subscriber let through.
+    pub(super) delivered_per_s: f64,
     pub(super) closed: u64,
 }
 
@@ -209,7 +212,7 @@ fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Setting, numbe
     is_over.store(true, Ordering::Relaxed);
     let drained = witness.drain();
     let flooded = thread.join().map_err(|_| anyhow!("the flooding thread panicked"))?;
-    measured?;
+    let seconds = measured?.as_secs_f64();
     drained?;
     let (flooded, cut) = flooded?;
     let (tallies, closed) = witness.finish();
@@ -221,6 +224,7 @@ fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Setting, numbe
         rss_kib: after.map(|usage| usage.rss_kib),
         sent: sent.sent,
         delivered: received.received,
+        delivered_per_s: received.measured as f64 / seconds,
         closed: closed + cut,
     })
 }

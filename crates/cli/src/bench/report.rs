@@ -197,6 +197,7 @@ fn entry_json(entry: &Entry) -> Value {
             "rss_kib": overload.rss_kib,
             "sent": overload.sent,
             "delivered": overload.delivered,
+            "delivered_per_s": overload.delivered_per_s,
             "dropped": overload.dropped(),
             "closed": overload.closed,
         }),
