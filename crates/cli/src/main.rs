@@ -4,6 +4,7 @@
 //! the types beside each command). Nothing here decides how a broker behaves; that is in the crates below.
 
 mod arguments;
+mod bench;
 mod bind;
 mod certificate;
 mod client;
@@ -61,6 +62,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::User(args)) => user::run(&args).map(|()| 0),
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| u8::from(!is_sound)),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
+        Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
             Ok(0)

@@ -1,5 +1,6 @@
 //! What the user typed, as clap sees it. Each command has a second type beside its code that says what the program needs.
 
+mod bench;
 mod connect;
 mod publish;
 mod serve;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use publish::PubArgs;
 pub(crate) use serve::ServeArgs;
@@ -25,6 +27,7 @@ Examples:
   tidegate serve --mqtt 0.0.0.0:1883          accept other machines (needs users)
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
+  tidegate bench                              measure this broker, and mosquitto if it is installed
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
               with /etc/tidegate/conf.d/*.toml
@@ -66,6 +69,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Measure what messages cost, beside mosquitto if it is installed
+    Bench(BenchArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
