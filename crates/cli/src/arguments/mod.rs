@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use connect::ConnectArgs;
 pub(crate) use publish::PubArgs;
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{ServeArgs, ServeCommand};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};
 

@@ -98,3 +98,13 @@ fn problems_of_all_sources_come_together() {
     assert!(text.contains("error: flag --set: limits.qos_mx: unknown key; did you mean \"qos_max\"?"), "{text}");
     assert!(text.contains("environment TIDEGATE_LIMITS__QOS_MAX: limits.qos_max: \"x\" does not fit"), "{text}");
 }
+
+#[test]
+fn paths_start_at_the_file_that_names_them_and_are_absolute() {
+    let (folder, path) = written("[server]\ndata = \"kept\"\n[security]\nacl_file = \"acl\"\n");
+    let loaded = load(&sources(&path, &[], Vec::new())).unwrap();
+    assert_eq!(loaded.options.server.data, folder.path().join("kept"));
+    assert_eq!(loaded.options.security.acl_file, Some(folder.path().join("acl")));
+    let here = load(&sources(&path, &[], vec![Entry::flag("--data", "server.data", "kept")])).unwrap();
+    assert_eq!(here.options.server.data, std::env::current_dir().unwrap().join("kept"));
+}
