@@ -272,6 +272,7 @@ fn tls_is_trusted_by_its_certificate_only() {
         binary(&all).output().expect("pub runs").status.code()
     };
     assert_eq!(publish(&["--cafile", &cert]), Some(0));
-    assert_eq!(publish(&["--insecure"]), Some(0));
+    assert_eq!(publish(&["--insecure", "--tls-use-os-certs"]), Some(0));
+    assert_eq!(publish(&["--insecure"]), Some(2), "it does not switch TLS on");
     assert_eq!(publish(&["--tls-use-os-certs"]), Some(8));
 }

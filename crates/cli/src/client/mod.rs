@@ -10,7 +10,7 @@ mod receive;
 pub(crate) mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
@@ -205,6 +205,21 @@ impl Client {
         self.outgoing.len()
     }
 
+    /// The same error, or one that says more: which it is if the broker closed while a message was under way.
+    pub(crate) fn explain(&self, error: ClientError) -> ClientError {
+        match error {
+            ClientError::Lost(error) if !self.outgoing.is_empty() && !self.peer.version.is_v5() => {
+                ClientError::LostAfterPublish(error)
+            }
+            error => error,
+        }
+    }
+
+    /// The version that was agreed on.
+    pub(crate) fn version(&self) -> Version {
+        self.peer.version
+    }
+
     /// Asks for messages; [`Happened::Subscribed`] follows.
     pub(crate) fn subscribe(&mut self, list: &[Subscription<'_>]) -> Result<(), ClientError> {
         let typed = self.hello.properties.clone();
@@ -277,7 +292,7 @@ impl Client {
         self.read = 0;
         let mut buffer = [0; 16 * 1024];
         match self.link.read(&mut buffer) {
-            Ok(0) => Err(ClientError::Lost(ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(ClientError::Lost(io::Error::new(ErrorKind::UnexpectedEof, "the broker closed it"))),
             Ok(len) => {
                 self.inbox.extend_from_slice(&buffer[..len]);
                 Ok(true)
@@ -293,7 +308,10 @@ impl Client {
         let mut bytes = Vec::new();
         match packet.encode(self.peer, &mut bytes) {
             Encoded::Written { .. } | Encoded::Trimmed { .. } => {}
-            Encoded::TooLarge | Encoded::NotInVersion => return Err(ClientError::TooLarge),
+            Encoded::TooLarge | Encoded::NotInVersion => {
+                let most = Some(self.peer.packet_bytes_max).filter(|most| *most < u32::MAX);
+                return Err(ClientError::TooLarge { bytes: packet.encoded_len(self.peer.version), most });
+            }
         }
         if self.hello.debug {
             eprintln!("sending {:?}, {} bytes", packet.kind(), bytes.len());
