@@ -143,8 +143,8 @@ impl fmt::Display for ClientError {
             Self::Lost(error) => write!(f, "connection lost: {error}"),
             Self::LostAfterPublish(error) => write!(
                 f,
-                "connection lost: {error}; before version 5 a broker can only close when it does not take a message: \
-                 this client may not publish there, or the message is too large. -V 5 would say why"
+                "connection lost: {error}; if the broker closed it, this client may not publish there or the message \
+                 is too large: before version 5 there is no other answer. -V 5 would say why"
             ),
             Self::Silent => f.write_str("connection lost: the broker does not answer"),
             Self::Protocol(what) => write!(f, "the broker broke the protocol: {what}"),

@@ -121,6 +121,8 @@ pub(crate) struct Client {
     /// How many of ours may be under way (Receive Maximum).
     window: usize,
     aliases: BTreeMap<NonZeroU16, String>,
+    /// A message is being written.
+    is_publishing: bool,
 }
 
 /// Reads never take longer, so that a signal is noticed that came just before.
@@ -151,6 +153,7 @@ impl Client {
             incoming: BTreeSet::new(),
             window: usize::from(u16::MAX),
             aliases: BTreeMap::new(),
+            is_publishing: false,
         };
         client.say_hello()?;
         client.await_connack(Instant::now() + ANSWER_MAX)?;
@@ -192,7 +195,10 @@ impl Client {
         let typed = self.hello.properties.clone();
         let properties = properties::of_site(&typed, PropertySite::Publish);
         let properties = Properties::new(&properties);
-        self.send(&Packet::Publish(Publish { delivery, retain, topic, properties, payload }))
+        self.is_publishing = true;
+        self.send(&Packet::Publish(Publish { delivery, retain, topic, properties, payload }))?;
+        self.is_publishing = false;
+        Ok(())
     }
 
     /// Whether one more message may be under way.
@@ -207,8 +213,9 @@ impl Client {
 
     /// The same error, or one that says more: which it is if the broker closed while a message was under way.
     pub(crate) fn explain(&self, error: ClientError) -> ClientError {
+        let is_under_way = self.is_publishing || !self.outgoing.is_empty();
         match error {
-            ClientError::Lost(error) if !self.outgoing.is_empty() && !self.peer.version.is_v5() => {
+            ClientError::Lost(error) if is_under_way && !self.peer.version.is_v5() => {
                 ClientError::LostAfterPublish(error)
             }
             error => error,

@@ -105,6 +105,15 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
             }
         };
         let contents = file::parse(&path, &text);
+        if !contents.problems.is_empty() && file::looks_like_mosquitto(&text) {
+            let problem = Problem::of_file(&path, "this looks like a mosquitto.conf, and Tidegate reads TOML");
+            problems.push(problem.with_hint(
+                "`tidegate config show` prints such a file; mosquitto's password_file and acl_file can be used as they \
+                 are (--password-file, --acl-file)"
+                    .to_owned(),
+            ));
+            continue;
+        }
         problems.extend(contents.problems);
         entries.extend(contents.entries);
         loaded.rules.extend(contents.rules.iter().filter_map(|fields| Rule::read(fields, &mut problems)));

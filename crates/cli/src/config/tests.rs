@@ -59,8 +59,9 @@ fn f146_values_of_the_wrong_kind_say_what_is_expected() {
             "tidegate.toml:6:1: limits.connections_max: -1 does not fit: expected a whole number from 1 to 4294967295, \
              or \"unlimited\"",
             "tidegate.toml:7:1: limits.queue_qos0: \"yes\" does not fit: expected true or false",
-            "tidegate.toml:9:1: listeners.mqtt: 1883 does not fit: expected an IP address and port such as \
-             \"127.0.0.1:1883\" or \"[::1]:1883\" (port 0 takes a free one), or \"off\"",
+            "tidegate.toml:9:1: listeners.mqtt: 1883 does not fit: expected \"PORT\" (this machine only), \
+             \"HOST:PORT\" with an IP address or localhost (\"0.0.0.0:1883\" is all addresses), \"[V6]:PORT\" (port 0 \
+             takes a free one), or \"off\"",
             "tidegate.toml:10:1: listeners.admin: \"127.0.0.1:1\" does not fit: expected \"off\": this version has no \
              such listener yet",
         ]
