@@ -115,7 +115,8 @@ fn publish_all(client: &mut Client, publishing: Publishing, stop: &Stop) -> Resu
             let patience = if client.under_way() > 0 { GLANCE } else { Duration::from_millis(100) };
             match payloads.recv_timeout(patience) {
                 Ok(payload) => {
-                    client.publish(&topic, &payload, qos, retain)?;
+                    let sent = client.publish(&topic, &payload, qos, retain);
+                    sent.map_err(|error| client.explain(error))?;
                     not_before = now + delay;
                     continue;
                 }
@@ -128,7 +129,7 @@ fn publish_all(client: &mut Client, publishing: Publishing, stop: &Stop) -> Resu
         }
         let may_send = is_more && client.has_room();
         let deadline = may_send.then(|| now.max(not_before));
-        match client.next(deadline)? {
+        match client.next(deadline).map_err(|error| client.explain(error))? {
             Happened::Published(reason) if reason.is_failure() => refused = Some(reason),
             _ => {}
         }

@@ -27,6 +27,8 @@ impl Shard {
             return None;
         }
         self.stats.packets_received += 1;
+        // It has passed the strict decoder, so that there is one way to write it: this is what came.
+        self.stats.bytes_received += hello.connect.encoded_len(hello.connect.version).unwrap_or(0) as u64;
         Some(self.greet(hello, now))
     }
 
@@ -43,9 +45,14 @@ impl Shard {
         if let Some(connection) = self.connection_mut(conn) {
             connection.is_resumed = session_present.is_some();
         }
-        let event =
-            Event::Connected { conn, client_id: hello.client_id.into(), session_present: session_present.is_some() };
-        self.tell(event);
+        self.tell(Event::Connected {
+            conn,
+            client_id: hello.client_id.into(),
+            session_present: session_present.is_some(),
+            identity: hello.identity.clone(),
+            version: hello.connect.version,
+            keep_alive: self.keep_alive(hello.connect),
+        });
         self.send_connack(conn, hello, session_present.is_some());
         self.resume(session, now);
         conn
@@ -212,10 +219,8 @@ impl Shard {
             connection.is_closing = true;
         }
         self.to_close.push(conn);
-        let detail = alloc::format!("CONNECT refused: {}", reason.name());
-        let event =
-            Event::Disconnected { conn, client_id: hello.client_id.into(), why: Why::Protocol { reason, detail } };
-        self.tell(event);
+        let identity = hello.identity.clone();
+        self.tell(Event::Refused { client_id: hello.client_id.into(), identity, reason });
         conn
     }
 
@@ -245,5 +250,33 @@ impl Shard {
             return false;
         }
         self.policy.allows(identity, client_id, action, topic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Identity, Open};
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_connect_is_one_packet_with_its_bytes() {
+        let mut shard = Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7);
+        let connect = Connect {
+            version: Version::V311,
+            clean_start: true,
+            keep_alive: 60,
+            properties: Properties::EMPTY,
+            client_id: "x",
+            will: None,
+            user_name: None,
+            password: None,
+        };
+        let hello = Hello { connect: &connect, client_id: "x", identity: Identity::default() };
+        assert!(shard.handle_connect(&hello, Timestamp::ZERO).is_some());
+        // Two of fixed header, ten of variable header, three of identifier.
+        assert_eq!((shard.stats().packets_received, shard.stats().bytes_received), (1, 15));
+        let event = shard.poll_event();
+        assert!(matches!(event, Some(Event::Connected { version: Version::V311, keep_alive: 60, .. })), "{event:?}");
     }
 }

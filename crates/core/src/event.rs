@@ -3,8 +3,9 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use tidegate_wire_mqtt::ReasonCode;
+use tidegate_wire_mqtt::{ReasonCode, Version};
 
+use crate::access::Identity;
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
@@ -18,6 +19,21 @@ pub enum Event {
         client_id: Arc<str>,
         /// It went on with a session from before.
         session_present: bool,
+        /// Who it is and where it came in.
+        identity: Identity,
+        /// The protocol that it speaks.
+        version: Version,
+        /// Seconds of silence that were agreed on; 0 is without end.
+        keep_alive: u16,
+    },
+    /// A client was answered with a refusal; it never became connected.
+    Refused {
+        /// Its identifier.
+        client_id: Arc<str>,
+        /// Who it is and where it came in.
+        identity: Identity,
+        /// Why.
+        reason: ReasonCode,
     },
     /// A connection ended.
     Disconnected {

@@ -50,7 +50,7 @@ impl Shard {
                     self.handle_packet(conn, &packet, now)
                 }
                 Ok(Decoded::Incomplete { at_least }) => return self.progress(consumed, at_least),
-                Err(error) => Err(error.into()),
+                Err(error) => Err(self.broken(error)),
             };
             if let Err(Ending { why, will }) = handled {
                 self.end_connection(conn, why, will, now);
@@ -58,6 +58,16 @@ impl Shard {
             }
         }
         self.progress(consumed, 1)
+    }
+
+    /// What a client did wrong; of a packet that is too large also what would have been accepted.
+    #[cold]
+    fn broken(&self, error: PeerError) -> Ending {
+        let mut ending = Ending::from(error);
+        if let (ReasonCode::PacketTooLarge, Why::Protocol { detail, .. }) = (error.reason, &mut ending.why) {
+            detail.push_str(&format!("; at most {} bytes are accepted", self.limits.packet_bytes_max));
+        }
+        ending
     }
 
     fn progress(&self, consumed: usize, at_least: usize) -> Progress {

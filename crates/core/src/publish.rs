@@ -9,12 +9,12 @@ use tidegate_wire_mqtt::{Ack, AckKind, Delivery, PacketId, Properties, Publish, 
 
 use crate::access::Action;
 use crate::envelope::Envelope;
-use crate::event::Event;
+use crate::event::{Event, Why};
 use crate::input::{Ending, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
 use crate::retained::Kept;
-use crate::shard::{ConnId, Shard};
+use crate::shard::{ConnId, Shard, WillFate};
 
 impl Shard {
     pub(crate) fn handle_publish(&mut self, conn: ConnId, publish: &Publish<'_>, now: Timestamp) -> Handled {
@@ -167,7 +167,8 @@ impl Shard {
                 self.answer(conn, delivery, reason);
                 Ok(())
             }
-            _ => Err(Ending::protocol(reason, "message refused, and the protocol has no word for it")),
+            // The client broke no rule of the protocol; there is only no word to tell it.
+            _ => Err(Ending { why: Why::Ended(reason), will: WillFate::Publish }),
         }
     }
 

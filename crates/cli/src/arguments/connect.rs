@@ -79,11 +79,11 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Trust the certificates of the operating system; switches TLS on
+    /// Trust the certificates of the operating system; switches TLS on, as -p 8883 does
     #[arg(long, help_heading = "TLS")]
     pub(crate) tls_use_os_certs: bool,
 
-    /// Accept any certificate; switches TLS on. For tests only
+    /// Accept any certificate, where TLS is used; does not switch it on. For tests only
     #[arg(long, help_heading = "TLS")]
     pub(crate) insecure: bool,
 
