@@ -20,10 +20,9 @@ impl Shard {
         }
         let Some(session) = self.session_of(conn) else { return };
         let position = session.inflight_position(id);
-        let known = position.and_then(|position| session.inflight.get_mut(position));
-        let reason = if known.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        if let Some(inflight) = known {
-            inflight.stage = Stage::Released;
+        let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        if let Some(position) = position {
+            session.release(position);
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
     }
@@ -31,11 +30,8 @@ impl Shard {
     /// The client has released a QoS 2 message that it sent us.
     pub(crate) fn handle_pubrel(&mut self, conn: ConnId, id: PacketId) {
         let Some(session) = self.session_of(conn) else { return };
-        let position = session.inbound.iter().position(|inbound| *inbound == id);
-        if let Some(position) = position {
-            session.inbound.swap_remove(position);
-        }
-        let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let known = session.release_inbound(id);
+        let reason = if known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         self.send(conn, &Ack { kind: AckKind::PubComp, packet_id: id, reason, properties: Properties::EMPTY });
     }
 
@@ -51,8 +47,8 @@ impl Shard {
         if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
             return;
         }
-        session.inflight.remove(position);
-        if !session.queue.is_empty()
+        session.finish(position);
+        if (!session.queue.is_empty() || session.unsent > 0)
             && let Some(connection) = self.connection(conn)
         {
             self.pump(connection.session, now);

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Spares};
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -23,6 +23,14 @@ pub(crate) struct Connection {
     pub(crate) seen_at: Timestamp,
     /// One and a half keep-alives; none if the client may be silent for ever.
     pub(crate) patience: Option<Duration>,
+    /// Since when a packet is being received, and how long it may take.
+    pub(crate) partial: Option<(Timestamp, Duration)>,
+    /// Since when it takes nothing of what waits for it.
+    pub(crate) stalled_since: Option<Timestamp>,
+    /// Bytes in the outbox, at most, that answer what the client sent.
+    pub(crate) answer_bytes: usize,
+    /// A timer for one of the two is set.
+    pub(crate) is_watched: bool,
     /// Named by `poll_write` already.
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
@@ -59,6 +67,10 @@ impl Connection {
             aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
             seen_at: now,
             patience: None,
+            partial: None,
+            stalled_since: None,
+            answer_bytes: 0,
+            is_watched: false,
             is_listed: false,
             is_closing: false,
         }
@@ -77,6 +89,19 @@ impl Connection {
         if *self.aliases_in[position] != *topic {
             self.aliases_in[position] = topic.into();
         }
+    }
+}
+
+impl Connection {
+    /// So many bytes of the outbox were taken.
+    pub(crate) fn on_written(&mut self, bytes: usize, spares: &mut Spares, now: Timestamp) {
+        self.outbox.on_written(bytes, spares);
+        self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
+        self.stalled_since = match self.stalled_since {
+            _ if self.outbox.len() == 0 => None,
+            Some(since) if bytes == 0 => Some(since),
+            _ => Some(now),
+        };
     }
 }
 

@@ -40,6 +40,9 @@ impl Shard {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             };
             connection.seen_at = now;
+            if consumed > 0 {
+                connection.partial = None;
+            }
             let version = connection.peer.version;
             let rest = &bytes[consumed..];
             let handled = match decode(rest, version, &self.limits) {
@@ -49,7 +52,12 @@ impl Shard {
                     self.stats.bytes_received += size as u64;
                     self.handle_packet(conn, &packet, now)
                 }
-                Ok(Decoded::Incomplete { at_least }) => return self.progress(consumed, at_least),
+                Ok(Decoded::Incomplete { at_least }) => {
+                    if !rest.is_empty() {
+                        self.expect_rest(conn, at_least, now);
+                    }
+                    return self.progress(conn, consumed, at_least);
+                }
                 Err(error) => Err(error.into()),
             };
             if let Err(Ending { why, will }) = handled {
@@ -57,11 +65,13 @@ impl Shard {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             }
         }
-        self.progress(consumed, 1)
+        self.progress(conn, consumed, 1)
     }
 
-    fn progress(&self, consumed: usize, at_least: usize) -> Progress {
-        let is_clogged = self.outgoing.iter().any(|bytes| bytes.len() >= BATCH_BYTES_PAUSE);
+    /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
+    fn progress(&self, conn: ConnId, consumed: usize, at_least: usize) -> Progress {
+        let is_clogged = self.outgoing.iter().any(|bytes| bytes.len() >= BATCH_BYTES_PAUSE)
+            || self.connection(conn).is_some_and(|connection| connection.answer_bytes > self.settings.outbox_bytes_max);
         Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
 

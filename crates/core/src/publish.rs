@@ -80,22 +80,21 @@ impl Shard {
         Ok(Cow::Borrowed(publish.topic))
     }
 
-    /// Remembers the identifier of a QoS 2 message; false if it is there already.
+    /// Remembers the identifier of a QoS 2 message; false if it is there already. What is left from earlier connections
+    /// does not count against the window of this one (section 4.9).
     fn note_inbound(&mut self, conn: ConnId, id: PacketId) -> Result<bool, Ending> {
         let receive_max = usize::from(self.settings.receive_max);
         let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
         let Some(session) = self.session_of(conn) else { return Ok(false) };
-        if session.inbound.contains(&id) {
-            return Ok(false);
-        }
+        let Err(position) = session.inbound.binary_search(&id) else { return Ok(false) };
         let most = if version == Version::V5 { receive_max } else { INBOUND_MAX };
-        if session.inbound.len() >= most {
+        if session.inbound.len() - session.inbound_before >= most {
             return Err(Ending::protocol(
                 ReasonCode::ReceiveMaximumExceeded,
                 "receive maximum exceeded [MQTT-3.3.4-9]",
             ));
         }
-        session.inbound.push(id);
+        session.inbound.insert(position, id);
         Ok(true)
     }
 
@@ -151,6 +150,13 @@ impl Shard {
         if reason == ReasonCode::NotAuthorized {
             self.stats.dropped_denied += 1;
         }
+        if let Delivery::ExactlyOnce { packet_id, .. } = delivery
+            && let Some(session) = self.session_of(conn)
+        {
+            // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent once more, it is a new message and not a
+            // duplicate that may be acknowledged.
+            session.release_inbound(packet_id);
+        }
         let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
         match (delivery, version) {
             (Delivery::AtMostOnce, _) if reason == ReasonCode::PayloadFormatInvalid => {
@@ -158,12 +164,6 @@ impl Shard {
             }
             (Delivery::AtMostOnce, _) => Ok(()),
             (_, Version::V5) => {
-                if let Delivery::ExactlyOnce { packet_id, .. } = delivery
-                    && let Some(session) = self.session_of(conn)
-                {
-                    // [MQTT-4.3.3-9] After a refusal the identifier is free again.
-                    session.inbound.retain(|id| *id != packet_id);
-                }
                 self.answer(conn, delivery, reason);
                 Ok(())
             }

@@ -21,7 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
-use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX};
+use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX, WRITE_PATIENCE};
 use crate::outbox::Spares;
 use crate::retained::Retained;
 use crate::session::Session;
@@ -168,9 +168,13 @@ impl Shard {
 
     /// Timers: keep-alives, wills, expiries. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
+        self.forget_stale_timers();
         for _ in 0..TIMERS_PER_TURN_MAX {
             match self.timers.pop_due(now) {
                 Some(Due::KeepAlive { conn, generation }) => self.check_alive(ConnId { index: conn, generation }, now),
+                Some(Due::Progress { conn, generation }) => {
+                    self.check_progress(ConnId { index: conn, generation }, now);
+                }
                 Some(Due::Will { session, generation }) => self.check_will(session, generation, now),
                 Some(Due::Expiry { session, generation }) => self.check_expiry(session, generation, now),
                 None => return,
@@ -194,15 +198,18 @@ impl Shard {
         [self.connection(conn).map_or(&[][..], |connection| connection.outbox.bytes()), &[]]
     }
 
-    /// So many bytes were written. May refill the outbox from the session's queue; the connection is then named by
+    /// So many bytes were written; none, if the socket takes no more. May refill the outbox from the session's queue; the connection is then named by
     /// `poll_write` again.
     pub fn handle_written(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
         if self.connection(conn).is_none() {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        connection.outbox.on_written(bytes, &mut self.spares);
+        connection.on_written(bytes, &mut self.spares, now);
         let (session, is_closing) = (connection.session, connection.is_closing);
+        if connection.stalled_since.is_some() && !connection.is_watched {
+            self.watch(conn, now + WRITE_PATIENCE);
+        }
         if !is_closing && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty()) {
             self.pump(session, now);
         }
@@ -216,8 +223,10 @@ impl Shard {
 
     /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
     pub fn may_read(&self, conn: ConnId) -> bool {
-        let _ = conn;
         self.outgoing.iter().all(|bytes| bytes.len() < BATCH_BYTES_PAUSE)
+            && self
+                .connection(conn)
+                .is_none_or(|connection| connection.answer_bytes <= self.settings.outbox_bytes_max / 2)
     }
 
     /// What waits for another shard. Push it into that shard's bounded inbox; if it is full, give it back.

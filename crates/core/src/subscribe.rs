@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{
-    Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter, UnsubAck,
+    Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter, UnsubAck,
     Unsubscribe,
 };
 
@@ -118,7 +118,7 @@ impl Shard {
         let shared: Vec<_> =
             session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).cloned().collect();
         for text in shared {
-            let Ok(filter) = TopicFilter::parse(&text, &self.limits) else { continue };
+            let Ok(filter) = TopicFilter::parse(&text, &own_filters()) else { continue };
             if let Some(group) = filter.group() {
                 self.subscriptions.set_presence(filter.pattern(), group, index, presence);
                 self.tell_members(filter.pattern(), group);
@@ -131,8 +131,18 @@ impl Shard {
         self.tell_others(&Envelope::Group { filter: pattern, group, members });
     }
 
-    /// Retained messages wait in the session's queue behind what is there, and go out as the client takes them.
+    /// Retained messages wait in the session's queue behind what is there, and go out as the client takes them. However
+    /// many they are, all of them find room, but only while the queue itself is not full: who subscribes again and again
+    /// without reading gets no second heap.
     fn queue_retained(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish, now: Timestamp) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let is_full = session.queue.len() >= self.settings.queue_messages_max
+            || session.queue_bytes >= self.settings.queue_bytes_max;
+        if is_full {
+            // How many they would have been is not worth the walk.
+            self.stats.dropped_queue_full += 1;
+            return;
+        }
         let messages = self.retained.matches(filter.pattern(), now);
         let Some(session) = self.sessions.get_mut(index) else { return };
         for message in messages {
@@ -142,6 +152,11 @@ impl Shard {
             session.enqueue(Queued { message, qos, retain: true, ids }, &mut self.stats);
         }
     }
+}
+
+/// For filters that were checked when they came: the limits of today may be narrower.
+pub(crate) fn own_filters() -> Limits {
+    Limits { topic_levels_max: usize::MAX, topic_bytes_max: usize::MAX, ..Limits::default() }
 }
 
 fn wants_retained(subscription: &Subscription<'_>, change: Change) -> bool {

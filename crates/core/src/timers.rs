@@ -10,6 +10,8 @@ use tidegate_control::Timestamp;
 pub(crate) enum Due {
     /// Look whether this connection is still alive.
     KeepAlive { conn: u32, generation: u32 },
+    /// Look whether this connection has stopped in the middle of a packet, or takes nothing any more.
+    Progress { conn: u32, generation: u32 },
     /// Publish the will of this session.
     Will { session: u32, generation: u32 },
     /// End this session.
@@ -22,6 +24,15 @@ pub(crate) struct Timers(BinaryHeap<Reverse<(Timestamp, Due)>>);
 impl Timers {
     pub(crate) fn set(&mut self, at: Timestamp, due: Due) {
         self.0.push(Reverse((at, due)));
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Forgets what nobody waits for any more.
+    pub(crate) fn retain(&mut self, mut is_wanted: impl FnMut(Timestamp, Due) -> bool) {
+        self.0.retain(|Reverse((at, due))| is_wanted(*at, *due));
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {
