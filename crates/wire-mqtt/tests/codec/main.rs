@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test; the exemption for tests does not reach their helpers")]
 
 mod fan_out;
+mod faults;
 mod generate;
 mod malformed;
 mod mutate;
