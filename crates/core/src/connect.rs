@@ -7,7 +7,9 @@ use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{ConnAck, Connect, Encode, Encoded, Peer, Properties, Property, QoS, ReasonCode, Version, Will};
+use tidegate_wire_mqtt::{
+    ConnAck, Connect, Encode, Encoded, Peer, Properties, Property, QoS, ReasonCode, Version, Will,
+};
 
 use crate::access::Action;
 use crate::connection::Connection;

@@ -267,6 +267,11 @@ impl Shard {
         }
     }
 
+    /// Timers that are set, those that mean nothing any more included.
+    pub fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
     /// The connection, if the identifier is not stale.
     pub(crate) fn connection(&self, conn: ConnId) -> Option<&Connection> {
         self.connections.get(conn.index).filter(|_| self.connections.generation(conn.index) == Some(conn.generation))

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{
-    Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter, UnsubAck,
-    Unsubscribe,
+    Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter,
+    UnsubAck, Unsubscribe,
 };
 
 use crate::access::Action;

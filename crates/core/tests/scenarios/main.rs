@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod faults_patience;
+mod faults_qos;
+mod faults_session;
+mod faults_wire;
 mod net;
 mod qos;
 mod retained;

@@ -8,7 +8,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::access::{Action, Identity, Open, Policy};
 use tidegate_core::event::{Event, Stats, Why};
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Shard, Then, shard_of};
+use tidegate_core::{ConnId, Hello, Progress, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
     QoS, ReasonCode, RetainHandling, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter,
@@ -25,6 +25,8 @@ struct End {
     version: Version,
     received: Vec<u8>,
     is_closed: bool,
+    /// The client reads nothing, and its socket is full.
+    is_stalled: bool,
 }
 
 /// What a client received, in owned form.
@@ -114,7 +116,14 @@ impl Net {
         let shard = shard_of(name, self.shards.len());
         let hello = Hello { connect: &connect, client_id: name, identity };
         let conn = self.shards[shard].handle_connect(&hello, self.now).unwrap();
-        self.ends.push(End { shard, conn, version: options.version, received: Vec::new(), is_closed: false });
+        self.ends.push(End {
+            shard,
+            conn,
+            version: options.version,
+            received: Vec::new(),
+            is_closed: false,
+            is_stalled: false,
+        });
         self.settle();
         Wire(self.ends.len() - 1)
     }
@@ -138,12 +147,38 @@ impl Net {
     }
 
     pub(crate) fn send_bytes(&mut self, wire: Wire, bytes: &[u8]) {
-        let End { shard, conn, .. } = self.ends[wire.0];
-        let progress = self.shards[shard].handle_input(conn, bytes, self.now);
+        let progress = self.offer(wire, bytes);
         if progress.then != Then::Close {
             assert_eq!(progress.consumed, bytes.len(), "whole packets only");
         }
+    }
+
+    /// Bytes as they come, whole packets or not.
+    pub(crate) fn offer(&mut self, wire: Wire, bytes: &[u8]) -> Progress {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        let progress = self.shards[shard].handle_input(conn, bytes, self.now);
         self.settle();
+        progress
+    }
+
+    /// From now on the client reads nothing, or reads again.
+    pub(crate) fn stall(&mut self, wire: Wire, is_stalled: bool) {
+        self.ends[wire.0].is_stalled = is_stalled;
+        if !is_stalled {
+            self.write(wire.0);
+        }
+        self.settle();
+    }
+
+    /// Bytes that wait for the client.
+    pub(crate) fn waiting(&self, wire: Wire) -> usize {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].outbox(conn).iter().map(|slice| slice.len()).sum()
+    }
+
+    pub(crate) fn may_read(&self, wire: Wire) -> bool {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].may_read(conn)
     }
 
     pub(crate) fn publish(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, retain: bool, id: u16) {
@@ -207,6 +242,17 @@ impl Net {
             Some(Got::UnsubAck(reasons)) => reasons,
             other => panic!("{other:?} instead of an UNSUBACK"),
         }
+    }
+
+    /// The same again, with DUP set. QoS 1 or 2.
+    pub(crate) fn publish_again(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, id: u16) {
+        let packet_id = PacketId::new(id).unwrap();
+        let delivery = match qos {
+            1 => Delivery::AtLeastOnce { packet_id, dup: true },
+            _ => Delivery::ExactlyOnce { packet_id, dup: true },
+        };
+        let (properties, payload) = (Properties::EMPTY, payload.as_bytes());
+        self.send(wire, &Publish { delivery, retain: false, topic, properties, payload });
     }
 
     pub(crate) fn ack(&mut self, wire: Wire, kind: AckKind, id: u16) {
@@ -284,20 +330,28 @@ impl Net {
         let mut moved = false;
         while let Some(conn) = self.shards[shard].poll_write() {
             moved = true;
-            let bytes = self.shards[shard].outbox(conn).concat();
-            if let Some(end) = self.ends.iter_mut().find(|end| end.shard == shard && end.conn == conn) {
-                end.received.extend_from_slice(&bytes);
+            if let Some(end) = self.ends.iter().rposition(|end| end.shard == shard && end.conn == conn) {
+                self.write(end);
+            } else {
+                let bytes = self.shards[shard].outbox(conn).concat().len();
+                self.shards[shard].handle_written(conn, bytes, self.now);
             }
-            self.shards[shard].handle_written(conn, bytes.len(), self.now);
         }
         while let Some(conn) = self.shards[shard].poll_close() {
             moved = true;
-            if let Some(end) = self.ends.iter_mut().find(|end| end.shard == shard && end.conn == conn) {
+            if let Some(end) = self.ends.iter_mut().rfind(|end| end.shard == shard && end.conn == conn) {
                 end.is_closed = true;
             }
             self.shards[shard].handle_closed(conn, Why::Lost, self.now);
         }
         moved
+    }
+
+    fn write(&mut self, end: usize) {
+        let End { shard, conn, is_stalled, ref mut received, .. } = self.ends[end];
+        let bytes = if is_stalled { Vec::new() } else { self.shards[shard].outbox(conn).concat() };
+        received.extend_from_slice(&bytes);
+        self.shards[shard].handle_written(conn, bytes.len(), self.now);
     }
 
     fn carry_batches(&mut self, from: usize) -> bool {
@@ -350,6 +404,21 @@ impl Policy for Forbid {
     fn allows(&self, _: &Identity, _: &str, action: Action, topic: &str) -> bool {
         action != self.0 || !topic.contains(self.1)
     }
+}
+
+/// A session that is kept for an hour, of a client of MQTT 5.
+pub(crate) fn lasting() -> Options<'static> {
+    Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() }
+}
+
+/// A session that is kept, of a client of 3.1.1.
+pub(crate) fn lasting_v311() -> Options<'static> {
+    Options { version: Version::V311, clean: false, ..Options::default() }
+}
+
+/// An acknowledgement with this reason.
+pub(crate) fn ack(kind: AckKind, id: u16, reason: ReasonCode) -> Got {
+    Got::Ack { kind, id, reason }
 }
 
 pub(crate) fn options(qos: QoS) -> SubscriptionOptions {

@@ -45,7 +45,7 @@ fn the_last_message_of_a_topic_is_kept_until_an_empty_one_comes() {
 }
 
 #[test]
-fn retain_handling_and_retain_as_published() {
+fn f044_retain_handling_and_retain_as_published() {
     let mut net = Net::new(1);
     let (sender, receiver) = (net.v5("sender"), net.v5("receiver"));
     net.publish(sender, "t", "old", 1, true, 1);

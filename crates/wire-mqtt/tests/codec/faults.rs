@@ -22,7 +22,8 @@ fn refused(row: &str, count: usize, reasons: &[ReasonCode]) {
 #[test]
 fn f001_a_length_beyond_the_cap_is_refused_on_the_header() {
     refused("f001", 1, &[PacketTooLarge]);
-    for (length, is_accepted) in [(&b"\xfd\xff\x03"[..], false), (b"\xfc\xff\x03", true), (b"\xff\xff\xff\x7f", false)] {
+    for (length, is_accepted) in [(&b"\xfd\xff\x03"[..], false), (b"\xfc\xff\x03", true), (b"\xff\xff\xff\x7f", false)]
+    {
         let first = [b"\x10", length].concat();
         let judged = decode_connect(&first, &Limits::before_connect());
         assert_eq!(judged.is_ok(), is_accepted, "{length:x?}: {judged:?}");
@@ -72,7 +73,9 @@ fn f013_a_topic_that_is_none_is_refused() {
     refused("f013", 5, &[TopicNameInvalid, ProtocolError]);
     // A topic that ends where the packet ends is complete.
     let whole = decode(b"\x30\x03\x00\x01a", V311, &Limits::default());
-    assert!(matches!(whole, Ok(Decoded::Packet { packet: Packet::Publish(publish), .. }) if publish.payload.is_empty()));
+    assert!(
+        matches!(whole, Ok(Decoded::Packet { packet: Packet::Publish(publish), .. }) if publish.payload.is_empty())
+    );
 }
 
 #[test]
