@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod conformance_connect;
+mod conformance_publish;
+mod conformance_subscribe;
 mod faults_patience;
 mod faults_qos;
 mod faults_session;
 mod faults_wire;
+mod got;
 mod net;
 mod qos;
 mod retained;

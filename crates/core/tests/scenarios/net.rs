@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_core::access::{Action, Identity, Open, Policy};
+use tidegate_core::access::{Identity, Open, Policy};
 use tidegate_core::event::{Event, Stats, Why};
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Hello, Progress, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
-    QoS, ReasonCode, RetainHandling, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter,
-    TopicFilters, Unsubscribe, Version, Will, decode,
+    QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters,
+    Unsubscribe, Version, Will, decode,
 };
+
+use crate::got::owned;
+pub(crate) use crate::got::{Forbid, Got, Options, ack, lasting, lasting_v311, message, options};
 
 /// A client's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,49 +32,11 @@ struct End {
     is_stalled: bool,
 }
 
-/// What a client received, in owned form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Got {
-    ConnAck { present: bool, reason: ReasonCode, assigned: Option<String> },
-    Message { topic: String, payload: String, qos: u8, retain: bool, dup: bool, id: Option<u16>, ids: Vec<u32> },
-    Ack { kind: AckKind, id: u16, reason: ReasonCode },
-    SubAck(Vec<ReasonCode>),
-    UnsubAck(Vec<ReasonCode>),
-    Pong,
-    Disconnect(ReasonCode),
-}
-
 pub(crate) struct Net {
     pub(crate) shards: Vec<Shard>,
     ends: Vec<End>,
     pub(crate) now: Timestamp,
     pub(crate) events: VecDeque<Event>,
-}
-
-/// CONNECT with everything that tests vary.
-#[derive(Clone)]
-pub(crate) struct Options<'a> {
-    pub(crate) version: Version,
-    pub(crate) clean: bool,
-    pub(crate) keep_alive: u16,
-    pub(crate) properties: Vec<Property<'a>>,
-    pub(crate) will: Option<(&'a str, &'a str, QoS, bool)>,
-    pub(crate) will_properties: Vec<Property<'a>>,
-    pub(crate) user: Option<&'a str>,
-}
-
-impl Default for Options<'_> {
-    fn default() -> Self {
-        Self {
-            version: Version::V5,
-            clean: true,
-            keep_alive: 0,
-            properties: Vec::new(),
-            will: None,
-            will_properties: Vec::new(),
-            user: None,
-        }
-    }
 }
 
 impl Net {
@@ -291,6 +256,19 @@ impl Net {
         Some(got)
     }
 
+    /// The next packet, which is a message, as it came.
+    pub(crate) fn look_at_message<T>(&mut self, wire: Wire, look: impl FnOnce(&Publish<'_>) -> T) -> T {
+        let End { version, ref mut received, .. } = self.ends[wire.0];
+        match decode(received, version, &Limits::default().with_sender(Sender::Server)) {
+            Ok(Decoded::Packet { packet: Packet::Publish(publish), consumed }) => {
+                let seen = look(&publish);
+                received.drain(..consumed);
+                seen
+            }
+            other => panic!("{other:?} instead of a message"),
+        }
+    }
+
     /// The bytes that arrived.
     pub(crate) fn raw(&mut self, wire: Wire) -> Vec<u8> {
         std::mem::take(&mut self.ends[wire.0].received)
@@ -364,63 +342,4 @@ impl Net {
         }
         moved
     }
-}
-
-fn owned(packet: &Packet<'_>) -> Got {
-    match packet {
-        Packet::ConnAck(packet) => Got::ConnAck {
-            present: packet.session_present,
-            reason: packet.reason,
-            assigned: packet.properties.assigned_client_id().map(Into::into),
-        },
-        Packet::Publish(packet) => Got::Message {
-            topic: packet.topic.into(),
-            payload: String::from_utf8_lossy(packet.payload).into(),
-            qos: packet.delivery.qos().bits(),
-            retain: packet.retain,
-            dup: packet.delivery.dup(),
-            id: packet.delivery.packet_id().map(PacketId::get),
-            ids: packet.properties.subscription_ids().map(std::num::NonZeroU32::get).collect(),
-        },
-        Packet::Ack(packet) => Got::Ack { kind: packet.kind, id: packet.packet_id.get(), reason: packet.reason },
-        Packet::SubAck(packet) => Got::SubAck(packet.reasons.iter().collect()),
-        Packet::UnsubAck(packet) => Got::UnsubAck(packet.reasons.iter().collect()),
-        Packet::PingResp => Got::Pong,
-        Packet::Disconnect(packet) => Got::Disconnect(packet.reason),
-        other => panic!("a server does not send {other:?}"),
-    }
-}
-
-/// A message as most tests expect it.
-pub(crate) fn message(topic: &str, payload: &str, qos: u8, id: Option<u16>) -> Got {
-    Got::Message { topic: topic.into(), payload: payload.into(), qos, retain: false, dup: false, id, ids: Vec::new() }
-}
-
-/// Rules for tests: whatever touches a topic with this word is forbidden for this action.
-#[derive(Debug)]
-pub(crate) struct Forbid(pub(crate) Action, pub(crate) &'static str);
-
-impl Policy for Forbid {
-    fn allows(&self, _: &Identity, _: &str, action: Action, topic: &str) -> bool {
-        action != self.0 || !topic.contains(self.1)
-    }
-}
-
-/// A session that is kept for an hour, of a client of MQTT 5.
-pub(crate) fn lasting() -> Options<'static> {
-    Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() }
-}
-
-/// A session that is kept, of a client of 3.1.1.
-pub(crate) fn lasting_v311() -> Options<'static> {
-    Options { version: Version::V311, clean: false, ..Options::default() }
-}
-
-/// An acknowledgement with this reason.
-pub(crate) fn ack(kind: AckKind, id: u16, reason: ReasonCode) -> Got {
-    Got::Ack { kind, id, reason }
-}
-
-pub(crate) fn options(qos: QoS) -> SubscriptionOptions {
-    SubscriptionOptions { retain_handling: RetainHandling::Send, ..SubscriptionOptions::with_qos(qos) }
 }
