@@ -229,7 +229,7 @@ fn f085_an_origin_comes_once_and_within_bounds() {
     for (with, status) in cases {
         let mut stream = tcp(address(&broker, ListenerKind::Ws));
         stream.write_all(REQUEST.replacen("Host", with, 1).as_bytes()).unwrap();
-        assert_eq!(&read_head(&mut stream)[9..12], status, "{:.40}", with);
+        assert_eq!(&read_head(&mut stream)[9..12], status, "{with:.40}");
     }
     broker.shutdown();
 }

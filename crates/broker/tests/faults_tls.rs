@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::tls::{Authority, Identity};
+use support::tls::{Authority, Identity, connect_with};
 use support::{Client, address, config, start, tcp};
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
@@ -63,11 +63,11 @@ fn f083_a_session_is_resumed_without_early_data() {
     let address = address(&broker, ListenerKind::Mqtts);
     let client_config = authority.client_config(None, BOTH, |config| config.enable_early_data = true);
     for _ in 0..3 {
-        let stream = authority.connect_with(address, Arc::clone(&client_config));
+        let stream = connect_with(address, Arc::clone(&client_config));
         let mut client = Client::new(stream, Version::V5).connected("again");
         client.ping();
     }
-    let mut stream = authority.connect_with(address, client_config);
+    let mut stream = connect_with(address, client_config);
     assert!(stream.conn.early_data().is_none(), "a publish that could be replayed is not accepted");
     stream.flush().unwrap();
     broker.shutdown();

@@ -80,7 +80,7 @@ impl Authority {
         identity: Option<Identity>,
         versions: &[&'static rustls::SupportedProtocolVersion],
     ) -> StreamOwned<ClientConnection, TcpStream> {
-        self.connect_with(address, self.client_config(identity, versions, |_| {}))
+        connect_with(address, self.client_config(identity, versions, |_| {}))
     }
 
     pub(crate) fn client_config(
@@ -102,15 +102,12 @@ impl Authority {
         change(&mut config);
         Arc::new(config)
     }
+}
 
-    pub(crate) fn connect_with(
-        &self,
-        address: SocketAddr,
-        config: Arc<ClientConfig>,
-    ) -> StreamOwned<ClientConnection, TcpStream> {
-        let session = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
-        StreamOwned::new(session, super::tcp(address))
-    }
+/// A TLS connection with this configuration, its handshake still to be done.
+pub(crate) fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+    let session = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    StreamOwned::new(session, super::tcp(address))
 }
 
 impl Drop for Authority {

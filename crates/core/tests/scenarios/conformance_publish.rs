@@ -130,18 +130,23 @@ fn an_empty_retained_message_is_delivered_and_not_kept() {
 fn identifiers_in_use_are_not_given_again() {
     let mut net = Net::new(1);
     let (sender, receiver) = (net.v5("sender"), net.connect("receiver", &receive_maximum(3)));
-    net.subscribe(receiver, "t", 1);
+    net.subscribe(receiver, "t", 2);
     net.publish(sender, "t", "kept open", 1, false, 1);
     assert!(matches!(net.receive(receiver)[..], [Got::Message { id: Some(1), .. }]));
     let mut last = 1;
-    for _ in 0..u32::from(u16::MAX) + 10 {
-        net.publish(sender, "t", "x", 1, false, 1);
+    for number in 0..u32::from(u16::MAX) + 10 {
+        let qos = 1 + (number % 2) as u8;
+        net.publish(sender, "t", "x", qos, false, 1);
+        net.ack(sender, PubRel, 1);
         let got = net.receive(receiver);
         let [Got::Message { id: Some(id), dup: false, .. }] = got[..] else { panic!("{got:?}") };
         assert!(id > 1, "{id}");
         assert_eq!(id, if last == u16::MAX { 2 } else { last + 1 });
         last = id;
-        net.ack(receiver, PubAck, id);
+        for kind in if qos == 1 { &[PubAck][..] } else { &[PubRec, PubComp] } {
+            net.ack(receiver, *kind, id);
+        }
+        net.receive(receiver);
         net.receive(sender);
     }
 }

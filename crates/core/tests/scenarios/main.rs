@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;
 mod conformance_subscribe;

@@ -12,7 +12,7 @@ fn refused(row: &str, count: usize, reasons: &[ReasonCode]) {
     let clients = Limits { topic_alias_max: 10, ..Limits::default() }.with_sender(Sender::Client);
     let mut seen = 0;
     for &(version, bytes, reason, _, what) in rows().filter(|(.., what)| what.starts_with(row)) {
-        let error = decode(bytes, version, &clients).expect_err(what);
+        let error = decode(bytes, version, &clients).unwrap_err();
         assert!(reasons.contains(&reason) && reasons.contains(&error.reason), "{what}: {error}");
         seen += 1;
     }
