@@ -29,6 +29,8 @@ pub(crate) struct Session {
     pub(crate) will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
     pub(crate) subscriptions: BTreeMap<Box<str>, Wish>,
+    /// Levels of all of them.
+    pub(crate) filter_levels: usize,
     /// QoS 2 messages received and not yet released, sorted: a client before MQTT 5 may leave 65 535 of them.
     pub(crate) inbound: Vec<PacketId>,
     /// How many of them, at most, are left from earlier connections.
@@ -123,6 +125,7 @@ impl Session {
             expires_at: None,
             will: None,
             subscriptions: BTreeMap::new(),
+            filter_levels: 0,
             inbound: Vec::new(),
             inbound_before: 0,
             inflight: VecDeque::new(),

@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
+use crate::limits::FILTER_LEVELS_MAX;
 use crate::session::{Queued, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
 use crate::subscriptions::{Change, Presence, Wish};
@@ -53,7 +54,11 @@ impl Shard {
         let mut reasons = Vec::new();
         for filter in packet.filters.iter() {
             let session = self.sessions.get_mut(index);
-            let existed = session.is_some_and(|session| session.subscriptions.remove(filter.as_str()).is_some());
+            let existed = session.is_some_and(|session| {
+                let existed = session.subscriptions.remove(filter.as_str()).is_some();
+                session.filter_levels -= if existed { levels(&filter) } else { 0 };
+                existed
+            });
             if existed {
                 self.unsubscribe_one(index, &filter);
             }
@@ -72,7 +77,9 @@ impl Shard {
         let filter = subscription.filter.as_str();
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
         let is_new = !session.subscriptions.contains_key(filter);
-        if is_new && session.subscriptions.len() >= self.settings.subscriptions_max {
+        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
+            || session.filter_levels + levels(&subscription.filter) > FILTER_LEVELS_MAX;
+        if is_new && is_full {
             return Err(ReasonCode::QuotaExceeded);
         }
         // Rules are about topics: a shared subscription is judged by what it shares.
@@ -86,7 +93,9 @@ impl Shard {
 
     fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
         if let Some(session) = self.sessions.get_mut(index) {
-            session.subscriptions.insert(filter.as_str().into(), wish);
+            if session.subscriptions.insert(filter.as_str().into(), wish).is_none() {
+                session.filter_levels += levels(filter);
+            }
         }
         let pattern = filter.pattern();
         if let Some(group) = filter.group() {
@@ -152,6 +161,10 @@ impl Shard {
             session.enqueue(Queued { message, qos, retain: true, ids }, &mut self.stats);
         }
     }
+}
+
+fn levels(filter: &TopicFilter<'_>) -> usize {
+    filter.pattern().split('/').count()
 }
 
 /// For filters that were checked when they came: the limits of today may be narrower.

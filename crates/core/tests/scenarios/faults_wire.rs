@@ -100,6 +100,20 @@ fn f019_ten_thousand_wildcard_filters_give_one_copy_and_no_more_filters() {
 }
 
 #[test]
+fn f019_deep_filters_are_counted_by_their_levels() {
+    let mut net = Net::new(1);
+    let client = net.v5("c");
+    let filter = |number: usize| format!("{number}/{}", ["+"; 63].join("/"));
+    for number in 0..1024 {
+        assert_eq!(net.subscribe(client, &filter(number), 0), ReasonCode::Success);
+    }
+    assert_eq!(net.subscribe(client, "one/more", 0), ReasonCode::QuotaExceeded);
+    assert_eq!(net.subscribe(client, &filter(7), 1), ReasonCode::GrantedQos1, "an old one may be changed");
+    assert_eq!(net.unsubscribe(client, &filter(7)), [ReasonCode::Success]);
+    assert_eq!(net.subscribe(client, "one/more", 0), ReasonCode::Success);
+}
+
+#[test]
 fn f020_a_share_is_left_by_its_whole_name() {
     let mut net = Net::new(1);
     let (sender, member) = (net.v5("sender"), net.v5("member"));
