@@ -25,6 +25,8 @@ pub(crate) const CACHE_TOPICS_MAX: usize = 65_536;
 pub(crate) const CACHE_TARGETS_MAX: usize = 1024 * 1024;
 /// Bytes of a topic that is worth remembering.
 pub(crate) const CACHE_TOPIC_BYTES_MAX: usize = 512;
+/// Bytes of topics whose retained message was deleted a moment ago.
+pub(crate) const EMPTIED_BYTES_MAX: usize = 1024 * 1024;
 /// Levels of all filters of a session together: six of each of its 10 000. A publish may have to walk all of them, when
 /// they are made for it.
 pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;

@@ -13,7 +13,7 @@ use crate::event::Event;
 use crate::input::{Ending, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
-use crate::retained::Kept;
+use crate::retained::{Kept, Others, Stamp};
 use crate::shard::{ConnId, Shard};
 
 impl Shard {
@@ -52,20 +52,27 @@ impl Shard {
     pub(crate) fn publish(&mut self, publication: &Publication<'_>, now: Timestamp) -> usize {
         let message = Shareable::new(*publication);
         if publication.retain {
-            self.retain(&message);
+            self.retain_here(&message);
         }
         self.route(&message, now)
     }
 
+    /// Retains a message of this shard: it comes after all that were heard of.
+    fn retain_here(&mut self, message: &Shareable<'_>) -> Kept {
+        self.retain_count += 1;
+        self.retain(message, Stamp { count: self.retain_count, shard: self.index })
+    }
+
     /// Keeps or forgets the retained message of a topic. [MQTT-3.3.1-5, MQTT-3.3.1-6]
-    pub(crate) fn retain(&mut self, message: &Shareable<'_>) -> Kept {
-        let publication = &message.publication;
-        if publication.payload.is_empty() {
-            self.retained.remove(publication.topic);
+    fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp) -> Kept {
+        let topic = message.publication.topic;
+        if message.publication.payload.is_empty() {
+            let others = if self.outgoing.len() > 1 { Others::MayBeBehind } else { Others::None };
+            self.retained.remove(topic, stamp, others);
             return Kept::Yes;
         }
         let (count_max, bytes_max) = (self.settings.retained_messages_max, self.settings.retained_bytes_max);
-        self.retained.set(publication.topic, message.share(), count_max, bytes_max)
+        self.retained.set(topic, message.share(), stamp, count_max, bytes_max)
     }
 
     /// The topic itself, or the one that the client's alias stands for.
@@ -128,7 +135,7 @@ impl Shard {
             origin,
         };
         let message = Shareable::new(publication);
-        if publish.retain && self.retain(&message) == Kept::Full {
+        if publish.retain && self.retain_here(&message) == Kept::Full {
             return Err(ReasonCode::QuotaExceeded);
         }
         let places = self.route(&message, now);
@@ -178,10 +185,11 @@ impl Shard {
 
     pub(crate) fn handle_envelope(&mut self, from: usize, envelope: &Envelope<'_>, now: Timestamp) {
         match *envelope {
-            Envelope::Publish(publication) => {
+            Envelope::Publish { publication, count } => {
                 let message = Shareable::new(publication);
                 if publication.retain {
-                    self.retain(&message);
+                    self.retain_count = self.retain_count.max(count);
+                    self.retain(&message, Stamp { count, shard: from });
                 }
                 self.route_here(&message, now);
             }

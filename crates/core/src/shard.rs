@@ -114,6 +114,8 @@ pub struct Shard {
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
     pub(crate) next_origin: u64,
+    /// The highest count of a retained message, here or heard of; see `Stamp`.
+    pub(crate) retain_count: u64,
 }
 
 impl Shard {
@@ -143,6 +145,7 @@ impl Shard {
             events: VecDeque::new(),
             stats: Stats::default(),
             next_origin: (index as u64) << 48,
+            retain_count: 0,
         }
     }
 

@@ -126,6 +126,13 @@ impl Net {
         progress
     }
 
+    /// Whole packets, while everything else stands still: nothing is carried until somebody settles.
+    pub(crate) fn slip(&mut self, wire: Wire, bytes: &[u8]) {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        let progress = self.shards[shard].handle_input(conn, bytes, self.now);
+        assert_eq!(progress.consumed, bytes.len());
+    }
+
     /// From now on the client reads nothing, or reads again.
     pub(crate) fn stall(&mut self, wire: Wire, is_stalled: bool) {
         self.ends[wire.0].is_stalled = is_stalled;
