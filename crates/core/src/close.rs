@@ -137,7 +137,9 @@ impl Shard {
     pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {
         let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
         let Some(patience) = connection.patience else { return };
-        let deadline = connection.seen_at + patience;
+        // Who is not read because of others cannot be heard: its time begins again.
+        let seen_at = if self.is_clogged() { now } else { connection.seen_at };
+        let deadline = seen_at + patience;
         if deadline <= now {
             // [MQTT-3.1.2-22]
             self.end_connection(conn, Why::KeepAlive, WillFate::Publish, now);

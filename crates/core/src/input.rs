@@ -4,8 +4,9 @@ use alloc::format;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
+use crate::connection::Connection;
 use crate::event::Why;
-use crate::limits::{BATCH_BYTES_PAUSE, PACKETS_PER_INPUT_MAX};
+use crate::limits::PACKETS_PER_INPUT_MAX;
 use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
 
 /// Whether a packet ended its connection.
@@ -70,8 +71,8 @@ impl Shard {
 
     /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
     fn progress(&self, conn: ConnId, consumed: usize, at_least: usize) -> Progress {
-        let is_clogged = self.outgoing.iter().any(|bytes| bytes.len() >= BATCH_BYTES_PAUSE)
-            || self.connection(conn).is_some_and(|connection| connection.answer_bytes > self.settings.outbox_bytes_max);
+        let is_full = |connection: &Connection| connection.answer_bytes > self.settings.outbox_bytes_max;
+        let is_clogged = self.is_clogged() || self.connection(conn).is_some_and(is_full);
         Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
 

@@ -226,10 +226,13 @@ impl Shard {
 
     /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
     pub fn may_read(&self, conn: ConnId) -> bool {
-        self.outgoing.iter().all(|bytes| bytes.len() < BATCH_BYTES_PAUSE)
-            && self
-                .connection(conn)
-                .is_none_or(|connection| connection.answer_bytes <= self.settings.outbox_bytes_max / 2)
+        let has_room = |connection: &Connection| connection.answer_bytes <= self.settings.outbox_bytes_max / 2;
+        !self.is_clogged() && self.connection(conn).is_none_or(has_room)
+    }
+
+    /// Whether too much waits for another shard.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.outgoing.iter().any(|bytes| bytes.len() >= BATCH_BYTES_PAUSE)
     }
 
     /// What waits for another shard. Push it into that shard's bounded inbox; if it is full, give it back.

@@ -92,10 +92,10 @@ impl Shard {
     }
 
     fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
-        if let Some(session) = self.sessions.get_mut(index) {
-            if session.subscriptions.insert(filter.as_str().into(), wish).is_none() {
-                session.filter_levels += levels(filter);
-            }
+        if let Some(session) = self.sessions.get_mut(index)
+            && session.subscriptions.insert(filter.as_str().into(), wish).is_none()
+        {
+            session.filter_levels += levels(filter);
         }
         let pattern = filter.pattern();
         if let Some(group) = filter.group() {

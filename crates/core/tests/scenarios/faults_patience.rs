@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_core::access::Open;
 use tidegate_core::event::{Event, Why};
 use tidegate_core::settings::Settings;
-use tidegate_core::{Progress, Then};
+use tidegate_core::{Progress, Then, shard_of};
 use tidegate_wire_mqtt::{AckKind, Packet, Property, ReasonCode, Version};
 
 use crate::net::{Got, Net, Options, Wire, lasting};
@@ -90,6 +90,25 @@ fn f048_silence_is_limited_where_the_operator_says_so() {
     let old = net.connect("old", &Options { version: Version::V311, ..Options::default() });
     net.pass(3600 * SECOND);
     assert!(!net.is_closed(old) && net.is_closed(wire));
+}
+
+#[test]
+fn f048_whoever_is_not_read_is_not_silent() {
+    let mut net = Net::new(2);
+    let id_on = |shard| (0..1000).map(|n| format!("c{n}")).find(|id| shard_of(id, 2) == shard).unwrap();
+    let sender = net.connect(&id_on(0), &Options { keep_alive: 10, ..Options::default() });
+    let receiver = net.v5(&id_on(1));
+    net.subscribe(receiver, "t", 0);
+    // More than a shard may have waiting for another: the sender is not read until that is taken.
+    let large = [&b"\x30\x80\x80\x28\x00\x01t\x00"[..], &vec![7; 10 * 65_536 - 4]].concat();
+    net.slip(sender, &large);
+    net.slip(sender, &large);
+    assert!(!net.may_read(sender));
+    net.now = net.now + 100 * SECOND;
+    net.settle();
+    assert!(!net.is_closed(sender) && net.may_read(sender));
+    net.pass(16 * SECOND);
+    assert!(net.is_closed(sender), "from then on its silence counts");
 }
 
 #[test]
