@@ -154,8 +154,10 @@ impl Shard {
     /// A message that is not taken is never acknowledged with success: MQTT 5 has reason codes for it, 3.1.1 may close
     /// the connection [MQTT-3.3.5-2 (3.1.1)]. At QoS 0 nobody waits for an answer.
     fn reject(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) -> Handled {
-        if reason == ReasonCode::NotAuthorized {
-            self.stats.dropped_denied += 1;
+        match reason {
+            ReasonCode::NotAuthorized => self.stats.dropped_denied += 1,
+            ReasonCode::QuotaExceeded => self.stats.dropped_retained_full += 1,
+            _ => {}
         }
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.session_of(conn)

@@ -91,6 +91,9 @@ fn beyond_the_quota_nothing_is_retained_and_the_sender_knows() {
         .collect();
     let nobody = ReasonCode::NoMatchingSubscribers;
     assert_eq!(reasons, [nobody, nobody, ReasonCode::QuotaExceeded]);
+    // At QoS 0 nobody can be told; it is counted.
+    net.publish(sender, "b", "x", 0, true, 0);
+    assert_eq!((net.stats().dropped_retained_full, net.receive(sender)), (2, vec![]));
 }
 
 #[test]
