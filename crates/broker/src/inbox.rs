@@ -13,7 +13,7 @@ use mio::Waker;
 use tidegate_core::Batch;
 
 use crate::letter::Letter;
-use crate::limits::{INBOX_BATCHES_MAX, INBOX_SOCKETS_MAX};
+use crate::limits::INBOX_SOCKETS_MAX;
 
 /// The inbox of one shard thread; shared by all. (The type of a batch is a parameter for the tests' sake.)
 #[derive(Debug)]
@@ -40,10 +40,10 @@ impl<B> Inbox<B> {
         }
     }
 
-    /// Puts a batch in; gives it back if the inbox is full.
-    pub(crate) fn push_batch(&self, batch: B) -> Result<(), B> {
+    /// Puts a batch in; gives it back if there are `batches_max` already.
+    pub(crate) fn push_batch(&self, batch: B, batches_max: usize) -> Result<(), B> {
         let mut queue = lock(&self.batches);
-        if queue.len() >= INBOX_BATCHES_MAX {
+        if queue.len() >= batches_max {
             return Err(batch);
         }
         queue.push_back(batch);
@@ -115,6 +115,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::INBOX_BATCHES_MAX;
     use mio::{Events, Poll, Token};
     use std::sync::Arc;
     use std::time::Duration;
@@ -129,13 +130,13 @@ mod tests {
     fn a_full_inbox_gives_the_batch_back() {
         let (_poll, inbox) = inbox();
         for number in 0..INBOX_BATCHES_MAX as u32 {
-            inbox.push_batch(number).unwrap();
+            inbox.push_batch(number, INBOX_BATCHES_MAX).unwrap();
         }
-        assert_eq!(inbox.push_batch(777), Err(777));
+        assert_eq!(inbox.push_batch(777, INBOX_BATCHES_MAX), Err(777));
         let mut taken = VecDeque::new();
         inbox.take_batches(&mut taken);
         assert_eq!(taken.len(), INBOX_BATCHES_MAX);
-        assert!(inbox.push_batch(777).is_ok());
+        assert!(inbox.push_batch(777, INBOX_BATCHES_MAX).is_ok());
     }
 
     #[test]
@@ -143,7 +144,7 @@ mod tests {
         let (_poll, inbox) = inbox();
         assert!(inbox.fall_asleep());
         inbox.wake_up();
-        inbox.push_batch(7).unwrap();
+        inbox.push_batch(7, INBOX_BATCHES_MAX).unwrap();
         assert!(!inbox.fall_asleep());
     }
 
@@ -155,7 +156,7 @@ mod tests {
             let inbox = Arc::clone(&inbox);
             move || {
                 for number in 0..20_000 {
-                    while inbox.push_batch(number).is_err() {
+                    while inbox.push_batch(number, INBOX_BATCHES_MAX).is_err() {
                         std::thread::yield_now();
                     }
                 }

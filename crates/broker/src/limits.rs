@@ -7,12 +7,13 @@ use std::time::Duration;
 /// Bytes of the one read buffer of a thread. What a connection left over goes to its front, new bytes behind.
 pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// Bytes read from one connection in one turn: some 300 small messages, one system call.
-pub(crate) const READ_BYTES_MAX: usize = 32 * 1024;
+/// Bytes read from one connection in one turn: some 200 small messages, one system call.
+pub(crate) const READ_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes read from all connections in one turn; who is not reached is first in the next. Keeps a turn at a few
-/// milliseconds, so that a flood on many connections cannot hold up timers and writes.
-pub(crate) const TURN_READ_BYTES_MAX: usize = 512 * 1024;
+/// Bytes read in one turn from connections that became ready, and as many again from those that had more to say than
+/// one read. Two budgets, so that neither kind waits for the other: who says little now and then is not behind those
+/// who never stop. Keeps a turn at about a millisecond, whatever comes in.
+pub(crate) const TURN_READ_BYTES_MAX: usize = 128 * 1024;
 
 /// Readiness events taken in one turn; the kernel keeps the others.
 pub(crate) const EVENTS_MAX: usize = 1024;
@@ -34,8 +35,12 @@ pub(crate) const ACCEPT_PAUSE_BUSY: Duration = Duration::from_millis(5);
 pub(crate) const TCP_KEEPALIVE_IDLE: Duration = Duration::from_secs(300);
 
 /// Batches from other shards that wait for one shard. A sender makes one per turn, of what it read in that turn, so
-/// they have at most about `TURN_READ_BYTES_MAX` each; when they are refused, the core makes larger ones of them.
+/// they have at most about twice `TURN_READ_BYTES_MAX` each; when they are refused, the core makes larger ones of them.
 pub(crate) const INBOX_BATCHES_MAX: usize = 64;
+
+/// The same for changes of interest: a SUBACK that is about to be written depends on them, so they are let in when
+/// messages are not. Each is a few hundred bytes.
+pub(crate) const INBOX_INTEREST_MAX: usize = 4096;
 
 /// Sockets on their way to another thread.
 pub(crate) const INBOX_SOCKETS_MAX: usize = 16 * 1024;
@@ -50,6 +55,9 @@ pub(crate) const PASSWORD_QUEUE_PER_THREAD: usize = 64;
 /// How long a socket is still read (and the bytes thrown away) after the last word was written to it. Closing earlier
 /// would make the kernel send a reset if anything arrives, and a reset destroys that last word on its way.
 pub(crate) const LINGER: Duration = Duration::from_secs(1);
+
+/// Deadlines of visitors that are gone, beyond a multiple of those that are there, before they are cleared away.
+pub(crate) const STALE_DEADLINES_MAX: usize = 1024;
 
 /// Reads of such a socket in one turn; who still sends then is not listening and is closed.
 pub(crate) const DRAIN_READS_MAX: usize = 16;

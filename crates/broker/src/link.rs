@@ -281,9 +281,13 @@ fn send_to(out: &mut impl Write, slices: [&[u8]; 2]) -> io::Result<Sent> {
     let mut taken = 0;
     while taken < total {
         let first = taken.min(slices[0].len());
-        let rest = [IoSlice::new(&slices[0][first..]), IoSlice::new(&slices[1][taken - first..])];
-        let rest = if rest[0].is_empty() { &rest[1..] } else { &rest[..] };
-        match out.write_vectored(rest) {
+        let rest = [&slices[0][first..], &slices[1][taken - first..]];
+        // A single slice is the usual case, and the plain call is the cheaper one.
+        let written = match rest {
+            [only, []] | [[], only] => out.write(only),
+            [first, second] => out.write_vectored(&[IoSlice::new(first), IoSlice::new(second)]),
+        };
+        match written {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => taken += written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent { taken, blocked: true }),

@@ -31,10 +31,6 @@ use client::ClientError;
 use config::Problems;
 use target::Usage;
 
-/// One heap per thread suits shards that own what they allocate. Chosen by design; not measured here.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Wrong usage or configuration, as clap has it for arguments.
 const MISUSE: u8 = 2;
 

@@ -2,7 +2,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilter, Version};
@@ -10,7 +9,7 @@ use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilt
 use crate::access::Action;
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
-use crate::session::PendingWill;
+use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Shard, WillFate, reason_of};
 use crate::subscribe::own_filters;
 use crate::subscriptions::Presence;
@@ -82,22 +81,36 @@ impl Shard {
     /// A session without a connection ends now or later, and so does its will.
     fn start_clocks(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let expiry = session.expiry;
-        if expiry.is_zero() {
+        if session.expiry.is_zero() {
             self.end_session(index, now);
             return;
         }
-        session.expires_at = Some(now + expiry);
-        let delay = session.will.as_ref().map(|will| will.delay);
+        session.expires_at = Some(now + session.expiry);
         if let Some(will) = session.will.as_mut() {
             will.due_at = Some(now + will.delay);
         }
-        let generation = self.sessions.generation(index).unwrap_or(0);
-        self.timers.set(now + expiry, Due::Expiry { session: index, generation });
-        match delay {
-            Some(Duration::ZERO) => self.publish_will(index, now),
-            Some(delay) => self.timers.set(now + delay, Due::Will { session: index, generation }),
-            None => {}
+        self.look_after(index, now);
+    }
+
+    /// Does what is due for a session without a connection, and sets the timer for what is not.
+    fn look_after(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get(index) else { return };
+        if session.expires_at.is_some_and(|at| at <= now) {
+            self.stats.sessions_expired += 1;
+            self.end_session(index, now);
+            return;
+        }
+        let will_due_at = |session: &Session| session.will.as_ref().and_then(|will| will.due_at);
+        if will_due_at(session).is_some_and(|at| at <= now) {
+            self.publish_will(index, now);
+        }
+        let Some(session) = self.sessions.get(index) else { return };
+        if let Some(next) = [session.expires_at, will_due_at(session)].into_iter().flatten().min() {
+            let generation = self.sessions.generation(index).unwrap_or(0);
+            let at = self.timers.set(now, next, Due::Session { session: index, generation });
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.timer_at = Some(at);
+            }
         }
     }
 
@@ -144,29 +157,15 @@ impl Shard {
             // [MQTT-3.1.2-22]
             self.end_connection(conn, Why::KeepAlive, WillFate::Publish, now);
         } else {
-            self.timers.set(deadline, Due::KeepAlive { conn: conn.index, generation: conn.generation });
+            self.timers.set(now, deadline, Due::KeepAlive { conn: conn.index, generation: conn.generation });
         }
     }
 
-    pub(crate) fn check_will(&mut self, index: u32, generation: u32, now: Timestamp) {
-        if self.sessions.generation(index) != Some(generation) {
-            return;
-        }
-        let Some(session) = self.sessions.get(index).filter(|session| session.conn.is_none()) else { return };
-        let due_at = session.will.as_ref().and_then(|will| will.due_at);
-        if due_at.is_some_and(|at| at <= now) {
-            self.publish_will(index, now);
-        }
-    }
-
-    pub(crate) fn check_expiry(&mut self, index: u32, generation: u32, now: Timestamp) {
-        if self.sessions.generation(index) != Some(generation) {
-            return;
-        }
-        let Some(session) = self.sessions.get(index).filter(|session| session.conn.is_none()) else { return };
-        if session.expires_at.is_some_and(|at| at <= now) {
-            self.stats.sessions_expired += 1;
-            self.end_session(index, now);
+    pub(crate) fn check_session(&mut self, index: u32, generation: u32, at: Timestamp, now: Timestamp) {
+        let is_current = self.sessions.generation(index) == Some(generation);
+        let session = self.sessions.get(index).filter(|session| is_current && session.conn.is_none());
+        if session.is_some_and(|session| session.timer_at == Some(at)) {
+            self.look_after(index, now);
         }
     }
 }

@@ -127,13 +127,14 @@ impl Shard {
             session.identity = hello.identity.clone();
             session.expiry = expiry;
             session.expires_at = None;
+            session.timer_at = None;
             session.will = will.map(Box::new);
             let receive_max = connect.properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get);
             session.window = receive_max.min(settings.inflight_max).max(1);
             session.inbound_before = session.inbound.len();
         }
         if let Some(patience) = patience {
-            self.timers.set(now + patience, Due::KeepAlive { conn, generation });
+            self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
         }
         self.set_group_presence(index, Presence::Online);
         self.stats.connects += 1;
@@ -252,7 +253,7 @@ impl Shard {
             connection.answer_bytes += written;
             if !connection.is_listed {
                 connection.is_listed = true;
-                self.to_write.push(conn);
+                self.to_write.push_back(conn);
             }
         }
     }

@@ -139,7 +139,7 @@ impl Shard {
         self.stats.bytes_sent += written as u64;
         if !connection.is_listed {
             connection.is_listed = true;
-            self.to_write.push(ConnId { index, generation });
+            self.to_write.push_back(ConnId { index, generation });
         }
         Fate::UnderWay
     }

@@ -31,4 +31,4 @@ mod subscriptions;
 mod timers;
 mod tree;
 
-pub use shard::{Batch, ConnId, Hello, Progress, Shard, Then, shard_of};
+pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};

@@ -8,9 +8,6 @@ pub(crate) const CONNECTIONS_MAX: usize = 4_000_000;
 pub(crate) const PACKETS_PER_INPUT_MAX: usize = 4096;
 /// Timers handled per turn, so that a thousand expiring sessions do not make one long turn.
 pub(crate) const TIMERS_PER_TURN_MAX: usize = 1024;
-/// Timers beyond those that can mean something at which the others are thrown away: clients that come and go leave one
-/// behind each time, which may be due in a week.
-pub(crate) const TIMERS_STALE_MAX: usize = 4096;
 /// How long a packet may take to arrive, whatever the number of pieces it comes in...
 pub(crate) const PACKET_PATIENCE: Duration = Duration::from_secs(30);
 /// ...and how many bytes of it must come in each further second: a bad modem is faster.

@@ -7,7 +7,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::event::Why;
-use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE, TIMERS_STALE_MAX, WRITE_PATIENCE};
+use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE, WRITE_PATIENCE};
 use crate::shard::{ConnId, Shard, WillFate};
 use crate::timers::Due;
 
@@ -19,14 +19,14 @@ impl Shard {
         // The length may come after the first byte: the time counts from there.
         let since = connection.partial.map_or(now, |(since, _)| since);
         connection.partial = Some((since, time));
-        self.watch(conn, since + time);
+        self.watch(conn, since + time, now);
     }
 
     /// Looks at a connection later, once: there is one timer for each, however often this is asked for.
-    pub(crate) fn watch(&mut self, conn: ConnId, at: Timestamp) {
+    pub(crate) fn watch(&mut self, conn: ConnId, at: Timestamp, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_watched) else { return };
         connection.is_watched = true;
-        self.timers.set(at, Due::Progress { conn: conn.index, generation: conn.generation });
+        self.timers.set(now, at, Due::Progress { conn: conn.index, generation: conn.generation });
     }
 
     pub(crate) fn check_progress(&mut self, conn: ConnId, now: Timestamp) {
@@ -46,34 +46,7 @@ impl Shard {
         } else if taking.is_some_and(|deadline| deadline <= now) {
             self.end_connection(conn, Why::Ended(ReasonCode::QuotaExceeded), WillFate::Publish, now);
         } else if let Some(deadline) = packet.into_iter().chain(taking).min() {
-            self.watch(conn, deadline);
+            self.watch(conn, deadline, now);
         }
-    }
-
-    /// Timers are not taken back when their reason is gone, only thrown away when they become too many: each connection
-    /// can have two that mean something, each session two.
-    pub(crate) fn forget_stale_timers(&mut self) {
-        let wanted_max = 2 * (self.connections.len() + self.sessions.len());
-        if self.timers.len() <= 2 * wanted_max + TIMERS_STALE_MAX {
-            return;
-        }
-        let (connections, sessions) = (&self.connections, &self.sessions);
-        self.timers.retain(|at, due| match due {
-            Due::KeepAlive { conn, generation } | Due::Progress { conn, generation } => {
-                connections.generation(conn) == Some(generation)
-            }
-            Due::Will { session, generation } => {
-                sessions.generation(session) == Some(generation)
-                    && sessions.get(session).is_some_and(|session| {
-                        session.conn.is_none() && session.will.as_ref().and_then(|will| will.due_at) == Some(at)
-                    })
-            }
-            Due::Expiry { session, generation } => {
-                sessions.generation(session) == Some(generation)
-                    && sessions
-                        .get(session)
-                        .is_some_and(|session| session.conn.is_none() && session.expires_at == Some(at))
-            }
-        });
     }
 }

@@ -99,7 +99,7 @@ impl Shard {
     }
 
     fn forward(&mut self, shard: usize, envelope: &Envelope<'_>, qos: QoS) {
-        let Some(outgoing) = self.outgoing.get_mut(shard) else { return };
+        let Some(outgoing) = self.outgoing.get_mut(shard).map(|outgoing| &mut outgoing.messages) else { return };
         if qos == QoS::AtMostOnce && outgoing.len() > BATCH_BYTES_MAX {
             self.stats.dropped_shard_full += 1;
             return;

@@ -26,6 +26,8 @@ pub(crate) struct Session {
     pub(crate) expiry: Duration,
     /// When it ends, while there is no connection.
     pub(crate) expires_at: Option<Timestamp>,
+    /// The timer that counts; others of this session are left over.
+    pub(crate) timer_at: Option<Timestamp>,
     pub(crate) will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
     pub(crate) subscriptions: BTreeMap<Box<str>, Wish>,
@@ -123,6 +125,7 @@ impl Session {
             conn: None,
             expiry: Duration::ZERO,
             expires_at: None,
+            timer_at: None,
             will: None,
             subscriptions: BTreeMap::new(),
             filter_levels: 0,

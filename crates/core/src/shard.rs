@@ -79,11 +79,41 @@ pub enum Then {
     Close,
 }
 
-/// Publications and changes of interest on their way to another shard. Opaque bytes.
+/// Publications or changes of interest on their way to another shard. Opaque bytes.
 #[derive(Debug)]
 pub struct Batch {
     from: usize,
+    lane: Lane,
     bytes: Vec<u8>,
+}
+
+/// What a batch holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// Changes of interest: small and rare, and answers that depend on them are already on their way. An inbox should
+    /// have room for these when it has none for messages.
+    Interest,
+    /// Messages. If the inbox is full they wait here, and publishers with them.
+    Messages,
+}
+
+impl Batch {
+    /// What it holds.
+    pub fn lane(&self) -> Lane {
+        self.lane
+    }
+
+    /// Its size in bytes.
+    pub fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+/// What waits for one other shard, by lane.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) interest: Vec<u8>,
+    pub(crate) messages: Vec<u8>,
 }
 
 /// One shard: the sessions of its clients and what it knows of all topics.
@@ -107,10 +137,10 @@ pub struct Shard {
     pub(crate) timers: Timers,
     pub(crate) spares: Spares,
     /// Connections with something new to write, and connections to close.
-    pub(crate) to_write: Vec<ConnId>,
+    pub(crate) to_write: VecDeque<ConnId>,
     pub(crate) to_close: Vec<ConnId>,
     /// What the other shards are to be told, by shard.
-    pub(crate) outgoing: Vec<Vec<u8>>,
+    pub(crate) outgoing: Vec<Outgoing>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
     pub(crate) next_origin: u64,
@@ -139,9 +169,9 @@ impl Shard {
             retained: Retained::new(seed),
             timers: Timers::default(),
             spares: Spares::default(),
-            to_write: Vec::new(),
+            to_write: VecDeque::new(),
             to_close: Vec::new(),
-            outgoing: (0..shards.clamp(1, 64)).map(|_| Vec::new()).collect(),
+            outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
             events: VecDeque::new(),
             stats: Stats::default(),
             next_origin: (index as u64) << 48,
@@ -171,15 +201,15 @@ impl Shard {
 
     /// Timers: keep-alives, wills, expiries. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
-        self.forget_stale_timers();
         for _ in 0..TIMERS_PER_TURN_MAX {
             match self.timers.pop_due(now) {
-                Some(Due::KeepAlive { conn, generation }) => self.check_alive(ConnId { index: conn, generation }, now),
-                Some(Due::Progress { conn, generation }) => {
+                Some((_, Due::KeepAlive { conn, generation })) => {
+                    self.check_alive(ConnId { index: conn, generation }, now);
+                }
+                Some((_, Due::Progress { conn, generation })) => {
                     self.check_progress(ConnId { index: conn, generation }, now);
                 }
-                Some(Due::Will { session, generation }) => self.check_will(session, generation, now),
-                Some(Due::Expiry { session, generation }) => self.check_expiry(session, generation, now),
+                Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
                 None => return,
             }
         }
@@ -187,7 +217,7 @@ impl Shard {
 
     /// A connection that has new bytes to write; each is named once until its outbox is written.
     pub fn poll_write(&mut self) -> Option<ConnId> {
-        while let Some(conn) = self.to_write.pop() {
+        while let Some(conn) = self.to_write.pop_front() {
             if let Some(connection) = self.connection_mut(conn) {
                 connection.is_listed = false;
                 return Some(conn);
@@ -211,7 +241,7 @@ impl Shard {
         connection.on_written(bytes, &mut self.spares, now);
         let (session, is_closing) = (connection.session, connection.is_closing);
         if connection.stalled_since.is_some() && !connection.is_watched {
-            self.watch(conn, now + WRITE_PATIENCE);
+            self.watch(conn, now + WRITE_PATIENCE, now);
         }
         if !is_closing && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty()) {
             self.pump(session, now);
@@ -230,24 +260,24 @@ impl Shard {
         !self.is_clogged() && self.connection(conn).is_none_or(has_room)
     }
 
-    /// Whether too much waits for another shard.
-    pub(crate) fn is_clogged(&self) -> bool {
-        self.outgoing.iter().any(|bytes| bytes.len() >= BATCH_BYTES_PAUSE)
-    }
-
-    /// What waits for another shard. Push it into that shard's bounded inbox; if it is full, give it back.
+    /// What waits for another shard, changes of interest first. Push it into that shard's bounded inbox before anything
+    /// is written to a socket; if the inbox is full, give it back and ask again next turn.
     pub fn poll_batch(&mut self, to: usize) -> Option<Batch> {
-        let bytes = self.outgoing.get_mut(to).filter(|bytes| !bytes.is_empty())?;
-        Some(Batch { from: self.index, bytes: core::mem::take(bytes) })
+        let Outgoing { interest, messages } = self.outgoing.get_mut(to)?;
+        let (lane, bytes) = if interest.is_empty() { (Lane::Messages, messages) } else { (Lane::Interest, interest) };
+        (!bytes.is_empty()).then(|| Batch { from: self.index, lane, bytes: core::mem::take(bytes) })
     }
 
     /// The inbox of that shard was full: try again next turn.
     pub fn handle_batch_refused(&mut self, to: usize, batch: Batch) {
-        if let Some(bytes) = self.outgoing.get_mut(to) {
-            let mut first = batch.bytes;
-            first.append(bytes);
-            *bytes = first;
-        }
+        let Some(outgoing) = self.outgoing.get_mut(to) else { return };
+        let bytes = match batch.lane {
+            Lane::Interest => &mut outgoing.interest,
+            Lane::Messages => &mut outgoing.messages,
+        };
+        let mut first = batch.bytes;
+        first.append(bytes);
+        *bytes = first;
     }
 
     /// When `turn` should be called at the latest.
@@ -307,10 +337,16 @@ impl Shard {
         (0..self.outgoing.len()).filter(move |shard| *shard != index)
     }
 
+    /// A change of interest, to all other shards.
     pub(crate) fn tell_others(&mut self, envelope: &Envelope<'_>) {
         for shard in self.other_shards() {
-            envelope.write(&mut self.outgoing[shard]);
+            envelope.write(&mut self.outgoing[shard].interest);
         }
+    }
+
+    /// So much waits for another shard that publishers should wait, too.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.outgoing.iter().any(|outgoing| outgoing.messages.len() >= BATCH_BYTES_PAUSE)
     }
 }
 

@@ -140,21 +140,18 @@ impl Shard {
         self.tell_others(&Envelope::Group { filter: pattern, group, members });
     }
 
-    /// Retained messages wait in the session's queue behind what is there, and go out as the client takes them. However
-    /// many they are, all of them find room, but only while the queue itself is not full: who subscribes again and again
-    /// without reading gets no second heap.
+    /// Retained messages wait in the session's queue behind what is there, and go out as the client takes them.
     fn queue_retained(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish, now: Timestamp) {
-        let Some(session) = self.sessions.get(index) else { return };
-        let is_full = session.queue.len() >= self.settings.queue_messages_max
-            || session.queue_bytes >= self.settings.queue_bytes_max;
-        if is_full {
-            // How many they would have been is not worth the walk.
-            self.stats.dropped_queue_full += 1;
-            return;
-        }
         let messages = self.retained.matches(filter.pattern(), now);
+        // Room for every retained message once, beside what waits already: who subscribes again and again without
+        // reading gets no more.
+        let most = self.settings.queue_messages_max.saturating_add(self.retained.len());
         let Some(session) = self.sessions.get_mut(index) else { return };
         for message in messages {
+            if session.queue.len() >= most {
+                self.stats.dropped_queue_full += 1;
+                continue;
+            }
             let view = message.view();
             let qos = view.qos.min(wish.qos);
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);

@@ -1,7 +1,12 @@
 //! What is due when. A heap with lazy deletion: whoever a timer is for looks, when it fires, whether it still means it.
+//!
+//! No timer is set further ahead than a minute; one that fires early is set again. So what a connection or session left
+//! behind when it ended is gone a minute later, however long its keep-alive or expiry was, and a client that comes and
+//! goes cannot fill the heap.
 
 use alloc::collections::BinaryHeap;
 use core::cmp::Reverse;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
 
@@ -12,37 +17,52 @@ pub(crate) enum Due {
     KeepAlive { conn: u32, generation: u32 },
     /// Look whether this connection has stopped in the middle of a packet, or takes nothing any more.
     Progress { conn: u32, generation: u32 },
-    /// Publish the will of this session.
-    Will { session: u32, generation: u32 },
-    /// End this session.
-    Expiry { session: u32, generation: u32 },
+    /// Look after a session without a connection: its will, its end.
+    Session { session: u32, generation: u32 },
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Timers(BinaryHeap<Reverse<(Timestamp, Due)>>);
 
 impl Timers {
-    pub(crate) fn set(&mut self, at: Timestamp, due: Due) {
+    /// Sets a timer for this time, or for a minute from now if that is earlier; the answer is which.
+    pub(crate) fn set(&mut self, now: Timestamp, at: Timestamp, due: Due) -> Timestamp {
+        let at = at.min(now + AHEAD_MAX);
         self.0.push(Reverse((at, due)));
+        at
     }
 
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Forgets what nobody waits for any more.
-    pub(crate) fn retain(&mut self, mut is_wanted: impl FnMut(Timestamp, Due) -> bool) {
-        self.0.retain(|Reverse((at, due))| is_wanted(*at, *due));
-    }
-
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.0.peek().map(|Reverse((at, _))| *at)
     }
 
-    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<Due> {
+    /// A timer whose time has come, and what it was set to.
+    pub(crate) fn pop_due(&mut self, now: Timestamp) -> Option<(Timestamp, Due)> {
         if self.next()? > now {
             return None;
         }
-        self.0.pop().map(|Reverse((_, due))| due)
+        self.0.pop().map(|Reverse(timer)| timer)
+    }
+}
+
+const AHEAD_MAX: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_timer_is_set_further_ahead_than_a_minute() {
+        let (mut timers, due) = (Timers::default(), Due::KeepAlive { conn: 0, generation: 0 });
+        let now = Timestamp::from_secs_f64(5.0);
+        assert_eq!(timers.set(now, Timestamp::MAX, due), Timestamp::from_secs_f64(65.0));
+        assert_eq!(timers.set(now, Timestamp::from_secs_f64(6.0), due), Timestamp::from_secs_f64(6.0));
+        assert_eq!(timers.pop_due(now), None);
+        assert_eq!(timers.pop_due(Timestamp::from_secs_f64(6.0)), Some((Timestamp::from_secs_f64(6.0), due)));
+        assert_eq!(timers.next(), Some(Timestamp::from_secs_f64(65.0)));
     }
 }

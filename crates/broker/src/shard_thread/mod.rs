@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 use tidegate_control::Timestamp;
-use tidegate_core::{Batch, ConnId, Shard};
+use tidegate_core::{Batch, ConnId, Lane, Shard};
 use tidegate_wire_mqtt::{Limits, ReasonCode};
 use tracing::error;
 
@@ -31,7 +31,9 @@ use crate::common::Common;
 use crate::first_packet::connect_limits;
 use crate::journal::Journal;
 use crate::letter::{Letter, Rules};
-use crate::limits::{BATCH_RETRY, EVENTS_MAX, SCRATCH_BYTES, STATS_INTERVAL, TURN_READ_BYTES_MAX};
+use crate::limits::{
+    BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES, STATS_INTERVAL, TURN_READ_BYTES_MAX,
+};
 use crate::system::System;
 use crate::visitors::{Key, Visitors};
 
@@ -172,12 +174,12 @@ impl ShardThread {
 
     fn turn(&mut self, events: &Events) {
         self.now = self.common.clock.now();
-        self.read_left = TURN_READ_BYTES_MAX;
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
-        // Those that waited since the last turn, then those that became ready.
-        self.read_queued();
         self.advance_queued();
+        // Those that became ready before those that have been talking all the time; each has a budget of its own.
+        let queued = self.read_next.len();
+        self.read_left = TURN_READ_BYTES_MAX;
         for event in events {
             match token::subject(event.token()) {
                 Subject::Connection(index) => self.on_connection_event(index, event),
@@ -186,6 +188,8 @@ impl ShardThread {
                 Subject::Inbox => {}
             }
         }
+        self.read_left = TURN_READ_BYTES_MAX;
+        self.read_queued(queued);
         self.accept_again();
         self.take_batches();
         self.dismiss_late();
@@ -211,11 +215,16 @@ impl ShardThread {
     fn send_batches(&mut self) {
         self.batch_retry = None;
         for to in (0..self.common.inboxes.len()).filter(|&to| to != self.index) {
-            if let Some(batch) = self.shard.poll_batch(to)
-                && let Err(batch) = self.common.inboxes[to].push_batch(batch)
-            {
-                self.shard.handle_batch_refused(to, batch);
-                self.batch_retry = Some(self.now + BATCH_RETRY);
+            while let Some(batch) = self.shard.poll_batch(to) {
+                let batches_max = match batch.lane() {
+                    Lane::Interest => INBOX_INTEREST_MAX,
+                    Lane::Messages => INBOX_BATCHES_MAX,
+                };
+                if let Err(batch) = self.common.inboxes[to].push_batch(batch, batches_max) {
+                    self.shard.handle_batch_refused(to, batch);
+                    self.batch_retry = Some(self.now + BATCH_RETRY);
+                    break;
+                }
             }
         }
     }

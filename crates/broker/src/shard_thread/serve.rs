@@ -30,9 +30,12 @@ impl ShardThread {
         }
     }
 
-    /// Those that had more to read than one turn allows, in order.
-    pub(super) fn read_queued(&mut self) {
-        for _ in 0..self.read_next.len() {
+    /// The first so many of those that had more to read than one turn allows, in order, as far as the budget goes.
+    pub(super) fn read_queued(&mut self, count: usize) {
+        for _ in 0..count {
+            if self.read_left == 0 {
+                return;
+            }
             let Some(id) = self.read_next.pop_front() else { return };
             if let Some(connection) = self.connections.get(id)
                 && connection.reading == Reading::Queued

@@ -11,6 +11,7 @@ mod faults_qos;
 mod faults_session;
 mod faults_wire;
 mod got;
+mod model;
 mod net;
 mod qos;
 mod retained;

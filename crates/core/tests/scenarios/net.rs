@@ -101,6 +101,14 @@ impl Net {
         wire
     }
 
+    /// Connects and takes the CONNACK only: what follows it stays to be received.
+    pub(crate) fn connect_quietly(&mut self, client_id: &str, options: &Options<'_>) -> Wire {
+        let wire = self.dial(client_id, options);
+        let first = self.receive_one(wire);
+        assert!(matches!(first, Some(Got::ConnAck { reason: ReasonCode::Success, .. })), "{first:?}");
+        wire
+    }
+
     pub(crate) fn v5(&mut self, client_id: &str) -> Wire {
         self.connect(client_id, &Options::default())
     }

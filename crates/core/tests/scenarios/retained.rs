@@ -106,3 +106,39 @@ fn more_retained_messages_than_an_outbox_holds_all_arrive() {
     }
     assert_eq!(retained_payloads(&mut net, "t/+").len(), 500);
 }
+
+#[test]
+fn who_subscribes_again_and_again_without_reading_gets_each_retained_message_once() {
+    let settings = Settings { outbox_bytes_max: 100, queue_messages_max: 10, ..Settings::default() };
+    let mut net = Net::with(1, settings, Open);
+    let (sender, deaf) = (net.v5("sender"), net.v5("deaf"));
+    for n in 0..20 {
+        net.publish(sender, &format!("t/{n}"), "x", 0, true, 0);
+    }
+    net.stall(deaf, true);
+    for _ in 0..100 {
+        // SUBSCRIBE t/+ at QoS 0, identifier 1.
+        net.send_bytes(deaf, b"\x82\x09\x00\x01\x00\x00\x03t/+\x00");
+    }
+    assert!(net.stats().queued_messages <= 30, "{}", net.stats().queued_messages);
+    assert!(net.stats().dropped_queue_full > 1900);
+}
+
+#[test]
+fn a_deaf_client_loses_qos_0_beyond_its_outbox_and_keeps_qos_1_in_its_queue() {
+    let settings = Settings { outbox_bytes_max: 1000, queue_messages_max: 10, ..Settings::default() };
+    let mut net = Net::with(1, settings, Open);
+    let (sender, deaf) = (net.v5("sender"), net.v5("deaf"));
+    net.subscribe(deaf, "t", 1);
+    net.stall(deaf, true);
+    for _ in 0..200 {
+        net.publish(sender, "t", "a payload of thirty-two bytes ...", 0, false, 0);
+    }
+    let dropped = net.stats().dropped_outbox_full;
+    assert!((170..180).contains(&dropped), "{dropped}");
+    for id in 1..=100 {
+        net.publish(sender, "t", "x", 1, false, id);
+    }
+    // 64 are under way, ten wait, the rest is dropped and counted.
+    assert_eq!((net.stats().queued_messages, net.stats().dropped_queue_full), (10, 26));
+}

@@ -1,0 +1,144 @@
+//! What one publish costs inside the core: `cargo bench -p tidegate-core`. No socket, no kernel: decode, route, encode.
+
+#![allow(clippy::unwrap_used, reason = "a wrong set-up is a bug of the benchmark")]
+
+use std::sync::Arc;
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use tidegate_control::Timestamp;
+use tidegate_core::access::{Identity, Open};
+use tidegate_core::settings::Settings;
+use tidegate_core::{ConnId, Hello, Shard};
+use tidegate_wire_mqtt::{
+    Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
+    SubscriptionOptions, Subscriptions, TopicFilter, Version,
+};
+
+fn main() {
+    divan::main();
+}
+
+/// Messages per sample, handed over in one buffer, as a busy socket does.
+const BATCH: usize = 500;
+
+struct Rig {
+    shard: Shard,
+    now: Timestamp,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let settings = Settings { outbox_bytes_max: usize::MAX, inflight_max: u16::MAX, ..Settings::default() };
+        let shard = Shard::new(0, 1, Arc::new(settings), Arc::new(Open), 1);
+        Self { shard, now: Timestamp::from_secs_f64(1.0) }
+    }
+
+    fn connect(&mut self, client_id: &str) -> ConnId {
+        let connect = Connect {
+            version: Version::V311,
+            clean_start: true,
+            keep_alive: 0,
+            properties: Properties::EMPTY,
+            client_id,
+            will: None,
+            user_name: None,
+            password: None,
+        };
+        let identity = Identity { user: None, peer: "bench".into(), listener: "mqtt" };
+        let conn = self.shard.handle_connect(&Hello { connect: &connect, client_id, identity }, self.now).unwrap();
+        self.flush();
+        conn
+    }
+
+    fn subscribe(&mut self, conn: ConnId, filter: &str, qos: QoS) {
+        let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
+        let list = [Subscription { filter, options: SubscriptionOptions::with_qos(qos) }];
+        let subscriptions = Subscriptions::new(&list);
+        let packet = Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions };
+        let mut bytes = Vec::new();
+        let _ = packet.encode(Peer::new(Version::V311), &mut bytes);
+        self.shard.handle_input(conn, &bytes, self.now);
+        self.flush();
+    }
+
+    /// Takes what is to be written, as the driver does at the end of a turn.
+    fn flush(&mut self) {
+        while let Some(conn) = self.shard.poll_write() {
+            let written = black_box(self.shard.outbox(conn)).iter().map(|slice| slice.len()).sum();
+            self.shard.handle_written(conn, written, self.now);
+        }
+    }
+}
+
+fn messages(topic: &str, payload: usize) -> Vec<u8> {
+    let payload = vec![b'x'; payload];
+    let publish = Publish {
+        delivery: Delivery::AtMostOnce,
+        retain: false,
+        topic,
+        properties: Properties::EMPTY,
+        payload: &payload,
+    };
+    let mut bytes = Vec::new();
+    for _ in 0..BATCH {
+        let _ = publish.encode(Peer::new(Version::V311), &mut bytes);
+    }
+    bytes
+}
+
+fn run(bencher: Bencher, rig: &mut Rig, publisher: ConnId, bytes: &[u8], deliveries: usize) {
+    bencher.counter(ItemsCount::new(BATCH * deliveries)).bench_local(|| {
+        rig.shard.handle_input(publisher, black_box(bytes), rig.now);
+        rig.flush();
+    });
+}
+
+/// One publisher, one subscriber, beside so many subscriptions that do not match: the cost must not depend on them.
+#[divan::bench(args = [0, 1_000, 100_000])]
+fn one_to_one_among_other_subscriptions(bencher: Bencher, others: usize) {
+    let mut rig = Rig::new();
+    let (publisher, subscriber) = (rig.connect("publisher"), rig.connect("subscriber"));
+    rig.subscribe(subscriber, "site/+/sensor/7", QoS::AtMostOnce);
+    for client in 0..others.div_ceil(1000) {
+        let other = rig.connect(&format!("other-{client}"));
+        for filter in 0..1000.min(others) {
+            rig.subscribe(other, &format!("other/{client}/{filter}/+"), QoS::AtMostOnce);
+        }
+    }
+    let bytes = messages("site/4/sensor/7", 64);
+    run(bencher, &mut rig, publisher, &bytes, 1);
+}
+
+#[divan::bench(args = [1, 50, 1000])]
+fn fan_out(bencher: Bencher, subscribers: usize) {
+    let mut rig = Rig::new();
+    let publisher = rig.connect("publisher");
+    for n in 0..subscribers {
+        let subscriber = rig.connect(&format!("subscriber-{n}"));
+        rig.subscribe(subscriber, "news", QoS::AtMostOnce);
+    }
+    let bytes = messages("news", 64);
+    run(bencher, &mut rig, publisher, &bytes, subscribers);
+}
+
+/// Every message to a topic of its own: the match cache never helps.
+#[divan::bench]
+fn topics_that_never_repeat(bencher: Bencher) {
+    let mut rig = Rig::new();
+    let (publisher, subscriber) = (rig.connect("publisher"), rig.connect("subscriber"));
+    rig.subscribe(subscriber, "site/+/sensor/#", QoS::AtMostOnce);
+    let mut number = 0_u64;
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+        let mut bytes = Vec::new();
+        for _ in 0..BATCH {
+            number += 1;
+            let topic = format!("site/{number}/sensor/7");
+            let (delivery, retain, payload) = (Delivery::AtMostOnce, false, &[b'x'; 64][..]);
+            let publish = Publish { delivery, retain, topic: &topic, properties: Properties::EMPTY, payload };
+            let _ = publish.encode(Peer::new(Version::V311), &mut bytes);
+        }
+        rig.shard.handle_input(publisher, &bytes, rig.now);
+        rig.flush();
+    });
+}
