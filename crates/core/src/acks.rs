@@ -20,10 +20,9 @@ impl Shard {
         }
         let Some(session) = self.session_of(conn) else { return };
         let position = session.inflight_position(id);
-        let known = position.and_then(|position| session.inflight.get_mut(position));
-        let reason = if known.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        if let Some(inflight) = known {
-            inflight.stage = Stage::Released;
+        let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        if let Some(position) = position {
+            session.release(position);
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
     }
@@ -33,11 +32,7 @@ impl Shard {
     pub(crate) fn handle_pubrel(&mut self, conn: ConnId, id: PacketId) {
         let is_recovery = self.connection(conn).is_some_and(|connection| connection.is_resumed);
         let Some(session) = self.session_of(conn) else { return };
-        let position = session.inbound.iter().position(|inbound| *inbound == id);
-        if let Some(position) = position {
-            session.inbound.swap_remove(position);
-        }
-        let is_known = position.is_some() || is_recovery;
+        let is_known = session.release_inbound(id) || is_recovery;
         let reason = if is_known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         self.send(conn, &Ack { kind: AckKind::PubComp, packet_id: id, reason, properties: Properties::EMPTY });
     }
@@ -54,16 +49,11 @@ impl Shard {
         if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
             return;
         }
-        session.inflight.remove(position);
-        let window = usize::from(session.window);
-        let is_beyond = position < window && session.inflight.len() >= window;
-        let is_waiting = !session.queue.is_empty();
-        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
-        if is_beyond {
-            self.send_next_again(index, now);
-        }
-        if is_waiting {
-            self.pump(index, now);
+        session.finish(position);
+        if (!session.queue.is_empty() || session.unsent > 0)
+            && let Some(connection) = self.connection(conn)
+        {
+            self.pump(connection.session, now);
         }
     }
 }

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilter, Version};
 
+use crate::access::Action;
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Shard, WillFate, reason_of};
+use crate::subscribe::own_filters;
 use crate::subscriptions::Presence;
 use crate::timers::Due;
 
@@ -121,7 +123,9 @@ impl Shard {
         self.by_client.remove(&session.client_id);
         self.count_lost(&session);
         for text in session.subscriptions.keys() {
-            if let Ok(filter) = TopicFilter::parse(text, &self.limits) {
+            // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
+            // behind would belong to whoever gets this place next.
+            if let Ok(filter) = TopicFilter::parse(text, &own_filters()) {
                 self.unsubscribe_one(index, &filter);
             }
         }
@@ -129,9 +133,17 @@ impl Shard {
     }
 
     fn publish_will(&mut self, index: u32, now: Timestamp) {
-        let Some(will) = self.sessions.get_mut(index).and_then(|session| session.will.take()) else { return };
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Some(will) = session.will.take() else { return };
+        let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
         let PendingWill { message, .. } = *will;
         let mut publication = message.view();
+        // It was allowed when the client connected; rules may have changed since.
+        if !self.may(&identity, &client_id, Action::Publish, publication.topic) {
+            self.stats.dropped_denied += 1;
+            self.tell(Event::Denied { client_id, what: "will", topic: publication.topic.into() });
+            return;
+        }
         publication.expires = expiry(&publication.properties, now);
         let message = Arc::new(Message::new(&publication));
         self.publish(&message.view(), now);
@@ -140,7 +152,9 @@ impl Shard {
     pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {
         let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
         let Some(patience) = connection.patience else { return };
-        let deadline = connection.seen_at + patience;
+        // Who is not read because of others cannot be heard: its time begins again.
+        let seen_at = if self.is_clogged() { now } else { connection.seen_at };
+        let deadline = seen_at + patience;
         if deadline <= now {
             // [MQTT-3.1.2-22]
             self.end_connection(conn, Why::KeepAlive, WillFate::Publish, now);

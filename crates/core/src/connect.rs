@@ -7,7 +7,9 @@ use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{ConnAck, Connect, Encode, Properties, Property, QoS, ReasonCode, Version, Will};
+use tidegate_wire_mqtt::{
+    ConnAck, Connect, Encode, Encoded, Peer, Properties, Property, QoS, ReasonCode, Version, Will,
+};
 
 use crate::access::Action;
 use crate::connection::Connection;
@@ -65,6 +67,10 @@ impl Shard {
         }
         if connect.properties.authentication_method().is_some() {
             return Err(ReasonCode::BadAuthenticationMethod);
+        }
+        if !self.accepts_connack(hello) {
+            // Better no connection than one without an answer.
+            return Err(ReasonCode::PacketTooLarge);
         }
         if let Some(will) = connect.will {
             if will.qos > self.settings.qos_max {
@@ -135,6 +141,7 @@ impl Shard {
             session.will = will.map(Box::new);
             let receive_max = connect.properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get);
             session.window = receive_max.min(settings.inflight_max).max(1);
+            session.inbound_before = session.inbound.len();
         }
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
@@ -180,7 +187,22 @@ impl Shard {
     }
 
     fn send_connack(&mut self, conn: ConnId, hello: &Hello<'_>, session_present: bool) {
-        let (connect, settings) = (hello.connect, Arc::clone(&self.settings));
+        let list = self.connack_properties(hello);
+        let packet = ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
+        self.send(conn, &packet);
+    }
+
+    /// Whether the client accepts a packet as large as the CONNACK that is due to it.
+    fn accepts_connack(&self, hello: &Hello<'_>) -> bool {
+        let Some(packet_bytes_max) = hello.connect.properties.maximum_packet_size() else { return true };
+        let list = self.connack_properties(hello);
+        let packet = ConnAck { session_present: true, reason: ReasonCode::Success, properties: Properties::new(&list) };
+        let peer = Peer { packet_bytes_max: packet_bytes_max.get(), ..Peer::new(hello.connect.version) };
+        !matches!(packet.encode(peer, &mut Vec::new()), Encoded::TooLarge)
+    }
+
+    fn connack_properties<'h>(&self, hello: &'h Hello<'_>) -> Vec<Property<'h>> {
+        let (connect, settings) = (hello.connect, &self.settings);
         let mut list: Vec<Property<'_>> = Vec::new();
         if connect.version == Version::V5 {
             let wanted = connect.properties.session_expiry().unwrap_or(0);
@@ -205,8 +227,7 @@ impl Shard {
                 list.push(Property::ServerKeepAlive(keep_alive));
             }
         }
-        let packet = ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
-        self.send(conn, &packet);
+        list
     }
 
     /// A CONNACK that refuses. The connection belongs to no session and closes at once.
@@ -237,6 +258,7 @@ impl Shard {
         if written > 0 {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;
+            connection.answer_bytes += written;
             if !connection.is_listed {
                 connection.is_listed = true;
                 self.to_write.push_back(conn);

@@ -75,7 +75,7 @@ impl Shard {
         } else if is_open && session.has_window() {
             let packet_id = session.take_packet_id();
             let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
-            session.inflight.push_back(Inflight { packet_id, stage: Stage::Sent(queued) });
+            session.inflight.push_back(Inflight::sent(packet_id, queued));
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
             let conn = session.conn;
             if self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
@@ -146,6 +146,7 @@ impl Shard {
 
     /// Sends what waits in a session's queue, as far as window and outbox allow.
     pub(crate) fn pump(&mut self, index: u32, now: Timestamp) {
+        while self.send_again(index, now) {}
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
             let Some(conn) = session.conn else { return };
@@ -178,7 +179,7 @@ impl Shard {
         } else {
             let packet_id = session.take_packet_id();
             let delivery = delivery_of(queued.qos, packet_id, false);
-            session.inflight.push_back(Inflight { packet_id, stage: Stage::Sent(queued) });
+            session.inflight.push_back(Inflight::sent(packet_id, queued));
             delivery
         };
         let conn = session.conn;
@@ -198,65 +199,52 @@ impl Shard {
         }
     }
 
-    /// A session goes on with a new connection: everything under way is sent again, in order, then what waits.
-    /// [MQTT-4.4.0-1] The window may be smaller than it was: messages beyond it follow one by one. [MQTT-3.3.4-9]
+    /// A session goes on with a new connection: everything under way is sent again, in order and within the window of
+    /// this connection, then what waits. [MQTT-4.4.0-1]
     pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let (conn, window) = (session.conn, usize::from(session.window));
-        let inflight = core::mem::take(&mut session.inflight);
-        let mut kept = alloc::collections::VecDeque::with_capacity(inflight.len());
-        for under_way in inflight {
-            if kept.len() >= window && matches!(under_way.stage, Stage::Sent(_)) {
-                kept.push_back(under_way);
-            } else if let Some(under_way) = self.send_again(conn, under_way, now) {
-                kept.push_back(under_way);
-            }
+        let Some(conn) = session.conn else { return };
+        let mut steps = alloc::vec::Vec::with_capacity(session.inflight.len());
+        session.unsent = 0;
+        for under_way in &mut session.inflight {
+            under_way.is_unsent = matches!(under_way.stage, Stage::Sent(_));
+            session.unsent += usize::from(under_way.is_unsent);
+            steps.push((under_way.packet_id, under_way.is_unsent));
         }
-        if let Some(session) = self.sessions.get_mut(index) {
-            session.inflight = kept;
+        let conn = self.conn_id(conn);
+        for (packet_id, is_unsent) in steps {
+            if is_unsent {
+                self.send_again(index, now);
+            } else {
+                self.send(conn, &Ack::success(AckKind::PubRel, packet_id));
+            }
         }
         self.pump(index, now);
     }
 
-    /// A message at the head of the window is done: the one that moved in at its end is sent again, if it has not been
-    /// sent on this connection.
-    pub(crate) fn send_next_again(&mut self, index: u32, now: Timestamp) {
-        loop {
-            let Some(session) = self.sessions.get_mut(index) else { return };
-            let (conn, last) = (session.conn, usize::from(session.window).saturating_sub(1));
-            if !session.inflight.get(last).is_some_and(|inflight| matches!(inflight.stage, Stage::Sent(_))) {
-                return;
-            }
-            let Some(under_way) = session.inflight.remove(last) else { return };
-            let Some(under_way) = self.send_again(conn, under_way, now) else { continue };
-            if let Some(session) = self.sessions.get_mut(index) {
-                session.inflight.insert(last, under_way);
-            }
-            return;
+    /// Sends again the first message that was under way on an earlier connection; false if there is none, or no window.
+    /// Lifetimes do not matter any more: delivery has begun, and the client may know the identifier.
+    fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
+        let Some(session) = self.sessions.get_mut(index) else { return false };
+        let (conn, under_way) = (session.conn, session.inflight.len() - session.unsent);
+        if session.unsent == 0 || under_way >= usize::from(session.window) {
+            return false;
         }
-    }
-
-    fn send_again(&mut self, conn: Option<u32>, under_way: Inflight, now: Timestamp) -> Option<Inflight> {
-        match &under_way.stage {
-            Stage::Sent(queued) => {
-                let shareable = Shareable::of(&queued.message);
-                if shareable.publication.is_expired(now) {
-                    self.stats.dropped_expired += 1;
-                    return None;
-                }
-                let delivery = delivery_of(queued.qos, under_way.packet_id, true);
-                let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
-                if self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now) == Fate::Done
-                {
-                    return None;
-                }
-            }
-            Stage::Released => {
-                let conn = self.conn_id(conn?);
-                self.send(conn, &Ack::success(AckKind::PubRel, under_way.packet_id));
-            }
+        let Some(position) = session.inflight.iter().position(|inflight| inflight.is_unsent) else { return false };
+        let again = &mut session.inflight[position];
+        let Stage::Sent(queued) = &again.stage else { return false };
+        let (delivery, queued) = (delivery_of(queued.qos, again.packet_id, true), queued.clone());
+        again.is_unsent = false;
+        session.unsent -= 1;
+        let publication = queued.message.view();
+        let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
+        let fate = self.send_now(conn, &publication, &copy, &mut Frames::for_receivers(1), now);
+        if fate == Fate::Done
+            && let Some(session) = self.sessions.get_mut(index)
+        {
+            session.finish(position);
         }
-        Some(under_way)
+        true
     }
 
     /// Messages that a session takes with it when it ends.

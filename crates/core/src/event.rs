@@ -141,6 +141,8 @@ stats! {
     dropped_too_large,
     /// Messages not delivered because the rules of access forbid it.
     dropped_denied,
+    /// Messages refused because there is no room to retain them.
+    dropped_retained_full,
     /// Messages dropped with a session that ended.
     dropped_session_ended,
     /// Messages dropped because the way to another shard was full.

@@ -4,6 +4,7 @@ use alloc::format;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
+use crate::connection::Connection;
 use crate::event::Why;
 use crate::limits::PACKETS_PER_INPUT_MAX;
 use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
@@ -40,6 +41,9 @@ impl Shard {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             };
             connection.seen_at = now;
+            if consumed > 0 {
+                connection.partial = None;
+            }
             let version = connection.peer.version;
             let rest = &bytes[consumed..];
             let handled = match decode(rest, version, &self.limits) {
@@ -49,7 +53,12 @@ impl Shard {
                     self.stats.bytes_received += size as u64;
                     self.handle_packet(conn, &packet, now)
                 }
-                Ok(Decoded::Incomplete { at_least }) => return self.progress(consumed, at_least),
+                Ok(Decoded::Incomplete { at_least }) => {
+                    if !rest.is_empty() {
+                        self.expect_rest(conn, at_least, now);
+                    }
+                    return self.progress(conn, consumed, at_least);
+                }
                 Err(error) => Err(self.broken(error)),
             };
             if let Err(Ending { why, will }) = handled {
@@ -57,7 +66,7 @@ impl Shard {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             }
         }
-        self.progress(consumed, 1)
+        self.progress(conn, consumed, 1)
     }
 
     /// What a client did wrong; of a packet that is too large also what would have been accepted.
@@ -70,8 +79,11 @@ impl Shard {
         ending
     }
 
-    fn progress(&self, consumed: usize, at_least: usize) -> Progress {
-        Progress { consumed, at_least, then: if self.is_clogged() { Then::Pause } else { Then::Continue } }
+    /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
+    fn progress(&self, conn: ConnId, consumed: usize, at_least: usize) -> Progress {
+        let is_full = |connection: &Connection| connection.answer_bytes > self.settings.outbox_bytes_max;
+        let is_clogged = self.is_clogged() || self.connection(conn).is_some_and(is_full);
+        Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
 
     fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Handled {

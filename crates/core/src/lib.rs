@@ -18,6 +18,7 @@ mod input;
 mod limits;
 mod message;
 mod outbox;
+mod patience;
 mod publish;
 mod retained;
 mod route;

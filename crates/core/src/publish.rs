@@ -13,7 +13,7 @@ use crate::event::{Event, Why};
 use crate::input::{Ending, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
-use crate::retained::Kept;
+use crate::retained::{Kept, Others, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
 
 impl Shard {
@@ -52,20 +52,27 @@ impl Shard {
     pub(crate) fn publish(&mut self, publication: &Publication<'_>, now: Timestamp) -> usize {
         let message = Shareable::new(*publication);
         if publication.retain {
-            self.retain(&message);
+            self.retain_here(&message);
         }
         self.route(&message, now)
     }
 
+    /// Retains a message of this shard: it comes after all that were heard of.
+    fn retain_here(&mut self, message: &Shareable<'_>) -> Kept {
+        self.retain_count += 1;
+        self.retain(message, Stamp { count: self.retain_count, shard: self.index })
+    }
+
     /// Keeps or forgets the retained message of a topic. [MQTT-3.3.1-5, MQTT-3.3.1-6]
-    pub(crate) fn retain(&mut self, message: &Shareable<'_>) -> Kept {
-        let publication = &message.publication;
-        if publication.payload.is_empty() {
-            self.retained.remove(publication.topic);
+    fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp) -> Kept {
+        let topic = message.publication.topic;
+        if message.publication.payload.is_empty() {
+            let others = if self.outgoing.len() > 1 { Others::MayBeBehind } else { Others::None };
+            self.retained.remove(topic, stamp, others);
             return Kept::Yes;
         }
         let (count_max, bytes_max) = (self.settings.retained_messages_max, self.settings.retained_bytes_max);
-        self.retained.set(publication.topic, message.share(), count_max, bytes_max)
+        self.retained.set(topic, message.share(), stamp, count_max, bytes_max)
     }
 
     /// The topic itself, or the one that the client's alias stands for.
@@ -80,22 +87,21 @@ impl Shard {
         Ok(Cow::Borrowed(publish.topic))
     }
 
-    /// Remembers the identifier of a QoS 2 message; false if it is there already.
+    /// Remembers the identifier of a QoS 2 message; false if it is there already. What is left from earlier connections
+    /// does not count against the window of this one (section 4.9).
     fn note_inbound(&mut self, conn: ConnId, id: PacketId) -> Result<bool, Ending> {
         let receive_max = usize::from(self.settings.receive_max);
         let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
         let Some(session) = self.session_of(conn) else { return Ok(false) };
-        if session.inbound.contains(&id) {
-            return Ok(false);
-        }
+        let Err(position) = session.inbound.binary_search(&id) else { return Ok(false) };
         let most = if version == Version::V5 { receive_max } else { INBOUND_MAX };
-        if session.inbound.len() >= most {
+        if session.inbound.len() - session.inbound_before >= most {
             return Err(Ending::protocol(
                 ReasonCode::ReceiveMaximumExceeded,
                 "receive maximum exceeded [MQTT-3.3.4-9]",
             ));
         }
-        session.inbound.push(id);
+        session.inbound.insert(position, id);
         Ok(true)
     }
 
@@ -129,7 +135,7 @@ impl Shard {
             origin,
         };
         let message = Shareable::new(publication);
-        if publish.retain && self.retain(&message) == Kept::Full {
+        if publish.retain && self.retain_here(&message) == Kept::Full {
             return Err(ReasonCode::QuotaExceeded);
         }
         let places = self.route(&message, now);
@@ -148,14 +154,17 @@ impl Shard {
     /// A message that is not taken is never acknowledged with success: MQTT 5 has reason codes for it, 3.1.1 may close
     /// the connection [MQTT-3.3.5-2 (3.1.1)]. At QoS 0 nobody waits for an answer.
     fn reject(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) -> Handled {
-        if reason == ReasonCode::NotAuthorized {
-            self.stats.dropped_denied += 1;
+        match reason {
+            ReasonCode::NotAuthorized => self.stats.dropped_denied += 1,
+            ReasonCode::QuotaExceeded => self.stats.dropped_retained_full += 1,
+            _ => {}
         }
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.session_of(conn)
         {
-            // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent again, it must be refused again.
-            session.inbound.retain(|id| *id != packet_id);
+            // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent once more, it is a new message and not a
+            // duplicate that may be acknowledged.
+            session.release_inbound(packet_id);
         }
         let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
         match (delivery, version) {
@@ -179,10 +188,11 @@ impl Shard {
 
     pub(crate) fn handle_envelope(&mut self, from: usize, envelope: &Envelope<'_>, now: Timestamp) {
         match *envelope {
-            Envelope::Publish(publication) => {
+            Envelope::Publish { publication, count } => {
                 let message = Shareable::new(publication);
                 if publication.retain {
-                    self.retain(&message);
+                    self.retain_count = self.retain_count.max(count);
+                    self.retain(&message, Stamp { count, shard: from });
                 }
                 self.route_here(&message, now);
             }

@@ -31,12 +31,18 @@ pub(crate) struct Session {
     pub(crate) will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
     pub(crate) subscriptions: BTreeMap<Box<str>, Wish>,
-    /// QoS 2 messages received and not yet released.
+    /// Levels of all of them.
+    pub(crate) filter_levels: usize,
+    /// QoS 2 messages received and not yet released, sorted: a client before MQTT 5 may leave 65 535 of them.
     pub(crate) inbound: Vec<PacketId>,
+    /// How many of them, at most, are left from earlier connections.
+    pub(crate) inbound_before: usize,
     /// Messages sent and not yet acknowledged, in the order they were sent.
     pub(crate) inflight: VecDeque<Inflight>,
     /// How many of them the client wants at the same time.
     pub(crate) window: u16,
+    /// How many of them wait to be sent again on a connection whose window is smaller than the last one's.
+    pub(crate) unsent: usize,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) queue_bytes: usize,
     next_packet_id: PacketId,
@@ -83,6 +89,14 @@ impl SubscriptionIds {
 pub(crate) struct Inflight {
     pub(crate) packet_id: PacketId,
     pub(crate) stage: Stage,
+    /// It was sent on an earlier connection, and not yet on this one.
+    pub(crate) is_unsent: bool,
+}
+
+impl Inflight {
+    pub(crate) fn sent(packet_id: PacketId, queued: Queued) -> Self {
+        Self { packet_id, stage: Stage::Sent(queued), is_unsent: false }
+    }
 }
 
 #[derive(Debug)]
@@ -114,9 +128,12 @@ impl Session {
             timer_at: None,
             will: None,
             subscriptions: BTreeMap::new(),
+            filter_levels: 0,
             inbound: Vec::new(),
+            inbound_before: 0,
             inflight: VecDeque::new(),
             window: u16::MAX,
+            unsent: 0,
             queue: VecDeque::new(),
             queue_bytes: 0,
             next_packet_id: PacketId::MIN,
@@ -143,8 +160,33 @@ impl Session {
         }
     }
 
+    /// Forgets a QoS 2 message of the client; false if there is none with this identifier.
+    pub(crate) fn release_inbound(&mut self, id: PacketId) -> bool {
+        let Ok(position) = self.inbound.binary_search(&id) else { return false };
+        self.inbound.remove(position);
+        // Which ones those were is not remembered: in doubt for the client.
+        self.inbound_before = self.inbound_before.min(self.inbound.len());
+        true
+    }
+
     pub(crate) fn inflight_position(&self, id: PacketId) -> Option<usize> {
         self.inflight.iter().position(|inflight| inflight.packet_id == id)
+    }
+
+    /// Takes a message that is done, or refused, from those under way.
+    pub(crate) fn finish(&mut self, position: usize) {
+        if self.inflight.remove(position).is_some_and(|finished| finished.is_unsent) {
+            self.unsent -= 1;
+        }
+    }
+
+    /// The client has a QoS 2 message.
+    pub(crate) fn release(&mut self, position: usize) {
+        let Some(inflight) = self.inflight.get_mut(position) else { return };
+        inflight.stage = Stage::Released;
+        if core::mem::take(&mut inflight.is_unsent) {
+            self.unsent -= 1;
+        }
     }
 
     /// The gauges of all queues are kept with each change: counting a million sessions would take a turn.

@@ -106,7 +106,7 @@ fn exposure(place: &Place, flags: &[(&str, &str)]) -> Result<(), String> {
 }
 
 #[test]
-fn beyond_this_machine_there_must_be_users() {
+fn f082_beyond_this_machine_there_must_be_users() {
     let open = Place::new("", None);
     let everywhere = ("listeners.mqtt", "0.0.0.0:1883");
     assert_eq!(

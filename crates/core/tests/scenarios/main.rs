@@ -2,6 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod conformance_311;
+mod conformance_connect;
+mod conformance_publish;
+mod conformance_subscribe;
+mod faults_patience;
+mod faults_qos;
+mod faults_session;
+mod faults_wire;
+mod got;
 mod model;
 mod net;
 mod qos;

@@ -7,11 +7,7 @@ use tidegate_core::access::Action;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, ReasonCode, Version};
 
-use crate::net::{Forbid, Got, Net, Options, message};
-
-fn lasting() -> Options<'static> {
-    Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() }
-}
+use crate::net::{Forbid, Got, Net, Options, lasting, message};
 
 #[test]
 fn each_quality_of_service_is_answered_in_its_way() {
@@ -237,7 +233,7 @@ fn a_full_queue_drops_and_counts() {
 }
 
 #[test]
-fn a_client_gets_nothing_larger_than_it_accepts() {
+fn f026_a_client_gets_nothing_larger_than_it_accepts() {
     let mut net = Net::new(1);
     let properties = vec![Property::MaximumPacketSize(std::num::NonZeroU32::new(20).unwrap())];
     let sender = net.v5("sender");

@@ -83,12 +83,17 @@ fn a_second_connection_takes_over() {
 }
 
 #[test]
-fn another_user_does_not_get_the_session() {
+fn f039_another_user_does_not_get_the_session() {
     let mut net = Net::new(1);
     let alice = net.connect("c", &Options { user: Some("alice"), ..lasting(100) });
     let mallory = net.dial("c", &Options { user: Some("mallory"), ..lasting(100) });
     assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
     assert!(net.is_closed(mallory) && !net.is_closed(alice));
+    // Neither does a clean start end it.
+    let mallory = net.dial("c", &Options { user: Some("mallory"), ..Options::default() });
+    assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+    assert!(!net.is_closed(alice));
+    assert_eq!(net.receive(alice), []);
 }
 
 #[test]
@@ -192,7 +197,7 @@ fn what_we_do_not_support_is_refused_in_the_connack() {
 }
 
 #[test]
-fn a_session_that_was_to_end_cannot_be_made_to_last_by_a_goodbye() {
+fn f054_a_session_that_was_to_end_cannot_be_made_to_last_by_a_goodbye() {
     let mut net = Net::new(1);
     let wire = net.v5("c");
     let list = [Property::SessionExpiry(100)];
