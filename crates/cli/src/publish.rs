@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use tidegate_wire_mqtt::{QoS, ReasonCode};
 
 use crate::arguments::PubArgs;
-use crate::client::{Client, Happened};
+use crate::client::{Client, ClientError, Happened};
 use crate::stop::Stop;
 use crate::target::{self, Connection, Usage};
 
@@ -86,7 +86,16 @@ pub(crate) fn run(args: &PubArgs) -> Result<u8> {
     let publishing = Publishing::of(args, topic.as_deref())?;
     let stop = Stop::on_signals()?;
     let mut client = Client::connect(&target, hello)?;
-    let refused = publish_all(&mut client, publishing, &stop)?;
+    let refused = match publish_all(&mut client, publishing, &stop) {
+        Ok(refused) => refused,
+        Err(error) => {
+            if matches!(error.downcast_ref(), Some(ClientError::TooLarge { .. })) {
+                // Found before a byte was sent: the connection is well, and our will is not wanted.
+                client.disconnect();
+            }
+            return Err(error);
+        }
+    };
     client.disconnect();
     match refused {
         None => Ok(0),

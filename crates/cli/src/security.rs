@@ -29,8 +29,8 @@ pub(crate) struct Security {
     pub(crate) policy: Arc<dyn Policy>,
     /// Whether there are users; without them the broker stays on this machine.
     pub(crate) has_users: bool,
-    /// Whether clients without a name are let in.
-    pub(crate) admits_anonymous: bool,
+    /// Whether clients without a name are let in even if there are users.
+    pub(crate) allow_anonymous: bool,
     /// Users that rules name and the password file does not.
     strangers: Vec<String>,
 }
@@ -45,20 +45,19 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
-    let has_users = users.is_some();
+    let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
     if !has_users && acl.is_none() && !options.bind_client_ids {
         let (authenticator, policy) = (Arc::new(Anonymous), Arc::new(Open));
-        return Ok(Security { authenticator, policy, has_users, admits_anonymous: true, strangers: Vec::new() });
+        return Ok(Security { authenticator, policy, has_users, allow_anonymous, strangers: Vec::new() });
     }
     let users = users.unwrap_or_default();
     let acl = acl.unwrap_or_else(Acl::open);
     let policy = Arc::new(Access::new(&acl, &users));
-    let admits_anonymous = options.allow_anonymous || !has_users;
     // Where any name will do, none is unknown.
     let knows_all = !has_users || options.any_certificate_user;
     let strangers = if knows_all { Vec::new() } else { strangers(&acl, &users) };
     let settings = AuthSettings {
-        anonymous: if admits_anonymous { AnonymousClients::Admit } else { AnonymousClients::Refuse },
+        anonymous: if allow_anonymous || !has_users { AnonymousClients::Admit } else { AnonymousClients::Refuse },
         certificate_users: if options.any_certificate_user || !has_users {
             CertificateUsers::Any
         } else {
@@ -67,7 +66,7 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
         client_ids: if options.bind_client_ids { ClientIds::BoundToUser } else { ClientIds::Free },
     };
     let authenticator = Arc::new(PasswordAuthenticator::new(users, settings));
-    Ok(Security { authenticator, policy, has_users, admits_anonymous, strangers })
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, strangers })
 }
 
 /// Users that rules name and that cannot come in, each once.
@@ -170,7 +169,7 @@ pub(crate) enum Audience {
     KnownHere,
     /// Everybody on this machine: there are no users.
     ThisMachine,
-    /// Everybody on this machine: there are users, and `allow_anonymous` lets others in all the same.
+    /// Everybody on this machine, whether there are users or not: `allow_anonymous` says so.
     AnybodyHere,
     /// Everybody, from everywhere.
     Everybody,
@@ -180,8 +179,8 @@ pub(crate) enum Audience {
 pub(crate) fn audience(config: &Config, security: &Security) -> Audience {
     let is_here = |listener: &Listener| is_loopback(listener.bind.ip());
     let mut open = config.listeners.iter().filter(|listener| !asks_for_certificate(listener)).peekable();
-    let is_closed = !security.admits_anonymous || open.peek().is_none();
-    match (is_closed, security.has_users) {
+    let is_closed = (security.has_users && !security.allow_anonymous) || open.peek().is_none();
+    match (is_closed, security.allow_anonymous) {
         (true, _) if config.listeners.iter().all(is_here) => Audience::KnownHere,
         (true, _) => Audience::Known,
         (false, _) if !open.all(is_here) => Audience::Everybody,

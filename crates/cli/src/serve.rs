@@ -183,7 +183,11 @@ impl Banner<'_> {
     fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
         let ServeCommand { program, place } = &self.command;
         let add = format!("{program} user add NAME{place}");
-        let close = security::how_to_close(self.loaded);
+        let mut close = security::how_to_close(self.loaded);
+        if password_file(&self.loaded.options).is_none() {
+            // Without users there would be nobody to let in.
+            close = format!("{close}, after  {add}");
+        }
         let plain = addresses.iter().find(|(kind, _)| *kind == ListenerKind::Mqtt).map(|(_, at)| at.port());
         let port = plain.map(|port| if port == 1883 { String::new() } else { format!(" -p {port}") });
         let attempt = |who: &str| match &port {
@@ -191,9 +195,6 @@ impl Banner<'_> {
             None => String::new(),
         };
         match self.audience {
-            Audience::Everybody if password_file(&self.loaded.options).is_none() => format!(
-                "OPEN: anybody who reaches these addresses may come in (allow_anonymous). To close it:  {add}  and {close}"
-            ),
             Audience::Everybody => {
                 format!("OPEN: anybody who reaches these addresses may come in (allow_anonymous). To close it: {close}")
             }
@@ -259,7 +260,10 @@ mod tests {
         let anonymous = [("security.allow_anonymous", "true")];
         let open = banner(Audience::Everybody, &anonymous);
         assert!(open.contains("\nOPEN: anybody who reaches these addresses may come in (allow_anonymous)."), "{open}");
-        assert!(open.contains("user add NAME --data x  and start without --allow-anonymous\n"), "{open}");
+        assert!(
+            open.contains("To close it: start without --allow-anonymous, after  ./tidegate user add NAME --data x\n"),
+            "{open}"
+        );
         let here = banner(Audience::AnybodyHere, &anonymous);
         assert!(here.contains("OPEN: anybody on this machine may come in, users or not"), "{here}");
     }

@@ -1,6 +1,8 @@
 //! Bytes of a connected client: decoded and handed to the file of their packet.
 
 use alloc::format;
+use core::fmt::Write;
+
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
@@ -74,7 +76,7 @@ impl Shard {
     fn broken(&self, error: PeerError) -> Ending {
         let mut ending = Ending::from(error);
         if let (ReasonCode::PacketTooLarge, Why::Protocol { detail, .. }) = (error.reason, &mut ending.why) {
-            detail.push_str(&format!("; at most {} bytes are accepted", self.limits.packet_bytes_max));
+            let _ = write!(detail, "; at most {} bytes are accepted", self.limits.packet_bytes_max);
         }
         ending
     }

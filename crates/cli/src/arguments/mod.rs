@@ -126,9 +126,8 @@ pub(crate) fn hint_for(error: &clap::Error, command: Option<&str>) -> Option<&'s
             Some("the port of the broker is set with --mqtt: --mqtt 1884, or --mqtt 0.0.0.0:1884 for all")
         }
         "-h" | "--host" => Some("the address of the broker is set with --mqtt: --mqtt 0.0.0.0:1883 for all"),
-        "-v" | "--verbose" => Some("more logs: --log-level debug"),
+        "-v" | "--verbose" | "--debug" => Some("more logs: --log-level debug"),
         "-d" => Some("the broker stays in the foreground; more logs: --log-level debug"),
-        "--debug" => Some("more logs: --log-level debug"),
         _ => None,
     }
 }

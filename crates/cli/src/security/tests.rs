@@ -142,6 +142,7 @@ fn the_audience_is_named_as_it_is() {
     assert_eq!(of(&open, &[]), Audience::ThisMachine);
     let exposed = [("listeners.mqtt", "0.0.0.0:1883"), ("security.allow_anonymous", "true")];
     assert_eq!(of(&open, &exposed), Audience::Everybody);
+    assert_eq!(of(&open, &exposed[1..]), Audience::AnybodyHere, "it would stay so with users");
     let closed = Place::new("", Some(&alice()));
     assert_eq!(of(&closed, &[]), Audience::KnownHere);
     assert_eq!(of(&closed, &exposed[..1]), Audience::Known);
