@@ -47,7 +47,7 @@ fn a_connack_says_nothing_that_was_not_asked_for() {
     let wire = net.dial("c", &Options::default());
     // Receive Maximum, Maximum Packet Size, Topic Alias Maximum: no Response Information (0x1a), no Authentication
     // Method (0x15), no Assigned Client Identifier (0x12).
-    assert_eq!(net.raw(wire), b"\x20\x0e\x00\x00\x0b\x21\x00\x40\x27\x00\x10\x00\x00\x22\x00\x40");
+    assert_eq!(net.raw(wire), b"\x20\x0e\x00\x00\x0b\x21\x04\x00\x27\x00\x10\x00\x00\x22\x00\x40");
     let old = net.dial("old", &Options { version: Version::V311, ..Options::default() });
     assert_eq!(net.raw(old), b"\x20\x02\x00\x00");
 }

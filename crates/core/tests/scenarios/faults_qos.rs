@@ -56,11 +56,11 @@ fn f030_dup_on_a_first_arrival_is_no_duplicate() {
 fn f031_unreleased_messages_are_bounded_and_go_with_their_session() {
     let mut net = Net::new(1);
     let sender = net.connect("sender", &lasting());
-    for id in 1..=65 {
+    for id in 1..=1025 {
         net.publish(sender, "t", "x", 2, false, id);
     }
     let got = net.receive(sender);
-    assert_eq!(answered(ReasonCode::NoMatchingSubscribers, PubRec, &got), 64);
+    assert_eq!(answered(ReasonCode::NoMatchingSubscribers, PubRec, &got), 1024);
     assert_eq!(got.last(), Some(&Got::Disconnect(ReceiveMaximumExceeded)));
     net.pass(Duration::from_secs(3601));
     assert_eq!(net.stats().sessions, 0);

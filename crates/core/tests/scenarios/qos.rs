@@ -100,48 +100,6 @@ fn a_release_that_is_repeated_after_the_return_is_no_mistake() {
 }
 
 #[test]
-fn a_smaller_window_after_the_return_is_obeyed_too() {
-    let mut net = Net::new(1);
-    let (publisher, client) = (net.v5("p"), net.connect("c", &lasting()));
-    net.subscribe(client, "a", 2);
-    for id in 1..=8 {
-        net.publish(publisher, "a", &id.to_string(), 1 + (id % 2) as u8, false, id);
-    }
-    assert_eq!(net.payloads(client).len(), 8);
-    // One of them has come as far as its PUBREL, which does not count.
-    net.ack(client, AckKind::PubRec, 7);
-    net.cut(client);
-
-    let mut options = lasting();
-    options.properties.push(Property::ReceiveMaximum(NonZeroU16::new(3).expect("not zero")));
-    let client = net.dial("c", &options);
-    net.publish(publisher, "a", "9", 1, false, 9);
-    let ids = |got: Vec<Got>| -> Vec<u16> {
-        got.into_iter()
-            .filter_map(|got| match got {
-                Got::Message { id, .. } => id,
-                _ => None,
-            })
-            .collect()
-    };
-    assert_eq!(ids(net.receive(client)), [1, 2, 3]);
-    for (acknowledged, next) in [(2, vec![4]), (4, vec![5]), (6, vec![])] {
-        net.ack(client, AckKind::PubAck, acknowledged);
-        assert_eq!(ids(net.receive(client)), next, "after {acknowledged}");
-    }
-    for (kind, id, next) in [
-        (AckKind::PubRec, 1, vec![]),
-        (AckKind::PubComp, 1, vec![]),
-        (AckKind::PubRec, 3, vec![]),
-        (AckKind::PubComp, 3, vec![8]),
-        (AckKind::PubComp, 7, vec![9]),
-    ] {
-        net.ack(client, kind, id);
-        assert_eq!(ids(net.receive(client)), next, "after {kind:?} {id}");
-    }
-}
-
-#[test]
 fn a_refused_message_is_refused_again_when_it_is_sent_again() {
     let mut net = Net::with(1, Settings::default(), Forbid(Action::Publish, "secret"));
     for _ in 0..2 {
