@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 use crate::outbox::{Outbox, Spares};
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one socket, and each a byte")]
 pub(crate) struct Connection {
     pub(crate) session: u32,
     pub(crate) peer: Peer,
