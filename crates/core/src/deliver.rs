@@ -67,12 +67,16 @@ impl Shard {
         let qos = publication.qos.min(target.qos);
         let retain = publication.retain && target.retain_as_published;
         let Some(session) = self.sessions.get_mut(target.session) else { return };
-        let is_open = session.conn.is_some() && session.queue.is_empty();
+        // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
+        let is_open = session.conn.is_some() && session.queue.is_empty() && session.unsent == 0;
+        let is_full =
+            |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > self.settings.outbox_bytes_max);
+        let is_clogged = session.conn.is_some_and(is_full);
         if is_open && qos == QoS::AtMostOnce {
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
             let _ = self.send_now(conn, publication, &copy, frames, now);
-        } else if is_open && session.has_window() {
+        } else if is_open && !is_clogged && session.has_window() {
             let packet_id = session.take_packet_id();
             let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
             session.inflight.push_back(Inflight::sent(packet_id, queued));
@@ -227,7 +231,9 @@ impl Shard {
     fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let (conn, under_way) = (session.conn, session.inflight.len() - session.unsent);
-        if session.unsent == 0 || under_way >= usize::from(session.window) {
+        let outbox = conn.and_then(|conn| self.connections.get(conn)).map_or(0, |connection| connection.outbox.len());
+        let is_clogged = outbox > self.settings.outbox_bytes_max;
+        if session.unsent == 0 || under_way >= usize::from(session.window) || is_clogged {
             return false;
         }
         let Some(position) = session.inflight.iter().position(|inflight| inflight.is_unsent) else { return false };

@@ -17,8 +17,8 @@ pub(crate) enum Envelope<'a> {
     /// A message: for the subscribers there, and kept there if it is retained, with its place in the order of all retained
     /// messages (see `Stamp`).
     Publish { publication: Publication<'a>, count: u64 },
-    /// A message for one member of a group there.
-    Shared { filter: &'a str, group: &'a str, publication: Publication<'a> },
+    /// A message for one member of a group there; if the last one has left, it may be passed on so many times.
+    Shared { hops: u8, filter: &'a str, group: &'a str, publication: Publication<'a> },
     /// The sender has subscribers on this filter, or has none any more.
     Interest { filter: &'a str, interested: bool },
     /// The sender's members of a group.
@@ -35,8 +35,9 @@ impl<'a> Envelope<'a> {
                     out.extend_from_slice(&count.to_le_bytes());
                 }
             }
-            Self::Shared { filter, group, publication } => {
+            Self::Shared { hops, filter, group, publication } => {
                 out.push(1);
+                out.push(*hops);
                 write_text(filter, out);
                 write_text(group, out);
                 write_publication(publication, out);
@@ -65,7 +66,12 @@ impl<'a> Envelope<'a> {
                 let count = if publication.retain { u64::from_le_bytes(reader.array()?) } else { 0 };
                 Self::Publish { publication, count }
             }
-            1 => Self::Shared { filter: reader.text()?, group: reader.text()?, publication: reader.publication()? },
+            1 => Self::Shared {
+                hops: reader.array::<1>()?[0],
+                filter: reader.text()?,
+                group: reader.text()?,
+                publication: reader.publication()?,
+            },
             2 => Self::Interest { filter: reader.text()?, interested: reader.array::<1>()? == [1] },
             3 => Self::Group {
                 filter: reader.text()?,

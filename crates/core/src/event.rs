@@ -133,7 +133,7 @@ stats! {
     queued_bytes,
     /// QoS 0 messages dropped because the receiver's outbox was full.
     dropped_outbox_full,
-    /// Messages dropped because the session's queue was full.
+    /// Messages dropped because the session's queue was full; of retained ones, one for each filter that found no room.
     dropped_queue_full,
     /// Messages dropped because their lifetime was over.
     dropped_expired,
@@ -145,6 +145,8 @@ stats! {
     dropped_retained_full,
     /// Messages dropped with a session that ended.
     dropped_session_ended,
+    /// Messages of a shared subscription whose last member left while they were on their way.
+    dropped_no_member,
     /// Messages dropped because the way to another shard was full.
     dropped_shard_full,
     /// Sessions that ended by expiry.

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 /// Connections of one shard; the driver has a smaller limit of its own.
 pub(crate) const CONNECTIONS_MAX: usize = 4_000_000;
+/// Shared subscriptions of one session: each is told to every shard whenever the client comes or goes.
+pub(crate) const SHARED_SUBSCRIPTIONS_MAX: usize = 100;
 /// Packets handled per call of `handle_input`: the driver bounds the bytes, this bounds the tiny ones.
 pub(crate) const PACKETS_PER_INPUT_MAX: usize = 4096;
 /// Timers handled per turn, so that a thousand expiring sessions do not make one long turn.

@@ -196,9 +196,12 @@ impl Shard {
                 }
                 self.route_here(&message, now);
             }
-            Envelope::Shared { filter, group, publication } => {
+            Envelope::Shared { filter, group, publication, hops } => {
+                let message = Shareable::new(publication);
                 if let Some((session, wish)) = self.subscriptions.pick_local(filter, group) {
-                    self.deliver_shared(session, wish, &Shareable::new(publication), now);
+                    self.deliver_shared(session, wish, &message, now);
+                } else if hops == 0 || !self.pass_on(filter, group, &message, hops - 1) {
+                    self.stats.dropped_no_member += 1;
                 }
             }
             Envelope::Interest { filter, interested } => self.subscriptions.set_interest(filter, from, interested),

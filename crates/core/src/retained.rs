@@ -68,14 +68,14 @@ impl Retained {
         count_max: usize,
         bytes_max: usize,
     ) -> Kept {
-        let size = message.size();
+        let size = cost(&message);
         let existing = self.tree.find(topic);
         let last = existing.and_then(|node| self.tree.value(node).as_ref());
         if last.map(|(_, last)| last).or_else(|| self.emptied.get(topic)).is_some_and(|last| *last > stamp) {
             // A later one was here first.
             return Kept::Yes;
         }
-        let before = last.map(|(message, _)| message.size());
+        let before = last.map(|(message, _)| cost(message));
         if before.is_none() && self.count >= count_max || self.bytes - before.unwrap_or(0) + size > bytes_max {
             return Kept::Full;
         }
@@ -116,17 +116,18 @@ impl Retained {
     fn forget(&mut self, node: NodeId) {
         if let Some((message, _)) = self.tree.value_mut(node).take() {
             self.count -= 1;
-            self.bytes -= message.size();
+            self.bytes -= cost(&message);
         }
         self.tree.prune(node, Option::is_none);
     }
 
-    /// The messages whose topic matches the filter. Those whose lifetime is over are forgotten on the way.
-    pub(crate) fn matches(&mut self, filter: &str, now: Timestamp) -> Vec<Arc<Message>> {
+    /// The messages whose topic matches the filter, at most so many. Those whose lifetime is over are forgotten on the
+    /// way.
+    pub(crate) fn matches(&mut self, filter: &str, now: Timestamp, most: usize) -> Vec<Arc<Message>> {
         let levels: Vec<&str> = filter.split('/').collect();
         let (mut found, mut expired) = (Vec::new(), Vec::new());
         let mut stack = alloc::vec![(ROOT, 0)];
-        while let Some((node, depth)) = stack.pop() {
+        while let Some((node, depth)) = stack.pop().filter(|_| found.len() < most) {
             let Some(level) = levels.get(depth) else {
                 self.collect(node, now, &mut found, &mut expired);
                 continue;
@@ -164,3 +165,11 @@ impl Retained {
         }
     }
 }
+
+/// What it costs to keep a message: itself, and a node for each level of its topic, as if it shared none.
+fn cost(message: &Message) -> usize {
+    message.size() + message.view().topic.split('/').count() * LEVEL_BYTES
+}
+
+/// Bytes of a node of the tree with its level's text and its place among the children.
+const LEVEL_BYTES: usize = 112;

@@ -86,11 +86,19 @@ impl Shard {
                     return false;
                 };
                 let publication = message.publication;
-                let envelope = Envelope::Shared { filter: &filter, group: &name, publication };
+                let envelope = Envelope::Shared { hops: HOPS_MAX, filter: &filter, group: &name, publication };
                 self.forward(shard, &envelope, publication.qos);
             }
             None => return false,
         }
+        true
+    }
+
+    /// A message for a group whose members here have left: another shard may have one.
+    pub(crate) fn pass_on(&mut self, filter: &str, group: &str, message: &Shareable<'_>, hops: u8) -> bool {
+        let Some(shard) = self.subscriptions.shard_with_members(filter, group) else { return false };
+        let publication = message.publication;
+        self.forward(shard, &Envelope::Shared { hops, filter, group, publication }, publication.qos);
         true
     }
 
@@ -107,3 +115,6 @@ impl Shard {
         envelope.write(outgoing);
     }
 }
+
+/// A message whose receiver has left is passed on this often; members that leave faster than that are not to be had.
+const HOPS_MAX: u8 = 3;

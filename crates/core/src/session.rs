@@ -63,7 +63,7 @@ pub(crate) enum SubscriptionIds {
     #[default]
     None,
     One(NonZeroU32),
-    Many(Box<[NonZeroU32]>),
+    Many(Arc<[NonZeroU32]>),
 }
 
 impl SubscriptionIds {

@@ -243,7 +243,9 @@ impl Shard {
         if connection.stalled_since.is_some() && !connection.is_watched {
             self.watch(conn, now + WRITE_PATIENCE, now);
         }
-        if !is_closing && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty()) {
+        if !is_closing
+            && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty() || session.unsent > 0)
+        {
             self.pump(session, now);
         }
     }

@@ -12,7 +12,7 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
-use crate::limits::FILTER_LEVELS_MAX;
+use crate::limits::{FILTER_LEVELS_MAX, SHARED_SUBSCRIPTIONS_MAX};
 use crate::session::{Queued, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
 use crate::subscriptions::{Change, Presence, Wish};
@@ -82,6 +82,10 @@ impl Shard {
         if is_new && is_full {
             return Err(ReasonCode::QuotaExceeded);
         }
+        let shared = || session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).count();
+        if is_new && subscription.filter.group().is_some() && shared() >= SHARED_SUBSCRIPTIONS_MAX {
+            return Err(ReasonCode::QuotaExceeded);
+        }
         // Rules are about topics: a shared subscription is judged by what it shares.
         if !self.may(&session.identity, &session.client_id, Action::Subscribe, subscription.filter.pattern()) {
             let client_id = Arc::clone(&session.client_id);
@@ -142,13 +146,18 @@ impl Shard {
 
     /// Retained messages wait in the session's queue behind what is there, and go out as the client takes them.
     fn queue_retained(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish, now: Timestamp) {
-        let messages = self.retained.matches(filter.pattern(), now);
         // Room for every retained message once, beside what waits already: who subscribes again and again without
-        // reading gets no more.
-        let most = self.settings.queue_messages_max.saturating_add(self.retained.len());
+        // reading gets no more, and is not looked for more.
+        let messages_max = self.settings.queue_messages_max.saturating_add(self.retained.len());
+        let bytes_max = self.settings.queue_bytes_max.saturating_add(self.retained.bytes());
         let Some(session) = self.sessions.get_mut(index) else { return };
-        for message in messages {
-            if session.queue.len() >= most {
+        let room = messages_max.saturating_sub(session.queue.len());
+        if room == 0 || session.queue_bytes >= bytes_max {
+            self.stats.dropped_queue_full += 1;
+            return;
+        }
+        for message in self.retained.matches(filter.pattern(), now, room) {
+            if session.queue_bytes + message.size() > bytes_max {
                 self.stats.dropped_queue_full += 1;
                 continue;
             }

@@ -245,6 +245,13 @@ impl Subscriptions {
         found.pick_member(Presence::Online, found.turn).or_else(|| found.pick_member(Presence::Offline, found.turn))
     }
 
+    /// Another shard that has members of this group, connected ones first.
+    pub(crate) fn shard_with_members(&self, filter: &str, group: &str) -> Option<usize> {
+        let node = self.tree.find(filter)?;
+        let found = self.tree.value(node).groups.iter().find(|found| *found.name == *group)?;
+        found.remote.iter().max_by_key(|(_, members)| (members.online > 0, members.offline)).map(|(shard, _)| *shard)
+    }
+
     /// Group name; the filter is found by walking up, which only messages for other shards pay for.
     pub(crate) fn group_name(&self, id: GroupId) -> Option<&str> {
         self.tree.value(id.node).groups.get(id.index as usize).map(|group| &*group.name)

@@ -33,6 +33,7 @@ struct End {
 }
 
 pub(crate) struct Net {
+    are_batches_held: bool,
     pub(crate) shards: Vec<Shard>,
     ends: Vec<End>,
     pub(crate) now: Timestamp,
@@ -49,7 +50,13 @@ impl Net {
         let settings = Arc::new(settings);
         let shards =
             (0..shards).map(|index| Shard::new(index, shards, Arc::clone(&settings), Arc::clone(&policy), 7)).collect();
-        Self { shards, ends: Vec::new(), now: Timestamp::from_secs_f64(1000.0), events: VecDeque::new() }
+        Self {
+            are_batches_held: false,
+            shards,
+            ends: Vec::new(),
+            now: Timestamp::from_secs_f64(1000.0),
+            events: VecDeque::new(),
+        }
     }
 
     pub(crate) fn pass(&mut self, time: Duration) {
@@ -347,8 +354,22 @@ impl Net {
         self.shards[shard].handle_written(conn, bytes.len(), self.now);
     }
 
+    /// From now on nothing goes from shard to shard.
+    pub(crate) fn hold_batches(&mut self) {
+        self.are_batches_held = true;
+    }
+
+    /// And now it does again.
+    pub(crate) fn release_batches(&mut self) {
+        self.are_batches_held = false;
+        self.settle();
+    }
+
     fn carry_batches(&mut self, from: usize) -> bool {
         let mut moved = false;
+        if self.are_batches_held {
+            return false;
+        }
         for to in 0..self.shards.len() {
             while let Some(batch) = self.shards[from].poll_batch(to) {
                 moved = true;

@@ -121,7 +121,7 @@ fn who_subscribes_again_and_again_without_reading_gets_each_retained_message_onc
         net.send_bytes(deaf, b"\x82\x09\x00\x01\x00\x00\x03t/+\x00");
     }
     assert!(net.stats().queued_messages <= 30, "{}", net.stats().queued_messages);
-    assert!(net.stats().dropped_queue_full > 1900);
+    assert!(net.stats().dropped_queue_full > 90, "one for each time that there was no room");
 }
 
 #[test]
@@ -139,6 +139,6 @@ fn a_deaf_client_loses_qos_0_beyond_its_outbox_and_keeps_qos_1_in_its_queue() {
     for id in 1..=100 {
         net.publish(sender, "t", "x", 1, false, id);
     }
-    // 64 are under way, ten wait, the rest is dropped and counted.
-    assert_eq!((net.stats().queued_messages, net.stats().dropped_queue_full), (10, 26));
+    // The outbox is full, window or not: ten wait, the rest is dropped and counted.
+    assert_eq!((net.stats().queued_messages, net.stats().dropped_queue_full), (10, 90));
 }

@@ -173,3 +173,21 @@ fn one_shard_and_three_shards_deliver_the_same() {
     assert_eq!(one["#"], ["a/b/c", "a", "a/b", "b", "x/b/c", "a/x/c"]);
     assert_eq!(one, run(3));
 }
+
+#[test]
+fn a_shared_message_whose_receiver_left_on_its_way_finds_another() {
+    let mut net = Net::new(2);
+    let sender = net.v5(&on_shard(0, 0));
+    let (here, there) = (net.v5(&on_shard(0, 1)), net.v5(&on_shard(1, 0)));
+    net.subscribe(here, "$share/g/t", 1);
+    net.subscribe(there, "$share/g/t", 1);
+    // The messages leave for the other shard before it is known that its only member has gone.
+    net.hold_batches();
+    for n in 1..=4 {
+        net.publish(sender, "t", &n.to_string(), 1, false, n);
+    }
+    net.cut(there);
+    net.release_batches();
+    assert_eq!(net.payloads(here).len(), 4);
+    assert_eq!(net.stats().dropped_no_member, 0);
+}
