@@ -192,7 +192,7 @@ impl Visitor {
 
     fn parse(&mut self, limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
         if matches!(self.stage, Stage::Upgrade) {
-            match upgrade(&self.input) {
+            match upgrade(&self.input, self.peer.ip()) {
                 Upgrade::Incomplete => return Next::Wait,
                 Upgrade::Refuse { answer, why } => {
                     self.trouble = Some(why.into());

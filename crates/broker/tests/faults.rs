@@ -221,7 +221,8 @@ fn f085_an_origin_comes_once_and_within_bounds() {
     let broker = both_doors(Duration::from_secs(10));
     let long = format!("Origin: http://{}\r\nHost", "x".repeat(9000));
     let cases = [
-        ("Origin: http://a\r\nHost", "101"),
+        ("Origin: http://localhost:3000\r\nHost", "101"),
+        ("Origin: http://a\r\nHost", "403"),
         ("Origin: http://a\r\nOrigin: http://b\r\nHost", "400"),
         ("Origin: http://a\r\norigin: http://a\r\nHost", "400"),
         (&long, "431"),

@@ -3,6 +3,8 @@
 //! Pure: the head of a request in, an answer out. Everything that is asked for once must be there once; a header that
 //! comes twice is refused, never half believed.
 
+use std::net::IpAddr;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -36,8 +38,8 @@ const PROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 /// Section 1.3 of RFC 6455.
 const ACCEPT_KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Reads the request at the start of `input`.
-pub(crate) fn upgrade(input: &[u8]) -> Upgrade {
+/// Reads the request at the start of `input`, which came from this address.
+pub(crate) fn upgrade(input: &[u8], peer: IpAddr) -> Upgrade {
     let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let consumed = match request.parse(input) {
@@ -49,7 +51,7 @@ pub(crate) fn upgrade(input: &[u8]) -> Upgrade {
         }
         Err(_) => return refuse(400, "Bad Request", "not an HTTP request"),
     };
-    match judge(&request) {
+    match judge(&request).and_then(|accepted| judge_origin(request.headers, peer).map(|()| accepted)) {
         Ok((key, protocol)) => Upgrade::Accept { consumed, answer: accept(key, protocol) },
         Err((status, phrase, why)) => refuse(status, phrase, why),
     }
@@ -72,7 +74,7 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
     }
     let headers = &*request.headers;
     once(headers, "Host").map_err(bad)?;
-    // Pages of any origin may come, but who says two of them says nothing that can be judged.
+    // Who says two origins says nothing that can be judged; see `judge_origin` for one.
     if headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Origin")).count() > 1 {
         return Err(bad("a header comes twice"));
     }
@@ -89,6 +91,24 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
     // [MQTT-6.0.0-3], [MQTT-6.0.0-4]
     let protocol = PROTOCOLS.into_iter().find(|protocol| has_token(headers, "Sec-WebSocket-Protocol", protocol));
     Ok((key, protocol.ok_or_else(|| bad("subprotocol mqtt is not offered"))?))
+}
+
+/// A browser on this machine lends its reach to every page it shows: a page from elsewhere must not talk to a broker that
+/// trusts this machine. A page from here, or from the name that the request was sent to (a proxy before us), may.
+fn judge_origin(headers: &[httparse::Header<'_>], peer: IpAddr) -> Result<(), Fault> {
+    let Ok(origin) = once(headers, "Origin") else { return Ok(()) };
+    let host_of = |authority: &str| {
+        let without_port =
+            authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+        without_port.map_or(authority, |(host, _)| host).trim_matches(['[', ']']).to_ascii_lowercase()
+    };
+    let from = host_of(origin.split_once("://").map_or(origin, |(_, authority)| authority));
+    let is_local = from == "localhost" || from.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let is_ours = once(headers, "Host").is_ok_and(|host| host_of(host) == from);
+    if peer.is_loopback() && !is_local && !is_ours {
+        return Err((403, "Forbidden", "a page from elsewhere may not use this machine's broker"));
+    }
+    Ok(())
 }
 
 /// The value of a header that must be there exactly once.
@@ -142,12 +162,31 @@ fn refuse(status: u16, phrase: &str, why: &'static str) -> Upgrade {
 mod tests {
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    #[test]
+    fn f085_a_page_from_elsewhere_does_not_reach_this_machines_broker() {
+        let far: IpAddr = "192.0.2.7".parse().unwrap();
+        for (origin, peer, is_welcome) in [
+            ("https://evil.example", HERE, false),
+            ("null", HERE, false),
+            ("https://evil.example", far, true),
+            ("http://localhost:3000", HERE, true),
+            ("http://127.0.0.1:8083", HERE, true),
+            ("http://[::1]:8083", HERE, true),
+        ] {
+            let request = GOOD.replacen("\r\n", &format!("\r\nOrigin: {origin}\r\n"), 1);
+            let accepted = matches!(upgrade(request.as_bytes(), peer), Upgrade::Accept { .. });
+            assert_eq!(accepted, is_welcome, "{origin} from {peer}");
+        }
+    }
+
     const GOOD: &str = "GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
                         Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n\r\n";
 
     fn status(request: &str) -> String {
-        match upgrade(request.as_bytes()) {
+        match upgrade(request.as_bytes(), HERE) {
             Upgrade::Incomplete => "incomplete".into(),
             Upgrade::Accept { .. } => "101".into(),
             Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
@@ -156,7 +195,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_6455() {
-        let Upgrade::Accept { consumed, answer } = upgrade(&[GOOD.as_bytes(), b"\x82"].concat()) else {
+        let Upgrade::Accept { consumed, answer } = upgrade(&[GOOD.as_bytes(), b"\x82"].concat(), HERE) else {
             panic!("refused")
         };
         assert_eq!(consumed, GOOD.len());
