@@ -23,7 +23,7 @@ use core::time::Duration;
 
 use super::Verdict;
 use super::learn::{Interval, SILENCE_MAX};
-use crate::time::{Timestamp, duration, seconds};
+use crate::time::{Timestamp, duration, nanos, seconds};
 
 /// Times in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +111,11 @@ impl Gcra {
         }
         self.take(now, increment);
         Verdict::Hold(duration(plan.delay(early, interval, f64::from(self.short))))
+    }
+
+    pub(super) fn give_back(&mut self, plan: &GcraPlan) {
+        let increment = duration(self.interval().unwrap_or(plan.interval_min) / plan.headroom);
+        self.arrival = Timestamp::from_nanos(self.arrival.as_nanos().saturating_sub(nanos(increment)));
     }
 
     pub(super) fn interval(&self) -> Option<f64> {

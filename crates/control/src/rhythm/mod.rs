@@ -210,6 +210,15 @@ impl Rhythm {
         }
     }
 
+    /// The message that just passed or was to be held was not taken after all (no room, or too long a wait): it owes
+    /// nothing. Without this a publisher that is refused most of the time would run up a debt for what was never sent on.
+    pub fn give_back(&mut self, plan: &RhythmPlan) {
+        match &mut self.0 {
+            State::Gcra(gcra) => gcra.give_back(&plan.gcra),
+            State::Paper(_) => {}
+        }
+    }
+
     /// The learned interval between messages; `None` while learning.
     pub fn interval(&self) -> Option<Duration> {
         match &self.0 {
