@@ -3,7 +3,7 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Ack, AckKind, PacketId, Properties, ReasonCode};
 
-use crate::session::Stage;
+use crate::session::{Inflight, Stage};
 use crate::shard::{ConnId, Shard};
 
 impl Shard {
@@ -22,8 +22,10 @@ impl Shard {
         let position = session.inflight_position(id);
         let known = position.and_then(|position| session.inflight.get_mut(position));
         let reason = if known.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        if let Some(inflight) = known {
-            inflight.stage = Stage::Released;
+        if let Some(inflight) = known
+            && matches!(core::mem::replace(&mut inflight.stage, Stage::Released), Stage::Sent(_))
+        {
+            self.note_delivered();
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
     }
@@ -51,11 +53,18 @@ impl Shard {
         if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
             return;
         }
-        session.inflight.remove(position);
-        if !session.queue.is_empty()
-            && let Some(connection) = self.connection(conn)
-        {
+        let is_waiting = !session.queue.is_empty();
+        // At the later stage it was counted when PUBREC came.
+        if matches!(session.inflight.remove(position), Some(Inflight { stage: Stage::Sent(_), .. })) {
+            self.note_delivered();
+        }
+        if is_waiting && let Some(connection) = self.connection(conn) {
             self.pump(connection.session, now);
         }
+    }
+
+    fn note_delivered(&mut self) {
+        self.stats.inflight_messages -= 1;
+        self.stats.delivered += 1;
     }
 }

@@ -1,4 +1,14 @@
 //! What happened: one type that feeds logs, metrics and checkers.
+//!
+//! *The ledger.* Every message is somewhere, at any time, on every shard; [`Stats::check`] is asked in every test.
+//! ```text
+//! in   publish_received = publish_passed + publish_repeated + publish_denied + publish_rejected + publish_refused
+//!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended + dropped_held_expired
+//! out  deliveries       = delivered + queued_messages + inflight_messages
+//!                       + dropped_{outbox_full, queue_full, expired, too_large, denied, session_ended, away}
+//! ```
+//! A delivery is one message for one receiver. `dropped_shard_full` is in neither sum: nobody knows how many receivers
+//! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -86,6 +96,68 @@ macro_rules! stats {
     };
 }
 
+impl Stats {
+    /// Whether every message is accounted for; see the head of this file.
+    pub fn check(&self) -> Result<(), Imbalance> {
+        let balance = |side, total, parts: &[u64]| {
+            let found = parts.iter().sum();
+            if total == found { Ok(()) } else { Err(Imbalance { side, total, found }) }
+        };
+        balance(
+            Side::In,
+            self.publish_received,
+            &[
+                self.publish_passed,
+                self.publish_repeated,
+                self.publish_denied,
+                self.publish_rejected,
+                self.publish_refused,
+                self.held_messages,
+                self.dropped_held_full,
+                self.dropped_rhythm,
+                self.dropped_held_ended,
+                self.dropped_held_expired,
+            ],
+        )?;
+        balance(
+            Side::Out,
+            self.deliveries,
+            &[
+                self.delivered,
+                self.queued_messages,
+                self.inflight_messages,
+                self.dropped_outbox_full,
+                self.dropped_queue_full,
+                self.dropped_expired,
+                self.dropped_too_large,
+                self.dropped_denied,
+                self.dropped_session_ended,
+                self.dropped_away,
+            ],
+        )
+    }
+}
+
+/// Messages are missing from the ledger, or in it twice: a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imbalance {
+    /// On which side.
+    pub side: Side,
+    /// Messages or deliveries that there are.
+    pub total: u64,
+    /// Those whose fate is known.
+    pub found: u64,
+}
+
+/// A side of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// From publishers.
+    In,
+    /// To receivers.
+    Out,
+}
+
 stats! {
     /// Connections open now.
     connections,
@@ -109,8 +181,28 @@ stats! {
     bytes_sent,
     /// PUBLISH packets received.
     publish_received,
+    /// Of those: taken, that is retained and routed, at once or after a hold.
+    publish_passed,
+    /// Recognised as sent again; what they repeat is counted once.
+    publish_repeated,
+    /// Forbidden by the rules of access.
+    publish_denied,
+    /// Not taken for what they are: broken rules of the protocol, a wrong payload format, no room for what they retain.
+    publish_rejected,
+    /// QoS 1 and 2, refused because the publisher is too fast; it was told so.
+    publish_refused,
+    /// Messages of publishers that are held now.
+    held_messages,
+    /// Bytes of them.
+    held_bytes,
     /// PUBLISH packets sent, retransmissions included.
     publish_sent,
+    /// Messages times receivers.
+    deliveries,
+    /// Of those: put into an outbox at QoS 0, or acknowledged.
+    delivered,
+    /// Sent at QoS 1 or 2, and not yet acknowledged.
+    inflight_messages,
     /// Messages waiting in queues of sessions now.
     queued_messages,
     /// Bytes of them.
@@ -123,12 +215,22 @@ stats! {
     dropped_expired,
     /// Messages not sent because they are larger than the receiver accepts.
     dropped_too_large,
-    /// Messages not delivered because the rules of access forbid it.
+    /// Messages not delivered because the rules of access forbid the receiver to have them.
     dropped_denied,
     /// Messages dropped with a session that ended.
     dropped_session_ended,
     /// Messages dropped because the way to another shard was full.
     dropped_shard_full,
+    /// Messages for clients that are away and for which this kind of message is not kept.
+    dropped_away,
+    /// QoS 0 messages of a publisher that was too fast and had no room left to wait in.
+    dropped_held_full,
+    /// QoS 0 messages of a publisher that was too fast for too long.
+    dropped_rhythm,
+    /// Held messages, never acknowledged, whose session ended.
+    dropped_held_ended,
+    /// Held messages whose lifetime was over before they were released.
+    dropped_held_expired,
     /// Sessions that ended by expiry.
     sessions_expired,
 }

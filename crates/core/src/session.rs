@@ -128,6 +128,17 @@ impl Session {
         !self.expiry.is_zero()
     }
 
+    /// Messages of the client that wait for an answer of ours, or for its PUBREL.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.inbound.len()
+    }
+
+    pub(crate) fn note_inbound(&mut self, id: PacketId) {
+        if !self.inbound.contains(&id) {
+            self.inbound.push(id);
+        }
+    }
+
     pub(crate) fn has_window(&self) -> bool {
         self.inflight.len() < usize::from(self.window)
     }

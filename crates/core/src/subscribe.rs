@@ -139,6 +139,7 @@ impl Shard {
         let most = self.settings.queue_messages_max.saturating_add(self.retained.len());
         let Some(session) = self.sessions.get_mut(index) else { return };
         for message in messages {
+            self.stats.deliveries += 1;
             if session.queue.len() >= most {
                 self.stats.dropped_queue_full += 1;
                 continue;

@@ -296,6 +296,7 @@ impl Net {
                 }
             }
             if !moved {
+                self.shards.iter().for_each(|shard| assert_eq!(shard.stats().check(), Ok(()), "{:?}", shard.stats()));
                 return;
             }
         }
