@@ -17,6 +17,8 @@ pub(crate) struct Journal {
     broken: Ration,
     session_ended: Ration,
     denied: Ration,
+    slowed: Ration,
+    recovered: Ration,
     /// Trouble with accepting, and with those that never became clients.
     accept: Ration,
     handshake: Ration,
@@ -41,6 +43,14 @@ impl Journal {
             Event::SessionEnded { client_id } => {
                 let Some(suppressed) = self.session_ended.take(now) else { return };
                 debug!(client = ?client_id, suppressed, "session ended");
+            }
+            Event::Slowed { client_id, interval, rate, .. } => {
+                let Some(suppressed) = self.slowed.take(now) else { return };
+                warn!(client = ?client_id, usual_interval = ?interval, rate, suppressed, "publishes too fast: slowed");
+            }
+            Event::Recovered { client_id } => {
+                let Some(suppressed) = self.recovered.take(now) else { return };
+                info!(client = ?client_id, suppressed, "no longer slowed");
             }
             Event::Denied { client_id, what, topic } => {
                 let Some(suppressed) = self.denied.take(now) else { return };

@@ -1,6 +1,7 @@
 //! The end of connections and sessions, and the wills that follow.
 
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
@@ -8,6 +9,7 @@ use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilt
 
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
+use crate::overload::Pace;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Shard, WillFate, reason_of};
 use crate::subscriptions::Presence;
@@ -49,15 +51,23 @@ impl Shard {
         if let Some(reason) = reason_of(&why)
             && connection.peer.version == Version::V5
         {
-            let detail = match &why {
-                Why::Protocol { detail, .. } => Some(Property::ReasonString(detail)),
-                _ => None,
-            };
-            let packet = Disconnect { reason, properties: Properties::new(detail.as_slice()) };
-            self.send(conn, &packet);
+            self.say_goodbye(conn, reason, &why);
         }
         self.detach(conn, why, will, now);
         self.to_close.push(conn);
+    }
+
+    fn say_goodbye(&mut self, conn: ConnId, reason: ReasonCode, why: &Why) {
+        let pace;
+        let properties = match why {
+            Why::Protocol { detail, .. } => vec![Property::ReasonString(detail)],
+            Why::TooFast { interval, retry_after } => {
+                pace = Pace::new(*interval, *retry_after);
+                pace.properties("publishing too fast for too long")
+            }
+            _ => Vec::new(),
+        };
+        self.send(conn, &Disconnect { reason, properties: Properties::new(&properties) });
     }
 
     /// Takes a connection from its session.
@@ -72,6 +82,7 @@ impl Shard {
             session.will = None;
         }
         self.tell(Event::Disconnected { conn, client_id, why });
+        self.leave_gate(index, now);
         self.set_group_presence(index, Presence::Offline);
         self.start_clocks(index, now);
     }
@@ -115,9 +126,10 @@ impl Shard {
     /// Ends a session: its will is published, its subscriptions and messages go.
     pub(crate) fn end_session(&mut self, index: u32, now: Timestamp) {
         self.publish_will(index, now);
-        let Some(session) = self.sessions.remove(index) else { return };
+        let Some(mut session) = self.sessions.remove(index) else { return };
         self.by_client.remove(&session.client_id);
         self.count_lost(&session);
+        self.leave_behind(&mut session, now);
         for text in session.subscriptions.keys() {
             if let Ok(filter) = TopicFilter::parse(text, &self.limits) {
                 self.unsubscribe_one(index, &filter);
@@ -138,7 +150,9 @@ impl Shard {
     pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {
         let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
         let Some(patience) = connection.patience else { return };
-        let deadline = connection.seen_at + patience;
+        // The clock stands still while we do not listen.
+        let seen_at = if connection.pause.is_some() { now } else { connection.seen_at };
+        let deadline = seen_at + patience;
         if deadline <= now {
             // [MQTT-3.1.2-22]
             self.end_connection(conn, Why::KeepAlive, WillFate::Publish, now);

@@ -23,10 +23,18 @@ pub(crate) struct Connection {
     pub(crate) seen_at: Timestamp,
     /// One and a half keep-alives; none if the client may be silent for ever.
     pub(crate) patience: Option<Duration>,
+    /// Not read now: its publisher is too fast, and its version has no other word for it.
+    pub(crate) pause: Option<Pause>,
     /// Named by `poll_write` already.
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
     pub(crate) is_closing: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    pub(crate) since: Timestamp,
+    pub(crate) until: Timestamp,
 }
 
 #[derive(Debug)]
@@ -59,6 +67,7 @@ impl Connection {
             aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
             seen_at: now,
             patience: None,
+            pause: None,
             is_listed: false,
             is_closing: false,
         }

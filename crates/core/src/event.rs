@@ -12,13 +12,15 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::time::Duration;
 
+use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A client is connected.
     Connected {
@@ -52,6 +54,22 @@ pub enum Event {
         /// The topic or filter.
         topic: String,
     },
+    /// A publisher is too fast, and its messages have to wait; told once, until it has recovered.
+    Slowed {
+        /// Which.
+        client_id: Arc<str>,
+        /// Its usual interval; none if that is not known yet.
+        interval: Option<Duration>,
+        /// Messages per second of late.
+        rate: f64,
+        /// Until when the first of them waits.
+        until: Timestamp,
+    },
+    /// A publisher that was slowed has kept its rhythm for some time.
+    Recovered {
+        /// Which.
+        client_id: Arc<str>,
+    },
 }
 
 /// Why a connection ended.
@@ -71,6 +89,13 @@ pub enum Why {
         reason: ReasonCode,
         /// What was wrong, with the section of the specification.
         detail: String,
+    },
+    /// The client published too fast for too long.
+    TooFast {
+        /// The interval between its messages that was learned.
+        interval: Option<Duration>,
+        /// When it may come back.
+        retry_after: Duration,
     },
     /// The broker ended it, with this reason code (shutdown, kick, quota).
     Ended(ReasonCode),

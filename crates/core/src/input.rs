@@ -11,6 +11,15 @@ use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
 /// Whether a packet ended its connection.
 pub(crate) type Handled = Result<(), Ending>;
 
+/// What became of a packet that did not end its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It was dealt with.
+    On,
+    /// It was not, and is to be handed in again when the connection, paused now, is read again.
+    Wait,
+}
+
 /// How a packet ended its connection.
 #[derive(Debug)]
 pub(crate) struct Ending {
@@ -39,15 +48,21 @@ impl Shard {
             let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             };
+            if connection.pause.is_some() {
+                return Progress { consumed, at_least: 1, then: Then::Pause };
+            }
             connection.seen_at = now;
             let version = connection.peer.version;
             let rest = &bytes[consumed..];
             let handled = match decode(rest, version, &self.limits) {
                 Ok(Decoded::Packet { packet, consumed: size }) => {
-                    consumed += size;
-                    self.stats.packets_received += 1;
-                    self.stats.bytes_received += size as u64;
-                    self.handle_packet(conn, &packet, now)
+                    let handled = self.handle_packet(conn, &packet, now);
+                    if !matches!(handled, Ok(Flow::Wait)) {
+                        consumed += size;
+                        self.stats.packets_received += 1;
+                        self.stats.bytes_received += size as u64;
+                    }
+                    handled
                 }
                 Ok(Decoded::Incomplete { at_least }) => return self.progress(consumed, at_least),
                 Err(error) => Err(error.into()),
@@ -64,7 +79,7 @@ impl Shard {
         Progress { consumed, at_least, then: if self.is_clogged() { Then::Pause } else { Then::Continue } }
     }
 
-    fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Handled {
+    fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Result<Flow, Ending> {
         match packet {
             Packet::Publish(publish) => return self.handle_publish(conn, publish, now),
             Packet::Ack(ack) => match ack.kind {
@@ -88,7 +103,7 @@ impl Shard {
                 return Err(Ending::protocol(ReasonCode::ProtocolError, "a packet that only servers send"));
             }
         }
-        Ok(())
+        Ok(Flow::On)
     }
 
     /// The client says goodbye: its will is forgotten, unless it asks for it.

@@ -18,6 +18,7 @@ mod input;
 mod limits;
 mod message;
 mod outbox;
+mod overload;
 mod publish;
 mod retained;
 mod route;
@@ -30,4 +31,5 @@ mod subscriptions;
 mod timers;
 mod tree;
 
+pub use overload::PublisherReport;
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};

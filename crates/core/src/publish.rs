@@ -10,21 +10,33 @@ use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, Reaso
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
-use crate::input::{Ending, Handled};
+use crate::input::{Ending, Flow, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
+use crate::overload::{Admission, Arrival};
 use crate::retained::Kept;
 use crate::shard::{ConnId, Shard};
 
 impl Shard {
-    pub(crate) fn handle_publish(&mut self, conn: ConnId, publish: &Publish<'_>, now: Timestamp) -> Handled {
-        let Some(index) = self.connection(conn).map(|connection| connection.session) else { return Ok(()) };
-        self.stats.publish_received += 1;
+    pub(crate) fn handle_publish(
+        &mut self,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        now: Timestamp,
+    ) -> Result<Flow, Ending> {
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return Ok(Flow::On) };
+        let flow = self.receive(Arrival { conn, session, delivery: publish.delivery }, publish, now);
+        // One that waits will come again, and is counted then.
+        self.stats.publish_received += u64::from(!matches!(flow, Ok(Flow::Wait)));
+        flow
+    }
+
+    fn receive(&mut self, arrival: Arrival, publish: &Publish<'_>, now: Timestamp) -> Result<Flow, Ending> {
+        let Arrival { conn, session: index, delivery } = arrival;
         let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.stats.publish_rejected += 1)?;
-        if publish.delivery != Delivery::AtMostOnce {
-            if self.is_repeated(index, publish.delivery) {
-                self.answer_repeated(conn, publish.delivery);
-                return Ok(());
+        if delivery != Delivery::AtMostOnce {
+            if self.is_repeated(arrival) {
+                return Ok(Flow::On);
             }
             self.check_window(conn, index).inspect_err(|_| self.stats.publish_rejected += 1)?;
         }
@@ -38,9 +50,15 @@ impl Shard {
             origin: self.sessions.get(index).map_or(0, |session| session.origin),
         };
         if let Err(reason) = self.check_rules(index, &publication) {
-            return self.reject(Some(conn), index, publish.delivery, reason);
+            return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
         }
-        self.take(Some(conn), index, publish.delivery, &Shareable::new(publication), now)
+        match self.admit(arrival, &publication, now)? {
+            Admission::Pass => {
+                self.take(Some(conn), index, delivery, &Shareable::new(publication), now).map(|()| Flow::On)
+            }
+            Admission::Settled => Ok(Flow::On),
+            Admission::Wait => Ok(Flow::Wait),
+        }
     }
 
     /// The broker itself publishes: `$SYS` topics. Retained, QoS 0, to all shards.
@@ -89,21 +107,28 @@ impl Shard {
         Ok(Cow::Borrowed(publish.topic))
     }
 
-    /// Whether this is a message that we have already, sent again: QoS 2 is told by its identifier.
-    fn is_repeated(&self, index: u32, delivery: Delivery) -> bool {
-        let Some(session) = self.sessions.get(index) else { return false };
-        matches!(delivery, Delivery::ExactlyOnce { packet_id, .. } if session.inbound.contains(&packet_id))
-    }
-
-    /// It has been routed already.
-    fn answer_repeated(&mut self, conn: ConnId, delivery: Delivery) {
-        self.stats.publish_repeated += 1;
-        self.answer(conn, delivery, ReasonCode::Success);
+    /// Whether this is a message that we have already, sent again. QoS 2 is told by its identifier, QoS 1 by that of a
+    /// held message and the flag: without the flag the client has given the identifier to another message.
+    fn is_repeated(&mut self, Arrival { conn, session, delivery }: Arrival) -> bool {
+        let inbound = self.sessions.get(session).map_or(&[][..], |session| &session.inbound);
+        let is_repeated = match delivery {
+            Delivery::AtLeastOnce { dup: true, .. } => self.is_held(session, delivery),
+            Delivery::ExactlyOnce { packet_id, .. } if inbound.contains(&packet_id) => {
+                if !self.is_held(session, delivery) {
+                    // It has been routed already.
+                    self.answer(conn, delivery, ReasonCode::Success);
+                }
+                true
+            }
+            _ => false,
+        };
+        self.stats.publish_repeated += u64::from(is_repeated);
+        is_repeated
     }
 
     /// [MQTT-3.3.4-9] No more unacknowledged messages than we said we would take.
     fn check_window(&self, conn: ConnId, index: u32) -> Handled {
-        let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
+        let version = self.version_of(conn);
         let most = if version == Version::V5 { usize::from(self.settings.receive_max) } else { INBOUND_MAX };
         if self.sessions.get(index).is_some_and(|session| session.unacknowledged() >= most) {
             let detail = "receive maximum exceeded [MQTT-3.3.4-9]";
@@ -113,7 +138,7 @@ impl Shard {
     }
 
     /// What is asked of a message when it arrives, and again if it had to wait: rules change.
-    fn check_rules(&mut self, index: u32, publication: &Publication<'_>) -> Result<(), ReasonCode> {
+    pub(crate) fn check_rules(&mut self, index: u32, publication: &Publication<'_>) -> Result<(), ReasonCode> {
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
         if !self.may(&session.identity, &session.client_id, Action::Publish, publication.topic) {
             let client_id = Arc::clone(&session.client_id);
@@ -128,7 +153,7 @@ impl Shard {
     }
 
     /// Retains, routes and answers.
-    fn take(
+    pub(crate) fn take(
         &mut self,
         conn: Option<ConnId>,
         index: u32,
@@ -153,7 +178,7 @@ impl Shard {
         Ok(())
     }
 
-    fn answer(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) {
+    pub(crate) fn answer(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) {
         self.answer_with(conn, delivery, reason, Properties::EMPTY);
     }
 
@@ -174,7 +199,13 @@ impl Shard {
 
     /// A message that is not taken is never acknowledged with success: MQTT 5 has reason codes for it, 3.1.1 may close
     /// the connection [MQTT-3.3.5-2 (3.1.1)]. At QoS 0 nobody waits for an answer.
-    fn reject(&mut self, conn: Option<ConnId>, index: u32, delivery: Delivery, reason: ReasonCode) -> Handled {
+    pub(crate) fn reject(
+        &mut self,
+        conn: Option<ConnId>,
+        index: u32,
+        delivery: Delivery,
+        reason: ReasonCode,
+    ) -> Handled {
         match reason {
             ReasonCode::NotAuthorized => self.stats.publish_denied += 1,
             _ => self.stats.publish_rejected += 1,
@@ -184,7 +215,7 @@ impl Shard {
             session.inbound.retain(|id| *id != packet_id);
         }
         let Some(conn) = conn else { return Ok(()) };
-        let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
+        let version = self.version_of(conn);
         match (delivery, version) {
             (Delivery::AtMostOnce, _) if reason == ReasonCode::PayloadFormatInvalid => {
                 Err(Ending::protocol(reason, "payload is not UTF-8 as its format says"))

@@ -13,6 +13,7 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 use crate::access::Identity;
 use crate::event::Stats;
 use crate::message::Message;
+use crate::overload::hold::HoldQueue;
 use crate::subscriptions::Wish;
 
 #[derive(Debug)]
@@ -37,6 +38,12 @@ pub(crate) struct Session {
     pub(crate) inflight: VecDeque<Inflight>,
     /// How many of them the client wants at the same time.
     pub(crate) window: u16,
+    /// Its entry among the publishers, once it has published; only while it is connected.
+    pub(crate) publisher: Option<u32>,
+    /// Its messages that have to wait before they are taken; none if there are none.
+    pub(crate) held: Option<Box<HoldQueue>>,
+    /// The timer for them that counts.
+    pub(crate) wake_at: Option<Timestamp>,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) queue_bytes: usize,
     next_packet_id: PacketId,
@@ -117,6 +124,9 @@ impl Session {
             inbound: Vec::new(),
             inflight: VecDeque::new(),
             window: u16::MAX,
+            publisher: None,
+            held: None,
+            wake_at: None,
             queue: VecDeque::new(),
             queue_bytes: 0,
             next_packet_id: PacketId::MIN,
@@ -130,7 +140,7 @@ impl Session {
 
     /// Messages of the client that wait for an answer of ours, or for its PUBREL.
     pub(crate) fn unacknowledged(&self) -> usize {
-        self.inbound.len()
+        self.inbound.len() + self.held.as_ref().map_or(0, |queue| queue.unacknowledged())
     }
 
     pub(crate) fn note_inbound(&mut self, id: PacketId) {

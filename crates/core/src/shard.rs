@@ -23,6 +23,7 @@ use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
 use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX};
 use crate::outbox::Spares;
+use crate::overload::Gate;
 use crate::retained::Retained;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -135,6 +136,7 @@ pub struct Shard {
     pub(crate) cache: MatchCache,
     pub(crate) retained: Retained,
     pub(crate) timers: Timers,
+    pub(crate) gate: Gate,
     pub(crate) spares: Spares,
     /// Connections with something new to write, and connections to close.
     pub(crate) to_write: VecDeque<ConnId>,
@@ -153,6 +155,7 @@ impl Shard {
     /// A shard among `shards` (64 at most). The seed feeds the hash tables.
     pub fn new(index: usize, shards: usize, settings: Arc<Settings>, policy: Arc<dyn Policy>, seed: u64) -> Self {
         let limits = limits_of(&settings);
+        let gate = Gate::new(&settings.back_off, seed);
         Self {
             index,
             settings,
@@ -166,6 +169,7 @@ impl Shard {
             cache: MatchCache::new(seed),
             retained: Retained::new(seed),
             timers: Timers::default(),
+            gate,
             spares: Spares::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
@@ -184,6 +188,7 @@ impl Shard {
     /// New settings; they hold for new connections and new messages.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.limits = limits_of(&settings);
+        self.gate.configure(&self.settings.back_off, &settings.back_off);
         self.settings = settings;
     }
 
@@ -196,7 +201,7 @@ impl Shard {
         debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
     }
 
-    /// Timers: keep-alives, wills, expiries. Bounded work.
+    /// Timers: keep-alives, wills, expiries, releases. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             match self.timers.pop_due(now) {
@@ -204,6 +209,7 @@ impl Shard {
                     self.check_alive(ConnId { index: conn, generation }, now);
                 }
                 Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
+                Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
                 None => return,
             }
         }
@@ -247,8 +253,7 @@ impl Shard {
 
     /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
     pub fn may_read(&self, conn: ConnId) -> bool {
-        let _ = conn;
-        !self.is_clogged()
+        !self.is_clogged() && self.connection(conn).is_none_or(|connection| connection.pause.is_none())
     }
 
     /// What waits for another shard, changes of interest first. Push it into that shard's bounded inbox before anything
@@ -286,7 +291,7 @@ impl Shard {
         let is_first = self.index == 0;
         Stats {
             connections: self.connections.len() as u64,
-            sessions: self.sessions.len() as u64,
+            sessions: (self.sessions.len() - self.gate.ghosts()) as u64,
             subscriptions: self.subscriptions.len() as u64,
             retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
             retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
@@ -359,6 +364,7 @@ pub(crate) fn reason_of(why: &Why) -> Option<ReasonCode> {
     match why {
         Why::Goodbye | Why::Lost => None,
         Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
+        Why::TooFast { .. } => Some(ReasonCode::MessageRateTooHigh),
         Why::TakenOver => Some(ReasonCode::SessionTakenOver),
         Why::Protocol { reason, .. } | Why::Ended(reason) => Some(*reason),
     }

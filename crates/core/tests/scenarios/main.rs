@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod backoff;
+mod backoff_abuse;
+mod ledger;
 mod model;
 mod net;
 mod qos;

@@ -24,6 +24,8 @@ struct End {
     conn: ConnId,
     version: Version,
     received: Vec<u8>,
+    /// Sent, and not yet taken by the shard, which does not want to read now.
+    unread: Vec<u8>,
     is_closed: bool,
     /// The client does not read: nothing is written to it.
     is_deaf: bool,
@@ -58,6 +60,7 @@ pub(crate) struct Options<'a> {
     pub(crate) will: Option<(&'a str, &'a str, QoS, bool)>,
     pub(crate) will_properties: Vec<Property<'a>>,
     pub(crate) user: Option<&'a str>,
+    pub(crate) peer: &'a str,
 }
 
 impl Default for Options<'_> {
@@ -70,6 +73,7 @@ impl Default for Options<'_> {
             will: None,
             will_properties: Vec::new(),
             user: None,
+            peer: "10.0.0.1:50312",
         }
     }
 }
@@ -89,6 +93,17 @@ impl Net {
 
     pub(crate) fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
+        self.settle();
+    }
+
+    /// Time passes, and every timer fires at its time.
+    pub(crate) fn live(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(next) = self.shards.iter().filter_map(Shard::poll_timeout).min().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.settle();
+        }
+        self.now = end;
         self.settle();
     }
 
@@ -112,7 +127,7 @@ impl Net {
             password: None,
         };
         let name = if client_id.is_empty() { "auto-1" } else { client_id };
-        let identity = Identity { user: options.user.map(Into::into), peer: "test".into(), listener: "mqtt" };
+        let identity = Identity { user: options.user.map(Into::into), peer: options.peer.into(), listener: "mqtt" };
         let shard = shard_of(name, self.shards.len());
         let hello = Hello { connect: &connect, client_id: name, identity };
         let conn = self.shards[shard].handle_connect(&hello, self.now).unwrap();
@@ -121,6 +136,7 @@ impl Net {
             conn,
             version: options.version,
             received: Vec::new(),
+            unread: Vec::new(),
             is_closed: false,
             is_deaf: false,
         });
@@ -155,12 +171,29 @@ impl Net {
     }
 
     pub(crate) fn send_bytes(&mut self, wire: Wire, bytes: &[u8]) {
-        let End { shard, conn, .. } = self.ends[wire.0];
-        let progress = self.shards[shard].handle_input(conn, bytes, self.now);
-        if progress.then != Then::Close {
-            assert_eq!(progress.consumed, bytes.len(), "whole packets only");
-        }
+        self.ends[wire.0].unread.extend_from_slice(bytes);
+        self.feed(wire.0);
         self.settle();
+    }
+
+    /// Hands over what a client has sent, if the shard reads; true if it took something.
+    fn feed(&mut self, end: usize) -> bool {
+        let End { shard, conn, ref mut unread, .. } = self.ends[end];
+        if unread.is_empty() || !self.shards[shard].may_read(conn) {
+            return false;
+        }
+        let progress = self.shards[shard].handle_input(conn, unread, self.now);
+        unread.drain(..progress.consumed);
+        if progress.then == Then::Continue {
+            assert_eq!(unread.len(), 0, "whole packets only");
+        }
+        progress.consumed > 0
+    }
+
+    /// Whether the shard does not want to read this client now.
+    pub(crate) fn is_paused(&self, wire: Wire) -> bool {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        !self.shards[shard].may_read(conn)
     }
 
     pub(crate) fn publish(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, retain: bool, id: u16) {
@@ -294,6 +327,9 @@ impl Net {
                 while let Some(event) = self.shards[shard].poll_event() {
                     self.events.push_back(event);
                 }
+            }
+            for end in 0..self.ends.len() {
+                moved |= self.feed(end);
             }
             if !moved {
                 self.shards.iter().for_each(|shard| assert_eq!(shard.stats().check(), Ok(()), "{:?}", shard.stats()));
