@@ -8,11 +8,12 @@ use proptest::prelude::*;
 use tidegate_control::rhythm::{Enforcement, Pressure, RhythmConfig, RhythmRule};
 use tidegate_core::access::Open;
 use tidegate_core::settings::{BackOff, Settings};
-use tidegate_wire_mqtt::{AckKind, Packet, Property, Version};
+use tidegate_wire_mqtt::{AckKind, Delivery, Packet, PacketId, Properties, Property, Publish, Version};
 
 use crate::net::{Got, Net, Options, Wire};
 
 const PUBLISHERS: usize = 3;
+const LASTING: usize = 1;
 
 #[derive(Clone, Debug)]
 enum Operation {
@@ -45,7 +46,8 @@ struct Model {
     reader: Wire,
     wires: Vec<Option<Wire>>,
     next: Vec<u16>,
-    /// Quality of each message by its number, as long as its identifier is in use.
+    /// Quality of each message by its number, from 1; and of those that were not answered.
+    qualities: Vec<Vec<u8>>,
     under_way: Vec<BTreeMap<u16, u8>>,
     acknowledged: Vec<BTreeSet<u16>>,
     /// Numbers as they came to the reader.
@@ -69,6 +71,7 @@ impl Model {
             reader,
             wires: vec![None; PUBLISHERS],
             next: vec![0; PUBLISHERS],
+            qualities: vec![Vec::new(); PUBLISHERS],
             under_way: vec![BTreeMap::new(); PUBLISHERS],
             acknowledged: vec![BTreeSet::new(); PUBLISHERS],
             arrived: vec![Vec::new(); PUBLISHERS],
@@ -106,17 +109,40 @@ impl Model {
         self.collect();
         let options = match who {
             0 => Options { version: Version::V311, ..Options::default() },
-            1 => Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() },
+            LASTING => Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() },
             _ => Options::default(),
         };
-        self.wires[who] = Some(self.net.connect(&format!("publisher-{who}"), &options));
+        let wire = self.net.connect(&format!("publisher-{who}"), &options);
+        self.wires[who] = Some(wire);
+        let unanswered = std::mem::take(&mut self.under_way[who]);
+        if who == LASTING {
+            // [MQTT-4.4.0-1] Everything that was not answered is sent again, in order.
+            for (number, qos) in unanswered {
+                self.under_way[who].insert(number, qos);
+                self.send_again(wire, number, qos);
+            }
+        }
+    }
+
+    fn send_again(&mut self, wire: Wire, number: u16, qos: u8) {
+        let packet_id = PacketId::new(number).unwrap();
+        let delivery = match qos {
+            1 => Delivery::AtLeastOnce { packet_id, dup: true },
+            _ => Delivery::ExactlyOnce { packet_id, dup: true },
+        };
+        let (topic, payload) = (format!("from/{LASTING}"), number.to_string());
+        let (properties, payload) = (Properties::EMPTY, payload.as_bytes());
+        self.net.send(wire, &Publish { delivery, retain: false, topic: &topic, properties, payload });
     }
 
     fn publish(&mut self, who: usize, qos: u8, properties: &[Property<'_>]) {
         let Some(wire) = self.open(who) else { return };
         self.next[who] += 1;
         let (number, properties) = (self.next[who], if who == 0 { &[] } else { properties });
-        self.under_way[who].insert(number, qos);
+        if qos > 0 {
+            self.under_way[who].insert(number, qos);
+        }
+        self.qualities[who].push(qos);
         self.net.publish_with(wire, &format!("from/{who}"), &number.to_string(), qos, false, number, properties);
     }
 
@@ -130,6 +156,7 @@ impl Model {
             let Some(wire) = self.wires[who] else { continue };
             for got in self.net.receive(wire) {
                 let Got::Ack { kind, id, reason } = got else { continue };
+                self.under_way[who].remove(&id);
                 if !reason.is_failure() && kind != AckKind::PubComp {
                     self.acknowledged[who].insert(id);
                 }
@@ -148,7 +175,18 @@ impl Model {
         let expired = stats.dropped_held_expired;
         for who in 0..PUBLISHERS {
             let arrived = &self.arrived[who];
-            assert!(arrived.is_sorted_by(|a, b| a < b), "publisher {who}, in order and once: {arrived:?}");
+            let mut first = Vec::new();
+            for number in arrived {
+                let is_known = first.contains(number);
+                assert!(
+                    !is_known || self.qualities[who][usize::from(*number) - 1] == 1,
+                    "publisher {who}: {number} twice"
+                );
+                if !is_known {
+                    first.push(*number);
+                }
+            }
+            assert!(first.is_sorted(), "publisher {who}, in order: {arrived:?}");
             let missing = self.acknowledged[who].iter().filter(|id| !arrived.contains(id)).count() as u64;
             assert!(missing <= expired, "publisher {who}: {missing} acknowledged and not delivered, {expired} expired");
         }
@@ -165,6 +203,11 @@ proptest! {
     ) {
         let mut model = Model::new(rule);
         (0..PUBLISHERS).for_each(|who| model.connect(who));
+        // A rhythm that can be broken.
+        for _ in 0..5 {
+            (0..PUBLISHERS).for_each(|who| model.publish(who, 0, &[]));
+            model.apply(&Operation::Pass(2000));
+        }
         for operation in &operations {
             model.apply(operation);
         }
