@@ -1,5 +1,6 @@
 //! Bytes of a connected client: decoded and handed to the file of their packet.
 
+use alloc::boxed::Box;
 use alloc::format;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
@@ -20,23 +21,28 @@ pub(crate) enum Flow {
     Wait,
 }
 
-/// How a packet ended its connection.
+/// How a packet ended its connection. In a box: it is rare, and the answer to every packet has room for it.
 #[derive(Debug)]
-pub(crate) struct Ending {
-    pub(crate) why: Why,
-    pub(crate) will: WillFate,
-}
+pub(crate) struct Ending(Box<(Why, WillFate)>);
 
 impl Ending {
+    pub(crate) fn new(why: Why, will: WillFate) -> Self {
+        Self(Box::new((why, will)))
+    }
+
     /// The client broke a rule.
     pub(crate) fn protocol(reason: ReasonCode, detail: &str) -> Self {
-        Self { why: Why::Protocol { reason, detail: detail.into() }, will: WillFate::Publish }
+        Self::new(Why::Protocol { reason, detail: detail.into() }, WillFate::Publish)
+    }
+
+    pub(crate) fn into_parts(self) -> (Why, WillFate) {
+        *self.0
     }
 }
 
 impl From<PeerError> for Ending {
     fn from(error: PeerError) -> Self {
-        Self { why: Why::Protocol { reason: error.reason, detail: format!("{error}") }, will: WillFate::Publish }
+        Self::new(Why::Protocol { reason: error.reason, detail: format!("{error}") }, WillFate::Publish)
     }
 }
 
@@ -67,7 +73,8 @@ impl Shard {
                 Ok(Decoded::Incomplete { at_least }) => return self.progress(consumed, at_least),
                 Err(error) => Err(error.into()),
             };
-            if let Err(Ending { why, will }) = handled {
+            if let Err(ending) = handled {
+                let (why, will) = ending.into_parts();
                 self.end_connection(conn, why, will, now);
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             }
@@ -126,6 +133,6 @@ impl Shard {
             ReasonCode::Success => WillFate::Discard,
             _ => WillFate::Publish,
         };
-        Ending { why: Why::Goodbye, will }
+        Ending::new(Why::Goodbye, will)
     }
 }

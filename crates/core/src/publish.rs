@@ -40,7 +40,7 @@ impl Shard {
             }
             self.check_window(conn, index).inspect_err(|_| self.stats.publish_rejected += 1)?;
         }
-        let publication = Publication {
+        let message = Shareable::new(Publication {
             topic: &topic,
             payload: publish.payload,
             properties: publish.properties,
@@ -48,14 +48,12 @@ impl Shard {
             retain: publish.retain,
             expires: expiry(&publish.properties, now),
             origin: self.sessions.get(index).map_or(0, |session| session.origin),
-        };
-        if let Err(reason) = self.check_rules(index, &publication) {
+        });
+        if let Err(reason) = self.check_rules(index, &message.publication) {
             return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
         }
-        match self.admit(arrival, &publication, now)? {
-            Admission::Pass => {
-                self.take(Some(conn), index, delivery, &Shareable::new(publication), now).map(|()| Flow::On)
-            }
+        match self.admit(arrival, &message.publication, now)? {
+            Admission::Pass => self.take(Some(conn), index, delivery, &message, now).map(|()| Flow::On),
             Admission::Settled => Ok(Flow::On),
             Admission::Wait => Ok(Flow::Wait),
         }

@@ -18,7 +18,6 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
 
 use crate::event::Stats;
-use crate::input::Ending;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
 use crate::message::{Message, Shareable};
 use crate::session::Session;
@@ -168,7 +167,8 @@ impl Shard {
             Ok(()) => self.take(answer_to, index, held.delivery, &message, now),
             Err(reason) => self.reject(answer_to, index, held.delivery, reason),
         };
-        if let (Err(Ending { why, will }), Some(conn)) = (taken, conn) {
+        if let (Err(ending), Some(conn)) = (taken, conn) {
+            let (why, will) = ending.into_parts();
             self.end_connection(conn, why, will, now);
         }
     }

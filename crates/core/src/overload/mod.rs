@@ -194,6 +194,7 @@ impl Shard {
     }
 
     /// Before MQTT 5 there is no word to refuse with: without room the message is not even taken from the connection.
+    #[cold]
     fn pauses_first(&mut self, arrival: Arrival, publication: &Publication<'_>, now: Timestamp) -> bool {
         if arrival.delivery == Delivery::AtMostOnce || self.version_of(arrival.conn) == Version::V5 {
             return false;

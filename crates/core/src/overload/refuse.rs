@@ -48,6 +48,9 @@ impl Shard {
             return Err(self.give_up(arrival, cause, retry_after));
         }
         self.count_refused(arrival, cause);
+        if arrival.delivery == Delivery::AtMostOnce {
+            return Ok(Admission::Settled);
+        }
         let hints = Pace::new(self.learned_interval(arrival.session), retry_after);
         let properties = hints.properties("publishing too fast");
         self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
@@ -58,7 +61,7 @@ impl Shard {
     pub(super) fn give_up(&mut self, arrival: Arrival, cause: Cause, retry_after: Duration) -> Ending {
         self.count_refused(arrival, cause);
         let interval = self.learned_interval(arrival.session);
-        Ending { why: Why::TooFast { interval, retry_after }, will: WillFate::Publish }
+        Ending::new(Why::TooFast { interval, retry_after }, WillFate::Publish)
     }
 
     fn count_refused(&mut self, arrival: Arrival, cause: Cause) {
