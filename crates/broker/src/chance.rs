@@ -33,7 +33,7 @@ impl Chance {
         let mut bytes = [0; N];
         // The kernel's source does not fail once it is there; if it does, ids collide and the second client takes over.
         if self.0.fill(&mut bytes).is_err() {
-            tracing::error!("the system gives no random numbers");
+            tracing::error!(event = "random_failed", "the system gives no random numbers");
         }
         bytes
     }

@@ -52,9 +52,19 @@ pub(crate) fn first_packet<'a>(input: &'a [u8], limits: &Limits) -> First<'a> {
             First::Refuse { answer: Vec::new(), why: format!("first packet is {}", packet.kind().name()) }
         }
         Err(error) => {
-            let why = recognise(input).map_or_else(|| error.to_string(), str::to_owned);
+            let why = recognise(input).map_or_else(|| in_words(&error, limits), str::to_owned);
             First::Refuse { answer: answer(input, &error), why }
         }
+    }
+}
+
+fn in_words(error: &PeerError, limits: &Limits) -> String {
+    match error.reason {
+        ReasonCode::PacketTooLarge => {
+            // The smaller of limits.packet_bytes_max and what nobody needs for a CONNECT.
+            format!("{error}; at most {} bytes are accepted here", limits.packet_bytes_max)
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -102,7 +102,7 @@ impl<B> Inbox<B> {
             && let Err(error) = self.waker.wake()
         {
             // It happens when the process has no memory; the owner wakes up at its next timer.
-            tracing::error!(%error, "cannot wake a shard");
+            tracing::error!(event = "wake_failed", %error, "cannot wake a shard");
         }
     }
 }

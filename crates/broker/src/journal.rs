@@ -1,18 +1,24 @@
 //! What happened, as lines in a log: one per event, and not more than so many per second and kind. What was left out is
 //! counted in the next line of its kind. Client identifiers and topics are written quoted and escaped: they are not ours.
+//!
+//! Every line has a field `event` whose names do not change: `connected`, `connect_refused`, `disconnected`,
+//! `protocol_error`, `session_ended`, `denied`, `accept_failed`, `handshake_failed`.
 
-use std::net::SocketAddr;
+use std::borrow::Cow;
 
 use tidegate_control::Timestamp;
 use tidegate_core::event::{Event, Why};
+use tidegate_wire_mqtt::{ReasonCode, Version};
 use tracing::{debug, info, warn};
 
 use crate::limits::LOG_LINES_PER_SECOND;
+use crate::visitor::Trouble;
 
 /// The log of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     connected: Ration,
+    refused: Ration,
     disconnected: Ration,
     broken: Ration,
     session_ended: Ration,
@@ -28,47 +34,129 @@ impl Journal {
     /// Writes an event down.
     pub(crate) fn tell(&mut self, event: &Event, now: Timestamp) {
         match event {
-            Event::Connected { client_id, session_present, .. } => {
-                let Some(suppressed) = self.connected.take(now) else { return };
-                info!(client = ?client_id, session_present, suppressed, "connected");
+            Event::Connected { client_id, session_present, identity, version, keep_alive, .. } => {
+                let Some(Suppressed(suppressed)) = self.connected.take(now) else { return };
+                let (peer, listener, user) = (&*identity.peer, identity.listener, quoted(identity.user.as_deref()));
+                let protocol = protocol(*version);
+                info!(
+                    event = "connected",
+                    client = ?client_id,
+                    user,
+                    peer,
+                    listener,
+                    protocol,
+                    keep_alive,
+                    session_present,
+                    suppressed,
+                    "connected"
+                );
+            }
+            Event::Refused { client_id, identity, reason } => {
+                let Some(Suppressed(suppressed)) = self.refused.take(now) else { return };
+                let (peer, listener, user) = (&*identity.peer, identity.listener, quoted(identity.user.as_deref()));
+                let why = reason.name();
+                info!(event = "connect_refused", client = ?client_id, user, peer, listener, why, suppressed, "refused");
             }
             Event::Disconnected { client_id, why: Why::Protocol { reason, detail }, .. } => {
-                let Some(suppressed) = self.broken.take(now) else { return };
-                warn!(client = ?client_id, reason = reason.name(), detail, suppressed, "broke the protocol");
+                let Some(Suppressed(suppressed)) = self.broken.take(now) else { return };
+                let (reason, setting) = (reason.name(), setting_of(*reason));
+                warn!(
+                    event = "protocol_error",
+                    client = ?client_id,
+                    reason,
+                    detail,
+                    setting,
+                    suppressed,
+                    "broke the protocol"
+                );
             }
             Event::Disconnected { client_id, why, .. } => {
-                let Some(suppressed) = self.disconnected.take(now) else { return };
-                info!(client = ?client_id, why = ?why, suppressed, "disconnected");
+                let Some(Suppressed(suppressed)) = self.disconnected.take(now) else { return };
+                let why = &*in_words(why);
+                info!(event = "disconnected", client = ?client_id, why, suppressed, "disconnected");
             }
             Event::SessionEnded { client_id } => {
-                let Some(suppressed) = self.session_ended.take(now) else { return };
-                debug!(client = ?client_id, suppressed, "session ended");
+                let Some(Suppressed(suppressed)) = self.session_ended.take(now) else { return };
+                debug!(event = "session_ended", client = ?client_id, suppressed, "session ended");
             }
             Event::Slowed { client_id, interval, rate, .. } => {
-                let Some(suppressed) = self.slowed.take(now) else { return };
-                warn!(client = ?client_id, usual_interval = ?interval, rate, suppressed, "publishes too fast: slowed");
+                let Some(Suppressed(suppressed)) = self.slowed.take(now) else { return };
+                warn!(
+                    event = "publisher_slowed",
+                    client = ?client_id,
+                    usual_interval = ?interval,
+                    rate,
+                    suppressed,
+                    "publishes too fast: slowed"
+                );
             }
             Event::Recovered { client_id } => {
-                let Some(suppressed) = self.recovered.take(now) else { return };
-                info!(client = ?client_id, suppressed, "no longer slowed");
+                let Some(Suppressed(suppressed)) = self.recovered.take(now) else { return };
+                info!(event = "publisher_recovered", client = ?client_id, suppressed, "no longer slowed");
             }
             Event::Denied { client_id, what, topic } => {
-                let Some(suppressed) = self.denied.take(now) else { return };
-                warn!(client = ?client_id, what, topic = ?topic, suppressed, "denied");
+                let Some(Suppressed(suppressed)) = self.denied.take(now) else { return };
+                let what = match *what {
+                    "publish" => "not allowed to publish to this topic",
+                    "subscribe" => "not allowed to subscribe to this topic",
+                    "will" => "not allowed to have a will at this topic",
+                    other => other,
+                };
+                warn!(event = "denied", client = ?client_id, topic = ?topic, suppressed, "{what}");
             }
         }
     }
 
     /// Accepting rests, or somebody was turned away at the door.
     pub(crate) fn accept_trouble(&mut self, listener: &str, why: &str, now: Timestamp) {
-        let Some(suppressed) = self.accept.take(now) else { return };
-        warn!(listener, why, suppressed, "cannot accept");
+        let Some(Suppressed(suppressed)) = self.accept.take(now) else { return };
+        warn!(event = "accept_failed", listener, why, suppressed, "cannot accept");
     }
 
     /// Somebody did not become a client.
-    pub(crate) fn handshake_trouble(&mut self, peer: SocketAddr, listener: &str, why: &str, now: Timestamp) {
-        let Some(suppressed) = self.handshake.take(now) else { return };
-        info!(%peer, listener, why, suppressed, "handshake failed");
+    pub(crate) fn handshake_trouble(&mut self, trouble: &Trouble, now: Timestamp) {
+        let Some(Suppressed(suppressed)) = self.handshake.take(now) else { return };
+        let Trouble { peer, listener, client_id, user, why } = trouble;
+        let (client, user, why) = (quoted(client_id.as_deref()), quoted(user.as_deref()), &**why);
+        info!(event = "handshake_failed", %peer, listener, client, user, why, suppressed, "handshake failed");
+    }
+}
+
+/// What is not ours, with quotes and escapes; nothing if there is none.
+fn quoted(text: Option<&str>) -> Option<tracing::field::DebugValue<&str>> {
+    text.map(tracing::field::debug)
+}
+
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::V31 => "3.1",
+        Version::V311 => "3.1.1",
+        Version::V5 => "5",
+    }
+}
+
+/// The setting to change if this should be accepted.
+fn setting_of(reason: ReasonCode) -> Option<&'static str> {
+    match reason {
+        ReasonCode::PacketTooLarge => Some("limits.packet_bytes_max"),
+        ReasonCode::ReceiveMaximumExceeded => Some("limits.receive_max"),
+        ReasonCode::TopicAliasInvalid => Some("limits.topic_alias_max"),
+        _ => None,
+    }
+}
+
+fn in_words(why: &Why) -> Cow<'static, str> {
+    match why {
+        Why::Goodbye => "said goodbye".into(),
+        Why::Lost => "connection lost".into(),
+        Why::KeepAlive => "keep-alive timeout".into(),
+        Why::TakenOver => "session taken over".into(),
+        Why::TooFast { .. } => "published too fast for too long".into(),
+        // Closed because 3.1.1 has no other answer to a message that is not taken.
+        Why::Ended(ReasonCode::NotAuthorized) => "message refused: not authorized".into(),
+        Why::Ended(ReasonCode::QuotaExceeded) => "message refused: quota exceeded".into(),
+        Why::Ended(reason) => reason.name().to_lowercase().into(),
+        Why::Protocol { detail, .. } => detail.clone().into(),
     }
 }
 
@@ -82,7 +170,7 @@ struct Ration {
 
 impl Ration {
     /// Whether a line may be written, with the number of those that were not since the last.
-    fn take(&mut self, now: Timestamp) -> Option<u64> {
+    fn take(&mut self, now: Timestamp) -> Option<Suppressed> {
         let second = now.as_nanos() / 1_000_000_000;
         if second != self.second {
             *self = Self { second, written: 0, suppressed: self.suppressed };
@@ -92,9 +180,13 @@ impl Ration {
             return None;
         }
         self.written += 1;
-        Some(core::mem::take(&mut self.suppressed))
+        Some(Suppressed(Some(core::mem::take(&mut self.suppressed)).filter(|count| *count > 0)))
     }
 }
+
+/// Lines that were left out, if there were any.
+#[derive(Debug, PartialEq, Eq)]
+struct Suppressed(Option<u64>);
 
 #[cfg(test)]
 mod tests {
@@ -106,12 +198,18 @@ mod tests {
         let mut ration = Ration::default();
         let now = Timestamp::ZERO;
         for _ in 0..LOG_LINES_PER_SECOND {
-            assert_eq!(ration.take(now), Some(0));
+            assert_eq!(ration.take(now), Some(Suppressed(None)));
         }
         for _ in 0..7 {
             assert_eq!(ration.take(now), None);
         }
-        assert_eq!(ration.take(now + Duration::from_secs(1)), Some(7));
-        assert_eq!(ration.take(now + Duration::from_secs(1)), Some(0));
+        assert_eq!(ration.take(now + Duration::from_secs(1)), Some(Suppressed(Some(7))));
+        assert_eq!(ration.take(now + Duration::from_secs(1)), Some(Suppressed(None)));
+    }
+    #[test]
+    fn reasons_are_words() {
+        assert_eq!(in_words(&Why::TakenOver), "session taken over");
+        assert_eq!(in_words(&Why::Ended(ReasonCode::ServerShuttingDown)), "server shutting down");
+        assert_eq!(setting_of(ReasonCode::PacketTooLarge), Some("limits.packet_bytes_max"));
     }
 }

@@ -139,7 +139,7 @@ impl Drop for Broker {
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a shard thread has panicked");
+                tracing::error!(event = "panic", "a shard thread has panicked");
             }
         }
         self.common.questions.close();

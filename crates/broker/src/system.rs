@@ -114,13 +114,14 @@ impl System {
             ("drops/queue-full", stats.dropped_queue_full),
             ("drops/expired", stats.dropped_expired),
             ("drops/too-large", stats.dropped_too_large),
-            ("drops/denied", stats.dropped_denied + stats.publish_denied),
+            ("drops/denied", stats.dropped_denied + stats.publish_denied + stats.wills_denied),
         ];
         let mut values: Vec<(String, String)> = vec![
             ("version".into(), concat!("tidegate version ", env!("CARGO_PKG_VERSION")).into()),
             ("uptime".into(), format!("{} seconds", now.as_nanos() / 1_000_000_000)),
         ];
         values.extend(numbers.map(|(topic, number)| (topic.to_owned(), number.to_string())));
+        values.push(("drops/retained-full".into(), stats.dropped_retained_full.to_string()));
         values.push(("drops/session-ended".into(), stats.dropped_session_ended.to_string()));
         values.push(("drops/shard-full".into(), stats.dropped_shard_full.to_string()));
         values.push(("drops/held-full".into(), stats.dropped_held_full.to_string()));
@@ -141,6 +142,8 @@ fn dropped(stats: &Stats) -> u64 {
         + stats.dropped_too_large
         + stats.dropped_denied
         + stats.publish_denied
+        + stats.wills_denied
+        + stats.dropped_retained_full
         + stats.dropped_session_ended
         + stats.dropped_shard_full
         + stats.dropped_held_full

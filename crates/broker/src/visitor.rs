@@ -37,6 +37,20 @@ pub(crate) struct Visitor {
     handshake: Option<Seat>,
     /// What went wrong, for the log.
     trouble: Option<String>,
+    /// Client identifier and user, once they are known.
+    name: Option<(String, Option<String>)>,
+}
+
+/// What went wrong with whom, for the log.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    pub(crate) peer: SocketAddr,
+    pub(crate) listener: &'static str,
+    /// If it has come so far as to say it.
+    pub(crate) client_id: Option<String>,
+    /// As it called itself: nobody has believed it.
+    pub(crate) user: Option<String>,
+    pub(crate) why: String,
 }
 
 #[derive(Debug)]
@@ -87,19 +101,24 @@ impl Visitor {
             door,
             handshake: Some(handshake),
             trouble: None,
+            name: None,
         }
     }
 
     /// Somebody that is leaving: everything was written.
     pub(crate) fn leaving(link: Link) -> Self {
         let (input, output, stage) = (Vec::new(), Vec::new(), Stage::Lingering);
-        Self { link, stage, input, output, peer: UNKNOWN_PEER, door: None, handshake: None, trouble: None }
+        let (peer, door) = (UNKNOWN_PEER, None);
+        Self { link, stage, input, output, peer, door, handshake: None, trouble: None, name: None }
     }
 
     /// What went wrong with whom at which listener, once.
-    pub(crate) fn take_trouble(&mut self) -> Option<(SocketAddr, &'static str, String)> {
+    pub(crate) fn take_trouble(&mut self) -> Option<Trouble> {
         let why = self.trouble.take()?;
-        Some((self.peer, self.door.as_ref().map_or("", |door| door.name()), why))
+        let (client_id, user) = self.name.take().unwrap_or_default();
+        let client_id = Some(client_id).filter(|client_id| !client_id.is_empty());
+        let listener = self.door.as_ref().map_or("", |door| door.name());
+        Some(Trouble { peer: self.peer, listener, client_id, user, why })
     }
 
     /// The socket is ready, or it is worth trying.
@@ -199,6 +218,7 @@ impl Visitor {
                 self.farewell(answer)
             }
             First::Connect { connect, consumed } => {
+                self.name = Some((connect.client_id.to_owned(), connect.user_name.map(str::to_owned)));
                 let Ok(certificate_name) = self.link.certificate_name() else {
                     let answer = refusal(connect.version, ReasonCode::NotAuthorized);
                     self.trouble = Some("client certificate without a usable name".into());

@@ -7,10 +7,10 @@ mod support;
 use std::io::Read;
 use std::sync::{Arc, Condvar, Mutex};
 
-use support::{Client, address, config, connect_packet, start, start_with, tcp};
+use support::{Client, address, config, connect_packet, encode, publish, start, start_with, tcp};
 use tidegate_broker::authenticate::{Authenticator, Credentials, Refusal};
 use tidegate_broker::config::{Config, ListenerKind};
-use tidegate_wire_mqtt::{Connect, ReasonCode, Version};
+use tidegate_wire_mqtt::{Connect, QoS, ReasonCode, Version};
 
 /// Takes as long as it is told to, and then decides by the password.
 #[derive(Debug, Default)]
@@ -64,6 +64,30 @@ fn passwords_are_asked_for_in_every_version() {
         assert_eq!(reason, ReasonCode::NotAuthorized);
         assert_eq!(client.rest(), b"");
     }
+    broker.shutdown();
+}
+
+#[test]
+fn what_follows_a_refused_connect_is_not_processed() {
+    let gatekeeper = Arc::new(Gatekeeper::default());
+    gatekeeper.open();
+    let broker = start_with(config(), gatekeeper);
+    let address = address(&broker, ListenerKind::Mqtt);
+    let mut witness = Client::new(tcp(address), Version::V5);
+    witness.send(&with_password(Version::V5, "witness", b"right"));
+    assert_eq!(witness.connack(), ReasonCode::Success);
+    witness.subscribe("#", QoS::AtMostOnce);
+    for version in [Version::V311, Version::V5] {
+        let mut refused = Client::new(tcp(address), version);
+        let mut bytes = encode(&with_password(version, "refused", b"wrong"), version);
+        bytes.extend(encode(&publish("secret", b"not taken"), version));
+        refused.send_bytes(&bytes);
+        assert_eq!(refused.connack(), ReasonCode::BadUserNameOrPassword);
+        assert_eq!(refused.rest(), b"", "one CONNACK, no DISCONNECT, nothing else");
+    }
+    // Its own message is the first that the witness sees.
+    witness.publish("own", b"first");
+    assert_eq!(witness.message().topic, "own");
     broker.shutdown();
 }
 

@@ -16,13 +16,13 @@ pub(crate) fn check(args: &CheckArgs) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match (&outcome, args.json) {
         (Ok(ready), false) => {
-            for warning in security::warnings(&ready.loaded) {
+            for warning in security::warnings(&ready.loaded, &ready.config, &ready.security) {
                 eprintln!("warning: {warning}");
             }
             writeln!(out, "ok: {}", read_from(&ready.loaded))?;
         }
         (Ok(ready), true) => {
-            let warnings = security::warnings(&ready.loaded);
+            let warnings = security::warnings(&ready.loaded, &ready.config, &ready.security);
             let report = json!({ "ok": true, "files": ready.loaded.files, "problems": [], "warnings": warnings });
             writeln!(out, "{report}")?;
         }

@@ -4,6 +4,7 @@
 //! the types beside each command). Nothing here decides how a broker behaves; that is in the crates below.
 
 mod arguments;
+mod bench;
 mod bind;
 mod certificate;
 mod client;
@@ -35,7 +36,15 @@ use target::Usage;
 const MISUSE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::try_parse().unwrap_or_else(|error| {
+        let hint = arguments::hint_for(&error, std::env::args().nth(1).as_deref());
+        let _ = error.print();
+        if let Some(hint) = hint {
+            eprintln!("\nhint: {hint}");
+        }
+        // Help and version are on this way, too.
+        std::process::exit(error.exit_code())
+    });
     let is_quiet = match &cli.command {
         Some(Command::Pub(args)) => args.connect.quiet,
         Some(Command::Sub(args)) => args.connect.quiet,
@@ -59,8 +68,9 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Pub(args)) => publish::run(&args),
         Some(Command::Sub(args)) => subscribe::run(&args),
         Some(Command::User(args)) => user::run(&args).map(|()| 0),
-        Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| u8::from(!is_sound)),
+        Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
+        Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
             Ok(0)

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use tidegate_wire_mqtt::{QoS, ReasonCode};
 
 use crate::arguments::PubArgs;
-use crate::client::{Client, Happened};
+use crate::client::{Client, ClientError, Happened};
 use crate::stop::Stop;
 use crate::target::{self, Connection, Usage};
 
@@ -86,7 +86,16 @@ pub(crate) fn run(args: &PubArgs) -> Result<u8> {
     let publishing = Publishing::of(args, topic.as_deref())?;
     let stop = Stop::on_signals()?;
     let mut client = Client::connect(&target, hello)?;
-    let refused = publish_all(&mut client, publishing, &stop)?;
+    let refused = match publish_all(&mut client, publishing, &stop) {
+        Ok(refused) => refused,
+        Err(error) => {
+            if matches!(error.downcast_ref(), Some(ClientError::TooLarge { .. })) {
+                // Found before a byte was sent: the connection is well, and our will is not wanted.
+                client.disconnect();
+            }
+            return Err(error);
+        }
+    };
     client.disconnect();
     match refused {
         None => Ok(0),
@@ -115,7 +124,8 @@ fn publish_all(client: &mut Client, publishing: Publishing, stop: &Stop) -> Resu
             let patience = if client.under_way() > 0 { GLANCE } else { Duration::from_millis(100) };
             match payloads.recv_timeout(patience) {
                 Ok(payload) => {
-                    client.publish(&topic, &payload, qos, retain)?;
+                    let sent = client.publish(&topic, &payload, qos, retain);
+                    sent.map_err(|error| client.explain(error))?;
                     not_before = now + delay;
                     continue;
                 }
@@ -128,7 +138,7 @@ fn publish_all(client: &mut Client, publishing: Publishing, stop: &Stop) -> Resu
         }
         let may_send = is_more && client.has_room();
         let deadline = may_send.then(|| now.max(not_before));
-        match client.next(deadline)? {
+        match client.next(deadline).map_err(|error| client.explain(error))? {
             Happened::Published(reason) if reason.is_failure() => refused = Some(reason),
             _ => {}
         }

@@ -29,6 +29,10 @@ pub(crate) struct Security {
     pub(crate) policy: Arc<dyn Policy>,
     /// Whether there are users; without them the broker stays on this machine.
     pub(crate) has_users: bool,
+    /// Whether clients without a name are let in even if there are users.
+    pub(crate) allow_anonymous: bool,
+    /// Users that rules name and the password file does not.
+    strangers: Vec<String>,
 }
 
 /// Reads users and rules; all that is wrong with them at once.
@@ -41,18 +45,19 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
     if !problems.is_empty() {
         return Err(Problems(problems));
     }
-    let has_users = users.is_some();
+    let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
     if !has_users && acl.is_none() && !options.bind_client_ids {
-        return Ok(Security { authenticator: Arc::new(Anonymous), policy: Arc::new(Open), has_users });
+        let (authenticator, policy) = (Arc::new(Anonymous), Arc::new(Open));
+        return Ok(Security { authenticator, policy, has_users, allow_anonymous, strangers: Vec::new() });
     }
     let users = users.unwrap_or_default();
-    let policy = Arc::new(Access::new(&acl.unwrap_or_else(Acl::open), &users));
+    let acl = acl.unwrap_or_else(Acl::open);
+    let policy = Arc::new(Access::new(&acl, &users));
+    // Where any name will do, none is unknown.
+    let knows_all = !has_users || options.any_certificate_user;
+    let strangers = if knows_all { Vec::new() } else { strangers(&acl, &users) };
     let settings = AuthSettings {
-        anonymous: if options.allow_anonymous || !has_users {
-            AnonymousClients::Admit
-        } else {
-            AnonymousClients::Refuse
-        },
+        anonymous: if allow_anonymous || !has_users { AnonymousClients::Admit } else { AnonymousClients::Refuse },
         certificate_users: if options.any_certificate_user || !has_users {
             CertificateUsers::Any
         } else {
@@ -60,7 +65,18 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
         },
         client_ids: if options.bind_client_ids { ClientIds::BoundToUser } else { ClientIds::Free },
     };
-    Ok(Security { authenticator: Arc::new(PasswordAuthenticator::new(users, settings)), policy, has_users })
+    let authenticator = Arc::new(PasswordAuthenticator::new(users, settings));
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, strangers })
+}
+
+/// Users that rules name and that cannot come in, each once.
+fn strangers(acl: &Acl, users: &Users) -> Vec<String> {
+    let unknown = |rule: &tidegate_auth::Rule| match rule.subject() {
+        tidegate_auth::Subject::User(name) if !users.contains(name) => Some(name.to_string()),
+        _ => None,
+    };
+    let names: std::collections::BTreeSet<String> = acl.rules().iter().filter_map(unknown).collect();
+    names.into_iter().collect()
 }
 
 /// The rules of the ACL file or of the configuration; none if there are neither.
@@ -147,23 +163,39 @@ pub(crate) fn check_exposure(config: &Config, security: &Security, loaded: &Load
 /// Who can come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Audience {
-    /// Whoever has a password or a certificate.
+    /// Whoever has a password or a certificate, from everywhere.
     Known,
-    /// Everybody on this machine.
+    /// Whoever has a password or a certificate, and only on this machine.
+    KnownHere,
+    /// Everybody on this machine: there are no users.
     ThisMachine,
+    /// Everybody on this machine, whether there are users or not: `allow_anonymous` says so.
+    AnybodyHere,
     /// Everybody, from everywhere.
     Everybody,
 }
 
 /// Who can come in, to be said at the start.
 pub(crate) fn audience(config: &Config, security: &Security) -> Audience {
-    let open: Vec<&Listener> = config.listeners.iter().filter(|listener| !asks_for_certificate(listener)).collect();
-    if security.has_users || open.is_empty() {
-        Audience::Known
-    } else if open.iter().all(|listener| is_loopback(listener.bind.ip())) {
-        Audience::ThisMachine
-    } else {
-        Audience::Everybody
+    let is_here = |listener: &Listener| is_loopback(listener.bind.ip());
+    let mut open = config.listeners.iter().filter(|listener| !asks_for_certificate(listener)).peekable();
+    let is_closed = (security.has_users && !security.allow_anonymous) || open.peek().is_none();
+    match (is_closed, security.allow_anonymous) {
+        (true, _) if config.listeners.iter().all(is_here) => Audience::KnownHere,
+        (true, _) => Audience::Known,
+        (false, _) if !open.all(is_here) => Audience::Everybody,
+        (false, true) => Audience::AnybodyHere,
+        (false, false) => Audience::ThisMachine,
+    }
+}
+
+/// What closes a broker that `allow_anonymous` has opened: it depends on who said it.
+pub(crate) fn how_to_close(loaded: &Loaded) -> String {
+    match loaded.origin("security.allow_anonymous") {
+        Origin::Flag(flag) if flag == "--allow-anonymous" => "start without --allow-anonymous".to_owned(),
+        Origin::Environment(name) => format!("unset {name}"),
+        origin @ Origin::File { .. } => format!("remove allow_anonymous ({origin})"),
+        _ => "remove security.allow_anonymous".to_owned(),
     }
 }
 
@@ -176,8 +208,19 @@ fn asks_for_certificate(listener: &Listener) -> bool {
 }
 
 /// What an operator should know and may have overlooked.
-pub(crate) fn warnings(loaded: &Loaded) -> Vec<String> {
+pub(crate) fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<String> {
     let mut warnings = Vec::new();
+    let place = match audience(config, security) {
+        Audience::Everybody => Some("who reaches this broker"),
+        Audience::AnybodyHere => Some("on this machine"),
+        _ => None,
+    };
+    if let Some(place) = place {
+        let close = how_to_close(loaded);
+        warnings.push(format!("anybody {place} may come in without a name (allow_anonymous); to close it, {close}"));
+    }
+    let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
+    warnings.extend(security.strangers.iter().map(stranger));
     // The owner of our own entry in /proc is who we are; no system call of our own is needed.
     if std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
         warnings.push("running as root; a user of its own is safer".to_owned());

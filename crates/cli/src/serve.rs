@@ -13,10 +13,11 @@ use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
-use crate::arguments::ServeArgs;
+use crate::arguments::{ServeArgs, ServeCommand};
 use crate::config::keys::Change;
-use crate::config::{Loaded, Problems, Sources, load};
+use crate::config::{Loaded, Problems, Sources, absolute, load};
 use crate::log::Level;
+use crate::plan::password_file;
 use crate::security::{Audience, Security};
 use crate::{bind, log, plan, security};
 
@@ -65,16 +66,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
     // Registered before the first thread starts: a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
-    for warning in security::warnings(&ready.loaded) {
-        warn!(event = "security", "{warning}");
-    }
+    log_warnings(&ready);
     let Ready { loaded, config, security } = ready;
     let audience = security::audience(&config, &security);
+    let banner = Banner { audience, command: args.command(), loaded: &loaded };
     let listeners = config.listeners.clone();
     let broker = Broker::start(config, security.authenticator, security.policy).context("the broker did not start")?;
-    print_banner(&broker.addresses(), audience);
+    print_banner(&banner.text(&broker.addresses()));
     wait(broker, signals, &Running { sources, level, listeners }, loaded);
     Ok(())
+}
+
+fn log_warnings(ready: &Ready) {
+    for warning in security::warnings(&ready.loaded, &ready.config, &ready.security) {
+        warn!(event = "security", "{warning}");
+    }
 }
 
 struct Running {
@@ -107,7 +113,7 @@ fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loa
 
 /// Applies the configuration as it is now; if it is not sound, the one before stays in force.
 fn reload(broker: &Broker, running: &Running, before: Loaded) -> Loaded {
-    let Ready { loaded, config, security } = match prepare_for(&running.listeners, &running.sources) {
+    let ready = match prepare_for(&running.listeners, &running.sources) {
         Ok(ready) => ready,
         Err(Problems(problems)) => {
             for problem in problems {
@@ -117,6 +123,8 @@ fn reload(broker: &Broker, running: &Running, before: Loaded) -> Loaded {
             return before;
         }
     };
+    log_warnings(&ready);
+    let Ready { loaded, config, security } = ready;
     if let Err(problem) = broker.reload(&config, security.authenticator, security.policy) {
         error!(event = "reload_failed", "{problem}; the configuration from before stays in force");
         return before;
@@ -145,50 +153,126 @@ fn toggle_debug(level: &Level, loaded: &Loaded) {
     info!(event = "log_level", level = %level.now(), "log level changed");
 }
 
-/// One line that says where the broker listens, one that says what to do next. On stdout: the logs are elsewhere.
-fn print_banner(addresses: &[(ListenerKind, SocketAddr)], audience: Audience) {
+/// On stdout: the logs are elsewhere.
+fn print_banner(text: &str) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
     // A broker whose output nobody reads goes on serving.
-    let _ = out.write_all(banner(addresses, audience).as_bytes());
+    let _ = out.write_all(text.as_bytes());
     let _ = out.flush();
 }
 
-fn banner(addresses: &[(ListenerKind, SocketAddr)], audience: Audience) -> String {
-    let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
-        ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
-        ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
-    };
-    let doors: String = addresses.iter().map(door).collect();
-    let next = match audience {
-        Audience::Everybody => {
-            "anybody who reaches these addresses may come in (allow_anonymous). To change that:  tidegate user add NAME"
+/// What is said at the start: where the broker listens, who may come in and what to do next, where its files are.
+struct Banner<'a> {
+    audience: Audience,
+    command: ServeCommand,
+    loaded: &'a Loaded,
+}
+
+impl Banner<'_> {
+    fn text(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
+        let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
+            ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
+            ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
+        };
+        let doors: String = addresses.iter().map(door).collect();
+        let next = self.next_step(addresses);
+        format!("tidegate {}{doors}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
+    }
+
+    fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
+        let ServeCommand { program, place } = &self.command;
+        let add = format!("{program} user add NAME{place}");
+        let mut close = security::how_to_close(self.loaded);
+        if password_file(&self.loaded.options).is_none() {
+            // Without users there would be nobody to let in.
+            close = format!("{close}, after  {add}");
         }
-        Audience::ThisMachine => {
-            "no users configured: listening for this machine only. To accept others:  tidegate user add NAME"
+        let plain = addresses.iter().find(|(kind, _)| *kind == ListenerKind::Mqtt).map(|(_, at)| at.port());
+        let port = plain.map(|port| if port == 1883 { String::new() } else { format!(" -p {port}") });
+        let attempt = |who: &str| match &port {
+            Some(port) => format!(" Try:  {program} sub{port} -t '#' -v{who}"),
+            None => String::new(),
+        };
+        match self.audience {
+            Audience::Everybody => {
+                format!("OPEN: anybody who reaches these addresses may come in (allow_anonymous). To close it: {close}")
+            }
+            Audience::AnybodyHere => format!(
+                "OPEN: anybody on this machine may come in, users or not (allow_anonymous). To close it: {close}"
+            ),
+            Audience::ThisMachine => format!(
+                "no users configured: listening for this machine only. To accept others:  {add}  and listen for them \
+                 with --mqtt 0.0.0.0:1883"
+            ),
+            Audience::KnownHere => format!(
+                "for users, on this machine only; to listen for others: --mqtt 0.0.0.0:1883.{}",
+                attempt(" -u NAME -P PASSWORD")
+            ),
+            Audience::Known => {
+                format!("ready for users and certificates.{}", attempt(" -u NAME -P PASSWORD"))
+            }
         }
-        Audience::Known => "ready for users and certificates. Try:  tidegate sub -t '#' -v -u NAME -P PASSWORD",
-    };
-    format!("tidegate {}{doors}\n{next}\n", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn files(&self) -> String {
+        let options = &self.loaded.options;
+        let users = match password_file(options) {
+            Some(path) => path.display().to_string(),
+            None => format!("{} (none yet)", plan::usual_password_file(options).display()),
+        };
+        let files: Vec<String> = self.loaded.files.iter().map(|path| absolute(path).display().to_string()).collect();
+        let config = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
+        format!("config {config}  data {}  users {users}", options.server.data.display())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_banner_names_every_door_and_the_next_step() {
+    fn banner(audience: Audience, flags: &[(&str, &str)]) -> String {
         let addresses = [
-            (ListenerKind::Mqtt, "127.0.0.1:1883".parse().unwrap()),
+            (ListenerKind::Mqtt, "127.0.0.1:1999".parse().unwrap()),
             (ListenerKind::Ws, "127.0.0.1:8083".parse().unwrap()),
         ];
-        let text = banner(&addresses, Audience::ThisMachine);
+        let mut flags: Vec<_> =
+            flags.iter().map(|(flag, value)| crate::config::Entry::flag("--allow-anonymous", flag, value)).collect();
+        flags.push(crate::config::Entry::flag("--data", "server.data", "/nonexistent"));
+        let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
+        let command = ServeCommand { program: "./tidegate".into(), place: " --data x".into() };
+        Banner { audience, command, loaded: &loaded }.text(&addresses)
+    }
+
+    #[test]
+    fn the_banner_names_every_door_the_next_step_and_the_files() {
         let expected = format!(
-            "tidegate {}  mqtt 127.0.0.1:1883  ws://127.0.0.1:8083/mqtt\nno users configured: listening for this \
-             machine only. To accept others:  tidegate user add NAME\n",
+            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt\nno users configured: listening for this \
+             machine only. To accept others:  ./tidegate user add NAME --data x  and listen for them with --mqtt \
+             0.0.0.0:1883\nconfig /dev/null  data /nonexistent  users /nonexistent/users (none yet)\n",
             env!("CARGO_PKG_VERSION")
         );
-        assert_eq!(text, expected);
+        assert_eq!(banner(Audience::ThisMachine, &[]), expected);
+    }
+
+    #[test]
+    fn an_open_broker_says_so_and_what_closes_it() {
+        let anonymous = [("security.allow_anonymous", "true")];
+        let open = banner(Audience::Everybody, &anonymous);
+        assert!(open.contains("\nOPEN: anybody who reaches these addresses may come in (allow_anonymous)."), "{open}");
+        assert!(
+            open.contains("To close it: start without --allow-anonymous, after  ./tidegate user add NAME --data x\n"),
+            "{open}"
+        );
+        let here = banner(Audience::AnybodyHere, &anonymous);
+        assert!(here.contains("OPEN: anybody on this machine may come in, users or not"), "{here}");
+    }
+
+    #[test]
+    fn users_are_told_how_to_listen_for_others_and_what_to_try() {
+        let text = banner(Audience::KnownHere, &[]);
+        assert!(text.contains("on this machine only; to listen for others: --mqtt 0.0.0.0:1883"), "{text}");
+        assert!(text.contains("Try:  ./tidegate sub -p 1999 -t '#' -v -u NAME -P PASSWORD\n"), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tidegate_wire_mqtt::{Limits, RetainHandling, Subscription, SubscriptionOptions, TopicFilter};
+use tidegate_wire_mqtt::{Limits, ReasonCode, RetainHandling, Subscription, SubscriptionOptions, TopicFilter, Version};
 
 use crate::arguments::SubArgs;
 use crate::client::{Client, ClientError, Happened, Message};
@@ -45,9 +45,15 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn code(self) -> u8 {
+    /// The exit code. That the time was over is said, as by mosquitto_sub.
+    fn end(self, is_quiet: bool) -> u8 {
         match self {
-            Self::Done(code) => code,
+            Self::Done(code) => {
+                if code == TIMED_OUT && !is_quiet {
+                    eprintln!("Timed out");
+                }
+                code
+            }
             Self::Signal => 0,
         }
     }
@@ -119,7 +125,7 @@ pub(crate) fn run(args: &SubArgs) -> Result<u8> {
         let error = match session(&mut client, &mut subscribing, &stop) {
             Ok(outcome) => {
                 client.disconnect();
-                return Ok(outcome.code());
+                return Ok(outcome.end(args.connect.quiet));
             }
             Err(error) => error,
         };
@@ -131,7 +137,7 @@ pub(crate) fn run(args: &SubArgs) -> Result<u8> {
         let connect = || Client::connect(&target, hello.clone());
         client = match come_back(&error, connect, &subscribing, &stop, args.connect.quiet)? {
             Ok(client) => client,
-            Err(outcome) => return Ok(outcome.code()),
+            Err(outcome) => return Ok(outcome.end(args.connect.quiet)),
         };
     }
 }
@@ -178,6 +184,17 @@ fn rest(pause: Duration, subscribing: &Subscribing, stop: &Stop) -> Option<Outco
     None
 }
 
+/// Before version 5 there is one code for every refusal.
+fn refusal(reason: ReasonCode, version: Version) -> String {
+    let code = reason.code();
+    if version.is_v5() {
+        format!("the broker refused the subscription: {} (0x{code:02x})", reason.name())
+    } else {
+        let version = if version == Version::V31 { "3.1" } else { "3.1.1" };
+        format!("the broker refused the subscription (0x{code:02x}); version {version} does not say why")
+    }
+}
+
 fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> Result<Outcome> {
     let unsubscribe = subscribing.unsubscribe.iter().map(|filter| parse(filter)).collect::<Result<Vec<_>>>()?;
     if !unsubscribe.is_empty() {
@@ -205,7 +222,7 @@ fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> R
             }
             Happened::Subscribed(reasons) => {
                 if let Some(worst) = reasons.iter().find(|reason| reason.is_failure()) {
-                    eprintln!("error: a subscription was refused: {} (0x{:02x})", worst.name(), worst.code());
+                    eprintln!("error: {}", refusal(*worst, client.version()));
                     if reasons.iter().all(|reason| reason.is_failure()) {
                         return Ok(Outcome::Done(worst.code()));
                     }
@@ -277,6 +294,15 @@ mod tests {
         assert!(!fresh.is_wanted(&message("a/x", false)));
         let retained = subscribing("-t # --retained-only").unwrap();
         assert!(retained.is_wanted(&message("a", true)) && !retained.is_wanted(&message("a", false)));
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_version_knows() {
+        assert_eq!(
+            refusal(ReasonCode::UnspecifiedError, Version::V311),
+            "the broker refused the subscription (0x80); version 3.1.1 does not say why"
+        );
+        assert!(refusal(ReasonCode::NotAuthorized, Version::V5).ends_with("Not authorized (0x87)"));
     }
 
     #[test]

@@ -59,8 +59,16 @@ impl Connection {
         if !clean_start && args.id.is_none() && !version.is_v5() {
             bail!("-c keeps a session under a name: add -i ID");
         }
-        let wants_tls = args.cafile.is_some() || args.cert.is_some() || args.insecure || args.tls_use_os_certs;
+        if let Some((host, port)) = host_and_port(&url.host) {
+            bail!("-h {:?} is a host and a port: give the port with -p, as in -h {host} -p {port}", url.host);
+        }
+        let wants_tls = args.cafile.is_some() || args.cert.is_some() || args.tls_use_os_certs;
         let tls = (url.is_secure || wants_tls || url.port == Some(8883)).then(|| trust(args));
+        if args.insecure && tls.is_none() {
+            bail!(
+                "--insecure says whom to trust and does not switch TLS on: add -p 8883, --cafile, --tls-use-os-certs or mqtts://"
+            );
+        }
         let port = url.port.unwrap_or(if tls.is_some() { 8883 } else { 1883 });
         let hello = Hello {
             version,
@@ -77,6 +85,13 @@ impl Connection {
         };
         Ok(Self { target: Target { host: url.host, port, tls }, hello, topic: url.topic })
     }
+}
+
+/// `host:1884`, which is no host; an IPv6 address has more colons than one.
+fn host_and_port(host: &str) -> Option<(&str, u16)> {
+    let (name, port) = host.rsplit_once(':')?;
+    let is_v6 = name.contains(':') && !name.ends_with(']');
+    (!is_v6).then(|| Some((name.trim_matches(['[', ']']), port.parse().ok()?)))?
 }
 
 /// The broker chooses, except in MQTT 3.1, which knows no empty identifier.
@@ -190,8 +205,10 @@ mod tests {
     #[test]
     fn ports_follow_tls() {
         assert_eq!(Connection::of(&args()).unwrap().target.port, 1883);
-        let secure = Connection::of(&ConnectArgs { insecure: true, ..args() }).unwrap();
+        let secure = Connection::of(&ConnectArgs { tls_use_os_certs: true, ..args() }).unwrap();
         assert_eq!((secure.target.port, secure.target.tls.is_some()), (8883, true));
+        let insecure = Connection::of(&ConnectArgs { insecure: true, port: Some(8883), ..args() }).unwrap();
+        assert!(insecure.target.tls.is_some_and(|trust| trust.everybody));
         let by_port = Connection::of(&ConnectArgs { port: Some(8883), ..args() }).unwrap();
         assert!(by_port.target.tls.is_some());
     }
@@ -210,6 +227,10 @@ mod tests {
         let refused = |args: ConnectArgs| format!("{:#}", Connection::of(&args).unwrap_err());
         let refused_expiry = refused(ConnectArgs { session_expiry_interval: Some(1), ..args() });
         assert_eq!(refused_expiry, "wrong usage: -D and -x need MQTT 5: add -V 5");
+        assert!(refused(ConnectArgs { insecure: true, ..args() }).contains("does not switch TLS on"));
+        let with_port = refused(ConnectArgs { host: "127.0.0.1:19081".into(), ..args() });
+        assert!(with_port.ends_with("give the port with -p, as in -h 127.0.0.1 -p 19081"), "{with_port}");
+        assert!(Connection::of(&ConnectArgs { host: "::1".into(), ..args() }).is_ok());
         assert!(refused(ConnectArgs { disable_clean_session: true, ..args() }).contains("add -i ID"));
         assert!(refused(ConnectArgs { will_topic: Some("a/#".into()), ..args() }).contains("wildcard"));
         assert!(refused(ConnectArgs { protocol_version: "4".into(), ..args() }).contains("expected 31, 311 or 5"));

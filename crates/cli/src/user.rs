@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use tidegate_auth::{Salt, Users};
+use tidegate_auth::{Fault, Salt, Users};
 
 use crate::arguments::{UserArgs, UserCommand};
 use crate::config::{Entry, Problems, Sources, load};
@@ -20,6 +20,7 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
     let path = password_file(args)?;
     match &args.command {
         UserCommand::Add { name, roles, password_stdin } => {
+            check_name(name)?;
             let password = if *password_stdin { first_line()? } else { ask_twice(name)? };
             let roles = roles.as_deref();
             let is_new = edit(&path, Missing::IsEmpty, |users| add(users, name, &password, roles))?;
@@ -27,6 +28,9 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
             println!("{what} {name} in {}; a running broker reads it again on SIGHUP", path.display());
         }
         UserCommand::Remove { name } => {
+            if !path.exists() {
+                bail!("there are no users: {} does not exist", path.display());
+            }
             edit(&path, Missing::IsError, |users| users.remove(name).with_context(|| format!("{name:?}")))?;
             println!("removed {name} from {}; a running broker reads it again on SIGHUP", path.display());
         }
@@ -38,11 +42,20 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
 /// The file that the broker would read with the same configuration.
 fn password_file(args: &UserArgs) -> Result<PathBuf> {
     if let Some(path) = &args.password_file {
-        return Ok(path.clone());
+        return Ok(crate::config::absolute(path));
     }
     let flags = args.data.iter().map(|data| Entry::flag("--data", "server.data", data)).collect();
     let options = load(&Sources::of_process(args.file.config.clone(), flags))?.options;
     Ok(plan::password_file(&options).unwrap_or_else(|| plan::usual_password_file(&options)))
+}
+
+/// Before anybody is asked for a password.
+fn check_name(name: &str) -> Result<()> {
+    // The name is judged first, and an empty password before anything is computed from it.
+    match Users::default().add(name, b"", &Salt::default()) {
+        Err(fault @ Fault::NameInvalid) => Err(fault).with_context(|| format!("{name:?}")),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the user is new.
@@ -59,6 +72,10 @@ fn add(users: &mut Users, name: &str, password: &str, roles: Option<&[String]>) 
 
 fn list(path: &Path) -> Result<()> {
     let users = read(path, Missing::IsEmpty)?;
+    if users.is_empty() {
+        // Not on stdout: a script that counts lines finds none.
+        eprintln!("no users in {}; add one with `tidegate user add NAME`", path.display());
+    }
     let mut out = std::io::stdout().lock();
     for (name, roles) in users.iter() {
         let roles: Vec<&str> = roles.iter().map(AsRef::as_ref).collect();

@@ -32,7 +32,7 @@ fn help_lists_all_commands() {
     let output = run(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for command in ["serve", "pub", "sub", "user", "check", "config", "completions"] {
+    for command in ["serve", "pub", "sub", "user", "check", "config", "bench", "completions"] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is not in:\n{help}");
     }
     for word in ["--mqtt", "--admin", "TIDEGATE_", "Exit codes", "Examples"] {
@@ -65,7 +65,9 @@ fn wrong_usage_is_code_2() {
 fn nobody_listens_is_code_1() {
     let output = run(&["pub", "-h", "127.0.0.1", "-p", "1", "-t", "a", "-m", "x"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("cannot connect to 127.0.0.1:1"));
+    let problem = text(&output.stderr);
+    assert!(problem.contains("cannot connect to 127.0.0.1:1"), "{problem}");
+    assert!(problem.contains("is the broker running? Start it with `tidegate`"), "{problem}");
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn check_says_ok_or_everything_that_is_wrong() {
 
     let (_folder, path) = written("[limits]\nrecieve_max = 5\nqos_max = 7\n");
     let output = run(&["check", "-c", &path]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2), "the same as serve");
     let problems = text(&output.stderr);
     assert!(problems.contains(&format!("{path}:2:1: limits.recieve_max: unknown key; did you mean \"receive_max\"?")));
     assert!(problems.contains("limits.qos_max: 7 does not fit"), "{problems}");
@@ -87,7 +89,7 @@ fn check_says_ok_or_everything_that_is_wrong() {
 fn check_speaks_json() {
     let (_folder, path) = written("[limits]\nqos_max = 7\n");
     let output = run(&["check", "--json", "-c", &path]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["ok"], false);
     assert_eq!(
@@ -159,13 +161,19 @@ fn users_are_added_listed_and_removed() {
         let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
         child.wait_with_output().expect("ends")
     };
+    let gone = text(&user(&["remove", "nobody"], "").stderr);
+    assert!(gone.starts_with("error: there are no users: /"), "{gone}");
+    let bad = user(&["add", "bad:name"], "");
+    assert!(text(&bad.stderr).starts_with("error: \"bad:name\": "), "{}", text(&bad.stderr));
     let added = user(&["add", "alice", "--roles", "monitor,ops", "--password-stdin"], "secret\n");
     assert!(added.status.success(), "{}", text(&added.stderr));
     assert_eq!(text(&user(&["list"], "").stdout), "alice\tmonitor,ops\n");
     let gone = user(&["remove", "bob"], "");
     assert_eq!((gone.status.code(), text(&gone.stderr)), (Some(1), "error: \"bob\": no such user\n".to_owned()));
     assert!(user(&["remove", "alice"], "").status.success());
-    assert_eq!(text(&user(&["list"], "").stdout), "");
+    let nobody = user(&["list"], "");
+    assert_eq!(text(&nobody.stdout), "");
+    assert!(text(&nobody.stderr).starts_with("no users in /"), "{}", text(&nobody.stderr));
     let empty = user(&["add", "alice", "--password-stdin"], "\n");
     assert!(text(&empty.stderr).contains("a password has 1 to"), "{}", text(&empty.stderr));
 }
@@ -175,5 +183,33 @@ fn completions_exist_for_the_usual_shells() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = run(&["completions", shell]);
         assert!(output.status.success() && text(&output.stdout).contains("completions"), "{shell}");
+    }
+}
+
+#[test]
+fn arguments_of_other_servers_are_answered_with_ours() {
+    for (arguments, ours) in [(&["-p", "1884"][..], "--mqtt 1884"), (&["serve", "-v"], "--log-level debug")] {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(ours), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn the_configuration_of_mosquitto_is_recognised() {
+    let (_folder, path) = written("listener 1883\nallow_anonymous true\n");
+    let output = run(&["check", "-c", &path]);
+    assert_eq!(output.status.code(), Some(2));
+    let problems = text(&output.stderr);
+    assert!(problems.contains("looks like a mosquitto.conf, and Tidegate reads TOML"), "{problems}");
+    assert!(problems.ends_with("1 problem\n"), "{problems}");
+}
+
+#[test]
+fn forms_of_an_address_are_named() {
+    let output = run(&["check", "-c", "/dev/null", "--mqtt", ":19005"]);
+    let problem = text(&output.stderr);
+    for form in ["\"PORT\"", "\"HOST:PORT\"", "\"[V6]:PORT\"", "\"off\""] {
+        assert!(problem.contains(form), "{problem}");
     }
 }

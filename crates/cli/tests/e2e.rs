@@ -251,7 +251,7 @@ fn a_drain_tells_clients_and_ends_with_code_0() {
     subscriber.wait().expect("sub ends");
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut broker.output, &mut rest).expect("the output ends");
-    assert_eq!(rest, "", "two lines are all that is printed");
+    assert!(rest.starts_with("config /") && rest.lines().count() == 1, "three lines are all that is printed: {rest}");
 }
 
 #[test]
@@ -272,6 +272,63 @@ fn tls_is_trusted_by_its_certificate_only() {
         binary(&all).output().expect("pub runs").status.code()
     };
     assert_eq!(publish(&["--cafile", &cert]), Some(0));
-    assert_eq!(publish(&["--insecure"]), Some(0));
+    assert_eq!(publish(&["--insecure", "--tls-use-os-certs"]), Some(0));
+    assert_eq!(publish(&["--insecure"]), Some(2), "it does not switch TLS on");
     assert_eq!(publish(&["--tls-use-os-certs"]), Some(8));
+}
+
+#[test]
+fn what_is_not_allowed_is_said_on_both_sides() {
+    let folder = tempfile::tempdir().expect("a folder");
+    add_user(&folder.path().join("data"), "alice", "secret");
+    let rule = "[limits]\npacket_bytes_max = \"1KiB\"\n\
+                [[security.rule]]\nuser = \"alice\"\nallow = \"readwrite\"\ntopic = \"home/#\"\n";
+    let broker = Broker::start_in(folder, rule, &[]);
+    assert!(broker.next_step.contains("on this machine only; to listen for others"), "{}", broker.next_step);
+    let alice = ["-u", "alice", "-P", "secret", "-i", "lamp"];
+    let said = |tool: &str, arguments: &[&str]| {
+        let output = broker.command(tool, &[&alice[..], arguments].concat()).output().expect("runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, text) = said("pub", &["-t", "else", "-m", "x", "-q", "1"]);
+    assert!(code == Some(7) && text.contains("-V 5 would say why"), "{code:?} {text}");
+    let (code, text) = said("pub", &["-t", "else", "-m", "x", "-q", "1", "-V", "5"]);
+    assert!(code == Some(0x87) && text.contains("Not authorized"), "{code:?} {text}");
+    let (code, text) = said("sub", &["-t", "else", "-W", "20"]);
+    assert!(code == Some(0x80) && text.contains("version 3.1.1 does not say why"), "{code:?} {text}");
+    let large = "x".repeat(2000);
+    let (code, text) = said("pub", &["-t", "home/a", "-m", &large, "-V", "5"]);
+    assert!(code == Some(25) && text.contains("at most 1024 (its limits.packet_bytes_max)"), "{code:?} {text}");
+    let (code, text) = said("pub", &["-t", "home/a", "-m", &large, "-q", "1"]);
+    assert!(code == Some(7) && text.contains("the message is too large"), "{code:?} {text}");
+    let (code, text) = said("pub", &["-t", "home/a", "-m", "x", "--tls-use-os-certs", "--insecure"]);
+    assert!(code == Some(8) && text.contains("does not speak TLS"), "{code:?} {text}");
+
+    broker.await_log("event=denied client=\"lamp\" topic=\"else\"");
+    broker.await_log("setting=limits.packet_bytes_max");
+    broker.await_log("at most 1024 bytes are accepted");
+    broker.await_log("why=\"message refused: not authorized\"");
+    let log = broker.log();
+    let connected = log.lines().find(|line| line.contains("event=connected")).expect("a connection");
+    for field in ["user=\"alice\"", "peer=127.0.0.1:", "listener=mqtt", "protocol=3.1.1", "keep_alive=60"] {
+        assert!(connected.contains(field), "{field} is not in {connected}");
+    }
+    assert!(!log.contains("suppressed="), "{log}");
+    let broken: Vec<&str> = log.lines().filter(|line| line.contains("broke the protocol")).collect();
+    assert_eq!(broken.len(), 1, "only the packet that is too large: {broken:#?}");
+}
+
+#[test]
+fn users_do_not_close_what_allow_anonymous_opens() {
+    let folder = tempfile::tempdir().expect("a folder");
+    add_user(&folder.path().join("data"), "alice", "secret");
+    let broker = Broker::start_in(folder, "", &["--allow-anonymous"]);
+    assert!(broker.next_step.starts_with("OPEN: anybody on this machine may come in"), "{}", broker.next_step);
+    assert!(broker.next_step.contains("start without --allow-anonymous"), "{}", broker.next_step);
+    broker.await_log("may come in without a name (allow_anonymous)");
+    assert!(broker.publish(&["-t", "a", "-m", "x"]).status.success());
+    let wrong = broker.publish(&["-t", "a", "-m", "x", "-u", "alice", "-P", "wrong", "-i", "lamp"]);
+    let text = String::from_utf8_lossy(&wrong.stderr);
+    assert!(text.contains("does not know this user with this password"), "{text}");
+    broker.await_log("client=\"lamp\" user=\"alice\" why=\"Bad User Name or Password\"");
 }

@@ -33,13 +33,6 @@ fn main() {
 fn table(run: fn(Preset) -> Report) {
     println!("{:<22}{:>10}{:>10}{:>10}", "pacer", "goodput", "offered", "stale");
     for preset in PRESETS {
-        let report = run(preset);
-        println!(
-            "{:<22}{:>9.0}%{:>10.2}{:>9.1}%",
-            preset.name(),
-            report.goodput * 100.0,
-            report.offered,
-            report.stale * 100.0
-        );
+        println!("{}", run(preset).row(preset));
     }
 }

@@ -55,6 +55,19 @@ pub(crate) fn span(field: &'static str, value: Duration, low: Duration, high: Du
     Err(ConfigError { field, value: format!("{value:?}"), allowed: format!("a duration in {low:?}..={high:?}") })
 }
 
+/// Nothing if the value is at most that of another field; else an error that names both.
+pub(crate) fn at_most(
+    field: &'static str,
+    value: Duration,
+    other: &'static str,
+    most: Duration,
+) -> Result<(), ConfigError> {
+    if value <= most {
+        return Ok(());
+    }
+    Err(ConfigError { field, value: format!("{value:?}"), allowed: format!("at most {other} = {most:?}") })
+}
+
 /// A name that no variant has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownName {

@@ -21,4 +21,6 @@ pub mod schedule;
 pub mod time;
 
 pub use config::{ConfigError, UnknownName};
+/// The traits of the generators that functions here take.
+pub use rand_core;
 pub use time::Timestamp;

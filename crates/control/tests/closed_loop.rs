@@ -18,6 +18,15 @@ use tidegate_control::advice::{AdviceConfig, Declared, StretchAdvice};
 use tidegate_control::hints::Hints;
 use tidegate_control::pacer::{Outcome, Pacer, PacerConfig, Preset};
 
+/// The README shows what the example prints; these two rows stand for the rest.
+#[test]
+fn the_tables_of_the_readme_are_what_the_example_prints() {
+    let readme = include_str!("../../../README.md");
+    for row in [space::overload(Preset::Active).row(Preset::Active), space::dip(Preset::Active).row(Preset::Active)] {
+        assert!(readme.contains(&row), "README.md has no row\n{row}");
+    }
+}
+
 #[test]
 fn at_ten_times_the_capacity_ast_alone_collapses_and_the_practical_pacer_does_not() {
     let (ast, active) = (space::overload(Preset::AdaptiveEquation3), space::overload(Preset::Active));

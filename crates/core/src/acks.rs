@@ -3,7 +3,7 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Ack, AckKind, PacketId, Properties, ReasonCode};
 
-use crate::session::{Inflight, Stage};
+use crate::session::Stage;
 use crate::shard::{ConnId, Shard};
 
 impl Shard {
@@ -20,24 +20,22 @@ impl Shard {
         }
         let Some(session) = self.session_of(conn) else { return };
         let position = session.inflight_position(id);
-        let known = position.and_then(|position| session.inflight.get_mut(position));
-        let reason = if known.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        if let Some(inflight) = known
-            && matches!(core::mem::replace(&mut inflight.stage, Stage::Released), Stage::Sent(_))
+        let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        if let Some(position) = position
+            && matches!(session.release(position), Some(Stage::Sent(_)))
         {
             self.note_delivered();
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
     }
 
-    /// The client has released a QoS 2 message that it sent us.
+    /// The client has released a QoS 2 message that it sent us. An identifier that we do not know is a mistake, but not
+    /// during recovery (section 3.7.2.1): then our PUBCOMP was lost with the connection before.
     pub(crate) fn handle_pubrel(&mut self, conn: ConnId, id: PacketId) {
+        let is_recovery = self.connection(conn).is_some_and(|connection| connection.is_resumed);
         let Some(session) = self.session_of(conn) else { return };
-        let position = session.inbound.iter().position(|inbound| *inbound == id);
-        if let Some(position) = position {
-            session.inbound.swap_remove(position);
-        }
-        let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
+        let is_known = session.release_inbound(id) || is_recovery;
+        let reason = if is_known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         self.send(conn, &Ack { kind: AckKind::PubComp, packet_id: id, reason, properties: Properties::EMPTY });
     }
 
@@ -53,9 +51,10 @@ impl Shard {
         if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
             return;
         }
-        let is_waiting = !session.queue.is_empty();
+        let finished = session.finish(position);
+        let is_waiting = !session.queue.is_empty() || session.unsent > 0;
         // At the later stage it was counted when PUBREC came.
-        if matches!(session.inflight.remove(position), Some(Inflight { stage: Stage::Sent(_), .. })) {
+        if matches!(finished, Some(Stage::Sent(_))) {
             self.note_delivered();
         }
         if is_waiting && let Some(connection) = self.connection(conn) {

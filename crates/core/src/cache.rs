@@ -8,7 +8,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_wire_mqtt::QoS;
 
-use crate::limits::CACHE_TOPICS_MAX;
+use crate::limits::{CACHE_TARGETS_MAX, CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
 use crate::session::SubscriptionIds;
 use crate::subscriptions::{GroupId, Matches, Wish};
 
@@ -35,27 +35,39 @@ pub(crate) struct Route {
 pub(crate) struct MatchCache {
     routes: HashMap<Box<str>, Arc<Route>, FixedState>,
     generation: u64,
+    /// Receivers in all of them.
+    targets: usize,
 }
 
 impl MatchCache {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { routes: HashMap::with_hasher(FixedState::with_seed(seed)), generation: 0 }
+        Self { routes: HashMap::with_hasher(FixedState::with_seed(seed)), generation: 0, targets: 0 }
     }
 
     #[inline]
     pub(crate) fn get(&mut self, topic: &str, generation: u64) -> Option<&Arc<Route>> {
         if self.generation != generation {
-            self.routes.clear();
+            self.clear();
             self.generation = generation;
         }
         self.routes.get(topic)
     }
 
     pub(crate) fn put(&mut self, topic: &str, route: Arc<Route>) {
-        if self.routes.len() >= CACHE_TOPICS_MAX {
-            self.routes.clear();
+        let size = route.targets.len() + route.groups.len();
+        if topic.len() > CACHE_TOPIC_BYTES_MAX || size > CACHE_TARGETS_MAX {
+            return;
         }
+        if self.routes.len() >= CACHE_TOPICS_MAX || self.targets + size > CACHE_TARGETS_MAX {
+            self.clear();
+        }
+        self.targets += size;
         self.routes.insert(topic.into(), route);
+    }
+
+    fn clear(&mut self) {
+        self.routes.clear();
+        self.targets = 0;
     }
 }
 

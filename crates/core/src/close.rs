@@ -7,11 +7,13 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilter, Version};
 
+use crate::access::Action;
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
 use crate::overload::Pace;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Shard, WillFate, reason_of};
+use crate::subscribe::own_filters;
 use crate::subscriptions::Presence;
 use crate::timers::Due;
 
@@ -57,6 +59,7 @@ impl Shard {
         self.to_close.push(conn);
     }
 
+    /// Always in words as well: rumqttc does not understand a DISCONNECT that ends after the reason code.
     fn say_goodbye(&mut self, conn: ConnId, reason: ReasonCode, why: &Why) {
         let pace;
         let properties = match why {
@@ -65,7 +68,7 @@ impl Shard {
                 pace = Pace::new(*interval, *retry_after);
                 pace.properties("publishing too fast for too long")
             }
-            _ => Vec::new(),
+            _ => vec![Property::ReasonString(reason.name())],
         };
         self.send(conn, &Disconnect { reason, properties: Properties::new(&properties) });
     }
@@ -131,7 +134,9 @@ impl Shard {
         self.count_lost(&session);
         self.leave_behind(&mut session, now);
         for text in session.subscriptions.keys() {
-            if let Ok(filter) = TopicFilter::parse(text, &self.limits) {
+            // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
+            // behind would belong to whoever gets this place next.
+            if let Ok(filter) = TopicFilter::parse(text, &own_filters()) {
                 self.unsubscribe_one(index, &filter);
             }
         }
@@ -139,9 +144,17 @@ impl Shard {
     }
 
     fn publish_will(&mut self, index: u32, now: Timestamp) {
-        let Some(will) = self.sessions.get_mut(index).and_then(|session| session.will.take()) else { return };
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Some(will) = session.will.take() else { return };
+        let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
         let PendingWill { message, .. } = *will;
         let mut publication = message.view();
+        // It was allowed when the client connected; rules may have changed since.
+        if !self.may(&identity, &client_id, Action::Publish, publication.topic) {
+            self.stats.wills_denied += 1;
+            self.tell(Event::Denied { client_id, what: "will", topic: publication.topic.into() });
+            return;
+        }
         publication.expires = expiry(&publication.properties, now);
         let message = Arc::new(Message::new(&publication));
         self.publish(&message.view(), now);
@@ -150,8 +163,9 @@ impl Shard {
     pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {
         let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
         let Some(patience) = connection.patience else { return };
-        // The clock stands still while we do not listen.
-        let seen_at = if connection.pause.is_some() { now } else { connection.seen_at };
+        // The clock stands still while we do not listen; who is not read because of others cannot be heard either.
+        let is_deaf = connection.pause.is_some() || self.is_clogged();
+        let seen_at = if is_deaf { now } else { connection.seen_at };
         let deadline = seen_at + patience;
         if deadline <= now {
             // [MQTT-3.1.2-22]

@@ -7,7 +7,9 @@ use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{ConnAck, Connect, Encode, Properties, Property, QoS, ReasonCode, Version, Will};
+use tidegate_wire_mqtt::{
+    ConnAck, Connect, Encode, Encoded, Peer, Properties, Property, QoS, ReasonCode, Version, Will,
+};
 
 use crate::access::Action;
 use crate::connection::Connection;
@@ -27,6 +29,8 @@ impl Shard {
             return None;
         }
         self.stats.packets_received += 1;
+        // It has passed the strict decoder, so that there is one way to write it: this is what came.
+        self.stats.bytes_received += hello.connect.encoded_len(hello.connect.version).unwrap_or(0) as u64;
         Some(self.greet(hello, now))
     }
 
@@ -40,9 +44,17 @@ impl Shard {
             return self.refuse(hello, ReasonCode::QuotaExceeded, now);
         };
         let conn = self.attach(hello, session, now);
-        let event =
-            Event::Connected { conn, client_id: hello.client_id.into(), session_present: session_present.is_some() };
-        self.tell(event);
+        if let Some(connection) = self.connection_mut(conn) {
+            connection.is_resumed = session_present.is_some();
+        }
+        self.tell(Event::Connected {
+            conn,
+            client_id: hello.client_id.into(),
+            session_present: session_present.is_some(),
+            identity: hello.identity.clone(),
+            version: hello.connect.version,
+            keep_alive: self.keep_alive(hello.connect),
+        });
         self.send_connack(conn, hello, session_present.is_some());
         self.resume(session, now);
         conn
@@ -55,6 +67,10 @@ impl Shard {
         }
         if connect.properties.authentication_method().is_some() {
             return Err(ReasonCode::BadAuthenticationMethod);
+        }
+        if !self.accepts_connack(hello) {
+            // Better no connection than one without an answer.
+            return Err(ReasonCode::PacketTooLarge);
         }
         if let Some(will) = connect.will {
             if will.qos > self.settings.qos_max {
@@ -126,6 +142,7 @@ impl Shard {
             session.will = will.map(Box::new);
             let receive_max = connect.properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get);
             session.window = receive_max.min(settings.inflight_max).max(1);
+            session.inbound_before = session.inbound.len();
         }
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
@@ -173,7 +190,22 @@ impl Shard {
     }
 
     fn send_connack(&mut self, conn: ConnId, hello: &Hello<'_>, session_present: bool) {
-        let (connect, settings) = (hello.connect, Arc::clone(&self.settings));
+        let list = self.connack_properties(hello);
+        let packet = ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
+        self.send(conn, &packet);
+    }
+
+    /// Whether the client accepts a packet as large as the CONNACK that is due to it.
+    fn accepts_connack(&self, hello: &Hello<'_>) -> bool {
+        let Some(packet_bytes_max) = hello.connect.properties.maximum_packet_size() else { return true };
+        let list = self.connack_properties(hello);
+        let packet = ConnAck { session_present: true, reason: ReasonCode::Success, properties: Properties::new(&list) };
+        let peer = Peer { packet_bytes_max: packet_bytes_max.get(), ..Peer::new(hello.connect.version) };
+        !matches!(packet.encode(peer, &mut Vec::new()), Encoded::TooLarge)
+    }
+
+    fn connack_properties<'h>(&self, hello: &'h Hello<'_>) -> Vec<Property<'h>> {
+        let (connect, settings) = (hello.connect, &self.settings);
         let mut list: Vec<Property<'_>> = Vec::new();
         if connect.version == Version::V5 {
             let wanted = connect.properties.session_expiry().unwrap_or(0);
@@ -198,8 +230,7 @@ impl Shard {
                 list.push(Property::ServerKeepAlive(keep_alive));
             }
         }
-        let packet = ConnAck { session_present, reason: ReasonCode::Success, properties: Properties::new(&list) };
-        self.send(conn, &packet);
+        list
     }
 
     /// A CONNACK that refuses. The connection belongs to no session and closes at once.
@@ -212,10 +243,8 @@ impl Shard {
             connection.is_closing = true;
         }
         self.to_close.push(conn);
-        let detail = alloc::format!("CONNECT refused: {}", reason.name());
-        let event =
-            Event::Disconnected { conn, client_id: hello.client_id.into(), why: Why::Protocol { reason, detail } };
-        self.tell(event);
+        let identity = hello.identity.clone();
+        self.tell(Event::Refused { client_id: hello.client_id.into(), identity, reason });
         conn
     }
 
@@ -232,6 +261,7 @@ impl Shard {
         if written > 0 {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;
+            connection.answer_bytes += written;
             if !connection.is_listed {
                 connection.is_listed = true;
                 self.to_write.push_back(conn);
@@ -245,5 +275,33 @@ impl Shard {
             return false;
         }
         self.policy.allows(identity, client_id, action, topic)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Identity, Open};
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_connect_is_one_packet_with_its_bytes() {
+        let mut shard = Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7);
+        let connect = Connect {
+            version: Version::V311,
+            clean_start: true,
+            keep_alive: 60,
+            properties: Properties::EMPTY,
+            client_id: "x",
+            will: None,
+            user_name: None,
+            password: None,
+        };
+        let hello = Hello { connect: &connect, client_id: "x", identity: Identity::default() };
+        assert!(shard.handle_connect(&hello, Timestamp::ZERO).is_some());
+        // Two of fixed header, ten of variable header, three of identifier.
+        assert_eq!((shard.stats().packets_received, shard.stats().bytes_received), (1, 15));
+        let event = shard.poll_event();
+        assert!(matches!(event, Some(Event::Connected { version: Version::V311, keep_alive: 60, .. })), "{event:?}");
     }
 }

@@ -9,9 +9,10 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Spares};
 
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one socket, and each a byte")]
 pub(crate) struct Connection {
     pub(crate) session: u32,
     pub(crate) peer: Peer,
@@ -25,6 +26,16 @@ pub(crate) struct Connection {
     pub(crate) patience: Option<Duration>,
     /// Not read now: its publisher is too fast, and its version has no other word for it.
     pub(crate) pause: Option<Pause>,
+    /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
+    pub(crate) is_resumed: bool,
+    /// Since when a packet is being received, and how long it may take.
+    pub(crate) partial: Option<(Timestamp, Duration)>,
+    /// Since when it takes nothing of what waits for it.
+    pub(crate) stalled_since: Option<Timestamp>,
+    /// Bytes in the outbox, at most, that answer what the client sent.
+    pub(crate) answer_bytes: usize,
+    /// A timer for one of the two is set.
+    pub(crate) is_watched: bool,
     /// Named by `poll_write` already.
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
@@ -68,6 +79,11 @@ impl Connection {
             seen_at: now,
             patience: None,
             pause: None,
+            is_resumed: false,
+            partial: None,
+            stalled_since: None,
+            answer_bytes: 0,
+            is_watched: false,
             is_listed: false,
             is_closing: false,
         }
@@ -86,6 +102,19 @@ impl Connection {
         if *self.aliases_in[position] != *topic {
             self.aliases_in[position] = topic.into();
         }
+    }
+}
+
+impl Connection {
+    /// So many bytes of the outbox were taken.
+    pub(crate) fn on_written(&mut self, bytes: usize, spares: &mut Spares, now: Timestamp) {
+        self.outbox.on_written(bytes, spares);
+        self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
+        self.stalled_since = match self.stalled_since {
+            _ if self.outbox.len() == 0 => None,
+            Some(since) if bytes == 0 => Some(since),
+            _ => Some(now),
+        };
     }
 }
 

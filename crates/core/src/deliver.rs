@@ -76,7 +76,7 @@ impl Shard {
         } else if is_open && session.has_window() {
             let packet_id = session.take_packet_id();
             let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
-            session.inflight.push_back(Inflight { packet_id, stage: Stage::Sent(queued) });
+            session.inflight.push_back(Inflight::sent(packet_id, queued));
             self.stats.inflight_messages += 1;
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
             let conn = session.conn;
@@ -150,6 +150,7 @@ impl Shard {
 
     /// Sends what waits in a session's queue, as far as window and outbox allow.
     pub(crate) fn pump(&mut self, index: u32, now: Timestamp) {
+        while self.send_again(index, now) {}
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
             let Some(conn) = session.conn else { return };
@@ -182,7 +183,7 @@ impl Shard {
         } else {
             let packet_id = session.take_packet_id();
             let delivery = delivery_of(queued.qos, packet_id, false);
-            session.inflight.push_back(Inflight { packet_id, stage: Stage::Sent(queued) });
+            session.inflight.push_back(Inflight::sent(packet_id, queued));
             self.stats.inflight_messages += 1;
             delivery
         };
@@ -204,48 +205,53 @@ impl Shard {
         }
     }
 
-    /// A session goes on with a new connection: everything under way is sent again, in order, then what waits.
-    /// [MQTT-4.4.0-1]
+    /// A session goes on with a new connection: everything under way is sent again, in order and within the window of
+    /// this connection, then what waits. [MQTT-4.4.0-1]
     pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let conn = session.conn;
-        let inflight = core::mem::take(&mut session.inflight);
-        let mut kept = alloc::collections::VecDeque::with_capacity(inflight.len());
-        for under_way in inflight {
-            if let Some(under_way) = self.send_again(conn, under_way, now) {
-                kept.push_back(under_way);
-            } else {
-                self.stats.inflight_messages -= 1;
-            }
+        let Some(conn) = session.conn else { return };
+        let mut steps = alloc::vec::Vec::with_capacity(session.inflight.len());
+        session.unsent = 0;
+        for under_way in &mut session.inflight {
+            under_way.is_unsent = matches!(under_way.stage, Stage::Sent(_));
+            session.unsent += usize::from(under_way.is_unsent);
+            steps.push((under_way.packet_id, under_way.is_unsent));
         }
-        if let Some(session) = self.sessions.get_mut(index) {
-            session.inflight = kept;
+        let conn = self.conn_id(conn);
+        for (packet_id, is_unsent) in steps {
+            if is_unsent {
+                self.send_again(index, now);
+            } else {
+                self.send(conn, &Ack::success(AckKind::PubRel, packet_id));
+            }
         }
         self.pump(index, now);
     }
 
-    fn send_again(&mut self, conn: Option<u32>, under_way: Inflight, now: Timestamp) -> Option<Inflight> {
-        match &under_way.stage {
-            Stage::Sent(queued) => {
-                let shareable = Shareable::of(&queued.message);
-                if shareable.publication.is_expired(now) {
-                    self.stats.dropped_expired += 1;
-                    return None;
-                }
-                let delivery = delivery_of(queued.qos, under_way.packet_id, true);
-                let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
-                if self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now) == Fate::Done
-                {
-                    return None;
-                }
-            }
-            Stage::Released => {
-                if let Some(conn) = conn {
-                    self.send(self.conn_id(conn), &Ack::success(AckKind::PubRel, under_way.packet_id));
-                }
-            }
+    /// Sends again the first message that was under way on an earlier connection; false if there is none, or no window.
+    /// Lifetimes do not matter any more: delivery has begun, and the client may know the identifier.
+    fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
+        let Some(session) = self.sessions.get_mut(index) else { return false };
+        let (conn, under_way) = (session.conn, session.inflight.len() - session.unsent);
+        if session.unsent == 0 || under_way >= usize::from(session.window) {
+            return false;
         }
-        Some(under_way)
+        let Some(position) = session.inflight.iter().position(|inflight| inflight.is_unsent) else { return false };
+        let again = &mut session.inflight[position];
+        let Stage::Sent(queued) = &again.stage else { return false };
+        let (delivery, queued) = (delivery_of(queued.qos, again.packet_id, true), queued.clone());
+        again.is_unsent = false;
+        session.unsent -= 1;
+        let publication = queued.message.view();
+        let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
+        let fate = self.send_now(conn, &publication, &copy, &mut Frames::for_receivers(1), now);
+        if fate == Fate::Done
+            && let Some(session) = self.sessions.get_mut(index)
+        {
+            session.finish(position);
+            self.stats.inflight_messages -= 1;
+        }
+        true
     }
 
     /// Messages that a session takes with it when it ends.

@@ -14,8 +14,9 @@ use crate::subscriptions::Members;
 /// One thing that a shard tells another.
 #[derive(Debug)]
 pub(crate) enum Envelope<'a> {
-    /// A message: for the subscribers there, and kept there if it is retained.
-    Publish(Publication<'a>),
+    /// A message: for the subscribers there, and kept there if it is retained, with its place in the order of all retained
+    /// messages (see `Stamp`).
+    Publish { publication: Publication<'a>, count: u64 },
     /// A message for one member of a group there.
     Shared { filter: &'a str, group: &'a str, publication: Publication<'a> },
     /// The sender has subscribers on this filter, or has none any more.
@@ -27,9 +28,12 @@ pub(crate) enum Envelope<'a> {
 impl<'a> Envelope<'a> {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Publish(publication) => {
+            Self::Publish { publication, count } => {
                 out.push(0);
                 write_publication(publication, out);
+                if publication.retain {
+                    out.extend_from_slice(&count.to_le_bytes());
+                }
             }
             Self::Shared { filter, group, publication } => {
                 out.push(1);
@@ -56,7 +60,11 @@ impl<'a> Envelope<'a> {
     pub(crate) fn read(bytes: &mut &'a [u8]) -> Option<Self> {
         let mut reader = Reader(bytes);
         let envelope = match reader.array::<1>()?[0] {
-            0 => Self::Publish(reader.publication()?),
+            0 => {
+                let publication = reader.publication()?;
+                let count = if publication.retain { u64::from_le_bytes(reader.array()?) } else { 0 };
+                Self::Publish { publication, count }
+            }
             1 => Self::Shared { filter: reader.text()?, group: reader.text()?, publication: reader.publication()? },
             2 => Self::Interest { filter: reader.text()?, interested: reader.array::<1>()? == [1] },
             3 => Self::Group {

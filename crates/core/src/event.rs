@@ -3,20 +3,23 @@
 //! *The ledger.* Every message is somewhere, at any time, on every shard; [`Stats::check`] is asked in every test.
 //! ```text
 //! in   publish_received = publish_passed + publish_repeated + publish_denied + publish_rejected + publish_refused
+//!                       + dropped_retained_full
 //!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
 //!                       + dropped_{outbox_full, queue_full, expired, too_large, denied, session_ended, away}
 //! ```
 //! A delivery is one message for one receiver. `dropped_shard_full` is in neither sum: nobody knows how many receivers
-//! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others.
+//! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
+//! is forbidden (`wills_denied`) goes nowhere, and is in neither sum.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::ReasonCode;
+use tidegate_wire_mqtt::{ReasonCode, Version};
 
+use crate::access::Identity;
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
@@ -30,6 +33,21 @@ pub enum Event {
         client_id: Arc<str>,
         /// It went on with a session from before.
         session_present: bool,
+        /// Who it is and where it came in.
+        identity: Identity,
+        /// The protocol that it speaks.
+        version: Version,
+        /// Seconds of silence that were agreed on; 0 is without end.
+        keep_alive: u16,
+    },
+    /// A client was answered with a refusal; it never became connected.
+    Refused {
+        /// Its identifier.
+        client_id: Arc<str>,
+        /// Who it is and where it came in.
+        identity: Identity,
+        /// Why.
+        reason: ReasonCode,
     },
     /// A connection ended.
     Disconnected {
@@ -137,6 +155,7 @@ impl Stats {
                 self.publish_denied,
                 self.publish_rejected,
                 self.publish_refused,
+                self.dropped_retained_full,
                 self.held_messages,
                 self.dropped_held_full,
                 self.dropped_rhythm,
@@ -212,7 +231,7 @@ stats! {
     publish_repeated,
     /// Forbidden by the rules of access.
     publish_denied,
-    /// Not taken for what they are: broken rules of the protocol, a wrong payload format, no room for what they retain.
+    /// Not taken for what they are: broken rules of the protocol, a wrong payload format.
     publish_rejected,
     /// QoS 1 and 2, refused because the publisher is too fast; it was told so.
     publish_refused,
@@ -242,6 +261,10 @@ stats! {
     dropped_too_large,
     /// Messages not delivered because the rules of access forbid the receiver to have them.
     dropped_denied,
+    /// Wills not published because the rules of access forbid them by now.
+    wills_denied,
+    /// PUBLISH packets not taken because there is no room to retain them.
+    dropped_retained_full,
     /// Messages dropped with a session that ended.
     dropped_session_ended,
     /// Messages dropped because the way to another shard was full.

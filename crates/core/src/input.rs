@@ -2,9 +2,12 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use core::fmt::Write;
+
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
+use crate::connection::Connection;
 use crate::event::Why;
 use crate::limits::PACKETS_PER_INPUT_MAX;
 use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
@@ -58,20 +61,30 @@ impl Shard {
                 return Progress { consumed, at_least: 1, then: Then::Pause };
             }
             connection.seen_at = now;
+            if consumed > 0 {
+                connection.partial = None;
+            }
             let version = connection.peer.version;
             let rest = &bytes[consumed..];
             let handled = match decode(rest, version, &self.limits) {
                 Ok(Decoded::Packet { packet, consumed: size }) => {
                     let handled = self.handle_packet(conn, &packet, now);
-                    if !matches!(handled, Ok(Flow::Wait)) {
+                    if matches!(handled, Ok(Flow::Wait)) {
+                        self.note_whole(conn);
+                    } else {
                         consumed += size;
                         self.stats.packets_received += 1;
                         self.stats.bytes_received += size as u64;
                     }
                     handled
                 }
-                Ok(Decoded::Incomplete { at_least }) => return self.progress(consumed, at_least),
-                Err(error) => Err(error.into()),
+                Ok(Decoded::Incomplete { at_least }) => {
+                    if !rest.is_empty() {
+                        self.expect_rest(conn, at_least, now);
+                    }
+                    return self.progress(conn, consumed, at_least);
+                }
+                Err(error) => Err(self.broken(error)),
             };
             if let Err(ending) = handled {
                 let (why, will) = ending.into_parts();
@@ -79,11 +92,24 @@ impl Shard {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             }
         }
-        self.progress(consumed, 1)
+        self.progress(conn, consumed, 1)
     }
 
-    fn progress(&self, consumed: usize, at_least: usize) -> Progress {
-        Progress { consumed, at_least, then: if self.is_clogged() { Then::Pause } else { Then::Continue } }
+    /// What a client did wrong; of a packet that is too large also what would have been accepted.
+    #[cold]
+    fn broken(&self, error: PeerError) -> Ending {
+        let mut ending = Ending::from(error);
+        if let (ReasonCode::PacketTooLarge, Why::Protocol { detail, .. }) = (error.reason, &mut ending.0.0) {
+            let _ = write!(detail, "; at most {} bytes are accepted", self.limits.packet_bytes_max);
+        }
+        ending
+    }
+
+    /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
+    fn progress(&self, conn: ConnId, consumed: usize, at_least: usize) -> Progress {
+        let is_full = |connection: &Connection| connection.answer_bytes > self.settings.outbox_bytes_max;
+        let is_clogged = self.is_clogged() || self.connection(conn).is_some_and(is_full);
+        Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
 
     fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Result<Flow, Ending> {

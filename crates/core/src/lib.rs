@@ -19,6 +19,7 @@ mod limits;
 mod message;
 mod outbox;
 mod overload;
+mod patience;
 mod publish;
 mod retained;
 mod route;

@@ -8,10 +8,25 @@ pub(crate) const CONNECTIONS_MAX: usize = 4_000_000;
 pub(crate) const PACKETS_PER_INPUT_MAX: usize = 4096;
 /// Timers handled per turn, so that a thousand expiring sessions do not make one long turn.
 pub(crate) const TIMERS_PER_TURN_MAX: usize = 1024;
+/// How long a packet may take to arrive, whatever the number of pieces it comes in...
+pub(crate) const PACKET_PATIENCE: Duration = Duration::from_secs(30);
+/// ...and how many bytes of it must come in each further second: a bad modem is faster.
+pub(crate) const PACKET_BYTES_PER_SECOND_MIN: usize = 2048;
+/// How long a client may take nothing of what waits for it, before the connection is given up.
+pub(crate) const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// Events kept for a driver that does not drain them.
 pub(crate) const EVENTS_MAX: usize = 4096;
 /// Topics whose matches are remembered; beyond, all are forgotten at once.
 pub(crate) const CACHE_TOPICS_MAX: usize = 65_536;
+/// Receivers that those matches name together: with a thousand clients on `#`, topics alone would not bound anything.
+pub(crate) const CACHE_TARGETS_MAX: usize = 1024 * 1024;
+/// Bytes of a topic that is worth remembering.
+pub(crate) const CACHE_TOPIC_BYTES_MAX: usize = 512;
+/// Bytes of topics whose retained message was deleted a moment ago.
+pub(crate) const EMPTIED_BYTES_MAX: usize = 1024 * 1024;
+/// Levels of all filters of a session together: six of each of its 10 000. A publish may have to walk all of them, when
+/// they are made for it.
+pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
 /// Bytes waiting for another shard at which publishers are no longer read.
 pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.

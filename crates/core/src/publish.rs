@@ -9,13 +9,13 @@ use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, Reaso
 
 use crate::access::Action;
 use crate::envelope::Envelope;
-use crate::event::Event;
+use crate::event::{Event, Why};
 use crate::input::{Ending, Flow, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
 use crate::overload::{Admission, Arrival};
-use crate::retained::Kept;
-use crate::shard::{ConnId, Shard};
+use crate::retained::{Kept, Others, Stamp};
+use crate::shard::{ConnId, Shard, WillFate};
 
 impl Shard {
     pub(crate) fn handle_publish(
@@ -77,20 +77,27 @@ impl Shard {
     pub(crate) fn publish(&mut self, publication: &Publication<'_>, now: Timestamp) -> usize {
         let message = Shareable::new(*publication);
         if publication.retain {
-            self.retain(&message);
+            self.retain_here(&message);
         }
         self.route(&message, now)
     }
 
+    /// Retains a message of this shard: it comes after all that were heard of.
+    fn retain_here(&mut self, message: &Shareable<'_>) -> Kept {
+        self.retain_count += 1;
+        self.retain(message, Stamp { count: self.retain_count, shard: self.index })
+    }
+
     /// Keeps or forgets the retained message of a topic. [MQTT-3.3.1-5, MQTT-3.3.1-6]
-    pub(crate) fn retain(&mut self, message: &Shareable<'_>) -> Kept {
-        let publication = &message.publication;
-        if publication.payload.is_empty() {
-            self.retained.remove(publication.topic);
+    fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp) -> Kept {
+        let topic = message.publication.topic;
+        if message.publication.payload.is_empty() {
+            let others = if self.outgoing.len() > 1 { Others::MayBeBehind } else { Others::None };
+            self.retained.remove(topic, stamp, others);
             return Kept::Yes;
         }
         let (count_max, bytes_max) = (self.settings.retained_messages_max, self.settings.retained_bytes_max);
-        self.retained.set(publication.topic, message.share(), count_max, bytes_max)
+        self.retained.set(topic, message.share(), stamp, count_max, bytes_max)
     }
 
     /// The topic itself, or the one that the client's alias stands for.
@@ -111,7 +118,7 @@ impl Shard {
         let inbound = self.sessions.get(session).map_or(&[][..], |session| &session.inbound);
         let is_repeated = match delivery {
             Delivery::AtLeastOnce { dup: true, .. } => self.is_held(session, delivery),
-            Delivery::ExactlyOnce { packet_id, .. } if inbound.contains(&packet_id) => {
+            Delivery::ExactlyOnce { packet_id, .. } if inbound.binary_search(&packet_id).is_ok() => {
                 if !self.is_held(session, delivery) {
                     // It has been routed already.
                     self.answer(conn, delivery, ReasonCode::Success);
@@ -159,7 +166,7 @@ impl Shard {
         message: &Shareable<'_>,
         now: Timestamp,
     ) -> Handled {
-        if message.publication.retain && self.retain(message) == Kept::Full {
+        if message.publication.retain && self.retain_here(message) == Kept::Full {
             return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
         }
         self.stats.publish_passed += 1;
@@ -206,11 +213,13 @@ impl Shard {
     ) -> Handled {
         match reason {
             ReasonCode::NotAuthorized => self.stats.publish_denied += 1,
+            ReasonCode::QuotaExceeded => self.stats.dropped_retained_full += 1,
             _ => self.stats.publish_rejected += 1,
         }
         if let (Delivery::ExactlyOnce { packet_id, .. }, Some(session)) = (delivery, self.sessions.get_mut(index)) {
-            // [MQTT-4.3.3-9] After a refusal the identifier is free again.
-            session.inbound.retain(|id| *id != packet_id);
+            // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent once more, it is a new message and not a
+            // duplicate that may be acknowledged.
+            session.release_inbound(packet_id);
         }
         let Some(conn) = conn else { return Ok(()) };
         let version = self.version_of(conn);
@@ -223,7 +232,8 @@ impl Shard {
                 self.answer(conn, delivery, reason);
                 Ok(())
             }
-            _ => Err(Ending::protocol(reason, "message refused, and the protocol has no word for it")),
+            // The client broke no rule of the protocol; there is only no word to tell it.
+            _ => Err(Ending::new(Why::Ended(reason), WillFate::Publish)),
         }
     }
 
@@ -234,10 +244,11 @@ impl Shard {
 
     pub(crate) fn handle_envelope(&mut self, from: usize, envelope: &Envelope<'_>, now: Timestamp) {
         match *envelope {
-            Envelope::Publish(publication) => {
+            Envelope::Publish { publication, count } => {
                 let message = Shareable::new(publication);
                 if publication.retain {
-                    self.retain(&message);
+                    self.retain_count = self.retain_count.max(count);
+                    self.retain(&message, Stamp { count, shard: from });
                 }
                 self.route_here(&message, now);
             }

@@ -1,18 +1,41 @@
 //! Retained messages: the last one of each topic, found again by filter.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 
+use crate::limits::EMPTIED_BYTES_MAX;
 use crate::message::Message;
 use crate::tree::{NodeId, ROOT, Tree};
 
 #[derive(Debug)]
 pub(crate) struct Retained {
-    tree: Tree<Option<Arc<Message>>>,
+    tree: Tree<Option<(Arc<Message>, Stamp)>>,
     count: usize,
     bytes: usize,
+    /// Topics that were emptied, for messages from other shards that were sent before and come after.
+    emptied: HashMap<Box<str>, Stamp, FixedState>,
+    emptied_bytes: usize,
+}
+
+/// The place of a retained message in one order that all shards agree on, so that two that cross on their way leave the
+/// same one everywhere. A Lamport clock: each shard counts on from the highest that it has heard of; equal counts were
+/// sent without knowledge of each other, and the shard decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stamp {
+    pub(crate) count: u64,
+    pub(crate) shard: usize,
+}
+
+/// Whether older messages may still come from elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Others {
+    None,
+    MayBeBehind,
 }
 
 /// What became of a message that was to be retained.
@@ -25,7 +48,8 @@ pub(crate) enum Kept {
 
 impl Retained {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { tree: Tree::new(seed), count: 0, bytes: 0 }
+        let emptied = HashMap::with_hasher(FixedState::with_seed(seed));
+        Self { tree: Tree::new(seed), count: 0, bytes: 0, emptied, emptied_bytes: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -36,23 +60,61 @@ impl Retained {
         self.bytes
     }
 
-    pub(crate) fn set(&mut self, topic: &str, message: Arc<Message>, count_max: usize, bytes_max: usize) -> Kept {
+    pub(crate) fn set(
+        &mut self,
+        topic: &str,
+        message: Arc<Message>,
+        stamp: Stamp,
+        count_max: usize,
+        bytes_max: usize,
+    ) -> Kept {
         let size = message.size();
         let existing = self.tree.find(topic);
-        let before = existing.and_then(|node| self.tree.value(node).as_ref()).map(|message| message.size());
+        let last = existing.and_then(|node| self.tree.value(node).as_ref());
+        if last.map(|(_, last)| last).or_else(|| self.emptied.get(topic)).is_some_and(|last| *last > stamp) {
+            // A later one was here first.
+            return Kept::Yes;
+        }
+        let before = last.map(|(message, _)| message.size());
         if before.is_none() && self.count >= count_max || self.bytes - before.unwrap_or(0) + size > bytes_max {
             return Kept::Full;
         }
         let node = existing.unwrap_or_else(|| self.tree.insert(topic));
-        *self.tree.value_mut(node) = Some(message);
+        *self.tree.value_mut(node) = Some((message, stamp));
         self.count += usize::from(before.is_none());
         self.bytes = self.bytes - before.unwrap_or(0) + size;
         Kept::Yes
     }
 
-    pub(crate) fn remove(&mut self, topic: &str) {
-        let Some(node) = self.tree.find(topic) else { return };
-        if let Some(message) = self.tree.value_mut(node).take() {
+    pub(crate) fn remove(&mut self, topic: &str, stamp: Stamp, others: Others) {
+        let node = self.tree.find(topic);
+        if node.and_then(|node| self.tree.value(node).as_ref()).is_some_and(|(_, last)| *last > stamp) {
+            return;
+        }
+        if others == Others::MayBeBehind {
+            self.remember_emptied(topic, stamp);
+        }
+        if let Some(node) = node {
+            self.forget(node);
+        }
+    }
+
+    /// Not for ever, only for as long as a message may be on its way; when they become too many, all are forgotten.
+    fn remember_emptied(&mut self, topic: &str, stamp: Stamp) {
+        if self.emptied_bytes > EMPTIED_BYTES_MAX {
+            self.emptied.clear();
+            self.emptied_bytes = 0;
+        }
+        if let Some(last) = self.emptied.get_mut(topic) {
+            *last = stamp.max(*last);
+        } else {
+            self.emptied_bytes += topic.len() + size_of::<(Box<str>, Stamp)>();
+            self.emptied.insert(topic.into(), stamp);
+        }
+    }
+
+    fn forget(&mut self, node: NodeId) {
+        if let Some((message, _)) = self.tree.value_mut(node).take() {
             self.count -= 1;
             self.bytes -= message.size();
         }
@@ -79,8 +141,8 @@ impl Retained {
                 level => stack.extend(self.tree.child(node, level).map(|child| (child, depth + 1))),
             }
         }
-        for topic in expired {
-            self.remove(&topic);
+        for node in expired {
+            self.forget(node);
         }
         found
     }
@@ -93,16 +155,10 @@ impl Retained {
             .map(|(child, _)| child)
     }
 
-    fn collect(
-        &self,
-        node: NodeId,
-        now: Timestamp,
-        found: &mut Vec<Arc<Message>>,
-        expired: &mut Vec<alloc::string::String>,
-    ) {
-        let Some(message) = self.tree.value(node) else { return };
+    fn collect(&self, node: NodeId, now: Timestamp, found: &mut Vec<Arc<Message>>, expired: &mut Vec<NodeId>) {
+        let Some((message, _)) = self.tree.value(node) else { return };
         if message.view().is_expired(now) {
-            expired.push(message.view().topic.into());
+            expired.push(node);
         } else {
             found.push(Arc::clone(message));
         }

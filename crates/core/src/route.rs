@@ -28,7 +28,8 @@ impl Shard {
         let shards = if message.publication.retain { u64::MAX } else { route.shards };
         if shards != 0 && self.outgoing.len() > 1 {
             for shard in self.other_shards().filter(|shard| shards & 1 << shard != 0) {
-                self.forward(shard, &Envelope::Publish(message.publication), message.publication.qos);
+                let envelope = Envelope::Publish { publication: message.publication, count: self.retain_count };
+                self.forward(shard, &envelope, message.publication.qos);
             }
         }
         places + (route.shards.count_ones() as usize)

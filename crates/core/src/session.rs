@@ -32,12 +32,18 @@ pub(crate) struct Session {
     pub(crate) will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
     pub(crate) subscriptions: BTreeMap<Box<str>, Wish>,
-    /// QoS 2 messages received and not yet released.
+    /// Levels of all of them.
+    pub(crate) filter_levels: usize,
+    /// QoS 2 messages received and not yet released, sorted: a client before MQTT 5 may leave 65 535 of them.
     pub(crate) inbound: Vec<PacketId>,
+    /// How many of them, at most, are left from earlier connections.
+    pub(crate) inbound_before: usize,
     /// Messages sent and not yet acknowledged, in the order they were sent.
     pub(crate) inflight: VecDeque<Inflight>,
     /// How many of them the client wants at the same time.
     pub(crate) window: u16,
+    /// How many of them wait to be sent again on a connection whose window is smaller than the last one's.
+    pub(crate) unsent: usize,
     /// Its entry among the publishers, once it has published; only while it is connected.
     pub(crate) publisher: Option<u32>,
     /// Its messages that have to wait before they are taken; none if there are none.
@@ -90,6 +96,14 @@ impl SubscriptionIds {
 pub(crate) struct Inflight {
     pub(crate) packet_id: PacketId,
     pub(crate) stage: Stage,
+    /// It was sent on an earlier connection, and not yet on this one.
+    pub(crate) is_unsent: bool,
+}
+
+impl Inflight {
+    pub(crate) fn sent(packet_id: PacketId, queued: Queued) -> Self {
+        Self { packet_id, stage: Stage::Sent(queued), is_unsent: false }
+    }
 }
 
 #[derive(Debug)]
@@ -121,9 +135,12 @@ impl Session {
             timer_at: None,
             will: None,
             subscriptions: BTreeMap::new(),
+            filter_levels: 0,
             inbound: Vec::new(),
+            inbound_before: 0,
             inflight: VecDeque::new(),
             window: u16::MAX,
+            unsent: 0,
             publisher: None,
             held: None,
             wake_at: None,
@@ -138,14 +155,15 @@ impl Session {
         !self.expiry.is_zero()
     }
 
-    /// Messages of the client that wait for an answer of ours, or for its PUBREL.
+    /// Messages of the client that wait for an answer of ours, or for its PUBREL. What is left from earlier connections
+    /// does not count against the window of this one (section 4.9).
     pub(crate) fn unacknowledged(&self) -> usize {
-        self.inbound.len() + self.held.as_ref().map_or(0, |queue| queue.unacknowledged())
+        self.inbound.len() - self.inbound_before + self.held.as_ref().map_or(0, |queue| queue.unacknowledged())
     }
 
     pub(crate) fn note_inbound(&mut self, id: PacketId) {
-        if !self.inbound.contains(&id) {
-            self.inbound.push(id);
+        if let Err(position) = self.inbound.binary_search(&id) {
+            self.inbound.insert(position, id);
         }
     }
 
@@ -164,8 +182,31 @@ impl Session {
         }
     }
 
+    /// Forgets a QoS 2 message of the client; false if there is none with this identifier.
+    pub(crate) fn release_inbound(&mut self, id: PacketId) -> bool {
+        let Ok(position) = self.inbound.binary_search(&id) else { return false };
+        self.inbound.remove(position);
+        // Which ones those were is not remembered: in doubt for the client.
+        self.inbound_before = self.inbound_before.min(self.inbound.len());
+        true
+    }
+
     pub(crate) fn inflight_position(&self, id: PacketId) -> Option<usize> {
         self.inflight.iter().position(|inflight| inflight.packet_id == id)
+    }
+
+    /// Takes a message that is done, or refused, from those under way.
+    pub(crate) fn finish(&mut self, position: usize) -> Option<Stage> {
+        let finished = self.inflight.remove(position)?;
+        self.unsent -= usize::from(finished.is_unsent);
+        Some(finished.stage)
+    }
+
+    /// The client has a QoS 2 message; the answer is how far that one was before.
+    pub(crate) fn release(&mut self, position: usize) -> Option<Stage> {
+        let inflight = self.inflight.get_mut(position)?;
+        self.unsent -= usize::from(core::mem::take(&mut inflight.is_unsent));
+        Some(core::mem::replace(&mut inflight.stage, Stage::Released))
     }
 
     /// The gauges of all queues are kept with each change: counting a million sessions would take a turn.

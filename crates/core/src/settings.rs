@@ -97,7 +97,9 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             packet_bytes_max: 1024 * 1024,
-            receive_max: 64,
+            // MQTT.js ignores the Receive Maximum and publishes a burst at once. Only QoS 2 is ever under way to the broker,
+            // at two bytes each, so there is room for such a burst.
+            receive_max: 1024,
             inflight_max: 64,
             queue_messages_max: 10_000,
             queue_bytes_max: 16 * 1024 * 1024,

@@ -21,7 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
-use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX};
+use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX, WRITE_PATIENCE};
 use crate::outbox::Spares;
 use crate::overload::Gate;
 use crate::retained::Retained;
@@ -146,6 +146,8 @@ pub struct Shard {
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
     pub(crate) next_origin: u64,
+    /// The highest count of a retained message, here or heard of; see `Stamp`.
+    pub(crate) retain_count: u64,
 }
 
 impl Shard {
@@ -177,6 +179,7 @@ impl Shard {
             events: VecDeque::new(),
             stats: Stats::default(),
             next_origin: (index as u64) << 48,
+            retain_count: 0,
         }
     }
 
@@ -208,6 +211,9 @@ impl Shard {
                 Some((_, Due::KeepAlive { conn, generation })) => {
                     self.check_alive(ConnId { index: conn, generation }, now);
                 }
+                Some((_, Due::Progress { conn, generation })) => {
+                    self.check_progress(ConnId { index: conn, generation }, now);
+                }
                 Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
                 Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
                 None => return,
@@ -231,15 +237,18 @@ impl Shard {
         [self.connection(conn).map_or(&[][..], |connection| connection.outbox.bytes()), &[]]
     }
 
-    /// So many bytes were written. May refill the outbox from the session's queue; the connection is then named by
+    /// So many bytes were written; none, if the socket takes no more. May refill the outbox from the session's queue; the connection is then named by
     /// `poll_write` again.
     pub fn handle_written(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
         if self.connection(conn).is_none() {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        connection.outbox.on_written(bytes, &mut self.spares);
+        connection.on_written(bytes, &mut self.spares, now);
         let (session, is_closing) = (connection.session, connection.is_closing);
+        if connection.stalled_since.is_some() && !connection.is_watched {
+            self.watch(conn, now + WRITE_PATIENCE, now);
+        }
         if !is_closing && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty()) {
             self.pump(session, now);
         }
@@ -253,7 +262,10 @@ impl Shard {
 
     /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
     pub fn may_read(&self, conn: ConnId) -> bool {
-        !self.is_clogged() && self.connection(conn).is_none_or(|connection| connection.pause.is_none())
+        let is_willing = |connection: &Connection| {
+            connection.pause.is_none() && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
+        };
+        !self.is_clogged() && self.connection(conn).is_none_or(is_willing)
     }
 
     /// What waits for another shard, changes of interest first. Push it into that shard's bounded inbox before anything
@@ -297,6 +309,11 @@ impl Shard {
             retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
             ..self.stats
         }
+    }
+
+    /// Timers that are set, those that mean nothing any more included.
+    pub fn timers(&self) -> usize {
+        self.timers.len()
     }
 
     /// The connection, if the identifier is not stale.

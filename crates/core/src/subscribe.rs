@@ -5,13 +5,14 @@ use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{
-    Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter, UnsubAck,
-    Unsubscribe,
+    Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter,
+    UnsubAck, Unsubscribe,
 };
 
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
+use crate::limits::FILTER_LEVELS_MAX;
 use crate::session::{Queued, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
 use crate::subscriptions::{Change, Presence, Wish};
@@ -53,7 +54,11 @@ impl Shard {
         let mut reasons = Vec::new();
         for filter in packet.filters.iter() {
             let session = self.sessions.get_mut(index);
-            let existed = session.is_some_and(|session| session.subscriptions.remove(filter.as_str()).is_some());
+            let existed = session.is_some_and(|session| {
+                let existed = session.subscriptions.remove(filter.as_str()).is_some();
+                session.filter_levels -= if existed { levels(&filter) } else { 0 };
+                existed
+            });
             if existed {
                 self.unsubscribe_one(index, &filter);
             }
@@ -72,7 +77,9 @@ impl Shard {
         let filter = subscription.filter.as_str();
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
         let is_new = !session.subscriptions.contains_key(filter);
-        if is_new && session.subscriptions.len() >= self.settings.subscriptions_max {
+        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
+            || session.filter_levels + levels(&subscription.filter) > FILTER_LEVELS_MAX;
+        if is_new && is_full {
             return Err(ReasonCode::QuotaExceeded);
         }
         // Rules are about topics: a shared subscription is judged by what it shares.
@@ -85,8 +92,10 @@ impl Shard {
     }
 
     fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
-        if let Some(session) = self.sessions.get_mut(index) {
-            session.subscriptions.insert(filter.as_str().into(), wish);
+        if let Some(session) = self.sessions.get_mut(index)
+            && session.subscriptions.insert(filter.as_str().into(), wish).is_none()
+        {
+            session.filter_levels += levels(filter);
         }
         let pattern = filter.pattern();
         if let Some(group) = filter.group() {
@@ -118,7 +127,7 @@ impl Shard {
         let shared: Vec<_> =
             session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).cloned().collect();
         for text in shared {
-            let Ok(filter) = TopicFilter::parse(&text, &self.limits) else { continue };
+            let Ok(filter) = TopicFilter::parse(&text, &own_filters()) else { continue };
             if let Some(group) = filter.group() {
                 self.subscriptions.set_presence(filter.pattern(), group, index, presence);
                 self.tell_members(filter.pattern(), group);
@@ -150,6 +159,15 @@ impl Shard {
             session.enqueue(Queued { message, qos, retain: true, ids }, &mut self.stats);
         }
     }
+}
+
+fn levels(filter: &TopicFilter<'_>) -> usize {
+    filter.pattern().split('/').count()
+}
+
+/// For filters that were checked when they came: the limits of today may be narrower.
+pub(crate) fn own_filters() -> Limits {
+    Limits { topic_levels_max: usize::MAX, topic_bytes_max: usize::MAX, ..Limits::default() }
 }
 
 fn wants_retained(subscription: &Subscription<'_>, change: Change) -> bool {

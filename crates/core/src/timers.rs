@@ -15,6 +15,8 @@ use tidegate_control::Timestamp;
 pub(crate) enum Due {
     /// Look whether this connection is still alive.
     KeepAlive { conn: u32, generation: u32 },
+    /// Look whether this connection has stopped in the middle of a packet, or takes nothing any more.
+    Progress { conn: u32, generation: u32 },
     /// Look after a session without a connection: its will, its end.
     Session { session: u32, generation: u32 },
     /// Release what a session holds, or read its connection again.
@@ -30,6 +32,10 @@ impl Timers {
         let at = at.min(now + AHEAD_MAX);
         self.0.push(Reverse((at, due)));
         at
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(crate) fn next(&self) -> Option<Timestamp> {

@@ -33,6 +33,11 @@ struct Node<V> {
     first_child: NodeId,
     next: NodeId,
     previous: NodeId,
+    /// The children `+` and `#`, if there are any: filters have them everywhere, and matching asks for them at each step.
+    plus: NodeId,
+    hash: NodeId,
+    /// How many other children there are. Where there are none, nothing needs to be looked up.
+    literals: u32,
 }
 
 impl<V: Default> Tree<V> {
@@ -45,6 +50,9 @@ impl<V: Default> Tree<V> {
             first_child: NONE,
             next: NONE,
             previous: NONE,
+            plus: NONE,
+            hash: NONE,
+            literals: 0,
         };
         Self {
             nodes: alloc::vec![root],
@@ -71,6 +79,27 @@ impl<V: Default> Tree<V> {
                 node.parent == parent && *node.level == *level
             })
             .copied()
+    }
+
+    /// The child for this level of a topic name, which is no wildcard.
+    #[inline]
+    pub(crate) fn literal(&self, parent: NodeId, level: &str) -> Option<NodeId> {
+        if self.nodes[parent as usize].literals == 0 {
+            return None;
+        }
+        self.child(parent, level)
+    }
+
+    /// The child `+`.
+    #[inline]
+    pub(crate) fn plus(&self, parent: NodeId) -> Option<NodeId> {
+        Some(self.nodes[parent as usize].plus).filter(|child| *child != NONE)
+    }
+
+    /// The child `#`.
+    #[inline]
+    pub(crate) fn hash_sign(&self, parent: NodeId) -> Option<NodeId> {
+        Some(self.nodes[parent as usize].hash).filter(|child| *child != NONE)
     }
 
     /// The node at the end of this path, if it is there.
@@ -119,8 +148,17 @@ impl<V: Default> Tree<V> {
 
     fn add(&mut self, parent: NodeId, level: &str) -> NodeId {
         let first = self.nodes[parent as usize].first_child;
-        let node =
-            Node { level: level.into(), value: V::default(), parent, first_child: NONE, next: first, previous: NONE };
+        let node = Node {
+            level: level.into(),
+            value: V::default(),
+            parent,
+            first_child: NONE,
+            next: first,
+            previous: NONE,
+            plus: NONE,
+            hash: NONE,
+            literals: 0,
+        };
         let id = if let Some(id) = self.free.pop() {
             self.nodes[id as usize] = node;
             id
@@ -131,7 +169,13 @@ impl<V: Default> Tree<V> {
         if first != NONE {
             self.nodes[first as usize].previous = id;
         }
-        self.nodes[parent as usize].first_child = id;
+        let above = &mut self.nodes[parent as usize];
+        above.first_child = id;
+        match level {
+            "+" => above.plus = id,
+            "#" => above.hash = id,
+            _ => above.literals += 1,
+        }
         let (nodes, hasher) = (&self.nodes, &self.hasher);
         let hash = hash_of(hasher, parent, level);
         self.children.insert_unique(hash, id, |child| {
@@ -146,6 +190,14 @@ impl<V: Default> Tree<V> {
         let hash = hash_of(&self.hasher, parent, level);
         if let Ok(entry) = self.children.find_entry(hash, |child| *child == id) {
             entry.remove();
+        }
+        let above = &mut self.nodes[parent as usize];
+        if above.plus == id {
+            above.plus = NONE;
+        } else if above.hash == id {
+            above.hash = NONE;
+        } else {
+            above.literals -= 1;
         }
         if next != NONE {
             self.nodes[next as usize].previous = previous;

@@ -84,8 +84,8 @@ impl ShardThread {
     }
 
     fn follow(&mut self, key: Key, next: Next) {
-        if let Some((peer, listener, why)) = self.visitors.get(key).and_then(Visitor::take_trouble) {
-            self.journal.handshake_trouble(peer, listener, &why, self.now);
+        if let Some(trouble) = self.visitors.get(key).and_then(Visitor::take_trouble) {
+            self.journal.handshake_trouble(&trouble, self.now);
         }
         match next {
             Next::Wait => {}

@@ -146,7 +146,7 @@ impl ShardThread {
         if let Err(error) = self.poll.poll(events, timeout)
             && error.kind() != io::ErrorKind::Interrupted
         {
-            error!(%error, "cannot wait for sockets");
+            error!(event = "poll_failed", %error, "cannot wait for sockets");
         }
         inbox.wake_up();
     }

@@ -153,7 +153,7 @@ impl ShardThread {
             Ok(sent) => {
                 connection.blocked = sent.blocked;
                 let closing = connection.closing;
-                if sent.taken > 0 {
+                if sent.taken > 0 || sent.blocked {
                     self.shard.handle_written(id, sent.taken, self.now);
                 }
                 if closing {

@@ -72,6 +72,10 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
     }
     let headers = &*request.headers;
     once(headers, "Host").map_err(bad)?;
+    // Pages of any origin may come, but who says two of them says nothing that can be judged.
+    if headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Origin")).count() > 1 {
+        return Err(bad("a header comes twice"));
+    }
     if !has_token(headers, "Upgrade", "websocket") || !has_token(headers, "Connection", "upgrade") {
         return Err((426, "Upgrade Required", "no upgrade to websocket"));
     }

@@ -58,8 +58,15 @@ impl Authority {
 
     /// A client with this common name.
     pub(crate) fn identity(&self, name: &str) -> Identity {
+        self.identity_in(name, 1975, 4096)
+    }
+
+    /// A client whose certificate holds between the beginnings of these years.
+    pub(crate) fn identity_in(&self, name: &str, from: i32, until: i32) -> Identity {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
+        params.not_after = rcgen::date_time_ymd(until, 1, 1);
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).unwrap().der().clone();
@@ -73,19 +80,34 @@ impl Authority {
         identity: Option<Identity>,
         versions: &[&'static rustls::SupportedProtocolVersion],
     ) -> StreamOwned<ClientConnection, TcpStream> {
+        connect_with(address, self.client_config(identity, versions, |_| {}))
+    }
+
+    pub(crate) fn client_config(
+        &self,
+        identity: Option<Identity>,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        change: impl FnOnce(&mut ClientConfig),
+    ) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
             .with_protocol_versions(versions)
             .unwrap()
             .with_root_certificates(roots);
-        let config = match identity {
+        let mut config = match identity {
             Some(identity) => builder.with_client_auth_cert(vec![identity.certificate], identity.key).unwrap(),
             None => builder.with_no_client_auth(),
         };
-        let session = ClientConnection::new(Arc::new(config), ServerName::try_from("localhost").unwrap()).unwrap();
-        StreamOwned::new(session, super::tcp(address))
+        change(&mut config);
+        Arc::new(config)
     }
+}
+
+/// A TLS connection with this configuration, its handshake still to be done.
+pub(crate) fn connect_with(address: SocketAddr, config: Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+    let session = ClientConnection::new(config, ServerName::try_from("localhost").unwrap()).unwrap();
+    StreamOwned::new(session, super::tcp(address))
 }
 
 impl Drop for Authority {

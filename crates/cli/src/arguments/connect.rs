@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args};
 
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes, as mosquitto's: 0 success, 1 cannot connect or no such file, 2 protocol error or wrong usage,
-7 connection lost, 8 TLS, 19 keep-alive, 25 packet too large for the broker, 27 timeout (-W);
-a refusal exits with its code from the wire: 1 to 5 (3.1.1) or the reason code (MQTT 5, for instance 135)";
+Exit codes: 0 success, 1 cannot connect or no such file, 2 protocol error or wrong usage, 7 connection lost,
+8 TLS, 19 keep-alive, 25 packet too large for the broker, 27 timeout (-W);
+a refusal exits with its code from the wire: a connection 1 to 5 (3.1.1) or the reason code (MQTT 5, for
+instance 135), a subscription 128 (3.1.1) or the reason code, a message the reason code (MQTT 5) or 7 (3.1.1)";
 
 /// Arguments about the connection.
 #[derive(Args, Clone, Debug, Default)]
@@ -79,11 +80,11 @@ pub(crate) struct ConnectArgs {
     #[arg(long, value_name = "FILE", requires = "cert", help_heading = "TLS")]
     pub(crate) key: Option<PathBuf>,
 
-    /// Trust the certificates of the operating system; switches TLS on
+    /// Trust the certificates of the operating system; switches TLS on, as -p 8883 does
     #[arg(long, help_heading = "TLS")]
     pub(crate) tls_use_os_certs: bool,
 
-    /// Accept any certificate; switches TLS on. For tests only
+    /// Accept any certificate, where TLS is used; does not switch it on. For tests only
     #[arg(long, help_heading = "TLS")]
     pub(crate) insecure: bool,
 

@@ -1,5 +1,6 @@
 //! What the user typed, as clap sees it. Each command has a second type beside its code that says what the program needs.
 
+mod bench;
 mod connect;
 mod publish;
 mod serve;
@@ -10,9 +11,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use publish::PubArgs;
-pub(crate) use serve::ServeArgs;
+pub(crate) use serve::{ServeArgs, ServeCommand};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};
 
@@ -25,6 +27,7 @@ Examples:
   tidegate serve --mqtt 0.0.0.0:1883          accept other machines (needs users)
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
+  tidegate bench                              measure this broker, and mosquitto if it is installed
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
               with /etc/tidegate/conf.d/*.toml
@@ -59,13 +62,15 @@ pub(crate) enum Command {
     Sub(Box<SubArgs>),
     /// Add, remove and list users
     User(UserArgs),
-    /// Check a configuration: all mistakes at once; exit code 1 if there are any
+    /// Check a configuration: all mistakes at once; exit code 2 if there are any, as serve would have
     Check(CheckArgs),
     /// Look at the configuration
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Measure what messages cost, beside mosquitto if it is installed
+    Bench(BenchArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell
@@ -108,6 +113,25 @@ pub(crate) struct FileArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
+/// Advice for an argument that does not exist: letters of mosquitto and of other servers.
+pub(crate) fn hint_for(error: &clap::Error, command: Option<&str>) -> Option<&'static str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let is_server = command.is_none_or(|command| command.starts_with('-') || command == "serve");
+    if error.kind() != ErrorKind::UnknownArgument || !is_server {
+        return None;
+    }
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    match argument.as_str() {
+        "-p" | "--port" => {
+            Some("the port of the broker is set with --mqtt: --mqtt 1884, or --mqtt 0.0.0.0:1884 for all")
+        }
+        "-h" | "--host" => Some("the address of the broker is set with --mqtt: --mqtt 0.0.0.0:1883 for all"),
+        "-v" | "--verbose" | "--debug" => Some("more logs: --log-level debug"),
+        "-d" => Some("the broker stays in the foreground; more logs: --log-level debug"),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +140,20 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn letters_of_other_servers_are_answered() {
+        let hint = |words: &[&str]| {
+            let error = Cli::try_parse_from([&["tidegate"], words].concat()).err().unwrap();
+            hint_for(&error, words.first().copied())
+        };
+        assert!(hint(&["-p", "1884"]).unwrap().contains("--mqtt 1884"));
+        assert!(hint(&["serve", "--port", "1884"]).unwrap().contains("--mqtt 1884"));
+        assert!(hint(&["-v"]).unwrap().contains("--log-level debug"));
+        assert!(hint(&["-d"]).unwrap().contains("--log-level debug"));
+        assert_eq!(hint(&["--nonsense"]), None);
+        assert_eq!(hint(&["pub", "-v"]), None);
     }
 
     #[test]

@@ -87,7 +87,26 @@ pub(crate) struct ServeArgs {
     set: Vec<String>,
 }
 
+/// How the broker was started, for commands that are to mean the same files.
+#[derive(Clone, Debug)]
+pub(crate) struct ServeCommand {
+    /// The program, as it was called.
+    pub(crate) program: String,
+    /// The flags of `tidegate user` for the same place, each with a space before it.
+    pub(crate) place: String,
+}
+
 impl ServeArgs {
+    /// What a person would type to reach the same files.
+    pub(crate) fn command(&self) -> ServeCommand {
+        // `cargo run` and a path must be repeated as they are; a bare name is found again.
+        let program = std::env::args().next().filter(|name| name.contains('/'));
+        let config = self.config.as_ref().map(|path| path.display().to_string());
+        let flags = [("-c", config), ("--data", self.data.clone()), ("--password-file", self.password_file.clone())];
+        let place = flags.into_iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", in_shell(&value?))));
+        ServeCommand { program: in_shell(&program.unwrap_or_else(|| "tidegate".to_owned())), place: place.collect() }
+    }
+
     /// All that the configuration is made of when these are the arguments.
     pub(crate) fn sources(&self) -> Sources {
         Sources::of_process(self.config.clone(), self.entries())
@@ -125,6 +144,16 @@ impl ServeArgs {
             entries.push(Entry::flag("--allow-anonymous", "security.allow_anonymous", "true"));
         }
         entries
+    }
+}
+
+/// A word as a shell reads it back.
+fn in_shell(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:=@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

@@ -17,6 +17,11 @@ pub(crate) enum ClientError {
     },
     /// TLS could not be agreed on, or the certificate is not trusted.
     Tls(anyhow::Error),
+    /// Whoever listens there does not speak TLS.
+    NotTls {
+        /// Where.
+        address: String,
+    },
     /// The broker answered CONNECT with a refusal.
     Refused {
         /// Why.
@@ -25,6 +30,8 @@ pub(crate) enum ClientError {
         version: Version,
         /// What the broker adds.
         detail: Option<String>,
+        /// Whether it was told a user name or a password.
+        had_credentials: bool,
     },
     /// The broker ended the connection with a DISCONNECT.
     Ended {
@@ -39,8 +46,15 @@ pub(crate) enum ClientError {
     Silent,
     /// The broker broke the protocol.
     Protocol(String),
+    /// The connection broke after a message that nobody has acknowledged, in a version that cannot say why.
+    LostAfterPublish(io::Error),
     /// A packet is larger than the broker accepts, or than MQTT can say.
-    TooLarge,
+    TooLarge {
+        /// What it would have been.
+        bytes: Option<usize>,
+        /// What the broker said it accepts.
+        most: Option<u32>,
+    },
 }
 
 impl ClientError {
@@ -49,10 +63,10 @@ impl ClientError {
         match self {
             Self::Unreachable { .. } => 1,
             Self::Protocol(_) => 2,
-            Self::Lost(_) => 7,
-            Self::Tls(_) => 8,
+            Self::Lost(_) | Self::LostAfterPublish(_) => 7,
+            Self::Tls(_) | Self::NotTls { .. } => 8,
             Self::Silent => 19,
-            Self::TooLarge => 25,
+            Self::TooLarge { .. } => 25,
             Self::Refused { reason, version, .. } if version.is_v5() => reason.code(),
             Self::Refused { reason, .. } => reason.connack_return_code(),
             Self::Ended { reason, .. } => reason.code().max(1),
@@ -93,15 +107,32 @@ impl fmt::Display for ClientError {
             None => Ok(()),
         };
         match self {
-            Self::Unreachable { address, error } => write!(f, "cannot connect to {address}: {error}"),
+            Self::Unreachable { address, error } => {
+                write!(f, "cannot connect to {address}: {error}")?;
+                match error.kind() {
+                    io::ErrorKind::ConnectionRefused => {
+                        f.write_str("; is the broker running? Start it with `tidegate`, or name another with -h and -p")
+                    }
+                    _ => Ok(()),
+                }
+            }
             Self::Tls(error) => write!(f, "TLS: {error:#}"),
-            Self::Refused { reason, detail, .. } => {
+            Self::NotTls { address } => {
+                write!(f, "TLS: the port {address} does not speak TLS; leave TLS out, or give its TLS port with -p")
+            }
+            Self::Refused { reason, detail, had_credentials, .. } => {
                 write!(f, "connection refused: {} (0x{:02x})", reason.name(), reason.code())?;
                 with_detail(f, detail)?;
-                match reason {
-                    ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword => {
+                match (reason, had_credentials) {
+                    (ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword, false) => {
                         f.write_str("; give a user with -u and -P")
                     }
+                    (ReasonCode::BadUserNameOrPassword, true) => {
+                        f.write_str("; the broker does not know this user with this password")
+                    }
+                    (ReasonCode::NotAuthorized, true) => f.write_str(
+                        "; this user may not connect so: its client identifier (-i), will or session is not its own",
+                    ),
                     _ => Ok(()),
                 }
             }
@@ -110,9 +141,19 @@ impl fmt::Display for ClientError {
                 with_detail(f, detail)
             }
             Self::Lost(error) => write!(f, "connection lost: {error}"),
+            Self::LostAfterPublish(error) => write!(
+                f,
+                "connection lost: {error}; if the broker closed it, this client may not publish there or the message \
+                 is too large: before version 5 there is no other answer. -V 5 would say why"
+            ),
             Self::Silent => f.write_str("connection lost: the broker does not answer"),
             Self::Protocol(what) => write!(f, "the broker broke the protocol: {what}"),
-            Self::TooLarge => f.write_str("the packet is larger than the broker accepts"),
+            Self::TooLarge { bytes: Some(bytes), most: Some(most) } => write!(
+                f,
+                "the packet has {bytes} bytes and the broker accepts at most {most} (its limits.packet_bytes_max); \
+                 nothing was sent"
+            ),
+            Self::TooLarge { .. } => f.write_str("the packet is larger than MQTT can say; nothing was sent"),
         }
     }
 }
@@ -125,10 +166,29 @@ mod tests {
 
     #[test]
     fn exit_codes_are_those_of_mosquitto() {
-        let refused = |version| ClientError::Refused { reason: ReasonCode::NotAuthorized, version, detail: None };
+        let refused = |version| ClientError::Refused {
+            reason: ReasonCode::NotAuthorized,
+            version,
+            detail: None,
+            had_credentials: false,
+        };
         assert_eq!(refused(Version::V311).exit_code(), 5);
         assert_eq!(refused(Version::V5).exit_code(), 135);
         assert_eq!(ClientError::Lost(io::ErrorKind::ConnectionReset.into()).exit_code(), 7);
+    }
+
+    #[test]
+    fn advice_fits_what_was_done() {
+        let refused = |reason, had_credentials| {
+            ClientError::Refused { reason, version: Version::V311, detail: None, had_credentials }.to_string()
+        };
+        let wrong = refused(ReasonCode::BadUserNameOrPassword, true);
+        assert!(wrong.ends_with("the broker does not know this user with this password"), "{wrong}");
+        assert!(refused(ReasonCode::NotAuthorized, false).ends_with("give a user with -u and -P"));
+        assert!(!refused(ReasonCode::NotAuthorized, true).contains("-P"));
+        let large = ClientError::TooLarge { bytes: Some(2000), most: Some(1024) };
+        assert_eq!(large.exit_code(), 25);
+        assert!(large.to_string().contains("has 2000 bytes and the broker accepts at most 1024"), "{large}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Link {
                 tcp_timeout(&stream.sock, Some(CONNECT_TIMEOUT)).map_err(ClientError::Lost)?;
                 // Finished here, so that a certificate that is not trusted is not mistaken for a lost connection.
                 while stream.conn.is_handshaking() {
-                    stream.conn.complete_io(&mut stream.sock).map_err(|error| ClientError::Tls(error.into()))?;
+                    stream.conn.complete_io(&mut stream.sock).map_err(|error| handshake_failed(target, error))?;
                 }
                 Ok(Self::Secure(Box::new(stream)))
             }
@@ -62,6 +62,18 @@ impl Link {
             Self::Plain(tcp) => tcp,
             Self::Secure(stream) => &stream.sock,
         }
+    }
+}
+
+/// A broker without TLS takes our greeting for a broken packet: it answers with something else or closes at once.
+fn handshake_failed(target: &Target, error: io::Error) -> ClientError {
+    let is_strange =
+        error.get_ref().is_some_and(|inner| matches!(inner.downcast_ref(), Some(rustls::Error::InvalidMessage(_))));
+    let is_closed = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
+    if is_strange || is_closed {
+        ClientError::NotTls { address: format!("{}:{}", target.host, target.port) }
+    } else {
+        ClientError::Tls(error.into())
     }
 }
 

@@ -10,7 +10,7 @@ mod receive;
 pub(crate) mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
@@ -121,6 +121,8 @@ pub(crate) struct Client {
     /// How many of ours may be under way (Receive Maximum).
     window: usize,
     aliases: BTreeMap<NonZeroU16, String>,
+    /// A message is being written.
+    is_publishing: bool,
 }
 
 /// Reads never take longer, so that a signal is noticed that came just before.
@@ -151,6 +153,7 @@ impl Client {
             incoming: BTreeSet::new(),
             window: usize::from(u16::MAX),
             aliases: BTreeMap::new(),
+            is_publishing: false,
         };
         client.say_hello()?;
         client.await_connack(Instant::now() + ANSWER_MAX)?;
@@ -192,7 +195,10 @@ impl Client {
         let typed = self.hello.properties.clone();
         let properties = properties::of_site(&typed, PropertySite::Publish);
         let properties = Properties::new(&properties);
-        self.send(&Packet::Publish(Publish { delivery, retain, topic, properties, payload }))
+        self.is_publishing = true;
+        self.send(&Packet::Publish(Publish { delivery, retain, topic, properties, payload }))?;
+        self.is_publishing = false;
+        Ok(())
     }
 
     /// Whether one more message may be under way.
@@ -203,6 +209,22 @@ impl Client {
     /// Messages of ours that are not done.
     pub(crate) fn under_way(&self) -> usize {
         self.outgoing.len()
+    }
+
+    /// The same error, or one that says more: which it is if the broker closed while a message was under way.
+    pub(crate) fn explain(&self, error: ClientError) -> ClientError {
+        let is_under_way = self.is_publishing || !self.outgoing.is_empty();
+        match error {
+            ClientError::Lost(error) if is_under_way && !self.peer.version.is_v5() => {
+                ClientError::LostAfterPublish(error)
+            }
+            error => error,
+        }
+    }
+
+    /// The version that was agreed on.
+    pub(crate) fn version(&self) -> Version {
+        self.peer.version
     }
 
     /// Asks for messages; [`Happened::Subscribed`] follows.
@@ -277,7 +299,7 @@ impl Client {
         self.read = 0;
         let mut buffer = [0; 16 * 1024];
         match self.link.read(&mut buffer) {
-            Ok(0) => Err(ClientError::Lost(ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(ClientError::Lost(io::Error::new(ErrorKind::UnexpectedEof, "the broker closed it"))),
             Ok(len) => {
                 self.inbox.extend_from_slice(&buffer[..len]);
                 Ok(true)
@@ -293,7 +315,10 @@ impl Client {
         let mut bytes = Vec::new();
         match packet.encode(self.peer, &mut bytes) {
             Encoded::Written { .. } | Encoded::Trimmed { .. } => {}
-            Encoded::TooLarge | Encoded::NotInVersion => return Err(ClientError::TooLarge),
+            Encoded::TooLarge | Encoded::NotInVersion => {
+                let most = Some(self.peer.packet_bytes_max).filter(|most| *most < u32::MAX);
+                return Err(ClientError::TooLarge { bytes: packet.encoded_len(self.peer.version), most });
+            }
         }
         if self.hello.debug {
             eprintln!("sending {:?}, {} bytes", packet.kind(), bytes.len());

@@ -35,7 +35,9 @@ impl Client {
         let properties = answer.properties;
         if answer.reason != ReasonCode::Success {
             let detail = properties.reason_string().map(str::to_owned);
-            return Err(ClientError::Refused { reason: answer.reason, version: self.peer.version, detail });
+            let had_credentials = self.hello.user.is_some() || self.hello.password.is_some();
+            let (reason, version) = (answer.reason, self.peer.version);
+            return Err(ClientError::Refused { reason, version, detail, had_credentials });
         }
         if let Some(max) = properties.receive_maximum() {
             self.window = max.get().into();

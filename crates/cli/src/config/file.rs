@@ -43,6 +43,39 @@ pub(crate) fn parse(path: &Path, text: &str) -> Contents {
     file.contents
 }
 
+/// Whether this is mosquitto's own configuration: its words, and no `=` after them.
+pub(crate) fn looks_like_mosquitto(text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "acl_file",
+        "allow_anonymous",
+        "bind_address",
+        "cafile",
+        "certfile",
+        "connection",
+        "include_dir",
+        "keyfile",
+        "listener",
+        "log_dest",
+        "log_type",
+        "max_queued_messages",
+        "password_file",
+        "per_listener_settings",
+        "persistence",
+        "persistence_location",
+        "pid_file",
+        "plugin",
+        "port",
+        "protocol",
+        "require_certificate",
+        "user",
+    ];
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(|word| WORDS.contains(&word))
+            && words.next().is_some_and(|word| !word.starts_with('='))
+    })
+}
+
 struct File<'a> {
     path: Arc<Path>,
     text: &'a str,
@@ -60,10 +93,14 @@ impl File<'_> {
             self.problem(Problem::of_key(&origin, section, "key outside of a section").with_hint(hint));
             return;
         };
+        let mut section = section;
         if !SECTIONS.contains(&section) {
-            let hint = suggest::did_you_mean(section, SECTIONS.iter().copied());
+            let meant = suggest::nearest(section, SECTIONS.iter().copied());
+            let hint = meant.map(|name| format!("did you mean \"{name}\"?"));
             self.problem(Problem::of_key(&origin, section, "unknown section").with_hint(hint));
-            return;
+            // Its keys are judged as if it had its right name: one run shows all mistakes.
+            let Some(meant) = meant else { return };
+            section = meant;
         }
         for (key, value) in table {
             let path = format!("{section}.{}", key.get_ref());
@@ -172,6 +209,26 @@ mod tests {
                 "t.toml:4:1: listeners.acl_file: unknown key; did you mean \"security.acl_file\"?",
             ]
         );
+    }
+
+    #[test]
+    fn f146_keys_of_a_misspelled_section_are_judged_too() {
+        let text = "[limts]\nrecieve_max = 5\nkeep_alive = \"5s\"\n[nonsense]\nx = 1\n";
+        assert_eq!(
+            problems(text),
+            [
+                "t.toml:1:2: limts: unknown section; did you mean \"limits\"?",
+                "t.toml:2:1: limits.recieve_max: unknown key; did you mean \"receive_max\"?",
+                "t.toml:3:1: limits.keep_alive: unknown key; did you mean \"keep_alive_max\"?",
+                "t.toml:4:2: nonsense: unknown section",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_file_of_another_broker_is_recognised() {
+        assert!(looks_like_mosquitto("# comment\nlistener 1883\nallow_anonymous true\n"));
+        assert!(!looks_like_mosquitto("[security]\nacl_file = \"x\"\nallow_anonymous=true\nuser\n"));
     }
 
     #[test]

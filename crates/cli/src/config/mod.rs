@@ -16,7 +16,7 @@ mod units;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use keys::{KEYS, Key, Options};
 pub(crate) use problem::{Origin, Problem, Problems};
@@ -105,6 +105,15 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
             }
         };
         let contents = file::parse(&path, &text);
+        if !contents.problems.is_empty() && file::looks_like_mosquitto(&text) {
+            let problem = Problem::of_file(&path, "this looks like a mosquitto.conf, and Tidegate reads TOML");
+            problems.push(problem.with_hint(
+                "`tidegate config show` prints such a file; mosquitto's password_file and acl_file can be used as they \
+                 are (--password-file, --acl-file)"
+                    .to_owned(),
+            ));
+            continue;
+        }
         problems.extend(contents.problems);
         entries.extend(contents.entries);
         loaded.rules.extend(contents.rules.iter().filter_map(|fields| Rule::read(fields, &mut problems)));
@@ -117,7 +126,26 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
     for entry in &entries {
         problems.extend(loaded.apply(entry));
     }
+    loaded.options.make_absolute();
     if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
+}
+
+/// The same path, whatever the working directory will be.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    // It fails only without a working directory.
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Options {
+    /// What is shown and said should mean the same file to everybody.
+    fn make_absolute(&mut self) {
+        let Self { server, tls, security, .. } = self;
+        let named =
+            [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut security.password_file, &mut security.acl_file];
+        for path in named.into_iter().flatten().chain([&mut server.data]) {
+            *path = absolute(path);
+        }
+    }
 }
 
 impl Loaded {

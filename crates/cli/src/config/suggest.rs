@@ -6,9 +6,15 @@
 /// The candidate that was probably meant, if one is near enough.
 pub(crate) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |candidate: &&str| distance(wrong, candidate).min(distance(&sorted(wrong), &sorted(candidate)));
-    let best = candidates.into_iter().min_by_key(near)?;
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let best = *candidates.iter().min_by_key(|candidate| near(candidate))?;
     // A third of the name may be wrong; more is another name.
-    (near(&best) <= wrong.chars().count().max(3) / 3).then_some(best)
+    if near(&best) <= wrong.chars().count().max(3) / 3 {
+        return Some(best);
+    }
+    // Or it is the beginning of a name, up to the end of a word.
+    let begins = |name: &&str| name.strip_prefix(wrong).is_some_and(|rest| rest.starts_with('_'));
+    candidates.into_iter().filter(begins).min_by_key(|name| name.len())
 }
 
 /// The sentence to append to an error; empty if nothing is near.
@@ -57,6 +63,8 @@ mod tests {
         assert_eq!(near("max_connections"), Some("connections_max"));
         assert_eq!(near("packet_byte_max"), Some("packet_bytes_max"));
         assert_eq!(near("QoS_Max"), Some("qos_max"));
+        assert_eq!(near("packet_bytes"), Some("packet_bytes_max"));
+        assert_eq!(near("packet"), Some("packet_bytes_max"));
         assert_eq!(near("colour"), None);
     }
 

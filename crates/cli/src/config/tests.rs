@@ -59,8 +59,9 @@ fn f146_values_of_the_wrong_kind_say_what_is_expected() {
             "tidegate.toml:6:1: limits.connections_max: -1 does not fit: expected a whole number from 1 to 4294967295, \
              or \"unlimited\"",
             "tidegate.toml:7:1: limits.queue_qos0: \"yes\" does not fit: expected true or false",
-            "tidegate.toml:9:1: listeners.mqtt: 1883 does not fit: expected an IP address and port such as \
-             \"127.0.0.1:1883\" or \"[::1]:1883\" (port 0 takes a free one), or \"off\"",
+            "tidegate.toml:9:1: listeners.mqtt: 1883 does not fit: expected \"PORT\" (this machine only), \
+             \"HOST:PORT\" with an IP address or localhost (\"0.0.0.0:1883\" is all addresses), \"[V6]:PORT\" (port 0 \
+             takes a free one), or \"off\"",
             "tidegate.toml:10:1: listeners.admin: \"127.0.0.1:1\" does not fit: expected \"off\": this version has no \
              such listener yet",
         ]
@@ -97,4 +98,14 @@ fn problems_of_all_sources_come_together() {
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.contains("error: flag --set: limits.qos_mx: unknown key; did you mean \"qos_max\"?"), "{text}");
     assert!(text.contains("environment TIDEGATE_LIMITS__QOS_MAX: limits.qos_max: \"x\" does not fit"), "{text}");
+}
+
+#[test]
+fn paths_start_at_the_file_that_names_them_and_are_absolute() {
+    let (folder, path) = written("[server]\ndata = \"kept\"\n[security]\nacl_file = \"acl\"\n");
+    let loaded = load(&sources(&path, &[], Vec::new())).unwrap();
+    assert_eq!(loaded.options.server.data, folder.path().join("kept"));
+    assert_eq!(loaded.options.security.acl_file, Some(folder.path().join("acl")));
+    let here = load(&sources(&path, &[], vec![Entry::flag("--data", "server.data", "kept")])).unwrap();
+    assert_eq!(here.options.server.data, std::env::current_dir().unwrap().join("kept"));
 }

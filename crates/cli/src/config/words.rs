@@ -23,7 +23,9 @@ impl Setting for Address {
     }
 
     fn expected() -> String {
-        "an IP address and port such as \"127.0.0.1:1883\" or \"[::1]:1883\" (port 0 takes a free one)".to_owned()
+        "\"PORT\" (this machine only), \"HOST:PORT\" with an IP address or localhost (\"0.0.0.0:1883\" is all \
+         addresses), \"[V6]:PORT\" (port 0 takes a free one)"
+            .to_owned()
     }
 
     fn show(&self) -> String {
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(door("localhost:0"), at("127.0.0.1:0"));
         assert_eq!(door("[::1]:1883"), at("[::1]:1883"));
         assert_eq!(door("off"), Some(Or::WORD));
-        for bad in ["", "host", "example.org:1883", "127.0.0.1", "127.0.0.1:70000", "on"] {
+        for bad in ["", ":1883", "host", "example.org:1883", "127.0.0.1", "127.0.0.1:70000", "on"] {
             assert_eq!(door(bad), None, "{bad}");
         }
     }

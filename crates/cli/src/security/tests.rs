@@ -106,7 +106,7 @@ fn exposure(place: &Place, flags: &[(&str, &str)]) -> Result<(), String> {
 }
 
 #[test]
-fn beyond_this_machine_there_must_be_users() {
+fn f082_beyond_this_machine_there_must_be_users() {
     let open = Place::new("", None);
     let everywhere = ("listeners.mqtt", "0.0.0.0:1883");
     assert_eq!(
@@ -127,9 +127,9 @@ fn f150_secrets_that_everybody_can_read_are_named() {
     std::fs::set_permissions(&users, std::fs::Permissions::from_mode(0o644)).unwrap();
     let names_it =
         |warnings: &[String]| warnings.iter().any(|warning| warning.contains("users can be read by everybody"));
-    assert!(names_it(&warnings(&place.loaded(&[]))));
+    assert!(names_it(&warned(&place, &[])));
     std::fs::set_permissions(&users, std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(!names_it(&warnings(&place.loaded(&[]))));
+    assert!(!names_it(&warned(&place, &[])));
 }
 
 #[test]
@@ -142,5 +142,33 @@ fn the_audience_is_named_as_it_is() {
     assert_eq!(of(&open, &[]), Audience::ThisMachine);
     let exposed = [("listeners.mqtt", "0.0.0.0:1883"), ("security.allow_anonymous", "true")];
     assert_eq!(of(&open, &exposed), Audience::Everybody);
-    assert_eq!(of(&Place::new("", Some(&alice())), &[]), Audience::Known);
+    assert_eq!(of(&open, &exposed[1..]), Audience::AnybodyHere, "it would stay so with users");
+    let closed = Place::new("", Some(&alice()));
+    assert_eq!(of(&closed, &[]), Audience::KnownHere);
+    assert_eq!(of(&closed, &exposed[..1]), Audience::Known);
+    assert_eq!(of(&closed, &exposed), Audience::Everybody, "users do not close what allow_anonymous opens");
+    assert_eq!(of(&closed, &exposed[1..]), Audience::AnybodyHere);
+}
+
+fn warned(place: &Place, flags: &[(&str, &str)]) -> Vec<String> {
+    let loaded = place.loaded(flags);
+    warnings(&loaded, &crate::plan::broker(&loaded).unwrap(), &load(&loaded).unwrap())
+}
+
+#[test]
+fn an_open_broker_is_a_warning_with_what_closes_it() {
+    let open = "[security]\nallow_anonymous = true\n";
+    let text = warned(&Place::new(open, Some(&alice())), &[("listeners.mqtt", "0.0.0.0:1883")]).join("\n");
+    assert!(text.contains("anybody who reaches this broker may come in without a name (allow_anonymous)"), "{text}");
+    assert!(text.contains("to close it, remove allow_anonymous (") && text.contains("tidegate.toml:2)"), "{text}");
+    assert!(!warned(&Place::new("", Some(&alice())), &[]).join("\n").contains("anybody"));
+}
+
+#[test]
+fn rules_for_users_that_do_not_exist_are_a_warning() {
+    let rule = |user: &str| format!("[[security.rule]]\nuser = \"{user}\"\nallow = \"read\"\ntopic = \"a\"\n");
+    let place = Place::new(&(rule("alice") + &rule("bbo") + &rule("bbo")), Some(&alice()));
+    let about = |text: &String| text.contains("rules name the user");
+    let found: Vec<String> = warned(&place, &[]).into_iter().filter(about).collect();
+    assert_eq!(found, ["rules name the user \"bbo\", who is not in the password file"]);
 }

@@ -94,12 +94,12 @@ pub(crate) fn stretch() -> Drawn<Figure> {
 /// Response times, the thresholds, and what each detector makes of them.
 pub(crate) fn detection() -> Drawn<Figure> {
     let mut chance = seeded(21);
-    let latencies: Vec<f64> = (0..120)
+    let (queues, latencies): (Vec<f64>, Vec<f64>) = (0..120)
         .map(|round| {
             let queue = if (40..90).contains(&round) { 200.0 + exponential(&mut chance, 30.0) } else { 0.0 };
-            20.0 + queue + exponential(&mut chance, 8.0)
+            (queue, 20.0 + queue + exponential(&mut chance, 8.0))
         })
-        .collect();
+        .unzip();
     let rounds = || (1_u32..).map(f64::from);
     let (mut mean, mut least) = (latencies[0], latencies[0]);
     let (mut by_mean, mut by_least, mut by_share) = (Vec::new(), Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ pub(crate) fn detection() -> Drawn<Figure> {
         (DetectorRule::LightPaper, -40.0),
         (DetectorRule::Light, -80.0),
         (DetectorRule::Mediate, -120.0),
-        (DetectorRule::Rigorous, -160.0),
+        (DetectorRule::RigorousPaper, -160.0),
     ];
     let mut flagged = Vec::new();
     for (rule, row) in rules {
@@ -122,7 +122,8 @@ pub(crate) fn detection() -> Drawn<Figure> {
             config.detector.rule = rule;
             config.detector.average = AverageRule::Ewma;
         })?;
-        let outcomes: Vec<Outcome> = latencies.iter().map(|latency| answer(*latency)).collect();
+        let outcomes: Vec<Outcome> =
+            latencies.iter().zip(&queues).map(|(latency, queue)| answer(*latency, *queue)).collect();
         let states = states(&plan, &outcomes);
         flagged.extend(rounds().zip(&states).filter(|(_, state)| state.congested).map(|(round, _)| (round, row)));
     }
@@ -137,16 +138,16 @@ pub(crate) fn detection() -> Drawn<Figure> {
         curves: vec![
             Curve::new("response time", Shape::Line, rounds().zip(latencies).collect()),
             Curve::new("light-paper: moving mean", Shape::Dashed, by_mean),
-            Curve::new("light: 3 × minimum", Shape::Dashed, by_least),
-            Curve::new("rigorous: 1.9 × minimum", Shape::Dashed, by_share),
+            Curve::new("light: max(3 × min, min + 50 ms)", Shape::Dashed, by_least),
+            Curve::new("rigorous-paper: 1.9 × minimum", Shape::Dashed, by_share),
             Curve::new("flagged as congestion", Shape::Dots, flagged),
         ],
     })
 }
 
 /// An answer of a broker that measures what a request waited.
-fn answer(latency_ms: f64) -> Outcome {
-    let hints = Hints { queued: Some(millis((latency_ms - 30.0).max(0.0))), ..Hints::default() };
+fn answer(latency_ms: f64, queued_ms: f64) -> Outcome {
+    let hints = Hints { queued: Some(millis(queued_ms)), ..Hints::default() };
     Outcome::Answered { latency: millis(latency_ms), losses: 0, not_modified: false, hints }
 }
 

@@ -6,12 +6,40 @@
 mod aimd;
 mod gradient;
 
+use alloc::boxed::Box;
+use core::fmt::Debug;
 use core::time::Duration;
 
 pub use aimd::{Aimd, AimdConfig};
 pub use gradient::{Gradient, GradientConfig};
 
+use crate::config::{ConfigError, named};
 use crate::time::Timestamp;
+
+named! {
+    "limit rule";
+    /// How the limit is learned.
+    pub enum LimitRule {
+        /// From the gradient of the latency.
+        #[default]
+        Gradient = "gradient",
+        /// Additive increase, multiplicative decrease.
+        Aimd = "aimd",
+    }
+}
+
+impl LimitRule {
+    /// A limit of this rule with its default parameters, between 1 and `limit_max`.
+    pub fn build(self, limit_initial: u32, limit_max: u32) -> Result<Box<dyn Limit>, ConfigError> {
+        Ok(match self {
+            Self::Gradient => {
+                let config = GradientConfig { limit_initial, limit_max, ..GradientConfig::default() };
+                Box::new(Gradient::new(&config)?)
+            }
+            Self::Aimd => Box::new(Aimd::new(&AimdConfig { limit_initial, limit_max, ..AimdConfig::default() })?),
+        })
+    }
+}
 
 /// How a query ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +51,7 @@ pub enum Sample {
 }
 
 /// A limit on what is in flight, learned from samples.
-pub trait Limit {
+pub trait Limit: Debug + Send {
     /// How many queries may run at the same time now; at least 1.
     fn limit(&self) -> u32;
 
@@ -35,15 +63,12 @@ pub trait Limit {
 mod tests {
     use super::*;
     use crate::draw;
-    use alloc::boxed::Box;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
     use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
 
-    fn both() -> [(&'static str, Box<dyn Limit>); 2] {
-        [
-            ("gradient", Box::new(Gradient::new(&GradientConfig::default()).unwrap())),
-            ("aimd", Box::new(Aimd::new(&AimdConfig::default()).unwrap())),
-        ]
+    fn both() -> Vec<(&'static str, Box<dyn Limit>)> {
+        LimitRule::ALL.iter().map(|rule| (rule.name(), rule.build(4, 1000).unwrap())).collect()
     }
 
     /// A host that runs `cores` queries of 20 ms side by side and slows down in proportion beyond, always fully used.

@@ -19,7 +19,7 @@ use rand_core::Rng;
 
 use super::config::{HOUR, MILLISECOND};
 use crate::analysis::aimd::{Aimd, c};
-use crate::config::{ConfigError, named, number, span};
+use crate::config::{ConfigError, at_most, named, number, span};
 use crate::draw;
 use crate::measure::LossEstimator;
 
@@ -101,7 +101,8 @@ impl AstConfig {
     pub(super) fn build(&self, interval: f64) -> Result<AstPlan, ConfigError> {
         let alpha = number("ast.alpha", self.alpha, 1.1, 8.0)?;
         let ceiling = span("ast.ceiling", self.ceiling, MILLISECOND, HOUR * 720)?;
-        let floor = span("ast.floor", self.floor, MILLISECOND, self.ceiling)?;
+        let floor = span("ast.floor", self.floor, MILLISECOND, HOUR * 720)?;
+        at_most("ast.floor", self.floor, "ast.ceiling", self.ceiling)?;
         let (step, step_per_rate) = match self.step {
             Step::Fixed(step) => (span("ast.step", step, Duration::from_micros(1), HOUR)?, None),
             Step::DetectionDelay(delay) => {

@@ -10,7 +10,7 @@ use super::ast::{AstConfig, AstPlan, AstRule};
 use super::detect::{DetectorConfig, DetectorPlan, DetectorRule};
 use super::initial::InitialRule;
 use super::rbt::{BackOffConfig, BackOffPlan, RbtRule};
-use crate::config::{ConfigError, named, number, span};
+use crate::config::{ConfigError, at_most, named, number, span};
 
 named! {
     "control level";
@@ -178,7 +178,10 @@ impl PacerConfig {
         let ast = self.ast.build(interval)?;
         let back_off = self.back_off.build()?;
         let delay_max = span("delay_max", self.delay_max, MILLISECOND, DAY * 30)?;
-        let delay_min = span("delay_min", self.delay_min, MILLISECOND, self.delay_max)?;
+        let delay_min = span("delay_min", self.delay_min, MILLISECOND, DAY * 30)?;
+        at_most("delay_min", self.delay_min, "delay_max", self.delay_max)?;
+        at_most("delay_min", self.delay_min, "interval", self.interval)?;
+        at_most("interval", self.interval, "delay_max", self.delay_max)?;
         Ok(Arc::new(PacerPlan {
             level: self.level,
             interval,
@@ -250,7 +253,7 @@ mod tests {
         assert_eq!(wrong(|c| c.ast.alpha = 1.0), "ast.alpha = 1 is not allowed: expected a number in 1.1..=8");
         assert_eq!(
             wrong(|c| c.delay_max = Duration::from_millis(5)),
-            "delay_min = 10ms is not allowed: expected a duration in 1ms..=5ms"
+            "delay_min = 10ms is not allowed: expected at most delay_max = 5ms"
         );
         assert_eq!(
             wrong(|c| c.delay_max = Duration::ZERO),
@@ -258,7 +261,7 @@ mod tests {
         );
         assert_eq!(
             wrong(|c| c.ast.floor = Duration::from_secs(7200)),
-            "ast.floor = 7200s is not allowed: expected a duration in 1ms..=3600s"
+            "ast.floor = 7200s is not allowed: expected at most ast.ceiling = 3600s"
         );
         assert_eq!(
             wrong(|c| c.detector.theta = 1.0),

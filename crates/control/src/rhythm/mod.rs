@@ -16,7 +16,7 @@ mod tests;
 
 use core::time::Duration;
 
-use crate::config::{ConfigError, count, named, number, span};
+use crate::config::{ConfigError, at_most, count, named, number, span};
 use crate::time::{Timestamp, duration};
 use gcra::{Gcra, GcraPlan};
 use paper::{Paper, PaperPlan};
@@ -125,7 +125,8 @@ impl RhythmConfig {
         let (ms, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
         let delay_max = span("delay_max", self.delay_max, ms, day)?;
         let interval_max = span("interval_max", self.interval_max, Duration::from_micros(1), day * 30)?;
-        let interval_min = span("interval_min", self.interval_min, Duration::from_micros(1), self.interval_max)?;
+        let interval_min = span("interval_min", self.interval_min, Duration::from_micros(1), day * 30)?;
+        at_most("interval_min", self.interval_min, "interval_max", self.interval_max)?;
         Ok(RhythmPlan {
             rule: self.rule,
             enforcement: self.enforcement,
@@ -219,7 +220,8 @@ impl Rhythm {
         }
     }
 
-    /// The learned interval between messages; `None` while learning.
+    /// The interval in force between messages; `None` while learning. It starts somewhat below what was seen, in the
+    /// publisher's favour, and follows the mean by at most a factor of two per hour.
     pub fn interval(&self) -> Option<Duration> {
         match &self.0 {
             State::Gcra(gcra) => gcra.interval(),

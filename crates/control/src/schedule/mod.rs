@@ -165,7 +165,11 @@ impl SchedulerConfig {
     pub fn build<T>(&self) -> Result<Scheduler<T>, ConfigError> {
         let quantum_min = self.cost_max.div_ceil(DEBT_ROUNDS_MAX).max(1);
         count("cost_max", self.cost_max.into(), 1, (u32::MAX / 2).into())?;
-        count("quantum", self.quantum.into(), quantum_min.into(), u32::MAX.into())?;
+        count("quantum", self.quantum.into(), 1, u32::MAX.into())?;
+        if self.quantum < quantum_min {
+            let allowed = alloc::format!("at least cost_max / {DEBT_ROUNDS_MAX} = {quantum_min}");
+            return Err(ConfigError { field: "quantum", value: alloc::format!("{}", self.quantum), allowed });
+        }
         count("items_max", self.items_max.into(), 1, INDEX_MAX.into())?;
         count("backlog_max", self.backlog_max, self.cost_max.into(), u64::MAX / 2)?;
         count("flows_max", self.flows_max.into(), 1, INDEX_MAX.into())?;

@@ -42,6 +42,14 @@ struct Scenario {
     seed: u64,
 }
 
+impl Report {
+    /// A line of the tables in the README and of the `overload` example.
+    pub(crate) fn row(&self, preset: Preset) -> String {
+        let (goodput, stale) = (self.goodput * 100.0, self.stale * 100.0);
+        format!("{:<22}{goodput:>9.0}%{:>10.2}{stale:>9.1}%", preset.name(), self.offered)
+    }
+}
+
 /// What came of it, after the warm-up.
 #[derive(Debug, Default)]
 pub(crate) struct Report {

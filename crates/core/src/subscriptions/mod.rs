@@ -201,25 +201,25 @@ impl Subscriptions {
             for position in 0..here {
                 let node = frontier[position];
                 if wildcards {
-                    self.collect_child(node, "#", &mut found);
-                    frontier.extend(self.tree.child(node, "+"));
+                    self.collect_below(node, &mut found);
+                    frontier.extend(self.tree.plus(node));
                 }
-                frontier.extend(self.tree.child(node, level));
+                frontier.extend(self.tree.literal(node, level));
             }
             frontier.drain(..here);
             wildcards = true;
         }
         for node in &frontier {
             // `#` also stands for the level above it.
-            self.collect_child(*node, "#", &mut found);
+            self.collect_below(*node, &mut found);
             self.collect(*node, &mut found);
         }
         self.frontier = frontier;
         found
     }
 
-    fn collect_child(&self, node: NodeId, level: &str, found: &mut Matches) {
-        if let Some(child) = self.tree.child(node, level) {
+    fn collect_below(&self, node: NodeId, found: &mut Matches) {
+        if let Some(child) = self.tree.hash_sign(node) {
             self.collect(child, found);
         }
     }

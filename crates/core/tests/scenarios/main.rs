@@ -4,6 +4,15 @@
 
 mod backoff;
 mod backoff_abuse;
+mod conformance_311;
+mod conformance_connect;
+mod conformance_publish;
+mod conformance_subscribe;
+mod faults_patience;
+mod faults_qos;
+mod faults_session;
+mod faults_wire;
+mod got;
 mod ledger;
 mod model;
 mod net;

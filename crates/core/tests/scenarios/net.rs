@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_core::access::{Action, Identity, Open, Policy};
+use tidegate_core::access::{Identity, Open, Policy};
 use tidegate_core::event::{Event, Stats, Why};
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Shard, Then, shard_of};
+use tidegate_core::{ConnId, Hello, Progress, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
-    QoS, ReasonCode, RetainHandling, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter,
-    TopicFilters, Unsubscribe, Version, Will, decode,
+    QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters,
+    Unsubscribe, Version, Will, decode,
 };
+
+use crate::got::owned;
+pub(crate) use crate::got::{Forbid, Got, Options, ack, lasting, lasting_v311, message, options};
 
 /// A client's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,21 +29,11 @@ struct End {
     received: Vec<u8>,
     /// Sent, and not yet taken by the shard, which does not want to read now.
     unread: Vec<u8>,
+    /// The shard has asked not to be handed more until it may be.
+    is_paused: bool,
     is_closed: bool,
-    /// The client does not read: nothing is written to it.
-    is_deaf: bool,
-}
-
-/// What a client received, in owned form.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Got {
-    ConnAck { present: bool, reason: ReasonCode, assigned: Option<String> },
-    Message { topic: String, payload: String, qos: u8, retain: bool, dup: bool, id: Option<u16>, ids: Vec<u32> },
-    Ack { kind: AckKind, id: u16, reason: ReasonCode },
-    SubAck(Vec<ReasonCode>),
-    UnsubAck(Vec<ReasonCode>),
-    Pong,
-    Disconnect(ReasonCode),
+    /// The client reads nothing, and its socket is full.
+    is_stalled: bool,
 }
 
 pub(crate) struct Net {
@@ -48,34 +41,6 @@ pub(crate) struct Net {
     ends: Vec<End>,
     pub(crate) now: Timestamp,
     pub(crate) events: VecDeque<Event>,
-}
-
-/// CONNECT with everything that tests vary.
-#[derive(Clone)]
-pub(crate) struct Options<'a> {
-    pub(crate) version: Version,
-    pub(crate) clean: bool,
-    pub(crate) keep_alive: u16,
-    pub(crate) properties: Vec<Property<'a>>,
-    pub(crate) will: Option<(&'a str, &'a str, QoS, bool)>,
-    pub(crate) will_properties: Vec<Property<'a>>,
-    pub(crate) user: Option<&'a str>,
-    pub(crate) peer: &'a str,
-}
-
-impl Default for Options<'_> {
-    fn default() -> Self {
-        Self {
-            version: Version::V5,
-            clean: true,
-            keep_alive: 0,
-            properties: Vec::new(),
-            will: None,
-            will_properties: Vec::new(),
-            user: None,
-            peer: "10.0.0.1:50312",
-        }
-    }
 }
 
 impl Net {
@@ -137,8 +102,9 @@ impl Net {
             version: options.version,
             received: Vec::new(),
             unread: Vec::new(),
+            is_paused: false,
             is_closed: false,
-            is_deaf: false,
+            is_stalled: false,
         });
         self.settle();
         Wire(self.ends.len() - 1)
@@ -176,24 +142,55 @@ impl Net {
         self.settle();
     }
 
+    /// Bytes as they come, whole packets or not.
+    pub(crate) fn offer(&mut self, wire: Wire, bytes: &[u8]) -> Progress {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        let progress = self.shards[shard].handle_input(conn, bytes, self.now);
+        self.settle();
+        progress
+    }
+
+    /// Whole packets, while everything else stands still: nothing is carried until somebody settles.
+    pub(crate) fn slip(&mut self, wire: Wire, bytes: &[u8]) {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        let progress = self.shards[shard].handle_input(conn, bytes, self.now);
+        assert_eq!(progress.consumed, bytes.len());
+    }
+
+    /// From now on the client reads nothing, or reads again.
+    pub(crate) fn stall(&mut self, wire: Wire, is_stalled: bool) {
+        self.ends[wire.0].is_stalled = is_stalled;
+        if !is_stalled {
+            self.write(wire.0);
+        }
+        self.settle();
+    }
+
+    /// Bytes that wait for the client.
+    pub(crate) fn waiting(&self, wire: Wire) -> usize {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].outbox(conn).iter().map(|slice| slice.len()).sum()
+    }
+
+    /// Whether the shard wants to read this client now.
+    pub(crate) fn may_read(&self, wire: Wire) -> bool {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].may_read(conn)
+    }
+
     /// Hands over what a client has sent, if the shard reads; true if it took something.
     fn feed(&mut self, end: usize) -> bool {
-        let End { shard, conn, ref mut unread, .. } = self.ends[end];
-        if unread.is_empty() || !self.shards[shard].may_read(conn) {
+        let End { shard, conn, ref mut unread, ref mut is_paused, .. } = self.ends[end];
+        if unread.is_empty() || (*is_paused && !self.shards[shard].may_read(conn)) {
             return false;
         }
         let progress = self.shards[shard].handle_input(conn, unread, self.now);
         unread.drain(..progress.consumed);
+        *is_paused = progress.then == Then::Pause;
         if progress.then == Then::Continue {
             assert_eq!(unread.len(), 0, "whole packets only");
         }
         progress.consumed > 0
-    }
-
-    /// Whether the shard does not want to read this client now.
-    pub(crate) fn is_paused(&self, wire: Wire) -> bool {
-        let End { shard, conn, .. } = self.ends[wire.0];
-        !self.shards[shard].may_read(conn)
     }
 
     pub(crate) fn publish(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, retain: bool, id: u16) {
@@ -259,6 +256,17 @@ impl Net {
         }
     }
 
+    /// The same again, with DUP set. QoS 1 or 2.
+    pub(crate) fn publish_again(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, id: u16) {
+        let packet_id = PacketId::new(id).unwrap();
+        let delivery = match qos {
+            1 => Delivery::AtLeastOnce { packet_id, dup: true },
+            _ => Delivery::ExactlyOnce { packet_id, dup: true },
+        };
+        let (properties, payload) = (Properties::EMPTY, payload.as_bytes());
+        self.send(wire, &Publish { delivery, retain: false, topic, properties, payload });
+    }
+
     pub(crate) fn ack(&mut self, wire: Wire, kind: AckKind, id: u16) {
         self.send(wire, &Ack::success(kind, PacketId::new(id).unwrap()));
     }
@@ -269,11 +277,6 @@ impl Net {
         self.ends[wire.0].is_closed = true;
         self.shards[shard].handle_closed(conn, Why::Lost, self.now);
         self.settle();
-    }
-
-    /// The client stops reading.
-    pub(crate) fn deafen(&mut self, wire: Wire) {
-        self.ends[wire.0].is_deaf = true;
     }
 
     pub(crate) fn is_closed(&self, wire: Wire) -> bool {
@@ -298,6 +301,19 @@ impl Net {
         };
         end.received.drain(..consumed);
         Some(got)
+    }
+
+    /// The next packet, which is a message, as it came.
+    pub(crate) fn look_at_message<T>(&mut self, wire: Wire, look: impl FnOnce(&Publish<'_>) -> T) -> T {
+        let End { version, ref mut received, .. } = self.ends[wire.0];
+        match decode(received, version, &Limits::default().with_sender(Sender::Server)) {
+            Ok(Decoded::Packet { packet: Packet::Publish(publish), consumed }) => {
+                let seen = look(&publish);
+                received.drain(..consumed);
+                seen
+            }
+            other => panic!("{other:?} instead of a message"),
+        }
     }
 
     /// The bytes that arrived.
@@ -343,23 +359,28 @@ impl Net {
         let mut moved = false;
         while let Some(conn) = self.shards[shard].poll_write() {
             moved = true;
-            if self.ends.iter().any(|end| end.shard == shard && end.conn == conn && end.is_deaf) {
-                continue;
+            if let Some(end) = self.ends.iter().rposition(|end| end.shard == shard && end.conn == conn) {
+                self.write(end);
+            } else {
+                let bytes = self.shards[shard].outbox(conn).concat().len();
+                self.shards[shard].handle_written(conn, bytes, self.now);
             }
-            let bytes = self.shards[shard].outbox(conn).concat();
-            if let Some(end) = self.ends.iter_mut().find(|end| end.shard == shard && end.conn == conn) {
-                end.received.extend_from_slice(&bytes);
-            }
-            self.shards[shard].handle_written(conn, bytes.len(), self.now);
         }
         while let Some(conn) = self.shards[shard].poll_close() {
             moved = true;
-            if let Some(end) = self.ends.iter_mut().find(|end| end.shard == shard && end.conn == conn) {
+            if let Some(end) = self.ends.iter_mut().rfind(|end| end.shard == shard && end.conn == conn) {
                 end.is_closed = true;
             }
             self.shards[shard].handle_closed(conn, Why::Lost, self.now);
         }
         moved
+    }
+
+    fn write(&mut self, end: usize) {
+        let End { shard, conn, is_stalled, ref mut received, .. } = self.ends[end];
+        let bytes = if is_stalled { Vec::new() } else { self.shards[shard].outbox(conn).concat() };
+        received.extend_from_slice(&bytes);
+        self.shards[shard].handle_written(conn, bytes.len(), self.now);
     }
 
     fn carry_batches(&mut self, from: usize) -> bool {
@@ -372,48 +393,4 @@ impl Net {
         }
         moved
     }
-}
-
-fn owned(packet: &Packet<'_>) -> Got {
-    match packet {
-        Packet::ConnAck(packet) => Got::ConnAck {
-            present: packet.session_present,
-            reason: packet.reason,
-            assigned: packet.properties.assigned_client_id().map(Into::into),
-        },
-        Packet::Publish(packet) => Got::Message {
-            topic: packet.topic.into(),
-            payload: String::from_utf8_lossy(packet.payload).into(),
-            qos: packet.delivery.qos().bits(),
-            retain: packet.retain,
-            dup: packet.delivery.dup(),
-            id: packet.delivery.packet_id().map(PacketId::get),
-            ids: packet.properties.subscription_ids().map(std::num::NonZeroU32::get).collect(),
-        },
-        Packet::Ack(packet) => Got::Ack { kind: packet.kind, id: packet.packet_id.get(), reason: packet.reason },
-        Packet::SubAck(packet) => Got::SubAck(packet.reasons.iter().collect()),
-        Packet::UnsubAck(packet) => Got::UnsubAck(packet.reasons.iter().collect()),
-        Packet::PingResp => Got::Pong,
-        Packet::Disconnect(packet) => Got::Disconnect(packet.reason),
-        other => panic!("a server does not send {other:?}"),
-    }
-}
-
-/// A message as most tests expect it.
-pub(crate) fn message(topic: &str, payload: &str, qos: u8, id: Option<u16>) -> Got {
-    Got::Message { topic: topic.into(), payload: payload.into(), qos, retain: false, dup: false, id, ids: Vec::new() }
-}
-
-/// Rules for tests: whatever touches a topic with this word is forbidden for this action.
-#[derive(Debug)]
-pub(crate) struct Forbid(pub(crate) Action, pub(crate) &'static str);
-
-impl Policy for Forbid {
-    fn allows(&self, _: &Identity, _: &str, action: Action, topic: &str) -> bool {
-        action != self.0 || !topic.contains(self.1)
-    }
-}
-
-pub(crate) fn options(qos: QoS) -> SubscriptionOptions {
-    SubscriptionOptions { retain_handling: RetainHandling::Send, ..SubscriptionOptions::with_qos(qos) }
 }

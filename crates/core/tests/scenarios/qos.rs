@@ -3,14 +3,11 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use tidegate_core::access::Action;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, ReasonCode, Version};
 
-use crate::net::{Got, Net, Options, message};
-
-fn lasting() -> Options<'static> {
-    Options { clean: false, properties: vec![Property::SessionExpiry(3600)], ..Options::default() }
-}
+use crate::net::{Forbid, Got, Net, Options, lasting, message};
 
 #[test]
 fn each_quality_of_service_is_answered_in_its_way() {
@@ -90,6 +87,42 @@ fn the_clients_receive_maximum_is_obeyed() {
 }
 
 #[test]
+fn a_release_that_is_repeated_after_the_return_is_no_mistake() {
+    let mut net = Net::new(1);
+    let wire = net.connect("c", &lasting());
+    net.publish(wire, "a", "x", 2, false, 1);
+    net.ack(wire, AckKind::PubRel, 1);
+    // The PUBCOMP is lost with the connection.
+    net.cut(wire);
+    let wire = net.connect("c", &lasting());
+    net.ack(wire, AckKind::PubRel, 1);
+    assert_eq!(net.receive(wire), [Got::Ack { kind: AckKind::PubComp, id: 1, reason: ReasonCode::Success }]);
+}
+
+#[test]
+fn a_refused_message_is_refused_again_when_it_is_sent_again() {
+    let mut net = Net::with(1, Settings::default(), Forbid(Action::Publish, "secret"));
+    for _ in 0..2 {
+        // MQTT 3.1.1 has no word for a refusal but the end of the connection.
+        let wire = net.connect("c", &Options { version: Version::V311, clean: false, ..Options::default() });
+        net.publish(wire, "secret", "x", 2, false, 1);
+        assert_eq!(net.receive(wire), []);
+        assert!(net.is_closed(wire));
+    }
+}
+
+#[test]
+fn a_burst_of_a_thousand_is_taken_from_a_client_that_does_not_count() {
+    let mut net = Net::new(1);
+    let wire = net.v5("c");
+    for id in 1..=1000 {
+        net.publish(wire, "a", "x", 2, false, id);
+    }
+    assert_eq!(net.receive(wire).len(), 1000);
+    assert!(!net.is_closed(wire));
+}
+
+#[test]
 fn a_client_that_exceeds_our_receive_maximum_is_told_so() {
     let mut net = Net::with(1, Settings { receive_max: 2, ..Settings::default() }, tidegate_core::access::Open);
     let sender = net.v5("sender");
@@ -158,7 +191,7 @@ fn a_full_queue_drops_and_counts() {
 }
 
 #[test]
-fn a_client_gets_nothing_larger_than_it_accepts() {
+fn f026_a_client_gets_nothing_larger_than_it_accepts() {
     let mut net = Net::new(1);
     let properties = vec![Property::MaximumPacketSize(std::num::NonZeroU32::new(20).unwrap())];
     let sender = net.v5("sender");

@@ -45,7 +45,7 @@ fn the_last_message_of_a_topic_is_kept_until_an_empty_one_comes() {
 }
 
 #[test]
-fn retain_handling_and_retain_as_published() {
+fn f044_retain_handling_and_retain_as_published() {
     let mut net = Net::new(1);
     let (sender, receiver) = (net.v5("sender"), net.v5("receiver"));
     net.publish(sender, "t", "old", 1, true, 1);
@@ -91,6 +91,9 @@ fn beyond_the_quota_nothing_is_retained_and_the_sender_knows() {
         .collect();
     let nobody = ReasonCode::NoMatchingSubscribers;
     assert_eq!(reasons, [nobody, nobody, ReasonCode::QuotaExceeded]);
+    // At QoS 0 nobody can be told; it is counted.
+    net.publish(sender, "b", "x", 0, true, 0);
+    assert_eq!((net.stats().dropped_retained_full, net.receive(sender)), (2, vec![]));
 }
 
 #[test]
@@ -112,10 +115,10 @@ fn who_subscribes_again_and_again_without_reading_gets_each_retained_message_onc
     for n in 0..20 {
         net.publish(sender, &format!("t/{n}"), "x", 0, true, 0);
     }
-    net.deafen(deaf);
+    net.stall(deaf, true);
     for _ in 0..100 {
-        // SUBSCRIBE t/+ at QoS 0, identifier 1.
-        net.send_bytes(deaf, b"\x82\x09\x00\x01\x00\x00\x03t/+\x00");
+        // SUBSCRIBE t/+ at QoS 0, identifier 1; handed over although the shard asks for a pause.
+        net.offer(deaf, b"\x82\x09\x00\x01\x00\x00\x03t/+\x00");
     }
     assert!(net.stats().queued_messages <= 30, "{}", net.stats().queued_messages);
     assert!(net.stats().dropped_queue_full > 1900);
@@ -127,7 +130,7 @@ fn a_deaf_client_loses_qos_0_beyond_its_outbox_and_keeps_qos_1_in_its_queue() {
     let mut net = Net::with(1, settings, Open);
     let (sender, deaf) = (net.v5("sender"), net.v5("deaf"));
     net.subscribe(deaf, "t", 1);
-    net.deafen(deaf);
+    net.stall(deaf, true);
     for _ in 0..200 {
         net.publish(sender, "t", "a payload of thirty-two bytes ...", 0, false, 0);
     }

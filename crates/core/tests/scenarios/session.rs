@@ -46,6 +46,19 @@ fn clean_start_forgets_and_a_session_without_expiry_ends_with_its_connection() {
 }
 
 #[test]
+fn the_last_word_is_a_sentence_too_unless_it_would_not_fit() {
+    let mut net = Net::new(1);
+    let first = net.v5("c");
+    let properties = vec![Property::MaximumPacketSize(20.try_into().expect("not zero"))];
+    let second = net.connect("c", &Options { properties, ..Options::default() });
+    let words = ReasonCode::SessionTakenOver.name();
+    let sentence = [&[0x8e, 3 + words.len() as u8, 0x1f, 0, words.len() as u8], words.as_bytes()].concat();
+    assert_eq!(net.raw(first), [&[0xe0, sentence.len() as u8], &sentence[..]].concat());
+    net.v5("c");
+    assert_eq!(net.raw(second), [0xe0, 1, 0x8e]);
+}
+
+#[test]
 fn before_version_5_only_a_clean_session_is_forgotten() {
     let mut net = Net::new(1);
     let options = Options { version: Version::V311, clean: false, ..Options::default() };
@@ -70,12 +83,17 @@ fn a_second_connection_takes_over() {
 }
 
 #[test]
-fn another_user_does_not_get_the_session() {
+fn f039_another_user_does_not_get_the_session() {
     let mut net = Net::new(1);
     let alice = net.connect("c", &Options { user: Some("alice"), ..lasting(100) });
     let mallory = net.dial("c", &Options { user: Some("mallory"), ..lasting(100) });
     assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
     assert!(net.is_closed(mallory) && !net.is_closed(alice));
+    // Neither does a clean start end it.
+    let mallory = net.dial("c", &Options { user: Some("mallory"), ..Options::default() });
+    assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+    assert!(!net.is_closed(alice));
+    assert_eq!(net.receive(alice), []);
 }
 
 #[test]
@@ -179,7 +197,7 @@ fn what_we_do_not_support_is_refused_in_the_connack() {
 }
 
 #[test]
-fn a_session_that_was_to_end_cannot_be_made_to_last_by_a_goodbye() {
+fn f054_a_session_that_was_to_end_cannot_be_made_to_last_by_a_goodbye() {
     let mut net = Net::new(1);
     let wire = net.v5("c");
     let list = [Property::SessionExpiry(100)];

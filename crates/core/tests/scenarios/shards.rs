@@ -65,6 +65,49 @@ fn retained_messages_are_known_everywhere() {
     assert_eq!(net.receive(reader), []);
 }
 
+/// What a new subscriber on this shard gets.
+fn retained_on(net: &mut Net, shard: usize) -> Vec<String> {
+    let reader = net.v5(&on_shard(shard, 9));
+    net.subscribe(reader, "t", 0);
+    let got = net.payloads(reader);
+    net.cut(reader);
+    got
+}
+
+#[test]
+fn f044_retained_messages_that_cross_on_their_way_leave_the_same_everywhere() {
+    // What is published on one shard and on the other; an empty one deletes.
+    let cases = [("a", "b"), ("a", "-"), ("-", "b"), ("a-", "b"), ("a", "b-"), ("-a", "-")];
+    let packet = |payload| match payload {
+        '-' => b"\x31\x04\x00\x01t\x00".to_vec(),
+        letter => [&b"\x31\x05\x00\x01t\x00"[..], &[letter as u8]].concat(),
+    };
+    for (left, right) in cases {
+        for before in [false, true] {
+            let mut net = Net::new(2);
+            let (one, two) = (net.v5(&on_shard(0, 0)), net.v5(&on_shard(1, 0)));
+            if before {
+                net.publish(one, "t", "before", 0, true, 0);
+            }
+            // Both publish before either shard has heard of the other.
+            for (wire, payload) in left.chars().map(|c| (one, c)).chain(right.chars().map(|c| (two, c))) {
+                net.slip(wire, &packet(payload));
+            }
+            net.settle();
+            let here = retained_on(&mut net, 0);
+            assert_eq!(here, retained_on(&mut net, 1), "{left} {right}");
+            // Whoever comes later has the last word.
+            net.publish(one, "t", "last", 0, true, 0);
+            assert_eq!(
+                (retained_on(&mut net, 0), retained_on(&mut net, 1)),
+                (vec!["last".into()], vec!["last".into()])
+            );
+            net.publish(two, "t", "", 0, true, 0);
+            assert_eq!((retained_on(&mut net, 0), retained_on(&mut net, 1)), (vec![], vec![]));
+        }
+    }
+}
+
 fn shares(net: &mut Net, members: &[Wire]) -> Vec<usize> {
     members.iter().map(|member| net.payloads(*member).len()).collect()
 }

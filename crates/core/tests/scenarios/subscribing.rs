@@ -153,7 +153,7 @@ fn properties_of_a_message_arrive_and_those_of_a_connection_do_not() {
 }
 
 #[test]
-fn a_payload_that_lies_about_its_format_is_refused() {
+fn f025_a_payload_that_lies_about_its_format_is_refused() {
     let mut net = Net::new(1);
     let sender = net.v5("sender");
     // PUBLISH QoS 1, topic t, identifier 1, payload format 1, payload 0xff.

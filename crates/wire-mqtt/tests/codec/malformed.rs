@@ -5,7 +5,7 @@ use tidegate_wire_mqtt::Version::{self, V5, V311};
 use tidegate_wire_mqtt::{Decoded, Limits, PeerError, Sender, decode, version_of_connect};
 
 /// Version, bytes, expected reason, expected statement, and in a word what is wrong.
-type Row = (Version, &'static [u8], ReasonCode, &'static str, &'static str);
+pub(crate) type Row = (Version, &'static [u8], ReasonCode, &'static str, &'static str);
 
 #[rustfmt::skip] // a table
 const FIXED_HEADER: &[Row] = &[
@@ -190,7 +190,7 @@ const ANSWERS: &[Row] = &[
     (V5, b"\xf0\x06\x87\x04\x15\x00\x01m", ProtocolError, "MQTT-3.15.2-1", "reason code of CONNACK in AUTH"),
 ];
 
-fn rows() -> impl Iterator<Item = &'static Row> {
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
     [FIXED_HEADER, PUBLISH, CONNECT, SUBSCRIBE, ANSWERS].into_iter().flatten()
 }
 

@@ -1,0 +1,105 @@
+//! A nonblocking socket with what waits to be written and what was read of an unfinished packet.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// TCP is not there yet.
+    Opening,
+    /// CONNECT was sent.
+    Greeting,
+    /// SUBSCRIBE was sent.
+    Subscribing,
+    /// Takes part.
+    Ready,
+    /// Ended by the broker.
+    Closed,
+}
+
+/// What a read brought.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    /// So many bytes; with a full buffer there may be more.
+    Bytes(usize),
+    /// Nothing for now.
+    Nothing,
+}
+
+/// A socket and its buffers.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: TcpStream,
+    pub(super) state: State,
+    pub(super) outbox: Vec<u8>,
+    written: usize,
+    /// The beginning of a packet whose end has not come yet.
+    pub(super) partial: Vec<u8>,
+}
+
+impl Connection {
+    /// Begins to connect.
+    pub(super) fn open(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
+        let mut socket = TcpStream::connect(address)?;
+        registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        Ok(Self { socket, state: State::Opening, outbox: Vec::new(), written: 0, partial: Vec::new() })
+    }
+
+    /// Whether TCP is there now.
+    pub(super) fn is_open(&self) -> io::Result<bool> {
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => {
+                self.socket.set_nodelay(true)?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Bytes that wait for the socket.
+    pub(super) fn backlog(&self) -> usize {
+        self.outbox.len() - self.written
+    }
+
+    /// Writes what the socket takes.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        while self.written < self.outbox.len() {
+            match self.socket.write(&self.outbox[self.written..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // What was written is dropped, so that a socket that is never empty does not grow its buffer.
+                    self.outbox.drain(..self.written);
+                    self.written = 0;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.outbox.clear();
+        self.written = 0;
+        Ok(())
+    }
+
+    /// Reads once.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Arrived> {
+        loop {
+            return match self.socket.read(buffer) {
+                Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "closed by the broker")),
+                Ok(count) => Ok(Arrived::Bytes(count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Arrived::Nothing),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => Err(error),
+            };
+        }
+    }
+}

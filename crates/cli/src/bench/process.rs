@@ -1,0 +1,239 @@
+//! The brokers under test: started with a folder of their own, ended by their process id however the benchmark ends.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tempfile::TempDir;
+
+use crate::stop::Stop;
+
+/// The longest that a broker may take until it listens.
+const START_MAX: Duration = Duration::from_secs(10);
+
+/// What mosquitto is told: this machine, nothing on disk, nothing in the log. Its queue holds what 50 windows need, and
+/// its window per subscriber is as large as the generator's.
+const MOSQUITTO: &str = "\
+allow_anonymous true
+persistence false
+log_type error
+max_queued_messages 10000
+max_inflight_messages 100
+set_tcp_nodelay true
+";
+
+/// Where a broker comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// This binary.
+    Tidegate,
+    /// This binary, copying bytes.
+    Relay,
+    /// mosquitto at this path.
+    Mosquitto(PathBuf),
+    /// A shell command with `{port}` and `{dir}`.
+    Command(String),
+    /// One that already runs.
+    Running { address: SocketAddr, pid: Option<u32> },
+}
+
+impl Source {
+    /// Its name in the report.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Tidegate => "tidegate".to_owned(),
+            Self::Relay => "relay".to_owned(),
+            Self::Mosquitto(path) => file_name(path),
+            Self::Command(command) => {
+                command.split_whitespace().next().map_or_else(String::new, |word| file_name(Path::new(word)))
+            }
+            Self::Running { .. } => "broker".to_owned(),
+        }
+    }
+
+    /// Starts it, or finds it, and waits until it listens.
+    pub(super) fn start(&self, stop: &Stop) -> Result<Broker> {
+        let started = match self {
+            Self::Running { address, pid } => Ok(Broker { address: *address, pid: *pid, started: None }),
+            Self::Tidegate => start_own(&["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off"], true),
+            Self::Relay => start_own(&["bench", "--as-relay"], false),
+            Self::Mosquitto(path) => start_mosquitto(path, stop),
+            Self::Command(command) => start_command(command, stop),
+        };
+        started.with_context(|| format!("{} did not start", self.name()))
+    }
+}
+
+/// A broker to connect to. One that was started ends with this value.
+#[derive(Debug)]
+pub(super) struct Broker {
+    pub(super) address: SocketAddr,
+    pub(super) pid: Option<u32>,
+    started: Option<Started>,
+}
+
+impl Broker {
+    fn of(started: Started, address: SocketAddr) -> Self {
+        Self { address, pid: Some(started.child.id()), started: Some(started) }
+    }
+
+    /// Whether it ended by itself, which it must not.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.started.as_mut().is_some_and(|started| !matches!(started.child.try_wait(), Ok(None)))
+    }
+}
+
+/// Field order is drop order: the process has ended when its folder is removed.
+#[derive(Debug)]
+struct Started {
+    child: Guard,
+    folder: TempDir,
+}
+
+impl Started {
+    /// Starts a process whose complaints go to a file.
+    fn new(mut command: Command, folder: TempDir) -> Result<Self> {
+        let log = std::fs::File::create(folder.path().join("log"))?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.current_dir(folder.path()).stderr(log).spawn().with_context(|| program)?;
+        Ok(Self { child: Guard(child), folder })
+    }
+
+    /// What it complained about last.
+    fn complaint(&self) -> anyhow::Error {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        anyhow!("{}", last.trim())
+    }
+}
+
+/// A process that is ended when this is dropped. Nothing of it is worth keeping, so it is not asked twice.
+#[derive(Debug)]
+struct Guard(Child);
+
+impl std::ops::Deref for Guard {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "peer".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn folder() -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir().context("no temporary folder")?;
+    // mosquitto gives up root's rights before it looks at its folder again.
+    #[cfg(unix)]
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(folder)
+}
+
+/// This binary says in its first line where it listens, so that no port is guessed.
+fn start_own(arguments: &[&str], needs_data: bool) -> Result<Broker> {
+    let folder = folder()?;
+    let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    if needs_data {
+        command.arg("--data").arg(folder.path().join("data")).args(["--log-level", "warn"]);
+    }
+    // The settings of whoever runs the benchmark are not those of the broker under test.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_")) {
+        command.env_remove(name);
+    }
+    let mut started = Started::new(command, folder)?;
+    let output = started.child.stdout.take().context("no output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    let address = line.split_whitespace().find_map(|word| word.parse::<SocketAddr>().ok());
+    match address {
+        Some(address) => Ok(Broker::of(started, address)),
+        None => Err(started.complaint()),
+    }
+}
+
+fn start_mosquitto(path: &Path, stop: &Stop) -> Result<Broker> {
+    let (folder, port) = (folder()?, free_port()?);
+    let config = folder.path().join("mosquitto.conf");
+    std::fs::write(&config, format!("listener {port} 127.0.0.1\n{MOSQUITTO}"))?;
+    let mut command = Command::new(path);
+    command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
+    await_listener(Started::new(command, folder)?, port, stop)
+}
+
+fn start_command(command: &str, stop: &Stop) -> Result<Broker> {
+    let (folder, port) = (folder()?, free_port()?);
+    let filled = command.replace("{port}", &port.to_string()).replace("{dir}", &folder.path().display().to_string());
+    let mut shell = Command::new("sh");
+    // `exec`: the process that is measured and ended is the broker, not the shell.
+    shell.arg("-c").arg(format!("exec {filled}")).stdin(Stdio::null()).stdout(Stdio::null());
+    await_listener(Started::new(shell, folder)?, port, stop)
+}
+
+fn await_listener(mut started: Started, port: u16, stop: &Stop) -> Result<Broker> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let begin = Instant::now();
+    while begin.elapsed() < START_MAX && !stop.is_wanted() {
+        if !matches!(started.child.try_wait(), Ok(None)) {
+            return Err(started.complaint());
+        }
+        if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() {
+            return Ok(Broker::of(started, address));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("nobody listens on {address}: {}", started.complaint())
+}
+
+/// A port that was free a moment ago: other brokers cannot tell which one they took.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_programs() {
+        assert_eq!(Source::Mosquitto("/usr/sbin/mosquitto".into()).name(), "mosquitto");
+        assert_eq!(Source::Command("/opt/rumqttd -c x".to_owned()).name(), "rumqttd");
+    }
+
+    #[test]
+    fn a_broker_that_ends_at_once_is_told_with_its_last_words() {
+        let stop = Stop::on_signals().unwrap();
+        let source = Source::Command("sh -c 'echo no such port {port} >&2; exit 1'".to_owned());
+        let error = format!("{:#}", source.start(&stop).unwrap_err());
+        assert!(error.starts_with("sh did not start: no such port "), "{error}");
+    }
+
+    #[test]
+    fn a_started_process_and_its_folder_are_gone_afterwards() {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let started = Started::new(command, folder().unwrap()).unwrap();
+        let (pid, path) = (started.child.id(), started.folder.path().to_owned());
+        drop(started);
+        assert!(!path.exists());
+        assert_eq!(crate::bench::procfs::usage(pid), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! What the generator sends, and when: by window, by rate, or all that goes. Whether a publisher may is decided in
+//! `publisher.rs`.
+
+use std::time::Duration;
+
+use super::cases::Pace;
+use super::connection::State;
+use super::engine::{Engine, Role};
+use super::publisher::{Pacer, Permission};
+
+/// Bytes that wait in a publisher's own buffer; beyond it the socket is full and more would only measure memory.
+const BACKLOG_MAX: usize = 64 * 1024;
+/// Messages of one publisher per turn, so that all get their turn.
+const BATCH: usize = 64;
+
+impl Engine {
+    /// Lets publishers send; returns how long the loop may wait before it asks again.
+    pub(super) fn send(&mut self) -> Duration {
+        let mut wait = Duration::MAX;
+        for number in 0..self.flows.len() {
+            let pause = match self.flows[number].pace {
+                Pace::Rate(rate) => self.send_due(number, rate),
+                Pace::Window | Pace::Flood => self.send_all(number),
+            };
+            wait = wait.min(pause);
+        }
+        wait
+    }
+
+    fn send_all(&mut self, number: usize) -> Duration {
+        let now = self.clock.now_ns();
+        let mut wait = Duration::MAX;
+        for index in 0..self.publishers[number].len() {
+            let place = self.publishers[number][index];
+            let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place])
+            else {
+                continue;
+            };
+            let mut count = 0;
+            while count < BATCH
+                && connection.state == State::Ready
+                && connection.backlog() < BACKLOG_MAX
+                && publisher.permission(&self.flows[number], self.delivered[publisher.stream], now) == Permission::Send
+            {
+                publisher.emit(&mut connection.outbox, now);
+                count += 1;
+            }
+            if count > 0 {
+                self.flush(place);
+            }
+            if count == BATCH {
+                wait = Duration::ZERO;
+            }
+        }
+        wait
+    }
+
+    /// Open loop: messages carry the time at which they were due, so that a broker that holds us up cannot hide it.
+    fn send_due(&mut self, number: usize, rate: f64) -> Duration {
+        let count = self.publishers[number].len() as u64;
+        if count == 0 {
+            return Duration::MAX;
+        }
+        let now = self.clock.now_ns();
+        let mut pacer = self.pacers[number].unwrap_or_else(|| Pacer::new(now, rate));
+        while let Some((message, due)) = pacer.take(now) {
+            let place = self.publishers[number][(message % count) as usize];
+            let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place])
+            else {
+                continue;
+            };
+            let has_room = connection.state == State::Ready
+                && connection.backlog() + publisher.template.len() <= BACKLOG_MAX
+                && publisher.permission(&self.flows[number], 0, now) == Permission::Send;
+            if has_room {
+                publisher.emit(&mut connection.outbox, due);
+                self.flush(place);
+            } else {
+                self.tallies[number].unsent += 1;
+            }
+        }
+        self.pacers[number] = Some(pacer);
+        Duration::from_nanos(pacer.due_ns().saturating_sub(self.clock.now_ns()))
+    }
+}

@@ -1,0 +1,60 @@
+//! What may take time, and how much: a packet to arrive, an outbox to be taken. Absolute times, not times per byte: one
+//! byte now and then buys nothing.
+
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::ReasonCode;
+
+use crate::event::Why;
+use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE, WRITE_PATIENCE};
+use crate::shard::{ConnId, Shard, WillFate};
+use crate::timers::Due;
+
+impl Shard {
+    /// A packet has begun to arrive; its rest must come in time.
+    pub(crate) fn expect_rest(&mut self, conn: ConnId, at_least: usize, now: Timestamp) {
+        let time = PACKET_PATIENCE + Duration::from_secs((at_least / PACKET_BYTES_PER_SECOND_MIN) as u64);
+        let Some(connection) = self.connection_mut(conn) else { return };
+        // The length may come after the first byte: the time counts from there.
+        let since = connection.partial.map_or(now, |(since, _)| since);
+        connection.partial = Some((since, time));
+        self.watch(conn, since + time, now);
+    }
+
+    /// The packet is there, and waits because of us: what it takes from now on is not its sender's doing.
+    #[cold]
+    pub(crate) fn note_whole(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connection_mut(conn) {
+            connection.partial = None;
+        }
+    }
+
+    /// Looks at a connection later, once: there is one timer for each, however often this is asked for.
+    pub(crate) fn watch(&mut self, conn: ConnId, at: Timestamp, now: Timestamp) {
+        let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_watched) else { return };
+        connection.is_watched = true;
+        self.timers.set(now, at, Due::Progress { conn: conn.index, generation: conn.generation });
+    }
+
+    pub(crate) fn check_progress(&mut self, conn: ConnId, now: Timestamp) {
+        let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else { return };
+        connection.is_watched = false;
+        let (partial, stalled_since) = (connection.partial, connection.stalled_since);
+        // Whoever is not read cannot be blamed for what does not come.
+        let packet = match partial {
+            Some((_, time)) if !self.may_read(conn) => Some(now + time),
+            partial => partial.map(|(since, time)| since + time),
+        };
+        let taking = stalled_since.map(|since| since + WRITE_PATIENCE);
+        if packet.is_some_and(|deadline| deadline <= now) {
+            let detail = "a packet took too long to arrive".into();
+            let why = Why::Protocol { reason: ReasonCode::KeepAliveTimeout, detail };
+            self.end_connection(conn, why, WillFate::Publish, now);
+        } else if taking.is_some_and(|deadline| deadline <= now) {
+            self.end_connection(conn, Why::Ended(ReasonCode::QuotaExceeded), WillFate::Publish, now);
+        } else if let Some(deadline) = packet.into_iter().chain(taking).min() {
+            self.watch(conn, deadline, now);
+        }
+    }
+}
