@@ -181,6 +181,23 @@ fn f138_a_client_that_is_silent_after_a_pause_is_still_noticed() {
 }
 
 #[test]
+fn a_packet_that_came_in_pieces_and_then_had_to_wait_for_us_is_not_late() {
+    let mut net = strict();
+    let flooder = net.connect("flooder", &v311());
+    learn(&mut net, flooder);
+    let packet = |n: u8| [0x32, 6, 0, 1, b't', 0, n, b'x'];
+    let paused = (1..=200).find(|n| {
+        net.offer(flooder, &packet(*n)[..3]);
+        net.offer(flooder, &packet(*n)).consumed == 0
+    });
+    assert!(!net.may_read(flooder));
+    net.send_bytes(flooder, &packet(paused.unwrap()));
+    // The pause ends, and the time for a packet is over, in one turn.
+    net.pass(300 * SECOND);
+    assert!(!net.is_closed(flooder) && net.may_read(flooder));
+}
+
+#[test]
 fn f139_a_held_message_that_is_sent_again_is_not_charged_twice() {
     let mut net = strict();
     let (flooder, reader) = (net.v5("flooder"), net.v5("reader"));
