@@ -11,7 +11,7 @@ use tidegate_core::settings::Settings;
 pub struct Config {
     /// Where to listen.
     pub listeners: Vec<Listener>,
-    /// Shard threads; 0 is one per core.
+    /// Shard threads; 0 is one for every two cores.
     pub shards: usize,
     /// Settings of sessions and routing.
     pub settings: Settings,

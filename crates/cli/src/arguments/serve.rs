@@ -18,7 +18,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     data: Option<String>,
 
-    /// Shard threads, or "auto" for one per core
+    /// Shard threads, or "auto" for one for every two cores
     #[arg(long, value_name = "N")]
     shards: Option<String>,
 

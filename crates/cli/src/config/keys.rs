@@ -109,7 +109,7 @@ keys! {
     server: Server {
         /// Folder for what the broker keeps; the users are in its file "users" unless security.password_file is set.
         Restart data: PathBuf = PathBuf::from("tidegate-data");
-        /// Shard threads; auto is one per core.
+        /// Shard threads; auto is one for every two cores.
         Restart shards: Or<Auto, Count<1, 1024>> = Or::WORD;
         /// Longest time that a drain takes before connections are cut.
         Reload drain_timeout: Span<0> = Span(broker.drain_timeout);
