@@ -31,9 +31,9 @@ impl Common {
     }
 
     /// A shard shows its counters.
-    pub(crate) fn show_stats(&self, shard: usize, stats: Stats) {
+    pub(crate) fn show_stats(&self, shard: usize, stats: &Stats) {
         if let Some(shown) = self.stats.get(shard) {
-            *lock(shown) = stats;
+            *lock(shown) = *stats;
         }
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Journal {
     broken: Ration,
     session_ended: Ration,
     denied: Ration,
+    slowed: Ration,
+    recovered: Ration,
     /// Trouble with accepting, and with those that never became clients.
     accept: Ration,
     handshake: Ration,
@@ -76,6 +78,21 @@ impl Journal {
             Event::SessionEnded { client_id } => {
                 let Some(Suppressed(suppressed)) = self.session_ended.take(now) else { return };
                 debug!(event = "session_ended", client = ?client_id, suppressed, "session ended");
+            }
+            Event::Slowed { client_id, interval, rate, .. } => {
+                let Some(Suppressed(suppressed)) = self.slowed.take(now) else { return };
+                warn!(
+                    event = "publisher_slowed",
+                    client = ?client_id,
+                    usual_interval = ?interval,
+                    rate,
+                    suppressed,
+                    "publishes too fast: slowed"
+                );
+            }
+            Event::Recovered { client_id } => {
+                let Some(Suppressed(suppressed)) = self.recovered.take(now) else { return };
+                info!(event = "publisher_recovered", client = ?client_id, suppressed, "no longer slowed");
             }
             Event::Denied { client_id, what, topic } => {
                 let Some(Suppressed(suppressed)) = self.denied.take(now) else { return };
@@ -134,6 +151,7 @@ fn in_words(why: &Why) -> Cow<'static, str> {
         Why::Lost => "connection lost".into(),
         Why::KeepAlive => "keep-alive timeout".into(),
         Why::TakenOver => "session taken over".into(),
+        Why::TooFast { .. } => "published too fast for too long".into(),
         // Closed because 3.1.1 has no other answer to a message that is not taken.
         Why::Ended(ReasonCode::NotAuthorized) => "message refused: not authorized".into(),
         Why::Ended(ReasonCode::QuotaExceeded) => "message refused: quota exceeded".into(),

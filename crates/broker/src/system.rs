@@ -114,7 +114,7 @@ impl System {
             ("drops/queue-full", stats.dropped_queue_full),
             ("drops/expired", stats.dropped_expired),
             ("drops/too-large", stats.dropped_too_large),
-            ("drops/denied", stats.dropped_denied),
+            ("drops/denied", stats.dropped_denied + stats.publish_denied + stats.wills_denied),
         ];
         let mut values: Vec<(String, String)> = vec![
             ("version".into(), concat!("tidegate version ", env!("CARGO_PKG_VERSION")).into()),
@@ -124,6 +124,8 @@ impl System {
         values.push(("drops/retained-full".into(), stats.dropped_retained_full.to_string()));
         values.push(("drops/session-ended".into(), stats.dropped_session_ended.to_string()));
         values.push(("drops/shard-full".into(), stats.dropped_shard_full.to_string()));
+        values.push(("drops/held-full".into(), stats.dropped_held_full.to_string()));
+        values.push(("drops/rhythm".into(), stats.dropped_rhythm.to_string()));
         for ((name, _), averages) in RATES.iter().zip(self.loads) {
             for ((window, _), average) in WINDOWS.iter().zip(averages) {
                 values.push((format!("load/{name}/{window}"), format!("{average:.2}")));
@@ -139,9 +141,15 @@ fn dropped(stats: &Stats) -> u64 {
         + stats.dropped_expired
         + stats.dropped_too_large
         + stats.dropped_denied
+        + stats.publish_denied
+        + stats.wills_denied
         + stats.dropped_retained_full
         + stats.dropped_session_ended
         + stats.dropped_shard_full
+        + stats.dropped_held_full
+        + stats.dropped_rhythm
+        + stats.dropped_held_ended
+        + stats.dropped_held_expired
 }
 
 /// Memory of the process that is really there, from the kernel; 0 where it does not say. (mosquitto counts its own heap;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
-use tidegate_core::settings::Settings;
+use tidegate_core::settings::{BackOff, Settings};
 use tidegate_wire_mqtt::QoS;
 
 use crate::certificate;
@@ -92,6 +92,7 @@ fn settings(limits: &Limits) -> Settings {
         sessions_max: count(limits.sessions_max),
         client_id_bytes_max: limits.client_id_bytes_max.0 as usize,
         topic_levels_max: limits.topic_levels_max.0 as usize,
+        back_off: BackOff::default(),
     }
 }
 

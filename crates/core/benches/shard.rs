@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a wrong set-up is a bug of the benchmark")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use tidegate_control::Timestamp;
+use tidegate_control::rhythm::{Enforcement, RhythmConfig};
 use tidegate_core::access::{Identity, Open};
-use tidegate_core::settings::Settings;
+use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::{ConnId, Hello, Shard};
 use tidegate_wire_mqtt::{
     Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
@@ -29,7 +31,12 @@ struct Rig {
 
 impl Rig {
     fn new() -> Self {
-        let settings = Settings { outbox_bytes_max: usize::MAX, inflight_max: u16::MAX, ..Settings::default() };
+        Self::with(BackOff::default())
+    }
+
+    fn with(back_off: BackOff) -> Self {
+        let settings =
+            Settings { outbox_bytes_max: usize::MAX, inflight_max: u16::MAX, back_off, ..Settings::default() };
         let shard = Shard::new(0, 1, Arc::new(settings), Arc::new(Open), 1);
         Self { shard, now: Timestamp::from_secs_f64(1.0) }
     }
@@ -89,6 +96,7 @@ fn messages(topic: &str, payload: usize) -> Vec<u8> {
 
 fn run(bencher: Bencher, rig: &mut Rig, publisher: ConnId, bytes: &[u8], deliveries: usize) {
     bencher.counter(ItemsCount::new(BATCH * deliveries)).bench_local(|| {
+        rig.now = rig.now + Duration::from_millis(1);
         rig.shard.handle_input(publisher, black_box(bytes), rig.now);
         rig.flush();
     });
@@ -108,6 +116,32 @@ fn one_to_one_among_other_subscriptions(bencher: Bencher, others: usize) {
     }
     let bytes = messages("site/4/sensor/7", 64);
     run(bencher, &mut rig, publisher, &bytes, 1);
+}
+
+/// What the gate adds to a publish without a receiver: without it, with it, and for a flooder who is slowed.
+#[divan::bench(args = ["off", "idle", "flood"])]
+fn at_the_gate(bencher: Bencher, case: &str) {
+    let rhythm = match case {
+        "off" => None,
+        "idle" => Some(RhythmConfig::default()),
+        _ => Some(RhythmConfig { enforcement: Enforcement::Always, ..RhythmConfig::default() }),
+    };
+    let mut rig = Rig::with(BackOff { rhythm, ..BackOff::default() });
+    let publisher = rig.connect("publisher");
+    let one = messages("news", 64);
+    let one = &one[..one.len() / BATCH];
+    for _ in 0..100 {
+        rig.now = rig.now + Duration::from_secs(1);
+        rig.shard.handle_input(publisher, one, rig.now);
+    }
+    let bytes = messages("news", 64);
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+        // Slow enough to be forgiven by the patience of refusals: the connection stays.
+        rig.now = rig.now + Duration::from_secs(40);
+        rig.shard.turn(rig.now);
+        rig.shard.handle_input(publisher, black_box(&bytes), rig.now);
+        rig.flush();
+    });
 }
 
 #[divan::bench(args = [1, 50, 1000])]

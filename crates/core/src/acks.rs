@@ -21,8 +21,10 @@ impl Shard {
         let Some(session) = self.session_of(conn) else { return };
         let position = session.inflight_position(id);
         let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        if let Some(position) = position {
-            session.release(position);
+        if let Some(position) = position
+            && matches!(session.release(position), Some(Stage::Sent(_)))
+        {
+            self.note_delivered();
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
     }
@@ -49,11 +51,19 @@ impl Shard {
         if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
             return;
         }
-        session.finish(position);
-        if (!session.queue.is_empty() || session.unsent > 0)
-            && let Some(connection) = self.connection(conn)
-        {
+        let finished = session.finish(position);
+        let is_waiting = !session.queue.is_empty() || session.unsent > 0;
+        // At the later stage it was counted when PUBREC came.
+        if matches!(finished, Some(Stage::Sent(_))) {
+            self.note_delivered();
+        }
+        if is_waiting && let Some(connection) = self.connection(conn) {
             self.pump(connection.session, now);
         }
+    }
+
+    fn note_delivered(&mut self) {
+        self.stats.inflight_messages -= 1;
+        self.stats.delivered += 1;
     }
 }

@@ -1,6 +1,7 @@
 //! The end of connections and sessions, and the wills that follow.
 
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
@@ -9,6 +10,7 @@ use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilt
 use crate::access::Action;
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
+use crate::overload::Pace;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Shard, WillFate, reason_of};
 use crate::subscribe::own_filters;
@@ -51,17 +53,24 @@ impl Shard {
         if let Some(reason) = reason_of(&why)
             && connection.peer.version == Version::V5
         {
-            // Always in words as well: rumqttc does not understand a DISCONNECT that ends after the reason code.
-            let words = match &why {
-                Why::Protocol { detail, .. } => detail,
-                _ => reason.name(),
-            };
-            let list = [Property::ReasonString(words)];
-            let packet = Disconnect { reason, properties: Properties::new(&list) };
-            self.send(conn, &packet);
+            self.say_goodbye(conn, reason, &why);
         }
         self.detach(conn, why, will, now);
         self.to_close.push(conn);
+    }
+
+    /// Always in words as well: rumqttc does not understand a DISCONNECT that ends after the reason code.
+    fn say_goodbye(&mut self, conn: ConnId, reason: ReasonCode, why: &Why) {
+        let pace;
+        let properties = match why {
+            Why::Protocol { detail, .. } => vec![Property::ReasonString(detail)],
+            Why::TooFast { interval, retry_after } => {
+                pace = Pace::new(*interval, *retry_after);
+                pace.properties("publishing too fast for too long")
+            }
+            _ => vec![Property::ReasonString(reason.name())],
+        };
+        self.send(conn, &Disconnect { reason, properties: Properties::new(&properties) });
     }
 
     /// Takes a connection from its session.
@@ -76,6 +85,7 @@ impl Shard {
             session.will = None;
         }
         self.tell(Event::Disconnected { conn, client_id, why });
+        self.leave_gate(index, now);
         self.set_group_presence(index, Presence::Offline);
         self.start_clocks(index, now);
     }
@@ -119,9 +129,10 @@ impl Shard {
     /// Ends a session: its will is published, its subscriptions and messages go.
     pub(crate) fn end_session(&mut self, index: u32, now: Timestamp) {
         self.publish_will(index, now);
-        let Some(session) = self.sessions.remove(index) else { return };
+        let Some(mut session) = self.sessions.remove(index) else { return };
         self.by_client.remove(&session.client_id);
         self.count_lost(&session);
+        self.leave_behind(&mut session, now);
         for text in session.subscriptions.keys() {
             // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
             // behind would belong to whoever gets this place next.
@@ -140,7 +151,7 @@ impl Shard {
         let mut publication = message.view();
         // It was allowed when the client connected; rules may have changed since.
         if !self.may(&identity, &client_id, Action::Publish, publication.topic) {
-            self.stats.dropped_denied += 1;
+            self.stats.wills_denied += 1;
             self.tell(Event::Denied { client_id, what: "will", topic: publication.topic.into() });
             return;
         }
@@ -152,8 +163,9 @@ impl Shard {
     pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {
         let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
         let Some(patience) = connection.patience else { return };
-        // Who is not read because of others cannot be heard: its time begins again.
-        let seen_at = if self.is_clogged() { now } else { connection.seen_at };
+        // The clock stands still while we do not listen; who is not read because of others cannot be heard either.
+        let is_deaf = connection.pause.is_some() || self.is_clogged();
+        let seen_at = if is_deaf { now } else { connection.seen_at };
         let deadline = seen_at + patience;
         if deadline <= now {
             // [MQTT-3.1.2-22]

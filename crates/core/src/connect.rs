@@ -115,7 +115,8 @@ impl Shard {
         }
         let client_id: Arc<str> = hello.client_id.into();
         self.next_origin += 1;
-        let session = Session::new(Arc::clone(&client_id), hello.identity.clone(), self.next_origin);
+        let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), self.next_origin);
+        self.take_over_ghost(&mut session);
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
         Some(index)
@@ -146,6 +147,8 @@ impl Shard {
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
         }
+        self.recognise(index, now);
+        self.arm_release(index, now);
         self.set_group_presence(index, Presence::Online);
         self.stats.connects += 1;
         ConnId { index: conn, generation }

@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     pub(crate) seen_at: Timestamp,
     /// One and a half keep-alives; none if the client may be silent for ever.
     pub(crate) patience: Option<Duration>,
+    /// Not read now: its publisher is too fast, and its version has no other word for it.
+    pub(crate) pause: Option<Pause>,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
     pub(crate) is_resumed: bool,
     /// Since when a packet is being received, and how long it may take.
@@ -38,6 +40,12 @@ pub(crate) struct Connection {
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
     pub(crate) is_closing: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    pub(crate) since: Timestamp,
+    pub(crate) until: Timestamp,
 }
 
 #[derive(Debug)]
@@ -70,6 +78,7 @@ impl Connection {
             aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
             seen_at: now,
             patience: None,
+            pause: None,
             is_resumed: false,
             partial: None,
             stalled_since: None,

@@ -60,6 +60,7 @@ enum Fate {
 impl Shard {
     pub(crate) fn deliver(&mut self, target: &Target, message: &Shareable<'_>, frames: &mut Frames, now: Timestamp) {
         let publication = &message.publication;
+        self.stats.deliveries += 1;
         if !self.may_receive(target.session, publication.topic) {
             self.stats.dropped_denied += 1;
             return;
@@ -80,6 +81,7 @@ impl Shard {
             let packet_id = session.take_packet_id();
             let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
             session.inflight.push_back(Inflight::sent(packet_id, queued));
+            self.stats.inflight_messages += 1;
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
             let conn = session.conn;
             if self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
@@ -101,6 +103,7 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         let is_away = session.conn.is_none();
         if is_away && (!session.is_lasting() || (qos == QoS::AtMostOnce && !self.settings.queue_qos0)) {
+            self.stats.dropped_away += 1;
             return;
         }
         let size = message.publication.payload.len();
@@ -139,6 +142,7 @@ impl Shard {
             return Fate::Done;
         };
         self.stats.publish_sent += 1;
+        self.stats.delivered += u64::from(copy.delivery == Delivery::AtMostOnce);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
         if !connection.is_listed {
@@ -184,6 +188,7 @@ impl Shard {
             let packet_id = session.take_packet_id();
             let delivery = delivery_of(queued.qos, packet_id, false);
             session.inflight.push_back(Inflight::sent(packet_id, queued));
+            self.stats.inflight_messages += 1;
             delivery
         };
         let conn = session.conn;
@@ -200,6 +205,7 @@ impl Shard {
             && session.inflight.back().is_some_and(|last| last.packet_id == packet_id)
         {
             session.inflight.pop_back();
+            self.stats.inflight_messages -= 1;
         }
     }
 
@@ -249,6 +255,7 @@ impl Shard {
             && let Some(session) = self.sessions.get_mut(index)
         {
             session.finish(position);
+            self.stats.inflight_messages -= 1;
         }
         true
     }
@@ -257,6 +264,7 @@ impl Shard {
     pub(crate) fn count_lost(&mut self, session: &Session) {
         let under_way = session.inflight.iter().filter(|inflight| matches!(inflight.stage, Stage::Sent(_))).count();
         self.stats.dropped_session_ended += (session.queue.len() + under_way) as u64;
+        self.stats.inflight_messages -= under_way as u64;
         self.stats.queued_messages -= session.queue.len() as u64;
         self.stats.queued_bytes -= session.queue_bytes as u64;
     }

@@ -1,15 +1,29 @@
 //! What happened: one type that feeds logs, metrics and checkers.
+//!
+//! *The ledger.* Every message is somewhere, at any time, on every shard; [`Stats::check`] is asked in every test.
+//! ```text
+//! in   publish_received = publish_passed + publish_repeated + publish_denied + publish_rejected + publish_refused
+//!                       + dropped_retained_full
+//!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended + dropped_held_expired
+//! out  deliveries       = delivered + queued_messages + inflight_messages
+//!                       + dropped_{outbox_full, queue_full, expired, too_large, denied, session_ended, no_member, away}
+//! ```
+//! A delivery is one message for one receiver. `dropped_shard_full` is in neither sum: nobody knows how many receivers
+//! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
+//! is forbidden (`wills_denied`) goes nowhere, and is in neither sum.
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::time::Duration;
 
+use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{ReasonCode, Version};
 
 use crate::access::Identity;
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// A client is connected.
     Connected {
@@ -58,6 +72,22 @@ pub enum Event {
         /// The topic or filter.
         topic: String,
     },
+    /// A publisher is too fast, and its messages have to wait; told once, until it has recovered.
+    Slowed {
+        /// Which.
+        client_id: Arc<str>,
+        /// Its usual interval; none if that is not known yet.
+        interval: Option<Duration>,
+        /// Messages per second of late.
+        rate: f64,
+        /// Until when the first of them waits.
+        until: Timestamp,
+    },
+    /// A publisher that was slowed has kept its rhythm for some time.
+    Recovered {
+        /// Which.
+        client_id: Arc<str>,
+    },
 }
 
 /// Why a connection ended.
@@ -77,6 +107,13 @@ pub enum Why {
         reason: ReasonCode,
         /// What was wrong, with the section of the specification.
         detail: String,
+    },
+    /// The client published too fast for too long.
+    TooFast {
+        /// The interval between its messages that was learned.
+        interval: Option<Duration>,
+        /// When it may come back.
+        retry_after: Duration,
     },
     /// The broker ended it, with this reason code (shutdown, kick, quota).
     Ended(ReasonCode),
@@ -102,6 +139,70 @@ macro_rules! stats {
     };
 }
 
+impl Stats {
+    /// Whether every message is accounted for; see the head of this file.
+    pub fn check(&self) -> Result<(), Imbalance> {
+        let balance = |side, total, parts: &[u64]| {
+            let found = parts.iter().sum();
+            if total == found { Ok(()) } else { Err(Imbalance { side, total, found }) }
+        };
+        balance(
+            Side::In,
+            self.publish_received,
+            &[
+                self.publish_passed,
+                self.publish_repeated,
+                self.publish_denied,
+                self.publish_rejected,
+                self.publish_refused,
+                self.dropped_retained_full,
+                self.held_messages,
+                self.dropped_held_full,
+                self.dropped_rhythm,
+                self.dropped_held_ended,
+                self.dropped_held_expired,
+            ],
+        )?;
+        balance(
+            Side::Out,
+            self.deliveries,
+            &[
+                self.delivered,
+                self.queued_messages,
+                self.inflight_messages,
+                self.dropped_outbox_full,
+                self.dropped_queue_full,
+                self.dropped_no_member,
+                self.dropped_expired,
+                self.dropped_too_large,
+                self.dropped_denied,
+                self.dropped_session_ended,
+                self.dropped_away,
+            ],
+        )
+    }
+}
+
+/// Messages are missing from the ledger, or in it twice: a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imbalance {
+    /// On which side.
+    pub side: Side,
+    /// Messages or deliveries that there are.
+    pub total: u64,
+    /// Those whose fate is known.
+    pub found: u64,
+}
+
+/// A side of the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// From publishers.
+    In,
+    /// To receivers.
+    Out,
+}
+
 stats! {
     /// Connections open now.
     connections,
@@ -125,8 +226,28 @@ stats! {
     bytes_sent,
     /// PUBLISH packets received.
     publish_received,
+    /// Of those: taken, that is retained and routed, at once or after a hold.
+    publish_passed,
+    /// Recognised as sent again; what they repeat is counted once.
+    publish_repeated,
+    /// Forbidden by the rules of access.
+    publish_denied,
+    /// Not taken for what they are: broken rules of the protocol, a wrong payload format.
+    publish_rejected,
+    /// QoS 1 and 2, refused because the publisher is too fast; it was told so.
+    publish_refused,
+    /// Messages of publishers that are held now.
+    held_messages,
+    /// Bytes of them.
+    held_bytes,
     /// PUBLISH packets sent, retransmissions included.
     publish_sent,
+    /// Messages times receivers.
+    deliveries,
+    /// Of those: put into an outbox at QoS 0, or acknowledged.
+    delivered,
+    /// Sent at QoS 1 or 2, and not yet acknowledged.
+    inflight_messages,
     /// Messages waiting in queues of sessions now.
     queued_messages,
     /// Bytes of them.
@@ -139,9 +260,11 @@ stats! {
     dropped_expired,
     /// Messages not sent because they are larger than the receiver accepts.
     dropped_too_large,
-    /// Messages not delivered because the rules of access forbid it.
+    /// Messages not delivered because the rules of access forbid the receiver to have them.
     dropped_denied,
-    /// Messages refused because there is no room to retain them.
+    /// Wills not published because the rules of access forbid them by now.
+    wills_denied,
+    /// PUBLISH packets not taken because there is no room to retain them.
     dropped_retained_full,
     /// Messages dropped with a session that ended.
     dropped_session_ended,
@@ -149,6 +272,16 @@ stats! {
     dropped_no_member,
     /// Messages dropped because the way to another shard was full.
     dropped_shard_full,
+    /// Messages for clients that are away and for which this kind of message is not kept.
+    dropped_away,
+    /// QoS 0 messages of a publisher that was too fast and had no room left to wait in.
+    dropped_held_full,
+    /// QoS 0 messages of a publisher that was too fast for too long.
+    dropped_rhythm,
+    /// Held messages, never acknowledged, whose session ended.
+    dropped_held_ended,
+    /// Held messages whose lifetime was over before they were released.
+    dropped_held_expired,
     /// Sessions that ended by expiry.
     sessions_expired,
 }

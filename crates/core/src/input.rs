@@ -1,5 +1,6 @@
 //! Bytes of a connected client: decoded and handed to the file of their packet.
 
+use alloc::boxed::Box;
 use alloc::format;
 use core::fmt::Write;
 
@@ -14,23 +15,37 @@ use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
 /// Whether a packet ended its connection.
 pub(crate) type Handled = Result<(), Ending>;
 
-/// How a packet ended its connection.
-#[derive(Debug)]
-pub(crate) struct Ending {
-    pub(crate) why: Why,
-    pub(crate) will: WillFate,
+/// What became of a packet that did not end its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// It was dealt with.
+    On,
+    /// It was not, and is to be handed in again when the connection, paused now, is read again.
+    Wait,
 }
 
+/// How a packet ended its connection. In a box: it is rare, and the answer to every packet has room for it.
+#[derive(Debug)]
+pub(crate) struct Ending(Box<(Why, WillFate)>);
+
 impl Ending {
+    pub(crate) fn new(why: Why, will: WillFate) -> Self {
+        Self(Box::new((why, will)))
+    }
+
     /// The client broke a rule.
     pub(crate) fn protocol(reason: ReasonCode, detail: &str) -> Self {
-        Self { why: Why::Protocol { reason, detail: detail.into() }, will: WillFate::Publish }
+        Self::new(Why::Protocol { reason, detail: detail.into() }, WillFate::Publish)
+    }
+
+    pub(crate) fn into_parts(self) -> (Why, WillFate) {
+        *self.0
     }
 }
 
 impl From<PeerError> for Ending {
     fn from(error: PeerError) -> Self {
-        Self { why: Why::Protocol { reason: error.reason, detail: format!("{error}") }, will: WillFate::Publish }
+        Self::new(Why::Protocol { reason: error.reason, detail: format!("{error}") }, WillFate::Publish)
     }
 }
 
@@ -42,6 +57,9 @@ impl Shard {
             let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             };
+            if connection.pause.is_some() {
+                return Progress { consumed, at_least: 1, then: Then::Pause };
+            }
             connection.seen_at = now;
             if consumed > 0 {
                 connection.partial = None;
@@ -50,10 +68,15 @@ impl Shard {
             let rest = &bytes[consumed..];
             let handled = match decode(rest, version, &self.limits) {
                 Ok(Decoded::Packet { packet, consumed: size }) => {
-                    consumed += size;
-                    self.stats.packets_received += 1;
-                    self.stats.bytes_received += size as u64;
-                    self.handle_packet(conn, &packet, now)
+                    let handled = self.handle_packet(conn, &packet, now);
+                    if matches!(handled, Ok(Flow::Wait)) {
+                        self.note_whole(conn);
+                    } else {
+                        consumed += size;
+                        self.stats.packets_received += 1;
+                        self.stats.bytes_received += size as u64;
+                    }
+                    handled
                 }
                 Ok(Decoded::Incomplete { at_least }) => {
                     if !rest.is_empty() {
@@ -63,7 +86,8 @@ impl Shard {
                 }
                 Err(error) => Err(self.broken(error)),
             };
-            if let Err(Ending { why, will }) = handled {
+            if let Err(ending) = handled {
+                let (why, will) = ending.into_parts();
                 self.end_connection(conn, why, will, now);
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
             }
@@ -75,7 +99,7 @@ impl Shard {
     #[cold]
     fn broken(&self, error: PeerError) -> Ending {
         let mut ending = Ending::from(error);
-        if let (ReasonCode::PacketTooLarge, Why::Protocol { detail, .. }) = (error.reason, &mut ending.why) {
+        if let (ReasonCode::PacketTooLarge, Why::Protocol { detail, .. }) = (error.reason, &mut ending.0.0) {
             let _ = write!(detail, "; at most {} bytes are accepted", self.limits.packet_bytes_max);
         }
         ending
@@ -88,7 +112,7 @@ impl Shard {
         Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
 
-    fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Handled {
+    fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Result<Flow, Ending> {
         match packet {
             Packet::Publish(publish) => return self.handle_publish(conn, publish, now),
             Packet::Ack(ack) => match ack.kind {
@@ -112,7 +136,7 @@ impl Shard {
                 return Err(Ending::protocol(ReasonCode::ProtocolError, "a packet that only servers send"));
             }
         }
-        Ok(())
+        Ok(Flow::On)
     }
 
     /// The client says goodbye: its will is forgotten, unless it asks for it.
@@ -135,6 +159,6 @@ impl Shard {
             ReasonCode::Success => WillFate::Discard,
             _ => WillFate::Publish,
         };
-        Ending { why: Why::Goodbye, will }
+        Ending::new(Why::Goodbye, will)
     }
 }

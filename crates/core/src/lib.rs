@@ -18,6 +18,7 @@ mod input;
 mod limits;
 mod message;
 mod outbox;
+mod overload;
 mod patience;
 mod publish;
 mod retained;
@@ -31,4 +32,5 @@ mod subscriptions;
 mod timers;
 mod tree;
 
+pub use overload::PublisherReport;
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};

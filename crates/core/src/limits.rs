@@ -35,5 +35,16 @@ pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// QoS 2 messages received and not released that a session keeps for a client that announced no window.
 pub(crate) const INBOUND_MAX: usize = 65_535;
+/// Publishers without a connection that are remembered.
+pub(crate) const PUBLISHERS_IDLE_MAX: usize = 65_536;
+/// Sessions that ended and still hold QoS 0 messages, and how long such a message may still have to wait.
+pub(crate) const GHOSTS_MAX: usize = 65_536;
+pub(crate) const GHOST_AHEAD_MAX: Duration = Duration::from_secs(60);
+/// A connection is not left unread for longer, whatever a rule says: the paper's asks for years.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// Refused for so many D_max, a publisher is disconnected; as in `tidegate_control::rhythm`.
+pub(crate) const PATIENCE: u32 = 5;
+/// Nothing had to wait for this long: the publisher has recovered. At most one change of mind in this time.
+pub(crate) const CALM: Duration = Duration::from_secs(10);
 
 const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "publishers are paused before anything is dropped");

@@ -90,6 +90,15 @@ impl Message {
         }
     }
 
+    /// Bytes that it would cost to keep this.
+    pub(crate) fn size_of(publication: &Publication<'_>) -> usize {
+        let mut properties = Vec::new();
+        if !publication.properties.is_empty() {
+            publication.properties.encode(&mut properties, belongs_to_message);
+        }
+        publication.topic.len() + properties.len() + publication.payload.len() + size_of::<Self>()
+    }
+
     /// Bytes that it costs to keep.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + size_of::<Self>()

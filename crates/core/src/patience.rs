@@ -22,6 +22,14 @@ impl Shard {
         self.watch(conn, since + time, now);
     }
 
+    /// The packet is there, and waits because of us: what it takes from now on is not its sender's doing.
+    #[cold]
+    pub(crate) fn note_whole(&mut self, conn: ConnId) {
+        if let Some(connection) = self.connection_mut(conn) {
+            connection.partial = None;
+        }
+    }
+
     /// Looks at a connection later, once: there is one timer for each, however often this is asked for.
     pub(crate) fn watch(&mut self, conn: ConnId, at: Timestamp, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_watched) else { return };

@@ -5,33 +5,58 @@ use alloc::sync::Arc;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::property::PayloadFormat;
-use tidegate_wire_mqtt::{Ack, AckKind, Delivery, PacketId, Properties, Publish, QoS, ReasonCode, Version};
+use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, ReasonCode, Version};
 
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::{Event, Why};
-use crate::input::{Ending, Handled};
+use crate::input::{Ending, Flow, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
+use crate::overload::{Admission, Arrival};
 use crate::retained::{Kept, Others, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
 
 impl Shard {
-    pub(crate) fn handle_publish(&mut self, conn: ConnId, publish: &Publish<'_>, now: Timestamp) -> Handled {
-        self.stats.publish_received += 1;
-        let topic = self.resolve_alias(conn, publish)?;
-        if let Delivery::ExactlyOnce { packet_id, .. } = publish.delivery
-            && !self.note_inbound(conn, packet_id)?
-        {
-            // Sent again: it has been routed already.
-            self.send(conn, &Ack::success(AckKind::PubRec, packet_id));
-            return Ok(());
+    pub(crate) fn handle_publish(
+        &mut self,
+        conn: ConnId,
+        publish: &Publish<'_>,
+        now: Timestamp,
+    ) -> Result<Flow, Ending> {
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return Ok(Flow::On) };
+        let flow = self.receive(Arrival { conn, session, delivery: publish.delivery }, publish, now);
+        // One that waits will come again, and is counted then.
+        self.stats.publish_received += u64::from(!matches!(flow, Ok(Flow::Wait)));
+        flow
+    }
+
+    fn receive(&mut self, arrival: Arrival, publish: &Publish<'_>, now: Timestamp) -> Result<Flow, Ending> {
+        let Arrival { conn, session: index, delivery } = arrival;
+        let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.stats.publish_rejected += 1)?;
+        if delivery != Delivery::AtMostOnce {
+            if self.is_repeated(arrival) {
+                return Ok(Flow::On);
+            }
+            self.check_window(conn, index).inspect_err(|_| self.stats.publish_rejected += 1)?;
         }
-        match self.accept(conn, &topic, publish, now) {
-            Ok(reason) => self.answer(conn, publish.delivery, reason),
-            Err(reason) => return self.reject(conn, publish.delivery, reason),
+        let message = Shareable::new(Publication {
+            topic: &topic,
+            payload: publish.payload,
+            properties: publish.properties,
+            qos: publish.delivery.qos(),
+            retain: publish.retain,
+            expires: expiry(&publish.properties, now),
+            origin: self.sessions.get(index).map_or(0, |session| session.origin),
+        });
+        if let Err(reason) = self.check_rules(index, &message.publication) {
+            return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
         }
-        Ok(())
+        match self.admit(arrival, &message.publication, now)? {
+            Admission::Pass => self.take(Some(conn), index, delivery, &message, now).map(|()| Flow::On),
+            Admission::Settled => Ok(Flow::On),
+            Admission::Wait => Ok(Flow::Wait),
+        }
     }
 
     /// The broker itself publishes: `$SYS` topics. Retained, QoS 0, to all shards.
@@ -87,86 +112,117 @@ impl Shard {
         Ok(Cow::Borrowed(publish.topic))
     }
 
-    /// Remembers the identifier of a QoS 2 message; false if it is there already. What is left from earlier connections
-    /// does not count against the window of this one (section 4.9).
-    fn note_inbound(&mut self, conn: ConnId, id: PacketId) -> Result<bool, Ending> {
-        let receive_max = usize::from(self.settings.receive_max);
-        let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
-        let Some(session) = self.session_of(conn) else { return Ok(false) };
-        let Err(position) = session.inbound.binary_search(&id) else { return Ok(false) };
-        let most = if version == Version::V5 { receive_max } else { INBOUND_MAX };
-        if session.inbound.len() - session.inbound_before >= most {
-            return Err(Ending::protocol(
-                ReasonCode::ReceiveMaximumExceeded,
-                "receive maximum exceeded [MQTT-3.3.4-9]",
-            ));
-        }
-        session.inbound.insert(position, id);
-        Ok(true)
+    /// Whether this is a message that we have already, sent again. QoS 2 is told by its identifier, QoS 1 by that of a
+    /// held message and the flag: without the flag the client has given the identifier to another message.
+    fn is_repeated(&mut self, Arrival { conn, session, delivery }: Arrival) -> bool {
+        let inbound = self.sessions.get(session).map_or(&[][..], |session| &session.inbound);
+        let is_repeated = match delivery {
+            Delivery::AtLeastOnce { dup: true, .. } => self.is_held(session, delivery),
+            Delivery::ExactlyOnce { packet_id, .. } if inbound.binary_search(&packet_id).is_ok() => {
+                if !self.is_held(session, delivery) {
+                    // It has been routed already.
+                    self.answer(conn, delivery, ReasonCode::Success);
+                }
+                true
+            }
+            _ => false,
+        };
+        self.stats.publish_repeated += u64::from(is_repeated);
+        is_repeated
     }
 
-    /// Checks and routes; the answer is the reason code of the acknowledgement.
-    fn accept(
-        &mut self,
-        conn: ConnId,
-        topic: &str,
-        publish: &Publish<'_>,
-        now: Timestamp,
-    ) -> Result<ReasonCode, ReasonCode> {
-        let session = self.connection(conn).and_then(|connection| self.sessions.get(connection.session));
-        let Some(session) = session else { return Err(ReasonCode::UnspecifiedError) };
-        let origin = session.origin;
-        if !self.may(&session.identity, &session.client_id, Action::Publish, topic) {
+    /// [MQTT-3.3.4-9] No more unacknowledged messages than we said we would take.
+    fn check_window(&self, conn: ConnId, index: u32) -> Handled {
+        let version = self.version_of(conn);
+        let most = if version == Version::V5 { usize::from(self.settings.receive_max) } else { INBOUND_MAX };
+        if self.sessions.get(index).is_some_and(|session| session.unacknowledged() >= most) {
+            let detail = "receive maximum exceeded [MQTT-3.3.4-9]";
+            return Err(Ending::protocol(ReasonCode::ReceiveMaximumExceeded, detail));
+        }
+        Ok(())
+    }
+
+    /// What is asked of a message when it arrives, and again if it had to wait: rules change.
+    pub(crate) fn check_rules(&mut self, index: u32, publication: &Publication<'_>) -> Result<(), ReasonCode> {
+        let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
+        if !self.may(&session.identity, &session.client_id, Action::Publish, publication.topic) {
             let client_id = Arc::clone(&session.client_id);
-            self.tell(Event::Denied { client_id, what: "publish", topic: topic.into() });
+            self.tell(Event::Denied { client_id, what: "publish", topic: publication.topic.into() });
             return Err(ReasonCode::NotAuthorized);
         }
-        let format = publish.properties.payload_format();
-        if format == Some(PayloadFormat::Utf8) && core::str::from_utf8(publish.payload).is_err() {
+        let format = publication.properties.payload_format();
+        if format == Some(PayloadFormat::Utf8) && core::str::from_utf8(publication.payload).is_err() {
             return Err(ReasonCode::PayloadFormatInvalid);
         }
-        let publication = Publication {
-            topic,
-            payload: publish.payload,
-            properties: publish.properties,
-            qos: publish.delivery.qos(),
-            retain: publish.retain,
-            expires: expiry(&publish.properties, now),
-            origin,
-        };
-        let message = Shareable::new(publication);
-        if publish.retain && self.retain_here(&message) == Kept::Full {
-            return Err(ReasonCode::QuotaExceeded);
-        }
-        let places = self.route(&message, now);
-        Ok(if places == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success })
+        Ok(())
     }
 
-    fn answer(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) {
+    /// Retains, routes and answers.
+    pub(crate) fn take(
+        &mut self,
+        conn: Option<ConnId>,
+        index: u32,
+        delivery: Delivery,
+        message: &Shareable<'_>,
+        now: Timestamp,
+    ) -> Handled {
+        if message.publication.retain && self.retain_here(message) == Kept::Full {
+            return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
+        }
+        self.stats.publish_passed += 1;
+        let places = self.route(message, now);
+        if let Delivery::ExactlyOnce { packet_id, .. } = delivery
+            && let Some(session) = self.sessions.get_mut(index)
+        {
+            session.note_inbound(packet_id);
+        }
+        if let Some(conn) = conn {
+            let reason = if places == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
+            self.answer(conn, delivery, reason);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn answer(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) {
+        self.answer_with(conn, delivery, reason, Properties::EMPTY);
+    }
+
+    pub(crate) fn answer_with(
+        &mut self,
+        conn: ConnId,
+        delivery: Delivery,
+        reason: ReasonCode,
+        properties: Properties<'_>,
+    ) {
         let (kind, packet_id) = match delivery {
             Delivery::AtMostOnce => return,
             Delivery::AtLeastOnce { packet_id, .. } => (AckKind::PubAck, packet_id),
             Delivery::ExactlyOnce { packet_id, .. } => (AckKind::PubRec, packet_id),
         };
-        self.send(conn, &Ack { kind, packet_id, reason, properties: Properties::EMPTY });
+        self.send(conn, &Ack { kind, packet_id, reason, properties });
     }
 
     /// A message that is not taken is never acknowledged with success: MQTT 5 has reason codes for it, 3.1.1 may close
     /// the connection [MQTT-3.3.5-2 (3.1.1)]. At QoS 0 nobody waits for an answer.
-    fn reject(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) -> Handled {
+    pub(crate) fn reject(
+        &mut self,
+        conn: Option<ConnId>,
+        index: u32,
+        delivery: Delivery,
+        reason: ReasonCode,
+    ) -> Handled {
         match reason {
-            ReasonCode::NotAuthorized => self.stats.dropped_denied += 1,
+            ReasonCode::NotAuthorized => self.stats.publish_denied += 1,
             ReasonCode::QuotaExceeded => self.stats.dropped_retained_full += 1,
-            _ => {}
+            _ => self.stats.publish_rejected += 1,
         }
-        if let Delivery::ExactlyOnce { packet_id, .. } = delivery
-            && let Some(session) = self.session_of(conn)
-        {
+        if let (Delivery::ExactlyOnce { packet_id, .. }, Some(session)) = (delivery, self.sessions.get_mut(index)) {
             // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent once more, it is a new message and not a
             // duplicate that may be acknowledged.
             session.release_inbound(packet_id);
         }
-        let version = self.connection(conn).map_or(Version::V5, |connection| connection.peer.version);
+        let Some(conn) = conn else { return Ok(()) };
+        let version = self.version_of(conn);
         match (delivery, version) {
             (Delivery::AtMostOnce, _) if reason == ReasonCode::PayloadFormatInvalid => {
                 Err(Ending::protocol(reason, "payload is not UTF-8 as its format says"))
@@ -177,7 +233,7 @@ impl Shard {
                 Ok(())
             }
             // The client broke no rule of the protocol; there is only no word to tell it.
-            _ => Err(Ending { why: Why::Ended(reason), will: WillFate::Publish }),
+            _ => Err(Ending::new(Why::Ended(reason), WillFate::Publish)),
         }
     }
 
@@ -201,6 +257,7 @@ impl Shard {
                 if let Some((session, wish)) = self.subscriptions.pick_local(filter, group) {
                     self.deliver_shared(session, wish, &message, now);
                 } else if hops == 0 || !self.pass_on(filter, group, &message, hops - 1) {
+                    self.stats.deliveries += 1;
                     self.stats.dropped_no_member += 1;
                 }
             }

@@ -13,6 +13,7 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 use crate::access::Identity;
 use crate::event::Stats;
 use crate::message::Message;
+use crate::overload::hold::HoldQueue;
 use crate::subscriptions::Wish;
 
 #[derive(Debug)]
@@ -43,6 +44,12 @@ pub(crate) struct Session {
     pub(crate) window: u16,
     /// How many of them wait to be sent again on a connection whose window is smaller than the last one's.
     pub(crate) unsent: usize,
+    /// Its entry among the publishers, once it has published; only while it is connected.
+    pub(crate) publisher: Option<u32>,
+    /// Its messages that have to wait before they are taken; none if there are none.
+    pub(crate) held: Option<Box<HoldQueue>>,
+    /// The timer for them that counts.
+    pub(crate) wake_at: Option<Timestamp>,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) queue_bytes: usize,
     next_packet_id: PacketId,
@@ -134,6 +141,9 @@ impl Session {
             inflight: VecDeque::new(),
             window: u16::MAX,
             unsent: 0,
+            publisher: None,
+            held: None,
+            wake_at: None,
             queue: VecDeque::new(),
             queue_bytes: 0,
             next_packet_id: PacketId::MIN,
@@ -143,6 +153,18 @@ impl Session {
     /// Whether anything is kept for the client while it is away.
     pub(crate) fn is_lasting(&self) -> bool {
         !self.expiry.is_zero()
+    }
+
+    /// Messages of the client that wait for an answer of ours, or for its PUBREL. What is left from earlier connections
+    /// does not count against the window of this one (section 4.9).
+    pub(crate) fn unacknowledged(&self) -> usize {
+        self.inbound.len() - self.inbound_before + self.held.as_ref().map_or(0, |queue| queue.unacknowledged())
+    }
+
+    pub(crate) fn note_inbound(&mut self, id: PacketId) {
+        if let Err(position) = self.inbound.binary_search(&id) {
+            self.inbound.insert(position, id);
+        }
     }
 
     pub(crate) fn has_window(&self) -> bool {
@@ -174,19 +196,17 @@ impl Session {
     }
 
     /// Takes a message that is done, or refused, from those under way.
-    pub(crate) fn finish(&mut self, position: usize) {
-        if self.inflight.remove(position).is_some_and(|finished| finished.is_unsent) {
-            self.unsent -= 1;
-        }
+    pub(crate) fn finish(&mut self, position: usize) -> Option<Stage> {
+        let finished = self.inflight.remove(position)?;
+        self.unsent -= usize::from(finished.is_unsent);
+        Some(finished.stage)
     }
 
-    /// The client has a QoS 2 message.
-    pub(crate) fn release(&mut self, position: usize) {
-        let Some(inflight) = self.inflight.get_mut(position) else { return };
-        inflight.stage = Stage::Released;
-        if core::mem::take(&mut inflight.is_unsent) {
-            self.unsent -= 1;
-        }
+    /// The client has a QoS 2 message; the answer is how far that one was before.
+    pub(crate) fn release(&mut self, position: usize) -> Option<Stage> {
+        let inflight = self.inflight.get_mut(position)?;
+        self.unsent -= usize::from(core::mem::take(&mut inflight.is_unsent));
+        Some(core::mem::replace(&mut inflight.stage, Stage::Released))
     }
 
     /// The gauges of all queues are kept with each change: counting a million sessions would take a turn.

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use tidegate_control::ConfigError;
+use tidegate_control::rhythm::RhythmConfig;
 use tidegate_wire_mqtt::QoS;
 
 /// Settings of the broker that sessions and routing look at.
@@ -47,6 +49,48 @@ pub struct Settings {
     pub client_id_bytes_max: usize,
     /// Levels of a topic.
     pub topic_levels_max: usize,
+    /// How publishers that break their rhythm are slowed.
+    pub back_off: BackOff,
+}
+
+/// How publishers that break their rhythm are slowed (CONTROL §9).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BackOff {
+    /// By which rule, and whether always or under pressure only; none: never.
+    pub rhythm: Option<RhythmConfig>,
+    /// Messages of one session that may wait.
+    pub hold_messages_max: usize,
+    /// Bytes of them.
+    pub hold_bytes_max: usize,
+    /// After how long a typical client sends a message again that was not acknowledged. QoS 1 and 2 are held for three
+    /// quarters of it at most: a retransmission would double the load.
+    pub client_retry: Duration,
+    /// How long a publisher is remembered after its last connection.
+    pub memory: Duration,
+}
+
+impl Default for BackOff {
+    fn default() -> Self {
+        Self {
+            rhythm: Some(RhythmConfig::default()),
+            hold_messages_max: 32,
+            hold_bytes_max: 64 * 1024,
+            client_retry: Duration::from_secs(10),
+            memory: Duration::from_secs(3600),
+        }
+    }
+}
+
+impl BackOff {
+    /// Whether the rule's numbers make sense. A shard takes the default ones if they do not.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.rhythm.map_or(Ok(()), |config| config.build().map(|_| ()))
+    }
+
+    /// The longest time that a message of QoS 1 or 2 is held.
+    pub(crate) fn hold_max(&self) -> Duration {
+        self.client_retry * 3 / 4
+    }
 }
 
 impl Default for Settings {
@@ -74,6 +118,7 @@ impl Default for Settings {
             sessions_max: 1_000_000,
             client_id_bytes_max: 256,
             topic_levels_max: 64,
+            back_off: BackOff::default(),
         }
     }
 }

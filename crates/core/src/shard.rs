@@ -23,6 +23,7 @@ use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
 use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX, WRITE_PATIENCE};
 use crate::outbox::Spares;
+use crate::overload::Gate;
 use crate::retained::Retained;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -135,6 +136,7 @@ pub struct Shard {
     pub(crate) cache: MatchCache,
     pub(crate) retained: Retained,
     pub(crate) timers: Timers,
+    pub(crate) gate: Gate,
     pub(crate) spares: Spares,
     /// Connections with something new to write, and connections to close.
     pub(crate) to_write: VecDeque<ConnId>,
@@ -155,6 +157,7 @@ impl Shard {
     /// A shard among `shards` (64 at most). The seed feeds the hash tables.
     pub fn new(index: usize, shards: usize, settings: Arc<Settings>, policy: Arc<dyn Policy>, seed: u64) -> Self {
         let limits = limits_of(&settings);
+        let gate = Gate::new(&settings.back_off, seed);
         Self {
             index,
             settings,
@@ -168,6 +171,7 @@ impl Shard {
             cache: MatchCache::new(seed),
             retained: Retained::new(seed),
             timers: Timers::default(),
+            gate,
             spares: Spares::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
@@ -187,6 +191,7 @@ impl Shard {
     /// New settings; they hold for new connections and new messages.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.limits = limits_of(&settings);
+        self.gate.configure(&self.settings.back_off, &settings.back_off);
         self.settings = settings;
     }
 
@@ -199,7 +204,7 @@ impl Shard {
         debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
     }
 
-    /// Timers: keep-alives, wills, expiries. Bounded work.
+    /// Timers: keep-alives, wills, expiries, releases. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
         for _ in 0..TIMERS_PER_TURN_MAX {
             match self.timers.pop_due(now) {
@@ -210,6 +215,7 @@ impl Shard {
                     self.check_progress(ConnId { index: conn, generation }, now);
                 }
                 Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
+                Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
                 None => return,
             }
         }
@@ -258,8 +264,10 @@ impl Shard {
 
     /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
     pub fn may_read(&self, conn: ConnId) -> bool {
-        let has_room = |connection: &Connection| connection.answer_bytes <= self.settings.outbox_bytes_max / 2;
-        !self.is_clogged() && self.connection(conn).is_none_or(has_room)
+        let is_willing = |connection: &Connection| {
+            connection.pause.is_none() && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
+        };
+        !self.is_clogged() && self.connection(conn).is_none_or(is_willing)
     }
 
     /// What waits for another shard, changes of interest first. Push it into that shard's bounded inbox before anything
@@ -297,7 +305,7 @@ impl Shard {
         let is_first = self.index == 0;
         Stats {
             connections: self.connections.len() as u64,
-            sessions: self.sessions.len() as u64,
+            sessions: (self.sessions.len() - self.gate.ghosts()) as u64,
             subscriptions: self.subscriptions.len() as u64,
             retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
             retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
@@ -375,6 +383,7 @@ pub(crate) fn reason_of(why: &Why) -> Option<ReasonCode> {
     match why {
         Why::Goodbye | Why::Lost => None,
         Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
+        Why::TooFast { .. } => Some(ReasonCode::MessageRateTooHigh),
         Why::TakenOver => Some(ReasonCode::SessionTakenOver),
         Why::Protocol { reason, .. } | Why::Ended(reason) => Some(*reason),
     }

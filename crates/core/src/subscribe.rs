@@ -153,10 +153,12 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(index) else { return };
         let room = messages_max.saturating_sub(session.queue.len());
         if room == 0 || session.queue_bytes >= bytes_max {
+            self.stats.deliveries += 1;
             self.stats.dropped_queue_full += 1;
             return;
         }
         for message in self.retained.matches(filter.pattern(), now, room) {
+            self.stats.deliveries += 1;
             if session.queue_bytes + message.size() > bytes_max {
                 self.stats.dropped_queue_full += 1;
                 continue;

@@ -136,7 +136,7 @@ impl ShardThread {
             self.wait(&mut events);
             self.turn(&events);
         }
-        self.common.show_stats(self.index, self.shard.stats());
+        self.common.show_stats(self.index, &self.shard.stats());
     }
 
     fn wait(&mut self, events: &mut Events) {
@@ -291,7 +291,7 @@ impl ShardThread {
             self.stats_due = Some((self.stats_shown_at + STATS_INTERVAL).max(self.now));
         }
         if self.stats_due.is_some_and(|due| due <= self.now) {
-            self.common.show_stats(self.index, self.shard.stats());
+            self.common.show_stats(self.index, &self.shard.stats());
             self.stats_shown_at = self.now;
             self.stats_due = None;
         }

@@ -23,7 +23,7 @@ use core::time::Duration;
 
 use super::Verdict;
 use super::learn::{Interval, SILENCE_MAX};
-use crate::time::{Timestamp, duration, seconds};
+use crate::time::{Timestamp, duration, nanos, seconds};
 
 /// Times in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -91,9 +91,9 @@ impl Gcra {
         let increment = interval / plan.headroom;
         let tolerance = increment * (plan.burst + f64::from(batch));
         // Nobody owes more than what is refused, whatever the clock or a shrinking tolerance did.
-        self.arrival = self.arrival.min(now + duration(tolerance + plan.delay_max + increment));
-        let early = self.arrival.since(now + duration(tolerance));
-        if early.is_zero() {
+        self.arrival = self.arrival.min(now.plus_secs(tolerance + plan.delay_max + increment));
+        let early = self.arrival.secs_since(now.plus_secs(tolerance));
+        if early == 0.0 {
             self.refused_since = NEVER;
             self.take(now, increment);
             return Verdict::Pass;
@@ -102,7 +102,6 @@ impl Gcra {
             self.refused_since = NEVER;
             return Verdict::Pass;
         }
-        let early = seconds(early);
         if early > plan.delay_max {
             return self.refuse(plan, now, early);
         }
@@ -111,6 +110,11 @@ impl Gcra {
         }
         self.take(now, increment);
         Verdict::Hold(duration(plan.delay(early, interval, f64::from(self.short))))
+    }
+
+    pub(super) fn give_back(&mut self, plan: &GcraPlan) {
+        let increment = duration(self.interval().unwrap_or(plan.interval_min) / plan.headroom);
+        self.arrival = Timestamp::from_nanos(self.arrival.as_nanos().saturating_sub(nanos(increment)));
     }
 
     pub(super) fn interval(&self) -> Option<f64> {
@@ -126,13 +130,13 @@ impl Gcra {
     }
 
     fn take(&mut self, now: Timestamp, increment: f64) {
-        self.arrival = self.arrival.max(now) + duration(increment);
+        self.arrival = self.arrival.max(now).plus_secs(increment);
     }
 
     fn refuse(&mut self, plan: &GcraPlan, now: Timestamp, early: f64) -> Verdict {
         self.refused_since = self.refused_since.min(now);
         let retry_after = duration(early);
-        if seconds(now.since(self.refused_since)) > PATIENCE * plan.delay_max {
+        if now.secs_since(self.refused_since) > PATIENCE * plan.delay_max {
             Verdict::Disconnect(retry_after)
         } else {
             Verdict::Refuse(retry_after)
@@ -146,12 +150,12 @@ impl Gcra {
             self.last = now;
             return;
         }
-        let latest = seconds(now.since(self.last));
+        let latest = now.secs_since(self.last);
         self.last = now;
         if !matches!(self.interval, Interval::Unseen) {
             let sample = self.interval().map_or(latest, |interval| latest.min(SILENCE_MAX * interval)) as f32;
             let weight = if self.short < 0.0 { 1.0 } else { SHORT_WEIGHT };
-            self.short = self.short.max(0.0) + (sample - self.short.max(0.0)) * weight;
+            self.short = (self.short.max(0.0) + (sample - self.short.max(0.0)) * weight).max(NANOSECOND);
         }
         self.count(plan, latest);
         let before = self.interval();
@@ -161,7 +165,7 @@ impl Gcra {
         {
             // The debt is one of messages: a publisher now known to be faster must not be too early for it. Small steps
             // need no care, it drains faster than they add up.
-            self.arrival = now + duration(seconds(self.arrival.since(now)) * (interval / before));
+            self.arrival = now.plus_secs(self.arrival.secs_since(now) * (interval / before));
         }
     }
 
@@ -208,6 +212,8 @@ impl GcraPlan {
     }
 }
 
+/// Means of intervals that are all zero stop here: numbers near the smallest float are slow to calculate with.
+pub(super) const NANOSECOND: f32 = 1e-9;
 /// A fall of ι below this share of what it was.
 const SUDDEN: f64 = 0.99;
 const NEVER: Timestamp = Timestamp::MAX;

@@ -14,7 +14,7 @@
 //! few bring it down, until a healthy publisher exceeds its "own" rate. An attack is not learned, because y is small
 //! while it lasts; slow drift is, down to the class's fastest interval.
 
-use super::gcra::GcraPlan;
+use super::gcra::{GcraPlan, NANOSECOND};
 
 /// Times in seconds.
 #[derive(Clone, Debug)]
@@ -65,7 +65,11 @@ impl Interval {
             }
             Self::Learned { interval, mean } => {
                 let sample = latest.min(SILENCE_MAX * *interval) as f32;
-                *mean += (sample - *mean) * WEIGHT;
+                *mean = (*mean + (sample - *mean) * WEIGHT).max(NANOSECOND);
+                if latest == 0.0 {
+                    // One of many that were read at once: y = 0, ι stays.
+                    return;
+                }
                 // 1/(1 + y) ≥ e^(−y): many small steps move it no faster than one large one.
                 let step = 1.0 + latest * SLEW_PER_SEC;
                 let slewed = f64::from(*mean).clamp(*interval / step, *interval * step);

@@ -211,6 +211,15 @@ impl Rhythm {
         }
     }
 
+    /// The message that just passed or was to be held was not taken after all (no room, or too long a wait): it owes
+    /// nothing. Without this a publisher that is refused most of the time would run up a debt for what was never sent on.
+    pub fn give_back(&mut self, plan: &RhythmPlan) {
+        match &mut self.0 {
+            State::Gcra(gcra) => gcra.give_back(&plan.gcra),
+            State::Paper(_) => {}
+        }
+    }
+
     /// The interval in force between messages; `None` while learning. It starts somewhat below what was seen, in the
     /// publisher's favour, and follows the mean by at most a factor of two per hour.
     pub fn interval(&self) -> Option<Duration> {

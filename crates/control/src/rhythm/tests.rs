@@ -334,3 +334,20 @@ proptest! {
 fn a_publisher_costs_64_bytes_at_most() {
     assert!(size_of::<Rhythm>() <= 64, "{}", size_of::<Rhythm>());
 }
+
+/// A publisher of one message in 10 s that sends three: what is refused for its wait owes nothing, so that two of three
+/// still get through, as the headroom promises.
+#[test]
+fn what_was_given_back_owes_nothing() {
+    let plan = plan(always);
+    let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(10), at(0.0));
+    let mut taken = 0;
+    for message in 0..300 {
+        match rhythm.on_publish(&plan, at(f64::from(message) * 10.0 / 3.0), Pressure::Pressed) {
+            Verdict::Hold(wait) if wait > Duration::from_millis(7500) => rhythm.give_back(&plan),
+            Verdict::Pass | Verdict::Hold(_) => taken += 1,
+            verdict => panic!("{verdict:?}"),
+        }
+    }
+    assert!((200..230).contains(&taken), "{taken} of 300");
+}

@@ -154,7 +154,7 @@ fn f042_a_will_is_judged_when_it_is_made_and_when_it_fires() {
     net.shards[0].set_policy(Arc::new(Forbid(Action::Publish, "will")));
     net.cut(wire);
     assert_eq!(net.payloads(watcher), [""; 0]);
-    assert_eq!(net.stats().dropped_denied, 1);
+    assert_eq!(net.stats().wills_denied, 1);
     assert!(
         net.events.iter().any(|event| matches!(event, Event::Denied { what: "will", topic, .. } if topic == "will/c"))
     );

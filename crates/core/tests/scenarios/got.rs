@@ -27,6 +27,7 @@ pub(crate) struct Options<'a> {
     pub(crate) will: Option<(&'a str, &'a str, QoS, bool)>,
     pub(crate) will_properties: Vec<Property<'a>>,
     pub(crate) user: Option<&'a str>,
+    pub(crate) peer: &'a str,
 }
 
 impl Default for Options<'_> {
@@ -39,6 +40,7 @@ impl Default for Options<'_> {
             will: None,
             will_properties: Vec::new(),
             user: None,
+            peer: "10.0.0.1:50312",
         }
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod backoff;
+mod backoff_abuse;
 mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;
@@ -11,6 +13,7 @@ mod faults_qos;
 mod faults_session;
 mod faults_wire;
 mod got;
+mod ledger;
 mod model;
 mod net;
 mod qos;

@@ -27,6 +27,10 @@ struct End {
     conn: ConnId,
     version: Version,
     received: Vec<u8>,
+    /// Sent, and not yet taken by the shard, which does not want to read now.
+    unread: Vec<u8>,
+    /// The shard has asked not to be handed more until it may be.
+    is_paused: bool,
     is_closed: bool,
     /// The client reads nothing, and its socket is full.
     is_stalled: bool,
@@ -64,6 +68,17 @@ impl Net {
         self.settle();
     }
 
+    /// Time passes, and every timer fires at its time.
+    pub(crate) fn live(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(next) = self.shards.iter().filter_map(Shard::poll_timeout).min().filter(|next| *next <= end) {
+            self.now = self.now.max(next);
+            self.settle();
+        }
+        self.now = end;
+        self.settle();
+    }
+
     /// Connects and returns the wire; the CONNACK is still to be received.
     pub(crate) fn dial(&mut self, client_id: &str, options: &Options<'_>) -> Wire {
         let will = options.will.map(|(topic, payload, qos, retain)| Will {
@@ -84,7 +99,7 @@ impl Net {
             password: None,
         };
         let name = if client_id.is_empty() { "auto-1" } else { client_id };
-        let identity = Identity { user: options.user.map(Into::into), peer: "test".into(), listener: "mqtt" };
+        let identity = Identity { user: options.user.map(Into::into), peer: options.peer.into(), listener: "mqtt" };
         let shard = shard_of(name, self.shards.len());
         let hello = Hello { connect: &connect, client_id: name, identity };
         let conn = self.shards[shard].handle_connect(&hello, self.now).unwrap();
@@ -93,6 +108,8 @@ impl Net {
             conn,
             version: options.version,
             received: Vec::new(),
+            unread: Vec::new(),
+            is_paused: false,
             is_closed: false,
             is_stalled: false,
         });
@@ -127,10 +144,9 @@ impl Net {
     }
 
     pub(crate) fn send_bytes(&mut self, wire: Wire, bytes: &[u8]) {
-        let progress = self.offer(wire, bytes);
-        if progress.then != Then::Close {
-            assert_eq!(progress.consumed, bytes.len(), "whole packets only");
-        }
+        self.ends[wire.0].unread.extend_from_slice(bytes);
+        self.feed(wire.0);
+        self.settle();
     }
 
     /// Bytes as they come, whole packets or not.
@@ -163,9 +179,25 @@ impl Net {
         self.shards[shard].outbox(conn).iter().map(|slice| slice.len()).sum()
     }
 
+    /// Whether the shard wants to read this client now.
     pub(crate) fn may_read(&self, wire: Wire) -> bool {
         let End { shard, conn, .. } = self.ends[wire.0];
         self.shards[shard].may_read(conn)
+    }
+
+    /// Hands over what a client has sent, if the shard reads; true if it took something.
+    fn feed(&mut self, end: usize) -> bool {
+        let End { shard, conn, ref mut unread, ref mut is_paused, .. } = self.ends[end];
+        if unread.is_empty() || (*is_paused && !self.shards[shard].may_read(conn)) {
+            return false;
+        }
+        let progress = self.shards[shard].handle_input(conn, unread, self.now);
+        unread.drain(..progress.consumed);
+        *is_paused = progress.then == Then::Pause;
+        if progress.then == Then::Continue {
+            assert_eq!(unread.len(), 0, "whole packets only");
+        }
+        progress.consumed > 0
     }
 
     pub(crate) fn publish(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, retain: bool, id: u16) {
@@ -319,7 +351,11 @@ impl Net {
                     self.events.push_back(event);
                 }
             }
+            for end in 0..self.ends.len() {
+                moved |= self.feed(end);
+            }
             if !moved {
+                self.shards.iter().for_each(|shard| assert_eq!(shard.stats().check(), Ok(()), "{:?}", shard.stats()));
                 return;
             }
         }

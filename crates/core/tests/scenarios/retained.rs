@@ -117,8 +117,8 @@ fn who_subscribes_again_and_again_without_reading_gets_each_retained_message_onc
     }
     net.stall(deaf, true);
     for _ in 0..100 {
-        // SUBSCRIBE t/+ at QoS 0, identifier 1.
-        net.send_bytes(deaf, b"\x82\x09\x00\x01\x00\x00\x03t/+\x00");
+        // SUBSCRIBE t/+ at QoS 0, identifier 1; handed over although the shard asks for a pause.
+        net.offer(deaf, b"\x82\x09\x00\x01\x00\x00\x03t/+\x00");
     }
     assert!(net.stats().queued_messages <= 30, "{}", net.stats().queued_messages);
     assert!(net.stats().dropped_queue_full > 90, "one for each time that there was no room");

@@ -1,0 +1,248 @@
+//! Messages of a publisher that was too fast, until their time has come.
+//!
+//! One queue per session, in order, within two bounds; its messages are released by a timer, and their acknowledgements
+//! with them. A message never overtakes an earlier one of its session: it is released at
+//! `max(now + wait, release of the last one)`.
+//!
+//! *When the connection breaks.* Everything stays as long as the session does, and is released in time. Nothing is
+//! acknowledged on a later connection unless the client sends it again there: the identifier may stand for another
+//! message by then. A QoS 2 identifier stays in `Session::inbound`, so it is routed once, however often it is sent.
+//! *When the session ends*, QoS 1 and 2 are dropped and counted: nobody was ever told otherwise. QoS 0 stays behind in a
+//! *ghost*, a session without a name that exists until they are released, at most a minute later; the client's next
+//! session takes over from it. Who connects, publishes and leaves at once is slowed like everybody else.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
+
+use crate::event::Stats;
+use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
+use crate::message::{Message, Shareable};
+use crate::session::Session;
+use crate::settings::BackOff;
+use crate::shard::{ConnId, Shard};
+use crate::timers::Due;
+
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) message: Arc<Message>,
+    pub(crate) delivery: Delivery,
+    pub(crate) release_at: Timestamp,
+    pub(crate) answer: Answer,
+}
+
+/// Whether the acknowledgement of a held message is still wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Owed,
+    /// The connection that it came by is gone.
+    Void,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct HoldQueue {
+    messages: VecDeque<Held>,
+    bytes: usize,
+}
+
+impl HoldQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub(crate) fn has_room(&self, size: usize, bounds: &BackOff) -> bool {
+        self.messages.len() < bounds.hold_messages_max && self.bytes + size <= bounds.hold_bytes_max
+    }
+
+    pub(crate) fn first_release(&self) -> Option<Timestamp> {
+        self.messages.front().map(|held| held.release_at)
+    }
+
+    pub(crate) fn last_release(&self) -> Option<Timestamp> {
+        self.messages.back().map(|held| held.release_at)
+    }
+
+    /// The held message with this identifier and quality of service.
+    pub(crate) fn find_mut(&mut self, delivery: Delivery) -> Option<&mut Held> {
+        let same = |held: &&mut Held| id_of(held.delivery) == id_of(delivery) && held.delivery.qos() == delivery.qos();
+        self.messages.iter_mut().find(same)
+    }
+
+    /// QoS 1 messages that the client waits for. (Those of QoS 2 are in `Session::inbound`.)
+    pub(crate) fn unacknowledged(&self) -> usize {
+        let is_owed = |held: &&Held| held.delivery.qos() == QoS::AtLeastOnce && held.answer == Answer::Owed;
+        self.messages.iter().filter(is_owed).count()
+    }
+
+    /// The connection is gone.
+    pub(crate) fn void_answers(&mut self) {
+        self.messages.iter_mut().for_each(|held| held.answer = Answer::Void);
+    }
+}
+
+fn id_of(delivery: Delivery) -> Option<PacketId> {
+    delivery.packet_id()
+}
+
+impl Session {
+    pub(crate) fn hold(&mut self, held: Held, stats: &mut Stats) {
+        let size = held.message.size();
+        let queue = self.held.get_or_insert_default();
+        queue.bytes += size;
+        stats.held_messages += 1;
+        stats.held_bytes += size as u64;
+        queue.messages.push_back(held);
+    }
+
+    fn take_due(&mut self, now: Timestamp, stats: &mut Stats) -> Option<Held> {
+        let queue = self.held.as_mut()?;
+        if queue.first_release()? > now {
+            return None;
+        }
+        let held = queue.messages.pop_front()?;
+        let size = held.message.size();
+        queue.bytes -= size;
+        stats.held_messages -= 1;
+        stats.held_bytes -= size as u64;
+        if queue.messages.is_empty() {
+            self.held = None;
+        }
+        Some(held)
+    }
+}
+
+impl Shard {
+    /// Sets the timer for what this session waits for next: the release of a message, or the end of a pause.
+    pub(crate) fn arm_release(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let release = session.held.as_ref().and_then(|queue| queue.first_release());
+        let pause = session.conn.and_then(|conn| self.connections.get(conn)?.pause).map(|pause| pause.until);
+        let Some(next) = [release, pause].into_iter().flatten().min() else { return };
+        if session.wake_at.is_some_and(|at| at <= next) {
+            return;
+        }
+        let generation = self.sessions.generation(index).unwrap_or(0);
+        let at = self.timers.set(now, next, Due::Release { session: index, generation });
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.wake_at = Some(at);
+        }
+    }
+
+    /// The timer fired: whatever is due is released, in order.
+    pub(crate) fn check_release(&mut self, index: u32, generation: u32, at: Timestamp, now: Timestamp) {
+        if self.sessions.generation(index) != Some(generation) {
+            return;
+        }
+        match self.sessions.get_mut(index) {
+            Some(session) if session.wake_at == Some(at) => session.wake_at = None,
+            _ => return,
+        }
+        while self.sessions.generation(index) == Some(generation) {
+            let session = self.sessions.get_mut(index);
+            let Some(held) = session.and_then(|session| session.take_due(now, &mut self.stats)) else { break };
+            self.release(index, &held, now);
+        }
+        if self.sessions.generation(index) == Some(generation) {
+            self.end_pause(index, now);
+            self.arm_release(index, now);
+            self.bury(index);
+        }
+    }
+
+    fn release(&mut self, index: u32, held: &Held, now: Timestamp) {
+        let conn = self.sessions.get(index).and_then(|session| session.conn).map(|conn| self.conn_id(conn));
+        let answer_to = conn.filter(|_| held.answer == Answer::Owed);
+        let message = Shareable::of(&held.message);
+        if message.publication.is_expired(now) {
+            // Taken, and too old for everybody, as it might have become in a queue.
+            self.stats.dropped_held_expired += 1;
+            if let Some(conn) = answer_to {
+                self.answer(conn, held.delivery, ReasonCode::NoMatchingSubscribers);
+            }
+            return;
+        }
+        let taken = match self.check_rules(index, &message.publication) {
+            Ok(()) => self.take(answer_to, index, held.delivery, &message, now),
+            Err(reason) => self.reject(answer_to, index, held.delivery, reason),
+        };
+        if let (Err(ending), Some(conn)) = (taken, conn) {
+            let (why, will) = ending.into_parts();
+            self.end_connection(conn, why, will, now);
+        }
+    }
+
+    /// The connection is read again if its time has come. What the pause took does not count as silence.
+    fn end_pause(&mut self, index: u32, now: Timestamp) {
+        let conn = self.sessions.get(index).and_then(|session| session.conn);
+        let Some(connection) = conn.and_then(|conn| self.connections.get_mut(conn)) else { return };
+        if let Some(pause) = connection.pause.take_if(|pause| pause.until <= now) {
+            connection.seen_at = connection.seen_at + now.since(pause.since);
+        }
+    }
+
+    /// Whether this is a held message, sent again: it is answered when it is released, here.
+    pub(crate) fn is_held(&mut self, index: u32, delivery: Delivery) -> bool {
+        let Some(session) = self.sessions.get_mut(index) else { return false };
+        let held = session.held.as_mut().and_then(|queue| queue.find_mut(delivery));
+        held.map(|held| held.answer = Answer::Owed).is_some()
+    }
+
+    /// A session has ended: what it held is dropped, but for QoS 0, which a ghost keeps.
+    pub(crate) fn leave_behind(&mut self, session: &mut Session, now: Timestamp) {
+        let Some(queue) = session.held.take() else { return };
+        let has_place = self.gate.ghosts.len() < GHOSTS_MAX && !self.gate.ghosts.contains_key(&session.client_id);
+        let mut ghost = Session::new(Arc::clone(&session.client_id), session.identity.clone(), session.origin);
+        self.forget_held(&queue);
+        for held in queue.messages {
+            let is_soon = held.release_at <= now + GHOST_AHEAD_MAX;
+            if has_place && is_soon && held.delivery == Delivery::AtMostOnce {
+                ghost.hold(held, &mut self.stats);
+            } else {
+                self.stats.dropped_held_ended += 1;
+            }
+        }
+        if ghost.held.is_some() {
+            let client_id = Arc::clone(&ghost.client_id);
+            let (index, _) = self.sessions.insert(ghost);
+            self.gate.ghosts.insert(client_id, index);
+            self.arm_release(index, now);
+        }
+    }
+
+    /// The client is back: its new session goes on with what the last one left, if it is the same user's.
+    pub(crate) fn take_over_ghost(&mut self, session: &mut Session) {
+        let Some(index) = self.gate.ghosts.remove(&session.client_id) else { return };
+        let Some(ghost) = self.sessions.remove(index) else { return };
+        if ghost.identity.user == session.identity.user {
+            session.held = ghost.held;
+        } else if let Some(queue) = ghost.held {
+            self.forget_held(&queue);
+            self.stats.dropped_held_ended += queue.len() as u64;
+        }
+    }
+
+    /// Takes a whole queue out of the gauges.
+    fn forget_held(&mut self, queue: &HoldQueue) {
+        self.stats.held_messages -= queue.len() as u64;
+        self.stats.held_bytes -= queue.bytes as u64;
+    }
+
+    /// A ghost that holds nothing any more is gone.
+    fn bury(&mut self, index: u32) {
+        let Some(session) = self.sessions.get(index).filter(|session| session.held.is_none()) else { return };
+        if self.gate.ghosts.get(&session.client_id) == Some(&index) {
+            self.gate.ghosts.remove(&session.client_id);
+            self.sessions.remove(index);
+        }
+    }
+
+    /// Stops reading a connection until then. Its keep-alive clock stands still.
+    pub(crate) fn pause(&mut self, conn: ConnId, until: Timestamp, now: Timestamp) {
+        let Some(connection) = self.connection_mut(conn) else { return };
+        connection.pause = Some(crate::connection::Pause { since: now, until });
+        let session = connection.session;
+        self.arm_release(session, now);
+    }
+}

@@ -1,0 +1,235 @@
+//! What is known of each publisher, for as long as it is connected and an hour longer.
+//!
+//! The key is the *principal*: the authenticated user, else the client identifier with the network it comes from (/24 of
+//! IPv4, /64 of IPv6). A reconnect therefore buys no new learning phase, somebody else who uses a victim's identifier
+//! from another network does not spoil its rhythm, and neighbours behind one NAT are told apart. An entry that a
+//! connection uses stays; of the others the one that was used last the longest ago goes first.
+
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt::Write;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use tidegate_control::Timestamp;
+use tidegate_control::rhythm::Rhythm;
+
+use crate::access::Identity;
+use crate::limits::{PATIENCE, PUBLISHERS_IDLE_MAX};
+use crate::slab::Slab;
+
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    pub(crate) rhythm: Rhythm,
+    key: Arc<str>,
+    /// Connections that publish as this principal, and since when there is none.
+    connections: u32,
+    idle_since: Timestamp,
+    /// While an episode of being slowed goes on: until when its latest message waits.
+    pub(crate) slowed_until: Option<Timestamp>,
+    pub(crate) refused: u64,
+    pub(crate) dropped: u64,
+    run: Run,
+}
+
+/// Refusals without a pause between them.
+#[derive(Debug, Default)]
+struct Run {
+    since: Timestamp,
+    last: Timestamp,
+    refused: u32,
+    taken: u32,
+}
+
+/// Whether there is any use in refusing on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Left,
+    Over,
+}
+
+impl Publisher {
+    pub(crate) fn note_taken(&mut self) {
+        self.run.taken = self.run.taken.saturating_add(1);
+    }
+
+    /// A message was refused. Over five D_max (150 s) of this, without a pause of one D_max and with more refused than
+    /// taken, patience is over; and stays so after a reconnect, until there is such a pause.
+    pub(crate) fn note_refused(&mut self, delay_max: Duration, now: Timestamp) -> Patience {
+        if self.run.refused == 0 || now.since(self.run.last) > delay_max {
+            self.run = Run { since: now, ..Run::default() };
+        }
+        self.run.last = now;
+        self.run.refused = self.run.refused.saturating_add(1);
+        let is_over = now.since(self.run.since) > delay_max * PATIENCE && self.run.refused > self.run.taken;
+        if is_over { Patience::Over } else { Patience::Left }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Publishers {
+    by_key: HashMap<Arc<str>, u32, FixedState>,
+    table: Slab<Publisher>,
+    /// Those without a connection, by when they lost it.
+    idle: BTreeSet<(Timestamp, u32)>,
+}
+
+impl Publishers {
+    pub(crate) fn new(seed: u64) -> Self {
+        let by_key = HashMap::with_hasher(FixedState::with_seed(seed));
+        Self { by_key, table: Slab::new(), idle: BTreeSet::new() }
+    }
+
+    pub(crate) fn find(&self, key: &str) -> Option<&Publisher> {
+        self.by_key.get(key).and_then(|slot| self.table.get(*slot))
+    }
+
+    pub(crate) fn get(&self, slot: u32) -> Option<&Publisher> {
+        self.table.get(slot)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Publisher> {
+        self.table.get_mut(slot)
+    }
+
+    /// A connection publishes as this principal; its place is sure until it leaves.
+    pub(crate) fn join(&mut self, key: &str, rhythm: impl FnOnce() -> Rhythm) -> u32 {
+        let slot = self.by_key.get(key).copied().unwrap_or_else(|| self.insert(key, rhythm()));
+        if let Some(publisher) = self.table.get_mut(slot) {
+            if publisher.connections == 0 {
+                self.idle.remove(&(publisher.idle_since, slot));
+            }
+            publisher.connections += 1;
+        }
+        slot
+    }
+
+    /// The connection is gone.
+    pub(crate) fn leave(&mut self, slot: u32, now: Timestamp) {
+        let Some(publisher) = self.table.get_mut(slot) else { return };
+        publisher.connections = publisher.connections.saturating_sub(1);
+        if publisher.connections == 0 {
+            publisher.idle_since = now;
+            self.idle.insert((now, slot));
+        }
+        if self.idle.len() > PUBLISHERS_IDLE_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets whoever was gone for longer than `memory`.
+    pub(crate) fn expire(&mut self, memory: Duration, now: Timestamp) {
+        while self.idle.first().is_some_and(|(since, _)| now.since(*since) >= memory) {
+            self.forget_oldest();
+        }
+    }
+
+    /// The rule has changed: what was learned under another one is of no use.
+    pub(crate) fn relearn(&mut self, rhythm: impl Fn() -> Rhythm) {
+        for slot in self.by_key.values() {
+            if let Some(publisher) = self.table.get_mut(*slot) {
+                publisher.rhythm = rhythm();
+            }
+        }
+    }
+
+    fn insert(&mut self, key: &str, rhythm: Rhythm) -> u32 {
+        let key: Arc<str> = key.into();
+        let (slot, _) = self.table.insert(Publisher {
+            rhythm,
+            key: Arc::clone(&key),
+            connections: 0,
+            idle_since: Timestamp::ZERO,
+            slowed_until: None,
+            refused: 0,
+            dropped: 0,
+            run: Run::default(),
+        });
+        self.by_key.insert(key, slot);
+        slot
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((_, slot)) = self.idle.pop_first() else { return };
+        if let Some(publisher) = self.table.remove(slot) {
+            self.by_key.remove(&publisher.key);
+        }
+    }
+}
+
+/// The principal that a client publishes as.
+pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
+    let mut key = String::new();
+    // Writing into a string cannot fail. The first letter keeps users and identifiers apart.
+    let _ = match &identity.user {
+        Some(user) => write!(key, "u{user}"),
+        None => match identity.peer.parse::<SocketAddr>().map(|peer| peer.ip().to_canonical()) {
+            Ok(IpAddr::V4(ip)) => write!(key, "4{:02x?} {client_id}", &ip.octets()[..3]),
+            Ok(IpAddr::V6(ip)) => write!(key, "6{:04x?} {client_id}", &ip.segments()[..4]),
+            Err(_) => write!(key, "?{} {client_id}", identity.peer),
+        },
+    };
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_control::rhythm::RhythmConfig;
+
+    fn key(user: Option<&str>, peer: &str, client_id: &str) -> String {
+        key_of(&Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt" }, client_id)
+    }
+
+    #[test]
+    fn a_principal_is_a_user_or_an_identifier_in_its_network() {
+        assert_eq!(key(Some("u"), "10.0.0.1:1", "a"), key(Some("u"), "[::1]:2", "b"), "a user everywhere");
+        assert_eq!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.200:9", "a"), "a /24");
+        assert_eq!(key(None, "[2001:db8::1]:1", "a"), key(None, "[2001:db8::ffff:1]:2", "a"), "a /64");
+        assert_eq!(key(None, "[::ffff:10.0.0.1]:1", "a"), key(None, "10.0.0.2:1", "a"), "mapped addresses");
+        assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.1.1:1", "a"));
+        assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "b"), "neighbours behind one NAT");
+        assert_ne!(key(Some("a"), "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "a"), "no user by name of a client");
+    }
+
+    #[test]
+    fn the_oldest_without_a_connection_goes_first_and_the_hour_counts_from_the_last_one() {
+        let plan = RhythmConfig::default().build().unwrap();
+        let at = |secs: u32| Timestamp::from_secs_f64(secs.into());
+        let hour = Duration::from_secs(3600);
+        let mut publishers = Publishers::new(1);
+        let (first, second) =
+            (publishers.join("first", || Rhythm::new(&plan)), publishers.join("second", || Rhythm::new(&plan)));
+        assert_eq!(publishers.join("first", || panic!("known")), first, "a second connection");
+        publishers.leave(first, at(0));
+        publishers.leave(second, at(10));
+        publishers.expire(hour, at(3700));
+        assert!(publishers.find("first").is_some(), "still connected once");
+        assert!(publishers.find("second").is_none());
+        publishers.leave(first, at(3700));
+        for n in 0..PUBLISHERS_IDLE_MAX {
+            let slot = publishers.join(&alloc::format!("n{n}"), || Rhythm::new(&plan));
+            publishers.leave(slot, at(3701));
+        }
+        assert_eq!(publishers.idle.len(), PUBLISHERS_IDLE_MAX);
+        assert!(publishers.find("first").is_none(), "the oldest made room");
+    }
+
+    #[test]
+    fn patience_ends_with_refusals_that_go_on_and_returns_with_a_pause() {
+        let plan = RhythmConfig::default().build().unwrap();
+        let mut publishers = Publishers::new(1);
+        let slot = publishers.join("p", || Rhythm::new(&plan));
+        let publisher = publishers.get_mut(slot).unwrap();
+        let mut refuse =
+            |secs: u32| publisher.note_refused(Duration::from_secs(30), Timestamp::from_secs_f64(secs.into()));
+        assert!((1000..=1150).step_by(10).all(|secs| refuse(secs) == Patience::Left));
+        assert_eq!(refuse(1160), Patience::Over);
+        assert_eq!(refuse(1161), Patience::Over, "it stays so");
+        assert_eq!(refuse(1192), Patience::Left, "after a pause");
+    }
+}

@@ -1,0 +1,105 @@
+//! Saying no to a publisher, in the words of its protocol; never by a success that is none.
+//!
+//! MQTT 5 has reason codes, and carries the pace in user properties: `pace-retry-after-ms`, and `pace-interval-ms` for
+//! the interval that was learned. Before, the only honest word is silence: the message is left on the connection, which
+//! is not read until its time has come. QoS 0 waits for no answer and is dropped by a named reason.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::hints::Hints;
+use tidegate_wire_mqtt::{Delivery, Properties, Property, ReasonCode, Version};
+
+use super::publishers::Patience;
+use super::{Admission, Arrival};
+use crate::event::Why;
+use crate::input::Ending;
+use crate::limits::PAUSE_MAX;
+use crate::shard::{ConnId, Shard, WillFate};
+
+/// Why a message of a publisher that is too fast cannot wait here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// There is no room left.
+    HoldFull,
+    /// It would have to wait too long.
+    Rhythm,
+}
+
+impl Shard {
+    pub(super) fn refuse_publish(
+        &mut self,
+        arrival: Arrival,
+        cause: Cause,
+        retry_after: Duration,
+        now: Timestamp,
+    ) -> Result<Admission, Ending> {
+        self.note_slowed(arrival.session, now + retry_after);
+        let is_v5 = self.version_of(arrival.conn) == Version::V5;
+        if arrival.delivery != Delivery::AtMostOnce && !is_v5 {
+            self.pause(arrival.conn, now + retry_after.min(PAUSE_MAX), now);
+            return Ok(Admission::Wait);
+        }
+        let delay_max = self.settings.back_off.rhythm.map_or(Duration::MAX, |config| config.delay_max);
+        let publisher = self.publisher_of(arrival.session);
+        if publisher.is_some_and(|publisher| publisher.note_refused(delay_max, now) == Patience::Over) {
+            return Err(self.give_up(arrival, cause, retry_after));
+        }
+        self.count_refused(arrival, cause);
+        if arrival.delivery == Delivery::AtMostOnce {
+            return Ok(Admission::Settled);
+        }
+        let hints = Pace::new(self.learned_interval(arrival.session), retry_after);
+        let properties = hints.properties("publishing too fast");
+        self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
+        Ok(Admission::Settled)
+    }
+
+    /// The connection should end.
+    pub(super) fn give_up(&mut self, arrival: Arrival, cause: Cause, retry_after: Duration) -> Ending {
+        self.count_refused(arrival, cause);
+        let interval = self.learned_interval(arrival.session);
+        Ending::new(Why::TooFast { interval, retry_after }, WillFate::Publish)
+    }
+
+    fn count_refused(&mut self, arrival: Arrival, cause: Cause) {
+        match (arrival.delivery, cause) {
+            (Delivery::AtMostOnce, Cause::HoldFull) => self.stats.dropped_held_full += 1,
+            (Delivery::AtMostOnce, Cause::Rhythm) => self.stats.dropped_rhythm += 1,
+            _ => self.stats.publish_refused += 1,
+        }
+        if let Some(publisher) = self.publisher_of(arrival.session) {
+            match arrival.delivery {
+                Delivery::AtMostOnce => publisher.dropped += 1,
+                _ => publisher.refused += 1,
+            }
+        }
+    }
+
+    fn learned_interval(&mut self, session: u32) -> Option<Duration> {
+        self.publisher_of(session).and_then(|publisher| publisher.rhythm.interval())
+    }
+
+    pub(crate) fn version_of(&self, conn: ConnId) -> Version {
+        self.connection(conn).map_or(Version::V5, |connection| connection.peer.version)
+    }
+}
+
+/// The words of pace that go with a refusal.
+pub(crate) struct Pace(Vec<(&'static str, String)>);
+
+impl Pace {
+    pub(crate) fn new(interval: Option<Duration>, retry_after: Duration) -> Self {
+        let mut words = Vec::new();
+        let hints = Hints { interval, retry_after: Some(retry_after), ..Hints::default() };
+        hints.write(|name, text| words.push((name, text)));
+        Self(words)
+    }
+
+    pub(crate) fn properties<'a>(&'a self, reason: &'a str) -> Vec<Property<'a>> {
+        let words = self.0.iter().map(|(name, text)| Property::UserProperty(name, text));
+        [Property::ReasonString(reason)].into_iter().chain(words).collect()
+    }
+}
