@@ -1,4 +1,4 @@
-//! The codec beside peers from crates.io, in one run: `cargo bench -p tidegate-wire-mqtt`.
+//! The codec beside peer crates, in one run: `cargo bench -p tidegate-wire-mqtt`.
 //!
 //! Each iteration works through a buffer of 64 packets, as a read from a busy socket delivers them, so divide the times
 //! by 64; the second line of each row gives packets per second. Peers read from a `BytesMut`, which their design takes

@@ -37,7 +37,7 @@ fn install(folder: &Path) -> Result<(), String> {
 fn scenarios() {
     let folder = match installed("mqtt-5.16.0", install) {
         Ok(folder) => folder,
-        Err(why) => return missing("MQTT.js", &why, "Node.js 18 or newer with npm, and a way to registry.npmjs.org"),
+        Err(why) => return missing("MQTT.js", &why, "Node.js 18 or newer with npm, and a way to the npm registry"),
     };
     let broker = Broker::start();
     let mut command = Command::new("node");

@@ -25,7 +25,7 @@ fn install(folder: &Path) -> Result<(), String> {
 fn scenarios() {
     let environment = match installed("paho-mqtt-2.1.0", install) {
         Ok(folder) => folder,
-        Err(why) => return missing("paho-mqtt", &why, "python3 with venv and pip, and a way to pypi.org"),
+        Err(why) => return missing("paho-mqtt", &why, "python3 with venv and pip, and a way to PyPI"),
     };
     let broker = Broker::start();
     let mut command = Command::new(environment.join("bin/python"));
