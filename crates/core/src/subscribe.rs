@@ -157,9 +157,12 @@ impl Shard {
             self.stats.dropped_queue_full += 1;
             return;
         }
-        for message in self.retained.matches(filter.pattern(), now, room) {
+        // One more than there is room for: what finds none must show in the counter.
+        for (found, message) in
+            self.retained.matches(filter.pattern(), now, room.saturating_add(1)).into_iter().enumerate()
+        {
             self.stats.deliveries += 1;
-            if session.queue_bytes + message.size() > bytes_max {
+            if found >= room || session.queue_bytes + message.size() > bytes_max {
                 self.stats.dropped_queue_full += 1;
                 continue;
             }

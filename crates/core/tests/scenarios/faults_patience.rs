@@ -62,7 +62,7 @@ fn f045_all_retained_messages_reach_a_slow_client_and_others_do_not_wait() {
     for _ in 0..100 {
         net.offer(slow, b"\x82\x07\x00\x01\x00\x00\x01#\x00");
     }
-    assert!(queued <= 5000 && net.stats().queued_messages <= 6000 && net.stats().dropped_queue_full > 0);
+    assert!(queued <= 5000 && net.stats().queued_messages <= 6000 && net.stats().dropped_queue_full >= 99);
     let quick = net.v5("quick");
     net.subscribe(quick, "t/17", 0);
     assert_eq!(net.payloads(quick), ["x"]);
