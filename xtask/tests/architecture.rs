@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const PURE: &[(&str, &[&str])] = &[
     ("control", &["libm", "rand_core", "siphasher"]),
     ("wire-mqtt", &[]),
+    ("wire-ssap", &["memchr", "quick-xml"]),
     ("core", &["foldhash", "hashbrown", "tidegate-control", "tidegate-wire-mqtt"]),
 ];
 

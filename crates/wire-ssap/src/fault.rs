@@ -1,0 +1,59 @@
+//! What is wrong with a message.
+
+use std::fmt;
+
+use crate::header::{Header, Status};
+
+/// A message that cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What the sender is told.
+    pub status: Status,
+    /// What is wrong, for people.
+    pub detail: String,
+    /// As much of the header as could be read.
+    pub header: Box<Header>,
+    /// It is not even XML: what follows on the connection is not to be trusted.
+    pub is_broken: bool,
+}
+
+impl Fault {
+    fn new(status: Status, detail: impl Into<String>) -> Self {
+        Self { status, detail: detail.into(), header: Box::default(), is_broken: false }
+    }
+
+    pub(crate) fn broken(detail: impl Into<String>) -> Self {
+        Self { is_broken: true, ..Self::new(Status::Syntax, detail) }
+    }
+
+    pub(crate) fn syntax(detail: impl Into<String>) -> Self {
+        Self::new(Status::Syntax, detail)
+    }
+
+    pub(crate) fn incomplete(detail: impl Into<String>) -> Self {
+        Self::new(Status::Incomplete, detail)
+    }
+
+    pub(crate) fn unknown(detail: impl Into<String>) -> Self {
+        Self::new(Status::NotImplemented, detail)
+    }
+
+    pub(crate) fn in_message(mut self, header: &Header) -> Self {
+        *self.header = header.clone();
+        self
+    }
+}
+
+impl From<quick_xml::Error> for Fault {
+    fn from(error: quick_xml::Error) -> Self {
+        Self::broken(format!("not well-formed: {error}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status, self.detail)
+    }
+}
+
+impl std::error::Error for Fault {}

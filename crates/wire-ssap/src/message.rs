@@ -1,0 +1,165 @@
+//! A message as it is: header and parameters, before anybody asks what they mean.
+
+use std::borrow::Cow;
+
+use crate::fault::Fault;
+use crate::header::Header;
+use crate::limits::{HEADER_BYTES_MAX, PARAMETERS_MAX};
+use crate::xml::{self, Document, Step};
+
+/// A well-formed message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// Who asks what.
+    pub header: Header,
+    parameters: Vec<Parameter<'a>>,
+}
+
+/// A named value of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter<'a> {
+    /// Its name.
+    pub name: Box<str>,
+    /// How it is written, if the message says so.
+    pub encoding: Option<Box<str>>,
+    /// What is inside, as it is written.
+    pub inside: &'a str,
+}
+
+impl<'a> Message<'a> {
+    /// Reads the bytes of one message, as [`Scanner`](crate::Scanner) found them.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
+        let text = std::str::from_utf8(bytes).map_err(|_| Fault::broken("not UTF-8"))?;
+        if let Some(forbidden) = text.bytes().find(|byte| *byte < b' ' && !byte.is_ascii_whitespace()) {
+            return Err(Fault::broken(format!("the character {forbidden:#04x} is not allowed in XML")));
+        }
+        let mut message = Message { header: Header::default(), parameters: Vec::new() };
+        match message.read(text) {
+            Ok(()) => Ok(message),
+            Err(fault) => Err(fault.in_message(&message.header)),
+        }
+    }
+
+    fn read(&mut self, text: &'a str) -> Result<(), Fault> {
+        let mut document = Document::new(text);
+        loop {
+            match document.next()? {
+                Some(Step::Open(root)) if root.name().as_ref() == b"SSAP_message" => break,
+                Some(Step::Open(_)) => return Err(Fault::syntax("the root is not SSAP_message")),
+                Some(Step::Text(text)) if text.trim().is_empty() => {}
+                _ => return Err(Fault::broken("no message")),
+            }
+        }
+        while let Some(Step::Open(start)) = Self::next_child(&mut document)? {
+            let name = start.local_name();
+            let Some(field) = self.field(name.as_ref()) else {
+                if name.as_ref() == b"parameter" {
+                    self.read_parameter(&start, &mut document)?;
+                } else {
+                    // Integrity checks and what else there may be.
+                    document.inside()?;
+                }
+                continue;
+            };
+            if !field.is_empty() {
+                return Err(Fault::syntax(format!("<{}> twice", String::from_utf8_lossy(name.as_ref()))));
+            }
+            let value = document.text()?;
+            let value = value.trim();
+            if value.len() > HEADER_BYTES_MAX {
+                return Err(Fault::syntax(format!("a header element of more than {HEADER_BYTES_MAX} bytes")));
+            }
+            *field = value.into();
+        }
+        self.check()
+    }
+
+    fn next_child(document: &mut Document<'a>) -> Result<Option<Step<'a>>, Fault> {
+        loop {
+            match document.next()? {
+                Some(Step::Text(text)) if text.trim().is_empty() => {}
+                Some(Step::Text(_)) => return Err(Fault::syntax("text between the elements of a message")),
+                Some(step @ Step::Open(_)) => return Ok(Some(step)),
+                Some(Step::Close) | None => return Ok(None),
+            }
+        }
+    }
+
+    fn field(&mut self, name: &[u8]) -> Option<&mut Box<str>> {
+        let header = &mut self.header;
+        Some(match name {
+            b"transaction_type" => &mut header.transaction_type,
+            b"message_type" => &mut header.message_type,
+            b"transaction_id" => &mut header.transaction_id,
+            b"node_id" => &mut header.node_id,
+            b"space_id" => &mut header.space_id,
+            _ => return None,
+        })
+    }
+
+    fn read_parameter(
+        &mut self,
+        start: &quick_xml::events::BytesStart<'a>,
+        document: &mut Document<'a>,
+    ) -> Result<(), Fault> {
+        let name = xml::attribute(start, "name")?.ok_or_else(|| Fault::syntax("a parameter without a name"))?;
+        let mut encoding = None;
+        for spelling in ["encoding", "type", "format"] {
+            encoding = encoding.or(xml::attribute(start, spelling)?);
+        }
+        if self.parameters.len() == PARAMETERS_MAX {
+            return Err(Fault::syntax(format!("more than {PARAMETERS_MAX} parameters")));
+        }
+        let inside = document.inside()?;
+        let (name, encoding) = (name.trim().into(), encoding.map(|encoding| encoding.trim().into()));
+        self.parameters.push(Parameter { name, encoding, inside });
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        let Header { transaction_type, message_type, transaction_id, node_id, .. } = &self.header;
+        let all = [
+            ("transaction_type", transaction_type),
+            ("message_type", message_type),
+            ("transaction_id", transaction_id),
+            ("node_id", node_id),
+        ];
+        match all.into_iter().find(|(_, value)| value.is_empty()) {
+            Some((name, _)) => Err(Fault::incomplete(format!("<{name}> is missing"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The parameter of this name; the first if there are several.
+    pub fn parameter(&self, name: &str) -> Option<&Parameter<'a>> {
+        self.parameters.iter().find(|parameter| &*parameter.name == name)
+    }
+
+    /// The same, as text; none if it is not there.
+    pub fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+        self.parameter(name).map(Parameter::text).transpose().map_err(|fault| fault.in_message(&self.header))
+    }
+
+    /// The same; an error if it is not there.
+    pub fn required(&self, name: &str) -> Result<&Parameter<'a>, Fault> {
+        self.parameter(name)
+            .ok_or_else(|| Fault::incomplete(format!("the parameter {name} is missing")).in_message(&self.header))
+    }
+}
+
+impl<'a> Parameter<'a> {
+    /// The value as text: entities and CDATA sections resolved, or child elements as they are written.
+    pub fn text(&self) -> Result<Cow<'a, str>, Fault> {
+        if self.has_children()? { Ok(Cow::Borrowed(self.inside)) } else { Document::new(self.inside).text() }
+    }
+
+    fn has_children(&self) -> Result<bool, Fault> {
+        let mut document = Document::new(self.inside);
+        while let Some(step) = document.next()? {
+            if matches!(step, Step::Open(_)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
