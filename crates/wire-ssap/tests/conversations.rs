@@ -195,7 +195,7 @@ fn f097_bombs_are_refused_at_once() {
     assert_eq!(refuse(&request("JOIN", 1, &deep)).status, Status::Syntax);
     let many = "<parameter name=\"a\">x</parameter>".repeat(33);
     assert_eq!(refuse(&request("JOIN", 1, &many)).status, Status::Syntax);
-    let wide: String = (0..100_000).map(|number| format!(" a{number}='x'")).collect();
+    let wide = " aaaa='x'".repeat(100_000);
     let wide = request("JOIN", 1, &format!("<parameter name=\"a\"{wide}>x</parameter>"));
     assert!(Message::parse(wide.as_bytes()).is_ok(), "only the names that matter are looked at");
     let long = format!("<node_id>{}</node_id>", "x".repeat(2000));
