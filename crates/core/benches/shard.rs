@@ -10,11 +10,12 @@ use divan::{Bencher, black_box};
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, RhythmConfig};
 use tidegate_core::access::{Identity, Open};
+use tidegate_core::event::Why;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::{ConnId, Hello, Shard};
 use tidegate_wire_mqtt::{
     Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
-    SubscriptionOptions, Subscriptions, TopicFilter, Version,
+    SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters, Unsubscribe, Version,
 };
 
 fn main() {
@@ -64,6 +65,16 @@ impl Rig {
         let subscriptions = Subscriptions::new(&list);
         let packet = Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions };
         let mut bytes = Vec::new();
+        let _ = packet.encode(Peer::new(Version::V311), &mut bytes);
+        self.shard.handle_input(conn, &bytes, self.now);
+        self.flush();
+    }
+
+    fn unsubscribe(&mut self, conn: ConnId, filter: &str) {
+        let list = [TopicFilter::parse(filter, &Limits::default()).unwrap()];
+        let (packet_id, filters) = (PacketId::MIN, TopicFilters::new(&list));
+        let mut bytes = Vec::new();
+        let packet = Unsubscribe { packet_id, properties: Properties::EMPTY, filters };
         let _ = packet.encode(Peer::new(Version::V311), &mut bytes);
         self.shard.handle_input(conn, &bytes, self.now);
         self.flush();
@@ -175,4 +186,75 @@ fn topics_that_never_repeat(bencher: Bencher) {
         rig.shard.handle_input(publisher, &bytes, rig.now);
         rig.flush();
     });
+}
+
+/// One message to each of a thousand topics while somebody else subscribes and unsubscribes between every ten of them.
+#[divan::bench]
+fn hot_topics_beside_changing_subscriptions(bencher: Bencher) {
+    let mut rig = Rig::new();
+    let (publisher, subscriber, other) = (rig.connect("publisher"), rig.connect("subscriber"), rig.connect("other"));
+    rig.subscribe(subscriber, "site/+/sensor/#", QoS::AtMostOnce);
+    let topics: Vec<Vec<u8>> = (0..1000).map(|n| one_message(&format!("site/{n}/sensor/7"))).collect();
+    let mut number = 0_u64;
+    bencher.counter(ItemsCount::new(topics.len())).bench_local(|| {
+        for ten in topics.chunks(10) {
+            number += 1;
+            let filter = format!("site/other-{number}/commands");
+            rig.subscribe(other, &filter, QoS::AtMostOnce);
+            rig.unsubscribe(other, &filter);
+            for bytes in ten {
+                rig.shard.handle_input(publisher, bytes, rig.now);
+            }
+            rig.flush();
+        }
+    });
+}
+
+fn one_message(topic: &str) -> Vec<u8> {
+    let mut bytes = messages(topic, 64);
+    bytes.truncate(bytes.len() / BATCH);
+    bytes
+}
+
+/// The most work that the filters of some sessions can make of one publish to a topic that is new every time: every way
+/// to write twelve levels with or without `+`, and of the next four one way each.
+#[divan::bench(args = [1, 4, 16])]
+fn wildcard_bomb(bencher: Bencher, sessions: u64) {
+    let mut rig = Rig::new();
+    let publisher = rig.connect("publisher");
+    for session in 0..sessions {
+        let bomber = rig.connect(&format!("bomber-{session}"));
+        for bits in 0..4096_u64 {
+            let bits = bits | session << 12;
+            let levels: Vec<&str> = (0..16).map(|level| if bits >> level & 1 == 1 { "+" } else { "a" }).collect();
+            rig.subscribe(bomber, &levels.join("/"), QoS::AtMostOnce);
+        }
+    }
+    let mut number = 0_u64;
+    bencher.bench_local(|| {
+        number += 1;
+        let topic = format!("{}/{number}", ["a"; 16].join("/"));
+        rig.shard.handle_input(publisher, &one_message(&topic), rig.now);
+        rig.flush();
+    });
+}
+
+/// Everybody on one filter leaves, one after the other.
+#[divan::bench(args = [1_000, 100_000], sample_count = 3, sample_size = 1)]
+fn all_leave(bencher: Bencher, subscribers: usize) {
+    bencher
+        .counter(ItemsCount::new(subscribers))
+        .with_inputs(|| {
+            let mut rig = Rig::new();
+            let wires: Vec<ConnId> = (0..subscribers).map(|n| rig.connect(&format!("subscriber-{n}"))).collect();
+            for wire in &wires {
+                rig.subscribe(*wire, "news", QoS::AtMostOnce);
+            }
+            (rig, wires)
+        })
+        .bench_local_values(|(mut rig, wires)| {
+            for wire in wires {
+                rig.shard.handle_closed(wire, Why::Lost, rig.now);
+            }
+        });
 }

@@ -1,24 +1,28 @@
 //! The handshakes of QoS 1 and 2, in both directions (section 4.3).
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Ack, AckKind, PacketId, Properties, ReasonCode};
+use tidegate_wire_mqtt::{Ack, AckKind, PacketId, Properties, QoS, ReasonCode};
 
+use crate::input::{Ending, Handled};
 use crate::session::Stage;
 use crate::shard::{ConnId, Shard};
 
 impl Shard {
     /// A QoS 1 message arrived at the client. An identifier that we do not know is nothing to quarrel about.
-    pub(crate) fn handle_puback(&mut self, conn: ConnId, id: PacketId, now: Timestamp) {
+    pub(crate) fn handle_puback(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
+        self.check_answer(conn, id, QoS::AtLeastOnce)?;
         self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Sent(_)));
+        Ok(())
     }
 
     /// A QoS 2 message arrived at the client, or was refused by it: a refusal ends the exchange. [MQTT-4.3.3-4]
-    pub(crate) fn handle_pubrec(&mut self, conn: ConnId, id: PacketId, reason: ReasonCode, now: Timestamp) {
+    pub(crate) fn handle_pubrec(&mut self, conn: ConnId, id: PacketId, reason: ReasonCode, now: Timestamp) -> Handled {
+        self.check_answer(conn, id, QoS::ExactlyOnce)?;
         if reason.is_failure() {
             self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Sent(_)));
-            return;
+            return Ok(());
         }
-        let Some(session) = self.session_of(conn) else { return };
+        let Some(session) = self.session_of(conn) else { return Ok(()) };
         let position = session.inflight_position(id);
         let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         if let Some(position) = position
@@ -27,6 +31,28 @@ impl Shard {
             self.note_delivered();
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
+        Ok(())
+    }
+
+    /// PUBACK answers QoS 1 and PUBREC and PUBCOMP answer QoS 2. Whoever confuses them has lost count of what it has
+    /// received, and a message that it was promised once might come twice, or never. [MQTT-4.13.1-1]
+    fn check_answer(&mut self, conn: ConnId, id: PacketId, answered: QoS) -> Handled {
+        let Some(session) = self.session_of(conn) else { return Ok(()) };
+        let under_way = session.inflight_position(id).and_then(|position| session.inflight.get(position));
+        let sent = under_way.map(|inflight| match &inflight.stage {
+            Stage::Sent(queued) => queued.qos,
+            Stage::Released => QoS::ExactlyOnce,
+        });
+        match (answered, sent) {
+            (QoS::AtLeastOnce, Some(QoS::ExactlyOnce)) => {
+                Err(Ending::protocol(ReasonCode::ProtocolError, "PUBACK for a message of QoS 2 (section 4.3.3)"))
+            }
+            (QoS::ExactlyOnce, Some(QoS::AtLeastOnce)) => Err(Ending::protocol(
+                ReasonCode::ProtocolError,
+                "PUBREC or PUBCOMP for a message of QoS 1 (section 4.3.2)",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The client has released a QoS 2 message that it sent us. An identifier that we do not know is a mistake, but not
@@ -40,8 +66,10 @@ impl Shard {
     }
 
     /// A QoS 2 message is done.
-    pub(crate) fn handle_pubcomp(&mut self, conn: ConnId, id: PacketId, now: Timestamp) {
+    pub(crate) fn handle_pubcomp(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
+        self.check_answer(conn, id, QoS::ExactlyOnce)?;
         self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Released));
+        Ok(())
     }
 
     /// Frees an identifier, and sends what was waiting for the window.
@@ -52,7 +80,7 @@ impl Shard {
             return;
         }
         let finished = session.finish(position);
-        let is_waiting = !session.queue.is_empty() || session.unsent > 0;
+        let is_waiting = session.has_more();
         // At the later stage it was counted when PUBREC came.
         if matches!(finished, Some(Stage::Sent(_))) {
             self.note_delivered();

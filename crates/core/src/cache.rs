@@ -1,4 +1,4 @@
-//! Remembers what a topic matched, until any subscription changes.
+//! Remembers what a topic matched, until a subscription changes that may concern it.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -8,9 +8,9 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_wire_mqtt::QoS;
 
-use crate::limits::{CACHE_TARGETS_MAX, CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
+use crate::limits::{CACHE_BYTES_MAX, CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
 use crate::session::SubscriptionIds;
-use crate::subscriptions::{GroupId, Matches, Wish};
+use crate::subscriptions::{Changes, GroupId, Matches, Subscriptions, Watch, Wish};
 
 /// One receiver of a topic, with its overlapping subscriptions made one: the best QoS, all identifiers.
 #[derive(Clone, Debug)]
@@ -29,64 +29,93 @@ pub(crate) struct Route {
     pub(crate) targets: Vec<Target>,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) shards: u64,
+    /// What it depends on.
+    watch: Watch,
 }
 
 #[derive(Debug)]
 pub(crate) struct MatchCache {
-    routes: HashMap<Box<str>, Arc<Route>, FixedState>,
-    generation: u64,
-    /// Receivers in all of them.
-    targets: usize,
+    routes: HashMap<Box<str>, Entry, FixedState>,
+    /// What all of them cost.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    route: Arc<Route>,
+    /// Changes after which it was still good.
+    checked_at: u64,
 }
 
 impl MatchCache {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { routes: HashMap::with_hasher(FixedState::with_seed(seed)), generation: 0, targets: 0 }
+        Self { routes: HashMap::with_hasher(FixedState::with_seed(seed)), bytes: 0 }
     }
 
+    /// What the topic matched, unless a change since may concern it.
     #[inline]
-    pub(crate) fn get(&mut self, topic: &str, generation: u64) -> Option<&Arc<Route>> {
-        if self.generation != generation {
-            self.clear();
-            self.generation = generation;
+    pub(crate) fn get(&mut self, topic: &str, changes: &Changes) -> Option<&Arc<Route>> {
+        let entry = self.routes.get_mut(topic)?;
+        if entry.checked_at != changes.total() {
+            if !changes.holds(&entry.route.watch) {
+                return None;
+            }
+            entry.checked_at = changes.total();
         }
-        self.routes.get(topic)
+        Some(&entry.route)
     }
 
-    pub(crate) fn put(&mut self, topic: &str, route: Arc<Route>) {
-        let size = route.targets.len() + route.groups.len();
-        if topic.len() > CACHE_TOPIC_BYTES_MAX || size > CACHE_TARGETS_MAX {
+    pub(crate) fn put(&mut self, topic: &str, route: &Arc<Route>, changes: &Changes) {
+        let bytes = cost(topic, route);
+        if topic.len() > CACHE_TOPIC_BYTES_MAX || bytes > CACHE_BYTES_MAX {
             return;
         }
-        if self.routes.len() >= CACHE_TOPICS_MAX || self.targets + size > CACHE_TARGETS_MAX {
-            self.clear();
+        if self.routes.len() >= CACHE_TOPICS_MAX || self.bytes + bytes > CACHE_BYTES_MAX {
+            self.routes.clear();
+            self.bytes = 0;
         }
-        self.targets += size;
-        self.routes.insert(topic.into(), route);
-    }
-
-    fn clear(&mut self) {
-        self.routes.clear();
-        self.targets = 0;
+        self.bytes += bytes;
+        let entry = Entry { route: Arc::clone(route), checked_at: changes.total() };
+        if let Some(stale) = self.routes.insert(topic.into(), entry) {
+            self.bytes -= cost(topic, &stale.route);
+        }
     }
 }
 
+/// What it costs to remember a match.
+fn cost(topic: &str, route: &Route) -> usize {
+    let ids: usize = route.targets.iter().map(|target| target.ids.heap_bytes()).sum();
+    size_of::<(Box<str>, Entry)>()
+        + size_of::<Route>()
+        + topic.len()
+        + route.targets.capacity() * size_of::<Target>()
+        + route.groups.capacity() * size_of::<GroupId>()
+        + ids
+}
+
 impl Route {
-    pub(crate) fn new(matches: Matches) -> Self {
-        Self { targets: merged(matches.subscribers, |_| true), groups: matches.groups, shards: matches.shards }
+    pub(crate) fn find(topic: &str, subscriptions: &mut Subscriptions) -> Self {
+        let Matches { subscribers, groups, shards } = subscriptions.matches(topic);
+        Self { targets: merged(subscribers, |_| true), groups, shards, watch: subscriptions.changes().watch(topic) }
     }
 }
 
 /// One target per session, from those of its subscriptions that `counts` accepts.
 pub(crate) fn merged(mut subscribers: Vec<(u32, Wish)>, counts: impl Fn(&Wish) -> bool) -> Vec<Target> {
+    subscribers.retain(|(_, wish)| counts(wish));
     subscribers.sort_by_key(|(session, _)| *session);
     let mut targets: Vec<Target> = Vec::with_capacity(subscribers.len());
-    for (session, wish) in subscribers.into_iter().filter(|(_, wish)| counts(wish)) {
-        match targets.last_mut().filter(|target| target.session == session) {
-            Some(target) => target.add(wish),
-            None => targets.push(Target::new(session, wish)),
+    for same in subscribers.chunk_by(|one, other| one.0 == other.0) {
+        let Some((session, first)) = same.first() else { continue };
+        let mut target = Target::new(*session, *first);
+        if same.len() > 1 {
+            same[1..].iter().for_each(|(_, wish)| target.add(*wish));
+            target.ids = same.iter().filter_map(|(_, wish)| wish.id).collect();
         }
+        targets.push(target);
     }
+    // What is remembered should have no air in it.
+    targets.shrink_to_fit();
     targets
 }
 
@@ -101,12 +130,66 @@ impl Target {
         }
     }
 
+    /// Its identifier is not added here.
     fn add(&mut self, wish: Wish) {
         self.qos = self.qos.max(wish.qos);
         self.retain_as_published |= wish.retain_as_published;
         self.no_local |= wish.no_local;
-        if let Some(id) = wish.id {
-            self.ids.add(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use core::num::NonZeroU32;
+
+    fn wish(id: u32) -> Wish {
+        Wish { qos: QoS::AtMostOnce, no_local: false, retain_as_published: false, id: NonZeroU32::new(id) }
+    }
+
+    fn remember(cache: &mut MatchCache, subscriptions: &mut Subscriptions, topic: &str) {
+        let route = Arc::new(Route::find(topic, subscriptions));
+        cache.put(topic, &route, subscriptions.changes());
+    }
+
+    #[test]
+    fn a_change_elsewhere_costs_a_topic_nothing() {
+        let (mut cache, mut subscriptions) = (MatchCache::new(1), Subscriptions::new(1));
+        subscriptions.subscribe("a/+/c", 1, wish(0));
+        subscriptions.join("a/#", "g", 2, wish(0));
+        remember(&mut cache, &mut subscriptions, "a/b/c");
+        for n in 0..50 {
+            subscriptions.subscribe(&format!("a/{n}/c"), 3, wish(0));
+            subscriptions.unsubscribe(&format!("a/{n}/c"), 3);
+            subscriptions.set_interest(&format!("other/{n}/#"), 1, true);
+            subscriptions.set_presence("a/#", "g", 2, crate::subscriptions::Presence::Offline);
         }
+        assert!(cache.get("a/b/c", subscriptions.changes()).is_some());
+        for filter in ["a/b/c", "a/b/#", "a/+/+", "#"] {
+            subscriptions.subscribe(filter, 4, wish(0));
+            assert!(cache.get("a/b/c", subscriptions.changes()).is_none(), "{filter}");
+            remember(&mut cache, &mut subscriptions, "a/b/c");
+            subscriptions.unsubscribe(filter, 4);
+            assert!(cache.get("a/b/c", subscriptions.changes()).is_none(), "{filter}");
+            remember(&mut cache, &mut subscriptions, "a/b/c");
+        }
+        subscriptions.leave("a/#", "g", 2);
+        assert!(cache.get("a/b/c", subscriptions.changes()).is_none());
+    }
+
+    #[test]
+    fn identifiers_count_against_the_bytes() {
+        let (mut cache, mut subscriptions) = (MatchCache::new(1), Subscriptions::new(1));
+        for n in 0..1000 {
+            let levels: Vec<&str> = (0..10).map(|bit| if n >> bit & 1 == 1 { "+" } else { "a" }).collect();
+            subscriptions.subscribe(&levels.join("/"), 1, wish(n + 1));
+        }
+        let topic = ["a"; 10].join("/");
+        remember(&mut cache, &mut subscriptions, &topic);
+        assert!((4000..4000 + 1024).contains(&cache.bytes), "{}", cache.bytes);
+        let before = cache.bytes;
+        remember(&mut cache, &mut subscriptions, &topic);
+        assert_eq!(cache.bytes, before, "what is replaced is no longer counted");
     }
 }

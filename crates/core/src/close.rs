@@ -133,6 +133,7 @@ impl Shard {
         self.by_client.remove(&session.client_id);
         self.count_lost(&session);
         self.leave_behind(&mut session, now);
+        self.subscriptions_ended += session.subscriptions.len() as u64;
         for text in session.subscriptions.keys() {
             // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
             // behind would belong to whoever gets this place next.

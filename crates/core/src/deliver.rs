@@ -155,6 +155,11 @@ impl Shard {
     /// Sends what waits in a session's queue, as far as window and outbox allow.
     pub(crate) fn pump(&mut self, index: u32, now: Timestamp) {
         while self.send_again(index, now) {}
+        self.pump_queue(index, now);
+        self.burst(index, now);
+    }
+
+    fn pump_queue(&mut self, index: u32, now: Timestamp) {
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
             let Some(conn) = session.conn else { return };
@@ -168,7 +173,7 @@ impl Shard {
         }
     }
 
-    fn send_queued(&mut self, index: u32, queued: Queued, now: Timestamp) {
+    pub(crate) fn send_queued(&mut self, index: u32, queued: Queued, now: Timestamp) {
         let message = Arc::clone(&queued.message);
         let shareable = Shareable::of(&message);
         if shareable.publication.is_expired(now) {

@@ -116,10 +116,10 @@ impl Shard {
         match packet {
             Packet::Publish(publish) => return self.handle_publish(conn, publish, now),
             Packet::Ack(ack) => match ack.kind {
-                AckKind::PubAck => self.handle_puback(conn, ack.packet_id, now),
-                AckKind::PubRec => self.handle_pubrec(conn, ack.packet_id, ack.reason, now),
+                AckKind::PubAck => self.handle_puback(conn, ack.packet_id, now)?,
+                AckKind::PubRec => self.handle_pubrec(conn, ack.packet_id, ack.reason, now)?,
                 AckKind::PubRel => self.handle_pubrel(conn, ack.packet_id),
-                AckKind::PubComp => self.handle_pubcomp(conn, ack.packet_id, now),
+                AckKind::PubComp => self.handle_pubcomp(conn, ack.packet_id, now)?,
             },
             Packet::PingReq => self.send(conn, &Packet::PingResp),
             Packet::Subscribe(subscribe) => self.handle_subscribe(conn, subscribe, now),

@@ -7,6 +7,7 @@ extern crate std;
 
 pub mod access;
 mod acks;
+mod burst;
 mod cache;
 mod close;
 mod connect;
@@ -26,6 +27,7 @@ mod route;
 mod session;
 pub mod settings;
 pub mod shard;
+mod shares;
 mod slab;
 mod subscribe;
 mod subscriptions;

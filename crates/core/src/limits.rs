@@ -4,12 +4,14 @@ use core::time::Duration;
 
 /// Connections of one shard; the driver has a smaller limit of its own.
 pub(crate) const CONNECTIONS_MAX: usize = 4_000_000;
-/// Shared subscriptions of one session: each is told to every shard whenever the client comes or goes.
+/// Shared subscriptions of one session. Each is told to every other shard whenever the client comes or goes, so this is
+/// what a reconnect costs: 100 of them are some 10 KiB for each shard. More are refused with 0x97, "quota exceeded".
 pub(crate) const SHARED_SUBSCRIPTIONS_MAX: usize = 100;
 /// Packets handled per call of `handle_input`: the driver bounds the bytes, this bounds the tiny ones.
 pub(crate) const PACKETS_PER_INPUT_MAX: usize = 4096;
-/// Timers handled per turn, so that a thousand expiring sessions do not make one long turn.
-pub(crate) const TIMERS_PER_TURN_MAX: usize = 1024;
+/// What the timers of one turn may do, counted in timers, subscriptions that end and messages that are delivered: a
+/// thousand sessions that expire with all they have do not make one long turn. One timer's work is done as a whole.
+pub(crate) const TIMER_WORK_PER_TURN_MAX: u64 = 4096;
 /// How long a packet may take to arrive, whatever the number of pieces it comes in...
 pub(crate) const PACKET_PATIENCE: Duration = Duration::from_secs(30);
 /// ...and how many bytes of it must come in each further second: a bad modem is faster.
@@ -20,16 +22,36 @@ pub(crate) const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const EVENTS_MAX: usize = 4096;
 /// Topics whose matches are remembered; beyond, all are forgotten at once.
 pub(crate) const CACHE_TOPICS_MAX: usize = 65_536;
-/// Receivers that those matches name together: with a thousand clients on `#`, topics alone would not bound anything.
-pub(crate) const CACHE_TARGETS_MAX: usize = 1024 * 1024;
+/// Bytes of those matches, receivers and subscription identifiers included: with a thousand clients on `#`, topics alone
+/// would not bound anything.
+pub(crate) const CACHE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Counters of changes, by beginnings of filters: half a page of the first-level cache.
+pub(crate) const CHANGE_COUNTERS: usize = 4096;
+/// Levels that tell beginnings apart. Deeper changes concern everything below.
+pub(crate) const CHANGE_LEVELS_MAX: usize = 8;
+/// Subscriptions of one session that have an identifier and a wildcard. A message names all identifiers that match, and
+/// of filters without a wildcard only one can: so no message has more than one more of them than this, 5 KiB.
+pub(crate) const WILDCARD_IDS_MAX: usize = 1024;
+/// Nodes of the tree that a match visits at most for the filters of one shard, whatever they are; see `shapes`. Some 20 ns
+/// each. Who asks for another shape beyond that is told 0x97, "quota exceeded".
+pub(crate) const SHAPE_NODES_MAX: usize = 32 * 1024;
+/// Filters with so many levels, and `+` at the first few of them only, are never refused for their shape. They have some
+/// 1500 nodes together.
+pub(crate) const ORDINARY_LEVELS: usize = 16;
+pub(crate) const ORDINARY_PLUS_LEVELS: usize = 6;
 /// Bytes of a topic that is worth remembering.
 pub(crate) const CACHE_TOPIC_BYTES_MAX: usize = 512;
+/// Steps through the retained messages for one session before others have their turn, at some 0.3 µs each...
+pub(crate) const BURST_STEPS_MAX: usize = 256;
+/// ...and sessions that go on in one turn.
+pub(crate) const BURSTS_PER_TURN_MAX: usize = 4;
+/// Retained messages that are forgotten at once when their lifetime is over.
+pub(crate) const RETAINED_SWEEP_MAX: usize = 1024;
 /// Bytes of topics whose retained message was deleted a moment ago.
 pub(crate) const EMPTIED_BYTES_MAX: usize = 1024 * 1024;
-/// Levels of all filters of a session together: six of each of its 10 000. A publish may have to walk all of them, when
-/// they are made for it.
+/// Levels of all filters of a session together: six of each of its 10 000. Each may be a node of the tree.
 pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
-/// Bytes waiting for another shard at which publishers are no longer read.
+/// Bytes waiting for another shard, messages or changes of interest, at which clients are no longer read.
 pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -47,4 +69,5 @@ pub(crate) const PATIENCE: u32 = 5;
 /// Nothing had to wait for this long: the publisher has recovered. At most one change of mind in this time.
 pub(crate) const CALM: Duration = Duration::from_secs(10);
 
-const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "publishers are paused before anything is dropped");
+const _: () = assert!(CHANGE_COUNTERS <= 1 << 16, "the number of a counter has 16 bits");
+const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "clients are paused before anything is dropped");

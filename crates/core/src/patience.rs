@@ -22,6 +22,16 @@ impl Shard {
         self.watch(conn, since + time, now);
     }
 
+    /// More of a packet came that is not whole yet: so much of it is there now. A sign of life, as long as the packet comes
+    /// fast enough; slow ones have their own end.
+    pub fn handle_partial(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
+        let Some(connection) = self.connection_mut(conn) else { return };
+        let fair = PACKET_PATIENCE + Duration::from_secs((bytes / PACKET_BYTES_PER_SECOND_MIN) as u64);
+        if connection.partial.is_some_and(|(since, _)| now <= since + fair) {
+            connection.seen_at = now;
+        }
+    }
+
     /// The packet is there, and waits because of us: what it takes from now on is not its sender's doing.
     #[cold]
     pub(crate) fn note_whole(&mut self, conn: ConnId) {

@@ -14,7 +14,7 @@ use crate::input::{Ending, Flow, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
 use crate::overload::{Admission, Arrival};
-use crate::retained::{Kept, Others, Stamp};
+use crate::retained::{Kept, Others, Room, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
 
 impl Shard {
@@ -77,27 +77,27 @@ impl Shard {
     pub(crate) fn publish(&mut self, publication: &Publication<'_>, now: Timestamp) -> usize {
         let message = Shareable::new(*publication);
         if publication.retain {
-            self.retain_here(&message);
+            self.retain_here(&message, now);
         }
         self.route(&message, now)
     }
 
     /// Retains a message of this shard: it comes after all that were heard of.
-    fn retain_here(&mut self, message: &Shareable<'_>) -> Kept {
+    fn retain_here(&mut self, message: &Shareable<'_>, now: Timestamp) -> Kept {
         self.retain_count += 1;
-        self.retain(message, Stamp { count: self.retain_count, shard: self.index })
+        self.retain(message, Stamp { count: self.retain_count, shard: self.index }, now)
     }
 
     /// Keeps or forgets the retained message of a topic. [MQTT-3.3.1-5, MQTT-3.3.1-6]
-    fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp) -> Kept {
+    fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp, now: Timestamp) -> Kept {
         let topic = message.publication.topic;
         if message.publication.payload.is_empty() {
             let others = if self.outgoing.len() > 1 { Others::MayBeBehind } else { Others::None };
             self.retained.remove(topic, stamp, others);
             return Kept::Yes;
         }
-        let (count_max, bytes_max) = (self.settings.retained_messages_max, self.settings.retained_bytes_max);
-        self.retained.set(topic, message.share(), stamp, count_max, bytes_max)
+        let room = Room { messages: self.settings.retained_messages_max, bytes: self.settings.retained_bytes_max };
+        self.retained.set(topic, message.share(), stamp, room, now)
     }
 
     /// The topic itself, or the one that the client's alias stands for.
@@ -166,7 +166,7 @@ impl Shard {
         message: &Shareable<'_>,
         now: Timestamp,
     ) -> Handled {
-        if message.publication.retain && self.retain_here(message) == Kept::Full {
+        if message.publication.retain && self.retain_here(message, now) == Kept::Full {
             return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
         }
         self.stats.publish_passed += 1;
@@ -248,7 +248,7 @@ impl Shard {
                 let message = Shareable::new(publication);
                 if publication.retain {
                     self.retain_count = self.retain_count.max(count);
-                    self.retain(&message, Stamp { count, shard: from });
+                    self.retain(&message, Stamp { count, shard: from }, now);
                 }
                 self.route_here(&message, now);
             }

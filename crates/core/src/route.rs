@@ -1,6 +1,7 @@
 //! From a publication to everybody who wants it.
 //!
-//! Matching only collects; delivery comes after. What a topic matched is remembered until a subscription changes. Other
+//! Matching only collects; delivery comes after. What a topic matched is remembered until a subscription changes that
+//! may concern it. Other
 //! shards with interest get the publication once each, whatever the number of their subscribers.
 
 use alloc::sync::Arc;
@@ -12,7 +13,7 @@ use crate::cache::{Route, Target, merged};
 use crate::deliver::Frames;
 use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
-use crate::message::Shareable;
+use crate::message::{Publication, Shareable};
 use crate::shard::Shard;
 use crate::subscriptions::{GroupId, Pick, Wish};
 
@@ -29,7 +30,7 @@ impl Shard {
         if shards != 0 && self.outgoing.len() > 1 {
             for shard in self.other_shards().filter(|shard| shards & 1 << shard != 0) {
                 let envelope = Envelope::Publish { publication: message.publication, count: self.retain_count };
-                self.forward(shard, &envelope, message.publication.qos);
+                self.forward(shard, &envelope, &message.publication);
             }
         }
         places + (route.shards.count_ones() as usize)
@@ -42,11 +43,11 @@ impl Shard {
     }
 
     fn find_route(&mut self, topic: &str) -> Arc<Route> {
-        if let Some(route) = self.cache.get(topic, self.subscriptions.generation()) {
+        if let Some(route) = self.cache.get(topic, self.subscriptions.changes()) {
             return Arc::clone(route);
         }
-        let route = Arc::new(Route::new(self.subscriptions.matches(topic)));
-        self.cache.put(topic, Arc::clone(&route));
+        let route = Arc::new(Route::find(topic, &mut self.subscriptions));
+        self.cache.put(topic, &route, self.subscriptions.changes());
         route
     }
 
@@ -87,7 +88,7 @@ impl Shard {
                 };
                 let publication = message.publication;
                 let envelope = Envelope::Shared { hops: HOPS_MAX, filter: &filter, group: &name, publication };
-                self.forward(shard, &envelope, publication.qos);
+                self.forward(shard, &envelope, &publication);
             }
             None => return false,
         }
@@ -98,7 +99,7 @@ impl Shard {
     pub(crate) fn pass_on(&mut self, filter: &str, group: &str, message: &Shareable<'_>, hops: u8) -> bool {
         let Some(shard) = self.subscriptions.shard_with_members(filter, group) else { return false };
         let publication = message.publication;
-        self.forward(shard, &Envelope::Shared { hops, filter, group, publication }, publication.qos);
+        self.forward(shard, &Envelope::Shared { hops, filter, group, publication }, &publication);
         true
     }
 
@@ -106,9 +107,12 @@ impl Shard {
         self.deliver(&Target::new(session, wish), message, &mut Frames::for_receivers(1), now);
     }
 
-    fn forward(&mut self, shard: usize, envelope: &Envelope<'_>, qos: QoS) {
+    /// Sends on, unless too much waits already and the message may get lost. One that is retained may not: all shards keep
+    /// the same. Its publisher is no longer read when much less waits.
+    fn forward(&mut self, shard: usize, envelope: &Envelope<'_>, publication: &Publication<'_>) {
         let Some(outgoing) = self.outgoing.get_mut(shard).map(|outgoing| &mut outgoing.messages) else { return };
-        if qos == QoS::AtMostOnce && outgoing.len() > BATCH_BYTES_MAX {
+        let may_get_lost = publication.qos == QoS::AtMostOnce && !publication.retain;
+        if may_get_lost && outgoing.len() > BATCH_BYTES_MAX {
             self.stats.dropped_shard_full += 1;
             return;
         }

@@ -14,6 +14,8 @@ use crate::access::Identity;
 use crate::event::Stats;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
+use crate::retained::Walk;
+use crate::shares::Shares;
 use crate::subscriptions::Wish;
 
 #[derive(Debug)]
@@ -32,8 +34,12 @@ pub(crate) struct Session {
     pub(crate) will: Option<Box<PendingWill>>,
     /// Filters as the client wrote them, `$share/…` included.
     pub(crate) subscriptions: BTreeMap<Box<str>, Wish>,
-    /// Levels of all of them.
-    pub(crate) filter_levels: usize,
+    /// Retained messages that are still to be sent for some of them, by filter.
+    pub(crate) bursts: BTreeMap<Box<str>, Walk>,
+    /// It is among those that go on with them in the next turn.
+    pub(crate) is_bursting: bool,
+    /// What of theirs is bounded.
+    pub(crate) shares: Shares,
     /// QoS 2 messages received and not yet released, sorted: a client before MQTT 5 may leave 65 535 of them.
     pub(crate) inbound: Vec<PacketId>,
     /// How many of them, at most, are left from earlier connections.
@@ -82,12 +88,23 @@ impl SubscriptionIds {
         }
     }
 
-    pub(crate) fn add(&mut self, id: NonZeroU32) {
-        *self = match core::mem::take(self) {
-            Self::None => Self::One(id),
-            Self::One(first) => Self::Many([first, id].into()),
-            Self::Many(ids) => Self::Many(ids.iter().copied().chain([id]).collect()),
-        };
+    /// Bytes that are kept elsewhere.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::None | Self::One(_) => 0,
+            Self::Many(ids) => size_of_val(&**ids),
+        }
+    }
+}
+
+impl FromIterator<NonZeroU32> for SubscriptionIds {
+    fn from_iter<I: IntoIterator<Item = NonZeroU32>>(ids: I) -> Self {
+        let mut ids = ids.into_iter();
+        match (ids.next(), ids.next()) {
+            (None, _) => Self::None,
+            (Some(one), None) => Self::One(one),
+            (Some(first), Some(second)) => Self::Many([first, second].into_iter().chain(ids).collect()),
+        }
     }
 }
 
@@ -135,7 +152,9 @@ impl Session {
             timer_at: None,
             will: None,
             subscriptions: BTreeMap::new(),
-            filter_levels: 0,
+            bursts: BTreeMap::new(),
+            is_bursting: false,
+            shares: Shares::default(),
             inbound: Vec::new(),
             inbound_before: 0,
             inflight: VecDeque::new(),
@@ -165,6 +184,11 @@ impl Session {
         if let Err(position) = self.inbound.binary_search(&id) {
             self.inbound.insert(position, id);
         }
+    }
+
+    /// Whether anything would be sent if there were room.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.queue.is_empty() || self.unsent > 0 || !self.bursts.is_empty()
     }
 
     pub(crate) fn has_window(&self) -> bool {

@@ -21,7 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
-use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX, WRITE_PATIENCE};
+use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX, WRITE_PATIENCE};
 use crate::outbox::Spares;
 use crate::overload::Gate;
 use crate::retained::Retained;
@@ -91,8 +91,8 @@ pub struct Batch {
 /// What a batch holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Changes of interest: small and rare, and answers that depend on them are already on their way. An inbox should
-    /// have room for these when it has none for messages.
+    /// Changes of interest: small and rare, and no answer is written before they are taken. An inbox should have room for
+    /// these when it has none for messages.
     Interest,
     /// Messages. If the inbox is full they wait here, and publishers with them.
     Messages,
@@ -143,9 +143,15 @@ pub struct Shard {
     pub(crate) to_close: Vec<ConnId>,
     /// What the other shards are to be told, by shard.
     pub(crate) outgoing: Vec<Outgoing>,
+    /// Sessions that have retained messages to send and the room for it, in order; see `burst`.
+    pub(crate) bursting: VecDeque<u32>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
     pub(crate) next_origin: u64,
+    /// Subscriptions that ended with their session.
+    pub(crate) subscriptions_ended: u64,
+    /// One bit for each other shard that refused a change of interest and has not taken it yet.
+    interest_refused: u64,
     /// The highest count of a retained message, here or heard of; see `Stamp`.
     pub(crate) retain_count: u64,
 }
@@ -176,9 +182,12 @@ impl Shard {
             to_write: VecDeque::new(),
             to_close: Vec::new(),
             outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
+            bursting: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
             next_origin: (index as u64) << 48,
+            subscriptions_ended: 0,
+            interest_refused: 0,
             retain_count: 0,
         }
     }
@@ -204,9 +213,14 @@ impl Shard {
         debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
     }
 
-    /// Timers: keep-alives, wills, expiries, releases. Bounded work.
+    /// Timers: keep-alives, wills, expiries, releases. Retained messages that were not all sent. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
-        for _ in 0..TIMERS_PER_TURN_MAX {
+        self.retained.sweep(now);
+        self.go_on_bursting(now);
+        let before = self.work();
+        let mut timers = 0;
+        while timers + self.work() - before < TIMER_WORK_PER_TURN_MAX {
+            timers += 1;
             match self.timers.pop_due(now) {
                 Some((_, Due::KeepAlive { conn, generation })) => {
                     self.check_alive(ConnId { index: conn, generation }, now);
@@ -221,8 +235,22 @@ impl Shard {
         }
     }
 
-    /// A connection that has new bytes to write; each is named once until its outbox is written.
+    /// Work that was ever done, as far as it is not one step.
+    fn work(&self) -> u64 {
+        self.stats.deliveries + self.subscriptions_ended
+    }
+
+    /// Whether anything may be written. Not while another shard has refused a change of interest: the answer to who caused
+    /// it may be in any outbox, and must not be seen before it is true.
+    pub fn may_write(&self) -> bool {
+        self.interest_refused == 0
+    }
+
+    /// A connection that has new bytes to write; each is named once until its outbox is written. None while nothing may be.
     pub fn poll_write(&mut self) -> Option<ConnId> {
+        if !self.may_write() {
+            return None;
+        }
         while let Some(conn) = self.to_write.pop_front() {
             if let Some(connection) = self.connection_mut(conn) {
                 connection.is_listed = false;
@@ -249,9 +277,7 @@ impl Shard {
         if connection.stalled_since.is_some() && !connection.is_watched {
             self.watch(conn, now + WRITE_PATIENCE, now);
         }
-        if !is_closing
-            && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty() || session.unsent > 0)
-        {
+        if !is_closing && self.sessions.get(session).is_some_and(Session::has_more) {
             self.pump(session, now);
         }
     }
@@ -275,14 +301,19 @@ impl Shard {
     pub fn poll_batch(&mut self, to: usize) -> Option<Batch> {
         let Outgoing { interest, messages } = self.outgoing.get_mut(to)?;
         let (lane, bytes) = if interest.is_empty() { (Lane::Messages, messages) } else { (Lane::Interest, interest) };
+        self.interest_refused &= !(1 << to);
         (!bytes.is_empty()).then(|| Batch { from: self.index, lane, bytes: core::mem::take(bytes) })
     }
 
-    /// The inbox of that shard was full: try again next turn.
+    /// The inbox of that shard was full: try again next turn. If these were changes of interest, nothing may be written
+    /// until then; see [`Shard::may_write`].
     pub fn handle_batch_refused(&mut self, to: usize, batch: Batch) {
         let Some(outgoing) = self.outgoing.get_mut(to) else { return };
         let bytes = match batch.lane {
-            Lane::Interest => &mut outgoing.interest,
+            Lane::Interest => {
+                self.interest_refused |= 1 << to;
+                &mut outgoing.interest
+            }
             Lane::Messages => &mut outgoing.messages,
         };
         let mut first = batch.bytes;
@@ -292,7 +323,10 @@ impl Shard {
 
     /// When `turn` should be called at the latest.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.timers.next()
+        if !self.bursting.is_empty() {
+            return Some(Timestamp::ZERO);
+        }
+        [self.timers.next(), self.retained.next_expiry()].into_iter().flatten().min()
     }
 
     /// What happened.
@@ -354,9 +388,10 @@ impl Shard {
         }
     }
 
-    /// So much waits for another shard that publishers should wait, too.
+    /// So much waits for another shard that clients should wait, too.
     pub(crate) fn is_clogged(&self) -> bool {
-        self.outgoing.iter().any(|outgoing| outgoing.messages.len() >= BATCH_BYTES_PAUSE)
+        let most = |outgoing: &Outgoing| outgoing.messages.len().max(outgoing.interest.len());
+        self.outgoing.iter().any(|outgoing| most(outgoing) >= BATCH_BYTES_PAUSE)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{
@@ -12,9 +13,8 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
-use crate::limits::{FILTER_LEVELS_MAX, SHARED_SUBSCRIPTIONS_MAX};
-use crate::session::{Queued, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
+use crate::shares::Shares;
 use crate::subscriptions::{Change, Presence, Wish};
 
 impl Shard {
@@ -22,18 +22,15 @@ impl Shard {
         let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
         let id = packet.properties.subscription_id();
         let mut reasons = Vec::new();
-        let mut wanted = Vec::new();
         for subscription in packet.subscriptions.iter() {
-            let granted = self.grant(index, &subscription);
-            if let Ok(qos) = granted {
-                let mut wish = Wish::new(subscription.options, id);
-                wish.qos = qos;
+            let granted = self.grant(index, &subscription, Wish::new(subscription.options, id));
+            if let Ok(wish) = granted {
                 let change = self.subscribe_one(index, &subscription.filter, wish);
                 if wants_retained(&subscription, change) {
-                    wanted.push((subscription.filter, wish));
+                    self.start_burst(index, &subscription.filter);
                 }
             }
-            reasons.push(match granted {
+            reasons.push(match granted.map(|wish| wish.qos) {
                 Ok(QoS::AtMostOnce) => ReasonCode::Success,
                 Ok(QoS::AtLeastOnce) => ReasonCode::GrantedQos1,
                 Ok(QoS::ExactlyOnce) => ReasonCode::GrantedQos2,
@@ -43,9 +40,6 @@ impl Shard {
         let answer =
             SubAck { packet_id: packet.packet_id, properties: Properties::EMPTY, reasons: ReasonCodes::new(&reasons) };
         self.send(conn, &answer);
-        for (filter, wish) in wanted {
-            self.queue_retained(index, &filter, wish, now);
-        }
         self.pump(index, now);
     }
 
@@ -55,9 +49,10 @@ impl Shard {
         for filter in packet.filters.iter() {
             let session = self.sessions.get_mut(index);
             let existed = session.is_some_and(|session| {
-                let existed = session.subscriptions.remove(filter.as_str()).is_some();
-                session.filter_levels -= if existed { levels(&filter) } else { 0 };
-                existed
+                let Some(wish) = session.subscriptions.remove(filter.as_str()) else { return false };
+                session.shares = session.shares - Shares::of(&filter, wish);
+                session.bursts.remove(filter.as_str());
+                true
             });
             if existed {
                 self.unsubscribe_one(index, &filter);
@@ -72,18 +67,16 @@ impl Shard {
         self.send(conn, &answer);
     }
 
-    /// The quality of service that is granted, or why none is.
-    fn grant(&mut self, index: u32, subscription: &Subscription<'_>) -> Result<QoS, ReasonCode> {
+    /// What is granted of a wish, or why nothing is.
+    fn grant(&mut self, index: u32, subscription: &Subscription<'_>, wish: Wish) -> Result<Wish, ReasonCode> {
         let filter = subscription.filter.as_str();
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
-        let is_new = !session.subscriptions.contains_key(filter);
-        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
-            || session.filter_levels + levels(&subscription.filter) > FILTER_LEVELS_MAX;
-        if is_new && is_full {
-            return Err(ReasonCode::QuotaExceeded);
-        }
-        let shared = || session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).count();
-        if is_new && subscription.filter.group().is_some() && shared() >= SHARED_SUBSCRIPTIONS_MAX {
+        let before = session.subscriptions.get(filter).map(|before| Shares::of(&subscription.filter, *before));
+        let after = session.shares - before.unwrap_or_default() + Shares::of(&subscription.filter, wish);
+        let is_full = before.is_none()
+            && (session.subscriptions.len() >= self.settings.subscriptions_max
+                || !self.subscriptions.has_room_for(subscription.filter.pattern()));
+        if is_full || after.exceed() {
             return Err(ReasonCode::QuotaExceeded);
         }
         // Rules are about topics: a shared subscription is judged by what it shares.
@@ -92,14 +85,14 @@ impl Shard {
             self.tell(Event::Denied { client_id, what: "subscribe", topic: filter.into() });
             return Err(ReasonCode::NotAuthorized);
         }
-        Ok(subscription.options.qos.min(self.settings.qos_max))
+        Ok(Wish { qos: wish.qos.min(self.settings.qos_max), ..wish })
     }
 
     fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
-        if let Some(session) = self.sessions.get_mut(index)
-            && session.subscriptions.insert(filter.as_str().into(), wish).is_none()
-        {
-            session.filter_levels += levels(filter);
+        if let Some(session) = self.sessions.get_mut(index) {
+            let before = session.subscriptions.insert(filter.as_str().into(), wish);
+            let before = before.map(|before| Shares::of(filter, before)).unwrap_or_default();
+            session.shares = session.shares - before + Shares::of(filter, wish);
         }
         let pattern = filter.pattern();
         if let Some(group) = filter.group() {
@@ -128,8 +121,9 @@ impl Shard {
     /// The client came or went: its groups should know.
     pub(crate) fn set_group_presence(&mut self, index: u32, presence: Presence) {
         let Some(session) = self.sessions.get(index) else { return };
-        let shared: Vec<_> =
-            session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).cloned().collect();
+        let from_there = session.subscriptions.range::<str, _>((Bound::Included("$share/"), Bound::Unbounded));
+        let filters = from_there.map(|(filter, _)| filter);
+        let shared: Vec<_> = filters.take_while(|filter| filter.starts_with("$share/")).cloned().collect();
         for text in shared {
             let Ok(filter) = TopicFilter::parse(&text, &own_filters()) else { continue };
             if let Some(group) = filter.group() {
@@ -143,39 +137,6 @@ impl Shard {
         let members = self.subscriptions.local_members(pattern, group);
         self.tell_others(&Envelope::Group { filter: pattern, group, members });
     }
-
-    /// Retained messages wait in the session's queue behind what is there, and go out as the client takes them.
-    fn queue_retained(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish, now: Timestamp) {
-        // Room for every retained message once, beside what waits already: who subscribes again and again without
-        // reading gets no more, and is not looked for more.
-        let messages_max = self.settings.queue_messages_max.saturating_add(self.retained.len());
-        let bytes_max = self.settings.queue_bytes_max.saturating_add(self.retained.bytes());
-        let Some(session) = self.sessions.get_mut(index) else { return };
-        let room = messages_max.saturating_sub(session.queue.len());
-        if room == 0 || session.queue_bytes >= bytes_max {
-            self.stats.deliveries += 1;
-            self.stats.dropped_queue_full += 1;
-            return;
-        }
-        // One more than there is room for: what finds none must show in the counter.
-        for (found, message) in
-            self.retained.matches(filter.pattern(), now, room.saturating_add(1)).into_iter().enumerate()
-        {
-            self.stats.deliveries += 1;
-            if found >= room || session.queue_bytes + message.size() > bytes_max {
-                self.stats.dropped_queue_full += 1;
-                continue;
-            }
-            let view = message.view();
-            let qos = view.qos.min(wish.qos);
-            let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
-            session.enqueue(Queued { message, qos, retain: true, ids }, &mut self.stats);
-        }
-    }
-}
-
-fn levels(filter: &TopicFilter<'_>) -> usize {
-    filter.pattern().split('/').count()
 }
 
 /// For filters that were checked when they came: the limits of today may be narrower.

@@ -1,7 +1,7 @@
-//! A tree of topic levels in one arena: the shape that filters and retained topics share.
+//! A tree of the levels of filters, in one arena.
 //!
 //! Children are found through one hash table for the whole tree, keyed by parent and level, so a node costs no table of
-//! its own; siblings are linked for enumeration. Everything is iterative: the depth of a topic never becomes the depth
+//! its own. Everything is iterative: the depth of a topic never becomes the depth
 //! of a stack.
 
 use alloc::boxed::Box;
@@ -30,9 +30,6 @@ struct Node<V> {
     level: Box<str>,
     value: V,
     parent: NodeId,
-    first_child: NodeId,
-    next: NodeId,
-    previous: NodeId,
     /// The children `+` and `#`, if there are any: filters have them everywhere, and matching asks for them at each step.
     plus: NodeId,
     hash: NodeId,
@@ -43,23 +40,19 @@ struct Node<V> {
 impl<V: Default> Tree<V> {
     /// The seed keeps an attacker from choosing topics that collide.
     pub(crate) fn new(seed: u64) -> Self {
-        let root = Node {
-            level: Box::default(),
-            value: V::default(),
-            parent: NONE,
-            first_child: NONE,
-            next: NONE,
-            previous: NONE,
-            plus: NONE,
-            hash: NONE,
-            literals: 0,
-        };
+        let root =
+            Node { level: Box::default(), value: V::default(), parent: NONE, plus: NONE, hash: NONE, literals: 0 };
         Self {
             nodes: alloc::vec![root],
             free: Vec::new(),
             children: HashTable::new(),
             hasher: FixedState::with_seed(seed),
         }
+    }
+
+    /// Nodes, the root included.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len() - self.free.len()
     }
 
     pub(crate) fn value(&self, node: NodeId) -> &V {
@@ -112,21 +105,17 @@ impl<V: Default> Tree<V> {
         path.split('/').fold(ROOT, |node, level| self.child(node, level).unwrap_or_else(|| self.add(node, level)))
     }
 
-    pub(crate) fn children(&self, parent: NodeId) -> impl Iterator<Item = (NodeId, &str)> {
-        let mut next = self.nodes[parent as usize].first_child;
-        core::iter::from_fn(move || {
-            let child = self.nodes.get(next as usize)?;
-            let found = (next, &*child.level);
-            next = child.next;
-            Some(found)
-        })
+    /// Whether nothing is below this node.
+    pub(crate) fn is_leaf(&self, node: NodeId) -> bool {
+        let Node { plus, hash, literals, .. } = self.nodes[node as usize];
+        plus == NONE && hash == NONE && literals == 0
     }
 
     /// Removes this node, and every ancestor that becomes useless by it, while `is_useless` says so of its value.
     pub(crate) fn prune(&mut self, mut node: NodeId, is_useless: impl Fn(&V) -> bool) {
         while node != ROOT {
-            let Node { ref value, first_child, parent, .. } = self.nodes[node as usize];
-            if first_child != NONE || !is_useless(value) {
+            let Node { ref value, parent, .. } = self.nodes[node as usize];
+            if !self.is_leaf(node) || !is_useless(value) {
                 return;
             }
             self.unlink(node);
@@ -147,18 +136,7 @@ impl<V: Default> Tree<V> {
     }
 
     fn add(&mut self, parent: NodeId, level: &str) -> NodeId {
-        let first = self.nodes[parent as usize].first_child;
-        let node = Node {
-            level: level.into(),
-            value: V::default(),
-            parent,
-            first_child: NONE,
-            next: first,
-            previous: NONE,
-            plus: NONE,
-            hash: NONE,
-            literals: 0,
-        };
+        let node = Node { level: level.into(), value: V::default(), parent, plus: NONE, hash: NONE, literals: 0 };
         let id = if let Some(id) = self.free.pop() {
             self.nodes[id as usize] = node;
             id
@@ -166,11 +144,7 @@ impl<V: Default> Tree<V> {
             self.nodes.push(node);
             (self.nodes.len() - 1) as NodeId
         };
-        if first != NONE {
-            self.nodes[first as usize].previous = id;
-        }
         let above = &mut self.nodes[parent as usize];
-        above.first_child = id;
         match level {
             "+" => above.plus = id,
             "#" => above.hash = id,
@@ -186,7 +160,7 @@ impl<V: Default> Tree<V> {
     }
 
     fn unlink(&mut self, id: NodeId) {
-        let Node { parent, next, previous, ref level, .. } = self.nodes[id as usize];
+        let Node { parent, ref level, .. } = self.nodes[id as usize];
         let hash = hash_of(&self.hasher, parent, level);
         if let Ok(entry) = self.children.find_entry(hash, |child| *child == id) {
             entry.remove();
@@ -198,14 +172,6 @@ impl<V: Default> Tree<V> {
             above.hash = NONE;
         } else {
             above.literals -= 1;
-        }
-        if next != NONE {
-            self.nodes[next as usize].previous = previous;
-        }
-        if previous == NONE {
-            self.nodes[parent as usize].first_child = next;
-        } else {
-            self.nodes[previous as usize].next = next;
         }
         let node = &mut self.nodes[id as usize];
         node.value = V::default();

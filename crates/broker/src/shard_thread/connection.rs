@@ -130,6 +130,11 @@ impl Connection {
         self.release();
     }
 
+    /// Bytes of a packet that is not whole yet.
+    pub(super) fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Forgets what was read: nobody will look at it.
     pub(super) fn forget_input(&mut self) {
         self.kept = Vec::new();

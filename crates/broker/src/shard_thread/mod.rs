@@ -153,7 +153,8 @@ impl ShardThread {
 
     /// When to go on without being told; zero time from now if there is something left to do.
     fn wake_at(&self) -> Option<Timestamp> {
-        let has_work = !self.read_next.is_empty() || !self.write_next.is_empty() || !self.visitors_next.is_empty();
+        let can_write = !self.write_next.is_empty() && self.shard.may_write();
+        let has_work = !self.read_next.is_empty() || can_write || !self.visitors_next.is_empty();
         if has_work {
             return Some(Timestamp::ZERO);
         }

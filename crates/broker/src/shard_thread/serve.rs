@@ -81,6 +81,10 @@ impl ShardThread {
         let bytes = connection.bytes(filled, &self.scratch);
         if bytes.is_empty() {
             connection.keep_all(filled, &self.scratch);
+            if received.bytes > 0 {
+                let kept = connection.kept();
+                self.shard.handle_partial(id, kept, self.now);
+            }
             self.after_read(id, received.source, Then::Continue);
             return;
         }
@@ -127,6 +131,9 @@ impl ShardThread {
 
     /// One vectored write for each connection that has something new.
     pub(super) fn write_all(&mut self) {
+        if !self.shard.may_write() {
+            return;
+        }
         self.turn_number = self.turn_number.wrapping_add(1);
         for id in core::mem::take(&mut self.write_next) {
             self.write(id);

@@ -4,7 +4,10 @@
 //! shard that has subscribers there. Matching walks all branches level by level, without recursion, and only collects;
 //! delivering is somebody else's work.
 
+mod changes;
 mod group;
+mod shapes;
+mod subscribers;
 #[cfg(test)]
 mod tests;
 
@@ -14,8 +17,11 @@ use core::num::NonZeroU32;
 use tidegate_wire_mqtt::{QoS, SubscriptionOptions};
 
 use crate::tree::{NodeId, ROOT, Tree};
+pub(crate) use changes::{Changes, Watch};
 use group::Group;
 pub(crate) use group::{Members, Pick, Presence};
+use shapes::Shapes;
+use subscribers::Subscribers;
 
 /// How a subscriber wants its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +42,7 @@ impl Wish {
 /// What hangs at a filter.
 #[derive(Debug, Default)]
 struct Place {
-    subscribers: Vec<(u32, Wish)>,
+    subscribers: Subscribers,
     groups: Vec<Group>,
     /// One bit per other shard with subscribers here.
     shards: u64,
@@ -79,56 +85,63 @@ pub(crate) enum Change {
 pub(crate) struct Subscriptions {
     tree: Tree<Place>,
     count: usize,
-    /// Changes with every change; results of matching are good as long as it stays the same.
-    generation: u64,
+    /// What results of matching are no longer good for.
+    changes: Changes,
+    /// Of this shard's own filters: others bound theirs.
+    shapes: Shapes,
     /// Scratch of `matches`, kept for its capacity.
     frontier: Vec<NodeId>,
 }
 
 impl Subscriptions {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { tree: Tree::new(seed), count: 0, generation: 0, frontier: Vec::new() }
+        let (changes, shapes) = (Changes::new(seed), Shapes::new(seed));
+        Self { tree: Tree::new(seed), count: 0, changes, shapes, frontier: Vec::new() }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Whether a match stays bounded with another filter like this; see `shapes`.
+    pub(crate) fn has_room_for(&mut self, filter: &str) -> bool {
+        self.shapes.has_room_for(filter)
     }
 
     pub(crate) fn subscribe(&mut self, filter: &str, session: u32, wish: Wish) -> Change {
-        self.generation += 1;
+        self.changes.note(filter);
         let node = self.tree.insert(filter);
-        let place = self.tree.value_mut(node);
-        if let Some(existing) = place.subscribers.iter_mut().find(|(subscriber, _)| *subscriber == session) {
-            existing.1 = wish;
+        let subscribers = &mut self.tree.value_mut(node).subscribers;
+        if subscribers.insert(session, wish).is_some() {
             return Change::Replaced;
         }
-        place.subscribers.push((session, wish));
         self.count += 1;
-        if place.subscribers.len() == 1 { Change::First } else { Change::New }
+        self.shapes.add(filter);
+        if subscribers.len() == 1 { Change::First } else { Change::New }
     }
 
     /// True if it was the last local one on this filter.
     pub(crate) fn unsubscribe(&mut self, filter: &str, session: u32) -> bool {
         let Some(node) = self.tree.find(filter) else { return false };
-        let place = self.tree.value_mut(node);
-        let Some(position) = place.subscribers.iter().position(|(subscriber, _)| *subscriber == session) else {
+        let subscribers = &mut self.tree.value_mut(node).subscribers;
+        if subscribers.remove(session).is_none() {
             return false;
-        };
-        self.generation += 1;
-        place.subscribers.swap_remove(position);
+        }
+        let last = subscribers.is_empty();
+        self.changes.note(filter);
         self.count -= 1;
-        let last = place.subscribers.is_empty();
+        self.shapes.remove(filter);
         self.tree.prune(node, Place::is_empty);
         last
     }
 
     /// Another shard has subscribers on this filter, or has none any more.
     pub(crate) fn set_interest(&mut self, filter: &str, shard: usize, interested: bool) {
-        self.generation += 1;
+        self.changes.note(filter);
         let bit = 1 << shard;
         if interested {
             let node = self.tree.insert(filter);
@@ -140,45 +153,35 @@ impl Subscriptions {
     }
 
     pub(crate) fn join(&mut self, filter: &str, group: &str, session: u32, wish: Wish) -> Change {
-        self.generation += 1;
-        let node = self.tree.insert(filter);
-        let group = group_at(self.tree.value_mut(node), group);
-        if let Some(member) = group.local.iter_mut().find(|member| member.session == session) {
-            member.wish = wish;
+        if self.group_mut(filter, group).join(session, wish).is_some() {
             return Change::Replaced;
         }
-        group.local.push(group::Member { session, wish, presence: Presence::Online });
         self.count += 1;
+        self.shapes.add(filter);
         Change::New
     }
 
     pub(crate) fn leave(&mut self, filter: &str, group: &str, session: u32) {
-        self.change_group(filter, group, |found| {
-            let before = found.local.len();
-            found.local.retain(|member| member.session != session);
-            before - found.local.len()
-        });
+        if self.group_mut(filter, group).leave(session).is_some() {
+            self.count -= 1;
+            self.shapes.remove(filter);
+        }
+        self.forget_empty_groups(filter);
     }
 
     pub(crate) fn set_presence(&mut self, filter: &str, group: &str, session: u32, presence: Presence) {
-        self.change_group(filter, group, |found| {
-            if let Some(member) = found.local.iter_mut().find(|member| member.session == session) {
-                member.presence = presence;
-            }
-            0
-        });
+        self.group_mut(filter, group).set_presence(session, presence);
+        self.forget_empty_groups(filter);
     }
 
     /// Another shard's members of a group.
     pub(crate) fn set_remote_members(&mut self, filter: &str, group: &str, shard: usize, members: Members) {
-        self.generation += 1;
-        let node = self.tree.insert(filter);
-        let found = group_at(self.tree.value_mut(node), group);
+        let found = self.group_mut(filter, group);
         found.remote.retain(|(other, _)| *other != shard);
         if members != Members::default() {
             found.remote.push((shard, members));
         }
-        self.change_group(filter, group, |_| 0);
+        self.forget_empty_groups(filter);
     }
 
     /// This shard's members of a group, for the others.
@@ -226,7 +229,7 @@ impl Subscriptions {
 
     fn collect(&self, node: NodeId, found: &mut Matches) {
         let place = self.tree.value(node);
-        found.subscribers.extend_from_slice(&place.subscribers);
+        found.subscribers.extend_from_slice(place.subscribers.as_slice());
         found.groups.extend((0..place.groups.len()).map(|index| GroupId { node, index: index as u32 }));
         found.shards |= place.shards;
     }
@@ -240,9 +243,7 @@ impl Subscriptions {
     /// The same among this shard's members only, for a message that another shard sent here.
     pub(crate) fn pick_local(&mut self, filter: &str, group: &str) -> Option<(u32, Wish)> {
         let node = self.tree.find(filter)?;
-        let found = self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?;
-        found.turn = found.turn.wrapping_add(1);
-        found.pick_member(Presence::Online, found.turn).or_else(|| found.pick_member(Presence::Offline, found.turn))
+        self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?.pick_local()
     }
 
     /// Another shard that has members of this group, connected ones first.
@@ -261,22 +262,27 @@ impl Subscriptions {
         self.tree.path(id.node)
     }
 
-    fn change_group(&mut self, filter: &str, group: &str, change: impl FnOnce(&mut Group) -> usize) {
+    /// The group, made if it is not there. Who its members are is asked at every message: only where groups are is
+    /// remembered, and changes when one comes or goes.
+    fn group_mut(&mut self, filter: &str, name: &str) -> &mut Group {
+        let node = self.tree.insert(filter);
+        let groups = &mut self.tree.value_mut(node).groups;
+        let position = groups.iter().position(|group| *group.name == *name).unwrap_or_else(|| {
+            self.changes.note(filter);
+            groups.push(Group::new(name));
+            groups.len() - 1
+        });
+        &mut groups[position]
+    }
+
+    fn forget_empty_groups(&mut self, filter: &str) {
         let Some(node) = self.tree.find(filter) else { return };
-        self.generation += 1;
-        let place = self.tree.value_mut(node);
-        if let Some(found) = place.groups.iter_mut().find(|found| *found.name == *group) {
-            self.count -= change(found);
+        let groups = &mut self.tree.value_mut(node).groups;
+        let before = groups.len();
+        groups.retain(|group| !group.is_empty());
+        if groups.len() < before {
+            self.changes.note(filter);
         }
-        place.groups.retain(|group| !(group.local.is_empty() && group.remote.is_empty()));
         self.tree.prune(node, Place::is_empty);
     }
-}
-
-fn group_at<'p>(place: &'p mut Place, name: &str) -> &'p mut Group {
-    let position = place.groups.iter().position(|group| *group.name == *name).unwrap_or_else(|| {
-        place.groups.push(Group { name: name.into(), local: Vec::new(), remote: Vec::new(), turn: 0 });
-        place.groups.len() - 1
-    });
-    &mut place.groups[position]
 }

@@ -4,6 +4,8 @@
 
 mod backoff;
 mod backoff_abuse;
+mod bounds;
+mod bursts;
 mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;

@@ -38,6 +38,7 @@ struct End {
 
 pub(crate) struct Net {
     are_batches_held: bool,
+    are_batches_refused: bool,
     pub(crate) shards: Vec<Shard>,
     ends: Vec<End>,
     pub(crate) now: Timestamp,
@@ -56,6 +57,7 @@ impl Net {
             (0..shards).map(|index| Shard::new(index, shards, Arc::clone(&settings), Arc::clone(&policy), 7)).collect();
         Self {
             are_batches_held: false,
+            are_batches_refused: false,
             shards,
             ends: Vec::new(),
             now: Timestamp::from_secs_f64(1000.0),
@@ -155,6 +157,13 @@ impl Net {
         let progress = self.shards[shard].handle_input(conn, bytes, self.now);
         self.settle();
         progress
+    }
+
+    /// So many bytes of a packet are there now, and more are to come.
+    pub(crate) fn arrive(&mut self, wire: Wire, bytes: usize) {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].handle_partial(conn, bytes, self.now);
+        self.settle();
     }
 
     /// Whole packets, while everything else stands still: nothing is carried until somebody settles.
@@ -263,6 +272,27 @@ impl Net {
         }
     }
 
+    /// Subscribes at QoS 1; what comes is for the caller to receive.
+    pub(crate) fn subscribe_quietly(&mut self, wire: Wire, filter: &str) {
+        let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
+        let list = [Subscription { filter, options: SubscriptionOptions::with_qos(QoS::AtLeastOnce) }];
+        let (packet_id, properties, subscriptions) = (PacketId::MIN, Properties::EMPTY, Subscriptions::new(&list));
+        self.send(wire, &Subscribe { packet_id, properties, subscriptions });
+    }
+
+    /// Unsubscribes; what comes is for the caller to receive.
+    pub(crate) fn unsubscribe_quietly(&mut self, wire: Wire, filter: &str) {
+        let list = [TopicFilter::parse(filter, &Limits::default()).unwrap()];
+        let (packet_id, properties, filters) = (PacketId::MIN, Properties::EMPTY, TopicFilters::new(&list));
+        self.send(wire, &Unsubscribe { packet_id, properties, filters });
+    }
+
+    /// One turn of every shard, with nothing carried anywhere.
+    pub(crate) fn settle_slowly(&mut self) {
+        let now = self.now;
+        self.shards.iter_mut().for_each(|shard| shard.turn(now));
+    }
+
     /// The same again, with DUP set. QoS 1 or 2.
     pub(crate) fn publish_again(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, id: u16) {
         let packet_id = PacketId::new(id).unwrap();
@@ -346,7 +376,10 @@ impl Net {
             let mut moved = false;
             for shard in 0..self.shards.len() {
                 self.shards[shard].turn(self.now);
-                moved |= self.carry_writes(shard) | self.carry_batches(shard);
+                moved |= self.shards[shard].poll_timeout().is_some_and(|at| at <= self.now);
+                // As the contract says: what goes to other shards first.
+                moved |= self.carry_batches(shard);
+                moved |= self.carry_writes(shard);
                 while let Some(event) = self.shards[shard].poll_event() {
                     self.events.push_back(event);
                 }
@@ -395,9 +428,15 @@ impl Net {
         self.are_batches_held = true;
     }
 
-    /// And now it does again.
+    /// From now on every inbox is full.
+    pub(crate) fn refuse_batches(&mut self) {
+        self.are_batches_refused = true;
+    }
+
+    /// And now it does again, or has room again.
     pub(crate) fn release_batches(&mut self) {
         self.are_batches_held = false;
+        self.are_batches_refused = false;
         self.settle();
     }
 
@@ -407,6 +446,12 @@ impl Net {
             return false;
         }
         for to in 0..self.shards.len() {
+            if self.are_batches_refused {
+                if let Some(batch) = self.shards[from].poll_batch(to) {
+                    self.shards[from].handle_batch_refused(to, batch);
+                }
+                continue;
+            }
             while let Some(batch) = self.shards[from].poll_batch(to) {
                 moved = true;
                 self.shards[to].handle_batch(&batch, self.now);

@@ -211,3 +211,37 @@ fn nobody_listening_is_said_in_version_5() {
     let reason = ReasonCode::NoMatchingSubscribers;
     assert_eq!(net.receive(sender), [Got::Ack { kind: AckKind::PubAck, id: 1, reason }]);
 }
+
+#[test]
+fn mqtt_4_13_1_1_an_answer_of_the_other_quality_of_service_ends_the_connection() {
+    for version in [Version::V5, Version::V311] {
+        for (qos, answer) in [(2, AckKind::PubAck), (1, AckKind::PubRec), (1, AckKind::PubComp)] {
+            let mut net = Net::new(1);
+            let options = match version {
+                Version::V5 => {
+                    Options { clean: false, properties: vec![Property::SessionExpiry(60)], ..Options::default() }
+                }
+                _ => Options { version, clean: false, ..Options::default() },
+            };
+            let (sender, receiver) = (net.v5("sender"), net.connect("receiver", &options));
+            net.subscribe(receiver, "t", qos);
+            net.publish(sender, "t", "x", qos, false, 1);
+            let got = net.receive(receiver);
+            let [Got::Message { id: Some(id), .. }] = got[..] else { panic!("{got:?}") };
+            net.ack(receiver, answer, id);
+            assert!(net.is_closed(receiver), "{version:?} {answer:?}");
+            let told = net.receive(receiver);
+            let expected: &[Got] =
+                if version == Version::V5 { &[Got::Disconnect(ReasonCode::ProtocolError)] } else { &[] };
+            assert_eq!(told, expected);
+            // The message was not acknowledged: it comes again.
+            assert_eq!((net.stats().delivered, net.stats().inflight_messages), (0, 1));
+            let receiver = net.connect_quietly("receiver", &options);
+            let again = net.receive(receiver);
+            assert!(matches!(&again[..], [Got::Message { dup: true, .. }]), "{again:?}");
+            // An identifier that nobody knows is nothing to quarrel about.
+            net.ack(receiver, AckKind::PubAck, id + 7);
+            assert!(!net.is_closed(receiver));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! The retained messages that answer a subscription, at the pace of who gets them.
+//!
+//! A subscription starts a walk over the retained topics (`retained::Walk`), kept in the session. It takes a step when
+//! there is room in outbox and window, and rests otherwise: nothing is queued, nothing is dropped for want of room, and
+//! a million topics cost a session the place where it stands. What is sent is what is retained *then*: a message that was
+//! deleted meanwhile is not sent, of one that was replaced the new one is. The walk outlives the connection with its
+//! session, and ends with the subscription.
+//!
+//! Messages that are published meanwhile do not wait for the walk; it goes on when none of them waits. So it never goes
+//! back from a newer state to an older one; only a message that was not itself retained may be followed by the retained
+//! one of its topic, which is marked as such.
+
+use alloc::sync::Arc;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{QoS, TopicFilter};
+
+use crate::limits::{BURST_STEPS_MAX, BURSTS_PER_TURN_MAX};
+use crate::retained::{Step, Walk};
+use crate::session::{Queued, SubscriptionIds};
+use crate::shard::Shard;
+
+/// How a walk was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// No room: whoever makes some goes on.
+    Waiting,
+    /// It has had its share of this turn.
+    Unfinished,
+    Done,
+}
+
+impl Shard {
+    /// Everything that is retained now is to be sent for this subscription; from the start, if that was under way.
+    pub(crate) fn start_burst(&mut self, index: u32, filter: &TopicFilter<'_>) {
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.bursts.insert(filter.as_str().into(), Walk::new(filter.pattern()));
+        }
+    }
+
+    /// Sends retained messages while there is room, and a bounded number of steps.
+    pub(crate) fn burst(&mut self, index: u32, now: Timestamp) {
+        let mut steps = BURST_STEPS_MAX;
+        while let Some(session) = self.sessions.get_mut(index).filter(|session| session.conn.is_some()) {
+            let Some((filter, mut walk)) = session.bursts.pop_first() else { return };
+            let left = self.go_on(index, &filter, &mut walk, &mut steps, now);
+            if left == Left::Done {
+                continue;
+            }
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.bursts.insert(filter, walk);
+                if left == Left::Unfinished && !session.is_bursting {
+                    session.is_bursting = true;
+                    self.bursting.push_back(index);
+                }
+            }
+            return;
+        }
+    }
+
+    fn go_on(&mut self, index: u32, filter: &str, walk: &mut Walk, steps: &mut usize, now: Timestamp) -> Left {
+        loop {
+            let Some(session) = self.sessions.get(index) else { return Left::Done };
+            let Some(wish) = session.subscriptions.get(filter).copied() else { return Left::Done };
+            let outbox = session.conn.and_then(|conn| self.connections.get(conn)).map_or(0, |it| it.outbox.len());
+            // What waits in the queue may be older than what is retained: it goes first.
+            let is_behind = !session.queue.is_empty() || session.unsent > 0;
+            if is_behind || outbox > self.settings.outbox_bytes_max / 2 {
+                return Left::Waiting;
+            }
+            if *steps == 0 {
+                return Left::Unfinished;
+            }
+            *steps -= 1;
+            let message = match self.retained.step(walk, now) {
+                Step::Found(message) => message,
+                Step::Nothing => continue,
+                Step::End => return Left::Done,
+            };
+            let qos = message.view().qos.min(wish.qos);
+            if qos > QoS::AtMostOnce && !session.has_window() {
+                return Left::Waiting;
+            }
+            walk.advance();
+            self.stats.deliveries += 1;
+            let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
+            self.send_queued(index, Queued { message: Arc::clone(&message), qos, retain: true, ids }, now);
+        }
+    }
+
+    /// Goes on with walks that had their share of an earlier turn, some of them.
+    pub(crate) fn go_on_bursting(&mut self, now: Timestamp) {
+        for _ in 0..BURSTS_PER_TURN_MAX {
+            let Some(index) = self.bursting.pop_front() else { return };
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.is_bursting = false;
+            }
+            self.burst(index, now);
+        }
+    }
+}
