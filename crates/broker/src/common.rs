@@ -1,5 +1,6 @@
 //! What all threads share: inboxes, counts of seats, and the counters of each shard as last shown.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tidegate_core::event::Stats;
@@ -21,13 +22,38 @@ pub(crate) struct Common {
     pub(crate) handshakes: Seats,
     /// By shard.
     stats: Vec<Mutex<Stats>>,
+    /// Turns of each shard's loop.
+    turns: Vec<AtomicU64>,
+    /// Reloads so far.
+    generation: AtomicU64,
 }
 
 impl Common {
     pub(crate) fn new(inboxes: Arc<[Inbox]>, questions: Arc<Questions>) -> Self {
         let stats = inboxes.iter().map(|_| Mutex::default()).collect();
         let (connections, handshakes) = (Seats::default(), Seats::default());
-        Self { clock: Clock::start(), inboxes, questions, connections, handshakes, stats }
+        let turns = inboxes.iter().map(|_| AtomicU64::new(0)).collect();
+        let generation = AtomicU64::new(0);
+        Self { clock: Clock::start(), inboxes, questions, connections, handshakes, stats, turns, generation }
+    }
+
+    /// The number of the next rules.
+    pub(crate) fn next_generation(&self) -> u64 {
+        self.generation.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A shard's loop has turned.
+    #[inline]
+    pub(crate) fn has_turned(&self, shard: usize) {
+        if let Some(turns) = self.turns.get(shard) {
+            // Nobody else writes it: a plain store is enough, and the cheapest there is.
+            turns.store(turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// How often each shard's loop has turned.
+    pub(crate) fn turns(&self) -> Vec<u64> {
+        self.turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect()
     }
 
     /// A shard shows its counters.

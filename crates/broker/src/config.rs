@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::settings::Settings;
@@ -27,6 +28,10 @@ pub struct Config {
     pub sys_interval: Duration,
     /// How long a drain may take.
     pub drain_timeout: Duration,
+    /// Pages (`https://app.example`) that may use the WebSocket listeners; `*` is every page. `None`: to a browser on
+    /// this machine, pages from elsewhere are refused, and nobody else is. Clients that are no browsers send no origin
+    /// and are not concerned.
+    pub origins: Option<Arc<[String]>>,
 }
 
 impl Default for Config {
@@ -41,6 +46,7 @@ impl Default for Config {
             password_threads: 1,
             sys_interval: Duration::from_secs(10),
             drain_timeout: Duration::from_secs(20),
+            origins: None,
         }
     }
 }

@@ -97,7 +97,8 @@ impl<B> Inbox<B> {
         self.asleep.store(false, Ordering::SeqCst);
     }
 
-    fn wake(&self) {
+    /// Makes the owner turn once, if it sleeps.
+    pub(crate) fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst)
             && let Err(error) = self.waker.wake()
         {

@@ -11,8 +11,8 @@ use crate::authenticate::{Authenticator, Refusal};
 use crate::config::Config;
 use crate::door::Door;
 use crate::link::Link;
+use crate::password::Question;
 use crate::seat::Seat;
-use crate::visitors::Key;
 
 /// Something for another thread.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(crate) enum Letter {
     Handover(Box<Handover>),
     /// The answer of a password thread.
     Checked {
-        /// Who was waiting for it.
-        visitor: Key,
+        /// What was asked, to be asked again if the rules have changed meanwhile.
+        question: Box<Question>,
         /// The user, or why not.
         verdict: Result<Option<Arc<str>>, Refusal>,
     },
@@ -62,11 +62,19 @@ pub(crate) struct Handover {
     /// The client identifier, the client's own or a made-up one.
     pub(crate) client_id: String,
     pub(crate) identity: Identity,
+    pub(crate) peer: SocketAddr,
+    pub(crate) door: Arc<Door>,
+    /// Its place among the handshakes, if it still has one.
+    pub(crate) handshake: Option<Seat>,
+    /// The rules that let it in.
+    pub(crate) generation: u64,
 }
 
 /// What can change while the broker runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
+    /// Counts reloads: who was let in by older rules is asked again.
+    pub(crate) generation: u64,
     pub(crate) settings: Arc<Settings>,
     pub(crate) policy: Arc<dyn Policy>,
     pub(crate) authenticator: Arc<dyn Authenticator>,
@@ -76,11 +84,20 @@ pub(crate) struct Rules {
     /// Zero: never.
     pub(crate) sys_interval: Duration,
     pub(crate) drain_timeout: Duration,
+    /// Pages that may use the WebSocket listeners; see `config::Config::origins`.
+    pub(crate) origins: Option<Arc<[String]>>,
 }
 
 impl Rules {
-    pub(crate) fn new(config: &Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> Self {
+    pub(crate) fn new(
+        config: &Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+        generation: u64,
+    ) -> Self {
         Self {
+            generation,
+            origins: config.origins.clone(),
             settings: Arc::new(config.settings.clone()),
             policy,
             authenticator,

@@ -23,6 +23,7 @@ mod letter;
 mod limits;
 mod link;
 mod password;
+mod pulse;
 mod seat;
 mod shard_thread;
 mod system;
@@ -48,6 +49,7 @@ use inbox::Inbox;
 use letter::{Letter, Rules};
 use limits::SHARDS_MAX;
 use password::Questions;
+pub use pulse::Pulse;
 use shard_thread::{INBOX, OpenDoor, ShardThread};
 
 /// A running broker. Dropping it is a shutdown, too.
@@ -77,7 +79,7 @@ impl Broker {
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
         let mut broker = Self { common, doors, threads: Vec::new(), passwords };
-        let rules = Rules::new(&config, authenticator, policy);
+        let rules = Rules::new(&config, authenticator, policy, 0);
         for (index, poll) in polls.into_iter().enumerate() {
             let (common, rules) = (Arc::clone(&broker.common), rules.clone());
             // The first thread has all the doors.
@@ -108,7 +110,7 @@ impl Broker {
                 door.replace_tls(certificate);
             }
         }
-        let rules = Rules::new(config, authenticator, policy);
+        let rules = Rules::new(config, authenticator, policy, self.common.next_generation());
         for inbox in &*self.common.inboxes {
             // Never refused: it carries no socket.
             let _ = inbox.send(Letter::Reload(Box::new(rules.clone())));
@@ -124,6 +126,11 @@ impl Broker {
     /// Sockets that are open, in whatever state.
     pub fn sockets(&self) -> usize {
         self.common.connections.taken()
+    }
+
+    /// A hand on the pulse of all threads, for a watchdog.
+    pub fn pulse(&self) -> Pulse {
+        Pulse::new(Arc::clone(&self.common))
     }
 
     /// Drains: no new connections, DISCONNECT 0x8B to all, outboxes flushed (bounded by the configured time), threads ended.

@@ -81,6 +81,11 @@ pub(crate) const TLS_BUFFER_BYTES: usize = 64 * 1024;
 /// Reads of a TLS socket in one turn, each of up to 4 KiB: rustls's own step.
 pub(crate) const TLS_READS_MAX: usize = 8;
 
+/// Steps of TLS handshakes in one turn. A step that answers a greeting signs with the private key: some 0.1 ms with an
+/// elliptic curve, 1 ms with RSA; four of them keep a turn near its millisecond. The others wait for the next turn, in
+/// order, so that a storm of greetings costs those who are connected a few milliseconds and not their keep-alive.
+pub(crate) const TLS_STEPS_PER_TURN_MAX: usize = 4;
+
 /// Bytes of a certificate, key or CA file. A chain has a few kilobytes, the world's CAs have 250 KiB.
 pub(crate) const PEM_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 

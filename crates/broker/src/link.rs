@@ -23,6 +23,8 @@ pub(crate) struct Link {
     transport: Transport,
     /// A poll knows it.
     is_registered: bool,
+    /// Something was computed for the TLS handshake, and not charged yet.
+    has_shaken: bool,
     /// Its place among the connections.
     _seat: Seat,
 }
@@ -69,7 +71,7 @@ pub(crate) struct Sent {
 impl Link {
     pub(crate) fn new(stream: TcpStream, tls: Option<ServerConnection>, seat: Seat) -> Self {
         let transport = tls.map_or(Transport::Plain, |session| Transport::Tls(Box::new(session)));
-        Self { stream, transport, is_registered: false, _seat: seat }
+        Self { stream, transport, is_registered: false, has_shaken: false, _seat: seat }
     }
 
     /// From here on it is a WebSocket. Bytes that came after the request are its first: they are replaced by payload.
@@ -103,6 +105,16 @@ impl Link {
         registry.deregister(&mut self.stream)
     }
 
+    /// TLS has not been agreed on yet: the next bytes may cost a signature.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(&self.transport, Transport::Tls(session) if session.is_handshaking())
+    }
+
+    /// Whether something was computed for the TLS handshake since the last call.
+    pub(crate) fn take_shaken(&mut self) -> bool {
+        core::mem::take(&mut self.has_shaken)
+    }
+
     /// Bytes may be here that the socket does not tell of any more.
     pub(crate) fn may_hold_input(&self) -> bool {
         matches!(self.transport, Transport::Tls(_) | Transport::Wss(_))
@@ -113,14 +125,14 @@ impl Link {
     pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         match &mut self.transport {
             Transport::Plain => receive_from(&mut self.stream, buffer),
-            Transport::Tls(session) => receive_tls(session, &mut self.stream, buffer),
+            Transport::Tls(session) => receive_tls(session, &mut self.stream, buffer, &mut self.has_shaken),
             Transport::Ws(web_socket) => {
                 let received = receive_from(&mut self.stream, buffer)?;
                 unwrap_frames(web_socket, received, buffer)
             }
             Transport::Wss(both) => {
                 let (session, web_socket) = &mut **both;
-                let received = receive_tls(session, &mut self.stream, buffer)?;
+                let received = receive_tls(session, &mut self.stream, buffer, &mut self.has_shaken)?;
                 unwrap_frames(web_socket, received, buffer)
             }
         }
@@ -232,7 +244,12 @@ fn receive_from(source: &mut impl Read, buffer: &mut [u8]) -> io::Result<Receive
 }
 
 /// Fills the buffer as far as the socket allows, in a bounded number of steps.
-fn receive_tls(session: &mut ServerConnection, stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Received> {
+fn receive_tls(
+    session: &mut ServerConnection,
+    stream: &mut TcpStream,
+    buffer: &mut [u8],
+    has_shaken: &mut bool,
+) -> io::Result<Received> {
     let mut bytes = 0;
     for _ in 0..TLS_READS_MAX {
         match session.reader().read(&mut buffer[bytes..]) {
@@ -250,7 +267,7 @@ fn receive_tls(session: &mut ServerConnection, stream: &mut TcpStream, buffer: &
         }
         match session.read_tls(stream) {
             // At the end the reader says, next time round, what kind of end it is.
-            Ok(_) => {}
+            Ok(_) => *has_shaken |= session.is_handshaking(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok(Received { bytes, source: Source::Drained });
             }

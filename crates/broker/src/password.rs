@@ -19,6 +19,8 @@ pub(crate) struct Question {
     pub(crate) visitor: Key,
     pub(crate) credentials: Credentials,
     pub(crate) authenticator: Arc<dyn Authenticator>,
+    /// The rules that the authenticator belongs to.
+    pub(crate) generation: u64,
 }
 
 /// As many are waiting as may.
@@ -66,7 +68,7 @@ impl Questions {
     }
 
     /// The next question; `None` when there will be none.
-    fn next(&self) -> Option<Question> {
+    pub(crate) fn next(&self) -> Option<Question> {
         let mut state = lock(&self.state);
         loop {
             if state.closed {
@@ -95,11 +97,11 @@ pub(crate) fn start(
 }
 
 fn answer(questions: &Questions, inboxes: &[Inbox]) {
-    while let Some(Question { shard, visitor, credentials, authenticator }) = questions.next() {
-        let verdict = authenticator.authenticate(&credentials);
-        if let Some(inbox) = inboxes.get(shard) {
+    while let Some(question) = questions.next() {
+        let verdict = question.authenticator.authenticate(&question.credentials);
+        if let Some(inbox) = inboxes.get(question.shard) {
             // Never refused: it carries no socket, and there are no more of them than questions.
-            let _ = inbox.send(Letter::Checked { visitor, verdict });
+            let _ = inbox.send(Letter::Checked { question: Box::new(question), verdict });
         }
     }
 }
@@ -114,7 +116,7 @@ mod tests {
         let credentials =
             Credentials { client_id: "c".into(), user_name: None, password: None, certificate_name: None };
         let visitor = Visitors::default().next_key();
-        Question { shard: 0, visitor, credentials, authenticator: Arc::new(Anonymous) }
+        Question { shard: 0, visitor, credentials, authenticator: Arc::new(Anonymous), generation: 0 }
     }
 
     #[test]

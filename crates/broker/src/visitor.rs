@@ -71,6 +71,15 @@ struct Checking {
     client_id: String,
 }
 
+/// What is asked of whoever comes in, by the rules of now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    /// Of the CONNECT.
+    pub(crate) limits: &'a Limits,
+    /// Of the WebSocket request.
+    pub(crate) origins: Option<&'a [String]>,
+}
+
 /// What is to be done about a visitor.
 #[derive(Debug)]
 pub(crate) enum Next {
@@ -122,9 +131,9 @@ impl Visitor {
     }
 
     /// The socket is ready, or it is worth trying.
-    pub(crate) fn on_ready(&mut self, scratch: &mut [u8], limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
+    pub(crate) fn on_ready(&mut self, scratch: &mut [u8], terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
         match self.stage {
-            Stage::Upgrade | Stage::Connect => self.read(scratch, limits, make_id),
+            Stage::Upgrade | Stage::Connect => self.read(scratch, terms, make_id),
             Stage::Farewell => self.say_goodbye(),
             Stage::Lingering if self.link.drain(scratch) => Next::Close,
             Stage::Checking(_) | Stage::Lingering => Next::Wait,
@@ -158,16 +167,41 @@ impl Visitor {
         self.handshake.is_some()
     }
 
-    /// It is this user: ready for the core. `None` if it has not said hello, which nobody asks for.
-    pub(crate) fn into_handover(self, user: Option<Arc<str>>) -> Option<Handover> {
-        let Stage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
-        let identity = Identity { user, peer: self.peer.to_string().into(), listener: self.door?.name() };
-        let mut connect_bytes = self.input;
-        let rest = connect_bytes.split_off(connect);
-        Some(Handover { link: self.link, connect: connect_bytes, rest, client_id, identity })
+    /// True while somebody is being asked who it is.
+    pub(crate) fn is_checking(&self) -> bool {
+        matches!(self.stage, Stage::Checking(_))
     }
 
-    fn read(&mut self, scratch: &mut [u8], limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
+    /// True while TLS is being agreed on: its next bytes may cost a signature.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        matches!(self.stage, Stage::Upgrade | Stage::Connect) && self.link.is_handshaking()
+    }
+
+    /// Whether something was computed for its TLS handshake since the last call.
+    pub(crate) fn take_shaken(&mut self) -> bool {
+        self.link.take_shaken()
+    }
+
+    /// It is this user by the rules of this number: ready for the core. `None` if it has not said hello, which nobody
+    /// asks for.
+    pub(crate) fn into_handover(self, user: Option<Arc<str>>, generation: u64) -> Option<Handover> {
+        let Stage::Checking(Checking { connect, client_id, .. }) = self.stage else { return None };
+        let (link, peer, door, handshake) = (self.link, self.peer, self.door?, self.handshake);
+        let identity = Identity { user, peer: peer.to_string().into(), listener: door.name() };
+        let mut connect_bytes = self.input;
+        let rest = connect_bytes.split_off(connect);
+        Some(Handover { link, connect: connect_bytes, rest, client_id, identity, peer, door, handshake, generation })
+    }
+
+    /// Somebody that was let in by rules that do not hold any more: it is asked again.
+    pub(crate) fn returned(handover: Handover, version: Version) -> Self {
+        let Handover { link, connect, rest, client_id, peer, door, handshake, .. } = handover;
+        let stage = Stage::Checking(Checking { connect: connect.len(), version, client_id });
+        let (input, output, door) = ([connect, rest].concat(), Vec::new(), Some(door));
+        Self { link, stage, input, output, peer, door, handshake, trouble: None, name: None }
+    }
+
+    fn read(&mut self, scratch: &mut [u8], terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
         let received = match self.link.receive(&mut scratch[..READ_BYTES_MAX]) {
             Ok(received) => received,
             Err(error) => {
@@ -180,7 +214,7 @@ impl Visitor {
         if self.link.wants_write() && self.link.send([&[], &[]]).is_err() {
             return Next::Close;
         }
-        match self.parse(limits, make_id) {
+        match self.parse(terms, make_id) {
             Next::Wait => match received.source {
                 Source::Drained => Next::Wait,
                 Source::Short | Source::More => Next::Again,
@@ -190,9 +224,9 @@ impl Visitor {
         }
     }
 
-    fn parse(&mut self, limits: &Limits, make_id: impl FnOnce() -> String) -> Next {
+    fn parse(&mut self, terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
         if matches!(self.stage, Stage::Upgrade) {
-            match upgrade(&self.input, self.peer.ip()) {
+            match upgrade(&self.input, self.peer.ip(), terms.origins) {
                 Upgrade::Incomplete => return Next::Wait,
                 Upgrade::Refuse { answer, why } => {
                     self.trouble = Some(why.into());
@@ -211,7 +245,7 @@ impl Visitor {
                 }
             }
         }
-        match first_packet(&self.input, limits) {
+        match first_packet(&self.input, terms.limits) {
             First::Incomplete => Next::Wait,
             First::Refuse { answer, why } => {
                 self.trouble = Some(why);
@@ -260,7 +294,8 @@ impl Visitor {
     }
 }
 
-fn credentials(connect: &Connect<'_>, client_id: &str, certificate_name: Option<String>) -> Credentials {
+/// What a client shows.
+pub(crate) fn credentials(connect: &Connect<'_>, client_id: &str, certificate_name: Option<String>) -> Credentials {
     Credentials {
         client_id: client_id.to_owned(),
         user_name: connect.user_name.map(str::to_owned),

@@ -29,6 +29,8 @@ pub(crate) struct Visitors {
 struct Slot {
     generation: u64,
     visitor: Option<Visitor>,
+    /// It waits for its turn, and must not wait twice.
+    is_queued: bool,
 }
 
 impl Visitors {
@@ -73,8 +75,21 @@ impl Visitors {
         self.get(key)?;
         let slot = &mut self.slots[key.index];
         slot.generation += 1;
+        slot.is_queued = false;
         self.free.push(key.index);
         slot.visitor.take()
+    }
+
+    /// It is to wait for its turn; false if it does already, or is gone.
+    pub(crate) fn enqueue(&mut self, key: Key) -> bool {
+        self.get(key).is_some() && !core::mem::replace(&mut self.slots[key.index].is_queued, true)
+    }
+
+    /// Its turn has come.
+    pub(crate) fn dequeue(&mut self, key: Key) {
+        if self.get(key).is_some() {
+            self.slots[key.index].is_queued = false;
+        }
     }
 
     /// When the next one is due, gone or not.
@@ -134,6 +149,20 @@ mod tests {
         assert_eq!(visitors.pop_due(now + Duration::from_secs(2)), Some(second));
         assert!(visitors.remove(second).is_some() && visitors.is_empty());
         assert_eq!(seats.taken(), 0);
+    }
+
+    #[test]
+    fn nobody_waits_twice_for_one_turn() {
+        let (mut visitors, seats) = (Visitors::default(), Seats::default());
+        let first = visitors.insert(visitor(&seats), Timestamp::MAX);
+        assert!(visitors.enqueue(first) && !visitors.enqueue(first));
+        assert!(visitors.remove(first).is_some() && !visitors.enqueue(first));
+        let second = visitors.insert(visitor(&seats), Timestamp::MAX);
+        assert!(visitors.enqueue(second), "what its predecessor waited for is not its own");
+        visitors.dequeue(first);
+        assert!(!visitors.enqueue(second));
+        visitors.dequeue(second);
+        assert!(visitors.enqueue(second));
     }
 
     #[test]

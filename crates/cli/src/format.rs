@@ -13,7 +13,13 @@ use crate::client::Message;
 
 /// A format, taken apart once.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Format(Vec<Piece>);
+pub(crate) struct Format {
+    pieces: Vec<Piece>,
+    /// JSON over several lines.
+    is_pretty: bool,
+    /// What stands for an empty payload.
+    empty: &'static str,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
@@ -56,21 +62,42 @@ impl Format {
         text.extend_from_slice(end.as_bytes());
         pieces.push(Piece::Text(text));
         pieces.retain(|piece| *piece != Piece::Text(Vec::new()));
-        Ok(Self(pieces))
+        Ok(Self { pieces, is_pretty: false, empty: "" })
+    }
+
+    /// The same, with JSON over several lines if that is wanted.
+    pub(crate) fn pretty(self, is_pretty: bool) -> Self {
+        Self { is_pretty, ..self }
     }
 
     /// Appends a message in this format.
     pub(crate) fn write(&self, message: &Message, out: &mut Vec<u8>) {
-        for piece in &self.0 {
+        for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Field('p') if message.payload.is_empty() => out.extend_from_slice(self.empty.as_bytes()),
                 Piece::Field('p') => out.extend_from_slice(&message.payload),
                 Piece::Field(field) => {
                     // Writing to a vector cannot fail.
-                    let _ = write_field(*field, message, out);
+                    let _ = self.write_field(*field, message, out);
                 }
             }
         }
+    }
+
+    /// The same, with a word for payloads that are empty.
+    pub(crate) fn with_empty(self, empty: &'static str) -> Self {
+        Self { empty, ..self }
+    }
+
+    fn write_field(&self, field: char, message: &Message, out: &mut Vec<u8>) -> std::io::Result<()> {
+        let payload = match field {
+            'j' => Payload::AsText,
+            'J' => Payload::AsJson,
+            _ => return write_field(field, message, out),
+        };
+        let object = json(message, payload);
+        if self.is_pretty { write!(out, "{object:#}") } else { write!(out, "{object}") }
     }
 }
 
@@ -87,8 +114,6 @@ fn write_field(field: char, message: &Message, out: &mut Vec<u8>) -> std::io::Re
         'm' => write!(out, "{}", message.packet_id),
         'I' => write!(out, "{}", iso_time()),
         'U' => write!(out, "{:.6}", unix_time()),
-        'j' => write!(out, "{}", json(message, Payload::AsText)),
-        'J' => write!(out, "{}", json(message, Payload::AsJson)),
         'C' => write!(out, "{}", properties.content_type().unwrap_or_default()),
         'D' => out.write_all(properties.correlation_data().unwrap_or_default()),
         'E' => properties.message_expiry().map_or(Ok(()), |seconds| write!(out, "{seconds}")),

@@ -10,14 +10,18 @@ mod certificate;
 mod client;
 mod config;
 mod format;
+mod init;
 mod inspect;
 mod log;
 mod plan;
 mod publish;
 mod security;
 mod serve;
+mod show;
+mod space;
 mod stop;
 mod subscribe;
+mod supervisor;
 mod target;
 mod user;
 
@@ -36,7 +40,11 @@ use target::Usage;
 const MISUSE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::try_parse().unwrap_or_else(|error| {
+    let arguments = arguments::expand(std::env::args_os().collect()).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        std::process::exit(MISUSE.into())
+    });
+    let cli = Cli::try_parse_from(arguments).unwrap_or_else(|error| {
         let hint = arguments::hint_for(&error, std::env::args().nth(1).as_deref());
         let _ = error.print();
         if let Some(hint) = hint {
@@ -67,6 +75,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Serve(args)) => serve::run(&args).map(|()| 0),
         Some(Command::Pub(args)) => publish::run(&args),
         Some(Command::Sub(args)) => subscribe::run(&args),
+        Some(Command::Init(args)) => init::run(&args).map(|()| 0),
         Some(Command::User(args)) => user::run(&args).map(|()| 0),
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),

@@ -13,7 +13,7 @@ use tidegate_wire_mqtt::QoS;
 use crate::certificate;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{Count, FOREVER, Or, Size, Span};
-use crate::config::words::{Address, Door, SecureDoor};
+use crate::config::words::{Address, Door, Origins, SecureDoor};
 use crate::config::{Loaded, Problem, Problems};
 
 /// Names and keys of the listeners, for messages.
@@ -66,6 +66,7 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
         password_threads: limits.password_threads.0 as usize,
         sys_interval: options.sys.interval.value().map_or(Duration::ZERO, |Span(interval)| interval),
         drain_timeout: options.server.drain_timeout.0,
+        origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
     })
 }
 

@@ -1,13 +1,16 @@
 //! `tidegate pub`: messages from the command line, a file or standard input, each seen through to its acknowledgement.
+//! With several messages (`-l`, `--repeat`) it comes back when the connection breaks, as mosquitto_pub does.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tidegate_wire_mqtt::{QoS, ReasonCode};
+use tidegate_wire_mqtt::{PacketId, QoS, ReasonCode};
 
 use crate::arguments::PubArgs;
+use crate::client::again::come_back;
 use crate::client::{Client, ClientError, Happened};
 use crate::stop::Stop;
 use crate::target::{self, Connection, Usage};
@@ -83,21 +86,34 @@ impl Source {
 /// Publishes everything; the exit code.
 pub(crate) fn run(args: &PubArgs) -> Result<u8> {
     let Connection { target, hello, topic } = Connection::of(&args.connect)?;
-    let publishing = Publishing::of(args, topic.as_deref())?;
+    let mut work = Work::new(Publishing::of(args, topic.as_deref())?);
     let stop = Stop::on_signals()?;
-    let mut client = Client::connect(&target, hello)?;
-    let refused = match publish_all(&mut client, publishing, &stop) {
-        Ok(refused) => refused,
-        Err(error) => {
-            if matches!(error.downcast_ref(), Some(ClientError::TooLarge { .. })) {
-                // Found before a byte was sent: the connection is well, and our will is not wanted.
-                client.disconnect();
-            }
+    let window = args.max_inflight.unwrap_or(WINDOW_MAX);
+    let connect = || {
+        let mut client = Client::connect(&target, hello.clone())?;
+        client.limit_window(window);
+        Ok(client)
+    };
+    let mut client = connect()?;
+    while let Err(error) = work.advance(&mut client, &stop) {
+        if matches!(error.downcast_ref(), Some(ClientError::TooLarge { .. })) {
+            // Found before a byte was sent: the connection is well, and our will is not wanted.
+            client.disconnect();
             return Err(error);
         }
-    };
+        drop(client);
+        if !work.may_come_back(&error) {
+            return Err(error);
+        }
+        work.start_again();
+        let is_over = || stop.is_wanted().then_some(());
+        client = match come_back(&error, connect, is_over, args.connect.quiet)? {
+            Ok(client) => client,
+            Err(()) => return Err(error),
+        };
+    }
     client.disconnect();
-    match refused {
+    match work.refused {
         None => Ok(0),
         Some(reason) => {
             if !args.connect.quiet {
@@ -110,40 +126,123 @@ pub(crate) fn run(args: &PubArgs) -> Result<u8> {
 
 /// How long to look for the next payload while answers are awaited.
 const GLANCE: Duration = Duration::from_millis(1);
+/// Messages under way, each kept until it is acknowledged. More would not be faster.
+const WINDOW_MAX: u16 = 1024;
 
-fn publish_all(client: &mut Client, publishing: Publishing, stop: &Stop) -> Result<Option<ReasonCode>> {
-    let Publishing { topic, qos, retain, source, delay } = publishing;
-    let payloads = source.payloads();
-    let mut refused = None;
-    let mut is_more = true;
-    let mut not_before = Instant::now();
-    while (is_more || client.under_way() > 0) && !stop.is_wanted() {
-        let now = Instant::now();
-        if is_more && client.has_room() && now >= not_before {
-            // Nothing to hear from the broker: wait for input, but not so long that a ping or a signal is missed.
-            let patience = if client.under_way() > 0 { GLANCE } else { Duration::from_millis(100) };
-            match payloads.recv_timeout(patience) {
-                Ok(payload) => {
-                    let sent = client.publish(&topic, &payload, qos, retain);
-                    sent.map_err(|error| client.explain(error))?;
-                    not_before = now + delay;
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => is_more = false,
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-        if !is_more && client.under_way() == 0 {
-            break;
-        }
-        let may_send = is_more && client.has_room();
-        let deadline = may_send.then(|| now.max(not_before));
-        match client.next(deadline).map_err(|error| client.explain(error))? {
-            Happened::Published(reason) if reason.is_failure() => refused = Some(reason),
-            _ => {}
+/// What is still to be sent, and what was sent and nobody has acknowledged.
+struct Work {
+    topic: String,
+    qos: QoS,
+    retain: bool,
+    delay: Duration,
+    /// Where new ones come from, until there are no more.
+    payloads: Option<Receiver<Vec<u8>>>,
+    /// There is more than one message: worth coming back for.
+    is_long: bool,
+    /// To be sent before anything new: their connection broke.
+    again: VecDeque<Vec<u8>>,
+    under_way: VecDeque<(PacketId, Vec<u8>)>,
+    not_before: Instant,
+    /// A message was done on this connection, as far as its quality of service can tell.
+    has_progress: bool,
+    refused: Option<ReasonCode>,
+}
+
+impl Work {
+    fn new(publishing: Publishing) -> Self {
+        let Publishing { topic, qos, retain, source, delay } = publishing;
+        let is_long = !matches!(source, Source::Payload(_, 0..=1));
+        Self {
+            topic,
+            qos,
+            retain,
+            delay,
+            payloads: Some(source.payloads()),
+            is_long,
+            again: VecDeque::new(),
+            under_way: VecDeque::new(),
+            not_before: Instant::now(),
+            has_progress: false,
+            refused: None,
         }
     }
-    Ok(refused)
+
+    fn is_done(&self) -> bool {
+        self.payloads.is_none() && self.again.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Sends and waits until all is done, or a signal comes, or the connection breaks.
+    fn advance(&mut self, client: &mut Client, stop: &Stop) -> Result<()> {
+        while !self.is_done() && !stop.is_wanted() {
+            let now = Instant::now();
+            let may_send = (self.payloads.is_some() || !self.again.is_empty()) && client.has_room();
+            if may_send && now >= self.not_before {
+                if let Some(payload) = self.next_payload() {
+                    self.send(client, payload)?;
+                    self.not_before = now + self.delay;
+                    continue;
+                }
+                if self.is_done() {
+                    break;
+                }
+            }
+            let deadline = may_send.then(|| now.max(self.not_before));
+            if let Happened::Published(id, reason) = client.next(deadline).map_err(|error| client.explain(error))? {
+                self.under_way.retain(|(other, _)| *other != id);
+                self.has_progress = true;
+                self.refused = Some(reason).filter(|reason| reason.is_failure()).or(self.refused);
+            }
+        }
+        Ok(())
+    }
+
+    fn next_payload(&mut self) -> Option<Vec<u8>> {
+        if let Some(payload) = self.again.pop_front() {
+            return Some(payload);
+        }
+        // Nothing to hear from the broker: wait for input, but not so long that a ping or a signal is missed.
+        let patience = if self.under_way.is_empty() { Duration::from_millis(100) } else { GLANCE };
+        match self.payloads.as_ref()?.recv_timeout(patience) {
+            Ok(payload) => Some(payload),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.payloads = None;
+                None
+            }
+            Err(RecvTimeoutError::Timeout) => None,
+        }
+    }
+
+    fn send(&mut self, client: &mut Client, payload: Vec<u8>) -> Result<()> {
+        match client.publish(&self.topic, &payload, self.qos, self.retain) {
+            Ok(Some(id)) => self.under_way.push_back((id, payload)),
+            Ok(None) => self.has_progress = true,
+            Err(error) => {
+                self.again.push_front(payload);
+                return Err(client.explain(error).into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a broken connection is worth another one. Not if it broke with a message that was its first: that message
+    /// may be what the broker does not take, and before version 5 it has no other word for it.
+    fn may_come_back(&self, error: &anyhow::Error) -> bool {
+        let is_idle = self.under_way.is_empty() && self.again.is_empty();
+        let is_passing = match error.downcast_ref() {
+            Some(ClientError::LostAfterPublish(_)) => true,
+            Some(error) => error.is_passing(),
+            None => false,
+        };
+        self.is_long && is_passing && (is_idle || self.has_progress)
+    }
+
+    /// What was under way is sent again on the next connection, first and in order: it may arrive twice, never not at all.
+    fn start_again(&mut self) {
+        for (_, payload) in self.under_way.drain(..).rev() {
+            self.again.push_front(payload);
+        }
+        self.has_progress = false;
+    }
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
 use tidegate_core::access::{Open, Policy};
 
-use crate::certificate;
 use crate::config::rule::{Effect, Rule, Subject};
 use crate::config::{Loaded, Origin, Problem, Problems};
 use crate::plan::{door_name, password_file};
+use crate::{certificate, space};
 
 /// What the broker asks.
 #[derive(Clone, Debug)]
@@ -226,6 +226,7 @@ pub(crate) fn warnings(loaded: &Loaded, config: &Config, security: &Security) ->
         warnings.push("running as root; a user of its own is safer".to_owned());
     }
     warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
+    warnings.extend(space::warning(&loaded.options.server.data));
     let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
     for path in secrets.into_iter().flatten().filter(|path| is_readable_by_all(path)) {
         warnings.push(format!("{0} can be read by everybody on this machine: chmod 600 {0}", path.display()));

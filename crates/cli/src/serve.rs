@@ -1,7 +1,8 @@
 //! `tidegate serve`: from arguments to a running broker, and what signals do to it.
 //!
 //! Everything that can be wrong is found before the first thread starts. Afterwards the main thread only waits for
-//! signals: HUP reads the configuration again, TERM and INT drain, a second one ends the process at once.
+//! signals: HUP reads the configuration again, TERM and INT drain, a second one ends the process at once. A supervisor
+//! that asked for it is told about each step.
 
 use std::net::SocketAddr;
 
@@ -19,6 +20,7 @@ use crate::config::{Loaded, Problems, Sources, absolute, load};
 use crate::log::Level;
 use crate::plan::password_file;
 use crate::security::{Audience, Security};
+use crate::supervisor::Supervisor;
 use crate::{bind, log, plan, security};
 
 /// A configuration that is sound as a whole.
@@ -73,7 +75,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let listeners = config.listeners.clone();
     let broker = Broker::start(config, security.authenticator, security.policy).context("the broker did not start")?;
     print_banner(&banner.text(&broker.addresses()));
-    wait(broker, signals, &Running { sources, level, listeners }, loaded);
+    let supervisor = Supervisor::of_process();
+    supervisor.ready();
+    supervisor.feed(broker.pulse());
+    wait(broker, signals, &Running { sources, level, listeners, supervisor }, loaded);
     Ok(())
 }
 
@@ -88,17 +93,23 @@ struct Running {
     level: Level,
     /// As they were opened.
     listeners: Vec<Listener>,
+    supervisor: Supervisor,
 }
 
 fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loaded) {
     for signal in signals.forever() {
         match signal {
-            SIGHUP => loaded = reload(&broker, running, loaded),
+            SIGHUP => {
+                running.supervisor.reloading();
+                loaded = reload(&broker, running, loaded);
+                running.supervisor.ready();
+            }
             SIGUSR1 => log_counters(&broker),
             SIGUSR2 => toggle_debug(&running.level, &loaded),
             _ => break,
         }
     }
+    running.supervisor.stopping();
     info!(event = "drain", "draining; a second signal stops at once");
     std::thread::spawn(move || {
         let stop = |signal: &i32| matches!(*signal, SIGTERM | SIGINT);
@@ -201,6 +212,9 @@ impl Banner<'_> {
             Audience::AnybodyHere => format!(
                 "OPEN: anybody on this machine may come in, users or not (allow_anonymous). To close it: {close}"
             ),
+            Audience::ThisMachine if self.loaded.files.is_empty() && place.is_empty() => {
+                format!("no users configured: listening for this machine only. To accept others:  {program} init")
+            }
             Audience::ThisMachine => format!(
                 "no users configured: listening for this machine only. To accept others:  {add}  and listen for them \
                  with --mqtt 0.0.0.0:1883"

@@ -1,14 +1,19 @@
 //! `tidegate sub`: prints messages until told otherwise, and comes back when the connection breaks.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tidegate_wire_mqtt::{Limits, ReasonCode, RetainHandling, Subscription, SubscriptionOptions, TopicFilter, Version};
+use tidegate_wire_mqtt::{
+    Limits, QoS, ReasonCode, RetainHandling, Subscription, SubscriptionOptions, TopicFilter, Version,
+};
 
 use crate::arguments::SubArgs;
+use crate::client::again::come_back;
 use crate::client::{Client, ClientError, Happened, Message};
 use crate::format::Format;
+use crate::show::Show;
 use crate::stop::Stop;
 use crate::target::{self, Connection, Usage};
 
@@ -22,7 +27,11 @@ struct Subscribing {
     options: SubscriptionOptions,
     hidden: Vec<String>,
     which: Which,
-    format: Format,
+    show: Show,
+    /// Delete what is retained.
+    removes: bool,
+    /// Of a hundred messages, so many are shown.
+    percent: f64,
     /// Messages to print before the end.
     left: Option<u64>,
     until: Option<Instant>,
@@ -76,11 +85,15 @@ impl Subscribing {
             retain_handling,
             ..SubscriptionOptions::with_qos(target::qos(args.qos))
         };
-        let end = if args.no_eol { "" } else { "\n" };
-        let format = match (&args.format, args.verbose) {
-            (Some(text), _) => Format::parse(text, end)?,
-            (None, true) => Format::parse("%t %p", end)?,
-            (None, false) => Format::parse("%p", end)?,
+        let end = if args.no_eol || args.watch { "" } else { "\n" };
+        let usual = if args.verbose || args.watch { "%t %p" } else { "%p" };
+        let format = Format::parse(args.format.as_deref().unwrap_or(usual), end)?.pretty(args.pretty);
+        // As mosquitto_sub has it.
+        let format = if args.verbose { format.with_empty("(null)") } else { format };
+        let show = match (args.message_rate, args.watch) {
+            (true, _) => Show::rate(Instant::now()),
+            (_, true) => Show::table(format),
+            _ => Show::Lines(format),
         };
         let timeout = args.timeout.map(Duration::try_from_secs_f64).transpose().context("-W")?;
         Ok(Self {
@@ -89,7 +102,9 @@ impl Subscribing {
             options,
             hidden: args.filter_out.clone(),
             which,
-            format,
+            show,
+            removes: args.remove_retained,
+            percent: args.random_filter.unwrap_or(100.0),
             left: args.count,
             until: timeout.map(|timeout| Instant::now() + timeout),
             exit_after_subscribe: args.exit_after_subscribe,
@@ -97,15 +112,25 @@ impl Subscribing {
         })
     }
 
+    fn is_hidden(&self, topic: &str) -> bool {
+        self.hidden.iter().any(|hidden| parse(hidden).is_ok_and(|hidden| hidden.matches(topic)))
+    }
+
     fn is_wanted(&self, message: &Message) -> bool {
-        let is_hidden =
-            self.hidden.iter().any(|hidden| parse(hidden).is_ok_and(|hidden| hidden.matches(&message.topic)));
         let fits = match self.which {
             Which::All => true,
             Which::OnlyRetained => message.retain,
             Which::OnlyFresh => !message.retain,
         };
-        fits && !is_hidden
+        fits && !self.is_hidden(&message.topic)
+    }
+
+    /// That was all of it, if the time is over or somebody says so.
+    fn is_over(&self, stop: &Stop) -> Option<Outcome> {
+        if stop.is_wanted() {
+            return Some(Outcome::Signal);
+        }
+        self.until.is_some_and(|until| until <= Instant::now()).then_some(Outcome::Done(TIMED_OUT))
     }
 }
 
@@ -135,53 +160,12 @@ pub(crate) fn run(args: &SubArgs) -> Result<u8> {
             return Err(error);
         }
         let connect = || Client::connect(&target, hello.clone());
-        client = match come_back(&error, connect, &subscribing, &stop, args.connect.quiet)? {
+        let is_over = || subscribing.is_over(&stop);
+        client = match come_back(&error, connect, is_over, args.connect.quiet)? {
             Ok(client) => client,
             Err(outcome) => return Ok(outcome.end(args.connect.quiet)),
         };
     }
-}
-
-/// Connects again, with pauses that double up to half a minute: a broker that restarts is found soon, one that is gone is
-/// not hammered. `Ok(Err(…))` if the time is over meanwhile.
-fn come_back(
-    error: &anyhow::Error,
-    connect: impl Fn() -> Result<Client, ClientError>,
-    subscribing: &Subscribing,
-    stop: &Stop,
-    is_quiet: bool,
-) -> Result<Result<Client, Outcome>> {
-    let mut pause = Duration::from_secs(1);
-    let mut why = error.to_string();
-    loop {
-        if !is_quiet {
-            eprintln!("{why}; trying again in {} s", pause.as_secs());
-        }
-        if let Some(outcome) = rest(pause, subscribing, stop) {
-            return Ok(Err(outcome));
-        }
-        pause = (pause * 2).min(Duration::from_secs(30));
-        match connect() {
-            Ok(client) => return Ok(Ok(client)),
-            Err(error) if error.is_passing() => why = error.to_string(),
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-/// Waits; an outcome if that is the end.
-fn rest(pause: Duration, subscribing: &Subscribing, stop: &Stop) -> Option<Outcome> {
-    let end = Instant::now() + pause;
-    while Instant::now() < end {
-        if stop.is_wanted() {
-            return Some(Outcome::Signal);
-        }
-        if subscribing.until.is_some_and(|until| until <= Instant::now()) {
-            return Some(Outcome::Done(TIMED_OUT));
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    None
 }
 
 /// Before version 5 there is one code for every refusal.
@@ -208,15 +192,20 @@ fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> R
     }
     let mut out = std::io::stdout().lock();
     loop {
-        if stop.is_wanted() {
-            return Ok(Outcome::Signal);
+        if let Some(outcome) = subscribing.is_over(stop) {
+            return Ok(outcome);
         }
-        if subscribing.until.is_some_and(|until| until <= Instant::now()) {
-            return Ok(Outcome::Done(TIMED_OUT));
+        if subscribing.show.tick(Instant::now(), &mut out).is_err() {
+            return Ok(Outcome::Done(0));
         }
-        match client.next(subscribing.until)? {
+        let deadline = subscribing.until.into_iter().chain(subscribing.show.due()).min();
+        match client.next(deadline)? {
             Happened::Message(message) => {
+                if subscribing.removes && message.retain && !subscribing.is_hidden(&message.topic) {
+                    client.publish(&message.topic, b"", QoS::AtLeastOnce, true)?;
+                }
                 if let Some(outcome) = show(&message, subscribing, &mut out) {
+                    await_answers(client, subscribing, stop)?;
                     return Ok(outcome);
                 }
             }
@@ -236,25 +225,44 @@ fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> R
             }
             // With nothing but -U that was all.
             Happened::Unsubscribed if subscribing.filters.is_empty() => return Ok(Outcome::Done(0)),
-            Happened::Unsubscribed | Happened::Published(_) | Happened::Nothing => {}
+            Happened::Published(_, reason) if reason.is_failure() => {
+                eprintln!("error: a retained message was not deleted: {} (0x{:02x})", reason.name(), reason.code());
+            }
+            Happened::Unsubscribed | Happened::Published(..) | Happened::Nothing => {}
         }
     }
 }
 
 /// Prints a message if it is wanted; an outcome if it was the last.
 fn show(message: &Message, subscribing: &mut Subscribing, out: &mut impl Write) -> Option<Outcome> {
-    if !subscribing.is_wanted(message) {
+    if subscribing.which == Which::OnlyRetained && !message.retain {
+        // Those that were retained come first: there are no more of them.
+        return Some(Outcome::Done(0));
+    }
+    if !subscribing.is_wanted(message) || subscribing.percent <= chance() {
         return None;
     }
-    let mut line = Vec::new();
-    subscribing.format.write(message, &mut line);
-    if out.write_all(&line).and_then(|()| out.flush()).is_err() {
+    if subscribing.show.message(message, out).is_err() {
         // Nobody reads any more (`sub | head -1`): not an error of ours.
         return Some(Outcome::Done(0));
     }
     let left = subscribing.left.as_mut()?;
     *left = left.saturating_sub(1);
     (*left == 0).then_some(Outcome::Done(0))
+}
+
+/// What was deleted is deleted when the broker says so, not before.
+fn await_answers(client: &mut Client, subscribing: &Subscribing, stop: &Stop) -> Result<()> {
+    while client.under_way() > 0 && subscribing.is_over(stop).is_none() {
+        client.next(subscribing.until)?;
+    }
+    Ok(())
+}
+
+/// A number from 0 to 100, without 100. The seeds of the hash tables are random enough to choose what is printed.
+fn chance() -> f64 {
+    let bits = RandomState::new().build_hasher().finish() >> 11;
+    100.0 * bits as f64 / (1_u64 << 53) as f64
 }
 
 #[cfg(test)]
@@ -294,6 +302,27 @@ mod tests {
         assert!(!fresh.is_wanted(&message("a/x", false)));
         let retained = subscribing("-t # --retained-only").unwrap();
         assert!(retained.is_wanted(&message("a", true)) && !retained.is_wanted(&message("a", false)));
+    }
+
+    #[test]
+    fn the_first_fresh_message_ends_what_is_about_retained_ones() {
+        let mut wanted = subscribing("-t # --retained-only").unwrap();
+        let mut out = Vec::new();
+        assert!(show(&message("a", true), &mut wanted, &mut out).is_none());
+        assert!(matches!(show(&message("b", false), &mut wanted, &mut out), Some(Outcome::Done(0))));
+        assert_eq!(out, b"x\n");
+    }
+
+    #[test]
+    fn a_share_of_the_messages_is_chosen_by_chance() {
+        let mut wanted = subscribing("-t # --random-filter 50").unwrap();
+        let mut out = Vec::new();
+        for _ in 0..1000 {
+            show(&message("a", false), &mut wanted, &mut out);
+        }
+        let shown = out.len() / 2;
+        assert!((350..650).contains(&shown), "{shown} of 1000");
+        assert!(subscribing("-t # --random-filter 0").is_err() && subscribing("-t # --random-filter 101").is_err());
     }
 
     #[test]

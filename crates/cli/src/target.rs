@@ -56,14 +56,14 @@ impl Connection {
             bail!("-D and -x need MQTT 5: add -V 5");
         }
         let clean_start = !args.disable_clean_session;
-        if !clean_start && args.id.is_none() && !version.is_v5() {
+        if !clean_start && args.id.is_none() && args.id_prefix.is_none() && !version.is_v5() {
             bail!("-c keeps a session under a name: add -i ID");
         }
         if let Some((host, port)) = host_and_port(&url.host) {
             bail!("-h {:?} is a host and a port: give the port with -p, as in -h {host} -p {port}", url.host);
         }
-        let wants_tls = args.cafile.is_some() || args.cert.is_some() || args.tls_use_os_certs;
-        let tls = (url.is_secure || wants_tls || url.port == Some(8883)).then(|| trust(args));
+        let wants_tls = args.cafile.is_some() || args.capath.is_some() || args.cert.is_some() || args.tls_use_os_certs;
+        let tls = (url.is_secure || wants_tls || url.port == Some(8883)).then(|| trust(args)).transpose()?;
         if args.insecure && tls.is_none() {
             bail!(
                 "--insecure says whom to trust and does not switch TLS on: add -p 8883, --cafile, --tls-use-os-certs or mqtts://"
@@ -72,18 +72,21 @@ impl Connection {
         let port = url.port.unwrap_or(if tls.is_some() { 8883 } else { 1883 });
         let hello = Hello {
             version,
-            client_id: args.id.clone().unwrap_or_else(|| made_up_id(version)),
+            client_id: args.id.clone().unwrap_or_else(|| made_up_id(args.id_prefix.as_deref(), version)),
             clean_start,
             keep_alive: args.keepalive,
             user: args.username.clone().or(url.user),
-            password: args.pw.clone().or(url.password),
+            password: match args.pw.clone().or(url.password) {
+                None => password_of_file(std::env::var_os(PASSWORD_FILE))?,
+                given => given,
+            },
             will: will(args)?,
             properties,
             // In MQTT 5 a kept session also needs a lifetime; without -x it is for ever, as in mosquitto's tools.
             session_expiry: args.session_expiry_interval.or((version.is_v5() && !clean_start).then_some(u32::MAX)),
             debug: args.debug,
         };
-        Ok(Self { target: Target { host: url.host, port, tls }, hello, topic: url.topic })
+        Ok(Self { target: Target { host: url.host, port, tls, from: args.bind }, hello, topic: url.topic })
     }
 }
 
@@ -95,13 +98,38 @@ fn host_and_port(host: &str) -> Option<(&str, u16)> {
 }
 
 /// The broker chooses, except in MQTT 3.1, which knows no empty identifier.
-fn made_up_id(version: Version) -> String {
-    if version == Version::V31 { format!("tidegate-{}", std::process::id()) } else { String::new() }
+fn made_up_id(prefix: Option<&str>, version: Version) -> String {
+    match prefix {
+        Some(prefix) => format!("{prefix}{}", std::process::id()),
+        None if version == Version::V31 => format!("tidegate-{}", std::process::id()),
+        None => String::new(),
+    }
 }
 
-fn trust(args: &ConnectArgs) -> Trust {
-    let identity = args.cert.clone().zip(args.key.clone());
-    Trust { ca: args.cafile.clone(), everybody: args.insecure, identity }
+/// Names a file whose first line is the password: what stands there is in no list of processes or variables.
+const PASSWORD_FILE: &str = "TIDEGATE_PASSWORD_FILE";
+
+fn password_of_file(path: Option<std::ffi::OsString>) -> Result<Option<String>> {
+    let Some(path) = path else { return Ok(None) };
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("{PASSWORD_FILE}: {}", std::path::Path::new(&path).display()))?;
+    Ok(Some(text.lines().next().unwrap_or_default().to_owned()))
+}
+
+fn trust(args: &ConnectArgs) -> Result<Trust> {
+    let newest_only = match args.tls_version.as_deref() {
+        None | Some("tlsv1.2") => false,
+        Some("tlsv1.3") => true,
+        Some(other) => bail!("--tls-version {other:?}: expected tlsv1.2 or tlsv1.3"),
+    };
+    Ok(Trust {
+        ca: args.cafile.clone(),
+        ca_folder: args.capath.clone(),
+        newest_only,
+        alpn: args.tls_alpn.clone(),
+        everybody: args.insecure,
+        identity: args.cert.clone().zip(args.key.clone()),
+    })
 }
 
 fn will(args: &ConnectArgs) -> Result<Option<WillMessage>> {
@@ -223,6 +251,23 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_is_followed_by_the_process() {
+        let id = Connection::of(&ConnectArgs { id_prefix: Some("lamp-".into()), ..args() }).unwrap().hello.client_id;
+        assert_eq!(id, format!("lamp-{}", std::process::id()));
+    }
+
+    #[test]
+    fn a_password_may_stand_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pw");
+        std::fs::write(&path, "secret\nmore\n").unwrap();
+        assert_eq!(password_of_file(Some(path.into())).unwrap().as_deref(), Some("secret"));
+        assert_eq!(password_of_file(None).unwrap(), None);
+        let missing = format!("{:#}", password_of_file(Some("/nonexistent".into())).unwrap_err());
+        assert!(missing.starts_with("TIDEGATE_PASSWORD_FILE: /nonexistent: "), "{missing}");
+    }
+
+    #[test]
     fn what_does_not_go_together_is_said() {
         let refused = |args: ConnectArgs| format!("{:#}", Connection::of(&args).unwrap_err());
         let refused_expiry = refused(ConnectArgs { session_expiry_interval: Some(1), ..args() });
@@ -233,6 +278,8 @@ mod tests {
         assert!(Connection::of(&ConnectArgs { host: "::1".into(), ..args() }).is_ok());
         assert!(refused(ConnectArgs { disable_clean_session: true, ..args() }).contains("add -i ID"));
         assert!(refused(ConnectArgs { will_topic: Some("a/#".into()), ..args() }).contains("wildcard"));
+        let old = ConnectArgs { tls_version: Some("tlsv1.1".into()), tls_use_os_certs: true, ..args() };
+        assert!(refused(old).contains("expected tlsv1.2 or tlsv1.3"));
         assert!(refused(ConnectArgs { protocol_version: "4".into(), ..args() }).contains("expected 31, 311 or 5"));
     }
 }

@@ -49,6 +49,18 @@ fn password_file(args: &UserArgs) -> Result<PathBuf> {
     Ok(plan::password_file(&options).unwrap_or_else(|| plan::usual_password_file(&options)))
 }
 
+/// Adds a first user; one that is there stays as it is.
+pub(crate) fn add_new(path: &Path, name: &str, password: &str, roles: &[&str]) -> Result<()> {
+    check_name(name)?;
+    let roles: Vec<String> = roles.iter().map(|&role| role.to_owned()).collect();
+    edit(path, Missing::IsEmpty, |users| {
+        if users.contains(name) {
+            bail!("{} has a user {name:?} already, and nothing was changed", path.display());
+        }
+        add(users, name, password, Some(&roles)).map(drop)
+    })
+}
+
 /// Before anybody is asked for a password.
 fn check_name(name: &str) -> Result<()> {
     // The name is judged first, and an empty password before anything is computed from it.
@@ -146,7 +158,8 @@ fn ask_twice(name: &str) -> Result<String> {
     Ok(password)
 }
 
-fn first_line() -> Result<String> {
+/// The first line of standard input.
+pub(crate) fn first_line() -> Result<String> {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).context("standard input")?;
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())

@@ -87,7 +87,10 @@ impl Shard {
         }
         let owner = self.by_client.get(hello.client_id).and_then(|session| self.sessions.get(*session));
         // A session belongs to the user that made it; another user with the same client id does not get its messages.
-        if owner.is_some_and(|session| session.identity.user != hello.identity.user) {
+        // What nobody in particular has made keeps no user out: else anybody could occupy a user's identifier.
+        let is_kept =
+            |session: &Session| session.identity.user.is_some() && session.identity.user != hello.identity.user;
+        if owner.is_some_and(is_kept) {
             return Err(ReasonCode::NotAuthorized);
         }
         Ok(())
@@ -102,7 +105,9 @@ impl Shard {
         }
         // It may have ended with the connection that was just closed.
         let session = *self.by_client.get(hello.client_id)?;
-        if hello.connect.clean_start {
+        // An anonymous session gives way to a user and leaves it nothing: neither messages nor subscriptions.
+        let is_another = self.sessions.get(session)?.identity.user != hello.identity.user;
+        if hello.connect.clean_start || is_another {
             self.end_session(session, now);
             return None;
         }

@@ -11,9 +11,9 @@ use super::{ShardThread, token};
 use crate::authenticate::{Credentials, Refusal};
 use crate::first_packet::{First, first_packet, refusal};
 use crate::letter::{Arrival, Handover, Letter};
-use crate::limits::LINGER;
+use crate::limits::{LINGER, TLS_STEPS_PER_TURN_MAX};
 use crate::password::Question;
-use crate::visitor::{Next, Visitor};
+use crate::visitor::{Next, Terms, Visitor, credentials};
 use crate::visitors::Key;
 
 impl ShardThread {
@@ -32,8 +32,11 @@ impl ShardThread {
         self.welcome(*arrival);
     }
 
-    /// The handshake begins here.
+    /// The handshake begins here, unless the broker goes down: then there is nobody yet to say a word to.
     pub(super) fn welcome(&mut self, mut arrival: Arrival) {
+        if self.draining.is_some() {
+            return;
+        }
         let key = self.visitors.next_key();
         if arrival.link.register(self.poll.registry(), token::visitor(key.index)).is_err() {
             return;
@@ -49,18 +52,33 @@ impl ShardThread {
         }
     }
 
-    /// Visitors that had more to read.
+    /// Visitors that had more to read, or had to wait for their turn. Those that still have to stay in front.
     pub(super) fn advance_queued(&mut self) {
+        self.tls_steps_left = TLS_STEPS_PER_TURN_MAX;
         for key in core::mem::take(&mut self.visitors_next) {
+            self.visitors.dequeue(key);
             self.advance(key);
         }
     }
 
     fn advance(&mut self, key: Key) {
         let Some(visitor) = self.visitors.get(key) else { return };
+        if self.tls_steps_left == 0 && visitor.is_handshaking() {
+            self.queue_visitor(key);
+            return;
+        }
         let make_id = || self.chance.client_id();
-        let next = visitor.on_ready(&mut self.scratch, &self.connect_limits, make_id);
+        let terms = Terms { limits: &self.connect_limits, origins: self.rules.origins.as_deref() };
+        let next = visitor.on_ready(&mut self.scratch, &terms, make_id);
+        self.tls_steps_left -= usize::from(visitor.take_shaken() && self.tls_steps_left > 0);
         self.follow(key, next);
+    }
+
+    /// Goes on with a visitor in the next turn.
+    fn queue_visitor(&mut self, key: Key) {
+        if self.visitors.enqueue(key) {
+            self.visitors_next.push(key);
+        }
     }
 
     /// Visitors whose time is up.
@@ -89,12 +107,12 @@ impl ShardThread {
         }
         match next {
             Next::Wait => {}
-            Next::Again => self.visitors_next.push(key),
+            Next::Again => self.queue_visitor(key),
             Next::Check(credentials) => self.check(key, credentials),
             Next::Linger => {
                 self.visitors.set_deadline(key, self.now + LINGER);
                 // What is unread decides whether it may be closed at once.
-                self.visitors_next.push(key);
+                self.queue_visitor(key);
             }
             Next::Close => drop(self.visitors.remove(key)),
         }
@@ -107,20 +125,40 @@ impl ShardThread {
             self.on_verdict(key, verdict);
             return;
         }
-        let question = Question { shard: self.index, visitor: key, credentials, authenticator };
+        let generation = self.rules.generation;
+        let question = Question { shard: self.index, visitor: key, credentials, authenticator, generation };
         if self.common.questions.ask(question).is_err() {
             self.refuse(key, ReasonCode::ServerBusy);
         }
     }
 
+    /// A password thread has answered. If the rules have changed meanwhile, the answer is worth nothing: the user may be
+    /// gone, or have another password. Each reload can cause one more question.
+    pub(super) fn on_checked(&mut self, question: Question, verdict: Result<Option<Arc<str>>, Refusal>) {
+        let Question { visitor: key, credentials, generation, .. } = question;
+        if generation == self.rules.generation {
+            self.on_verdict(key, verdict);
+        } else if self.is_checking(key) {
+            self.check(key, credentials);
+        }
+    }
+
+    fn is_checking(&mut self, key: Key) -> bool {
+        self.visitors.get(key).is_some_and(|visitor| visitor.is_checking())
+    }
+
     /// Somebody is known, or not let in.
-    pub(super) fn on_verdict(&mut self, key: Key, verdict: Result<Option<Arc<str>>, Refusal>) {
+    fn on_verdict(&mut self, key: Key, verdict: Result<Option<Arc<str>>, Refusal>) {
+        if !self.is_checking(key) {
+            // Its time was up, or the broker goes down: it has had its answer.
+            return;
+        }
         match verdict {
             Ok(user) => {
-                let Some(handover) = self.visitors.remove(key).and_then(|visitor| visitor.into_handover(user)) else {
-                    return;
-                };
-                self.hand_over(Box::new(handover));
+                let (visitor, generation) = (self.visitors.remove(key), self.rules.generation);
+                if let Some(handover) = visitor.and_then(|visitor| visitor.into_handover(user, generation)) {
+                    self.hand_over(Box::new(handover));
+                }
             }
             Err(Refusal::BadUserNameOrPassword) => self.refuse(key, ReasonCode::BadUserNameOrPassword),
             Err(Refusal::NotAuthorized) => self.refuse(key, ReasonCode::NotAuthorized),
@@ -160,6 +198,11 @@ impl ShardThread {
             self.turn_away(handover, ReasonCode::UnspecifiedError);
             return;
         };
+        if handover.generation < self.rules.generation {
+            let version = connect.version;
+            self.ask_again(handover, version);
+            return;
+        }
         let hello = Hello { connect: &connect, client_id: &handover.client_id, identity: handover.identity.clone() };
         let Some(id) = self.shard.handle_connect(&hello, self.now) else {
             self.turn_away(handover, ReasonCode::QuotaExceeded);
@@ -175,6 +218,20 @@ impl ShardThread {
         if has_input {
             self.queue_read(id);
         }
+    }
+
+    /// The rules changed while a client was on its way here: whoever let it in might not do so now.
+    fn ask_again(&mut self, mut handover: Handover, version: Version) {
+        let certificate_name = handover.link.certificate_name().unwrap_or_default();
+        let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else { return };
+        let credentials = credentials(&connect, &handover.client_id, certificate_name);
+        let key = self.visitors.next_key();
+        if handover.link.register(self.poll.registry(), token::visitor(key.index)).is_err() {
+            return;
+        }
+        let deadline = self.now + self.rules.handshake_timeout;
+        let key = self.visitors.insert(Visitor::returned(handover, version), deadline);
+        self.check(key, credentials);
     }
 
     /// A CONNACK that says no, to somebody that was on the way to the core.

@@ -8,6 +8,8 @@ mod accept;
 mod connection;
 mod greet;
 mod serve;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use std::collections::VecDeque;
@@ -64,7 +66,10 @@ pub(crate) struct ShardThread {
     /// Connections that are to be closed, and when that is done anyway. In order: all have the same time.
     closings: VecDeque<(Timestamp, ConnId)>,
     visitors: Visitors,
+    /// Visitors to go on with, in order; each at most once.
     visitors_next: Vec<Key>,
+    /// Steps of TLS handshakes that may still be made in this turn.
+    tls_steps_left: usize,
     /// The listeners; on the first thread only.
     doors: Vec<OpenDoor>,
     /// Who had the last TLS handshake.
@@ -116,6 +121,7 @@ impl ShardThread {
             closings: VecDeque::new(),
             visitors: Visitors::default(),
             visitors_next: Vec::new(),
+            tls_steps_left: 0,
             doors,
             next_shard: index,
             batches: VecDeque::new(),
@@ -175,6 +181,7 @@ impl ShardThread {
 
     fn turn(&mut self, events: &Events) {
         self.now = self.common.clock.now();
+        self.common.has_turned(self.index);
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
         self.advance_queued();
@@ -235,7 +242,7 @@ impl ShardThread {
             match letter {
                 Letter::Arrival(arrival) => self.welcome(*arrival),
                 Letter::Handover(handover) => self.adopt(*handover),
-                Letter::Checked { visitor, verdict } => self.on_verdict(visitor, verdict),
+                Letter::Checked { question, verdict } => self.on_checked(*question, verdict),
                 Letter::Reload(rules) => self.reload(*rules),
                 Letter::Shutdown => self.shut_down(),
             }

@@ -38,8 +38,9 @@ const PROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 /// Section 1.3 of RFC 6455.
 const ACCEPT_KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Reads the request at the start of `input`, which came from this address.
-pub(crate) fn upgrade(input: &[u8], peer: IpAddr) -> Upgrade {
+/// Reads the request at the start of `input`, which came from this address; `origins` are the pages that are welcome, if
+/// somebody has said which.
+pub(crate) fn upgrade(input: &[u8], peer: IpAddr, origins: Option<&[String]>) -> Upgrade {
     let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let consumed = match request.parse(input) {
@@ -51,7 +52,7 @@ pub(crate) fn upgrade(input: &[u8], peer: IpAddr) -> Upgrade {
         }
         Err(_) => return refuse(400, "Bad Request", "not an HTTP request"),
     };
-    match judge(&request).and_then(|accepted| judge_origin(request.headers, peer).map(|()| accepted)) {
+    match judge(&request).and_then(|accepted| judge_origin(request.headers, peer, origins).map(|()| accepted)) {
         Ok((key, protocol)) => Upgrade::Accept { consumed, answer: accept(key, protocol) },
         Err((status, phrase, why)) => refuse(status, phrase, why),
     }
@@ -94,9 +95,18 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
 }
 
 /// A browser on this machine lends its reach to every page it shows: a page from elsewhere must not talk to a broker that
-/// trusts this machine. A page from here, or from the name that the request was sent to (a proxy before us), may.
-fn judge_origin(headers: &[httparse::Header<'_>], peer: IpAddr) -> Result<(), Fault> {
-    let Ok(origin) = once(headers, "Origin") else { return Ok(()) };
+/// trusts this machine. A page from here, or from the name that the request was sent to (a proxy before us), may. Where
+/// the operator has listed pages, those may and no others, wherever the browser is.
+fn judge_origin(headers: &[httparse::Header<'_>], peer: IpAddr, origins: Option<&[String]>) -> Result<(), Fault> {
+    if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin")) {
+        return Ok(());
+    }
+    let origin = once(headers, "Origin").map_err(|why| (400, "Bad Request", why))?;
+    if let Some(origins) = origins {
+        let is_listed = origins.iter().any(|listed| listed == "*" || listed.eq_ignore_ascii_case(origin));
+        let refusal = (403, "Forbidden", "this page's origin is not among those that are allowed");
+        return if is_listed { Ok(()) } else { Err(refusal) };
+    }
     let host_of = |authority: &str| {
         let without_port =
             authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
@@ -176,8 +186,32 @@ mod tests {
             ("http://[::1]:8083", HERE, true),
         ] {
             let request = GOOD.replacen("\r\n", &format!("\r\nOrigin: {origin}\r\n"), 1);
-            let accepted = matches!(upgrade(request.as_bytes(), peer), Upgrade::Accept { .. });
+            let accepted = matches!(upgrade(request.as_bytes(), peer, None), Upgrade::Accept { .. });
             assert_eq!(accepted, is_welcome, "{origin} from {peer}");
+        }
+    }
+
+    #[test]
+    fn f085_where_pages_are_listed_no_other_page_comes_in() {
+        let far: IpAddr = "192.0.2.7".parse().unwrap();
+        let (listed, any) = (["https://app.example:8443".to_owned()], ["*".to_owned()]);
+        let status = |origin: &str, peer: IpAddr, origins: &[String]| {
+            let head = if origin.is_empty() { String::new() } else { format!("Origin: {origin}\r\n") };
+            let request = GOOD.replacen("\r\n", &format!("\r\n{head}"), 1);
+            match upgrade(request.as_bytes(), peer, Some(origins)) {
+                Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
+                _ => "101".to_owned(),
+            }
+        };
+        for peer in [HERE, far] {
+            assert_eq!(status("HTTPS://App.example:8443", peer, &listed), "101");
+            assert_eq!(status("", peer, &listed), "101", "no browser");
+            for other in ["https://app.example", "http://app.example:8443", "null", "http://localhost", "\u{0}\u{e9}"] {
+                let expected = if other.starts_with('\u{0}') { "400" } else { "403" };
+                assert_eq!(status(other, peer, &listed), expected, "{other} from {peer}");
+            }
+            assert_eq!(status("https://evil.example", peer, &any), "101");
+            assert_eq!(status("https://evil.example", peer, &[]), "403", "an empty list is no page at all");
         }
     }
 
@@ -186,7 +220,7 @@ mod tests {
                         Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n\r\n";
 
     fn status(request: &str) -> String {
-        match upgrade(request.as_bytes(), HERE) {
+        match upgrade(request.as_bytes(), HERE, None) {
             Upgrade::Incomplete => "incomplete".into(),
             Upgrade::Accept { .. } => "101".into(),
             Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
@@ -195,7 +229,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_6455() {
-        let Upgrade::Accept { consumed, answer } = upgrade(&[GOOD.as_bytes(), b"\x82"].concat(), HERE) else {
+        let Upgrade::Accept { consumed, answer } = upgrade(&[GOOD.as_bytes(), b"\x82"].concat(), HERE, None) else {
             panic!("refused")
         };
         assert_eq!(consumed, GOOD.len());

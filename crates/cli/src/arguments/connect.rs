@@ -1,5 +1,6 @@
 //! Arguments that `pub` and `sub` share: where to, as whom, in which version. The letters are mosquitto's.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args};
@@ -32,11 +33,23 @@ pub(crate) struct ConnectArgs {
     #[arg(short = 'i', long)]
     pub(crate) id: Option<String>,
 
+    /// Client identifier: this, and the number of the process
+    #[arg(short = 'I', long, value_name = "PREFIX", conflicts_with = "id")]
+    pub(crate) id_prefix: Option<String>,
+
+    /// Address of our own end
+    #[arg(short = 'A', long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<IpAddr>,
+
+    /// More options, one per line of this file; those of the command line win
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) options: Option<PathBuf>,
+
     /// User name
     #[arg(short, long)]
     pub(crate) username: Option<String>,
 
-    /// Password
+    /// Password; it may also stand in the file that TIDEGATE_PASSWORD_FILE names
     #[arg(short = 'P', long, allow_hyphen_values = true, env = "TIDEGATE_PASSWORD", hide_env_values = true)]
     pub(crate) pw: Option<String>,
 
@@ -52,8 +65,8 @@ pub(crate) struct ConnectArgs {
     #[arg(short = 'c', long)]
     pub(crate) disable_clean_session: bool,
 
-    /// Seconds that the session outlives the connection (MQTT 5)
-    #[arg(short = 'x', long, value_name = "SECONDS")]
+    /// Seconds that the session outlives the connection (MQTT 5); -1 is for ever
+    #[arg(short = 'x', long, value_name = "SECONDS", allow_hyphen_values = true, value_parser = expiry)]
     pub(crate) session_expiry_interval: Option<u32>,
 
     /// Property (MQTT 5): -D publish user-property NAME VALUE, -D connect receive-maximum 10, …
@@ -71,6 +84,22 @@ pub(crate) struct ConnectArgs {
     /// Certificates to trust, PEM; switches TLS on
     #[arg(long, value_name = "FILE", help_heading = "TLS")]
     pub(crate) cafile: Option<PathBuf>,
+
+    /// Folder with certificates to trust, PEM; switches TLS on
+    #[arg(long, value_name = "DIR", help_heading = "TLS")]
+    pub(crate) capath: Option<PathBuf>,
+
+    /// Oldest version to accept: tlsv1.2 or tlsv1.3
+    #[arg(long, value_name = "VERSION", help_heading = "TLS")]
+    pub(crate) tls_version: Option<String>,
+
+    /// Protocol to ask for in the TLS handshake
+    #[arg(long, value_name = "PROTOCOL", help_heading = "TLS")]
+    pub(crate) tls_alpn: Option<String>,
+
+    /// Nothing waits for a full segment anyway; for scripts that say so
+    #[arg(long, hide = true)]
+    pub(crate) nodelay: bool,
 
     /// Our own certificate, PEM
     #[arg(long, value_name = "FILE", requires = "key", help_heading = "TLS")]
@@ -109,4 +138,12 @@ pub(crate) struct ConnectArgs {
     /// Print help
     #[arg(long, action = ArgAction::HelpLong)]
     pub(crate) help: Option<bool>,
+}
+
+/// Seconds as mosquitto's tools take them: -1 and ∞ are for ever, as in MQTT 5.
+fn expiry(text: &str) -> Result<u32, String> {
+    match text {
+        "-1" | "∞" => Ok(u32::MAX),
+        _ => text.parse().map_err(|_| "expected seconds from 0 to 4294967295, or -1 for ever".to_owned()),
+    }
 }

@@ -2,6 +2,8 @@
 
 mod bench;
 mod connect;
+mod init;
+mod options_file;
 mod publish;
 mod serve;
 mod subscribe;
@@ -13,8 +15,10 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
+pub(crate) use init::InitArgs;
+pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
-pub(crate) use serve::{ServeArgs, ServeCommand};
+pub(crate) use serve::{ServeArgs, ServeCommand, in_shell, program};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};
 
@@ -23,8 +27,8 @@ Examples:
   tidegate                                    serve on this machine: mqtt 1883, WebSocket 8083
   tidegate sub -t 'test/#' -v                 print what is published below test/
   tidegate pub -t test/a -m hello             publish a message
+  tidegate init                               accept other machines: a configuration and a first user
   tidegate user add alice                     add a user, asking for a password
-  tidegate serve --mqtt 0.0.0.0:1883          accept other machines (needs users)
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
   tidegate bench                              measure this broker, and mosquitto if it is installed
@@ -60,6 +64,8 @@ pub(crate) enum Command {
     /// Print messages, with the letters of mosquitto_sub
     #[command(disable_help_flag = true)]
     Sub(Box<SubArgs>),
+    /// Make a configuration, a first user and, with --tls, a certificate: for clients on other machines
+    Init(InitArgs),
     /// Add, remove and list users
     User(UserArgs),
     /// Check a configuration: all mistakes at once; exit code 2 if there are any, as serve would have
@@ -116,11 +122,15 @@ pub(crate) struct FileArgs {
 /// Advice for an argument that does not exist: letters of mosquitto and of other servers.
 pub(crate) fn hint_for(error: &clap::Error, command: Option<&str>) -> Option<&'static str> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    let is_server = command.is_none_or(|command| command.starts_with('-') || command == "serve");
-    if error.kind() != ErrorKind::UnknownArgument || !is_server {
+    if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else { return None };
+    match command {
+        Some("pub" | "sub") => return hint_for_tool(argument),
+        Some(command) if !command.starts_with('-') && command != "serve" => return None,
+        _ => {}
+    }
     match argument.as_str() {
         "-p" | "--port" => {
             Some("the port of the broker is set with --mqtt: --mqtt 1884, or --mqtt 0.0.0.0:1884 for all")
@@ -130,6 +140,23 @@ pub(crate) fn hint_for(error: &clap::Error, command: Option<&str>) -> Option<&'s
         "-d" => Some("the broker stays in the foreground; more logs: --log-level debug"),
         _ => None,
     }
+}
+
+/// What mosquitto's tools take and these do not, each with the way that there is.
+fn hint_for_tool(argument: &str) -> Option<&'static str> {
+    Some(match argument {
+        "--psk" | "--psk-identity" => {
+            "keys shared in advance are not supported; use certificates (--cafile, --cert, --key)"
+        }
+        "--ciphers" => "ciphers cannot be chosen: all that TLS 1.2 and 1.3 have here are sound; see --tls-version",
+        "--tls-engine" | "--tls-engine-kpass-sha1" | "--keyform" => {
+            "engines are not supported; give the private key as a PEM file with --key"
+        }
+        "--proxy" => "proxies are not supported; forward a port instead (ssh -L 1883:broker:1883 host)",
+        "--unix" => "unix sockets are not supported; connect to a port with -h and -p",
+        "-S" => "SRV records are not looked up; give the broker with -h and -p",
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -154,6 +181,8 @@ mod tests {
         assert!(hint(&["-d"]).unwrap().contains("--log-level debug"));
         assert_eq!(hint(&["--nonsense"]), None);
         assert_eq!(hint(&["pub", "-v"]), None);
+        assert!(hint(&["sub", "-t", "a", "--psk", "00"]).unwrap().contains("use certificates"));
+        assert!(hint(&["pub", "--unix", "/tmp/x"]).unwrap().contains("unix sockets are not supported"));
     }
 
     #[test]

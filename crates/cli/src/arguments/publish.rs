@@ -16,7 +16,7 @@ Examples:
 
 /// Arguments of `tidegate pub`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), args_override_self = true)]
 #[command(group = ArgGroup::new("what").required(true))]
 #[allow(clippy::struct_excessive_bools, reason = "flags as typed; `Publishing` is made of them")]
 pub(crate) struct PubArgs {
@@ -55,6 +55,10 @@ pub(crate) struct PubArgs {
     /// Publish so many times
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "stdin_line")]
     pub(crate) repeat: u32,
+
+    /// Most messages under way without an answer (QoS 1 and 2)
+    #[arg(short = 'M', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) max_inflight: Option<u16>,
 
     /// Seconds between two times
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]

@@ -99,12 +99,10 @@ pub(crate) struct ServeCommand {
 impl ServeArgs {
     /// What a person would type to reach the same files.
     pub(crate) fn command(&self) -> ServeCommand {
-        // `cargo run` and a path must be repeated as they are; a bare name is found again.
-        let program = std::env::args().next().filter(|name| name.contains('/'));
         let config = self.config.as_ref().map(|path| path.display().to_string());
         let flags = [("-c", config), ("--data", self.data.clone()), ("--password-file", self.password_file.clone())];
         let place = flags.into_iter().filter_map(|(flag, value)| Some(format!(" {flag} {}", in_shell(&value?))));
-        ServeCommand { program: in_shell(&program.unwrap_or_else(|| "tidegate".to_owned())), place: place.collect() }
+        ServeCommand { program: program(), place: place.collect() }
     }
 
     /// All that the configuration is made of when these are the arguments.
@@ -147,8 +145,15 @@ impl ServeArgs {
     }
 }
 
+/// This program, as a person would call it again.
+pub(crate) fn program() -> String {
+    // `cargo run` and a path must be repeated as they are; a bare name is found again.
+    let program = std::env::args().next().filter(|name| name.contains('/'));
+    in_shell(&program.unwrap_or_else(|| "tidegate".to_owned()))
+}
+
 /// A word as a shell reads it back.
-fn in_shell(word: &str) -> String {
+pub(crate) fn in_shell(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+:=@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()

@@ -19,7 +19,7 @@ Formats of -F:  %t topic  %p payload  %x %X payload in hex  %l length  %q QoS  %
 
 /// Arguments of `tidegate sub`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), args_override_self = true)]
 #[allow(clippy::struct_excessive_bools, reason = "flags as typed; `Subscribing` is made of them")]
 pub(crate) struct SubArgs {
     /// Topic filter; may be repeated
@@ -58,9 +58,29 @@ pub(crate) struct SubArgs {
     #[arg(short = 'R', long, conflicts_with = "retained_only")]
     pub(crate) no_retained: bool,
 
-    /// Print only messages that were retained when we subscribed
+    /// Print only messages that were retained when we subscribed, and exit at the first other one
     #[arg(long)]
     pub(crate) retained_only: bool,
+
+    /// Delete every retained message that is received (-T leaves some out)
+    #[arg(long)]
+    pub(crate) remove_retained: bool,
+
+    /// Print so many percent of the messages, chosen by chance
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub(crate) random_filter: Option<f64>,
+
+    /// Print JSON (%j, %J) over several lines
+    #[arg(long)]
+    pub(crate) pretty: bool,
+
+    /// Print how many messages came in each second instead of the messages
+    #[arg(long, conflicts_with_all = ["format", "verbose", "watch"])]
+    pub(crate) message_rate: bool,
+
+    /// Keep one line for each topic up to date instead of printing messages one after the other
+    #[arg(short = 'w', long)]
+    pub(crate) watch: bool,
 
     /// Ask for the retain flag as it was published (MQTT 5)
     #[arg(long)]
@@ -80,4 +100,9 @@ pub(crate) struct SubArgs {
 
 fn after_help() -> String {
     format!("{EXAMPLES}\n\n{EXIT_CODES}")
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let percent: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if percent > 0.0 && percent <= 100.0 { Ok(percent) } else { Err("expected more than 0 and at most 100".to_owned()) }
 }

@@ -1,10 +1,11 @@
 //! The bytes below the client: a TCP connection, bare or inside TLS. Blocking, with a timeout for reads.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
+use socket2::{Domain, Socket, Type};
 
 use super::tls;
 use super::{ClientError, Target};
@@ -84,12 +85,20 @@ fn tcp_timeout(tcp: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
 fn connect_tcp(target: &Target) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (target.host.as_str(), target.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+        match connect_to(address, target.from) {
             Ok(tcp) => return Ok(tcp),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+fn connect_to(address: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let Some(from) = from else { return TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) };
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    socket.connect_timeout(&address.into(), CONNECT_TIMEOUT)?;
+    Ok(socket.into())
 }
 
 impl Read for Link {

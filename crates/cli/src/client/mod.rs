@@ -3,6 +3,7 @@
 //! The owner asks for the [`next`](Client::next) thing that happened, with a deadline; pings and acknowledgements are
 //! done on the way. It refuses to know about reconnecting, files and terminals.
 
+pub(crate) mod again;
 mod error;
 mod link;
 pub(crate) mod properties;
@@ -11,6 +12,7 @@ pub(crate) mod tls;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::IpAddr;
 use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
@@ -34,6 +36,8 @@ pub(crate) struct Target {
     pub(crate) port: u16,
     /// TLS, if it is to be used.
     pub(crate) tls: Option<Trust>,
+    /// Our own end, if it matters.
+    pub(crate) from: Option<IpAddr>,
 }
 
 /// What to say in CONNECT.
@@ -90,7 +94,7 @@ pub(crate) enum Happened {
     /// A message arrived, and was acknowledged.
     Message(Message),
     /// A message of ours is done, well or not.
-    Published(ReasonCode),
+    Published(PacketId, ReasonCode),
     /// A subscription was answered.
     Subscribed(Vec<ReasonCode>),
     /// An unsubscription was answered.
@@ -184,8 +188,15 @@ impl Client {
         }))
     }
 
-    /// Sends a message. At QoS 1 and 2 [`Happened::Published`] follows; there must be [room](Self::has_room).
-    pub(crate) fn publish(&mut self, topic: &str, payload: &[u8], qos: QoS, retain: bool) -> Result<(), ClientError> {
+    /// Sends a message. At QoS 1 and 2 [`Happened::Published`] follows, with the identifier that is returned; there must
+    /// be [room](Self::has_room).
+    pub(crate) fn publish(
+        &mut self,
+        topic: &str,
+        payload: &[u8],
+        qos: QoS,
+        retain: bool,
+    ) -> Result<Option<PacketId>, ClientError> {
         let delivery = match qos {
             QoS::AtMostOnce => Delivery::AtMostOnce,
             QoS::AtLeastOnce => Delivery::AtLeastOnce { packet_id: self.take_id(), dup: false },
@@ -198,7 +209,12 @@ impl Client {
         self.is_publishing = true;
         self.send(&Packet::Publish(Publish { delivery, retain, topic, properties, payload }))?;
         self.is_publishing = false;
-        Ok(())
+        Ok(delivery.packet_id())
+    }
+
+    /// Not more of ours are under way than this, whatever the broker allows.
+    pub(crate) fn limit_window(&mut self, max: u16) {
+        self.window = self.window.min(usize::from(max.max(1)));
     }
 
     /// Whether one more message may be under way.

@@ -147,7 +147,7 @@ impl Client {
             }
             AckKind::PubAck | AckKind::PubRec | AckKind::PubComp => {
                 let is_ours = self.outgoing.remove(&id);
-                Ok(is_ours.then_some(Happened::Published(ack.reason)))
+                Ok(is_ours.then_some(Happened::Published(id, ack.reason)))
             }
         }
     }

@@ -57,7 +57,7 @@ fn broker(version: Version, script: impl FnOnce(&mut Script) + Send + 'static) -
         let (stream, _) = listener.accept().unwrap();
         script(&mut Script { stream, version, inbox: Vec::new() });
     });
-    (Target { host: "127.0.0.1".into(), port, tls: None }, thread)
+    (Target { host: "127.0.0.1".into(), port, tls: None, from: None }, thread)
 }
 
 fn hello(version: Version) -> Hello {
@@ -107,7 +107,7 @@ fn the_window_of_the_broker_is_kept() {
     client.publish("t", b"x", QoS::AtLeastOnce, false).unwrap();
     assert!(!client.has_room());
     let answer = client.next(Some(soon())).unwrap();
-    assert!(matches!(answer, Happened::Published(ReasonCode::QuotaExceeded)), "{answer:?}");
+    assert!(matches!(answer, Happened::Published(_, ReasonCode::QuotaExceeded)), "{answer:?}");
     assert!(client.has_room());
     client.disconnect();
     thread.join().unwrap();

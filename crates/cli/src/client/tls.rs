@@ -13,8 +13,14 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStor
 /// Whom to trust, and what to show.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trust {
-    /// Certificates to trust; else those of the operating system.
+    /// A file with certificates to trust.
     pub(crate) ca: Option<PathBuf>,
+    /// A folder of such files. Without either: those of the operating system.
+    pub(crate) ca_folder: Option<PathBuf>,
+    /// Nothing older than TLS 1.3.
+    pub(crate) newest_only: bool,
+    /// Protocol to ask for (ALPN).
+    pub(crate) alpn: Option<String>,
     /// Trust everybody.
     pub(crate) everybody: bool,
     /// Our own certificate and its key.
@@ -26,33 +32,47 @@ pub(crate) fn session(host: &str, trust: &Trust) -> Result<ClientConnection> {
     let name = ServerName::try_from(host.to_owned()).with_context(|| format!("{host:?} is no name of a host"))?;
     // Named, not looked up: another crate of this program may have chosen another provider.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    let versions: &[&rustls::SupportedProtocolVersion] =
+        if trust.newest_only { &[&rustls::version::TLS13] } else { rustls::ALL_VERSIONS };
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions)?;
     let builder = if trust.everybody {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(Everybody(provider)))
     } else {
-        builder.with_root_certificates(roots(trust.ca.as_deref())?)
+        builder.with_root_certificates(roots(trust)?)
     };
-    let config = match &trust.identity {
+    let mut config = match &trust.identity {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => builder
             .with_client_auth_cert(certificates(cert)?, private_key(key)?)
             .with_context(|| format!("{} and {} do not belong together", cert.display(), key.display()))?,
     };
+    config.alpn_protocols = trust.alpn.iter().map(|protocol| protocol.clone().into_bytes()).collect();
     Ok(ClientConnection::new(Arc::new(config), name)?)
 }
 
-fn roots(ca: Option<&Path>) -> Result<RootCertStore> {
+fn roots(trust: &Trust) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    let found = match ca {
-        Some(path) => certificates(path)?,
-        None => rustls_native_certs::load_native_certs().certs,
+    let mut found = match (&trust.ca, &trust.ca_folder) {
+        (Some(path), _) => certificates(path)?,
+        (None, Some(_)) => Vec::new(),
+        (None, None) => rustls_native_certs::load_native_certs().certs,
     };
+    if let Some(folder) = &trust.ca_folder {
+        found.extend(certificates_in(folder)?);
+    }
     // The operating system's list may contain oddities; our own file should not, and is counted below.
     let (added, _) = roots.add_parsable_certificates(found);
     if added == 0 {
-        bail!("no certificate to trust; name one with --cafile");
+        bail!("no certificate to trust; name one with --cafile or --capath");
     }
     Ok(roots)
+}
+
+/// Of all files of a folder; those that hold none are left out, as OpenSSL does.
+fn certificates_in(folder: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("--capath {}", folder.display()))?;
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file());
+    Ok(files.filter_map(|path| certificates(&path).ok()).flatten().collect())
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -171,7 +171,10 @@ pub(crate) fn value_of(value: &DeValue<'_>) -> Value {
             .map_or(Value::Other("a number too large"), Value::Integer),
         DeValue::Float(_) => Value::Other("a fraction"),
         DeValue::Datetime(_) => Value::Other("a date"),
-        DeValue::Array(_) => Value::Other("a list"),
+        DeValue::Array(list) => {
+            let texts = list.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
+            texts.collect::<Option<_>>().map_or(Value::Other("a list of other things than text"), Value::List)
+        }
         DeValue::Table(_) => Value::Other("a section"),
     }
 }

@@ -10,7 +10,7 @@ use tidegate_core::settings::Settings;
 use tracing::level_filters::LevelFilter;
 
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
-use super::words::{Address, Door, LogFormat, LogLevel, NotYet, SecureDoor};
+use super::words::{Address, Door, LogFormat, LogLevel, NotYet, Origins, SecureDoor};
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,8 @@ keys! {
         Reload bind_client_ids: bool = false;
         /// With a password_file: let certificates in whose name is not in it.
         Reload any_certificate_user: bool = false;
+        /// Pages that may use ws and wss, by origin; auto refuses to a browser on this machine pages from elsewhere.
+        Reload origins: Or<Auto, Origins> = Or::WORD;
     }
     limits: Limits {
         /// Connections at the same time, over all listeners.

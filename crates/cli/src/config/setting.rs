@@ -22,7 +22,9 @@ pub(crate) enum Value {
     Boolean(bool),
     /// From the environment or a flag, where everything is text.
     Bare(String),
-    /// Something no setting takes (a list, a date, a fraction), by the name of its type.
+    /// A list of strings of TOML.
+    List(Vec<String>),
+    /// Something no setting takes (a date, a fraction), by the name of its type.
     Other(&'static str),
 }
 
@@ -57,6 +59,7 @@ impl fmt::Display for Value {
             Self::Text(text) | Self::Bare(text) => write!(f, "{text:?}"),
             Self::Integer(number) => write!(f, "{number}"),
             Self::Boolean(value) => write!(f, "{value}"),
+            Self::List(list) => write!(f, "{list:?}"),
             Self::Other(kind) => write!(f, "({kind})"),
         }
     }

@@ -57,6 +57,37 @@ impl Setting for NotYet {
     }
 }
 
+/// Pages that may use the WebSocket listeners, by their origins as browsers send them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Origins(pub(crate) Vec<String>);
+
+impl Setting for Origins {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let list: Vec<String> = match value {
+            Value::List(list) => list.iter().map(|origin| origin.trim().to_ascii_lowercase()).collect(),
+            Value::Bare(text) => text.split(',').map(|origin| origin.trim().to_ascii_lowercase()).collect(),
+            _ => return None,
+        };
+        list.iter().all(|origin| is_origin(origin)).then_some(Self(list))
+    }
+
+    fn expected() -> String {
+        "a list of origins such as [\"https://app.example\", \"http://10.0.0.7:3000\"], each with scheme, name and \
+         port and nothing behind them, or [\"*\"] for every page"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
+/// `scheme://host[:port]` as RFC 6454 has it, or the star.
+fn is_origin(text: &str) -> bool {
+    let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && !"/?#@*,".contains(c));
+    text == "*" || text.split_once("://").is_some_and(|(scheme, host)| is_plain(scheme) && is_plain(host))
+}
+
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogLevel(pub(crate) LevelFilter);
@@ -140,6 +171,21 @@ mod tests {
     fn unbuilt_doors_can_only_be_closed() {
         assert_eq!(NotYet::read(&Value::Text("off".into()), None), Some(NotYet));
         assert_eq!(NotYet::read(&Value::Bare("127.0.0.1:18830".into()), None), None);
+    }
+
+    #[test]
+    fn origins_are_what_a_browser_sends_and_nothing_more() {
+        let read =
+            |list: &[&str]| Origins::read(&Value::List(list.iter().map(|&text| text.to_owned()).collect()), None);
+        let app = || Some(Origins(vec!["https://app.example".to_owned()]));
+        assert_eq!(read(&["https://App.example"]), app());
+        assert_eq!(Origins::read(&Value::Bare("https://app.example".to_owned()), None), app());
+        assert_eq!(read(&["*"]).map(|list| list.show()).as_deref(), Some("[\"*\"]"));
+        assert_eq!(read(&[]), Some(Origins(Vec::new())), "no page at all");
+        for bad in ["app.example", "https://", "https://app.example/", "https://*.example", "https://a b", ""] {
+            assert_eq!(read(&[bad]), None, "{bad}");
+        }
+        assert_eq!(Origins::read(&Value::Text("https://app.example".into()), None), None, "a list has brackets");
     }
 
     #[test]

@@ -283,3 +283,74 @@ fn a_thousand_lines_and_a_large_file() {
         assert!(messages[1000] == format!("many {qos} 0 {text}"), "the large file changed on its way");
     }
 }
+
+/// Runs both subscribers with the same arguments.
+fn both(tools: &Tools, arguments: &[&str]) -> [(Option<i32>, String); 2] {
+    let theirs = Command::new("mosquitto_sub");
+    let mut ours = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    ours.arg("sub");
+    [theirs, ours].map(|mut command| {
+        let outcome = run(command.args(tools.at()).args(["-W", PATIENCE]).args(arguments)).expect("it runs");
+        (outcome.code, outcome.text)
+    })
+}
+
+#[test]
+fn our_subscriber_prints_what_theirs_prints() {
+    let Some(tools) = tools() else { return };
+    for (topic, payload) in [("s/a", "21.5"), ("s/b", "{\"v\":1}"), ("s/c", "two words")] {
+        tools.send(&["-t", topic, "-m", payload, "-r", "-q", "1"]);
+    }
+    for arguments in [
+        &["-C", "3"][..],
+        &["-C", "3", "-v"],
+        &["-C", "3", "-N"],
+        &["-C", "2", "-T", "s/b"],
+        &["-C", "3", "-q", "1", "-F", "%t|%q|%r|%l|%p"],
+        &["-C", "3", "-F", "%x %X %% \\t."],
+        &["-C", "3", "--retained-only", "-I", "prefix", "-k", "30", "--nodelay"],
+        &["-E"],
+        &["-W", "1", "-R"],
+    ] {
+        let [theirs, ours] = both(&tools, &[&["-t", "s/+"], arguments].concat());
+        assert_eq!(ours, theirs, "{arguments:?}");
+    }
+}
+
+#[test]
+fn our_subscriber_deletes_what_is_retained_as_theirs_does() {
+    let Some(tools) = tools() else { return };
+    let ours = env!("CARGO_BIN_EXE_tidegate");
+    // With -C theirs (2.0.11) waits for its time to be over all the same.
+    let (time, count) = (&["-W", "1"][..], &["-C", "2", "-W", PATIENCE][..]);
+    let seen =
+        [("mosquitto_sub", &[][..], time), (ours, &["sub"], time), (ours, &["sub"], count)].map(|(tool, verb, end)| {
+            for topic in ["d/a", "d/b", "d/keep"] {
+                tools.send(&["-t", topic, "-m", "x", "-r", "-q", "1"]);
+            }
+            let mut command = Command::new(tool);
+            let remove = ["-t", "d/+", "--remove-retained", "-T", "d/keep", "-v"];
+            let removed = run(command.args(verb).args(tools.at()).args(remove).args(end)).expect("it runs");
+            let left = tools.collect(&["-t", "d/+", "-C", "1", "-v"]);
+            assert_eq!(left.text, "d/keep x\n");
+            (removed.code, removed.text)
+        });
+    let all = (Some(27), "d/a x\nd/b x\nd/a (null)\nd/b (null)\nTimed out\n".to_owned());
+    assert_eq!(seen, [all.clone(), all, (Some(0), "d/a x\nd/b x\n".to_owned())]);
+}
+
+#[test]
+fn options_from_a_file_and_an_address_of_our_own() {
+    let Some(tools) = tools() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("options");
+    std::fs::write(&path, format!("# where\n-h 127.0.0.1\n-p {}\n-t o\n-q 0\n", tools.broker.ports.mqtt))
+        .expect("written");
+    let subscriber = tools.subscriber(&["-t", "o", "-q", "1", "-C", "1"]);
+    let mut ours = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let file = path.display().to_string();
+    let sent =
+        run(ours.args(["pub", "-o", &file, "-A", "127.0.0.2", "-m", "x", "-q", "1", "-M", "1"])).expect("it runs");
+    assert_eq!((sent.code, sent.text.as_str()), (Some(0), ""));
+    assert_eq!(subscriber.finish(), end(&["o 1 0 x"]), "the command line wins over the file");
+}

@@ -97,6 +97,25 @@ fn f039_another_user_does_not_get_the_session() {
 }
 
 #[test]
+fn f039_a_user_is_not_kept_out_by_an_anonymous_client_and_inherits_nothing_from_it() {
+    let mut net = Net::new(1);
+    let squatter = net.connect("c", &lasting(100));
+    net.subscribe(squatter, "trap", 1);
+    let alice = net.dial("c", &Options { user: Some("alice"), ..lasting(100) });
+    assert_eq!(net.receive(squatter), [Got::Disconnect(ReasonCode::SessionTakenOver)]);
+    assert!(!present(&net.receive(alice)), "a session of its own");
+    assert_eq!((net.stats().subscriptions, net.stats().connections), (0, 1));
+    // The other way round the user stays, connected or not.
+    for _ in 0..2 {
+        let nobody = net.dial("c", &Options::default());
+        assert!(matches!(net.receive(nobody)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+        net.cut(alice);
+    }
+    let alice = net.dial("c", &Options { user: Some("alice"), ..lasting(100) });
+    assert!(present(&net.receive(alice)));
+}
+
+#[test]
 fn silence_beyond_one_and_a_half_keep_alives_ends_a_connection() {
     let mut net = Net::new(1);
     let wire = net.connect("c", &Options { keep_alive: 10, ..Options::default() });
