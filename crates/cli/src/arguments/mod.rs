@@ -27,7 +27,7 @@ Examples:
   tidegate serve --mqtt 0.0.0.0:1883          accept other machines (needs users)
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
-  tidegate bench                              measure this broker, and mosquitto if it is installed
+  tidegate bench                              measure this broker, beside mosquitto and rumqttd
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
               with /etc/tidegate/conf.d/*.toml
@@ -69,7 +69,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Measure what messages cost, beside mosquitto if it is installed
+    /// Measure what messages and connections cost, beside mosquitto and rumqttd if they are installed
     Bench(BenchArgs),
     /// Print a completion script for a shell
     Completions {
