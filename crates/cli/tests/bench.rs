@@ -18,7 +18,7 @@ fn pairs_are_measured_and_nothing_is_lost() {
     let output = bench(&["--only", "pairs", "--secs", "0.2", "--peer", "none"]);
     let table = text(&output.stdout);
     assert!(output.status.success(), "{table}{}", text(&output.stderr));
-    assert!(table.starts_with("case"), "{table}");
+    assert!(table.starts_with("tidegate ") && table.contains("\ncase "), "{table}");
     for row in ["pairs q0 ", "pairs q1 ", "pairs q2 ", "pairs q0 1 KiB "] {
         assert!(table.lines().any(|line| line.starts_with(row)), "{row} is not in:\n{table}");
     }
@@ -32,12 +32,78 @@ fn json_has_a_row_per_case_and_broker() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let rows = report["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 6);
+    // Five cases of our broker alone, and three beside the relay.
+    assert_eq!(rows.len(), 5 + 3 * 2);
     for row in rows {
         assert!(row["delivered_per_s"].as_f64().expect("a rate") > 0.0, "{row}");
         assert_eq!(row["faults"]["lost"], 0, "{row}");
     }
     assert!(rows.iter().any(|row| row["broker"] == "relay"));
+}
+
+/// A group at a hundredth of its size, for a moment: the report and the file for programs agree that it was measured.
+fn group(name: &str) -> serde_json::Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("figures.json");
+    let path = file.to_str().expect("a name");
+    let output = bench(&[name, "--scale", "0.01", "--secs", "0.2", "--peer", "none", "--json", path]);
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(text(&output.stdout).contains("load generator: "), "{}", text(&output.stdout));
+    serde_json::from_slice(&std::fs::read(&file).expect("a report")).expect("JSON")
+}
+
+fn count(value: &serde_json::Value) -> u64 {
+    value.as_u64().expect("a count")
+}
+
+#[test]
+fn idle_connections_are_measured() {
+    let report = group("idle");
+    let connections: Vec<u64> =
+        report["rows"].as_array().expect("rows").iter().map(|row| count(&row["connections"])).collect();
+    assert_eq!(connections, [50, 100]);
+}
+
+#[test]
+fn churn_is_measured_without_trouble() {
+    let row = &group("churn")["rows"][0];
+    assert!(row["connects_per_s"].as_f64().expect("a rate") > 0.0, "{row}");
+    assert!(row["trouble"].as_object().expect("counters").values().all(|kind| kind == 0), "{row}");
+}
+
+#[test]
+fn everybody_is_back_after_a_storm() {
+    let report = group("storm");
+    assert_eq!((count(&report["rows"][0]["clients"]), count(&report["rows"][0]["back"])), (100, 100));
+    assert_eq!(report["goals"][0]["state"], "met", "{report}");
+}
+
+#[test]
+fn what_a_flood_loses_is_counted() {
+    let report = group("overload-probes");
+    let row = &report["rows"][0];
+    assert!(count(&row["sent"]) > 0, "{row}");
+    assert_eq!(row["counted"], row["dropped"], "{row}");
+    assert_eq!(row["probe_faults"]["lost"], 0, "{row}");
+    assert_eq!(report["goals"].as_array().expect("goals").len(), 3);
+}
+
+#[test]
+fn traffic_goes_on_beside_subscriptions() {
+    let report = group("subscriptions");
+    let held: Vec<u64> =
+        report["rows"].as_array().expect("rows").iter().map(|row| count(&row["subscriptions"])).collect();
+    assert_eq!(held, [1, 10, 1_000]);
+}
+
+#[test]
+fn one_shard_stands_beside_two_and_a_relay_beside_the_broker() {
+    let names = |report: &serde_json::Value| -> Vec<String> {
+        let rows = report["rows"].as_array().expect("rows");
+        rows.iter().take(2).map(|row| row["broker"].as_str().expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names(&group("shards")), ["1 shard", "2 shards"]);
+    assert_eq!(names(&group("relay")), ["tidegate", "relay"]);
 }
 
 #[test]

@@ -5,19 +5,36 @@ use std::path::PathBuf;
 use clap::Args;
 
 const EXAMPLES: &str = "\
+Groups:
+  traffic          fan-in, fan-out, pairs at QoS 0, 1 and 2: CPU per delivery, deliveries per second
+  latency          a paced 5 000 messages a second
+  relay            our broker beside a process that only copies bytes
+  shards           one shard, then two
+  subscriptions    the same traffic beside 1, 1 000 and 100 000 subscriptions that do not match
+  idle             5 000 and 10 000 silent connections: memory of each
+  churn            connect and disconnect over and over
+  storm            10 000 clients come back at once
+  overload-probes  a flood towards a slow subscriber, and what others notice
+  peers            all of them, as without a group
+
 Examples:
-  tidegate bench                              everything, beside mosquitto if it is installed; about a minute
+  tidegate bench                              everything, beside mosquitto and rumqttd if they are installed; 6 minutes
+  tidegate bench idle churn                   two groups
   tidegate bench --only pairs --peer none     a part of it, this broker alone
-  tidegate bench --peer-cmd 'rumqttd -q -c /tmp/rumqttd-{port}.toml'
+  tidegate bench --json figures.json          the table, and the same for programs
   tidegate bench --url mqtt://127.0.0.1:1883 --pid 4711     a broker that already runs on this machine
 
-Messages carry a sequence number: what is lost, comes twice or out of order is said below the table.
+Goals stand below each case. Messages carry a sequence number: what is lost, comes twice or out of order is said below.
 Exit codes: 0 measured, 1 a case failed, 2 wrong usage";
 
 /// Arguments of `tidegate bench`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BenchArgs {
+    /// Groups of cases, see below; all if none is named
+    #[arg(value_name = "GROUP")]
+    pub(crate) groups: Vec<String>,
+
     /// Seconds that each case is measured, after a warm-up
     #[arg(long, value_name = "N", default_value_t = 3.0, value_parser = seconds)]
     pub(crate) secs: f64,
@@ -26,11 +43,19 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SUBSTRING")]
     pub(crate) only: Option<String>,
 
-    /// mosquitto's binary, or "none"; else the one on PATH or in /usr/sbin
+    /// The share of clients and subscriptions that cases have: 0.01 makes a storm of 100
+    #[arg(long, value_name = "0.001..1", default_value_t = 1.0, value_parser = share)]
+    pub(crate) scale: f64,
+
+    /// mosquitto's binary, or "none" for no peers at all; else the one on PATH or in /usr/sbin
     #[arg(long, value_name = "PATH|none")]
     pub(crate) peer: Option<PathBuf>,
 
-    /// Another broker beside ours: a shell command in which {port} and {dir} are filled in
+    /// rumqttd's binary, or "none"; else the one on PATH or in ~/.cargo/bin ("cargo install rumqttd")
+    #[arg(long, value_name = "PATH|none")]
+    pub(crate) rumqttd: Option<PathBuf>,
+
+    /// Another broker beside ours, instead of these: a shell command in which {port} and {dir} are filled in
     #[arg(long, value_name = "COMMAND", conflicts_with = "peer")]
     pub(crate) peer_cmd: Option<String>,
 
@@ -42,9 +67,9 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", requires = "url")]
     pub(crate) pid: Option<u32>,
 
-    /// Print one JSON object instead of a table
-    #[arg(long)]
-    pub(crate) json: bool,
+    /// Write one JSON object to this file; without a file, print it instead of the table
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub(crate) json: Option<PathBuf>,
 
     /// Copy bytes between pairs of connections: the process behind the case "relay"
     #[arg(long, hide = true)]
@@ -55,4 +80,9 @@ pub(crate) struct BenchArgs {
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.1..=600.0).contains(&seconds) { Ok(seconds) } else { Err("expected 0.1 to 600 seconds".to_owned()) }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if (0.001..=1.0).contains(&share) { Ok(share) } else { Err("expected 0.001 to 1".to_owned()) }
 }

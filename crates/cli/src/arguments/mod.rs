@@ -31,7 +31,7 @@ Examples:
   tidegate user add alice                     add a user, asking for a password
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
-  tidegate bench                              measure this broker, and mosquitto if it is installed
+  tidegate bench                              measure this broker, beside mosquitto and rumqttd
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
               with /etc/tidegate/conf.d/*.toml
@@ -75,7 +75,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Measure what messages cost, beside mosquitto if it is installed
+    /// Measure what messages and connections cost, beside mosquitto and rumqttd if they are installed
     Bench(BenchArgs),
     /// Print a completion script for a shell
     Completions {

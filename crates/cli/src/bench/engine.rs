@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use mio::{Events, Poll, Token};
 
-use super::cases::{Client, Flow, Part, Reader};
+use super::cases::Flow;
+use super::clients::{Client, Part, Reader};
 use super::connection::{Connection, State};
 use super::histogram::Histogram;
 use super::packets::{self, Template};
@@ -212,6 +213,21 @@ impl Engine {
         let outcome = self.run(Load::On, time);
         self.is_measuring = false;
         outcome.map(|()| begin.elapsed())
+    }
+
+    /// Sends what waits in the generator's own buffers and nothing else, for so long at most.
+    pub(super) fn empty(&mut self, limit: Duration) -> Result<()> {
+        let begin = Instant::now();
+        while self.connections.iter().any(|connection| connection.backlog() > 0) && begin.elapsed() < limit {
+            self.turn(Load::Off, WAIT_MAX)?;
+        }
+        Ok(())
+    }
+
+    /// Reads all there is, also with slow subscribers, for so long.
+    pub(super) fn hurry(&mut self, time: Duration) -> Result<()> {
+        self.is_hurried = true;
+        self.run(Load::Off, time)
     }
 
     /// Receives what is still on its way.

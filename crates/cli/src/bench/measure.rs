@@ -1,15 +1,18 @@
 //! One case on one broker: drive the generator, look at the process before and after.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::cases::{self, Case, Client, Flow, Kind, Reader};
+use super::cases::{Case, Flow, Kind};
+use super::clients::{self, Client, Reader};
 use super::engine::{Engine, Greeting, Load, Tally};
+use super::handshakes::Handshakes;
+use super::outcome::{Churn, Faults, Idle, Outcome, Storm, Traffic};
+use super::overload::overload;
+use super::plain::Plain;
 use super::process::Broker;
-use super::procfs::{self, Usage};
+use super::procfs::{self, Meter, Usage};
 use super::timer::Clock;
 use crate::stop::Stop;
 
@@ -17,6 +20,12 @@ use crate::stop::Stop;
 const FILES_RESERVED: u64 = 200;
 /// After so long an idle broker has given back what connecting took.
 const SETTLE: Duration = Duration::from_millis(1500);
+/// The longest that clients may take to come back. Within it the kernel repeats a lost SYN after 1, 3, 7, 15 and 31 s.
+const STORM_MAX: Duration = Duration::from_secs(45);
+/// Handshakes at a time before a storm.
+const HANDSHAKES: usize = 64;
+/// Subscriptions that one client holds: half of what a broker with our defaults allows.
+const FILTERS_PER_CLIENT: usize = 5_000;
 
 /// What is the same for all cases of a run.
 #[derive(Clone, Debug)]
@@ -25,74 +34,35 @@ pub(super) struct Setting {
     pub(super) warm_up: Duration,
     /// Open files that this process may have.
     pub(super) files_max: u64,
+    /// The share of the clients and subscriptions that a case asks for.
+    pub(super) scale: f64,
     pub(super) stop: Stop,
 }
 
-/// What a case brought.
-#[derive(Clone, Debug)]
-pub(super) enum Outcome {
-    Traffic(Traffic),
-    Idle(Idle),
-    Overload(Overload),
-}
+impl Setting {
+    /// How many of so many there are to be.
+    fn scaled(&self, count: usize) -> usize {
+        ((count as f64 * self.scale).round() as usize).max(1)
+    }
 
-/// Messages through a broker.
-#[derive(Clone, Debug)]
-pub(super) struct Traffic {
-    pub(super) delivered_per_s: f64,
-    /// The broker's CPU seconds per million deliveries.
-    pub(super) cpu_s_per_million: Option<f64>,
-    pub(super) broker_cores: Option<f64>,
-    pub(super) generator_cores: f64,
-    /// What other processes took meanwhile: the reason to believe a figure or not.
-    pub(super) other_cores: Option<f64>,
-    pub(super) rss_kib: Option<u64>,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    pub(super) p999_us: f64,
-    pub(super) faults: Faults,
-}
-
-/// What should be zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Faults {
-    pub(super) lost: u64,
-    pub(super) duplicated: u64,
-    pub(super) reordered: u64,
-    pub(super) unsent: u64,
-    pub(super) stalls: u64,
-    pub(super) closed: u64,
-}
-
-/// Connections that say nothing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Idle {
-    pub(super) connections: usize,
-    pub(super) connects_per_s: f64,
-    pub(super) kib_each: Option<f64>,
-}
-
-/// A flood and what it does to others.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Overload {
-    pub(super) probe_p50_us: f64,
-    pub(super) probe_p99_us: f64,
-    pub(super) probes: Faults,
-    pub(super) rss_kib: Option<u64>,
-    pub(super) sent: u64,
-    /// During the flood and after it.
-    pub(super) delivered: u64,
-    /// During the flood: what the slow subscriber let through.
-    pub(super) delivered_per_s: f64,
-    pub(super) closed: u64,
+    /// How many connections there can be of so many.
+    fn affordable(&self, connections: usize) -> usize {
+        connections.min(self.files_max.saturating_sub(FILES_RESERVED) as usize)
+    }
 }
 
 /// Runs a case.
 pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u32) -> Result<Outcome> {
     let outcome = match case.kind {
-        Kind::Traffic(flow) => traffic(&flow, broker, Greeting::Mqtt, setting, number).map(Outcome::Traffic),
-        Kind::Relay(flow) => traffic(&flow, broker, Greeting::None, setting, number).map(Outcome::Traffic),
+        Kind::Traffic(flow) | Kind::Relay(flow) | Kind::Shards(flow) => {
+            traffic(&flow, broker, setting, number).map(Outcome::Traffic)
+        }
+        Kind::Subscriptions { flow, counts } => {
+            subscriptions(&flow, counts, broker, setting, number).map(Outcome::Subscriptions)
+        }
         Kind::Idle { connections } => idle(connections, broker, setting, number).map(Outcome::Idle),
+        Kind::Churn { clients } => churn(clients, broker, setting, number).map(Outcome::Churn),
+        Kind::Storm { clients } => storm(clients, broker, setting, number).map(Outcome::Storm),
         Kind::Overload { flood, probes } => overload(flood, probes, broker, setting, number).map(Outcome::Overload),
     };
     if broker.has_ended() && !setting.stop.is_wanted() {
@@ -101,15 +71,18 @@ pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u
     outcome
 }
 
+/// What the broker uses now.
 fn usage(broker: &Broker) -> Option<Usage> {
     broker.pid.and_then(procfs::usage)
 }
 
-fn micros(tally: &Tally, share: f64) -> f64 {
+/// A quantile of the latencies, in microseconds.
+pub(super) fn micros(tally: &Tally, share: f64) -> f64 {
     tally.latency.quantile(share) as f64 / 1e3
 }
 
-fn faults(tally: &Tally, sent: u64, fan: u64, closed: u64) -> Faults {
+/// What should be zero of a flow.
+pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, closed: u64) -> Faults {
     Faults {
         lost: (sent * fan).saturating_sub(tally.received),
         duplicated: tally.duplicated,
@@ -122,8 +95,8 @@ fn faults(tally: &Tally, sent: u64, fan: u64, closed: u64) -> Faults {
 
 /// Subscriber and publisher by turns: the order by which a relay knows which belong together.
 fn everybody(flow: &Flow, number: u32) -> Vec<Client> {
-    let mut subscribers = cases::subscribers(0, flow, 0, number, Reader::Eager).into_iter();
-    let mut publishers = cases::publishers(0, flow, 0, number).into_iter();
+    let mut subscribers = clients::subscribers(0, flow, 0, number, Reader::Eager).into_iter();
+    let mut publishers = clients::publishers(0, flow, 0, number).into_iter();
     let mut all = Vec::new();
     loop {
         let before = all.len();
@@ -135,28 +108,24 @@ fn everybody(flow: &Flow, number: u32) -> Vec<Client> {
     }
 }
 
-fn traffic(flow: &Flow, broker: &Broker, greeting: Greeting, setting: &Setting, number: u32) -> Result<Traffic> {
+fn traffic(flow: &Flow, broker: &Broker, setting: &Setting, number: u32) -> Result<Traffic> {
+    let greeting = if broker.is_relay { Greeting::None } else { Greeting::Mqtt };
     let clients = everybody(flow, number);
     let mut engine = Engine::new(&[*flow], clients, greeting, Clock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
     engine.run(Load::On, setting.warm_up)?;
-    let (before, own_before, machine_before) = (usage(broker), procfs::own_cpu(), procfs::machine_cpu_s());
+    let meter = Meter::start(broker.pid);
     let seconds = engine.measure(setting.time)?.as_secs_f64();
-    let (after, own_after, machine_after) = (usage(broker), procfs::own_cpu(), procfs::machine_cpu_s());
+    let (cost, cores) = meter.stop(seconds);
+    let rss_kib = usage(broker).map(|usage| usage.rss_kib);
     engine.drain()?;
     let (tallies, closed) = engine.finish();
     let tally = tallies.first().ok_or_else(|| anyhow!("no flow"))?;
-    let cpu_s = before.zip(after).map(|(before, after)| after.cpu_s - before.cpu_s);
-    let own_s = own_after.saturating_sub(own_before).as_secs_f64();
-    let machine_s = machine_before.zip(machine_after).map(|(before, after)| after - before);
-    let other_s = machine_s.zip(cpu_s).map(|(all, broker)| (all - broker - own_s).max(0.0));
     Ok(Traffic {
         delivered_per_s: tally.measured as f64 / seconds,
-        cpu_s_per_million: cpu_s.filter(|_| tally.measured > 0).map(|cpu| cpu * 1e6 / tally.measured as f64),
-        broker_cores: cpu_s.map(|cpu| cpu / seconds),
-        generator_cores: own_s / seconds,
-        other_cores: other_s.map(|other| other / seconds),
-        rss_kib: after.map(|usage| usage.rss_kib),
+        s_per_million: cost.filter(|_| tally.measured > 0).map(|cost| cost.per(tally.measured as f64 / 1e6)),
+        cores,
+        rss_kib,
         p50_us: micros(tally, 0.5),
         p99_us: micros(tally, 0.99),
         p999_us: micros(tally, 0.999),
@@ -164,12 +133,55 @@ fn traffic(flow: &Flow, broker: &Broker, greeting: Greeting, setting: &Setting, 
     })
 }
 
+/// The same traffic again and again on one broker, each time beside more subscriptions of others.
+fn subscriptions(
+    flow: &Flow,
+    counts: &[usize],
+    broker: &Broker,
+    setting: &Setting,
+    number: u32,
+) -> Result<Vec<(usize, Traffic)>> {
+    let mut holders: Vec<Plain> = Vec::new();
+    let (mut held, mut rows) = (0, Vec::new());
+    for &count in counts {
+        let wanted = setting.scaled(count);
+        while held < wanted {
+            let place = held % FILTERS_PER_CLIENT;
+            if place == 0 {
+                let id = format!("bench-{number}-h{}", holders.len());
+                holders.push(Plain::connect(broker.address, &id)?);
+            }
+            let more = (FILTERS_PER_CLIENT - place).min(wanted - held);
+            let filters: Vec<String> = (held..held + more).map(|filter| beside(filter, number)).collect();
+            holders.last_mut().ok_or_else(|| anyhow!("nobody holds filters"))?.subscribe(&filters)?;
+            held += more;
+            if setting.stop.is_wanted() {
+                bail!("interrupted");
+            }
+        }
+        rows.push((held, traffic(flow, broker, setting, number)?));
+    }
+    Ok(rows)
+}
+
+/// A filter that matches nothing that is published, but stands beside it: a sibling of the topics, or one whose
+/// wildcard leads the search astray and whose last level then fails.
+fn beside(filter: usize, number: u32) -> String {
+    if filter.is_multiple_of(2) {
+        format!("bench/{number}/0/n{filter}")
+    } else {
+        format!("bench/{number}/+/{filter}/deeper")
+    }
+}
+
 fn idle(wanted: usize, broker: &Broker, setting: &Setting, number: u32) -> Result<Idle> {
-    let connections = wanted.min(setting.files_max.saturating_sub(FILES_RESERVED) as usize);
-    let clients = cases::idlers(connections, number);
+    let wanted = setting.scaled(wanted);
+    let connections = setting.affordable(wanted);
+    let clients = clients::idlers(connections, number);
     let mut engine = Engine::new(&[], clients, Greeting::Mqtt, Clock::start(), setting.stop.clone())?;
-    let before = usage(broker);
-    let time = engine.connect(broker.address)?;
+    let (before, meter) = (usage(broker), Meter::start(broker.pid));
+    let seconds = engine.connect(broker.address)?.as_secs_f64();
+    let (_, cores) = meter.stop(seconds);
     engine.run(Load::Off, SETTLE)?;
     let after = usage(broker);
     let (_, closed) = engine.finish();
@@ -179,52 +191,68 @@ fn idle(wanted: usize, broker: &Broker, setting: &Setting, number: u32) -> Resul
     let grown = |(before, after): (Usage, Usage)| after.rss_kib as f64 - before.rss_kib as f64;
     Ok(Idle {
         connections,
-        connects_per_s: connections as f64 / time.as_secs_f64(),
+        wanted,
+        connects_per_s: connections as f64 / seconds,
         kib_each: before.zip(after).map(grown).map(|kib| kib / connections as f64),
+        cores,
     })
 }
 
-/// The flood has a thread of its own, so that the probes measure the broker's delay and not the generator's.
-fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Setting, number: u32) -> Result<Overload> {
-    let (clock, flows) = (Clock::start(), [flood, probes]);
-    let engine = |clients| Engine::new(&flows, clients, Greeting::Mqtt, clock, setting.stop.clone());
-    let first_probe = flood.publishers();
-    let mut witnesses = cases::subscribers(0, &flood, 0, number, Reader::Slow);
-    witnesses.extend(cases::subscribers(1, &probes, first_probe, number, Reader::Eager));
-    witnesses.extend(cases::publishers(1, &probes, first_probe, number));
-    let mut witness = engine(witnesses)?;
-    let mut flooder = engine(cases::publishers(0, &flood, 0, number))?;
-    witness.connect(broker.address)?;
-    flooder.connect(broker.address)?;
-
-    let is_over = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&is_over);
-    let thread = std::thread::spawn(move || -> Result<(Vec<Tally>, u64)> {
-        while !flag.load(Ordering::Relaxed) {
-            flooder.run(Load::On, Duration::from_millis(10))?;
-        }
-        // What the socket has not taken yet was not sent; it goes out now or is counted as lost.
-        flooder.run(Load::Off, Duration::from_millis(500))?;
-        Ok(flooder.finish())
-    });
-    let measured = witness.run(Load::On, setting.warm_up).and_then(|()| witness.measure(setting.time));
-    let after = usage(broker);
-    is_over.store(true, Ordering::Relaxed);
-    let drained = witness.drain();
-    let flooded = thread.join().map_err(|_| anyhow!("the flooding thread panicked"))?;
-    let seconds = measured?.as_secs_f64();
-    drained?;
-    let (flooded, cut) = flooded?;
-    let (tallies, closed) = witness.finish();
-    let ([sent, _], [received, probe]) = (flooded.as_slice(), tallies.as_slice()) else { bail!("two flows") };
-    Ok(Overload {
-        probe_p50_us: micros(probe, 0.5),
-        probe_p99_us: micros(probe, 0.99),
-        probes: faults(probe, probe.sent, probes.fan(), 0),
-        rss_kib: after.map(|usage| usage.rss_kib),
-        sent: sent.sent,
-        delivered: received.received,
-        delivered_per_s: received.measured as f64 / seconds,
-        closed: closed + cut,
+fn churn(clients: usize, broker: &Broker, setting: &Setting, number: u32) -> Result<Churn> {
+    let mut handshakes = Handshakes::new(broker.address, setting.scaled(clients), number, setting.stop.clone())?;
+    handshakes.churn(setting.warm_up)?;
+    let meter = Meter::start(broker.pid);
+    let (done, time) = handshakes.churn(setting.time)?;
+    let (cost, cores) = meter.stop(time.as_secs_f64());
+    Ok(Churn {
+        connects_per_s: done as f64 / time.as_secs_f64(),
+        us_each: cost.filter(|_| done > 0).map(|cost| cost.total() * 1e6 / done as f64),
+        trouble: handshakes.trouble(),
+        cores,
     })
+}
+
+fn storm(wanted: usize, broker: &Broker, setting: &Setting, number: u32) -> Result<Storm> {
+    let wanted = setting.scaled(wanted);
+    let clients = setting.affordable(wanted);
+    let mut handshakes = Handshakes::new(broker.address, clients, number, setting.stop.clone())?;
+    let before = handshakes.fill(HANDSHAKES, STORM_MAX)?;
+    if before.inside < clients {
+        bail!("{} of {clients} clients were connected before the storm", before.inside);
+    }
+    handshakes.leave_all();
+    let meter = Meter::start(broker.pid);
+    let after = handshakes.fill(usize::MAX, STORM_MAX)?;
+    let (_, cores) = meter.stop(after.time.as_secs_f64());
+    Ok(Storm {
+        clients,
+        wanted,
+        back: after.inside,
+        most_s: after.most.map(|time| time.as_secs_f64()),
+        all_s: (after.inside == clients).then_some(after.time.as_secs_f64()),
+        rss_kib: usage(broker).map(|usage| usage.rss_kib),
+        trouble: handshakes.trouble(),
+        cores,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_scaled_and_limited_but_never_nothing() {
+        let stop = Stop::on_signals().unwrap();
+        let second = Duration::from_secs(1);
+        let setting = Setting { time: second, warm_up: second, files_max: 1_000, scale: 0.25, stop };
+        assert_eq!((setting.scaled(5_000), setting.scaled(1)), (1_250, 1));
+        assert_eq!((setting.affordable(1_250), setting.affordable(10)), (800, 10));
+    }
+
+    #[test]
+    fn filters_beside_the_topics_differ() {
+        let filters: std::collections::BTreeSet<String> = (0..1_000).map(|filter| beside(filter, 7)).collect();
+        assert_eq!(filters.len(), 1_000);
+        assert!(!filters.contains("bench/7/0/1"));
+    }
 }

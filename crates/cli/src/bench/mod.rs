@@ -1,15 +1,23 @@
-//! `tidegate bench`: what a message costs, beside a peer in the same run.
+//! `tidegate bench`: what a broker costs, beside its peers in the same run, and which goals are met.
 //!
-//! Each case gets fresh brokers, ours and the peer's in turn, so that a noisy machine disturbs both alike. The brokers
+//! Each case gets fresh brokers, ours and the peers' in turn, so that a noisy machine disturbs all alike. The brokers
 //! are processes of their own: their CPU time is read from outside and the generator's share is told apart. Everything
 //! that was started ends with the benchmark, also on Ctrl-C and on errors (`process.rs`).
 
 mod cases;
+mod clients;
 mod connection;
 mod engine;
+mod goals;
+mod handshakes;
 mod histogram;
+mod json;
 mod measure;
+mod outcome;
+mod overload;
 mod packets;
+mod peers;
+mod plain;
 mod process;
 mod procfs;
 mod publisher;
@@ -17,6 +25,7 @@ mod receive;
 mod relay;
 mod report;
 mod send;
+mod slot;
 mod stream;
 mod timer;
 
@@ -31,8 +40,9 @@ use crate::arguments::BenchArgs;
 use crate::stop::Stop;
 use crate::target::Usage;
 use cases::{Case, Kind};
+use goals::Verdict;
 use measure::Setting;
-use process::Source;
+use process::{Counters, Source};
 use report::Entry;
 
 /// The warm-up before measuring: caches, buffers and the windows are full after a tenth of it.
@@ -42,7 +52,9 @@ const WARM_UP: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 struct Plan {
     own: Source,
-    peer: Option<Source>,
+    peers: Vec<Source>,
+    /// How to get the peers that were not found.
+    missing: Vec<&'static str>,
     cases: Vec<Case>,
 }
 
@@ -52,38 +64,74 @@ impl Plan {
     }
 
     fn judge(args: &BenchArgs) -> Result<Self> {
-        let cases = cases::chosen(args.only.as_deref());
+        let groups = cases::groups();
+        if let Some(unknown) = args.groups.iter().find(|group| !groups.contains(&group.as_str())) {
+            bail!("{unknown:?} is no group of cases; there are: {}", groups.join(", "));
+        }
+        let mut cases = cases::chosen(&args.groups, args.only.as_deref());
         if cases.is_empty() {
             let names: Vec<_> = cases::CASES.iter().map(|case| case.name).collect();
-            bail!("--only {:?} is in no case's name; there are: {}", args.only, names.join(", "));
+            bail!("--only {:?} is in no such case's name; there are: {}", args.only, names.join(", "));
         }
         let own = match &args.url {
             Some(url) => Source::Running { address: loopback(url)?, pid: args.pid },
-            None => Source::Tidegate,
+            None => Source::Tidegate { shards: None },
         };
-        let peer = match (&args.peer, &args.peer_cmd) {
+        if args.url.is_some() {
+            // The shards of a broker that already runs are not ours to choose.
+            cases.retain(|case| !matches!(case.kind, Kind::Shards(_)));
+        }
+        let mut plan = Self { own, peers: Vec::new(), missing: Vec::new(), cases };
+        plan.find_peers(args)?;
+        Ok(plan)
+    }
+
+    /// mosquitto or what is to stand in its place, then rumqttd. Who wants no peer gets none.
+    fn find_peers(&mut self, args: &BenchArgs) -> Result<()> {
+        let is_none = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("none"));
+        match (&args.peer, &args.peer_cmd) {
             (_, Some(command)) if !command.contains("{port}") => {
                 bail!("--peer-cmd {command:?}: say with {{port}} where the port belongs")
             }
-            (_, Some(command)) => Some(Source::Command(command.clone())),
-            (Some(path), None) if path == Path::new("none") => None,
-            (Some(path), None) if path.exists() => Some(Source::Mosquitto(path.clone())),
+            (_, Some(command)) => self.peers.push(Source::Command(command.clone())),
+            (Some(_), None) if is_none(&args.peer) => {}
+            (Some(path), None) if path.exists() => self.peers.push(Source::Mosquitto(path.clone())),
             (Some(path), None) => bail!("--peer {}: no such file", path.display()),
-            (None, None) => find_mosquitto().map(Source::Mosquitto),
-        };
-        Ok(Self { own, peer, cases })
+            (None, None) => match peers::find_mosquitto() {
+                Some(path) => self.peers.push(Source::Mosquitto(path)),
+                None => self.missing.push(peers::GET_MOSQUITTO),
+            },
+        }
+        let is_alone = is_none(&args.peer) || args.peer_cmd.is_some();
+        match &args.rumqttd {
+            Some(_) if is_none(&args.rumqttd) => {}
+            Some(path) if path.exists() => self.peers.push(Source::Rumqttd(path.clone())),
+            Some(path) => bail!("--rumqttd {}: no such file", path.display()),
+            None if is_alone => {}
+            None => match peers::find_rumqttd() {
+                Some(path) => self.peers.push(Source::Rumqttd(path)),
+                None => self.missing.push(peers::GET_RUMQTTD),
+            },
+        }
+        Ok(())
     }
 
     /// Which brokers take part in a case.
     fn sources(&self, case: &Case) -> Vec<Source> {
         match case.kind {
-            Kind::Relay(_) => vec![Source::Relay],
-            _ => std::iter::once(&self.own).chain(&self.peer).cloned().collect(),
+            Kind::Relay(_) => vec![self.own.clone(), Source::Relay],
+            Kind::Shards(_) => [1, 2].map(|shards| Source::Tidegate { shards: Some(shards) }).to_vec(),
+            _ => std::iter::once(&self.own).chain(&self.peers).cloned().collect(),
         }
+    }
+
+    /// Who takes part at all, by name and version.
+    fn versions(&self) -> Vec<String> {
+        std::iter::once(&self.own).chain(&self.peers).map(peers::version).collect()
     }
 }
 
-/// Measures and reports. The exit code is 1 if a case could not be measured.
+/// Measures and reports. The exit code is 1 if a case could not be measured; a missed goal is a result.
 pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
     if args.as_relay {
         return relay::run().map(|()| 0);
@@ -92,20 +140,23 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
     let time = Duration::from_secs_f64(args.secs);
     let files_max = procfs::raise_file_limit();
-    let setting = Setting { time, warm_up: WARM_UP.min(time), files_max, stop };
+    let setting = Setting { time, warm_up: WARM_UP.min(time), files_max, scale: args.scale, stop };
+    let is_quiet = args.json.as_deref() == Some(Path::new("-"));
     let say = |text: &str| {
         // Nobody may be reading any more; what was started still has to end in order.
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
-    if !args.json {
-        let peer = plan.peer.as_ref().map(Source::name);
-        say(&format!("{}\n", report::header(&plan.own.name(), peer.as_deref())));
+    let versions = plan.versions();
+    if !is_quiet {
+        let brokers = versions.join(", ");
+        let head: Vec<&str> = std::iter::once(brokers.as_str()).chain(plan.missing.iter().copied()).collect();
+        say(&format!("{}\n\n{}\n", head.join("\n"), report::header()));
     }
-    let mut entries: Vec<Entry> = Vec::new();
+    let (mut entries, mut verdicts) = (Vec::new(), Vec::new());
     let mut number = std::process::id();
     for case in &plan.cases {
-        let first = entries.len();
+        let (first, judged) = (entries.len(), verdicts.len());
         for source in plan.sources(case) {
             number = number.wrapping_add(1);
             entries.push(measured(case, &source, &setting, number));
@@ -113,22 +164,34 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
                 bail!("interrupted");
             }
         }
-        if !args.json {
-            say(&report::lines(&entries[first..]));
+        let rows = &entries[first..];
+        verdicts.extend(case.goals.iter().map(|goal| (case.name, goals::judge(*goal, rows))));
+        if !is_quiet {
+            let reached: Vec<Verdict> = verdicts[judged..].iter().map(|(_, verdict)| verdict.clone()).collect();
+            say(&format!("{}{}", report::lines(rows), report::goal_lines(&reached)));
         }
     }
-    if args.json {
-        say(&format!("{}\n", report::to_json(&entries, args.secs)));
-    } else {
-        say(&format!("\n{}", report::notes(&entries)));
+    if !is_quiet {
+        say(&format!("\n{}", report::notes(&entries, &verdicts)));
+    }
+    if let Some(path) = &args.json {
+        let text = format!("{}\n", json::report(&entries, &verdicts, &versions, args.secs, args.scale));
+        if is_quiet {
+            say(&text);
+        } else {
+            std::fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
+        }
     }
     Ok(u8::from(entries.iter().any(|entry| entry.outcome.is_err())))
 }
 
 /// One case on one broker that lives no longer. A failure is a result like any other: the next case may work.
 fn measured(case: &Case, source: &Source, setting: &Setting, number: u32) -> Entry {
-    let outcome = source.start(&setting.stop).and_then(|mut broker| measure::run(case, &mut broker, setting, number));
-    Entry { case: case.name, broker: source.name(), outcome: outcome.map_err(|error| format!("{error:#}")) }
+    let counters = if matches!(case.kind, Kind::Overload { .. }) { Counters::Often } else { Counters::Usual };
+    let started = source.start(counters, &setting.stop);
+    let outcome = started.and_then(|mut broker| measure::run(case, &mut broker, setting, number));
+    let outcome = outcome.map_err(|error| format!("{error:#}"));
+    Entry { case: case.name, broker: source.name(), role: source.role(), outcome }
 }
 
 /// The address of a URL, which must be on this machine: a benchmark is a flood, and floods are for one's own brokers.
@@ -147,13 +210,6 @@ fn loopback(url: &str) -> Result<SocketAddr> {
         );
     }
     Ok(address)
-}
-
-/// Debian puts it into a folder that is not on everybody's PATH.
-fn find_mosquitto() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    folders.map(|folder| folder.join("mosquitto")).find(|file| file.is_file())
 }
 
 #[cfg(test)]

@@ -114,9 +114,13 @@ pub(super) fn connect(client_id: &str, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Appends a SUBSCRIBE.
-pub(super) fn subscribe(filter: &str, qos: QoS, out: &mut Vec<u8>) -> Result<()> {
-    let filter = TopicFilter::parse(filter, &limits()).map_err(|rule| anyhow!("{filter:?}: {}", rule.detail))?;
-    let wanted = [Subscription { filter, options: SubscriptionOptions::with_qos(qos) }];
+pub(super) fn subscribe(filters: &[&str], qos: QoS, out: &mut Vec<u8>) -> Result<()> {
+    let (limits, options) = (limits(), SubscriptionOptions::with_qos(qos));
+    let mut wanted = Vec::with_capacity(filters.len());
+    for name in filters {
+        let filter = TopicFilter::parse(name, &limits).map_err(|rule| anyhow!("{name:?}: {}", rule.detail))?;
+        wanted.push(Subscription { filter, options });
+    }
     let subscriptions = Subscriptions::new(&wanted);
     written(Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions }.encode(PEER, out))
 }

@@ -9,31 +9,33 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
+use super::peers;
+use super::report::Role;
 use crate::stop::Stop;
 
 /// The longest that a broker may take until it listens.
 const START_MAX: Duration = Duration::from_secs(10);
 
-/// What mosquitto is told: this machine, nothing on disk, nothing in the log. Its queue holds what 50 windows need, and
-/// its window per subscriber is as large as the generator's.
-const MOSQUITTO: &str = "\
-allow_anonymous true
-persistence false
-log_type error
-max_queued_messages 10000
-max_inflight_messages 100
-set_tcp_nodelay true
-";
+/// How often a broker publishes its counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counters {
+    /// As it does by default.
+    Usual,
+    /// Every second.
+    Often,
+}
 
 /// Where a broker comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// This binary.
-    Tidegate,
+    /// This binary, with so many shards or as many as it chooses.
+    Tidegate { shards: Option<u32> },
     /// This binary, copying bytes.
     Relay,
     /// mosquitto at this path.
     Mosquitto(PathBuf),
+    /// rumqttd at this path.
+    Rumqttd(PathBuf),
     /// A shell command with `{port}` and `{dir}`.
     Command(String),
     /// One that already runs.
@@ -44,9 +46,11 @@ impl Source {
     /// Its name in the report.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Tidegate => "tidegate".to_owned(),
+            Self::Tidegate { shards: None } => "tidegate".to_owned(),
+            Self::Tidegate { shards: Some(1) } => "1 shard".to_owned(),
+            Self::Tidegate { shards: Some(shards) } => format!("{shards} shards"),
             Self::Relay => "relay".to_owned(),
-            Self::Mosquitto(path) => file_name(path),
+            Self::Mosquitto(path) | Self::Rumqttd(path) => file_name(path),
             Self::Command(command) => {
                 command.split_whitespace().next().map_or_else(String::new, |word| file_name(Path::new(word)))
             }
@@ -54,13 +58,29 @@ impl Source {
         }
     }
 
+    /// What it is to the others in the report.
+    pub(super) fn role(&self) -> Role {
+        match self {
+            Self::Tidegate { .. } | Self::Running { .. } => Role::Own,
+            Self::Relay => Role::Relay,
+            Self::Mosquitto(_) => Role::Mosquitto,
+            Self::Rumqttd(_) | Self::Command(_) => Role::Peer,
+        }
+    }
+
     /// Starts it, or finds it, and waits until it listens.
-    pub(super) fn start(&self, stop: &Stop) -> Result<Broker> {
+    pub(super) fn start(&self, counters: Counters, stop: &Stop) -> Result<Broker> {
         let started = match self {
-            Self::Running { address, pid } => Ok(Broker { address: *address, pid: *pid, started: None }),
-            Self::Tidegate => start_own(&["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off"], true),
-            Self::Relay => start_own(&["bench", "--as-relay"], false),
-            Self::Mosquitto(path) => start_mosquitto(path, stop),
+            Self::Running { address, pid } => {
+                Ok(Broker { address: *address, pid: *pid, is_relay: false, started: None })
+            }
+            Self::Tidegate { shards } => start_tidegate(*shards, counters),
+            Self::Relay => start_own(&["bench", "--as-relay"]).map(|broker| Broker { is_relay: true, ..broker }),
+            Self::Mosquitto(path) => {
+                let text = |port| peers::mosquitto_config(port, counters);
+                start_configured(path, &["-c"], text, stop)
+            }
+            Self::Rumqttd(path) => start_configured(path, &["-q", "-c"], peers::rumqttd_config, stop),
             Self::Command(command) => start_command(command, stop),
         };
         started.with_context(|| format!("{} did not start", self.name()))
@@ -72,12 +92,14 @@ impl Source {
 pub(super) struct Broker {
     pub(super) address: SocketAddr,
     pub(super) pid: Option<u32>,
+    /// Whether it only copies bytes, and knows no packets.
+    pub(super) is_relay: bool,
     started: Option<Started>,
 }
 
 impl Broker {
     fn of(started: Started, address: SocketAddr) -> Self {
-        Self { address, pid: Some(started.child.id()), started: Some(started) }
+        Self { address, pid: Some(started.child.id()), is_relay: false, started: Some(started) }
     }
 
     /// Whether it ended by itself, which it must not.
@@ -147,14 +169,24 @@ fn folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-/// This binary says in its first line where it listens, so that no port is guessed.
-fn start_own(arguments: &[&str], needs_data: bool) -> Result<Broker> {
+fn start_tidegate(shards: Option<u32>, counters: Counters) -> Result<Broker> {
+    let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
+    arguments.extend(["--log-level", "warn"]);
+    let shards = shards.map(|shards| shards.to_string());
+    if let Some(shards) = &shards {
+        arguments.extend(["--shards", shards]);
+    }
+    if counters == Counters::Often {
+        arguments.extend(["--set", "sys.interval=1s"]);
+    }
+    start_own(&arguments)
+}
+
+/// This binary says in its first line where it listens, so that no port is guessed. It runs in a folder of its own.
+fn start_own(arguments: &[&str]) -> Result<Broker> {
     let folder = folder()?;
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
-    if needs_data {
-        command.arg("--data").arg(folder.path().join("data")).args(["--log-level", "warn"]);
-    }
     // The settings of whoever runs the benchmark are not those of the broker under test.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_")) {
         command.env_remove(name);
@@ -170,12 +202,13 @@ fn start_own(arguments: &[&str], needs_data: bool) -> Result<Broker> {
     }
 }
 
-fn start_mosquitto(path: &Path, stop: &Stop) -> Result<Broker> {
+/// A peer that reads a file which names its port.
+fn start_configured(path: &Path, flags: &[&str], text: impl FnOnce(u16) -> String, stop: &Stop) -> Result<Broker> {
     let (folder, port) = (folder()?, free_port()?);
-    let config = folder.path().join("mosquitto.conf");
-    std::fs::write(&config, format!("listener {port} 127.0.0.1\n{MOSQUITTO}"))?;
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, text(port))?;
     let mut command = Command::new(path);
-    command.arg("-c").arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
+    command.args(flags).arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
     await_listener(Started::new(command, folder)?, port, stop)
 }
 
@@ -222,7 +255,7 @@ mod tests {
     fn a_broker_that_ends_at_once_is_told_with_its_last_words() {
         let stop = Stop::on_signals().unwrap();
         let source = Source::Command("sh -c 'echo no such port {port} >&2; exit 1'".to_owned());
-        let error = format!("{:#}", source.start(&stop).unwrap_err());
+        let error = format!("{:#}", source.start(Counters::Usual, &stop).unwrap_err());
         assert!(error.starts_with("sh did not start: no such port "), "{error}");
     }
 

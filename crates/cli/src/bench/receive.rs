@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use tidegate_wire_mqtt::{Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, Publish, QoS, ReasonCode, decode};
 
-use super::cases::Reader;
+use super::clients::Reader;
 use super::connection::{Arrived, State};
 use super::engine::{Engine, Greeting, Role};
 use super::packets::{self, Head, PEER};
@@ -138,7 +138,7 @@ impl Engine {
         if let Role::Subscriber(subscriber) = &self.roles[place] {
             let connection = &mut self.connections[place];
             connection.state = State::Subscribing;
-            packets::subscribe(&subscriber.filter, self.flows[subscriber.flow].qos, &mut connection.outbox)?;
+            packets::subscribe(&[&subscriber.filter], self.flows[subscriber.flow].qos, &mut connection.outbox)?;
         } else {
             self.be_ready(place);
         }

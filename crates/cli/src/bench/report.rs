@@ -1,131 +1,226 @@
-//! What the user sees: a table that grows line by line, what was wrong below it, or one JSON object.
+//! What the user sees: a table that grows case by case, the goals below each case, what was wrong below it all.
 
 use std::fmt::Write;
 
-use serde_json::{Value, json};
-
-use super::measure::{Faults, Idle, Outcome, Overload, Traffic};
+use super::goals::{State, Verdict};
+use super::outcome::{Churn, Cores, Faults, Idle, Outcome, Overload, Storm, Traffic, Trouble};
 
 /// What one broker did in one case.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) case: &'static str,
     pub(super) broker: String,
+    pub(super) role: Role,
     /// The reason, if the case could not be measured.
     pub(super) outcome: Result<Outcome, String>,
 }
 
-/// The line above the table.
-pub(super) fn header(own: &str, peer: Option<&str>) -> String {
-    let mut line = format!("{:<17}{:>18}{:>13}{:>16}", "case", format!("{own} CPU s/M"), "delivered/s", "p50/p99 µs");
-    if let Some(peer) = peer {
-        let _ =
-            write!(line, "{:>20}{:>13}{:>16}{:>8}", format!("{peer} CPU s/M"), "delivered/s", "p50/p99 µs", "ratio");
-    }
-    line
+/// What a broker is to the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The one that is measured.
+    Own,
+    /// The one that most goals speak of.
+    Mosquitto,
+    /// Any other.
+    Peer,
+    /// No broker: copies bytes.
+    Relay,
 }
 
-/// The lines of one case: ours first, then the peer if there is one.
+/// Where words begin that belong to a case and have no broker.
+const INDENT: &str = "                 ";
+
+/// The line above the table.
+pub(super) fn header() -> String {
+    let (cost, split, cores) = ("CPU s/M", "user+sys", "cores b/t/o");
+    format!(
+        "{:<17}{:<11}{cost:>8}{split:>13}{:>13}{:>20}{cores:>17}{:>8}",
+        "case", "broker", "delivered/s", "p50/99/99.9 µs", "ratio"
+    )
+}
+
+/// The lines of one case: ours first, then the others, each with how many times our CPU time it needs.
 pub(super) fn lines(entries: &[Entry]) -> String {
-    let Some(first) = entries.first() else { return String::new() };
-    if entries.iter().all(|entry| matches!(entry.outcome, Ok(Outcome::Traffic(_)))) {
-        return traffic_line(first.case, entries);
-    }
+    let own = entries.first().and_then(Entry::cost);
     let mut text = String::new();
     for (number, entry) in entries.iter().enumerate() {
         let case = if number == 0 { entry.case } else { "" };
-        let what = match &entry.outcome {
-            Ok(Outcome::Traffic(traffic)) => traffic_columns(traffic, 18).trim_start().to_owned(),
-            Ok(Outcome::Idle(idle)) => idle_words(idle),
-            Ok(Outcome::Overload(overload)) => overload_words(overload),
-            Err(reason) => format!("failed: {reason}"),
-        };
-        let _ = writeln!(text, "{case:<17}{:<11}{what}", entry.broker);
+        let begin = format!("{case:<17}{:<11}", entry.broker);
+        match &entry.outcome {
+            Ok(Outcome::Traffic(traffic)) => {
+                let ratio = if number == 0 { None } else { ratio(entry.cost(), own) };
+                let _ = writeln!(text, "{begin}{}{}", columns(traffic), ratio.unwrap_or_default());
+            }
+            Ok(Outcome::Subscriptions(rows)) => {
+                let first = rows.first().and_then(|(_, traffic)| traffic.s_per_million).map(|cost| cost.total());
+                for (index, (count, traffic)) in rows.iter().enumerate() {
+                    let begin = if index == 0 { begin.clone() } else { " ".repeat(28) };
+                    let growth = ratio(traffic.s_per_million.map(|cost| cost.total()), first).unwrap_or_default();
+                    let _ = writeln!(text, "{begin}{}{growth}  beside {}", columns(traffic), grouped(*count as f64));
+                }
+            }
+            Ok(Outcome::Idle(idle)) => drop(writeln!(text, "{begin}{}", idle_words(idle))),
+            Ok(Outcome::Churn(churn)) => drop(writeln!(text, "{begin}{}", churn_words(churn))),
+            Ok(Outcome::Storm(storm)) => drop(writeln!(text, "{begin}{}", storm_words(storm))),
+            Ok(Outcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
+            Err(reason) => drop(writeln!(text, "{begin}failed: {reason}")),
+        }
     }
     text
 }
 
-fn traffic_line(case: &str, entries: &[Entry]) -> String {
-    let mut line = format!("{case:<17}");
-    let mut costs = Vec::new();
-    for (number, entry) in entries.iter().enumerate() {
-        if let Ok(Outcome::Traffic(traffic)) = &entry.outcome {
-            line.push_str(&traffic_columns(traffic, if number == 0 { 18 } else { 20 }));
-            costs.push(traffic.cpu_s_per_million);
-        }
+/// The lines of what the case should come to.
+pub(super) fn goal_lines(verdicts: &[Verdict]) -> String {
+    let mut text = String::new();
+    for verdict in verdicts {
+        let _ = writeln!(text, "{INDENT}goal {}: {} ({})", state_word(verdict.state), verdict.goal, verdict.figure);
     }
-    // How many times more the peer needs for the same messages.
-    if let [Some(own), Some(peer)] = costs[..]
-        && own > 0.0
-    {
-        let _ = write!(line, "{:>7.1}×", peer / own);
-    }
-    if entries.iter().all(|entry| entry.broker == "relay") {
-        line.push_str("   copies bytes only");
-    }
-    line.push('\n');
-    line
+    text
 }
 
-fn traffic_columns(traffic: &Traffic, width: usize) -> String {
-    let cost = traffic.cpu_s_per_million.map_or_else(|| "–".to_owned(), |cost| format!("{cost:.2}"));
-    let latency = format!("{:.0}/{:.0}", traffic.p50_us, traffic.p99_us);
-    format!("{cost:>width$}{:>13}{latency:>16}", grouped(traffic.delivered_per_s))
+/// What the state is called.
+pub(super) fn state_word(state: State) -> &'static str {
+    match state {
+        State::Met => "met",
+        State::Missed => "MISSED",
+        State::Unknown => "not shown",
+    }
+}
+
+impl Entry {
+    fn cost(&self) -> Option<f64> {
+        Some(self.outcome.as_ref().ok()?.traffic()?.s_per_million?.total())
+    }
+}
+
+impl Outcome {
+    /// The figures, if this is a case of messages.
+    pub(super) fn traffic(&self) -> Option<&Traffic> {
+        if let Self::Traffic(traffic) = self { Some(traffic) } else { None }
+    }
+
+    /// Who used the processor meanwhile; one figure for each time that was measured.
+    pub(super) fn cores(&self) -> Vec<Cores> {
+        match self {
+            Self::Traffic(traffic) => vec![traffic.cores],
+            Self::Subscriptions(rows) => rows.iter().map(|(_, traffic)| traffic.cores).collect(),
+            Self::Idle(idle) => vec![idle.cores],
+            Self::Churn(churn) => vec![churn.cores],
+            Self::Storm(storm) => vec![storm.cores],
+            Self::Overload(overload) => vec![overload.cores],
+        }
+    }
+}
+
+fn ratio(cost: Option<f64>, of: Option<f64>) -> Option<String> {
+    let (cost, of) = (cost?, of.filter(|of| *of > 0.0)?);
+    let digits = if cost / of < 10.0 { 2 } else { 1 };
+    Some(format!("{:>7.digits$}×", cost / of))
+}
+
+fn columns(traffic: &Traffic) -> String {
+    let cost = traffic.s_per_million;
+    let total = cost.map_or_else(|| "–".to_owned(), |cost| format!("{:.2}", cost.total()));
+    let split = cost.map_or_else(|| "–".to_owned(), |cost| format!("{:.2}+{:.2}", cost.user, cost.system));
+    let latency = format!("{:.0}/{:.0}/{:.0}", traffic.p50_us, traffic.p99_us, traffic.p999_us);
+    let cores = core_words(&traffic.cores);
+    format!("{total:>8}{split:>13}{:>13}{latency:>20}{cores:>17}", grouped(traffic.delivered_per_s))
+}
+
+/// Cores of the broker, the load tool and all others.
+fn core_words(cores: &Cores) -> String {
+    let known = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
+    format!("{}/{:.2}/{}", known(cores.broker), cores.tool, known(cores.others))
+}
+
+fn mib(kib: Option<u64>) -> String {
+    kib.map_or_else(|| "– MiB".to_owned(), |kib| format!("{:.1} MiB", kib as f64 / 1024.0))
+}
+
+/// Said when the system did not let as many connect as should.
+fn shortage(there: usize, wanted: usize) -> String {
+    if there == wanted {
+        return String::new();
+    }
+    format!(" (of {}: raise the limit of open files, ulimit -Hn)", grouped(wanted as f64))
 }
 
 fn idle_words(idle: &Idle) -> String {
     let memory = idle.kib_each.map_or_else(|| "– KiB".to_owned(), |kib| format!("{kib:.2} KiB"));
-    let connects = grouped(idle.connects_per_s);
-    format!("{memory} each, {connects} connects/s, {} connections", grouped(idle.connections as f64))
+    let (connects, count) = (grouped(idle.connects_per_s), grouped(idle.connections as f64));
+    let short = shortage(idle.connections, idle.wanted);
+    format!("{memory} each, {connects} connects/s, {count} connections{short}, cores {}", core_words(&idle.cores))
 }
 
-fn overload_words(overload: &Overload) -> String {
-    let memory = overload.rss_kib.map_or_else(|| "– MiB".to_owned(), |kib| format!("{:.1} MiB", kib as f64 / 1024.0));
+fn churn_words(churn: &Churn) -> String {
+    let each = churn.us_each.map_or_else(|| "–".to_owned(), |us| format!("{us:.1}"));
+    let connects = grouped(churn.connects_per_s);
+    let trouble = trouble_words(&churn.trouble);
+    format!("{connects} connects/s, {each} µs CPU each, {trouble}, cores {}", core_words(&churn.cores))
+}
+
+fn storm_words(storm: &Storm) -> String {
+    let seconds = |time: Option<f64>| time.map_or_else(|| "never".to_owned(), |time| format!("{time:.2} s"));
     format!(
-        "probes p50/p99 {:.0}/{:.0} µs, {memory}, dropped {} of {}",
-        overload.probe_p50_us,
-        overload.probe_p99_us,
-        grouped(overload.dropped() as f64),
-        grouped(overload.sent as f64)
+        "{} of {} back{}, 99 % after {}, all after {}, {}, {}, cores {}",
+        grouped(storm.back as f64),
+        grouped(storm.clients as f64),
+        shortage(storm.clients, storm.wanted),
+        seconds(storm.most_s),
+        seconds(storm.all_s),
+        trouble_words(&storm.trouble),
+        mib(storm.rss_kib),
+        core_words(&storm.cores)
     )
 }
 
-impl Outcome {
-    fn traffic(&self) -> Option<&Traffic> {
-        if let Self::Traffic(traffic) = self { Some(traffic) } else { None }
-    }
+fn trouble_words(trouble: &Trouble) -> String {
+    let counts = [
+        (trouble.later, "told to come back later"),
+        (trouble.refused, "refused otherwise"),
+        (trouble.reset, "reset or nobody there"),
+        (trouble.closed, "closed without a word"),
+        (trouble.silent, "without an answer"),
+        (trouble.local, "without a socket here"),
+    ];
+    listed(&counts).unwrap_or_else(|| "no errors".to_owned())
 }
 
-impl Overload {
-    /// Messages of the flood that did not arrive.
-    pub(super) fn dropped(&self) -> u64 {
-        self.sent.saturating_sub(self.delivered)
-    }
+fn overload_words(overload: &Overload) -> String {
+    let counted =
+        overload.counted.map_or_else(|| "counts none".to_owned(), |count| format!("counts {}", grouped(count as f64)));
+    format!(
+        "probes p50/p99 {:.0}/{:.0} µs, at most {}, dropped {} of {}, {counted}, cores {}",
+        overload.probe_p50_us,
+        overload.probe_p99_us,
+        mib(overload.rss_max_kib),
+        grouped(overload.dropped() as f64),
+        grouped(overload.sent as f64),
+        core_words(&overload.cores)
+    )
 }
 
-/// What stands below the table: the generator's share, and everything that should be zero and is not.
-pub(super) fn notes(entries: &[Entry]) -> String {
+/// What stands below the table: shares of the processor, everything that should be zero and is not, and the goals.
+pub(super) fn notes(entries: &[Entry], verdicts: &[(&'static str, Verdict)]) -> String {
     let mut text = String::new();
-    let traffic = |entry: &Entry| entry.outcome.as_ref().ok().and_then(Outcome::traffic).cloned();
-    let all: Vec<Traffic> = entries.iter().filter_map(traffic).collect();
-    if let Some(range) = range(all.iter().map(|traffic| traffic.generator_cores)) {
-        let _ = writeln!(text, "load generator: {range} cores, one thread");
+    let all: Vec<Cores> =
+        entries.iter().filter_map(|entry| entry.outcome.as_ref().ok()).flat_map(Outcome::cores).collect();
+    if let Some(range) = range(all.iter().map(|cores| cores.tool)) {
+        let _ = writeln!(text, "load generator: {range} cores, one thread (two in overload-probes)");
     }
-    if let Some(range) = range(all.iter().filter_map(|traffic| traffic.other_cores)) {
+    if let Some(range) = range(all.iter().filter_map(|cores| cores.others)) {
         let _ = writeln!(text, "other processes meanwhile: {range} cores");
     }
     // `None` while there was nothing to lose.
     let mut is_clean = None;
     for entry in entries {
-        let (what, faults) = match &entry.outcome {
-            Ok(Outcome::Traffic(traffic)) => ("", traffic.faults),
-            Ok(Outcome::Overload(overload)) => (" probes", Faults { closed: overload.closed, ..overload.probes }),
-            _ => continue,
-        };
-        let words = fault_words(&faults);
-        is_clean = Some(is_clean != Some(false) && words.is_empty());
-        if !words.is_empty() {
-            let _ = writeln!(text, "{}, {}{what}: {words}", entry.case, entry.broker);
+        for (what, faults) in faults_of(entry) {
+            let words = fault_words(&faults);
+            is_clean = Some(is_clean != Some(false) && words.is_none());
+            if let Some(words) = words {
+                let _ = writeln!(text, "{}, {}{what}: {words}", entry.case, entry.broker);
+            }
         }
     }
     if is_clean == Some(true) {
@@ -134,7 +229,30 @@ pub(super) fn notes(entries: &[Entry]) -> String {
     if entries.iter().any(is_unmeasured) {
         text.push_str("–: CPU time and memory are measured on Linux only, and need --pid with --url\n");
     }
+    text.push_str(&summary(verdicts));
     text
+}
+
+fn summary(verdicts: &[(&'static str, Verdict)]) -> String {
+    let count = |state| verdicts.iter().filter(|(_, verdict)| verdict.state == state).count();
+    let (met, missed, unknown) = (count(State::Met), count(State::Missed), count(State::Unknown));
+    let mut text = String::new();
+    if !verdicts.is_empty() {
+        let _ = writeln!(text, "goals: {met} met, {missed} missed, {unknown} not shown");
+    }
+    for (case, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.state != State::Met) {
+        let _ = writeln!(text, "  {case}, {}: {} ({})", state_word(verdict.state), verdict.goal, verdict.figure);
+    }
+    text
+}
+
+fn faults_of(entry: &Entry) -> Vec<(&'static str, Faults)> {
+    match &entry.outcome {
+        Ok(Outcome::Traffic(traffic)) => vec![("", traffic.faults)],
+        Ok(Outcome::Subscriptions(rows)) => rows.iter().map(|(_, traffic)| ("", traffic.faults)).collect(),
+        Ok(Outcome::Overload(overload)) => vec![(" probes", Faults { closed: overload.closed, ..overload.probes })],
+        _ => Vec::new(),
+    }
 }
 
 fn range(values: impl Iterator<Item = f64>) -> Option<String> {
@@ -143,84 +261,29 @@ fn range(values: impl Iterator<Item = f64>) -> Option<String> {
 }
 
 fn is_unmeasured(entry: &Entry) -> bool {
-    match &entry.outcome {
-        Ok(Outcome::Traffic(traffic)) => traffic.cpu_s_per_million.is_none() && traffic.delivered_per_s > 0.0,
-        Ok(Outcome::Idle(idle)) => idle.kib_each.is_none(),
-        Ok(Outcome::Overload(overload)) => overload.rss_kib.is_none(),
-        Err(_) => false,
-    }
+    entry.outcome.as_ref().is_ok_and(|outcome| outcome.cores().iter().any(|cores| cores.broker.is_none()))
 }
 
-fn fault_words(faults: &Faults) -> String {
-    let counts = [
+fn fault_words(faults: &Faults) -> Option<String> {
+    listed(&[
         (faults.lost, "lost"),
         (faults.duplicated, "duplicated"),
         (faults.reordered, "reordered"),
         (faults.unsent, "not sent in time"),
         (faults.stalls, "windows given up"),
         (faults.closed, "connections closed by the broker"),
-    ];
-    let said = counts.into_iter().filter(|(count, _)| *count > 0);
-    said.map(|(count, what)| format!("{} {what}", grouped(count as f64))).collect::<Vec<_>>().join(", ")
+    ])
 }
 
-/// Everything, for programs.
-pub(super) fn to_json(entries: &[Entry], secs: f64) -> Value {
-    let rows: Vec<Value> = entries.iter().map(entry_json).collect();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    json!({ "version": env!("CARGO_PKG_VERSION"), "secs": secs, "cores": cores, "rows": rows })
-}
-
-fn entry_json(entry: &Entry) -> Value {
-    let mut row = match &entry.outcome {
-        Ok(Outcome::Traffic(traffic)) => json!({
-            "delivered_per_s": traffic.delivered_per_s,
-            "cpu_s_per_million": traffic.cpu_s_per_million,
-            "broker_cores": traffic.broker_cores,
-            "generator_cores": traffic.generator_cores,
-            "other_cores": traffic.other_cores,
-            "rss_kib": traffic.rss_kib,
-            "p50_us": traffic.p50_us,
-            "p99_us": traffic.p99_us,
-            "p999_us": traffic.p999_us,
-            "faults": faults_json(&traffic.faults),
-        }),
-        Ok(Outcome::Idle(idle)) => json!({
-            "connections": idle.connections,
-            "connects_per_s": idle.connects_per_s,
-            "rss_kib_per_connection": idle.kib_each,
-        }),
-        Ok(Outcome::Overload(overload)) => json!({
-            "probe_p50_us": overload.probe_p50_us,
-            "probe_p99_us": overload.probe_p99_us,
-            "probe_faults": faults_json(&overload.probes),
-            "rss_kib": overload.rss_kib,
-            "sent": overload.sent,
-            "delivered": overload.delivered,
-            "delivered_per_s": overload.delivered_per_s,
-            "dropped": overload.dropped(),
-            "closed": overload.closed,
-        }),
-        Err(reason) => json!({ "error": reason }),
-    };
-    row["case"] = entry.case.into();
-    row["broker"] = entry.broker.clone().into();
-    row
-}
-
-fn faults_json(faults: &Faults) -> Value {
-    json!({
-        "lost": faults.lost,
-        "duplicated": faults.duplicated,
-        "reordered": faults.reordered,
-        "unsent": faults.unsent,
-        "stalls": faults.stalls,
-        "closed": faults.closed,
-    })
+/// Those that are not zero, with a comma between them; `None` if all are.
+fn listed(counts: &[(u64, &str)]) -> Option<String> {
+    let said = counts.iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> = said.map(|(count, what)| format!("{} {what}", grouped(*count as f64))).collect();
+    (!words.is_empty()).then(|| words.join(", "))
 }
 
 /// A count with a space between thousands.
-fn grouped(number: f64) -> String {
+pub(super) fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -233,56 +296,5 @@ fn grouped(number: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(broker: &str, cost: Option<f64>, faults: Faults) -> Entry {
-        let traffic = Traffic {
-            delivered_per_s: 1_234_567.0,
-            cpu_s_per_million: cost,
-            broker_cores: None,
-            generator_cores: 0.5,
-            other_cores: None,
-            rss_kib: None,
-            p50_us: 90.0,
-            p99_us: 200.4,
-            p999_us: 300.0,
-            faults,
-        };
-        Entry { case: "pairs q0", broker: broker.to_owned(), outcome: Ok(Outcome::Traffic(traffic)) }
-    }
-
-    #[test]
-    fn columns_stand_below_their_names() {
-        let entries = [entry("a", Some(0.5), Faults::default()), entry("b", Some(7.0), Faults::default())];
-        let (head, line) = (header("tidegate", Some("mosquitto")), lines(&entries));
-        assert_eq!(head.chars().count(), line.trim_end().chars().count(), "{head}\n{line}");
-        assert!(line.contains("0.50    1 234 567          90/200"), "{line}");
-        assert!(line.trim_end().ends_with("14.0×"), "{line}");
-    }
-
-    #[test]
-    fn what_is_not_zero_is_said() {
-        let bad = Faults { lost: 3, reordered: 1, ..Faults::default() };
-        let text = notes(&[entry("a", Some(1.0), Faults::default()), entry("b", Some(1.0), bad)]);
-        assert!(text.contains("pairs q0, b: 3 lost, 1 reordered\n"), "{text}");
-        assert!(notes(&[entry("a", Some(1.0), Faults::default())]).contains("no message lost"));
-        assert!(notes(&[entry("a", None, Faults::default())]).contains("Linux only"));
-    }
-
-    #[test]
-    fn thousands_are_grouped() {
-        for (number, text) in [(0.0, "0"), (999.4, "999"), (1000.0, "1 000"), (1_234_567.0, "1 234 567")] {
-            assert_eq!(grouped(number), text);
-        }
-    }
-
-    #[test]
-    fn json_names_case_and_broker_and_failures() {
-        let failed = Entry { case: "overload", broker: "b".to_owned(), outcome: Err("ended".to_owned()) };
-        let value = to_json(&[entry("a", None, Faults::default()), failed], 3.0);
-        assert_eq!(value["rows"][0]["case"], "pairs q0");
-        assert_eq!(value["rows"][0]["cpu_s_per_million"], Value::Null);
-        assert_eq!(value["rows"][1]["error"], "ended");
-    }
-}
+#[path = "report_tests.rs"]
+mod tests;

@@ -15,19 +15,55 @@ fn plan(words: &[&str]) -> Result<Plan, String> {
 #[test]
 fn without_arguments_everything_is_measured_on_our_own_broker() {
     let plan = plan(&[]).unwrap();
-    assert_eq!(plan.own, Source::Tidegate);
+    assert_eq!(plan.own, Source::Tidegate { shards: None });
     assert_eq!(plan.cases.len(), cases::CASES.len());
 }
 
 #[test]
+fn groups_are_chosen_by_name() {
+    let names = |words: &[&str]| -> Vec<_> { plan(words).unwrap().cases.iter().map(|case| case.name).collect() };
+    assert_eq!(names(&["churn", "storm"]), ["churn 64", "storm 10 000"]);
+    assert_eq!(names(&["peers"]).len(), cases::CASES.len());
+    let refused = plan(&["idel"]).unwrap_err();
+    assert!(refused.contains("\"idel\" is no group of cases; there are: peers, traffic, latency"), "{refused}");
+}
+
+#[test]
 fn peers_are_found_named_or_switched_off() {
-    assert_eq!(plan(&["--peer", "none"]).unwrap().peer, None);
-    assert_eq!(plan(&["--peer", "/bin/sh"]).unwrap().peer, Some(Source::Mosquitto("/bin/sh".into())));
-    assert_eq!(plan(&["--peer", "/no/where"]).unwrap_err(), "wrong usage: --peer /no/where: no such file");
+    let peers = |words: &[&str]| plan(words).map(|plan| plan.peers);
+    assert_eq!(peers(&["--peer", "none"]).unwrap(), []);
+    let (mosquitto, rumqttd) = (Source::Mosquitto("/bin/sh".into()), Source::Rumqttd("/bin/ls".into()));
+    assert_eq!(peers(&["--peer", "/bin/sh", "--rumqttd", "none"]).unwrap(), std::slice::from_ref(&mosquitto));
+    assert_eq!(peers(&["--peer", "/bin/sh", "--rumqttd", "/bin/ls"]).unwrap(), [mosquitto, rumqttd.clone()]);
+    assert_eq!(peers(&["--peer", "none", "--rumqttd", "/bin/ls"]).unwrap(), [rumqttd]);
+    assert_eq!(peers(&["--peer", "/no/where"]).unwrap_err(), "wrong usage: --peer /no/where: no such file");
+    assert_eq!(peers(&["--rumqttd", "/no/where"]).unwrap_err(), "wrong usage: --rumqttd /no/where: no such file");
     let command = "rumqttd -c {port}.toml";
-    assert_eq!(plan(&["--peer-cmd", command]).unwrap().peer, Some(Source::Command(command.to_owned())));
-    assert!(plan(&["--peer-cmd", "rumqttd"]).unwrap_err().contains("{port}"));
-    assert!(plan(&["--peer-cmd", command, "--peer", "none"]).is_err());
+    assert_eq!(peers(&["--peer-cmd", command]).unwrap(), [Source::Command(command.to_owned())]);
+    assert!(peers(&["--peer-cmd", "rumqttd"]).unwrap_err().contains("{port}"));
+    assert!(peers(&["--peer-cmd", command, "--peer", "none"]).is_err());
+}
+
+#[test]
+fn each_case_has_its_brokers() {
+    let sources = |words: &[&str]| {
+        let plan = plan(words).unwrap();
+        plan.sources(&plan.cases[0]).iter().map(Source::name).collect::<Vec<_>>()
+    };
+    assert_eq!(sources(&["relay", "--peer", "none"]), ["tidegate", "relay"]);
+    assert_eq!(sources(&["shards", "--peer", "none"]), ["1 shard", "2 shards"]);
+    assert_eq!(sources(&["idle", "--peer", "none", "--rumqttd", "/bin/ls"]), ["tidegate", "ls"]);
+}
+
+#[test]
+fn reports_go_to_a_file_or_to_the_output() {
+    let json = |words: &[&str]| match Cli::try_parse_from(["tidegate", "bench"].iter().chain(words)).unwrap().command {
+        Some(Command::Bench(args)) => args.json,
+        _ => None,
+    };
+    assert_eq!(json(&["idle"]), None);
+    assert_eq!(json(&["idle", "--json"]), Some("-".into()));
+    assert_eq!(json(&["idle", "--json", "out.json"]), Some("out.json".into()));
 }
 
 #[test]
@@ -49,6 +85,9 @@ fn times_and_names_are_checked() {
         assert!(plan(&["--secs", bad]).is_err(), "{bad}");
     }
     assert!(plan(&["--secs", "0.2"]).is_ok());
+    for bad in ["0", "2", "x"] {
+        assert!(plan(&["--scale", bad]).is_err(), "{bad}");
+    }
     let refused = plan(&["--only", "nonsense"]).unwrap_err();
     assert!(refused.contains("fan-in q0, fan-out"), "{refused}");
 }
