@@ -25,6 +25,7 @@ impl Shard {
             self.detach(conn, why, WillFate::Publish, now);
         }
         if let Some(mut connection) = self.connections.remove(conn.index) {
+            self.memory.outboxes -= connection.outbox.len();
             connection.outbox.clear(&mut self.spares);
         }
     }
@@ -56,6 +57,12 @@ impl Shard {
             self.say_goodbye(conn, reason, &why);
         }
         self.detach(conn, why, will, now);
+        self.to_close.push(conn);
+    }
+
+    /// The same without a word.
+    pub(crate) fn cut(&mut self, conn: ConnId, why: Why, now: Timestamp) {
+        self.detach(conn, why, WillFate::Publish, now);
         self.to_close.push(conn);
     }
 
@@ -156,7 +163,7 @@ impl Shard {
             return;
         }
         publication.expires = expiry(&publication.properties, now);
-        let message = Arc::new(Message::new(&publication));
+        let message = Arc::new(Message::new(&publication, &self.memory.tally));
         self.publish(&message.view(), now);
     }
 
