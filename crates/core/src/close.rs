@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilter, Version};
 
-use crate::access::Action;
+use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
 use crate::overload::Pace;
@@ -43,6 +43,16 @@ impl Shard {
     pub fn handle_kick(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session));
         if let Some(conn) = session.and_then(|session| session.conn) {
+            self.end_connection(self.conn_id(conn), Why::Ended(reason), WillFate::Publish, now);
+        }
+    }
+
+    /// End the connections of all clients that this is said of.
+    pub fn handle_expel(&mut self, concerns: impl Fn(&str, &Identity) -> bool, reason: ReasonCode, now: Timestamp) {
+        let is_meant = |session: &&Session| concerns(&session.client_id, &session.identity);
+        let sessions = self.sessions.iter().map(|(_, session)| session);
+        let open: Vec<u32> = sessions.filter(is_meant).filter_map(|session| session.conn).collect();
+        for conn in open {
             self.end_connection(self.conn_id(conn), Why::Ended(reason), WillFate::Publish, now);
         }
     }
