@@ -1,13 +1,19 @@
 //! What all threads share: inboxes, counts of seats, and the counters of each shard as last shown.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use tidegate_core::Whom;
 use tidegate_core::event::Stats;
+use tidegate_core::settings::Rate;
 
+use crate::attempts::Attempts;
+use crate::bans::Bans;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
 use crate::password::Questions;
+use crate::pressure::Pressure;
 use crate::seat::Seats;
 
 /// Shared by all threads of a broker.
@@ -20,6 +26,12 @@ pub(crate) struct Common {
     pub(crate) connections: Seats,
     /// Those in a handshake.
     pub(crate) handshakes: Seats,
+    pub(crate) pressure: Pressure,
+    pub(crate) bans: Mutex<Bans>,
+    /// Wrong passwords.
+    pub(crate) attempts: Mutex<Attempts>,
+    /// Limits of single clients and users, as all shards have them.
+    pub(crate) limits: Mutex<BTreeMap<Whom, Rate>>,
     /// By shard.
     stats: Vec<Mutex<Stats>>,
     /// Turns of each shard's loop.
@@ -29,12 +41,26 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(inboxes: Arc<[Inbox]>, questions: Arc<Questions>) -> Self {
+    pub(crate) fn new(clock: Clock, inboxes: Arc<[Inbox]>, questions: Arc<Questions>, memory_max: u64) -> Self {
         let stats = inboxes.iter().map(|_| Mutex::default()).collect();
         let (connections, handshakes) = (Seats::default(), Seats::default());
         let turns = inboxes.iter().map(|_| AtomicU64::new(0)).collect();
         let generation = AtomicU64::new(0);
-        Self { clock: Clock::start(), inboxes, questions, connections, handshakes, stats, turns, generation }
+        let pressure = Pressure::new(inboxes.len(), memory_max);
+        Self {
+            clock,
+            inboxes,
+            questions,
+            connections,
+            handshakes,
+            pressure,
+            bans: Mutex::default(),
+            attempts: Mutex::default(),
+            limits: Mutex::default(),
+            stats,
+            turns,
+            generation,
+        }
     }
 
     /// The number of the next rules.

@@ -10,7 +10,9 @@
 //! - a thread waits in one place only, for sockets, its inbox and its next deadline;
 //! - a peer can end its own connection, never a thread.
 
+mod attempts;
 pub mod authenticate;
+mod bans;
 mod chance;
 mod clock;
 mod common;
@@ -22,7 +24,9 @@ mod journal;
 mod letter;
 mod limits;
 mod link;
+mod machine;
 mod password;
+mod pressure;
 mod pulse;
 mod seat;
 mod shard_thread;
@@ -36,19 +40,25 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use mio::{Poll, Waker};
+use tidegate_core::Whom;
 use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
+use tidegate_core::settings::Rate;
 
 use authenticate::Authenticator;
+pub use bans::{Ban, Banned};
+use clock::Clock;
 use common::Common;
 use config::{Config, ListenerKind};
 use door::{Door, load_tls};
-use inbox::Inbox;
+use inbox::{Inbox, lock};
 use letter::{Letter, Rules};
-use limits::SHARDS_MAX;
+use limits::{OPERATOR_LIMITS_MAX, SHARDS_MAX};
 use password::Questions;
+pub use pressure::PressureReport;
 pub use pulse::Pulse;
 use shard_thread::{INBOX, OpenDoor, ShardThread};
 
@@ -63,8 +73,26 @@ pub struct Broker {
 
 impl Broker {
     /// Binds every listener (an error names address and listener) and starts the threads.
-    #[expect(clippy::needless_pass_by_value, reason = "the broker is made of it, as of the other two")]
     pub fn start(config: Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> io::Result<Self> {
+        Self::start_at(Clock::start(), config, authenticator, policy)
+    }
+
+    /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time.
+    pub fn start_by_hand(
+        config: Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+    ) -> io::Result<Self> {
+        Self::start_at(Clock::by_hand(), config, authenticator, policy)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the broker is made of it, as of the other two")]
+    fn start_at(
+        clock: Clock,
+        config: Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+    ) -> io::Result<Self> {
         let open: io::Result<Vec<_>> = config.listeners.iter().map(Door::open).collect();
         let mut open: Vec<OpenDoor> =
             open?.into_iter().map(|(door, socket)| OpenDoor { door, socket, try_at: None }).collect();
@@ -75,11 +103,11 @@ impl Broker {
         let inboxes: io::Result<Arc<[Inbox]>> =
             polls.iter().map(|poll| Waker::new(poll.registry(), INBOX).map(Inbox::new)).collect();
         let questions = Arc::new(Questions::new(config.password_threads));
-        let common = Arc::new(Common::new(inboxes?, questions));
+        let rules = Rules::new(&config, authenticator, policy, 0);
+        let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max));
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
         let mut broker = Self { common, doors, threads: Vec::new(), passwords };
-        let rules = Rules::new(&config, authenticator, policy, 0);
         for (index, poll) in polls.into_iter().enumerate() {
             let (common, rules) = (Arc::clone(&broker.common), rules.clone());
             // The first thread has all the doors.
@@ -111,6 +139,7 @@ impl Broker {
             }
         }
         let rules = Rules::new(config, authenticator, policy, self.common.next_generation());
+        self.common.pressure.budget.set_max(rules.memory_max);
         for inbox in &*self.common.inboxes {
             // Never refused: it carries no socket.
             let _ = inbox.send(Letter::Reload(Box::new(rules.clone())));
@@ -121,6 +150,62 @@ impl Broker {
     /// Counters, summed over shards.
     pub fn stats(&self) -> Stats {
         self.common.stats()
+    }
+
+    /// How hard the broker is pressed, and how much of its memory is used.
+    pub fn pressure(&self) -> PressureReport {
+        self.common.pressure.report(self.common.clock.now())
+    }
+
+    /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. False: there
+    /// are too many bans already.
+    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
+        if !lock(&self.common.bans).add(whom.clone(), time, reason, self.common.clock.now()) {
+            return false;
+        }
+        self.tell_all(|| Letter::Expel(Box::new(whom.clone())));
+        true
+    }
+
+    /// Ends a ban; false if there was none.
+    pub fn unban(&self, whom: &Banned) -> bool {
+        lock(&self.common.bans).remove(whom.clone())
+    }
+
+    /// All bans that have not ended.
+    pub fn bans(&self) -> Vec<Ban> {
+        lock(&self.common.bans).list(self.common.clock.now())
+    }
+
+    /// Limits the messages of a client or user, or (`None`) stops doing so. False: there are too many limits already.
+    pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
+        let mut limits = lock(&self.common.limits);
+        match rate {
+            Some(_) if limits.len() >= OPERATOR_LIMITS_MAX && !limits.contains_key(whom) => return false,
+            Some(rate) => drop(limits.insert(whom.clone(), rate)),
+            None => drop(limits.remove(whom)),
+        }
+        drop(limits);
+        self.tell_all(|| Letter::Limit(whom.clone(), rate));
+        true
+    }
+
+    /// The limits of single clients and users.
+    pub fn limits(&self) -> Vec<(Whom, Rate)> {
+        lock(&self.common.limits).iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+    }
+
+    /// Sets the clock forward, of a broker that was started by hand.
+    pub fn advance(&self, time: Duration) {
+        self.common.clock.advance(time);
+        self.tell_all(|| Letter::Tick);
+    }
+
+    fn tell_all(&self, letter: impl Fn() -> Letter) {
+        for inbox in &*self.common.inboxes {
+            // Never refused: it carries no socket.
+            let _ = inbox.send(letter());
+        }
     }
 
     /// Sockets that are open, in whatever state.

@@ -13,6 +13,7 @@ use crate::cache::Target;
 use crate::connection::{Alias, Connection};
 use crate::message::{Publication, Shareable};
 use crate::outbox::Spares;
+use crate::overload::Kind;
 use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
 
@@ -77,9 +78,13 @@ impl Shard {
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
             let _ = self.send_now(conn, publication, &copy, frames, now);
-        } else if is_open && !is_clogged && session.has_window() {
+        } else if is_open
+            && !is_clogged
+            && session.has_window()
+            && self.memory.has_room(Kind::Queued, publication.payload.len())
+        {
             let packet_id = session.take_packet_id();
-            let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
+            let queued = Queued { message: message.share(&self.memory.tally), qos, retain, ids: target.ids.clone() };
             session.inflight.push_back(Inflight::sent(packet_id, queued));
             self.stats.inflight_messages += 1;
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
@@ -107,13 +112,17 @@ impl Shard {
             return;
         }
         let size = message.publication.payload.len();
+        if !self.memory.has_room(Kind::Queued, size) {
+            self.stats.dropped_memory_budget += 1;
+            return;
+        }
         let is_full = session.queue.len() >= self.settings.queue_messages_max
             || session.queue_bytes + size > self.settings.queue_bytes_max;
         if is_full {
             self.stats.dropped_queue_full += 1;
             return;
         }
-        let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
+        let queued = Queued { message: message.share(&self.memory.tally), qos, retain, ids: target.ids.clone() };
         session.enqueue(queued, &mut self.stats);
     }
 
@@ -132,10 +141,15 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
             return Fate::UnderWay;
         };
-        let is_full = connection.outbox.len() > self.settings.outbox_bytes_max;
-        if is_full && copy.delivery == Delivery::AtMostOnce {
-            self.stats.dropped_outbox_full += 1;
-            return Fate::Done;
+        if copy.delivery == Delivery::AtMostOnce {
+            if connection.outbox.len() > self.settings.outbox_bytes_max {
+                self.stats.dropped_outbox_full += 1;
+                return Fate::Done;
+            }
+            if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
+                self.stats.dropped_memory_budget += 1;
+                return Fate::Done;
+            }
         }
         let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, now) else {
             self.stats.dropped_too_large += 1;
@@ -145,6 +159,7 @@ impl Shard {
         self.stats.delivered += u64::from(copy.delivery == Delivery::AtMostOnce);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
+        self.memory.outboxes += written;
         if !connection.is_listed {
             connection.is_listed = true;
             self.to_write.push_back(ConnId { index, generation });

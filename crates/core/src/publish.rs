@@ -13,7 +13,7 @@ use crate::event::{Event, Why};
 use crate::input::{Ending, Flow, Handled};
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
-use crate::overload::{Admission, Arrival};
+use crate::overload::{Admission, Arrival, Kind};
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
 
@@ -96,8 +96,11 @@ impl Shard {
             self.retained.remove(topic, stamp, others);
             return Kept::Yes;
         }
-        let room = Room { messages: self.settings.retained_messages_max, bytes: self.settings.retained_bytes_max };
-        self.retained.set(topic, message.share(), stamp, room, now)
+        let room = self.memory.room(Kind::Retained);
+        // One that replaces another as large needs no room.
+        let bytes = self.settings.retained_bytes_max.min(self.retained.bytes().saturating_add(room));
+        let room = Room { messages: self.settings.retained_messages_max, bytes };
+        self.retained.set(topic, message.share(&self.memory.tally), stamp, room, now)
     }
 
     /// The topic itself, or the one that the client's alias stands for.

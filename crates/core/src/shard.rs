@@ -23,7 +23,7 @@ use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
 use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX, WRITE_PATIENCE};
 use crate::outbox::Spares;
-use crate::overload::Gate;
+use crate::overload::{Arrivals, Gate, Memory};
 use crate::retained::Retained;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -137,6 +137,8 @@ pub struct Shard {
     pub(crate) retained: Retained,
     pub(crate) timers: Timers,
     pub(crate) gate: Gate,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) memory: Memory,
     pub(crate) spares: Spares,
     /// Connections with something new to write, and connections to close.
     pub(crate) to_write: VecDeque<ConnId>,
@@ -178,6 +180,8 @@ impl Shard {
             retained: Retained::new(seed),
             timers: Timers::default(),
             gate,
+            arrivals: Arrivals::new(seed),
+            memory: Memory::new(usize::MAX),
             spares: Spares::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
@@ -201,6 +205,7 @@ impl Shard {
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.limits = limits_of(&settings);
         self.gate.configure(&self.settings.back_off, &settings.back_off);
+        self.gate.has_new_limits |= self.settings.back_off.rate != settings.back_off.rate;
         self.settings = settings;
     }
 
@@ -215,6 +220,11 @@ impl Shard {
 
     /// Timers: keep-alives, wills, expiries, releases. Retained messages that were not all sent. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
+        self.settle_memory();
+        self.shed(now);
+        if core::mem::take(&mut self.gate.has_new_limits) {
+            self.apply_limits(now);
+        }
         self.retained.sweep(now);
         self.go_on_bursting(now);
         let before = self.work();
@@ -272,7 +282,9 @@ impl Shard {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
+        let before = connection.outbox.len();
         connection.on_written(bytes, &mut self.spares, now);
+        self.memory.outboxes -= before - connection.outbox.len();
         let (session, is_closing) = (connection.session, connection.is_closing);
         if connection.stalled_since.is_some() && !connection.is_watched {
             self.watch(conn, now + WRITE_PATIENCE, now);

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use tidegate_control::Timestamp;
+use tidegate_control::pressure::Level;
 use tidegate_wire_mqtt::{
     Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter,
     UnsubAck, Unsubscribe,
@@ -13,6 +14,8 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
+use crate::limits::STRANGER_BYTES;
+use crate::overload::Kind;
 use crate::shard::{ConnId, Shard};
 use crate::shares::Shares;
 use crate::subscriptions::{Change, Presence, Wish};
@@ -73,10 +76,11 @@ impl Shard {
         let Some(session) = self.sessions.get(index) else { return Err(ReasonCode::UnspecifiedError) };
         let before = session.subscriptions.get(filter).map(|before| Shares::of(&subscription.filter, *before));
         let after = session.shares - before.unwrap_or_default() + Shares::of(&subscription.filter, wish);
-        let is_full = before.is_none()
-            && (session.subscriptions.len() >= self.settings.subscriptions_max
-                || !self.subscriptions.has_room_for(subscription.filter.pattern()));
-        if is_full || after.exceed() {
+        let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
+            || !self.subscriptions.has_room_for(subscription.filter.pattern());
+        // While the broker is overloaded it takes on no new work.
+        let is_pressed = self.gate.level >= Level::Overloaded || !self.memory.has_room(Kind::Session, STRANGER_BYTES);
+        if (before.is_none() && (is_full || is_pressed)) || after.exceed() {
             return Err(ReasonCode::QuotaExceeded);
         }
         // Rules are about topics: a shared subscription is judged by what it shares.

@@ -104,6 +104,12 @@ impl Retained {
         self.bytes
     }
 
+    /// Whether the message of this topic says this already.
+    pub(crate) fn says(&mut self, topic: &str, payload: &[u8]) -> bool {
+        write_key(topic, &mut self.key);
+        self.messages.get(&*self.key).is_some_and(|last| last.message.view().payload == payload)
+    }
+
     pub(crate) fn set(&mut self, topic: &str, message: Arc<Message>, stamp: Stamp, room: Room, now: Timestamp) -> Kept {
         write_key(topic, &mut self.key);
         let last = self.messages.get(&*self.key);
@@ -243,7 +249,8 @@ mod tests {
 
     fn message(topic: &str, expires: Option<Timestamp>) -> Arc<Message> {
         let (payload, properties, qos) = (&b"x"[..], Properties::EMPTY, QoS::AtMostOnce);
-        Arc::new(Message::new(&Publication { topic, payload, properties, qos, retain: true, expires, origin: 0 }))
+        let publication = Publication { topic, payload, properties, qos, retain: true, expires, origin: 0 };
+        Arc::new(Message::new(&publication, &crate::overload::Tally::default()))
     }
 
     fn stamp(count: u64) -> Stamp {
