@@ -131,7 +131,7 @@ impl Shard {
         self.publish_will(index, now);
         let Some(mut session) = self.sessions.remove(index) else { return };
         self.by_client.remove(&session.client_id);
-        self.count_lost(&session);
+        self.count_lost(&mut session);
         self.leave_behind(&mut session, now);
         for text in session.subscriptions.keys() {
             // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
@@ -156,6 +156,7 @@ impl Shard {
             return;
         }
         publication.expires = expiry(&publication.properties, now);
+        publication.standing = self.classify(index, &publication, now);
         let message = Arc::new(Message::new(&publication));
         self.publish(&message.view(), now);
     }

@@ -6,6 +6,8 @@ use tidegate_control::ConfigError;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_wire_mqtt::QoS;
 
+use crate::classes::Priority;
+
 /// Settings of the broker that sessions and routing look at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -51,6 +53,10 @@ pub struct Settings {
     pub topic_levels_max: usize,
     /// How publishers that break their rhythm are slowed.
     pub back_off: BackOff,
+    /// Which messages come first when not all can.
+    pub priority: Priority,
+    /// How long a client may take nothing of what waits for it, before the connection is given up.
+    pub write_timeout: Duration,
 }
 
 /// How publishers that break their rhythm are slowed (CONTROL §9).
@@ -119,6 +125,8 @@ impl Default for Settings {
             client_id_bytes_max: 256,
             topic_levels_max: 64,
             back_off: BackOff::default(),
+            priority: Priority::default(),
+            write_timeout: Duration::from_secs(60),
         }
     }
 }

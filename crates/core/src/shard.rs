@@ -21,7 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
-use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX, WRITE_PATIENCE};
+use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX};
 use crate::outbox::Spares;
 use crate::overload::Gate;
 use crate::retained::Retained;
@@ -247,11 +247,9 @@ impl Shard {
         connection.on_written(bytes, &mut self.spares, now);
         let (session, is_closing) = (connection.session, connection.is_closing);
         if connection.stalled_since.is_some() && !connection.is_watched {
-            self.watch(conn, now + WRITE_PATIENCE, now);
+            self.watch(conn, now + self.settings.write_timeout, now);
         }
-        if !is_closing
-            && self.sessions.get(session).is_some_and(|session| !session.queue.is_empty() || session.unsent > 0)
-        {
+        if !is_closing && self.sessions.get(session).is_some_and(Session::is_waiting) {
             self.pump(session, now);
         }
     }

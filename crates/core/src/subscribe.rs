@@ -10,6 +10,7 @@ use tidegate_wire_mqtt::{
 };
 
 use crate::access::Action;
+use crate::classes::ClassId;
 use crate::envelope::Envelope;
 use crate::event::Event;
 use crate::limits::{FILTER_LEVELS_MAX, SHARED_SUBSCRIPTIONS_MAX};
@@ -151,26 +152,27 @@ impl Shard {
         let messages_max = self.settings.queue_messages_max.saturating_add(self.retained.len());
         let bytes_max = self.settings.queue_bytes_max.saturating_add(self.retained.bytes());
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let room = messages_max.saturating_sub(session.queue.len());
-        if room == 0 || session.queue_bytes >= bytes_max {
-            self.stats.deliveries += 1;
-            self.stats.dropped_queue_full += 1;
+        let room = messages_max.saturating_sub(session.queue_len());
+        if room == 0 || session.queue_bytes() >= bytes_max {
+            self.stats.begin_delivery(ClassId::NORMAL);
+            self.stats.drop_delivery(ClassId::NORMAL, |stats| &mut stats.dropped_queue_full);
             return;
         }
-        // One more than there is room for: what finds none must show in the counter.
-        for (found, message) in
-            self.retained.matches(filter.pattern(), now, room.saturating_add(1)).into_iter().enumerate()
-        {
-            self.stats.deliveries += 1;
-            if found >= room || session.queue_bytes + message.size() > bytes_max {
-                self.stats.dropped_queue_full += 1;
-                continue;
+        let (retained, priority) = (&mut self.retained, &self.settings.priority);
+        session.with_queue(&mut self.stats, |queue, stats| {
+            // One more than there is room for: what finds none must show in the counter.
+            let found = retained.matches(filter.pattern(), now, room.saturating_add(1));
+            for (place, message) in found.into_iter().enumerate() {
+                stats.begin_delivery(message.class());
+                if place >= room || queue.bytes() + message.size() > bytes_max {
+                    stats.drop_delivery(message.class(), |stats| &mut stats.dropped_queue_full);
+                    continue;
+                }
+                let qos = message.view().qos.min(wish.qos);
+                let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
+                queue.push_retained(Queued { message, qos, retain: true, ids }, priority);
             }
-            let view = message.view();
-            let qos = view.qos.min(wish.qos);
-            let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
-            session.enqueue(Queued { message, qos, retain: true, ids }, &mut self.stats);
-        }
+        });
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Gate {
     /// None: publishers are never slowed.
     plan: Option<RhythmPlan>,
     pressure: Pressure,
-    publishers: Publishers,
+    pub(crate) publishers: Publishers,
     /// Sessions that ended and still hold messages, by client.
     ghosts: HashMap<Arc<str>, u32, FixedState>,
 }

@@ -15,10 +15,14 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
+use tidegate_control::rank::Ranks;
 use tidegate_control::rhythm::Rhythm;
+use tidegate_control::schedule::FlowId;
 
 use crate::access::Identity;
-use crate::limits::{PATIENCE, PUBLISHERS_IDLE_MAX};
+use crate::classes::ClassId;
+use crate::limits::{PATIENCE, PUBLISHERS_IDLE_MAX, RANK_INTERVAL};
+use crate::message::{RATE_UNKNOWN, Standing};
 use crate::slab::Slab;
 
 #[derive(Debug)]
@@ -33,6 +37,9 @@ pub(crate) struct Publisher {
     pub(crate) refused: u64,
     pub(crate) dropped: u64,
     run: Run,
+    /// How its messages stand by its rate, and until when that holds.
+    standing: Standing,
+    standing_until: Timestamp,
 }
 
 /// Refusals without a pause between them.
@@ -75,12 +82,14 @@ pub(crate) struct Publishers {
     table: Slab<Publisher>,
     /// Those without a connection, by when they lost it.
     idle: BTreeSet<(Timestamp, u32)>,
+    /// Those with one, by their rate.
+    ranks: Ranks,
 }
 
 impl Publishers {
     pub(crate) fn new(seed: u64) -> Self {
         let by_key = HashMap::with_hasher(FixedState::with_seed(seed));
-        Self { by_key, table: Slab::new(), idle: BTreeSet::new() }
+        Self { by_key, table: Slab::new(), idle: BTreeSet::new(), ranks: Ranks::new(u32::MAX) }
     }
 
     pub(crate) fn find(&self, key: &str) -> Option<&Publisher> {
@@ -114,11 +123,46 @@ impl Publishers {
         publisher.connections = publisher.connections.saturating_sub(1);
         if publisher.connections == 0 {
             publisher.idle_since = now;
+            publisher.standing_until = Timestamp::ZERO;
             self.idle.insert((now, slot));
+            self.ranks.remove(FlowId(slot));
         }
         if self.idle.len() > PUBLISHERS_IDLE_MAX {
             self.forget_oldest();
         }
+    }
+
+    /// How the messages of a publisher stand by its rate.
+    #[inline]
+    pub(crate) fn standing(&mut self, slot: u32, now: Timestamp) -> Standing {
+        match self.table.get(slot) {
+            Some(publisher) if now < publisher.standing_until => publisher.standing,
+            Some(_) => self.rank(slot, now),
+            None => Standing::UNKNOWN,
+        }
+    }
+
+    /// Its place among the others may have changed, by its own doing or by theirs.
+    #[cold]
+    fn rank(&mut self, slot: u32, now: Timestamp) -> Standing {
+        let Some(publisher) = self.table.get_mut(slot) else { return Standing::UNKNOWN };
+        let learned = publisher.rhythm.rate();
+        // Who is rare by habit and floods now is not rare now. A burst that is part of the habit is none: only a rate
+        // that the habit does not explain by far counts.
+        let current = publisher.rhythm.current_rate();
+        let batch = f64::from(publisher.rhythm.batch());
+        let rate = learned.map(|learned| if current > learned * batch * FLOOD { current } else { learned });
+        let _ = self.ranks.set(FlowId(slot), rate);
+        let class = ClassId::of(self.ranks.tercile(FlowId(slot)));
+        let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
+        publisher.standing = Standing { class, is_by_topic: false, rate: learned.map_or(RATE_UNKNOWN, bits) };
+        publisher.standing_until = now + RANK_INTERVAL;
+        publisher.standing
+    }
+
+    /// How many publishers come before this one by its rate, and how many there are.
+    pub(crate) fn rank_of(&self, slot: u32) -> Option<(u32, u32)> {
+        Some((self.ranks.rank(FlowId(slot))?, self.ranks.len()))
     }
 
     /// Forgets whoever was gone for longer than `memory`.
@@ -148,6 +192,8 @@ impl Publishers {
             refused: 0,
             dropped: 0,
             run: Run::default(),
+            standing: Standing::UNKNOWN,
+            standing_until: Timestamp::ZERO,
         });
         self.by_key.insert(key, slot);
         slot
@@ -160,6 +206,9 @@ impl Publishers {
         }
     }
 }
+
+/// So many times its usual rate is a flood.
+const FLOOD: f64 = 8.0;
 
 /// The principal that a client publishes as.
 pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
