@@ -7,6 +7,7 @@
 mod accept;
 mod connection;
 mod greet;
+mod read_queue;
 mod serve;
 mod token;
 
@@ -23,6 +24,7 @@ use tracing::error;
 
 pub(crate) use accept::OpenDoor;
 use connection::Connections;
+use read_queue::ReadQueue;
 pub(crate) use token::INBOX;
 use token::Subject;
 
@@ -53,8 +55,9 @@ pub(crate) struct ShardThread {
     /// The one read buffer.
     scratch: Box<[u8]>,
     connections: Connections,
-    /// Connections to go on reading, in order; each at most once.
-    read_next: VecDeque<ConnId>,
+    /// Connections that became ready in this turn, and those to go on reading; each connection at most once.
+    ready: ReadQueue,
+    read_next: ReadQueue,
     /// Bytes that may still be read in this turn.
     read_left: usize,
     /// Connections that the core does not want to read for now.
@@ -109,7 +112,8 @@ impl ShardThread {
             turn_number: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             connections: Connections::default(),
-            read_next: VecDeque::new(),
+            ready: ReadQueue::default(),
+            read_next: ReadQueue::default(),
             read_left: 0,
             paused: Vec::new(),
             write_next: Vec::new(),
@@ -177,9 +181,7 @@ impl ShardThread {
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
         self.advance_queued();
-        // Those that became ready before those that have been talking all the time; each has a budget of its own.
-        let queued = self.read_next.len();
-        self.read_left = TURN_READ_BYTES_MAX;
+        let queued = self.read_next.lens();
         for event in events {
             match token::subject(event.token()) {
                 Subject::Connection(index) => self.on_connection_event(index, event),
@@ -188,6 +190,9 @@ impl ShardThread {
                 Subject::Inbox => {}
             }
         }
+        // Those that became ready before those that have been talking all the time; each has a budget of its own.
+        self.read_left = TURN_READ_BYTES_MAX;
+        self.read_ready();
         self.read_left = TURN_READ_BYTES_MAX;
         self.read_queued(queued);
         self.accept_again();

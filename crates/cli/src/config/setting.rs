@@ -20,6 +20,8 @@ pub(crate) enum Value {
     Integer(i64),
     /// A boolean of TOML.
     Boolean(bool),
+    /// A list of strings of TOML.
+    List(Vec<String>),
     /// From the environment or a flag, where everything is text.
     Bare(String),
     /// Something no setting takes (a list, a date, a fraction), by the name of its type.
@@ -57,6 +59,7 @@ impl fmt::Display for Value {
             Self::Text(text) | Self::Bare(text) => write!(f, "{text:?}"),
             Self::Integer(number) => write!(f, "{number}"),
             Self::Boolean(value) => write!(f, "{value}"),
+            Self::List(_) => f.write_str("(a list)"),
             Self::Other(kind) => write!(f, "({kind})"),
         }
     }
