@@ -168,7 +168,8 @@ impl Shard {
     /// Sends what waits in a session's queue, as far as window and outbox allow.
     pub(crate) fn pump(&mut self, index: u32, now: Timestamp) {
         while self.send_again(index, now) {}
-        let outbox_max = self.pump_max();
+        // Little at a time, so that what comes next can still be chosen.
+        let outbox_max = congested_room(&self.settings).min(self.settings.outbox_bytes_max / 2);
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
             let Some(conn) = session.conn else { return };
@@ -180,12 +181,6 @@ impl Shard {
             let Some(queued) = session.dequeue(&mut self.stats) else { return };
             self.send_queued(index, queued, now);
         }
-    }
-
-    /// Bytes in an outbox up to which it is filled from the queue: little, so that what comes next can still be chosen.
-    fn pump_max(&self) -> usize {
-        let half = self.settings.outbox_bytes_max / 2;
-        if self.settings.priority.mode == PriorityMode::Off { half } else { half.min(OUTBOX_CONGESTED_BYTES) }
     }
 
     fn send_queued(&mut self, index: u32, queued: Queued, now: Timestamp) {
@@ -297,8 +292,14 @@ impl Shard {
 /// Bytes that may wait in an outbox before messages wait elsewhere, or go. Much while the socket takes what it is given:
 /// a turn may bring that much. Little when it does not, because what is in the outbox cannot be overtaken.
 fn room(connection: &Connection, settings: &Settings) -> usize {
-    let is_congested = connection.stalled_since.is_some() && settings.priority.mode != PriorityMode::Off;
-    if is_congested { settings.outbox_bytes_max.min(OUTBOX_CONGESTED_BYTES) } else { settings.outbox_bytes_max }
+    if connection.stalled_since.is_some() { congested_room(settings) } else { settings.outbox_bytes_max }
+}
+
+fn congested_room(settings: &Settings) -> usize {
+    match settings.priority.mode {
+        PriorityMode::Off => settings.outbox_bytes_max,
+        _ => settings.outbox_bytes_max.min(OUTBOX_CONGESTED_BYTES),
+    }
 }
 
 /// A queue has lost a message.

@@ -32,8 +32,8 @@ pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes in the outbox of a connection whose socket is full, before further messages wait in the session's queue, where
-/// the important ones come first: at 1 Mbit/s this is half a second. The kernel has its own buffers behind it.
-pub(crate) const OUTBOX_CONGESTED_BYTES: usize = 64 * 1024;
+/// the important ones come first: an eighth of a second at 1 Mbit/s. The kernel has its own buffers behind it.
+pub(crate) const OUTBOX_CONGESTED_BYTES: usize = 16 * 1024;
 /// Flows that a session's queue tells apart; more than messages wait by default. Others share one.
 pub(crate) const FLOWS_MAX: u32 = 16 * 1024;
 /// How long the class that a publisher has by its rate holds before it is looked at again.

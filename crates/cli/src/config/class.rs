@@ -95,10 +95,10 @@ mod tests {
     #[test]
     fn f146_every_fault_of_a_class_is_named() {
         let text = "[classes.a]\nwieght = 1\nweight = 300\ntopics = \"x\"\non_full = \"drop\"\n[classes]\nb = 1\n\
-                    [classes.c]\nusers = [\"u\"]\n[class.d]\n";
+                    [classes.c]\nusers = [\"u\"]\n[clases.d]\nweight = 1\n";
         let expected = [
             "t.toml:7:1: classes.b: expected a class; write [classes.NAME] and below it weight = 4",
-            "t.toml:10:2: class: unknown section; did you mean \"classes\"?",
+            "t.toml:10:2: clases: unknown section; did you mean \"classes\"?",
             "t.toml:2:1: classes.a.wieght: unknown key; did you mean \"weight\"?",
             "t.toml:3:1: classes.a.weight: 300 does not fit: expected a whole number from 1 to 256",
             "t.toml:4:1: classes.a.topics: \"x\" does not fit: expected a list of texts such as [\"a\", \"b\"]",

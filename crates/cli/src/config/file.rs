@@ -99,17 +99,17 @@ impl File<'_> {
             self.problem(Problem::of_key(&origin, section, "key outside of a section").with_hint(hint));
             return;
         };
-        if section == CLASSES {
-            return self.classes(table);
-        }
         let mut section = section;
-        if !SECTIONS.contains(&section) {
+        if section != CLASSES && !SECTIONS.contains(&section) {
             let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES]));
             let hint = meant.map(|name| format!("did you mean \"{name}\"?"));
             self.problem(Problem::of_key(&origin, section, "unknown section").with_hint(hint));
             // Its keys are judged as if it had its right name: one run shows all mistakes.
             let Some(meant) = meant else { return };
             section = meant;
+        }
+        if section == CLASSES {
+            return self.classes(table);
         }
         for (key, value) in table {
             let path = format!("{section}.{}", key.get_ref());
