@@ -10,10 +10,10 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use tidegate_core::access::{Action, Identity, Policy};
+use tidegate_core::glob::Glob;
 
 use crate::acl::{Acl, Actions, Dialect, Effect, MONITOR, Rule, Subject};
 use crate::filter::{Filter, Names, Topic, Who};
-use crate::glob::Glob;
 use crate::users::Users;
 
 /// Who may do what.
@@ -113,7 +113,7 @@ impl Access {
 
 impl Policy for Access {
     fn allows(&self, identity: &Identity, client_id: &str, action: Action, topic: &str) -> bool {
-        if action == Action::Publish && is_sys(topic) {
+        if matches!(action, Action::Publish | Action::Prioritize) && is_sys(topic) {
             return false;
         }
         let topic = if action == Action::Subscribe { without_share(topic) } else { Some(topic) };
@@ -148,7 +148,9 @@ impl Question<'_> {
             return false;
         }
         let is_topic_meant = match (self.action, self.dialect, effect) {
-            (Action::Publish | Action::Receive, ..) => entry.filter.matches(self.topic, self.who, effect),
+            (Action::Publish | Action::Prioritize | Action::Receive, ..) => {
+                entry.filter.matches(self.topic, self.who, effect)
+            }
             (Action::Subscribe, Dialect::Mosquitto, Effect::Allow) => {
                 entry.filter.overlaps(self.topic.as_str(), self.who)
             }

@@ -60,11 +60,13 @@ impl Actions {
     pub const SUBSCRIBE: Self = Self(2);
     /// Be sent a message.
     pub const RECEIVE: Self = Self(4);
+    /// Choose the class of one's own messages. Part of no other word: whoever may publish may not also overtake.
+    pub const PRIORITY: Self = Self(8);
     /// Subscribe and receive.
     pub const READ: Self = Self(2 | 4);
     /// The same as publish.
     pub const WRITE: Self = Self::PUBLISH;
-    /// Everything.
+    /// Publish, subscribe and receive.
     pub const READWRITE: Self = Self(1 | 2 | 4);
 
     /// Both sets together.
@@ -80,12 +82,13 @@ impl Actions {
             Action::Publish => Self::PUBLISH,
             Action::Subscribe => Self::SUBSCRIBE,
             Action::Receive => Self::RECEIVE,
+            Action::Prioritize => Self::PRIORITY,
         };
         self.0 & one.0 != 0
     }
 }
 
-/// `publish`, `subscribe`, `receive`, `read`, `write`, `readwrite`.
+/// `publish`, `subscribe`, `receive`, `read`, `write`, `readwrite`, `priority`.
 impl FromStr for Actions {
     type Err = Fault;
 
@@ -96,6 +99,7 @@ impl FromStr for Actions {
             "receive" => Ok(Self::RECEIVE),
             "read" => Ok(Self::READ),
             "readwrite" => Ok(Self::READWRITE),
+            "priority" => Ok(Self::PRIORITY),
             _ => Err(Fault::AccessUnknown(word.into())),
         }
     }

@@ -6,7 +6,6 @@ mod acl;
 mod authenticator;
 mod fault;
 mod filter;
-mod glob;
 pub mod limits;
 mod mosquitto_acl;
 mod secret;

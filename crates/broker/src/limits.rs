@@ -15,6 +15,15 @@ pub(crate) const READ_BYTES_MAX: usize = 16 * 1024;
 /// who never stop. Keeps a turn at about a millisecond, whatever comes in.
 pub(crate) const TURN_READ_BYTES_MAX: usize = 128 * 1024;
 
+/// Bytes of that budget that are kept for connections of each lesser class that wait: whoever comes last still comes.
+/// An eighth, and one read.
+pub(crate) const READ_RESERVE_BYTES: usize = TURN_READ_BYTES_MAX / 8;
+
+/// Bytes that the kernel takes for a connection beyond what it could send at once. What is in there cannot be overtaken:
+/// a slow client's link takes a second for this at 1 Mbit/s. By itself the kernel would take up to 4 MiB.
+#[cfg(target_os = "linux")]
+pub(crate) const KERNEL_UNSENT_BYTES: u32 = 128 * 1024;
+
 /// Readiness events taken in one turn; the kernel keeps the others.
 pub(crate) const EVENTS_MAX: usize = 1024;
 
@@ -122,4 +131,5 @@ pub(crate) const SHARDS_MAX: usize = 64;
 
 const _: () = assert!(READ_BYTES_MAX <= SCRATCH_BYTES / 2, "what is left over must fit beside what is read");
 const _: () = assert!(READ_BYTES_MAX <= TURN_READ_BYTES_MAX);
+const _: () = assert!(READ_RESERVE_BYTES * 4 <= TURN_READ_BYTES_MAX, "most is for those who come first");
 const _: () = assert!(HTTP_HEAD_BYTES_MAX <= READ_BYTES_MAX);

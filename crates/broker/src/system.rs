@@ -121,6 +121,7 @@ impl System {
             ("uptime".into(), format!("{} seconds", now.as_nanos() / 1_000_000_000)),
         ];
         values.extend(numbers.map(|(topic, number)| (topic.to_owned(), number.to_string())));
+        values.push(("drops/conflated".into(), stats.dropped_conflated.to_string()));
         values.push(("drops/retained-full".into(), stats.dropped_retained_full.to_string()));
         values.push(("drops/session-ended".into(), stats.dropped_session_ended.to_string()));
         values.push(("drops/shard-full".into(), stats.dropped_shard_full.to_string()));
@@ -138,6 +139,7 @@ impl System {
 fn dropped(stats: &Stats) -> u64 {
     stats.dropped_outbox_full
         + stats.dropped_queue_full
+        + stats.dropped_conflated
         + stats.dropped_expired
         + stats.dropped_too_large
         + stats.dropped_denied

@@ -68,6 +68,9 @@ pub(crate) fn show(args: &ShowArgs) -> Result<()> {
 }
 
 fn show_rules(loaded: &Loaded, out: &mut impl Write) -> Result<()> {
+    for (class, origin) in &loaded.classes {
+        writeln!(out, "\n# the class [classes.{}] stands at {origin}", class.name)?;
+    }
     for rule in &loaded.rules {
         let Origin::File { .. } = rule.origin else { continue };
         writeln!(out, "\n# a [[security.rule]] for {:?} stands at {}", rule.topic, rule.origin)?;

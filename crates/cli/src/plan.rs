@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
+use tidegate_core::classes::{Classes, Priority};
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_wire_mqtt::QoS;
 
@@ -46,6 +47,7 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     let mut problems = Vec::new();
     let tls = tls_files(loaded, &mut problems);
     let listeners = listeners(options, tls.as_ref(), &mut problems);
+    let priority = priority(loaded, &mut problems);
     if listeners.is_empty() && problems.is_empty() {
         problems.push(
             Problem::general("every listener is off, nobody could connect")
@@ -59,7 +61,7 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     Ok(Config {
         listeners,
         shards: options.server.shards.value().map_or(0, |Count(shards)| shards as usize),
-        settings: settings(limits),
+        settings: Settings { priority, ..settings(limits) },
         connections_max: count(limits.connections_max),
         handshake_timeout: limits.handshake_timeout.0,
         handshakes_max: limits.handshakes_max.0 as usize,
@@ -94,7 +96,19 @@ fn settings(limits: &Limits) -> Settings {
         client_id_bytes_max: limits.client_id_bytes_max.0 as usize,
         topic_levels_max: limits.topic_levels_max.0 as usize,
         back_off: BackOff::default(),
+        write_timeout: limits.write_timeout.0,
+        priority: Priority::default(),
     }
+}
+
+fn priority(loaded: &Loaded, problems: &mut Vec<Problem>) -> Priority {
+    let section = &loaded.options.priority;
+    let own = loaded.classes.iter().map(|(class, _)| class.clone()).collect();
+    let classes = Classes::new(own).unwrap_or_else(|message| {
+        problems.push(Problem::general(message));
+        Classes::default()
+    });
+    Priority { mode: section.mode.0, by: section.by.0, classes }
 }
 
 fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, Count<MIN, MAX>>) -> usize {

@@ -23,6 +23,8 @@ pub enum Action {
     Subscribe,
     /// Be sent a message of this topic name: asked again at delivery, because rules change.
     Receive,
+    /// Say by itself that a message to this topic name belongs to a better class.
+    Prioritize,
 }
 
 /// The rules of access. Asked on the hot path: an implementation should answer from memory.
@@ -31,12 +33,13 @@ pub trait Policy: fmt::Debug + Send + Sync {
     fn allows(&self, identity: &Identity, client_id: &str, action: Action, topic: &str) -> bool;
 }
 
-/// Everybody may do everything (but write to `$SYS`, which nobody may).
+/// Everybody may do everything, but write to `$SYS`, which nobody may, and choose the class of its own messages, which is
+/// for somebody else to grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Open;
 
 impl Policy for Open {
-    fn allows(&self, _: &Identity, _: &str, _: Action, _: &str) -> bool {
-        true
+    fn allows(&self, _: &Identity, _: &str, action: Action, _: &str) -> bool {
+        action != Action::Prioritize
     }
 }

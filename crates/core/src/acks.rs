@@ -4,7 +4,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Ack, AckKind, PacketId, Properties, QoS, ReasonCode};
 
 use crate::input::{Ending, Handled};
-use crate::session::Stage;
+use crate::session::{Queued, Stage};
 use crate::shard::{ConnId, Shard};
 
 impl Shard {
@@ -26,9 +26,9 @@ impl Shard {
         let position = session.inflight_position(id);
         let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         if let Some(position) = position
-            && matches!(session.release(position), Some(Stage::Sent(_)))
+            && let Some(Stage::Sent(queued)) = session.release(position)
         {
-            self.note_delivered();
+            self.note_delivered(&queued);
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
         Ok(())
@@ -82,16 +82,16 @@ impl Shard {
         let finished = session.finish(position);
         let is_waiting = session.has_more();
         // At the later stage it was counted when PUBREC came.
-        if matches!(finished, Some(Stage::Sent(_))) {
-            self.note_delivered();
+        if let Some(Stage::Sent(queued)) = finished {
+            self.note_delivered(&queued);
         }
         if is_waiting && let Some(connection) = self.connection(conn) {
             self.pump(connection.session, now);
         }
     }
 
-    fn note_delivered(&mut self) {
+    fn note_delivered(&mut self, queued: &Queued) {
         self.stats.inflight_messages -= 1;
-        self.stats.delivered += 1;
+        self.stats.finish_delivery(queued.message.class());
     }
 }

@@ -64,8 +64,7 @@ impl Shard {
             let Some(wish) = session.subscriptions.get(filter).copied() else { return Left::Done };
             let outbox = session.conn.and_then(|conn| self.connections.get(conn)).map_or(0, |it| it.outbox.len());
             // What waits in the queue may be older than what is retained: it goes first.
-            let is_behind = !session.queue.is_empty() || session.unsent > 0;
-            if is_behind || outbox > self.settings.outbox_bytes_max / 2 {
+            if session.is_waiting() || outbox > self.settings.outbox_bytes_max / 2 {
                 return Left::Waiting;
             }
             if *steps == 0 {
@@ -82,7 +81,7 @@ impl Shard {
                 return Left::Waiting;
             }
             walk.advance();
-            self.stats.deliveries += 1;
+            self.stats.begin_delivery(message.class());
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
             self.send_queued(index, Queued { message: Arc::clone(&message), qos, retain: true, ids }, now);
         }

@@ -148,7 +148,7 @@ impl Shard {
         self.publish_will(index, now);
         let Some(mut session) = self.sessions.remove(index) else { return };
         self.by_client.remove(&session.client_id);
-        self.count_lost(&session);
+        self.count_lost(&mut session);
         self.leave_behind(&mut session, now);
         self.subscriptions_ended += session.subscriptions.len() as u64;
         for text in session.subscriptions.keys() {
@@ -174,6 +174,7 @@ impl Shard {
             return;
         }
         publication.expires = expiry(&publication.properties, now);
+        publication.standing = self.classify(index, &publication, now);
         let message = Arc::new(Message::new(&publication, &self.memory.tally));
         self.publish(&message.view(), now);
     }

@@ -15,7 +15,7 @@ use crate::access::Action;
 use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::limits::CONNECTIONS_MAX;
-use crate::message::{Message, Publication};
+use crate::message::{Message, Publication, Standing};
 use crate::overload::{Pace, Turned, is_own_notice};
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Hello, Shard, WillFate};
@@ -175,6 +175,8 @@ impl Shard {
             // The lifetime starts when it is published; see `publish_will`.
             expires: None,
             origin: self.sessions.get(session).map_or(0, |session| session.origin),
+            // And so does its class.
+            standing: Standing::UNKNOWN,
         };
         let delay = Duration::from_secs(will.properties.will_delay().unwrap_or(0).into());
         PendingWill { message: Arc::new(Message::new(&publication, &self.memory.tally)), delay, due_at: None }

@@ -10,11 +10,16 @@ use tidegate_wire_mqtt::{
 
 use crate::access::Action;
 use crate::cache::Target;
+use crate::classes::{OnFull, PriorityMode};
 use crate::connection::{Alias, Connection};
+use crate::event::Stats;
+use crate::limits::OUTBOX_CONGESTED_BYTES;
 use crate::message::{Publication, Shareable};
 use crate::outbox::Spares;
 use crate::overload::Kind;
+use crate::queue::{Bounds, Loss};
 use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
+use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
 
 /// The encodings of one publication that several receivers share: by version, and with or without packet identifier.
@@ -61,20 +66,22 @@ enum Fate {
 impl Shard {
     pub(crate) fn deliver(&mut self, target: &Target, message: &Shareable<'_>, frames: &mut Frames, now: Timestamp) {
         let publication = &message.publication;
-        self.stats.deliveries += 1;
+        let class = publication.standing.class;
+        self.stats.begin_delivery(class);
         if !self.may_receive(target.session, publication.topic) {
-            self.stats.dropped_denied += 1;
+            self.stats.drop_delivery(class, |stats| &mut stats.dropped_denied);
             return;
         }
         let qos = publication.qos.min(target.qos);
         let retain = publication.retain && target.retain_as_published;
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
-        let is_open = session.conn.is_some() && session.queue.is_empty() && session.unsent == 0;
-        let is_full =
-            |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > self.settings.outbox_bytes_max);
+        let is_open = session.conn.is_some() && !session.is_waiting();
+        let is_full = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > room(it, &self.settings));
         let is_clogged = session.conn.is_some_and(is_full);
-        if is_open && qos == QoS::AtMostOnce {
+        // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
+        let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
+        if is_open && is_in_time && qos == QoS::AtMostOnce {
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
             let _ = self.send_now(conn, publication, &copy, frames, now);
@@ -106,24 +113,28 @@ impl Shard {
     /// Keeps a message for later, within the bounds of the session's queue.
     fn enqueue(&mut self, target: &Target, qos: QoS, retain: bool, message: &Shareable<'_>) {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
+        let (class, settings) = (message.publication.standing.class, &self.settings);
         let is_away = session.conn.is_none();
-        if is_away && (!session.is_lasting() || (qos == QoS::AtMostOnce && !self.settings.queue_qos0)) {
-            self.stats.dropped_away += 1;
+        if is_away && (!session.is_lasting() || (qos == QoS::AtMostOnce && !settings.queue_qos0)) {
+            self.stats.drop_delivery(class, |stats| &mut stats.dropped_away);
             return;
         }
+        let bounds = Bounds { messages_max: settings.queue_messages_max, bytes_max: settings.queue_bytes_max };
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
-            self.stats.dropped_memory_budget += 1;
+            self.stats.drop_delivery(class, |stats| &mut stats.dropped_memory_budget);
             return;
         }
-        let is_full = session.queue.len() >= self.settings.queue_messages_max
-            || session.queue_bytes + size > self.settings.queue_bytes_max;
-        if is_full {
-            self.stats.dropped_queue_full += 1;
+        let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
+        if is_full && settings.priority.on_full(class) == OnFull::DropNewest {
+            // Not worth being kept for a moment.
+            self.stats.drop_delivery(class, |stats| &mut stats.dropped_queue_full);
             return;
         }
         let queued = Queued { message: message.share(&self.memory.tally), qos, retain, ids: target.ids.clone() };
-        session.enqueue(queued, &mut self.stats);
+        session.with_queue(&mut self.stats, |queue, stats| {
+            queue.offer(queued, &settings.priority, bounds, |lost, loss| note_lost(stats, &lost, loss));
+        });
     }
 
     /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
@@ -142,21 +153,24 @@ impl Shard {
             return Fate::UnderWay;
         };
         if copy.delivery == Delivery::AtMostOnce {
+            let class = publication.standing.class;
             if connection.outbox.len() > self.settings.outbox_bytes_max {
-                self.stats.dropped_outbox_full += 1;
+                self.stats.drop_delivery(class, |stats| &mut stats.dropped_outbox_full);
                 return Fate::Done;
             }
             if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
-                self.stats.dropped_memory_budget += 1;
+                self.stats.drop_delivery(class, |stats| &mut stats.dropped_memory_budget);
                 return Fate::Done;
             }
         }
         let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, now) else {
-            self.stats.dropped_too_large += 1;
+            self.stats.drop_delivery(publication.standing.class, |stats| &mut stats.dropped_too_large);
             return Fate::Done;
         };
         self.stats.publish_sent += 1;
-        self.stats.delivered += u64::from(copy.delivery == Delivery::AtMostOnce);
+        if copy.delivery == Delivery::AtMostOnce {
+            self.stats.finish_delivery(publication.standing.class);
+        }
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
         self.memory.outboxes += written;
@@ -175,12 +189,14 @@ impl Shard {
     }
 
     fn pump_queue(&mut self, index: u32, now: Timestamp) {
+        // Little at a time, so that what comes next can still be chosen.
+        let outbox_max = congested_room(&self.settings).min(self.settings.outbox_bytes_max / 2);
         loop {
             let Some(session) = self.sessions.get_mut(index) else { return };
             let Some(conn) = session.conn else { return };
-            let Some(next) = session.queue.front() else { return };
+            let Some(qos) = session.queue.as_mut().and_then(|queue| queue.next_qos()) else { return };
             let outbox = self.connections.get(conn).map_or(0, |connection| connection.outbox.len());
-            if outbox > self.settings.outbox_bytes_max / 2 || (next.qos > QoS::AtMostOnce && !session.has_window()) {
+            if outbox > outbox_max || (qos > QoS::AtMostOnce && !session.has_window()) {
                 return;
             }
             let Some(queued) = session.dequeue(&mut self.stats) else { return };
@@ -192,12 +208,12 @@ impl Shard {
         let message = Arc::clone(&queued.message);
         let shareable = Shareable::of(&message);
         if shareable.publication.is_expired(now) {
-            self.stats.dropped_expired += 1;
+            self.stats.drop_delivery(message.class(), |stats| &mut stats.dropped_expired);
             return;
         }
         // Rules may have changed while it waited.
         if !self.may_receive(index, shareable.publication.topic) {
-            self.stats.dropped_denied += 1;
+            self.stats.drop_delivery(message.class(), |stats| &mut stats.dropped_denied);
             return;
         }
         let Some(session) = self.sessions.get_mut(index) else { return };
@@ -281,12 +297,42 @@ impl Shard {
     }
 
     /// Messages that a session takes with it when it ends.
-    pub(crate) fn count_lost(&mut self, session: &Session) {
-        let under_way = session.inflight.iter().filter(|inflight| matches!(inflight.stage, Stage::Sent(_))).count();
-        self.stats.dropped_session_ended += (session.queue.len() + under_way) as u64;
-        self.stats.inflight_messages -= under_way as u64;
-        self.stats.queued_messages -= session.queue.len() as u64;
-        self.stats.queued_bytes -= session.queue_bytes as u64;
+    pub(crate) fn count_lost(&mut self, session: &mut Session) {
+        for inflight in &session.inflight {
+            if let Stage::Sent(queued) = &inflight.stage {
+                self.stats.inflight_messages -= 1;
+                self.stats.drop_delivery(queued.message.class(), |stats| &mut stats.dropped_session_ended);
+            }
+        }
+        while let Some(queued) = session.dequeue(&mut self.stats) {
+            self.stats.drop_delivery(queued.message.class(), |stats| &mut stats.dropped_session_ended);
+        }
+    }
+}
+
+/// Bytes that may wait in an outbox before messages wait elsewhere, or go. Much while the socket takes what it is given:
+/// a turn may bring that much. Little when it does not, because what is in the outbox cannot be overtaken.
+fn room(connection: &Connection, settings: &Settings) -> usize {
+    if connection.stalled_since.is_some() { congested_room(settings) } else { settings.outbox_bytes_max }
+}
+
+fn congested_room(settings: &Settings) -> usize {
+    match settings.priority.mode {
+        PriorityMode::Off => settings.outbox_bytes_max,
+        _ => settings.outbox_bytes_max.min(OUTBOX_CONGESTED_BYTES),
+    }
+}
+
+/// A queue has lost a message.
+fn note_lost(stats: &mut Stats, lost: &Queued, loss: Loss) {
+    let class = lost.message.class();
+    match loss {
+        Loss::Newest => stats.drop_delivery(class, |stats| &mut stats.dropped_queue_full),
+        Loss::Oldest => {
+            stats.drop_delivery(class, |stats| &mut stats.dropped_queue_full);
+            stats.dropped_queue_oldest += 1;
+        }
+        Loss::Conflated => stats.drop_delivery(class, |stats| &mut stats.dropped_conflated),
     }
 }
 

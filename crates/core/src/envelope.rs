@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Properties, QoS};
 
-use crate::message::{Publication, belongs_to_message};
+use crate::classes::ClassId;
+use crate::message::{Publication, RATE_UNKNOWN, Standing, belongs_to_message};
 use crate::subscriptions::Members;
 
 /// One thing that a shard tells another.
@@ -98,7 +99,13 @@ fn write_block(block: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_publication(publication: &Publication<'_>, out: &mut Vec<u8>) {
-    out.push(publication.qos.bits() | u8::from(publication.retain) << 2);
+    let Standing { class, is_by_topic, rate } = publication.standing;
+    let has_rate = rate != RATE_UNKNOWN;
+    let flags = u8::from(publication.retain) << 2 | u8::from(is_by_topic) << 3 | u8::from(has_rate) << 4;
+    out.push(publication.qos.bits() | flags | class.bits() << 5);
+    if has_rate {
+        out.extend_from_slice(&rate.to_le_bytes());
+    }
     out.extend_from_slice(&publication.origin.to_le_bytes());
     out.extend_from_slice(&publication.expires.map_or(0, Timestamp::as_nanos).to_le_bytes());
     write_text(publication.topic, out);
@@ -134,6 +141,7 @@ impl<'a> Reader<'a> {
 
     fn publication(&mut self) -> Option<Publication<'a>> {
         let [flags] = self.array()?;
+        let rate = if flags & 16 != 0 { u32::from_le_bytes(self.array()?) } else { RATE_UNKNOWN };
         let origin = u64::from_le_bytes(self.array()?);
         let expires = u64::from_le_bytes(self.array()?);
         let topic = self.text()?;
@@ -146,6 +154,7 @@ impl<'a> Reader<'a> {
             retain: flags & 4 != 0,
             expires: (expires != 0).then(|| Timestamp::from_nanos(expires)),
             origin,
+            standing: Standing { class: ClassId::from_bits(flags >> 5), is_by_topic: flags & 8 != 0, rate },
         })
     }
 }

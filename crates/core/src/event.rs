@@ -6,8 +6,8 @@
 //!                       + publish_memory_budget + dropped_retained_full
 //!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
-//!                       + dropped_{outbox_full, queue_full, expired, too_large, denied, session_ended, no_member, away,
-//!                                 memory_budget}
+//!                       + dropped_{outbox_full, queue_full, conflated, expired, too_large, denied, session_ended, no_member,
+//!                         away, memory_budget}
 //! ```
 //! A delivery is one message for one receiver. `dropped_shard_full` is in neither sum: nobody knows how many receivers
 //! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
@@ -15,12 +15,14 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{ReasonCode, Version};
 
 use crate::access::Identity;
+use crate::classes::{CLASSES_MAX, ClassId};
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
@@ -142,7 +144,11 @@ macro_rules! stats {
     ($($(#[$meta:meta])* $name:ident,)+) => {
         /// Counters and gauges of one shard; sums over shards are meaningful.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Stats { $($(#[$meta])* pub $name: u64,)+ }
+        pub struct Stats {
+            $($(#[$meta])* pub $name: u64,)+
+            /// The same, in short, by class.
+            pub by_class: [ClassStats; CLASSES_MAX],
+        }
 
         impl Stats {
             /// Names and values, in order.
@@ -153,12 +159,56 @@ macro_rules! stats {
             /// Adds another shard's.
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)+
+                for (sum, class) in self.by_class.iter_mut().zip(&other.by_class) {
+                    sum.received += class.received;
+                    sum.deliveries += class.deliveries;
+                    sum.delivered += class.delivered;
+                    sum.dropped += class.dropped;
+                }
             }
         }
     };
 }
 
+/// What became of the messages of one class, by [`ClassId::index`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassStats {
+    /// Messages taken from publishers.
+    pub received: u64,
+    /// Messages times receivers.
+    pub deliveries: u64,
+    /// Of those: put into an outbox at QoS 0, or acknowledged.
+    pub delivered: u64,
+    /// Of those: dropped, for whatever reason.
+    pub dropped: u64,
+}
+
+impl ClassStats {
+    /// Deliveries that wait in a queue, or for an acknowledgement.
+    pub fn waiting(&self) -> u64 {
+        self.deliveries.saturating_sub(self.delivered + self.dropped)
+    }
+}
+
 impl Stats {
+    /// One message is to go to one receiver. Exactly one of the two below follows, sooner or later.
+    #[inline]
+    pub(crate) fn begin_delivery(&mut self, class: ClassId) {
+        self.deliveries += 1;
+        self.by_class[class.index()].deliveries += 1;
+    }
+
+    #[inline]
+    pub(crate) fn finish_delivery(&mut self, class: ClassId) {
+        self.delivered += 1;
+        self.by_class[class.index()].delivered += 1;
+    }
+
+    pub(crate) fn drop_delivery(&mut self, class: ClassId, reason: impl FnOnce(&mut Self) -> &mut u64) {
+        *reason(self) += 1;
+        self.by_class[class.index()].dropped += 1;
+    }
+
     /// Whether every message is accounted for; see the head of this file.
     pub fn check(&self) -> Result<(), Imbalance> {
         let balance = |side, total, parts: &[u64]| {
@@ -199,8 +249,13 @@ impl Stats {
                 self.dropped_session_ended,
                 self.dropped_away,
                 self.dropped_memory_budget,
+                self.dropped_conflated,
             ],
-        )
+        )?;
+        let classes = |part: fn(&ClassStats) -> u64| self.by_class.iter().map(part).collect::<Vec<_>>();
+        balance(Side::Classes, self.deliveries, &classes(|class| class.deliveries))?;
+        balance(Side::Classes, self.delivered, &classes(|class| class.delivered))?;
+        balance(Side::Classes, self.queued_messages + self.inflight_messages, &classes(ClassStats::waiting))
     }
 }
 
@@ -222,6 +277,8 @@ pub enum Side {
     In,
     /// To receivers.
     Out,
+    /// The same by class.
+    Classes,
 }
 
 stats! {
@@ -283,6 +340,12 @@ stats! {
     dropped_outbox_full,
     /// Messages dropped because the session's queue was full; of retained ones, one for each filter that found no room.
     dropped_queue_full,
+    /// Of those: messages that had waited the longest for their publisher, and made room for another one.
+    dropped_queue_oldest,
+    /// Messages replaced, while they waited, by a newer one of their topic, in a class that wants only the newest.
+    dropped_conflated,
+    /// Messages whose sender claimed a class that it has no right to; they went on without it.
+    class_claims_ignored,
     /// Messages dropped because their lifetime was over.
     dropped_expired,
     /// Messages not sent because they are larger than the receiver accepts.

@@ -16,8 +16,6 @@ pub(crate) const TIMER_WORK_PER_TURN_MAX: u64 = 4096;
 pub(crate) const PACKET_PATIENCE: Duration = Duration::from_secs(30);
 /// ...and how many bytes of it must come in each further second: a bad modem is faster.
 pub(crate) const PACKET_BYTES_PER_SECOND_MIN: usize = 2048;
-/// How long a client may take nothing of what waits for it, before the connection is given up.
-pub(crate) const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// Events kept for a driver that does not drain them.
 pub(crate) const EVENTS_MAX: usize = 4096;
 /// Topics whose matches are remembered; beyond, all are forgotten at once.
@@ -55,6 +53,13 @@ pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
 pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes in the outbox of a connection whose socket is full, before further messages wait in the session's queue, where
+/// the important ones come first: an eighth of a second at 1 Mbit/s. The kernel has its own buffers behind it.
+pub(crate) const OUTBOX_CONGESTED_BYTES: usize = 16 * 1024;
+/// Flows that a session's queue tells apart; more than messages wait by default. Others share one.
+pub(crate) const FLOWS_MAX: u32 = 16 * 1024;
+/// How long the class that a publisher has by its rate holds before it is looked at again.
+pub(crate) const RANK_INTERVAL: Duration = Duration::from_secs(1);
 /// QoS 2 messages received and not released that a session keeps for a client that announced no window.
 pub(crate) const INBOUND_MAX: usize = 65_535;
 /// Publishers without a connection that are remembered.

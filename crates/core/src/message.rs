@@ -9,6 +9,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Properties, Property, QoS};
 
+use crate::classes::ClassId;
 use crate::overload::Tally;
 
 /// A message in flight: slices of the buffer it was read from.
@@ -25,7 +26,30 @@ pub(crate) struct Publication<'a> {
     pub(crate) expires: Option<Timestamp>,
     /// The session that published it; see `Session::origin`.
     pub(crate) origin: u64,
+    pub(crate) standing: Standing,
 }
+
+/// How a message stands among others that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) class: ClassId,
+    /// Its topic tells the class, so that all messages to this topic have the same.
+    pub(crate) is_by_topic: bool,
+    /// Its publisher's rate, as the bits of an `f32`: in the same order, and the same on every shard.
+    pub(crate) rate: u32,
+}
+
+impl Standing {
+    /// Nothing is known of its publisher.
+    pub(crate) const UNKNOWN: Self = Self::of(ClassId::NORMAL);
+
+    pub(crate) const fn of(class: ClassId) -> Self {
+        Self { class, is_by_topic: false, rate: RATE_UNKNOWN }
+    }
+}
+
+/// Behind every rate: those who still learn are last (CONTROL §9.1).
+pub(crate) const RATE_UNKNOWN: u32 = u32::MAX;
 
 impl Publication<'_> {
     /// Whole seconds left to live, at least one while there is any; None without a lifetime. [MQTT-3.3.2-6]
@@ -53,6 +77,7 @@ pub(crate) struct Message {
     properties_len: u32,
     qos: QoS,
     retain: bool,
+    standing: Standing,
     expires: Option<Timestamp>,
     origin: u64,
     tally: Tally,
@@ -80,6 +105,7 @@ impl Message {
             properties_len: properties_len as u32,
             qos: publication.qos,
             retain: publication.retain,
+            standing: publication.standing,
             expires: publication.expires,
             origin: publication.origin,
             tally: tally.clone(),
@@ -100,7 +126,20 @@ impl Message {
             retain: self.retain,
             expires: self.expires,
             origin: self.origin,
+            standing: self.standing,
         }
+    }
+
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    pub(crate) fn class(&self) -> ClassId {
+        self.standing.class
+    }
+
+    pub(crate) fn origin(&self) -> u64 {
+        self.origin
     }
 
     /// Bytes that it would cost to keep this.

@@ -7,7 +7,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::event::Why;
-use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE, WRITE_PATIENCE};
+use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE};
 use crate::shard::{ConnId, Shard, WillFate};
 use crate::timers::Due;
 
@@ -56,7 +56,7 @@ impl Shard {
             Some((_, time)) if !self.may_read(conn) => Some(now + time),
             partial => partial.map(|(since, time)| since + time),
         };
-        let taking = stalled_since.map(|since| since + WRITE_PATIENCE);
+        let taking = stalled_since.map(|since| since + self.settings.write_timeout);
         if packet.is_some_and(|deadline| deadline <= now) {
             let detail = "a packet took too long to arrive".into();
             let why = Why::Protocol { reason: ReasonCode::KeepAliveTimeout, detail };

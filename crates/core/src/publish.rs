@@ -8,11 +8,12 @@ use tidegate_wire_mqtt::property::PayloadFormat;
 use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, ReasonCode, Version};
 
 use crate::access::Action;
+use crate::classes::ClassId;
 use crate::envelope::Envelope;
 use crate::event::{Event, Why};
 use crate::input::{Ending, Flow, Handled};
 use crate::limits::INBOUND_MAX;
-use crate::message::{Publication, Shareable, expiry};
+use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::overload::{Admission, Arrival, Kind};
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
@@ -40,7 +41,7 @@ impl Shard {
             }
             self.check_window(conn, index).inspect_err(|_| self.stats.publish_rejected += 1)?;
         }
-        let message = Shareable::new(Publication {
+        let mut publication = Publication {
             topic: &topic,
             payload: publish.payload,
             properties: publish.properties,
@@ -48,10 +49,13 @@ impl Shard {
             retain: publish.retain,
             expires: expiry(&publish.properties, now),
             origin: self.sessions.get(index).map_or(0, |session| session.origin),
-        });
-        if let Err(reason) = self.check_rules(index, &message.publication) {
+            standing: Standing::UNKNOWN,
+        };
+        if let Err(reason) = self.check_rules(index, &publication) {
             return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
         }
+        publication.standing = self.classify(index, &publication, now);
+        let message = Shareable::new(publication);
         match self.admit(arrival, &message.publication, now)? {
             Admission::Pass => self.take(Some(conn), index, delivery, &message, now).map(|()| Flow::On),
             Admission::Settled => Ok(Flow::On),
@@ -69,6 +73,7 @@ impl Shard {
             retain: true,
             expires: None,
             origin: 0,
+            standing: Standing::of(ClassId::SYS),
         };
         self.publish(&publication, now);
     }
@@ -173,6 +178,7 @@ impl Shard {
             return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
         }
         self.stats.publish_passed += 1;
+        self.stats.by_class[message.publication.standing.class.index()].received += 1;
         let places = self.route(message, now);
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.sessions.get_mut(index)
@@ -260,8 +266,9 @@ impl Shard {
                 if let Some((session, wish)) = self.subscriptions.pick_local(filter, group) {
                     self.deliver_shared(session, wish, &message, now);
                 } else if hops == 0 || !self.pass_on(filter, group, &message, hops - 1) {
-                    self.stats.deliveries += 1;
-                    self.stats.dropped_no_member += 1;
+                    let class = publication.standing.class;
+                    self.stats.begin_delivery(class);
+                    self.stats.drop_delivery(class, |stats| &mut stats.dropped_no_member);
                 }
             }
             Envelope::Interest { filter, interested } => self.subscriptions.set_interest(filter, from, interested),

@@ -14,6 +14,7 @@ use crate::access::Identity;
 use crate::event::Stats;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
+use crate::queue::Queue;
 use crate::retained::Walk;
 use crate::shares::Shares;
 use crate::subscriptions::Wish;
@@ -56,8 +57,8 @@ pub(crate) struct Session {
     pub(crate) held: Option<Box<HoldQueue>>,
     /// The timer for them that counts.
     pub(crate) wake_at: Option<Timestamp>,
-    pub(crate) queue: VecDeque<Queued>,
-    pub(crate) queue_bytes: usize,
+    /// What waits for it beyond that; none if nothing does.
+    pub(crate) queue: Option<Box<Queue>>,
     next_packet_id: PacketId,
 }
 
@@ -163,8 +164,7 @@ impl Session {
             publisher: None,
             held: None,
             wake_at: None,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queue: None,
             next_packet_id: PacketId::MIN,
         }
     }
@@ -188,7 +188,7 @@ impl Session {
 
     /// Whether anything would be sent if there were room.
     pub(crate) fn has_more(&self) -> bool {
-        !self.queue.is_empty() || self.unsent > 0 || !self.bursts.is_empty()
+        self.is_waiting() || !self.bursts.is_empty()
     }
 
     pub(crate) fn has_window(&self) -> bool {
@@ -233,21 +233,33 @@ impl Session {
         Some(core::mem::replace(&mut inflight.stage, Stage::Released))
     }
 
-    /// The gauges of all queues are kept with each change: counting a million sessions would take a turn.
-    pub(crate) fn enqueue(&mut self, queued: Queued, stats: &mut Stats) {
-        let size = queued.message.size();
-        self.queue_bytes += size;
-        stats.queued_messages += 1;
-        stats.queued_bytes += size as u64;
-        self.queue.push_back(queued);
+    pub(crate) fn queue_len(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.len())
+    }
+
+    pub(crate) fn queue_bytes(&self) -> usize {
+        self.queue.as_ref().map_or(0, |queue| queue.bytes())
+    }
+
+    /// Something waits for the client.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.queue.is_some() || self.unsent > 0
+    }
+
+    /// Changes the queue. The gauges of all queues are kept with each change: counting a million sessions would take a
+    /// turn.
+    pub(crate) fn with_queue<T>(&mut self, stats: &mut Stats, change: impl FnOnce(&mut Queue, &mut Stats) -> T) -> T {
+        let mut queue = self.queue.take().unwrap_or_default();
+        let (len, bytes) = (queue.len() as u64, queue.bytes() as u64);
+        let answer = change(&mut queue, stats);
+        stats.queued_messages = stats.queued_messages + queue.len() as u64 - len;
+        stats.queued_bytes = stats.queued_bytes + queue.bytes() as u64 - bytes;
+        self.queue = Some(queue).filter(|queue| queue.len() > 0);
+        answer
     }
 
     pub(crate) fn dequeue(&mut self, stats: &mut Stats) -> Option<Queued> {
-        let queued = self.queue.pop_front()?;
-        let size = queued.message.size();
-        self.queue_bytes -= size;
-        stats.queued_messages -= 1;
-        stats.queued_bytes -= size as u64;
-        Some(queued)
+        self.queue.as_ref()?;
+        self.with_queue(stats, |queue, _| queue.pop())
     }
 }

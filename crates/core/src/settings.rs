@@ -6,6 +6,8 @@ use tidegate_control::rhythm::RhythmConfig;
 use tidegate_control::{ConfigError, Timestamp};
 use tidegate_wire_mqtt::QoS;
 
+use crate::classes::Priority;
+
 /// So many per time, and so many at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
@@ -90,6 +92,10 @@ pub struct Settings {
     pub back_off: BackOff,
     /// How many new clients are let in.
     pub arrivals: ArrivalRules,
+    /// Which messages come first when not all can.
+    pub priority: Priority,
+    /// How long a client may take nothing of what waits for it, before the connection is given up.
+    pub write_timeout: Duration,
 }
 
 /// How many new clients are let in. Those that are known (a session, or a rhythm that was learned) are not counted.
@@ -180,6 +186,8 @@ impl Default for Settings {
             topic_levels_max: 64,
             back_off: BackOff::default(),
             arrivals: ArrivalRules::default(),
+            priority: Priority::default(),
+            write_timeout: Duration::from_secs(60),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
-use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX, WRITE_PATIENCE};
+use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
 use crate::retained::Retained;
@@ -287,7 +287,7 @@ impl Shard {
         self.memory.outboxes -= before - connection.outbox.len();
         let (session, is_closing) = (connection.session, connection.is_closing);
         if connection.stalled_since.is_some() && !connection.is_watched {
-            self.watch(conn, now + WRITE_PATIENCE, now);
+            self.watch(conn, now + self.settings.write_timeout, now);
         }
         if !is_closing && self.sessions.get(session).is_some_and(Session::has_more) {
             self.pump(session, now);

@@ -7,6 +7,7 @@
 mod accept;
 mod connection;
 mod greet;
+mod read_queue;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ use tracing::error;
 
 pub(crate) use accept::OpenDoor;
 use connection::Connections;
+use read_queue::ReadQueue;
 pub(crate) use token::INBOX;
 use token::Subject;
 
@@ -62,8 +64,9 @@ pub(crate) struct ShardThread {
     /// The one read buffer.
     scratch: Box<[u8]>,
     connections: Connections,
-    /// Connections to go on reading, in order; each at most once.
-    read_next: VecDeque<ConnId>,
+    /// Connections that became ready in this turn, and those to go on reading; each connection at most once.
+    ready: ReadQueue,
+    read_next: ReadQueue,
     /// Connections of that list that were read in this turn.
     served: usize,
     /// Bytes that may still be read in this turn.
@@ -126,7 +129,8 @@ impl ShardThread {
             turn_number: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             connections: Connections::default(),
-            read_next: VecDeque::new(),
+            ready: ReadQueue::default(),
+            read_next: ReadQueue::default(),
             served: 0,
             read_left: 0,
             paused: Vec::new(),
@@ -202,10 +206,8 @@ impl ShardThread {
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
         self.advance_queued();
-        // Those that became ready before those that have been talking all the time; each has a budget of its own.
-        let queued = self.read_next.len();
         self.served = 0;
-        self.read_left = TURN_READ_BYTES_MAX;
+        let queued = self.read_next.lens();
         for event in events {
             match token::subject(event.token()) {
                 Subject::Connection(index) => self.on_connection_event(index, event),
@@ -214,6 +216,9 @@ impl ShardThread {
                 Subject::Inbox => {}
             }
         }
+        // Those that became ready before those that have been talking all the time; each has a budget of its own.
+        self.read_left = TURN_READ_BYTES_MAX;
+        self.read_ready();
         self.read_left = TURN_READ_BYTES_MAX;
         self.read_queued(queued);
         self.accept_again();

@@ -2,7 +2,7 @@
 
 use mio::event::Event;
 use tidegate_core::event::Why;
-use tidegate_core::{ConnId, Progress, Shard, Then};
+use tidegate_core::{ConnId, Progress, ReadOrder, Shard, Then};
 
 use super::connection::{Connection, End, Reading};
 use super::{ShardThread, token};
@@ -26,24 +26,43 @@ impl ShardThread {
             // A reset while nobody reads. Those that are read find it themselves, after what came before it.
             self.lose(id);
         } else if (event.is_readable() || event.is_read_closed()) && connection.reading == Reading::Idle {
-            self.read(id);
+            connection.reading = Reading::Queued;
+            self.ready.push(id, self.shard.read_order(id));
         }
     }
 
-    /// The first so many of those that had more to read than one turn allows, in order, as far as the budget goes.
-    pub(super) fn read_queued(&mut self, count: usize) {
-        for _ in 0..count {
-            if self.read_left == 0 {
-                return;
-            }
-            let Some(id) = self.read_next.pop_front() else { return };
-            self.served += 1;
-            if let Some(connection) = self.connections.get(id)
-                && connection.reading == Reading::Queued
+    /// Those that became ready, the important first. Who finds the budget spent goes on waiting, in line.
+    pub(super) fn read_ready(&mut self) {
+        for order in ReadOrder::ALL {
+            while self.read_left > self.ready.reserved_behind(order)
+                && let Some(id) = self.ready.pop(order)
             {
-                connection.reading = Reading::Idle;
-                self.read(id);
+                self.read_from_queue(id);
             }
+        }
+        self.read_next.append(&mut self.ready);
+    }
+
+    /// The first so many of those that had more to read than one turn allows, in order, as far as the budget goes.
+    pub(super) fn read_queued(&mut self, lens: [usize; ReadOrder::ALL.len()]) {
+        for (order, len) in ReadOrder::ALL.into_iter().zip(lens) {
+            for _ in 0..len {
+                if self.read_left <= self.read_next.reserved_behind(order) {
+                    break;
+                }
+                let Some(id) = self.read_next.pop(order) else { break };
+                self.served += 1;
+                self.read_from_queue(id);
+            }
+        }
+    }
+
+    fn read_from_queue(&mut self, id: ConnId) {
+        if let Some(connection) = self.connections.get(id)
+            && connection.reading == Reading::Queued
+        {
+            connection.reading = Reading::Idle;
+            self.read(id);
         }
     }
 
@@ -53,7 +72,7 @@ impl ShardThread {
             && matches!(connection.reading, Reading::Idle | Reading::Paused)
         {
             connection.reading = Reading::Queued;
-            self.read_next.push_back(id);
+            self.read_next.push(id, self.shard.read_order(id));
         }
     }
 

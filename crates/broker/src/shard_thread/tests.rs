@@ -14,6 +14,7 @@ use tidegate_core::shard_of;
 
 use super::{INBOX, ShardThread};
 use crate::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
+use crate::clock::Clock;
 use crate::common::Common;
 use crate::config::{Config, Listener, ListenerKind, TlsFiles};
 use crate::door::Door;
@@ -58,7 +59,8 @@ fn rules(authenticator: Arc<dyn Authenticator>, generation: u64) -> Rules {
 fn threads(count: usize, authenticator: &Arc<dyn Authenticator>) -> Vec<ShardThread> {
     let polls: Vec<Poll> = (0..count).map(|_| Poll::new().unwrap()).collect();
     let inbox = |poll: &Poll| Inbox::new(Waker::new(poll.registry(), INBOX).unwrap());
-    let common = Arc::new(Common::new(polls.iter().map(inbox).collect(), Arc::new(Questions::new(1))));
+    let (inboxes, questions) = (polls.iter().map(inbox).collect(), Arc::new(Questions::new(1)));
+    let common = Arc::new(Common::new(Clock::start(), inboxes, questions, u64::MAX));
     let thread = |(index, poll)| {
         let rules = rules(Arc::clone(authenticator), 0);
         ShardThread::new(index, Arc::clone(&common), rules, poll, Vec::new()).unwrap()

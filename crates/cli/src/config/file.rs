@@ -21,6 +21,8 @@ pub(crate) struct Contents {
     pub(crate) entries: Vec<Entry>,
     /// Rules of access, in order; each a list of fields.
     pub(crate) rules: Vec<Vec<Entry>>,
+    /// Classes of messages, in order; each with where it begins and a list of fields.
+    pub(crate) classes: Vec<(Entry, Vec<Entry>)>,
     /// Everything that is wrong.
     pub(crate) problems: Vec<Problem>,
 }
@@ -40,6 +42,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Contents {
     // The parser sorts by name; people read from top to bottom.
     file.contents.problems.sort_by_key(|problem| problem.origin.as_ref().map(Origin::position));
     file.contents.entries.sort_by_key(|entry| entry.origin.position());
+    file.contents.classes.sort_by_key(|(head, _)| head.origin.position());
     file.contents
 }
 
@@ -76,6 +79,9 @@ pub(crate) fn looks_like_mosquitto(text: &str) -> bool {
     })
 }
 
+/// The section whose parts the operator names.
+const CLASSES: &str = "classes";
+
 struct File<'a> {
     path: Arc<Path>,
     text: &'a str,
@@ -94,13 +100,16 @@ impl File<'_> {
             return;
         };
         let mut section = section;
-        if !SECTIONS.contains(&section) {
-            let meant = suggest::nearest(section, SECTIONS.iter().copied());
+        if section != CLASSES && !SECTIONS.contains(&section) {
+            let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES]));
             let hint = meant.map(|name| format!("did you mean \"{name}\"?"));
             self.problem(Problem::of_key(&origin, section, "unknown section").with_hint(hint));
             // Its keys are judged as if it had its right name: one run shows all mistakes.
             let Some(meant) = meant else { return };
             section = meant;
+        }
+        if section == CLASSES {
+            return self.classes(table);
         }
         for (key, value) in table {
             let path = format!("{section}.{}", key.get_ref());
@@ -127,14 +136,36 @@ impl File<'_> {
                 self.problem(Problem::of_key(&origin, "security.rule", "expected a table"));
                 continue;
             };
-            let field = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| Entry {
-                path: key.get_ref().to_string(),
-                value: value_of(value.get_ref()),
-                origin: self.origin(key.span().start),
-            };
-            let fields = table.iter().map(field).collect();
+            let fields = self.fields(table);
             self.contents.rules.push(fields);
         }
+    }
+
+    /// `[classes.NAME]`: the name is the operator's, the fields are known.
+    fn classes(&mut self, classes: &DeTable<'_>) {
+        for (name, value) in classes {
+            let origin = self.origin(name.span().start);
+            let path = name.get_ref().to_string();
+            let Some(table) = value.get_ref().as_table() else {
+                let hint = "write [classes.NAME] and below it weight = 4".to_owned();
+                self.problem(
+                    Problem::of_key(&origin, &format!("{CLASSES}.{path}"), "expected a class").with_hint(hint),
+                );
+                continue;
+            };
+            let fields = self.fields(table);
+            let head = Entry { path, value: Value::Other("a section"), origin };
+            self.contents.classes.push((head, fields));
+        }
+    }
+
+    fn fields(&self, table: &DeTable<'_>) -> Vec<Entry> {
+        let field = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| Entry {
+            path: key.get_ref().to_string(),
+            value: value_of(value.get_ref()),
+            origin: self.origin(key.span().start),
+        };
+        table.iter().map(field).collect()
     }
 
     fn problem(&mut self, problem: Problem) {

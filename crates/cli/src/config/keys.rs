@@ -10,7 +10,7 @@ use tidegate_core::settings::Settings;
 use tracing::level_filters::LevelFilter;
 
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
-use super::words::{Address, Door, LogFormat, LogLevel, NotYet, Origins, SecureDoor};
+use super::words::{Address, ByWord, Door, LogFormat, LogLevel, NotYet, Origins, PriorityWord, SecureDoor};
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,8 +173,10 @@ keys! {
         Reload queue_messages_max: Count<0, MANY> = Count(core.queue_messages_max as u64);
         /// Size of those messages.
         Reload queue_bytes_max: Size<0, HUGE> = Size(core.queue_bytes_max as u64);
-        /// Bytes waiting for one connection before QoS 0 messages to it are dropped.
+        /// Bytes on their way to one connection; beyond, messages wait in its queue (without priorities QoS 0 is dropped).
         Reload outbox_bytes_max: Size<1024, HUGE> = Size(core.outbox_bytes_max as u64);
+        /// How long a client may take nothing of what waits for it before it is disconnected.
+        Reload write_timeout: Span<1000> = Span(core.write_timeout);
         /// Keep QoS 0 messages for clients that are away.
         Reload queue_qos0: bool = core.queue_qos0;
         /// Topic aliases that a client may use.
@@ -203,6 +205,12 @@ keys! {
         Reload client_id_bytes_max: Size<23, U16> = Size(core.client_id_bytes_max as u64);
         /// Levels of a topic.
         Reload topic_levels_max: Count<1, U16> = Count(core.topic_levels_max as u64);
+    }
+    priority: PrioritySection {
+        /// Who is served first: by weight, the longest queue pays (practical); the rarest publisher (paper); nobody (off).
+        Reload mode: PriorityWord = PriorityWord(core.priority.mode);
+        /// What decides about the class of a message: rules of [classes.NAME], the publisher's rate (rank), or both.
+        Reload by: ByWord = ByWord(core.priority.by);
     }
     log: Log {
         /// How much is logged.

@@ -4,6 +4,7 @@
 //! to [`Options`] by the table of keys. All problems of all sources are collected; what the values mean together is
 //! judged in `plan.rs`.
 
+pub(crate) mod class;
 mod environment;
 mod file;
 pub(crate) mod keys;
@@ -22,6 +23,7 @@ use keys::{KEYS, Key, Options};
 pub(crate) use problem::{Origin, Problem, Problems};
 use rule::Rule;
 use setting::Value;
+use tidegate_core::classes::Class;
 
 /// A value for a key, from somewhere.
 #[derive(Clone, Debug)]
@@ -73,6 +75,8 @@ pub(crate) struct Loaded {
     origins: BTreeMap<&'static str, Origin>,
     /// Rules of access, in order.
     pub(crate) rules: Vec<Rule>,
+    /// Classes of messages, in order, with where they stand.
+    pub(crate) classes: Vec<(Class, Origin)>,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,
 }
@@ -117,6 +121,9 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
         problems.extend(contents.problems);
         entries.extend(contents.entries);
         loaded.rules.extend(contents.rules.iter().filter_map(|fields| Rule::read(fields, &mut problems)));
+        loaded.classes.extend(contents.classes.iter().filter_map(|(head, fields)| {
+            class::read(&head.path, &head.origin, fields, &mut problems).map(|class| (class, head.origin.clone()))
+        }));
         loaded.files.push(path);
     }
     let (from_environment, misnamed) = environment::parse(&sources.environment);

@@ -3,7 +3,7 @@
 //! ```toml
 //! [[security.rule]]
 //! role = "sensor"              # or user = "…", client = "…*", anonymous = true; none of them: everybody
-//! allow = "write"              # or deny; "publish", "subscribe", "receive", "read", "write", "readwrite"
+//! allow = "write"              # or deny; "publish", "subscribe", "receive", "read", "write", "readwrite", "priority"
 //! topic = "sensors/%c/#"       # %u is the user, %c the client identifier
 //! ```
 
@@ -55,7 +55,7 @@ pub(crate) struct Rule {
 const FIELDS: &[&str] = &["user", "role", "client", "anonymous", "allow", "deny", "topic"];
 
 /// Words for what can be allowed or denied.
-const ACTIONS: &[&str] = &["publish", "subscribe", "receive", "read", "write", "readwrite"];
+const ACTIONS: &[&str] = &["publish", "subscribe", "receive", "read", "write", "readwrite", "priority"];
 
 #[derive(Default)]
 struct Draft {
@@ -180,7 +180,7 @@ mod tests {
             [
                 "security.rule.uesr: unknown key; did you mean \"user\"?",
                 "security.rule.allow: \"all\" does not fit: expected one of \"publish\", \"subscribe\", \"receive\", \
-                 \"read\", \"write\", \"readwrite\"",
+                 \"read\", \"write\", \"readwrite\", \"priority\"",
                 "security.rule.topic: \"a/#/b\" does not fit: expected a topic filter; # is not the last level",
             ]
         );

@@ -1,8 +1,9 @@
-//! Settings with a meaning of their own: addresses, doors that are not built yet, log level and format.
+//! Settings with a meaning of their own: addresses, doors that are not built yet, log level and format, priorities.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
 use tracing::level_filters::LevelFilter;
 
 use super::setting::{Auto, Off, Or, Setting, Value, Word};
@@ -143,6 +144,65 @@ impl Setting for LogFormat {
             Self::Text => "\"text\"".to_owned(),
             Self::Json => "\"json\"".to_owned(),
         }
+    }
+}
+
+/// A setting that is one of a few words.
+macro_rules! one_of {
+    ($(#[$doc:meta])* $type:ident($inner:ty) { $($word:literal = $value:expr,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) struct $type(pub(crate) $inner);
+
+        impl $type {
+            /// The words, as they are written, with what they mean.
+            const WORDS: &[(&str, $inner)] = &[$(($word, $value)),+];
+        }
+
+        impl Setting for $type {
+            fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+                let text = value.text()?;
+                Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| Self(*value))
+            }
+
+            fn expected() -> String {
+                let words: Vec<String> = Self::WORDS.iter().map(|(word, _)| format!("{word:?}")).collect();
+                format!("one of {}", words.join(", "))
+            }
+
+            fn show(&self) -> String {
+                let word = Self::WORDS.iter().find(|(_, value)| *value == self.0);
+                word.map_or_else(String::new, |(word, _)| format!("{word:?}"))
+            }
+        }
+    };
+}
+
+one_of! {
+    /// Who is served first.
+    PriorityWord(PriorityMode) {
+        "practical" = PriorityMode::Practical,
+        "paper" = PriorityMode::Paper,
+        "off" = PriorityMode::Off,
+    }
+}
+
+one_of! {
+    /// What decides about the class of a message.
+    ByWord(ClassBy) {
+        "rules" = ClassBy::Rules,
+        "rank" = ClassBy::Rank,
+        "both" = ClassBy::Both,
+    }
+}
+
+one_of! {
+    /// What a full queue does.
+    OnFullWord(OnFull) {
+        "drop_longest" = OnFull::DropLongest,
+        "drop_newest" = OnFull::DropNewest,
+        "drop_oldest" = OnFull::DropOldest,
+        "latest" = OnFull::Latest,
     }
 }
 

@@ -10,10 +10,11 @@
 //! one, so with costs up to L their service per weight differs by at most `quantum + (L−1)/wᵢ + (L−1)/wⱼ`.
 //!
 //! As in FQ-CoDel (RFC 8290, 4.1.1) a flow that has just become busy is *fresh* and goes before the *standing* ones:
-//! the rare publisher waits for a few turns, not for a round of everyone. It is fresh once a round. A flow that comes
-//! back in a round in which it had its turn joins the end of the next one, or it would starve the others. Two things
-//! differ from the RFC. A turn that has begun is finished first; preempting it would cost the bound above a second
-//! quantum. And nobody leaves a debt behind by emptying its queue, or sending single large items would pay.
+//! the rare publisher waits for a few turns, not for a round of everyone. The heavier of two fresh ones goes first: when
+//! an overload begins, everybody is fresh. It is fresh once a round. A flow that comes back in a round in which it had
+//! its turn joins the end of the next one, or it would starve the others. Two more things differ from the RFC. A turn
+//! that has begun is finished first; preempting it would cost the bound above a second quantum. And nobody leaves a debt
+//! behind by emptying its queue, or sending single large items would pay.
 
 use alloc::vec::Vec;
 
@@ -26,7 +27,8 @@ pub(super) struct Drr {
     links: Links,
     /// The flow whose turn it is; it is in no list.
     turn: Option<u32>,
-    fresh: List,
+    /// Fresh flows by their weight, in doublings.
+    fresh: [List; LEVELS],
     /// Standing flows: those still to come in this round, and those of the next. `now` tells which is which.
     rings: [List; 2],
     now: Ring,
@@ -51,7 +53,7 @@ struct Flow {
 enum Place {
     Idle,
     Turn,
-    Fresh,
+    Fresh(u8),
     Standing(Ring),
 }
 
@@ -77,7 +79,7 @@ impl Drr {
             flows: Vec::new(),
             links: Links::default(),
             turn: None,
-            fresh: List::EMPTY,
+            fresh: [List::EMPTY; LEVELS],
             rings: [List::EMPTY; 2],
             now: Ring::Even,
             round: 1,
@@ -138,8 +140,9 @@ impl Drr {
             // What it had left is lost: a share is all that a round gives.
             self.stand(flow);
         } else {
-            self.flows[flow as usize].place = Place::Fresh;
-            self.links.push_back(&mut self.fresh, flow);
+            let level = level(self.flows[flow as usize].weight);
+            self.flows[flow as usize].place = Place::Fresh(level);
+            self.links.push_back(&mut self.fresh[usize::from(level)], flow);
         }
     }
 
@@ -148,7 +151,7 @@ impl Drr {
         match core::mem::replace(&mut self.flows[flow as usize].place, Place::Idle) {
             Place::Idle => {}
             Place::Turn => self.turn = None,
-            Place::Fresh => self.links.remove(&mut self.fresh, flow),
+            Place::Fresh(level) => self.links.remove(&mut self.fresh[usize::from(level)], flow),
             Place::Standing(ring) => self.links.remove(&mut self.rings[ring as usize], flow),
         }
     }
@@ -161,8 +164,8 @@ impl Drr {
     }
 
     fn next_listed(&mut self) -> Option<u32> {
-        if let Some(flow) = self.links.pop_front(&mut self.fresh) {
-            return Some(flow);
+        if let Some(list) = self.fresh.iter_mut().rfind(|list| !list.is_empty()) {
+            return self.links.pop_front(list);
         }
         let next = self.now.other();
         if self.rings[self.now as usize].is_empty() && !self.rings[next as usize].is_empty() {
@@ -190,6 +193,13 @@ impl Drr {
         flow.credit = flow.credit.saturating_add(earned).min(share);
         flow.credit
     }
+}
+
+/// Doublings of [`super::WEIGHT_MAX`], and 1.
+const LEVELS: usize = super::WEIGHT_MAX.ilog2() as usize + 1;
+
+fn level(weight: u32) -> u8 {
+    weight.clamp(1, super::WEIGHT_MAX).ilog2() as u8
 }
 
 impl Flow {

@@ -4,7 +4,7 @@
 //! bucket that is not empty. Any flow of the highest bucket has at least 8/9 of the longest backlog, and that is near
 //! enough: a heap would give the exact one, at a logarithm for every push and pop instead of only for a full pool.
 
-use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::links::{Links, List};
 
@@ -12,14 +12,15 @@ use super::links::{Links, List};
 #[derive(Clone, Debug)]
 pub(super) struct Longest {
     links: Links,
-    buckets: Box<[List; BUCKETS]>,
+    /// Up to the highest that was ever used: a pool of a few small items has room for a few dozen, not for all.
+    buckets: Vec<List>,
     /// One bit for each bucket that is not empty.
     occupied: [u64; BUCKETS / 64],
 }
 
 impl Longest {
     pub(super) fn new() -> Self {
-        Self { links: Links::default(), buckets: Box::new([List::EMPTY; BUCKETS]), occupied: [0; BUCKETS / 64] }
+        Self { links: Links::default(), buckets: Vec::new(), occupied: [0; BUCKETS / 64] }
     }
 
     /// Makes room for flows below `len`.
@@ -39,6 +40,9 @@ impl Longest {
             self.occupied[old / 64] &= !(u64::from(list.is_empty()) << (old % 64));
         }
         if after > 0 {
+            if self.buckets.len() <= new {
+                self.buckets.resize(new + 1, List::EMPTY);
+            }
             self.links.push_back(&mut self.buckets[new], flow);
             self.occupied[new / 64] |= 1 << (new % 64);
         }

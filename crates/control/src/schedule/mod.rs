@@ -254,12 +254,15 @@ impl<T> Scheduler<T> {
         Pushed::Queued
     }
 
+    /// The item that [`Scheduler::pop`] would take now.
+    pub fn peek(&mut self) -> Option<&T> {
+        let flow = self.next_flow()?;
+        self.pool.first(flow)
+    }
+
     /// Takes the next item; nothing only if nothing waits.
     pub fn pop(&mut self) -> Option<Taken<T>> {
-        let flow = match &mut self.order {
-            Order::Drr(drr) => drr.next()?,
-            Order::Strict(strict) => strict.next()?,
-        };
+        let flow = self.next_flow()?;
         let (item, cost) = self.pool.take(flow)?;
         if let Order::Drr(drr) = &mut self.order {
             drr.on_served(flow, cost);
@@ -275,10 +278,23 @@ impl<T> Scheduler<T> {
         self.take(FlowId(flow))
     }
 
+    /// Drops the oldest item of this flow.
+    pub fn evict(&mut self, flow: FlowId) -> Option<Taken<T>> {
+        self.take(flow)
+    }
+
     /// Forgets a flow with its weight and order, and hands over what it had waiting, the oldest first. What the
     /// iterator has not returned when it is dropped, is dropped too.
     pub fn remove_flow(&mut self, flow: FlowId) -> Drain<'_, T> {
         Drain { scheduler: self, flow }
+    }
+
+    /// Whose turn it is. Asking may begin the turn, which whoever comes later has to wait for.
+    fn next_flow(&mut self) -> Option<u32> {
+        match &mut self.order {
+            Order::Drr(drr) => drr.next(),
+            Order::Strict(strict) => strict.next(),
+        }
     }
 
     /// Takes the oldest item of a flow out of turn.

@@ -100,6 +100,11 @@ impl<T> Pool<T> {
         queue.items
     }
 
+    /// The oldest item of a flow.
+    pub(super) fn first(&self, flow: u32) -> Option<&T> {
+        self.slots.get(self.queue(flow).first as usize)?.item.as_ref()
+    }
+
     /// Takes the oldest item of a flow with its cost.
     pub(super) fn take(&mut self, flow: u32) -> Option<(T, u32)> {
         let queue = self.queues.get_mut(flow as usize)?;

@@ -55,7 +55,7 @@ pub(crate) struct Gate {
     /// None: publishers are never slowed.
     plan: Option<RhythmPlan>,
     pub(crate) level: Level,
-    publishers: Publishers,
+    pub(crate) publishers: Publishers,
     limits: limits::Limits,
     /// The limit for everybody has changed; applied in the next turn.
     pub(crate) has_new_limits: bool,

@@ -51,6 +51,7 @@ impl Shard {
             retain: false,
             expires: None,
             origin: 0,
+            standing: crate::message::Standing::UNKNOWN,
         };
         let route = self.find_route(&topic);
         for target in route.targets.iter().filter(|target| target.session == index) {

@@ -17,10 +17,16 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
+use tidegate_control::rank::Ranks;
 use tidegate_control::rhythm::{Rhythm, RhythmPlan};
+use tidegate_control::schedule::FlowId;
 
 use crate::access::Identity;
-use crate::limits::{BAN_MAX, BAN_MIN, PATIENCE, PUBLISHERS_IDLE_MAX, REFRESH_EVERY, STRANGERS_IDLE_MAX, STRIKES_MAX};
+use crate::classes::ClassId;
+use crate::limits::{
+    BAN_MAX, BAN_MIN, PATIENCE, PUBLISHERS_IDLE_MAX, RANK_INTERVAL, REFRESH_EVERY, STRANGERS_IDLE_MAX, STRIKES_MAX,
+};
+use crate::message::{RATE_UNKNOWN, Standing};
 use crate::settings::Rate;
 use crate::slab::Slab;
 
@@ -45,6 +51,9 @@ pub(crate) struct Publisher {
     /// Messages that passed, and the interval that was last told of, in seconds: see `drift`.
     passed: u32,
     told: f32,
+    /// How its messages stand by its rate, and until when that holds.
+    standing: Standing,
+    standing_until: Timestamp,
 }
 
 /// Refusals without a pause between them.
@@ -138,12 +147,15 @@ pub(crate) struct Publishers {
     /// Those without a connection, by when they lost it; and those of them whose rhythm is not known.
     idle: BTreeSet<(Timestamp, u32)>,
     strangers: BTreeSet<(Timestamp, u32)>,
+    /// Those with one, by their rate.
+    ranks: Ranks,
 }
 
 impl Publishers {
     pub(crate) fn new(seed: u64) -> Self {
         let by_key = HashMap::with_hasher(FixedState::with_seed(seed));
-        Self { by_key, table: Slab::new(), idle: BTreeSet::new(), strangers: BTreeSet::new() }
+        let (idle, strangers) = (BTreeSet::new(), BTreeSet::new());
+        Self { by_key, table: Slab::new(), idle, strangers, ranks: Ranks::new(u32::MAX) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -182,8 +194,10 @@ impl Publishers {
         publisher.connections = publisher.connections.saturating_sub(1);
         if publisher.connections == 0 {
             publisher.idle_since = now;
+            publisher.standing_until = Timestamp::ZERO;
             let kind = if publisher.is_learned() { &mut self.idle } else { &mut self.strangers };
             kind.insert((now, slot));
+            self.ranks.remove(FlowId(slot));
         }
         if self.idle.len() > PUBLISHERS_IDLE_MAX {
             let oldest = self.idle.pop_first();
@@ -193,6 +207,39 @@ impl Publishers {
             let oldest = self.strangers.pop_first();
             self.forget(oldest);
         }
+    }
+
+    /// How the messages of a publisher stand by its rate.
+    #[inline]
+    pub(crate) fn standing(&mut self, slot: u32, now: Timestamp) -> Standing {
+        match self.table.get(slot) {
+            Some(publisher) if now < publisher.standing_until => publisher.standing,
+            Some(_) => self.rank(slot, now),
+            None => Standing::UNKNOWN,
+        }
+    }
+
+    /// Its place among the others may have changed, by its own doing or by theirs.
+    #[cold]
+    fn rank(&mut self, slot: u32, now: Timestamp) -> Standing {
+        let Some(publisher) = self.table.get_mut(slot) else { return Standing::UNKNOWN };
+        let learned = publisher.rhythm.rate();
+        // Who is rare by habit and floods now is not rare now. A burst that is part of the habit is none: only a rate
+        // that the habit does not explain by far counts.
+        let current = publisher.rhythm.current_rate();
+        let batch = f64::from(publisher.rhythm.batch());
+        let rate = learned.map(|learned| if current > learned * batch * FLOOD { current } else { learned });
+        let _ = self.ranks.set(FlowId(slot), rate);
+        let class = ClassId::of(self.ranks.tercile(FlowId(slot)));
+        let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
+        publisher.standing = Standing { class, is_by_topic: false, rate: learned.map_or(RATE_UNKNOWN, bits) };
+        publisher.standing_until = now + RANK_INTERVAL;
+        publisher.standing
+    }
+
+    /// How many publishers come before this one by its rate, and how many there are.
+    pub(crate) fn rank_of(&self, slot: u32) -> Option<(u32, u32)> {
+        Some((self.ranks.rank(FlowId(slot))?, self.ranks.len()))
     }
 
     /// Forgets whoever was gone for longer than `memory`.
@@ -234,6 +281,8 @@ impl Publishers {
             refreshed_at: Timestamp::ZERO,
             passed: 0,
             told: 0.0,
+            standing: Standing::UNKNOWN,
+            standing_until: Timestamp::ZERO,
         });
         self.by_key.insert(key, slot);
         slot
@@ -249,6 +298,8 @@ impl Publishers {
 
 /// A rhythm moves by a factor of two per hour at most: there is no hurry.
 const DRIFT_EVERY: u32 = 64;
+/// So many times its usual rate is a flood.
+const FLOOD: f64 = 8.0;
 
 /// The principal that a client publishes as.
 pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {

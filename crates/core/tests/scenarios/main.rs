@@ -18,6 +18,8 @@ mod got;
 mod ledger;
 mod model;
 mod net;
+mod priority;
+mod priority_policies;
 mod qos;
 mod retained;
 mod session;

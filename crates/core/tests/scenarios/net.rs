@@ -182,6 +182,22 @@ impl Net {
         self.settle();
     }
 
+    /// A client that is stalled takes so many bytes of what waits for it, or of what then comes from its queue.
+    pub(crate) fn take(&mut self, wire: Wire, bytes: usize) -> Vec<u8> {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        let mut taken = Vec::new();
+        while taken.len() < bytes {
+            let waiting = self.shards[shard].outbox(conn).concat();
+            let part = &waiting[..waiting.len().min(bytes - taken.len())];
+            if part.is_empty() {
+                break;
+            }
+            taken.extend_from_slice(part);
+            self.shards[shard].handle_written(conn, part.len(), self.now);
+        }
+        taken
+    }
+
     /// Bytes that wait for the client.
     pub(crate) fn waiting(&self, wire: Wire) -> usize {
         let End { shard, conn, .. } = self.ends[wire.0];

@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use tidegate_core::access::Action;
+use tidegate_core::classes::Priority;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, ReasonCode, Version};
 
@@ -176,7 +177,7 @@ fn a_message_dies_when_its_lifetime_is_over_and_carries_what_is_left() {
 
 #[test]
 fn a_full_queue_drops_and_counts() {
-    let settings = Settings { queue_messages_max: 3, ..Settings::default() };
+    let settings = Settings { queue_messages_max: 3, priority: Priority::off(), ..Settings::default() };
     let mut net = Net::with(1, settings, tidegate_core::access::Open);
     let sender = net.v5("sender");
     let receiver = net.connect("receiver", &lasting());

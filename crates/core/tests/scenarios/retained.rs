@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::access::Open;
+use tidegate_core::classes::Priority;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Property, QoS, ReasonCode, RetainHandling, SubscriptionOptions};
 
@@ -131,7 +132,8 @@ fn who_subscribes_again_and_again_without_reading_gets_each_retained_message_onc
 
 #[test]
 fn a_deaf_client_loses_qos_0_beyond_its_outbox_and_keeps_qos_1_in_its_queue() {
-    let settings = Settings { outbox_bytes_max: 1000, queue_messages_max: 10, ..Settings::default() };
+    let priority = Priority::off();
+    let settings = Settings { outbox_bytes_max: 1000, queue_messages_max: 10, priority, ..Settings::default() };
     let mut net = Net::with(1, settings, Open);
     let (sender, deaf) = (net.v5("sender"), net.v5("deaf"));
     net.subscribe(deaf, "t", 1);

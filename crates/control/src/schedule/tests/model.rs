@@ -14,6 +14,7 @@ enum Operation {
     Push { flow: u32, cost: u32 },
     Pop,
     Evict,
+    EvictFrom { flow: u32 },
     Remove { flow: u32, taken_max: usize },
     SetWeight { flow: u32, weight: u32 },
     SetOrder { flow: u32, key: u64 },
@@ -26,6 +27,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         10 => (flow.clone(), 0..20u32).prop_map(|(flow, cost)| Operation::Push { flow, cost }),
         6 => Just(Operation::Pop),
         1 => Just(Operation::Evict),
+        1 => flow.clone().prop_map(|flow| Operation::EvictFrom { flow }),
         1 => (flow.clone(), 0..4usize).prop_map(|(flow, taken_max)| Operation::Remove { flow, taken_max }),
         1 => (flow.clone(), any::<u32>()).prop_map(|(flow, weight)| Operation::SetWeight { flow, weight: weight % 9 }),
         1 => (flow, 0..4u64).prop_map(|(flow, key)| Operation::SetOrder { flow, key }),
@@ -48,6 +50,12 @@ impl Model {
             Operation::Push { flow, cost } => self.push(scheduler, rule, flow, cost),
             Operation::Pop => self.pop(scheduler, rule),
             Operation::Evict => self.evict(scheduler),
+            Operation::EvictFrom { flow } => {
+                let waits = self.queues.get(flow as usize).is_some_and(|queue| !queue.is_empty());
+                let taken = scheduler.evict(FlowId(flow));
+                assert_eq!(taken.is_some(), waits);
+                taken.inspect(|taken| self.leave(taken));
+            }
             Operation::Remove { flow, taken_max } => {
                 for taken in scheduler.remove_flow(FlowId(flow)).take(taken_max) {
                     self.leave(&taken);
@@ -101,7 +109,9 @@ impl Model {
     fn pop(&mut self, scheduler: &mut Scheduler<u64>, rule: SchedulerRule) {
         let busy = (0..FLOWS).filter(|flow| !self.queues[*flow as usize].is_empty());
         let first = busy.min_by_key(|flow| (self.keys[*flow as usize].unwrap_or(u64::MAX), *flow));
+        let seen = scheduler.peek().copied();
         let taken = scheduler.pop();
+        assert_eq!(seen, taken.map(|taken| taken.item), "what is shown is what comes");
         assert_eq!(taken.is_some(), first.is_some(), "idle while something waits");
         let Some(taken) = taken else { return };
         if rule == SchedulerRule::Strict {

@@ -3,18 +3,23 @@
 //! Only one wildcard and no classes: enough for `sensor-*` and `*-test`, and matched in one pass over the text, without
 //! the backtracking that makes general globs slow on purpose-made names.
 
+use alloc::boxed::Box;
+
+/// One pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Glob {
+pub struct Glob {
     /// The text between the stars: one part means no star.
     parts: Box<[Box<str>]>,
 }
 
 impl Glob {
-    pub(crate) fn new(pattern: &str) -> Self {
+    /// From its text.
+    pub fn new(pattern: &str) -> Self {
         Self { parts: pattern.split('*').map(Into::into).collect() }
     }
 
-    pub(crate) fn matches(&self, text: &str) -> bool {
+    /// Whether the whole text is meant.
+    pub fn matches(&self, text: &str) -> bool {
         let (first, middle, last) = match &*self.parts {
             [] => return false,
             [only] => return **only == *text,

@@ -1,0 +1,115 @@
+//! Classes of messages in the configuration file: `[classes.NAME]`.
+//!
+//! ```toml
+//! [classes.alarm]
+//! weight = 8                    # share of each of its publishers in a queue; high has 4, normal 2, low 1
+//! topics = ["alarm/#"]          # all that is given must be met: a topic of these,
+//! users = ["panel"]             # from a user of these,
+//! clients = ["panel-*"]         # from a client of these
+//! on_full = "drop_longest"      # or "drop_newest", "drop_oldest", "latest" (only the newest of each topic waits)
+//! ```
+
+use tidegate_core::classes::Class;
+use tidegate_core::glob::Glob;
+
+use super::problem::{Origin, Problem};
+use super::setting::{Count, Setting, Value};
+use super::words::OnFullWord;
+use super::{Entry, suggest};
+
+const FIELDS: &[&str] = &["weight", "topics", "users", "clients", "on_full"];
+
+type Weight = Count<1, 256>;
+
+/// Reads the fields of one class; what is wrong goes to `problems`.
+pub(crate) fn read(name: &str, at: &Origin, fields: &[Entry], problems: &mut Vec<Problem>) -> Option<Class> {
+    let before = problems.len();
+    let mut class = Class::new(name, 0);
+    for Entry { path, value, origin } in fields {
+        let key = format!("classes.{name}.{path}");
+        if !FIELDS.contains(&path.as_str()) {
+            let hint = suggest::did_you_mean(path, FIELDS.iter().copied());
+            problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
+        } else if let Err(expected) = set(&mut class, path, value) {
+            problems.push(Problem::of_key(origin, &key, format!("{value} does not fit: expected {expected}")));
+        }
+    }
+    if !fields.iter().any(|field| field.path == "weight") {
+        problems.push(Problem::of_key(at, &format!("classes.{name}"), "a class needs \"weight\""));
+    }
+    (problems.len() == before).then_some(class)
+}
+
+/// Or what was expected.
+fn set(class: &mut Class, field: &str, value: &Value) -> Result<(), String> {
+    match field {
+        "weight" => {
+            class.weight = Weight::read(value, None).map(|Count(weight)| weight as u32).ok_or_else(Weight::expected)?
+        }
+        "on_full" => {
+            class.on_full =
+                OnFullWord::read(value, None).map(|OnFullWord(word)| word).ok_or_else(OnFullWord::expected)?;
+        }
+        "topics" => class.topics = list(value)?.iter().map(|text| text.as_str().into()).collect(),
+        "users" => class.users = list(value)?.iter().map(|text| text.as_str().into()).collect(),
+        _ => class.clients = list(value)?.iter().map(|text| Glob::new(text)).collect(),
+    }
+    Ok(())
+}
+
+fn list(value: &Value) -> Result<&[String], String> {
+    match value {
+        Value::List(list) if !list.is_empty() && list.iter().all(|text| !text.is_empty()) => Ok(list),
+        _ => Err("a list of texts such as [\"a\", \"b\"]".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tidegate_core::classes::OnFull;
+
+    use super::*;
+    use crate::config::file;
+
+    fn classes(text: &str) -> (Vec<Class>, Vec<String>) {
+        let contents = file::parse(Path::new("t.toml"), text);
+        let mut problems = contents.problems;
+        let read = |(head, fields): &(Entry, Vec<Entry>)| read(&head.path, &head.origin, fields, &mut problems);
+        let found = contents.classes.iter().filter_map(read).collect();
+        (found, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn classes_come_in_the_order_of_the_file() {
+        let text = "[classes.b]\nweight = 8\ntopics = [\"alarm/#\"]\nclients = [\"p-*\"]\non_full = \"latest\"\n\
+                    [classes.a]\nweight = 1\n";
+        let (classes, problems) = classes(text);
+        assert_eq!(problems, [""; 0]);
+        assert_eq!(classes.iter().map(|class| &*class.name).collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!((classes[0].weight, classes[0].on_full), (8, OnFull::Latest));
+        assert_eq!(classes[0].clients, [Glob::new("p-*")]);
+    }
+
+    #[test]
+    fn f146_every_fault_of_a_class_is_named() {
+        let text = "[classes.a]\nwieght = 1\nweight = 300\ntopics = \"x\"\non_full = \"drop\"\n[classes]\nb = 1\n\
+                    [classes.c]\nusers = [\"u\"]\n[clases.d]\nweight = 1\n";
+        let expected = [
+            "t.toml:7:1: classes.b: expected a class; write [classes.NAME] and below it weight = 4",
+            "t.toml:10:2: clases: unknown section; did you mean \"classes\"?",
+            "t.toml:2:1: classes.a.wieght: unknown key; did you mean \"weight\"?",
+            "t.toml:3:1: classes.a.weight: 300 does not fit: expected a whole number from 1 to 256",
+            "t.toml:4:1: classes.a.topics: \"x\" does not fit: expected a list of texts such as [\"a\", \"b\"]",
+            "t.toml:5:1: classes.a.on_full: \"drop\" does not fit: expected one of \"drop_longest\", \"drop_newest\", \
+             \"drop_oldest\", \"latest\"",
+            "t.toml:8:10: classes.c: a class needs \"weight\"",
+        ];
+        let mut found = classes(text).1;
+        let mut expected = expected.map(ToOwned::to_owned).to_vec();
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+    }
+}

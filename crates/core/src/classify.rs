@@ -1,0 +1,120 @@
+//! To which class a message belongs: by a rule of the operator, else by how often its publisher publishes.
+//!
+//! A client may ask for another class with the user property `pace-class`: for a lesser one always, for a better one only
+//! if the rules of access say so (`priority`). Otherwise the claim is ignored and counted. Where a topic tells the class
+//! a claim changes nothing: messages to one topic must not overtake each other.
+
+use alloc::boxed::Box;
+
+use tidegate_control::Timestamp;
+
+use crate::access::Action;
+use crate::classes::{ClassBy, ClassId, PriorityMode};
+use crate::message::{Publication, RATE_UNKNOWN, Standing};
+use crate::shard::{ConnId, Shard};
+
+/// What a client's messages count for, for whoever asks why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassReport {
+    /// The class of its latest message.
+    pub class: ClassId,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its weight.
+    pub weight: u32,
+    /// How many publishers of its shard come before it by their rate, and how many there are; none while its rate is
+    /// being learned.
+    pub rank: Option<(u32, u32)>,
+}
+
+impl Shard {
+    /// The class of a client's messages; none if it is not connected here.
+    pub fn class_of(&self, client_id: &str) -> Option<ClassReport> {
+        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
+        let id = self.connections.get(session.conn?)?.class.unwrap_or(ClassId::NORMAL);
+        let class = self.settings.priority.classes.get(id)?;
+        let rank = session.publisher.and_then(|slot| self.gate.publishers.rank_of(slot));
+        Some(ClassReport { class: id, name: class.name.clone(), weight: class.weight, rank })
+    }
+
+    /// In which order connections should be read: the lower the earlier. Who has not published yet subscribes,
+    /// acknowledges or pings, and is soon done.
+    #[inline]
+    pub fn read_order(&self, conn: ConnId) -> ReadOrder {
+        let class = self.connection(conn).and_then(|connection| connection.class);
+        let Some(class) = class.filter(|_| self.settings.priority.mode != PriorityMode::Off) else {
+            return ReadOrder::First;
+        };
+        match self.settings.priority.classes.weight(class) {
+            0..=1 => ReadOrder::Last,
+            2..=3 => ReadOrder::Middle,
+            _ => ReadOrder::First,
+        }
+    }
+
+    /// How a message stands among others. Said once, when it comes in.
+    pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Standing {
+        let priority = &self.settings.priority;
+        let Some(session) = self.sessions.get(index).filter(|_| priority.mode != PriorityMode::Off) else {
+            return Standing::UNKNOWN;
+        };
+        let mut standing = session.publisher.map_or(Standing::UNKNOWN, |slot| self.gate.publishers.standing(slot, now));
+        if priority.by == ClassBy::Rules {
+            standing.class = ClassId::NORMAL;
+        }
+        if priority.by != ClassBy::Rank
+            && let Some((class, is_by_topic)) =
+                priority.classes.by_rules(&session.identity, &session.client_id, publication.topic)
+        {
+            standing = Standing { class, is_by_topic, ..standing };
+        }
+        if priority.mode != PriorityMode::Paper {
+            // Only the paper's order asks for it.
+            standing.rate = RATE_UNKNOWN;
+        }
+        let conn = session.conn;
+        if !publication.properties.is_empty() {
+            standing = self.hear_claim(index, publication, standing);
+        }
+        if let Some(connection) = conn.and_then(|conn| self.connections.get_mut(conn)) {
+            connection.class = Some(standing.class);
+        }
+        standing
+    }
+
+    /// What the client itself says about the class.
+    fn hear_claim(&mut self, index: u32, publication: &Publication<'_>, standing: Standing) -> Standing {
+        let claim = publication.properties.user_properties().find(|(name, _)| *name == CLAIM);
+        let (Some((_, name)), Some(session)) = (claim, self.sessions.get(index)) else { return standing };
+        let classes = &self.settings.priority.classes;
+        let may_raise = || self.may(&session.identity, &session.client_id, Action::Prioritize, publication.topic);
+        match classes.find(name).filter(|_| !standing.is_by_topic) {
+            Some(class) if classes.weight(class) <= classes.weight(standing.class) || may_raise() => {
+                Standing { class, ..standing }
+            }
+            _ => {
+                self.stats.class_claims_ignored += 1;
+                standing
+            }
+        }
+    }
+}
+
+/// When a connection is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadOrder {
+    /// Before the others.
+    First,
+    /// Then.
+    Middle,
+    /// After the others, but not never.
+    Last,
+}
+
+impl ReadOrder {
+    /// All of them, in order.
+    pub const ALL: [Self; 3] = [Self::First, Self::Middle, Self::Last];
+}
+
+/// The user property by which a client asks for a class.
+const CLAIM: &str = "pace-class";
