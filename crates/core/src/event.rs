@@ -8,7 +8,8 @@
 //! out  deliveries       = delivered + queued_messages + inflight_messages
 //!                       + dropped_{outbox_full, queue_full, expired, too_large, denied, session_ended, no_member, away}
 //! ```
-//! A delivery is one message for one receiver. `dropped_shard_full` is in neither sum: nobody knows how many receivers
+//! A delivery is one message for one receiver. A retained message that answers a subscription becomes one when its turn
+//! comes, and not before: what is still to be sent of them is in neither sum. `dropped_shard_full` is in neither sum: nobody knows how many receivers
 //! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
 //! is forbidden (`wills_denied`) goes nowhere, and is in neither sum.
 
@@ -254,7 +255,8 @@ stats! {
     queued_bytes,
     /// QoS 0 messages dropped because the receiver's outbox was full.
     dropped_outbox_full,
-    /// Messages dropped because the session's queue was full; of retained ones, one for each filter that found no room.
+    /// Messages dropped because the session's queue was full. Never retained ones that answer a subscription: those wait
+    /// where they are kept.
     dropped_queue_full,
     /// Messages dropped because their lifetime was over.
     dropped_expired,
