@@ -93,13 +93,7 @@ impl State {
             Sender::Push(left) => {
                 state.queued[queue] += 1;
                 state.waiting[queue] = state.queued[queue];
-                if asks_first && left > 1 {
-                    Sender::Ask(left - 1)
-                } else if asks_first {
-                    Sender::Push(0)
-                } else {
-                    Sender::Ask(left - 1)
-                }
+                if asks_first && left == 1 { Sender::Push(0) } else { Sender::Ask(left - 1) }
             }
             Sender::Ask(left) => {
                 state.asleep = false;
@@ -133,25 +127,25 @@ impl State {
             Owner::Sleep | Owner::Glance => vec![go(|state| state.woken = false, Owner::SayAwake)],
             Owner::SayAwake => vec![go(|state| state.asleep = false, Owner::Look(0))],
             Owner::Look(queue) => {
-                let missed = go(|_| (), self.after_taking(queue, looks_first));
+                let missed = go(|_| (), after_taking(queue, looks_first));
                 if self.waiting[queue] > 0 { vec![missed, go(|_| (), Owner::Take(queue))] } else { vec![missed] }
             }
             Owner::Take(queue) => {
                 let mut state = self.clone();
                 state.taken += core::mem::take(&mut state.queued[queue]);
                 state.waiting[queue] = 0;
-                state.owner = self.after_taking(queue, looks_first);
+                state.owner = after_taking(queue, looks_first);
                 vec![state]
             }
         }
     }
+}
 
-    fn after_taking(&self, queue: usize, looks_first: bool) -> Owner {
-        match queue + 1 {
-            QUEUES if looks_first => Owner::LookLast(0),
-            QUEUES => Owner::SayAsleep,
-            next => Owner::Look(next),
-        }
+fn after_taking(queue: usize, looks_first: bool) -> Owner {
+    match queue + 1 {
+        QUEUES if looks_first => Owner::LookLast(0),
+        QUEUES => Owner::SayAsleep,
+        next => Owner::Look(next),
     }
 }
 
