@@ -90,6 +90,14 @@ impl Rig {
 }
 
 fn messages(topic: &str, payload: usize) -> Vec<u8> {
+    one(topic, payload).repeat(BATCH)
+}
+
+fn one_message(topic: &str) -> Vec<u8> {
+    one(topic, 64)
+}
+
+fn one(topic: &str, payload: usize) -> Vec<u8> {
     let payload = vec![b'x'; payload];
     let publish = Publish {
         delivery: Delivery::AtMostOnce,
@@ -99,9 +107,7 @@ fn messages(topic: &str, payload: usize) -> Vec<u8> {
         payload: &payload,
     };
     let mut bytes = Vec::new();
-    for _ in 0..BATCH {
-        let _ = publish.encode(Peer::new(Version::V311), &mut bytes);
-    }
+    let _ = publish.encode(Peer::new(Version::V311), &mut bytes);
     bytes
 }
 
@@ -210,12 +216,6 @@ fn hot_topics_beside_changing_subscriptions(bencher: Bencher) {
     });
 }
 
-fn one_message(topic: &str) -> Vec<u8> {
-    let mut bytes = messages(topic, 64);
-    bytes.truncate(bytes.len() / BATCH);
-    bytes
-}
-
 /// The most work that the filters of some sessions can make of one publish to a topic that is new every time: every way
 /// to write twelve levels with or without `+`, and of the next four one way each.
 #[divan::bench(args = [1, 4, 16])]
@@ -257,4 +257,45 @@ fn all_leave(bencher: Bencher, subscribers: usize) {
                 rig.shard.handle_closed(wire, Why::Lost, rig.now);
             }
         });
+}
+
+/// A client subscribes to everything that is retained, and takes it as it comes. Items are messages.
+#[divan::bench(args = [1_000, 100_000], sample_count = 10, sample_size = 1)]
+fn retained_burst(bencher: Bencher, topics: usize) {
+    let mut rig = rig_with_retained(topics);
+    bencher.counter(ItemsCount::new(topics)).bench_local(|| {
+        let reader = rig.connect("reader");
+        rig.subscribe(reader, "#", QoS::AtMostOnce);
+        while rig.shard.poll_timeout() == Some(Timestamp::ZERO) {
+            rig.shard.turn(rig.now);
+            rig.flush();
+        }
+        rig.shard.handle_closed(reader, Why::Lost, rig.now);
+    });
+}
+
+/// The longest that such a client keeps the others waiting: one turn of its walk.
+#[divan::bench(args = [1_000, 100_000, 1_000_000], sample_count = 100, sample_size = 1)]
+fn one_turn_of_a_retained_burst(bencher: Bencher, topics: usize) {
+    let mut rig = rig_with_retained(topics);
+    let reader = rig.connect("reader");
+    bencher.bench_local(|| {
+        // From the start if it is at the end.
+        if rig.shard.poll_timeout() != Some(Timestamp::ZERO) {
+            rig.subscribe(reader, "#", QoS::AtMostOnce);
+        }
+        rig.shard.turn(rig.now);
+        rig.flush();
+    });
+}
+
+fn rig_with_retained(topics: usize) -> Rig {
+    let mut rig = Rig::new();
+    let publisher = rig.connect("publisher");
+    for number in 0..topics {
+        let mut bytes = one_message(&format!("site/{}/sensor/{number}", number % 1000));
+        bytes[0] |= 1;
+        rig.shard.handle_input(publisher, &bytes, rig.now);
+    }
+    rig
 }

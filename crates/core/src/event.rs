@@ -9,7 +9,8 @@
 //!                       + dropped_{outbox_full, queue_full, conflated, expired, too_large, denied, session_ended, no_member,
 //!                         away, memory_budget}
 //! ```
-//! A delivery is one message for one receiver. `dropped_shard_full` is in neither sum: nobody knows how many receivers
+//! A delivery is one message for one receiver. A retained message that answers a subscription becomes one when its turn
+//! comes, and not before: what is still to be sent of them is in neither sum. `dropped_shard_full` is in neither sum: nobody knows how many receivers
 //! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
 //! is forbidden (`wills_denied`) goes nowhere, and is in neither sum.
 
@@ -338,7 +339,8 @@ stats! {
     queued_bytes,
     /// QoS 0 messages dropped because the receiver's outbox was full.
     dropped_outbox_full,
-    /// Messages dropped because the session's queue was full; of retained ones, one for each filter that found no room.
+    /// Messages dropped because the session's queue was full. Never retained ones that answer a subscription: those wait
+    /// where they are kept.
     dropped_queue_full,
     /// Of those: messages that had waited the longest for their publisher, and made room for another one.
     dropped_queue_oldest,

@@ -9,7 +9,7 @@ use tidegate_wire_mqtt::{Property, QoS, ReasonCode, Version};
 use crate::net::{Got, Net, Options, options};
 
 fn id_on(shard: usize) -> String {
-    (0..).map(|n| format!("client-{n}")).find(|id| shard_of(id, 2) == shard).unwrap()
+    (0..100).map(|n| format!("client-{n}")).find(|id| shard_of(id, 2) == shard).unwrap()
 }
 
 #[test]

@@ -3,7 +3,11 @@
 //! Batches have a queue of their own because they are looked for before every piece of input: that look is one atomic
 //! load. Whoever puts something in wakes the owner only if it may be asleep: the owner says "asleep" *before* it looks
 //! for the last time, the sender looks at "asleep" *after* it has put something in, and both orders are sequentially
-//! consistent, so at least one of them sees the other. Knows nothing of what batches and letters mean.
+//! consistent, so at least one of them sees the other: `model.rs` looks at every order of their steps. Knows nothing of
+//! what batches and letters mean.
+
+#[cfg(test)]
+mod model;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
