@@ -6,12 +6,15 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use support::ws::{REQUEST, Ws, read_head};
 use support::{Client, PATIENCE, address, config, connect_packet, encode, listener, start, tcp};
 use tidegate_broker::Broker;
+use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
+use tidegate_core::access::Open;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{QoS, ReasonCode, Version};
 
@@ -232,6 +235,25 @@ fn f085_an_origin_comes_once_and_within_bounds() {
         stream.write_all(REQUEST.replacen("Host", with, 1).as_bytes()).unwrap();
         assert_eq!(&read_head(&mut stream)[9..12], status, "{with:.40}");
     }
+    broker.shutdown();
+}
+
+#[test]
+fn f085_a_list_of_origins_holds_from_the_reload_on() {
+    let before = Config { listeners: vec![listener(ListenerKind::Ws)], ..config() };
+    let listed = Config { origins: Some(["https://app.example".to_owned()].into()), ..before.clone() };
+    let broker = start(before);
+    let status = |origin: &str| {
+        let mut stream = tcp(address(&broker, ListenerKind::Ws));
+        let head = format!("Origin: {origin}\r\nHost");
+        stream.write_all(REQUEST.replacen("Host", &head, 1).as_bytes()).unwrap();
+        read_head(&mut stream)[9..12].to_owned()
+    };
+    assert_eq!((status("https://app.example"), status("http://localhost")), ("403".to_owned(), "101".to_owned()));
+    broker.reload(&listed, Arc::new(Anonymous), Arc::new(Open)).unwrap();
+    assert_eq!((status("https://app.example"), status("http://localhost")), ("101".to_owned(), "403".to_owned()));
+    // Who is no browser says nothing about pages.
+    Ws::open(tcp(address(&broker, ListenerKind::Ws)), 1000);
     broker.shutdown();
 }
 

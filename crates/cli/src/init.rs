@@ -32,8 +32,17 @@ struct Place {
 }
 
 impl Place {
+    /// What `serve` must be told to find it: nothing, in the folder itself.
+    fn as_flag(&self) -> String {
+        if std::env::current_dir().is_ok_and(|here| here == self.folder) {
+            return String::new();
+        }
+        format!(" -c {}", crate::arguments::in_shell(&self.config.display().to_string()))
+    }
+
     fn new(folder: &Path) -> Self {
-        let folder = absolute(folder);
+        // `.` would stay in the path.
+        let folder = absolute(folder).components().collect::<PathBuf>();
         let data = folder.join("tidegate-data");
         let at = |name: &str| data.join(name);
         Self {
@@ -170,9 +179,9 @@ fn report(args: &InitArgs, place: &Place, made_up: Option<&str>) -> String {
     let password = made_up.unwrap_or("PASSWORD");
     let _ = write!(
         text,
-        "\nstart the broker ({door}):\n  cd {} && {program}\nthen, from any machine:\n  \
+        "\nstart the broker ({door}):\n  {program}{}\nthen, from any machine:\n  \
          tidegate sub -h HOST{port}{trust} -u {user} -P {password} -t 'test/#' -v\n",
-        crate::arguments::in_shell(&place.folder.display().to_string())
+        place.as_flag()
     );
     text
 }

@@ -27,14 +27,14 @@ Examples:
   tidegate                                    serve on this machine: mqtt 1883, WebSocket 8083
   tidegate sub -t 'test/#' -v                 print what is published below test/
   tidegate pub -t test/a -m hello             publish a message
-  tidegate init                               accept other machines: a configuration and a first user
+  tidegate init                               accept other machines: makes what is needed
   tidegate user add alice                     add a user, asking for a password
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
   tidegate bench                              measure this broker, beside mosquitto and rumqttd
 
-Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else /etc/tidegate/tidegate.toml
-              with /etc/tidegate/conf.d/*.toml
+Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else
+              /etc/tidegate/tidegate.toml with /etc/tidegate/conf.d/*.toml
 Environment:  TIDEGATE_SECTION__KEY=value, for instance TIDEGATE_LISTENERS__MQTT=127.0.0.1:1884
 Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters,
               USR2 switches debug logs on and off
@@ -64,11 +64,11 @@ pub(crate) enum Command {
     /// Print messages, with the letters of mosquitto_sub
     #[command(disable_help_flag = true)]
     Sub(Box<SubArgs>),
-    /// Make a configuration, a first user and, with --tls, a certificate: for clients on other machines
+    /// Make a configuration and a first user, to accept clients from other machines
     Init(InitArgs),
     /// Add, remove and list users
     User(UserArgs),
-    /// Check a configuration: all mistakes at once; exit code 2 if there are any, as serve would have
+    /// Check a configuration: all mistakes at once, and exit code 2 if there are any
     Check(CheckArgs),
     /// Look at the configuration
     Config {
