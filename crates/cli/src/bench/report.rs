@@ -35,7 +35,7 @@ const INDENT: &str = "                 ";
 pub(super) fn header() -> String {
     let (cost, split, cores) = ("CPU s/M", "user+sys", "cores b/t/o");
     format!(
-        "{:<17}{:<11}{cost:>8}{split:>13}{:>13}{:>20}{cores:>17}{:>8}",
+        "{:<17}{:<11}{cost:>8}{split:>13}{:>13}{:>24}{cores:>17}{:>8}",
         "case", "broker", "delivered/s", "p50/99/99.9 µs", "ratio"
     )
 }
@@ -125,7 +125,7 @@ fn columns(traffic: &Traffic) -> String {
     let split = cost.map_or_else(|| "–".to_owned(), |cost| format!("{:.2}+{:.2}", cost.user, cost.system));
     let latency = format!("{:.0}/{:.0}/{:.0}", traffic.p50_us, traffic.p99_us, traffic.p999_us);
     let cores = core_words(&traffic.cores);
-    format!("{total:>8}{split:>13}{:>13}{latency:>20}{cores:>17}", grouped(traffic.delivered_per_s))
+    format!("{total:>8}{split:>13}{:>13}{latency:>24}{cores:>17}", grouped(traffic.delivered_per_s))
 }
 
 /// Cores of the broker, the load tool and all others.
@@ -161,9 +161,9 @@ fn churn_words(churn: &Churn) -> String {
 }
 
 fn storm_words(storm: &Storm) -> String {
-    let seconds = |time: Option<f64>| time.map_or_else(|| "never".to_owned(), |time| format!("{time:.2} s"));
+    let seconds = |time: Option<f64>| time.map_or_else(|| "never".to_owned(), |time| format!("after {time:.2} s"));
     format!(
-        "{} of {} back{}, 99 % after {}, all after {}, {}, {}, cores {}",
+        "{} of {} back{}, 99 % {}, all {}, {}, {}, cores {}",
         grouped(storm.back as f64),
         grouped(storm.clients as f64),
         shortage(storm.clients, storm.wanted),

@@ -25,7 +25,7 @@ fn columns_stand_below_their_names() {
     let mut lines = text.lines();
     let (own, peer) = (lines.next().unwrap(), lines.next().unwrap());
     assert_eq!(head.chars().count(), peer.chars().count(), "{head}\n{text}");
-    assert!(own.contains("0.50    0.12+0.38    1 234 567          90/200/300"), "{own}");
+    assert!(own.contains("0.50    0.12+0.38    1 234 567              90/200/300"), "{own}");
     assert!(own.ends_with("0.50/0.50/–") && peer.ends_with("14.0×"), "{text}");
     let place = |line: &str, word: &str| line.find(word).map(|at| line[..at + word.len()].chars().count());
     assert_eq!(place(&head, "delivered/s"), place(own, "1 234 567"));
