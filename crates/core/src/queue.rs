@@ -363,3 +363,6 @@ impl Flows {
         free.pop()
     }
 }
+
+#[cfg(test)]
+mod tests;
