@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use tidegate_control::rank::Tercile;
 use tidegate_control::schedule::WEIGHT_MAX;
-use tidegate_wire_mqtt::{Limits, TopicFilter};
+use tidegate_wire_mqtt::{Limits, TopicFilter, topic};
 
 use crate::access::Identity;
 use crate::glob::Glob;
@@ -118,12 +118,12 @@ impl Class {
     }
 
     /// Whether everything that the class asks for is so.
-    fn contains(&self, identity: &Identity, client_id: &str, topic: &str) -> bool {
+    fn contains(&self, identity: &Identity, client_id: &str, topic_name: &str) -> bool {
         let is_user = |name: &str| identity.user.as_deref() == Some(name);
         self.has_rules()
             && (self.users.is_empty() || self.users.iter().any(|name| is_user(name)))
             && (self.clients.is_empty() || self.clients.iter().any(|pattern| pattern.matches(client_id)))
-            && (self.topics.is_empty() || self.topics.iter().any(|filter| is_below(filter, topic)))
+            && (self.topics.is_empty() || self.topics.iter().any(|filter| topic::matches(filter, topic_name)))
     }
 
     fn check(&self) -> Result<(), String> {
@@ -139,11 +139,6 @@ impl Class {
             None => Ok(()),
         }
     }
-}
-
-fn is_below(filter: &str, topic: &str) -> bool {
-    // It was checked when it came; what is none matches nothing.
-    TopicFilter::parse(filter, &Limits::default()).is_ok_and(|filter| filter.matches(topic))
 }
 
 /// One of the classes: a place among the counters.
@@ -252,9 +247,9 @@ impl Classes {
     }
 
     /// The class whose rules this message meets, and whether they name topics.
-    pub(crate) fn by_rules(&self, identity: &Identity, client_id: &str, topic: &str) -> Option<(ClassId, bool)> {
+    pub(crate) fn by_rules(&self, identity: &Identity, client_id: &str, topic_name: &str) -> Option<(ClassId, bool)> {
         let mut asked = self.order.iter().filter_map(|id| Some((*id, self.get(*id)?)));
-        let (id, class) = asked.find(|(_, class)| class.contains(identity, client_id, topic))?;
+        let (id, class) = asked.find(|(_, class)| class.contains(identity, client_id, topic_name))?;
         Some((id, !class.topics.is_empty()))
     }
 }

@@ -353,3 +353,6 @@ impl Flows {
         free.pop()
     }
 }
+
+#[cfg(test)]
+mod tests;

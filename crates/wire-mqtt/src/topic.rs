@@ -95,7 +95,8 @@ impl<'a> TopicFilter<'a> {
     }
 }
 
-fn matches(pattern: &str, name: &str) -> bool {
+/// True if a message published to `name` is for this pattern, which has been checked: a filter without its share.
+pub fn matches(pattern: &str, name: &str) -> bool {
     // [MQTT-4.7.2-1] A leading wildcard does not match topics that begin with `$`.
     if name.starts_with('$') && pattern.starts_with(['+', '#']) {
         return false;

@@ -100,7 +100,7 @@ fn run(priority: Priority, loads: &[Load], bytes_per_look: usize, looks: u32) ->
             let who = (n + look as usize) % loads.len();
             let Load { topic, every, burst } = &loads[who];
             // Not all in the same look.
-            if (look + who as u32) % every == 0 {
+            if (look + who as u32).is_multiple_of(*every) {
                 for _ in 0..*burst {
                     net.publish(wires[who], topic, &format!("{look:PAYLOAD$}"), 0, false, 0);
                     outcomes.entry(topic.clone()).or_default().sent += 1;
@@ -162,7 +162,6 @@ fn at_five_times_overload_the_best_class_waits_little_and_the_least_gets_its_sha
 fn without_priorities_the_rare_wait_and_lose_like_everybody_else() {
     let mut loads: Vec<Load> = (0..10).map(|n| load(&format!("high/{n}"), 10, 1)).collect();
     loads.extend((0..50).map(|n| load(&format!("low/{n}"), 1, 10)));
-    // So little outbox that it is full between two looks.
     let outcomes = run(Priority::off(), &loads, 100 * PACKET, 600).1;
     let (mut sent, mut got) = (0, 0);
     for outcome in outcomes.iter().filter(|(topic, _)| topic.starts_with("high/")).map(|(_, outcome)| outcome) {
@@ -192,16 +191,10 @@ fn f134_when_everybody_is_important_everybody_has_a_fair_share() {
     // One of them sends ten times as much as the others.
     let mut loads: Vec<Load> = (0..20).map(|n| load(&format!("high/{n}"), 1, 5)).collect();
     loads.push(load("high/greedy", 1, 50));
-    let (mut net, outcomes) = run(by_topic(), &loads, 50 * PACKET, 300);
+    let (net, outcomes) = run(by_topic(), &loads, 50 * PACKET, 300);
     let index = jain(&delivered(&outcomes, "high/"));
     assert!(index >= 0.95, "{index}");
     assert_eq!(net.stats().by_class[0].deliveries, net.stats().deliveries);
-    // And answers come through: at most what is in the outbox, and half of a full one, is before them.
-    let mut other = SlowReader { wire: net.v5("other"), bytes: Vec::new(), pongs: 0 };
-    other.ping(&mut net);
-    other.all(&mut net);
-    net.settle();
-    assert_eq!(net.receive(other.wire).len(), 1);
 }
 
 #[test]

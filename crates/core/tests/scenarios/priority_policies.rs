@@ -177,14 +177,16 @@ impl Policy for Trusting {
 
 #[test]
 fn f133_a_claim_to_a_better_class_counts_only_with_the_right_to_it() {
-    let mut net = Net::with(1, settings(vec![on("fixed", 1, "fixed/#", OnFull::DropLongest)], ClassBy::Both), Trusting);
+    let settings = settings(vec![on("fixed", 1, "fixed/#", OnFull::DropLongest)], ClassBy::Both);
+    let fixed = settings.priority.classes.find("fixed").unwrap();
+    let mut net = Net::with(1, settings, Trusting);
     let claim = |class| [Property::UserProperty("pace-class", class)];
     let cases = [
         ("stranger", "t", "high", ClassId::NORMAL, 1),
         ("stranger", "t", "low", ClassId::LOW, 0),
         ("stranger", "t", "nonsense", ClassId::NORMAL, 1),
         ("trusted", "t", "high", ClassId::HIGH, 0),
-        ("trusted", "fixed/t", "high", ClassId::from_name(&net, "fixed"), 1),
+        ("trusted", "fixed/t", "high", fixed, 1),
     ];
     for (client, topic, class, expected, ignored) in cases {
         let wire = net.v5(client);
@@ -192,17 +194,6 @@ fn f133_a_claim_to_a_better_class_counts_only_with_the_right_to_it() {
         net.publish_with(wire, topic, "x", 0, false, 0, &claim(class));
         assert_eq!(net.shards[0].class_of(client).unwrap().class, expected, "{client} claims {class} for {topic}");
         assert_eq!(net.stats().class_claims_ignored - before, ignored, "{client} claims {class} for {topic}");
-    }
-}
-
-trait Named {
-    fn from_name(net: &Net, name: &str) -> Self;
-}
-
-impl Named for ClassId {
-    fn from_name(net: &Net, name: &str) -> Self {
-        let _ = net;
-        Classes::new(vec![on(name, 1, "fixed/#", OnFull::DropLongest)]).unwrap().find(name).unwrap()
     }
 }
 

@@ -1,0 +1,279 @@
+//! Any sequence of operations, against lists that are searched from end to end.
+
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+use tidegate_wire_mqtt::Properties;
+
+use super::*;
+use crate::classes::{Class, ClassBy, ClassId, Classes};
+use crate::message::{Publication, RATE_UNKNOWN, Standing};
+use crate::session::SubscriptionIds;
+
+const PUBLISHERS: u64 = 4;
+const BOUNDS: Bounds = Bounds { messages_max: 12, bytes_max: 2600 };
+
+#[derive(Clone, Debug)]
+struct Sent {
+    publisher: u64,
+    class: u8,
+    is_by_topic: bool,
+    topic: u8,
+    payload: usize,
+    rate: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Offer(Sent),
+    Retained(Sent),
+    Pop,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let sent = || {
+        (0..PUBLISHERS, 0..6_u8, any::<bool>(), 0..3_u8, 0..400_usize, 0..3_u32).prop_map(
+            |(publisher, class, is_by_topic, topic, payload, rate)| {
+                // A class that the topic tells is the same for all messages to it.
+                let class = if is_by_topic { 3 + topic } else { class };
+                Sent { publisher, class, is_by_topic, topic, payload, rate }
+            },
+        )
+    };
+    prop_oneof![
+        8 => sent().prop_map(Operation::Offer),
+        1 => sent().prop_map(Operation::Retained),
+        5 => Just(Operation::Pop),
+    ]
+}
+
+/// A class of each policy.
+fn priority(mode: PriorityMode) -> Priority {
+    let class = |name, weight, on_full| Class { on_full, ..Class::new(name, weight) };
+    let own = vec![
+        class("high", 4, OnFull::DropLongest),
+        class("normal", 2, OnFull::DropNewest),
+        class("low", 1, OnFull::DropOldest),
+        class("sys", 1, OnFull::Latest),
+        class("a", 7, OnFull::DropOldest),
+        class("b", 3, OnFull::Latest),
+    ];
+    Priority { mode, by: ClassBy::Both, classes: Classes::new(own).unwrap() }
+}
+
+fn queued(sent: &Sent, number: usize) -> Queued {
+    let topic = format!("{}/{}", u8::from(sent.is_by_topic), sent.topic);
+    // The number is in front, so that it can be told again.
+    let payload = format!("{number:<0$}", 8 + sent.payload);
+    let publication = Publication {
+        topic: &topic,
+        payload: payload.as_bytes(),
+        properties: Properties::EMPTY,
+        qos: QoS::AtMostOnce,
+        retain: false,
+        expires: None,
+        origin: sent.publisher,
+        standing: Standing {
+            class: ClassId::from_bits(sent.class),
+            is_by_topic: sent.is_by_topic,
+            rate: if sent.rate == 0 { RATE_UNKNOWN } else { sent.rate },
+        },
+    };
+    let message = Arc::new(Message::new(&publication));
+    Queued { message, qos: QoS::AtMostOnce, retain: false, ids: SubscriptionIds::None }
+}
+
+fn number_of(queued: &Queued) -> usize {
+    core::str::from_utf8(queued.message.view().payload).unwrap().trim().parse().unwrap()
+}
+
+/// What is known of a message that waits.
+#[derive(Clone, Debug)]
+struct Known {
+    number: usize,
+    sent: Sent,
+    size: usize,
+}
+
+#[derive(Default)]
+struct Model {
+    retained: VecDeque<usize>,
+    waiting: Vec<Known>,
+    bytes: usize,
+    offered: usize,
+    gone: usize,
+}
+
+impl Model {
+    fn flow(known: &Known) -> (u64, Option<u8>) {
+        (known.sent.publisher, known.sent.is_by_topic.then_some(known.sent.class))
+    }
+
+    fn flow_bytes(&self, flow: (u64, Option<u8>)) -> usize {
+        self.waiting.iter().filter(|known| Self::flow(known) == flow).map(|known| known.size).sum()
+    }
+
+    fn remove(&mut self, number: usize) -> Known {
+        let place = self.waiting.iter().position(|known| known.number == number).unwrap();
+        let known = self.waiting.remove(place);
+        self.bytes -= known.size;
+        self.gone += 1;
+        known
+    }
+
+    fn offer(&mut self, queue: &mut Queue, priority: &Priority, sent: &Sent) {
+        self.offered += 1;
+        let (number, message) = (self.offered, queued(sent, self.offered));
+        let on_full = priority.on_full(ClassId::from_bits(sent.class));
+        let mut lost = Vec::new();
+        let known = Known { number, sent: sent.clone(), size: message.message.size() };
+        queue.offer(message, priority, BOUNDS, |queued, loss| lost.push((number_of(&queued), loss)));
+        self.bytes += known.size;
+        self.waiting.push(known.clone());
+        for (number, loss) in lost {
+            match loss {
+                Loss::Newest => {
+                    assert_eq!(number, self.offered);
+                    self.remove(number);
+                    let is_full = self.waiting.len() + self.retained.len() >= BOUNDS.messages_max
+                        || self.bytes + known.size > BOUNDS.bytes_max;
+                    let only_retained = self.waiting.is_empty();
+                    assert!(is_full && (on_full == OnFull::DropNewest || only_retained));
+                }
+                Loss::Oldest => {
+                    // Of its flow the oldest that does not stand in the place of an older one.
+                    let victim = self.remove(number);
+                    let longest = self.waiting.iter().map(|known| self.flow_bytes(Self::flow(known))).max();
+                    assert_ne!(on_full, OnFull::DropNewest);
+                    if on_full == OnFull::DropLongest && priority.mode == PriorityMode::Practical {
+                        let length = self.flow_bytes(Self::flow(&victim)) + victim.size + SLACK;
+                        assert!(
+                            length * 9 >= longest.unwrap_or(0).saturating_sub(known.size) * 8,
+                            "{length} {longest:?}"
+                        );
+                    }
+                }
+                Loss::Conflated => {
+                    assert_eq!(on_full, OnFull::Latest);
+                    let victim = self.remove(number);
+                    assert_eq!((victim.sent.topic, victim.sent.is_by_topic), (sent.topic, sent.is_by_topic));
+                }
+            }
+        }
+    }
+
+    fn pop(&mut self, queue: &mut Queue, priority: &Priority) {
+        let next = queue.next_qos();
+        let Some(queued) = queue.pop() else {
+            return assert!(self.waiting.is_empty() && self.retained.is_empty(), "idle while something waits");
+        };
+        assert!(next.is_some());
+        let number = number_of(&queued);
+        if let Some(retained) = self.retained.pop_front() {
+            self.bytes -= queued.message.size();
+            self.gone += 1;
+            return assert_eq!(number, retained, "retained ones first, in order");
+        }
+        let known = self.remove(number);
+        // To one topic, nobody overtakes itself.
+        let earlier = self.waiting.iter().find(|other| {
+            other.number < number
+                && other.sent.publisher == known.sent.publisher
+                && (other.sent.topic, other.sent.is_by_topic) == (known.sent.topic, known.sent.is_by_topic)
+        });
+        if !self.is_conflated(&known, priority) {
+            assert!(earlier.is_none_or(|earlier| self.is_conflated(earlier, priority)), "{known:?} before {earlier:?}");
+        }
+    }
+
+    /// It may stand in the place of an older one of another publisher.
+    fn is_conflated(&self, known: &Known, priority: &Priority) -> bool {
+        priority.on_full(ClassId::from_bits(known.sent.class)) == OnFull::Latest
+    }
+
+    fn invariants(&self, queue: &Queue) {
+        assert_eq!((queue.len(), queue.bytes()), (self.waiting.len() + self.retained.len(), self.bytes));
+        assert_eq!(self.offered, self.gone + queue.len());
+        assert!(!(queue.line_flow.is_some() && queue.flows.is_some()), "a line, or flows");
+        let conflated = queue.latest.len();
+        assert!(conflated <= 6, "one of each topic");
+    }
+}
+
+/// Conflation changes the size of a message under way, and the scheduler counts what it was.
+const SLACK: usize = 4 * 400;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_queue_agrees_with_a_plain_list(
+        mode in prop::sample::select(vec![PriorityMode::Practical, PriorityMode::Paper, PriorityMode::Off]),
+        operations in prop::collection::vec(operation(), 1..150),
+    ) {
+        let (mut queue, mut model, priority) = (Queue::default(), Model::default(), priority(mode));
+        for operation in &operations {
+            match operation {
+                Operation::Offer(sent) => model.offer(&mut queue, &priority, sent),
+                Operation::Retained(sent) => {
+                    model.offered += 1;
+                    let message = queued(sent, model.offered);
+                    model.bytes += message.message.size();
+                    model.retained.push_back(model.offered);
+                    queue.push_retained(message, &priority);
+                }
+                Operation::Pop => model.pop(&mut queue, &priority),
+            }
+            model.invariants(&queue);
+            let room = BOUNDS.messages_max.max(model.retained.len() + model.waiting.len());
+            prop_assert!(queue.len() <= room);
+        }
+        while queue.len() > 0 {
+            model.pop(&mut queue, &priority);
+        }
+        model.invariants(&queue);
+    }
+}
+
+#[test]
+fn one_flow_is_a_line_and_the_second_makes_the_scheduler() {
+    let priority = priority(PriorityMode::Practical);
+    let sent = |publisher| Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
+    let mut queue = Queue::default();
+    for number in 0..3 {
+        queue.offer(queued(&sent(1), number), &priority, BOUNDS, |_, _| panic!("there is room"));
+    }
+    assert!(queue.flows.is_none());
+    queue.offer(queued(&sent(2), 3), &priority, BOUNDS, |_, _| panic!("there is room"));
+    assert!(queue.flows.is_some() && queue.line.is_empty());
+    while queue.pop().is_some() {}
+    assert!(queue.flows.is_none(), "and all of it goes with the last message");
+}
+
+#[test]
+fn more_publishers_than_places_keep_their_order() {
+    let mut flows = Flows::new(PriorityMode::Practical).unwrap();
+    let flow = |publisher| Flow::Publisher(publisher, None);
+    let push = |flows: &mut Flows, publisher, number| {
+        let sent = Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
+        let place = Place { flow: flow(publisher), size: 100, weight: 1, rate: 0 };
+        assert!(flows.push(place, Waiting::Message(queued(&sent, number))).is_none());
+    };
+    let many = u64::from(FLOWS_MAX);
+    for publisher in 0..many + 10 {
+        push(&mut flows, publisher, 0);
+    }
+    assert_eq!(flows.scheduler.flow_len(SHARED), 10, "no place of their own");
+    // One place is free again, and a shared one goes on where its first message waits.
+    flows.scheduler.evict(flows.places[&flow(7)]);
+    push(&mut flows, many + 3, 1);
+    assert_eq!(flows.scheduler.flow_len(SHARED), 11);
+    while flows.scheduler.evict(SHARED).is_some() {}
+    push(&mut flows, many + 3, 2);
+    assert_eq!(flows.scheduler.flow_len(SHARED), 0, "it has the place of one that had nothing waiting");
+    assert!(flows.places.contains_key(&flow(many + 3)) && !flows.places.contains_key(&flow(7)));
+}
