@@ -183,6 +183,9 @@ fn in_words(why: &Why) -> Cow<'static, str> {
         Why::TakenOver => "session taken over".into(),
         Why::TooFast { .. } => "published too fast for too long".into(),
         // Closed because 3.1.1 has no other answer to a message that is not taken.
+        Why::NotReading { bytes, messages } => {
+            format!("does not read: {bytes} bytes and {messages} messages wait for it").into()
+        }
         Why::Ended(ReasonCode::NotAuthorized) => "message refused: not authorized".into(),
         Why::Ended(ReasonCode::QuotaExceeded) => "message refused: quota exceeded".into(),
         Why::Ended(reason) => reason.name().to_lowercase().into(),

@@ -137,6 +137,13 @@ pub enum Why {
         /// When it may come back.
         retry_after: Duration,
     },
+    /// The client took nothing of what waited for it for too long.
+    NotReading {
+        /// Bytes that waited in its outbox.
+        bytes: usize,
+        /// Messages that waited behind them.
+        messages: usize,
+    },
     /// The broker ended it, with this reason code (shutdown, kick, quota).
     Ended(ReasonCode),
 }

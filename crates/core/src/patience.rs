@@ -50,7 +50,7 @@ impl Shard {
     pub(crate) fn check_progress(&mut self, conn: ConnId, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else { return };
         connection.is_watched = false;
-        let (partial, stalled_since) = (connection.partial, connection.stalled_since);
+        let (partial, stalled_since, bytes) = (connection.partial, connection.stalled_since, connection.outbox.len());
         // Whoever is not read cannot be blamed for what does not come.
         let packet = match partial {
             Some((_, time)) if !self.may_read(conn) => Some(now + time),
@@ -62,7 +62,8 @@ impl Shard {
             let why = Why::Protocol { reason: ReasonCode::KeepAliveTimeout, detail };
             self.end_connection(conn, why, WillFate::Publish, now);
         } else if taking.is_some_and(|deadline| deadline <= now) {
-            self.end_connection(conn, Why::Ended(ReasonCode::QuotaExceeded), WillFate::Publish, now);
+            let messages = self.session_of(conn).map_or(0, |session| session.queue_len());
+            self.end_connection(conn, Why::NotReading { bytes, messages }, WillFate::Publish, now);
         } else if let Some(deadline) = packet.into_iter().chain(taking).min() {
             self.watch(conn, deadline, now);
         }

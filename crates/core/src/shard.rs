@@ -431,6 +431,7 @@ pub(crate) fn reason_of(why: &Why) -> Option<ReasonCode> {
         Why::Goodbye | Why::Lost => None,
         Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
         Why::TooFast { .. } => Some(ReasonCode::MessageRateTooHigh),
+        Why::NotReading { .. } => Some(ReasonCode::QuotaExceeded),
         Why::TakenOver => Some(ReasonCode::SessionTakenOver),
         Why::Protocol { reason, .. } | Why::Ended(reason) => Some(*reason),
     }

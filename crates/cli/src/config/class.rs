@@ -44,7 +44,7 @@ pub(crate) fn read(name: &str, at: &Origin, fields: &[Entry], problems: &mut Vec
 fn set(class: &mut Class, field: &str, value: &Value) -> Result<(), String> {
     match field {
         "weight" => {
-            class.weight = Weight::read(value, None).map(|Count(weight)| weight as u32).ok_or_else(Weight::expected)?
+            class.weight = Weight::read(value, None).map(|Count(weight)| weight as u32).ok_or_else(Weight::expected)?;
         }
         "on_full" => {
             class.on_full =

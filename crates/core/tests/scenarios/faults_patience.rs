@@ -170,7 +170,7 @@ fn f050_a_client_that_never_reads_is_not_read_and_then_given_up() {
     net.pass(2 * SECOND);
     assert!(net.is_closed(mute) && !net.is_closed(other));
     let named = net.events.iter().any(|event| {
-        matches!(event, Event::Disconnected { client_id, why: Why::Ended(ReasonCode::QuotaExceeded), .. }
+        matches!(event, Event::Disconnected { client_id, why: Why::NotReading { bytes: 10_001.., .. }, .. }
             if &**client_id == "mute")
     });
     assert!(named, "{:?}", net.events);
