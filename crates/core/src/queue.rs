@@ -3,7 +3,6 @@
 //! Messages of one flow leave in the order in which they came: a flow is a publisher, or a publisher's messages of one
 //! class if the class is told by the topic. Between flows decides [`Scheduler`], by the weight of their classes. A queue
 //! with a single flow, which is nearly every one, is a plain line; the scheduler is made when a second one comes.
-//! Retained messages that were asked for go before everything else, in order: what is published meanwhile is newer.
 //!
 //! Knows neither connections nor counters. Whoever drives it is told of every message that goes, and why.
 
@@ -24,9 +23,9 @@ use crate::session::Queued;
 /// Everything that waits for a session beyond what is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// Served first. Either the only flow, or retained messages.
+    /// The only flow. Beside others it is empty.
     line: VecDeque<Waiting>,
-    /// Which flow that is; none if they are retained messages. Means nothing while the line is empty.
+    /// Which flow that is; none once there are others. Means nothing while the line is empty.
     line_flow: Option<Flow>,
     /// The others, if there are any. None while `line` is a flow.
     flows: Option<Box<Flows>>,
@@ -190,7 +189,7 @@ impl Queue {
         self.schedule(place, waiting, priority.mode);
     }
 
-    /// A second flow, or retained messages, have come: from now on the scheduler decides.
+    /// A second flow has come: from now on the scheduler decides.
     fn spread(&mut self, priority: &Priority) {
         self.line_flow = None;
         for waiting in core::mem::take(&mut self.line) {
@@ -234,7 +233,7 @@ impl Queue {
         Ok(before)
     }
 
-    /// The oldest message of the flow with the most bytes; retained messages are nobody's flow.
+    /// The oldest message of the flow with the most bytes.
     fn evict_longest(&mut self) -> Option<Queued> {
         let victim = match &mut self.flows {
             Some(flows) => flows.scheduler.evict_longest()?.item,

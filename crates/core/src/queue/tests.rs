@@ -1,6 +1,5 @@
 //! Any sequence of operations, against lists that are searched from end to end.
 
-use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,6 +11,7 @@ use tidegate_wire_mqtt::Properties;
 use super::*;
 use crate::classes::{Class, ClassBy, ClassId, Classes};
 use crate::message::{Publication, RATE_UNKNOWN, Standing};
+use crate::overload::Tally;
 use crate::session::SubscriptionIds;
 
 const PUBLISHERS: u64 = 4;
@@ -30,7 +30,6 @@ struct Sent {
 #[derive(Clone, Debug)]
 enum Operation {
     Offer(Sent),
-    Retained(Sent),
     Pop,
 }
 
@@ -46,7 +45,6 @@ fn operation() -> impl Strategy<Value = Operation> {
     };
     prop_oneof![
         8 => sent().prop_map(Operation::Offer),
-        1 => sent().prop_map(Operation::Retained),
         5 => Just(Operation::Pop),
     ]
 }
@@ -83,7 +81,7 @@ fn queued(sent: &Sent, number: usize) -> Queued {
             rate: if sent.rate == 0 { RATE_UNKNOWN } else { sent.rate },
         },
     };
-    let message = Arc::new(Message::new(&publication));
+    let message = Arc::new(Message::new(&publication, &Tally::default()));
     Queued { message, qos: QoS::AtMostOnce, retain: false, ids: SubscriptionIds::None }
 }
 
@@ -101,7 +99,6 @@ struct Known {
 
 #[derive(Default)]
 struct Model {
-    retained: VecDeque<usize>,
     waiting: Vec<Known>,
     bytes: usize,
     offered: usize,
@@ -139,10 +136,9 @@ impl Model {
                 Loss::Newest => {
                     assert_eq!(number, self.offered);
                     self.remove(number);
-                    let is_full = self.waiting.len() + self.retained.len() >= BOUNDS.messages_max
-                        || self.bytes + known.size > BOUNDS.bytes_max;
-                    let only_retained = self.waiting.is_empty();
-                    assert!(is_full && (on_full == OnFull::DropNewest || only_retained));
+                    let is_full =
+                        self.waiting.len() >= BOUNDS.messages_max || self.bytes + known.size > BOUNDS.bytes_max;
+                    assert!(is_full && on_full == OnFull::DropNewest);
                 }
                 Loss::Oldest => {
                     // Of its flow the oldest that does not stand in the place of an older one.
@@ -169,15 +165,10 @@ impl Model {
     fn pop(&mut self, queue: &mut Queue, priority: &Priority) {
         let next = queue.next_qos();
         let Some(queued) = queue.pop() else {
-            return assert!(self.waiting.is_empty() && self.retained.is_empty(), "idle while something waits");
+            return assert!(self.waiting.is_empty(), "idle while something waits");
         };
         assert!(next.is_some());
         let number = number_of(&queued);
-        if let Some(retained) = self.retained.pop_front() {
-            self.bytes -= queued.message.size();
-            self.gone += 1;
-            return assert_eq!(number, retained, "retained ones first, in order");
-        }
         let known = self.remove(number);
         // To one topic, nobody overtakes itself.
         let earlier = self.waiting.iter().find(|other| {
@@ -196,7 +187,7 @@ impl Model {
     }
 
     fn invariants(&self, queue: &Queue) {
-        assert_eq!((queue.len(), queue.bytes()), (self.waiting.len() + self.retained.len(), self.bytes));
+        assert_eq!((queue.len(), queue.bytes()), (self.waiting.len(), self.bytes));
         assert_eq!(self.offered, self.gone + queue.len());
         assert!(!(queue.line_flow.is_some() && queue.flows.is_some()), "a line, or flows");
         let conflated = queue.latest.len();
@@ -219,18 +210,10 @@ proptest! {
         for operation in &operations {
             match operation {
                 Operation::Offer(sent) => model.offer(&mut queue, &priority, sent),
-                Operation::Retained(sent) => {
-                    model.offered += 1;
-                    let message = queued(sent, model.offered);
-                    model.bytes += message.message.size();
-                    model.retained.push_back(model.offered);
-                    queue.push_retained(message, &priority);
-                }
                 Operation::Pop => model.pop(&mut queue, &priority),
             }
             model.invariants(&queue);
-            let room = BOUNDS.messages_max.max(model.retained.len() + model.waiting.len());
-            prop_assert!(queue.len() <= room);
+            prop_assert!(queue.len() <= BOUNDS.messages_max);
         }
         while queue.len() > 0 {
             model.pop(&mut queue, &priority);

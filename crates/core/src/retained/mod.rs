@@ -250,8 +250,7 @@ mod tests {
     fn message(topic: &str, expires: Option<Timestamp>) -> Arc<Message> {
         let (payload, properties, qos) = (&b"x"[..], Properties::EMPTY, QoS::AtMostOnce);
         let standing = crate::message::Standing::UNKNOWN;
-        let publication =
-            Publication { topic, payload, properties, qos, retain: true, expires, origin: 0, standing };
+        let publication = Publication { topic, payload, properties, qos, retain: true, expires, origin: 0, standing };
         Arc::new(Message::new(&publication, &crate::overload::Tally::default()))
     }
 
