@@ -15,7 +15,7 @@ use alloc::sync::Arc;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{QoS, TopicFilter};
 
-use crate::limits::{BURST_STEPS_MAX, BURSTS_PER_TURN_MAX};
+use crate::limits::{BURST_STEPS_MAX, BURST_STEPS_PER_TURN_MAX};
 use crate::retained::{Step, Walk};
 use crate::session::{Queued, SubscriptionIds};
 use crate::shard::Shard;
@@ -40,10 +40,16 @@ impl Shard {
 
     /// Sends retained messages while there is room, and a bounded number of steps.
     pub(crate) fn burst(&mut self, index: u32, now: Timestamp) {
-        let mut steps = BURST_STEPS_MAX;
+        let share = BURST_STEPS_MAX.min(self.burst_steps);
+        let mut steps = share;
+        self.go_through_bursts(index, &mut steps, now);
+        self.burst_steps -= share - steps;
+    }
+
+    fn go_through_bursts(&mut self, index: u32, steps: &mut usize, now: Timestamp) {
         while let Some(session) = self.sessions.get_mut(index).filter(|session| session.conn.is_some()) {
             let Some((filter, mut walk)) = session.bursts.pop_first() else { return };
-            let left = self.go_on(index, &filter, &mut walk, &mut steps, now);
+            let left = self.go_on(index, &filter, &mut walk, steps, now);
             if left == Left::Done {
                 continue;
             }
@@ -87,9 +93,13 @@ impl Shard {
         }
     }
 
-    /// Goes on with walks that had their share of an earlier turn, some of them.
+    /// A turn begins. Goes on with walks that had their share of an earlier one, as far as this turn's steps go.
     pub(crate) fn go_on_bursting(&mut self, now: Timestamp) {
-        for _ in 0..BURSTS_PER_TURN_MAX {
+        self.burst_steps = BURST_STEPS_PER_TURN_MAX;
+        for _ in 0..self.bursting.len() {
+            if self.burst_steps == 0 {
+                return;
+            }
             let Some(index) = self.bursting.pop_front() else { return };
             if let Some(session) = self.sessions.get_mut(index) {
                 session.is_bursting = false;

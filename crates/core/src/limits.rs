@@ -39,10 +39,10 @@ pub(crate) const ORDINARY_LEVELS: usize = 16;
 pub(crate) const ORDINARY_PLUS_LEVELS: usize = 6;
 /// Bytes of a topic that is worth remembering.
 pub(crate) const CACHE_TOPIC_BYTES_MAX: usize = 512;
-/// Steps through the retained messages for one session before others have their turn, at some 0.3 µs each...
+/// Steps through the retained messages for one session before others have theirs, at up to a microsecond each...
 pub(crate) const BURST_STEPS_MAX: usize = 256;
-/// ...and sessions that go on in one turn.
-pub(crate) const BURSTS_PER_TURN_MAX: usize = 4;
+/// ...and for all sessions in one turn.
+pub(crate) const BURST_STEPS_PER_TURN_MAX: usize = 1024;
 /// Retained messages that are forgotten at once when their lifetime is over.
 pub(crate) const RETAINED_SWEEP_MAX: usize = 1024;
 /// Bytes of topics whose retained message was deleted a moment ago.

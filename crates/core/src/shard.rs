@@ -21,7 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
-use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
+use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
 use crate::retained::Retained;
@@ -147,6 +147,8 @@ pub struct Shard {
     pub(crate) outgoing: Vec<Outgoing>,
     /// Sessions that have retained messages to send and the room for it, in order; see `burst`.
     pub(crate) bursting: VecDeque<u32>,
+    /// Steps that are left for them in this turn.
+    pub(crate) burst_steps: usize,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
     pub(crate) next_origin: u64,
@@ -187,6 +189,7 @@ impl Shard {
             to_close: Vec::new(),
             outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
             bursting: VecDeque::new(),
+            burst_steps: BURST_STEPS_PER_TURN_MAX,
             events: VecDeque::new(),
             stats: Stats::default(),
             next_origin: (index as u64) << 48,

@@ -48,7 +48,7 @@ fn take(net: &mut Net, wire: Wire, most: usize) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_burst_goes_on_as_the_client_acknowledges_and_nothing_is_lost() {
+fn f045_a_burst_goes_on_as_the_client_acknowledges_and_nothing_is_lost() {
     let settings = Settings { queue_messages_max: 5, ..Settings::default() };
     let (mut net, _) = filled(1000, settings);
     let reader = net.connect("reader", &narrow());
@@ -64,7 +64,7 @@ fn a_burst_goes_on_as_the_client_acknowledges_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_burst_outlives_the_connection_with_its_session_and_ends_with_the_subscription() {
+fn f045_a_burst_outlives_the_connection_with_its_session_and_ends_with_the_subscription() {
     let (mut net, _) = filled(100, Settings::default());
     let reader = net.connect("reader", &narrow());
     net.subscribe(reader, "t/#", 1);
@@ -136,7 +136,7 @@ fn what_is_published_meanwhile_does_not_wait_for_the_burst() {
 }
 
 #[test]
-fn a_walk_that_finds_little_takes_turns_with_others() {
+fn f045_a_walk_that_finds_little_takes_turns_with_others() {
     let (mut net, _) = filled(5000, Settings::default());
     let sender = net.v5("writer");
     for n in 0..5000 {
@@ -183,7 +183,7 @@ proptest! {
     /// Whatever happens meanwhile: who has taken everything knows the newest state of every topic that it subscribed to,
     /// and nobody ever goes back from a newer state to an older one.
     #[test]
-    fn in_the_end_a_subscriber_knows_what_is_retained(operations in prop::collection::vec(operation(), 1..60)) {
+    fn f045_in_the_end_a_subscriber_knows_what_is_retained(operations in prop::collection::vec(operation(), 1..60)) {
         let mut net = Net::new(1);
         let sender = net.v5("sender");
         let mut reader = net.connect("reader", &narrow());
