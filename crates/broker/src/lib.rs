@@ -77,7 +77,8 @@ impl Broker {
         Self::start_at(Clock::start(), config, authenticator, policy)
     }
 
-    /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time.
+    /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time. A
+    /// drain waits until its clients are gone, because its time does not come.
     pub fn start_by_hand(
         config: Config,
         authenticator: Arc<dyn Authenticator>,
@@ -163,7 +164,7 @@ impl Broker {
         if !lock(&self.common.bans).add(whom.clone(), time, reason, self.common.clock.now()) {
             return false;
         }
-        self.tell_all(|| Letter::Expel(Box::new(whom.clone())));
+        self.tell_all(|| Letter::Expel(Box::new(whom.clone().normal())));
         true
     }
 

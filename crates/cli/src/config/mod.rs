@@ -4,6 +4,7 @@
 //! to [`Options`] by the table of keys. All problems of all sources are collected; what the values mean together is
 //! judged in `plan.rs`.
 
+pub(crate) mod backoff;
 pub(crate) mod class;
 mod environment;
 mod file;
