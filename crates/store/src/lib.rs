@@ -10,6 +10,7 @@ pub mod limits;
 mod log;
 mod metrics;
 mod read;
+pub mod records;
 mod repair;
 mod replay;
 mod report;

@@ -231,8 +231,7 @@ impl<D: Disk> Log<D> {
         }
         self.sizes.insert(id, HEADER_BYTES);
         let start = HEADER_BYTES;
-        self.current =
-            Some(Segment { id, name, salt: header.salt, written: start, synced: start, settled: start });
+        self.current = Some(Segment { id, name, salt: header.salt, written: start, synced: start, settled: start });
         Ok(())
     }
 

@@ -69,8 +69,7 @@ pub(crate) fn read_record(
     };
     into.clear();
     into.resize(FRAME_BYTES + at.len as usize, 0);
-    let len =
-        files.read(&name, at.offset, into).map_err(|error| gone(StoreError::io("read", &name)(error), &name))?;
+    let len = files.read(&name, at.offset, into).map_err(|error| gone(StoreError::io("read", &name)(error), &name))?;
     into.truncate(len);
     let frame = Frame::parse(into, salt, at.offset).filter(|frame| frame.len == at.len).ok_or_else(damaged)?;
     if !into.get(FRAME_BYTES..).is_some_and(|payload| payload.len() == at.len as usize && frame.holds(payload)) {

@@ -195,11 +195,7 @@ fn replay_segments(
 
 /// The segments that count, in order, each with its end as its successor knows it; None for the last one. A segment that
 /// nobody follows was given up when the disk failed, and its content was written again.
-fn chain(
-    segments: &BTreeMap<u64, Option<Header>>,
-    last: (u64, Option<u64>),
-    base: u64,
-) -> Vec<(u64, Option<u64>)> {
+fn chain(segments: &BTreeMap<u64, Option<Header>>, last: (u64, Option<u64>), base: u64) -> Vec<(u64, Option<u64>)> {
     let mut chain = Vec::new();
     let mut next = Some(last);
     while let Some((number, end)) = next.filter(|(number, _)| *number >= base) {

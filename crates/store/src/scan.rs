@@ -123,8 +123,7 @@ impl<'f, F: Files> Scan<'f, F> {
         let Found { frame, offset } = found;
         let start = (offset - self.buffer_at) as usize + FRAME_BYTES;
         let payload = self.buffer.get(start..start + frame.len as usize).unwrap_or_default();
-        let record =
-            RawRecord { tag: frame.tag, version: frame.version, is_skippable: frame.is_skippable(), payload };
+        let record = RawRecord { tag: frame.tag, version: frame.version, is_skippable: frame.is_skippable(), payload };
         (record, Location { file: self.header.id, offset, len: frame.len })
     }
 }
