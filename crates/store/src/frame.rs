@@ -226,7 +226,7 @@ mod tests {
     fn zeroes_are_no_frame() {
         for salt in [0, 1, u32::MAX] {
             for offset in 0..4096 {
-                let is_frame = Frame::parse(&[0; 64], salt, offset).is_some_and(|frame| frame.is_first());
+                let is_frame = Frame::parse(&[0; 64], salt, offset).is_some_and(Frame::is_first);
                 assert!(!is_frame, "no batch begins in zeroes");
             }
         }

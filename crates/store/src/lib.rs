@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod care;
 mod compact;
 pub mod disk;
 mod error;
@@ -17,6 +18,7 @@ mod report;
 mod scan;
 mod writer;
 
+pub use care::{backup, backup_online, check, restore};
 pub use compact::{Compacted, Job, Kept, Sink, State};
 pub use error::{StoreError, Trouble};
 pub use file::{FORMAT, FileId, HEADER_BYTES, Location};
@@ -25,4 +27,4 @@ pub use log::{Log, LogOptions, Position};
 pub use metrics::{LogMetrics, SyncTimes};
 pub use read::Reader;
 pub use report::RecoveryReport;
-pub use writer::{Done, Durability, Health, Producer, Refusal, Writer, WriterMetrics, WriterOptions};
+pub use writer::{Done, Durability, Health, Producer, Refusal, Sealed, Writer, WriterMetrics, WriterOptions};

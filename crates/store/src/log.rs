@@ -143,9 +143,6 @@ impl<D: Disk> Log<D> {
     /// Writes batches with one call, each as a whole into one segment; their places are added to `places`. None of them is
     /// safe before [`Log::sync`]. After an error none of them counts.
     pub fn append(&mut self, batches: &[Batch], places: &mut Vec<Position>) -> Result<(), StoreError> {
-        if self.current.as_ref().is_some_and(|segment| segment.written >= self.options.segment_bytes) {
-            self.rotate()?;
-        }
         let Some(segment) = &mut self.current else { return Err(StoreError::Failed) };
         self.buffer.clear();
         let known = places.len();
@@ -196,7 +193,13 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Syncs the segment and begins the next one.
+    /// Whether it is time for [`Log::rotate`]. Appending does not do it by itself: the owner has to know what was synced
+    /// when it fails.
+    pub fn is_segment_full(&self) -> bool {
+        self.current.as_ref().is_some_and(|segment| segment.written >= self.options.segment_bytes)
+    }
+
+    /// Syncs the segment and begins the next one. Sync before, so that an error leaves nothing in doubt.
     pub fn rotate(&mut self) -> Result<(), StoreError> {
         self.sync()?;
         self.fail();

@@ -19,7 +19,7 @@ fn put(number: u32) -> Move {
 #[test]
 fn f111_a_log_cut_at_every_byte_gives_a_prefix_of_its_batches() {
     let disk = SimDisk::new(1);
-    let (mut log, ..) = open(disk.clone(), LogOptions::default()).unwrap();
+    let (mut log, ..) = open(disk.boot(), LogOptions::default()).unwrap();
     let batches: Vec<Vec<Move>> = (0..8).map(|n| vec![put(n), put(100 + n), Move::Take(n / 2)]).collect();
     let mut ends = vec![log.end().unwrap().offset];
     for batch in &batches {
@@ -32,7 +32,7 @@ fn f111_a_log_cut_at_every_byte_gives_a_prefix_of_its_batches() {
     for cut in ends[0] as usize..=bytes.len() {
         let torn = SimDisk::new(2);
         torn.put(&name, bytes[..cut].to_vec());
-        let (mut log, shelf, report) = open(torn.clone(), LogOptions::default()).unwrap();
+        let (mut log, shelf, report) = open(torn.boot(), LogOptions::default()).unwrap();
         let whole = ends.iter().filter(|end| **end as usize <= cut).count() - 1;
         assert_eq!(contents(&mut log, &shelf), model(&batches[..whole]), "cut at {cut}");
         let torn_bytes = cut as u64 - ends[whole];
@@ -53,7 +53,7 @@ fn f111_a_log_cut_at_every_byte_gives_a_prefix_of_its_batches() {
 #[test]
 fn f111_a_tail_of_zeroes_is_cut_off() {
     let disk = SimDisk::new(1);
-    let (mut log, ..) = open(disk.clone(), LogOptions::default()).unwrap();
+    let (mut log, ..) = open(disk.boot(), LogOptions::default()).unwrap();
     append(&mut log, &[put(1)]).unwrap();
     log.sync().unwrap();
     append(&mut log, &[put(2)]).unwrap();
@@ -67,7 +67,7 @@ fn f111_a_tail_of_zeroes_is_cut_off() {
         bytes[from..].fill(0);
         bytes.extend(vec![0; 4096]);
         torn.put(&name, bytes);
-        let (_, shelf, report) = open(torn, LogOptions::default()).unwrap();
+        let (_, shelf, report) = open(torn.boot(), LogOptions::default()).unwrap();
         assert_eq!(shelf.0.len(), 1);
         assert!(report.torn_bytes >= 4096 && report.damaged_bytes == 0, "{report}");
     }
@@ -116,6 +116,11 @@ struct Owner<D> {
 impl<D: Disk> Owner<D> {
     fn write(&mut self, moves: Vec<Move>) {
         self.heal();
+        if self.log.is_segment_full() {
+            self.sync();
+            let _ = self.log.rotate();
+            self.heal();
+        }
         let result = append(&mut self.log, &moves);
         self.unsynced.push(moves);
         if result.is_err() {
@@ -140,14 +145,14 @@ impl<D: Disk> Owner<D> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(4000))]
 
     /// F110, F114, F115: whatever fails and whenever the plug is pulled, a restart finds what was synced, and of the rest
     /// a prefix.
     #[test]
     fn f110_any_crash_leaves_what_was_synced_and_a_prefix_of_the_rest(seed: u64, steps in vec(step(), 1..60)) {
         let disk = SimDisk::new(seed);
-        let (log, ..) = open(disk.clone(), small()).unwrap();
+        let (log, ..) = open(disk.boot(), small()).unwrap();
         let mut owner = Owner { log, synced: Vec::new(), unsynced: Vec::new() };
         for step in steps {
             match step {
@@ -167,7 +172,7 @@ proptest! {
                 Step::Close | Step::Crash(_) => {
                     let how = if let Step::Crash(how) = step { how } else { owner.sync(); Crash::LoseUnsynced };
                     disk.crash(how);
-                    let (mut log, shelf, report) = open(disk.clone(), small()).unwrap();
+                    let (mut log, shelf, report) = open(disk.boot(), small()).unwrap();
                     prop_assert_eq!(report.damaged_bytes, 0, "{}", report);
                     let found = contents(&mut log, &shelf);
                     let Owner { mut synced, unsynced, .. } = owner;
@@ -188,7 +193,7 @@ proptest! {
         }
         owner.sync();
         disk.crash(Crash::Tear);
-        let (mut log, shelf, _) = open(owner.log.abandon(), small()).unwrap();
+        let (mut log, shelf, _) = open(disk.boot(), small()).unwrap();
         prop_assert_eq!(contents(&mut log, &shelf), model(&owner.synced));
     }
 }
@@ -206,6 +211,10 @@ proptest! {
         for step in steps {
             match step {
                 Step::Batch(moves) => {
+                    if real.is_segment_full() {
+                        real.rotate().unwrap();
+                        sim.rotate().unwrap();
+                    }
                     append(&mut real, &moves).unwrap();
                     append(&mut sim, &moves).unwrap();
                 }
@@ -247,7 +256,7 @@ fn f114_f115_every_single_call_may_fail_and_nothing_synced_is_lost() {
         for call in 0..200 {
             let disk = SimDisk::new(call);
             disk.fail_call(call, fault);
-            let Ok((log, ..)) = open(disk.clone(), small()) else { continue };
+            let Ok((log, ..)) = open(disk.boot(), small()) else { continue };
             let mut owner = Owner { log, synced: Vec::new(), unsynced: Vec::new() };
             for n in 0..30 {
                 owner.write(vec![put(n), Move::Take(n / 3)]);
@@ -262,7 +271,7 @@ fn f114_f115_every_single_call_may_fail_and_nothing_synced_is_lost() {
             }
             owner.sync();
             disk.crash(Crash::Tear);
-            let (mut log, shelf, report) = open(disk, small()).unwrap();
+            let (mut log, shelf, report) = open(disk.boot(), small()).unwrap();
             assert_eq!(contents(&mut log, &shelf), model(&owner.synced), "call {call}, {fault:?}: {report}");
         }
     }
@@ -271,7 +280,7 @@ fn f114_f115_every_single_call_may_fail_and_nothing_synced_is_lost() {
 #[test]
 fn f114_a_full_disk_is_refused_and_used_again_when_there_is_room() {
     let disk = SimDisk::new(3);
-    let (mut log, ..) = open(disk.clone(), LogOptions::default()).unwrap();
+    let (mut log, ..) = open(disk.boot(), LogOptions::default()).unwrap();
     disk.set_capacity(Some(300));
     append(&mut log, &[put(1)]).unwrap();
     log.sync().unwrap();

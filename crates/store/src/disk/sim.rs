@@ -49,12 +49,18 @@ impl Fault {
     }
 }
 
-/// The disk. Clones are the same disk: keep one to break it while the log has another.
-#[derive(Clone, Debug)]
-pub struct SimDisk(Arc<Mutex<Machine>>);
+/// The disk: keep one handle to break it, and give another, from [`SimDisk::boot`], to the log.
+#[derive(Debug)]
+pub struct SimDisk {
+    machine: Arc<Mutex<Machine>>,
+    /// Handles from before a crash are dead: a process does not write after the power went.
+    life: u64,
+}
 
 #[derive(Debug, Default)]
 struct Machine {
+    /// Crashes so far.
+    life: u64,
     files: BTreeMap<u64, SimFile>,
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
@@ -83,11 +89,24 @@ struct SimFile {
 impl SimDisk {
     /// An empty one.
     pub fn new(seed: u64) -> Self {
-        Self(Arc::new(Mutex::new(Machine { random: seed, ..Machine::default() })))
+        let machine = Machine { random: seed, ..Machine::default() };
+        Self { machine: Arc::new(Mutex::new(machine)), life: 0 }
+    }
+
+    /// A handle that works until the next crash.
+    #[must_use]
+    pub fn boot(&self) -> Self {
+        let life = self.machine().life;
+        Self { machine: Arc::clone(&self.machine), life }
     }
 
     fn machine(&self) -> MutexGuard<'_, Machine> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn alive(&self) -> io::Result<MutexGuard<'_, Machine>> {
+        let machine = self.machine();
+        if machine.life == self.life { Ok(machine) } else { Err(Fault::Device.error()) }
     }
 
     /// Pulls the plug; what is on it afterwards is what a restart finds.
@@ -170,6 +189,7 @@ impl Machine {
     }
 
     fn crash(&mut self, how: Crash) {
+        self.life += 1;
         self.faults.clear();
         self.broken = None;
         if how != Crash::Process {
@@ -232,7 +252,7 @@ impl Machine {
 
 impl Files for SimDisk {
     fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         let bytes = &machine.file(name)?.bytes;
         let from = bytes.get(offset as usize..).unwrap_or_default();
         let len = from.len().min(into.len());
@@ -241,17 +261,17 @@ impl Files for SimDisk {
     }
 
     fn size(&mut self, name: &str) -> io::Result<u64> {
-        Ok(self.machine().file(name)?.bytes.len() as u64)
+        Ok(self.alive()?.file(name)?.bytes.len() as u64)
     }
 }
 
 impl Disk for SimDisk {
     fn list(&mut self) -> io::Result<Vec<String>> {
-        Ok(self.machine().names.keys().cloned().collect())
+        Ok(self.alive()?.names.keys().cloned().collect())
     }
 
     fn create(&mut self, name: &str) -> io::Result<()> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         machine.call()?;
         if machine.names.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -261,7 +281,7 @@ impl Disk for SimDisk {
     }
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         let used: usize = machine.names.values().filter_map(|id| machine.files.get(id)).map(|f| f.bytes.len()).sum();
         let room = machine.capacity.map_or(usize::MAX, |capacity| (capacity as usize).saturating_sub(used));
         let result = if bytes.len() > room { Err(Fault::Full.error()) } else { machine.call() };
@@ -272,7 +292,7 @@ impl Disk for SimDisk {
     }
 
     fn sync(&mut self, name: &str) -> io::Result<()> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         let time = machine.sync_time;
         machine.clock += time;
         let result = machine.call();
@@ -286,14 +306,14 @@ impl Disk for SimDisk {
     }
 
     fn sync_names(&mut self) -> io::Result<()> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         machine.call()?;
         machine.durable_names = machine.names.clone();
         Ok(())
     }
 
     fn truncate(&mut self, name: &str, size: u64) -> io::Result<()> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         machine.call()?;
         let file = machine.file(name)?;
         file.bytes.truncate(size as usize);
@@ -302,7 +322,7 @@ impl Disk for SimDisk {
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         machine.call()?;
         let id = machine.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
         machine.names.insert(to.to_owned(), id);
@@ -310,7 +330,7 @@ impl Disk for SimDisk {
     }
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
-        let mut machine = self.machine();
+        let mut machine = self.alive()?;
         machine.call()?;
         machine.names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -326,7 +346,7 @@ impl Disk for SimDisk {
     }
 
     fn again(&self) -> io::Result<Self> {
-        Ok(self.clone())
+        Ok(Self { machine: Arc::clone(&self.machine), life: self.life })
     }
 
     fn place(&self) -> String {

@@ -176,12 +176,12 @@ impl Image {
                     // The message before it was to be replaced; an old value is worse than none.
                     self.retained.remove(topic)
                 };
-                before.into_iter().for_each(|before| self.leave(before));
+                self.leave(before);
                 is_known
             }
             Record::RetainedCleared { topic } => {
                 let before = self.retained.remove(topic);
-                before.into_iter().for_each(|before| self.leave(before));
+                self.leave(before);
                 true
             }
             Record::Rhythm { client_id, state } => {
@@ -229,11 +229,11 @@ impl Image {
                 let ids = (!ids.is_empty()).then(|| ids.into_boxed_slice());
                 let entry = Entry { message, qos, retain, stage: Stage::Waiting, ids };
                 let before = self.sessions.get_mut(&session)?.queue.insert(place, entry);
-                before.into_iter().for_each(|before| self.leave_entry(&before));
+                self.leave_entry(before.as_ref());
             }
             Record::Dequeued { session, place } => {
                 let entry = self.sessions.get_mut(&session)?.queue.remove(&place)?;
-                self.leave_entry(&entry);
+                self.leave_entry(Some(&entry));
             }
             Record::Sent { session, place, packet_id } => {
                 let entry = self.sessions.get_mut(&session)?.queue.get_mut(&place)?;
@@ -246,11 +246,11 @@ impl Image {
                 let entry = self.sessions.get_mut(&session)?.queue.get_mut(&place)?;
                 let Stage::Sent(packet_id) = entry.stage else { return None };
                 let before = std::mem::replace(entry, Entry::released(packet_id));
-                self.leave_entry(&before);
+                self.leave_entry(Some(&before));
             }
             Record::ReleasedAt { session, place, packet_id } => {
                 let before = self.sessions.get_mut(&session)?.queue.insert(place, Entry::released(packet_id));
-                before.into_iter().for_each(|before| self.leave_entry(&before));
+                self.leave_entry(before.as_ref());
             }
             Record::InboundNoted { session, packet_id } => {
                 self.sessions.get_mut(&session)?.inbound.insert(packet_id);
@@ -264,11 +264,11 @@ impl Image {
                 }
                 let will = WillImage { message, delay_s, due_ms };
                 let before = self.sessions.get_mut(&session)?.will.replace(will);
-                before.into_iter().for_each(|before| self.leave(before.message));
+                self.leave(before.map(|before| before.message));
             }
             Record::WillCleared { session } => {
                 let will = self.sessions.get_mut(&session)?.will.take()?;
-                self.leave(will.message);
+                self.leave(Some(will.message));
             }
             _ => {}
         }
@@ -287,13 +287,12 @@ impl Image {
         true
     }
 
-    fn leave_entry(&mut self, entry: &Entry) {
-        if !matches!(entry.stage, Stage::Released(_)) {
-            self.leave(entry.message);
-        }
+    fn leave_entry(&mut self, entry: Option<&Entry>) {
+        self.leave(entry.filter(|entry| !matches!(entry.stage, Stage::Released(_))).map(|entry| entry.message));
     }
 
-    fn leave(&mut self, id: u64) {
+    fn leave(&mut self, id: Option<u64>) {
+        let Some(id) = id else { return };
         if let Some(stored) = self.messages.get_mut(&id) {
             stored.users -= 1;
             if stored.users == 0 {
@@ -304,8 +303,10 @@ impl Image {
 
     fn end_session(&mut self, session: u64) -> bool {
         let Some(image) = self.sessions.remove(&session) else { return false };
-        image.queue.values().for_each(|entry| self.leave_entry(entry));
-        image.will.iter().for_each(|will| self.leave(will.message));
+        for entry in image.queue.values() {
+            self.leave_entry(Some(entry));
+        }
+        self.leave(image.will.map(|will| will.message));
         true
     }
 }

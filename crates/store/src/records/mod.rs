@@ -372,7 +372,12 @@ field! {
         None => out.push(0),
     }, |fields| if bool::take(fields)? { fields.text().map(Some) } else { Ok(None) };
     &'a [u8]: |it, out| put_bytes(out, it), |fields| fields.bytes(RHYTHM_BYTES_MAX);
-    Vec<u32>: |it, out| { put_number(out, it.len() as u64); it.iter().for_each(|id| put_number(out, (*id).into())) },
+    Vec<u32>: |it, out| {
+        put_number(out, it.len() as u64);
+        for id in it {
+            id.put(out);
+        }
+    },
         |fields| {
             let len: usize = fields.small()?;
             if len > IDS_MAX {

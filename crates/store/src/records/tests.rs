@@ -104,10 +104,10 @@ fn apply_all(batches: &[Vec<Record<'static>>]) -> Image {
     image
 }
 
-fn open(disk: SimDisk) -> (Log<SimDisk>, Image) {
+fn open(disk: &SimDisk) -> (Log<SimDisk>, Image) {
     let mut image = Image::default();
     let options = LogOptions { segment_bytes: 1000, ..LogOptions::default() };
-    let (log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).unwrap();
+    let (log, report) = Log::open(disk.boot(), options, |record, at| image.apply(record, at)).unwrap();
     assert!(report.is_sound(), "{report}");
     (log, image)
 }
@@ -145,26 +145,32 @@ proptest! {
         batches in vec((vec(record(), 1..6), 0..8u8), 1..40)
     ) {
         let disk = SimDisk::new(1);
-        let (mut log, _) = open(disk.clone());
+        let (mut log, _) = open(&disk);
         let mut written = Vec::new();
         for (records, what) in batches {
             let records = with_messages(records, &apply_all(&written));
             let mut batch = Batch::new();
-            records.iter().for_each(|record| record.push_to(&mut batch).unwrap());
+            for record in &records {
+                record.push_to(&mut batch).unwrap();
+            }
             log.append(&[batch], &mut Vec::new()).unwrap();
             log.sync().unwrap();
+            if log.is_segment_full() {
+                log.rotate().unwrap();
+            }
             written.push(records);
             match what {
                 0 => drop(log.compact::<Image>().unwrap()),
                 1 => {
                     disk.crash(Crash::LoseUnsynced);
-                    log = open(disk.clone()).0;
+                    log = open(&disk).0;
                 }
                 _ => {}
             }
         }
         let expected = apply_all(&written).essence();
-        let (mut log, found) = open(log.abandon());
+        drop(log);
+        let (mut log, found) = open(&disk);
         assert_eq!(found.essence(), expected);
         for (id, at) in found.live_messages() {
             let mut payload = Vec::new();

@@ -6,6 +6,7 @@
 
 mod queue;
 mod thread;
+mod upkeep;
 
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;

@@ -1,29 +1,25 @@
 //! The thread: takes a group, writes it, syncs it, says so; and between groups whatever else is due.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::queue::{Command, Shared, Submitted};
-use super::{Done, Durability, Health, Sealed, WriterOptions};
+use super::{Done, Durability, Health, WriterOptions};
 use crate::compact::{Compacted, State};
 use crate::disk::Disk;
 use crate::error::{StoreError, Trouble};
-use crate::file::{FileId, Location};
+use crate::file::Location;
 use crate::frame::Batch;
 use crate::gather::Gather;
 use crate::limits::{GROUP_BYTES_MAX, RETRY_MAX, RETRY_MIN};
 use crate::log::{Log, Position};
 
-/// A compaction that failed is not tried again before.
-const COMPACTION_PAUSE: Duration = Duration::from_secs(30);
-
 pub(super) struct Thread<D> {
-    log: Log<D>,
+    pub(super) log: Log<D>,
     options: WriterOptions,
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     gather: Gather,
     group: Vec<Submitted>,
     places: Vec<Position>,
@@ -33,8 +29,8 @@ pub(super) struct Thread<D> {
     sync_at: Option<Instant>,
     retry_at: Option<Instant>,
     retry_delay: Duration,
-    compaction: Option<JoinHandle<()>>,
-    compact_not_before: Option<Instant>,
+    pub(super) compaction: Option<JoinHandle<()>>,
+    pub(super) compact_not_before: Option<Instant>,
 }
 
 /// What is due.
@@ -180,7 +176,9 @@ impl<D: Disk + Send + 'static> Thread<D> {
             }
         }
         self.places.clear();
-        wakes.iter().for_each(|mailbox| mailbox.wake());
+        for mailbox in wakes {
+            mailbox.wake();
+        }
         if let Durability::Interval(interval) = self.options.durability {
             self.held_bytes += bytes;
             let now = Instant::now();
@@ -198,6 +196,10 @@ impl<D: Disk + Send + 'static> Thread<D> {
         }
         if self.group.is_empty() {
             return Ok(());
+        }
+        if self.log.is_segment_full() {
+            self.sync()?;
+            self.log.rotate()?;
         }
         self.places.clear();
         let batches: Vec<Batch> = self.group.iter_mut().map(|s| std::mem::take(&mut s.batch)).collect();
@@ -239,7 +241,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
         Ok(())
     }
 
-    fn sync(&mut self) -> Result<(), StoreError> {
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.log.sync()?;
         self.forget_held();
         Ok(())
@@ -258,7 +260,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
         }
     }
 
-    fn on_failure(&mut self, error: &StoreError) {
+    pub(super) fn on_failure(&mut self, error: &StoreError) {
         self.retry_at = Some(Instant::now() + self.retry_delay);
         self.retry_delay = (self.retry_delay * 2).min(RETRY_MAX);
         self.shared.metrics().retries += 1;
@@ -288,82 +290,6 @@ impl<D: Disk + Send + 'static> Thread<D> {
         }
     }
 
-    fn compact<S: State + 'static>(&mut self) {
-        if self.compaction.is_some() || self.log.is_failed() {
-            return;
-        }
-        match self.log.begin_compaction() {
-            Ok(job) => {
-                self.forget_held();
-                let shared = Arc::clone(&self.shared);
-                let work = move || {
-                    let result = job.run::<S>();
-                    shared.queue().compacted = Some(result);
-                    shared.changed.notify_one();
-                };
-                match std::thread::Builder::new().name("store-compact".to_owned()).spawn(work) {
-                    Ok(thread) => self.compaction = Some(thread),
-                    Err(error) => {
-                        self.on_compacted(Err(StoreError::io("start a thread for", "compaction")(error)));
-                    }
-                }
-            }
-            Err(error) => {
-                self.on_failure(&error);
-                self.on_compacted(Err(error));
-            }
-        }
-    }
-
-    fn on_compacted(&mut self, result: Result<Compacted, StoreError>) {
-        if let Some(thread) = self.compaction.take() {
-            let _ = thread.join();
-        }
-        let finished = result.and_then(|compacted| {
-            // First the new places, then the files go.
-            self.publish_moves(&compacted.moved);
-            self.log.finish_compaction(&compacted)
-        });
-        self.forget_moves();
-        if let Err(error) = finished {
-            self.compact_not_before = Some(Instant::now() + COMPACTION_PAUSE);
-            let mut metrics = self.shared.metrics();
-            metrics.compactions_failed += 1;
-            metrics.compaction_error = Some(error.to_string());
-        }
-    }
-
-    /// Records that were moved before may have been moved on.
-    fn publish_moves(&self, moved: &BTreeMap<Location, Location>) {
-        let mut moves = self.shared.moves.write().unwrap_or_else(PoisonError::into_inner);
-        for to in moves.values_mut() {
-            *to = moved.get(to).copied().unwrap_or(*to);
-        }
-        moves.extend(moved);
-    }
-
-    /// What was moved into a file that is gone is gone for good.
-    fn forget_moves(&self) {
-        let files: Vec<FileId> = self.log.files().map(|(id, _)| id).collect();
-        let mut moves = self.shared.moves.write().unwrap_or_else(PoisonError::into_inner);
-        moves.retain(|_, to| files.binary_search(&to.file).is_ok());
-    }
-
-    fn seal(&mut self, reply: &SyncSender<Result<Sealed, StoreError>>) {
-        let sealed = self.log.rotate().map(|()| {
-            self.forget_held();
-            let end = self.log.end().map(|end| end.file);
-            let files = self.log.files().map(|(id, _)| id).filter(|id| Some(*id) != end).collect();
-            self.shared.queue().holds += 1;
-            Sealed { shared: Arc::clone(&self.shared), files }
-        });
-        if let Err(error) = &sealed {
-            self.on_failure(error);
-        }
-        // If nobody waits for it any more, dropping it lets go.
-        let _ = reply.try_send(sealed);
-    }
-
     fn count(&self) {
         let mut metrics = self.shared.metrics();
         metrics.log.clone_from(self.log.metrics());
@@ -376,7 +302,9 @@ impl<D: Disk + Send + 'static> Thread<D> {
             let _ = thread.join();
         }
         let left: Vec<Submitted> = self.shared.queue().pending.drain(..).chain(self.group.drain(..)).collect();
-        left.iter().for_each(|submitted| submitted.mailbox.close());
+        for submitted in left {
+            submitted.mailbox.close();
+        }
         self.shared.queue().commands.clear();
         self.log.close().map(drop)
     }

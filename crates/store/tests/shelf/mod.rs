@@ -1,6 +1,11 @@
 //! A small state for the tests: numbered boxes, put on a shelf, kept where they stand, and taken away.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "each test uses its part; a test that cannot set up has failed")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "each test uses its part; a test that cannot set up has failed"
+)]
 
 use std::collections::BTreeMap;
 
@@ -59,7 +64,7 @@ impl State for Shelf {
             if sink.keep(at)? == Kept::InPlace {
                 let words = [at.file.to_bits(), at.offset, at.len.into()];
                 let mut payload = number.to_le_bytes().to_vec();
-                words.iter().for_each(|word| payload.extend(word.to_le_bytes()));
+                payload.extend(words.iter().flat_map(|word| word.to_le_bytes()));
                 sink.push(RawRecord { tag: STANDS, version: 1, is_skippable: false, payload: &payload })?;
             }
         }
