@@ -1,8 +1,10 @@
 //! Carries out what a replay found necessary. Damaged bytes are copied into a named file first: what looks like garbage
 //! to us may be worth something to its owner.
 
+use std::ops::Range;
+
 use crate::disk::Disk;
-use crate::error::StoreError;
+use crate::error::{StoreError, Trouble};
 use crate::file::FileId;
 use crate::limits::{QUARANTINE_FILES_MAX, SCAN_BYTES};
 use crate::replay::{Repair, Replayed};
@@ -26,9 +28,14 @@ pub(crate) fn repair(disk: &mut impl Disk, found: &mut Replayed) -> Result<(), S
                 found.sizes.remove(&file);
                 found.report.set_aside.push(to);
             }
-            Repair::SetAside { file, from, to } => copy(disk, file, from, to, &names, &mut room, found)?,
+            Repair::SetAside { file, from, to } => {
+                copy_or_leave(disk, file, from..to, &names, &mut room, found)?;
+            }
             Repair::Cut { file, at, end } => {
-                copy(disk, file, at, end, &names, &mut room, found)?;
+                // Left in place it does no harm: the next segment will say where this one ends.
+                if !copy_or_leave(disk, file, at..end, &names, &mut room, found)? {
+                    continue;
+                }
                 let name = file.name();
                 disk.truncate(&name, at).map_err(StoreError::io("cut", &name))?;
                 disk.sync(&name).map_err(StoreError::io("sync", &name))?;
@@ -39,36 +46,50 @@ pub(crate) fn repair(disk: &mut impl Disk, found: &mut Replayed) -> Result<(), S
     disk.sync_names().map_err(StoreError::io("sync", &place))
 }
 
-/// Copies a part of a file, unless that was done at an earlier start or there is too much of it already.
-fn copy(
+/// Copies a part of a file; false if the disk is full. A full disk is what a broker may find after a crash that a full
+/// disk has caused, and it should start all the same.
+fn copy_or_leave(
     disk: &mut impl Disk,
     file: FileId,
-    from: u64,
-    to: u64,
+    part: Range<u64>,
     names: &[String],
     room: &mut usize,
     found: &mut Replayed,
-) -> Result<(), StoreError> {
-    let target = format!("{file}-at-{from}{BAD}");
+) -> Result<bool, StoreError> {
+    let target = format!("{file}-at-{}{BAD}", part.start);
+    // Done at an earlier start, or too much of it already.
     if names.contains(&target) || *room == 0 {
-        return Ok(());
+        return Ok(true);
     }
     *room -= 1;
-    disk.create(&target).map_err(StoreError::io("create", &target))?;
+    match copy(disk, &file.name(), part, &target) {
+        Ok(()) => {
+            found.report.set_aside.push(target);
+            Ok(true)
+        }
+        Err(error) if error.trouble() == Trouble::DiskFull => {
+            let _ = disk.remove(&target);
+            found.report.say(format!("{file}: no space to set the damaged bytes aside; they stay in the file"));
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn copy(disk: &mut impl Disk, name: &str, part: Range<u64>, target: &str) -> Result<(), StoreError> {
+    disk.create(target).map_err(StoreError::io("create", target))?;
     let mut buffer = vec![0; SCAN_BYTES];
-    let mut at = from;
-    while at < to {
-        let most = (to - at).min(SCAN_BYTES as u64) as usize;
-        let name = file.name();
-        let len = disk.read(&name, at, &mut buffer[..most]).map_err(StoreError::io("read", &name))?;
+    let mut at = part.start;
+    while at < part.end {
+        let most = (part.end - at).min(SCAN_BYTES as u64) as usize;
+        let len = disk.read(name, at, &mut buffer[..most]).map_err(StoreError::io("read", name))?;
         if len == 0 {
             break;
         }
-        disk.append(&target, &buffer[..len]).map_err(StoreError::io("write", &target))?;
+        disk.append(target, &buffer[..len]).map_err(StoreError::io("write", target))?;
         at += len as u64;
     }
-    disk.sync(&target).map_err(StoreError::io("sync", &target))?;
-    disk.close(&target);
-    found.report.set_aside.push(target);
+    disk.sync(target).map_err(StoreError::io("sync", target))?;
+    disk.close(target);
     Ok(())
 }

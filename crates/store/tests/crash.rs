@@ -296,3 +296,37 @@ fn f114_a_full_disk_is_refused_and_used_again_when_there_is_room() {
     assert_eq!(shelf.0.keys().copied().collect::<Vec<_>>(), [1, 4]);
     assert_eq!(report.damaged_bytes, 0, "{report}");
 }
+
+/// A crash that a full disk has caused finds a torn end and no space to set it aside.
+#[test]
+fn f114_a_full_disk_and_a_torn_end_do_not_keep_a_store_from_opening() {
+    let disk = SimDisk::new(3);
+    let (mut log, ..) = open(disk.boot(), LogOptions::default()).unwrap();
+    append(&mut log, &[put(1)]).unwrap();
+    log.sync().unwrap();
+    append(&mut log, &[put(2)]).unwrap();
+    disk.crash(Crash::KeepBytes(9));
+    disk.set_capacity(Some(disk.contents(&FileId::segment(1).name()).unwrap().len() as u64));
+    let (mut log, shelf, report) = open(disk.boot(), LogOptions::default()).unwrap();
+    assert!(log.is_failed() && shelf.0.len() == 1 && report.lines.len() == 2, "{report}");
+    disk.set_capacity(None);
+    log.repair().unwrap();
+    append(&mut log, &[put(3)]).unwrap();
+    log.sync().unwrap();
+    let (_, shelf, report) = open(log.abandon(), LogOptions::default()).unwrap();
+    assert_eq!(shelf.0.keys().copied().collect::<Vec<_>>(), [1, 3]);
+    assert!(report.is_sound(), "{report}");
+}
+
+#[test]
+fn f116_a_slow_disk_shows_in_the_metrics() {
+    let disk = SimDisk::new(3);
+    let (mut log, ..) = open(disk.boot(), LogOptions::default()).unwrap();
+    for seconds in [0, 30, 0] {
+        disk.set_sync_time(std::time::Duration::from_secs(seconds));
+        append(&mut log, &[put(1)]).unwrap();
+        log.sync().unwrap();
+    }
+    let syncs = &log.metrics().syncs;
+    assert_eq!((syncs.count, syncs.max.as_secs(), syncs.last.as_secs()), (3, 30, 0));
+}

@@ -36,9 +36,16 @@ impl<D: Disk + Send + 'static> Thread<D> {
                 }
             }
             Err(error) => {
-                self.on_failure(&error);
+                self.note(&error);
                 self.on_compacted(Err(error));
             }
+        }
+    }
+
+    /// An error that left the log sound, like too many open files, is no reason to refuse batches.
+    fn note(&mut self, error: &StoreError) {
+        if self.log.is_failed() {
+            self.on_failure(error);
         }
     }
 
@@ -84,7 +91,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
             Sealed { shared: Arc::clone(&self.shared), files }
         });
         if let Err(error) = &sealed {
-            self.on_failure(error);
+            self.note(error);
         }
         // If nobody waits for it any more, dropping it lets go.
         let _ = reply.try_send(sealed);
