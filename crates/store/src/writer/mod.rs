@@ -8,6 +8,8 @@ mod queue;
 mod thread;
 mod upkeep;
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -33,6 +35,36 @@ pub enum Durability {
     Interval(Duration),
     /// The batch survives the end of the process; a power cut may cost anything since the last segment was begun.
     Off,
+}
+
+impl FromStr for Durability {
+    type Err = &'static str;
+
+    /// `always`, `interval:100ms`, `interval:2s` or `off`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const USAGE: &str = "expected always, interval:TIME with a time of 1ms to 60s, or off";
+        let time = match text {
+            "always" => return Ok(Self::Always),
+            "off" => return Ok(Self::Off),
+            _ => text.strip_prefix("interval:").ok_or(USAGE)?,
+        };
+        let (digits, unit) = match time.strip_suffix("ms") {
+            Some(digits) => (digits, 1),
+            None => (time.strip_suffix('s').ok_or(USAGE)?, 1000),
+        };
+        let millis = digits.parse::<u32>().ok().map(|number| u64::from(number) * unit).ok_or(USAGE)?;
+        if (1..=60_000).contains(&millis) { Ok(Self::Interval(Duration::from_millis(millis))) } else { Err(USAGE) }
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => f.write_str("always"),
+            Self::Interval(interval) => write!(f, "interval:{}ms", interval.as_millis()),
+            Self::Off => f.write_str("off"),
+        }
+    }
 }
 
 /// Settings of the writer.
@@ -244,5 +276,21 @@ impl Producer {
     /// Waits until there is one. For those who have nothing else to do; false if the writer is gone.
     pub fn wait(&mut self, into: &mut Vec<Done>) -> bool {
         self.mailbox.wait(into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durability_is_written_as_it_is_read() {
+        for text in ["always", "off", "interval:100ms", "interval:60000ms"] {
+            assert_eq!(text.parse::<Durability>().unwrap().to_string(), text);
+        }
+        assert_eq!("interval:2s".parse(), Ok(Durability::Interval(Duration::from_secs(2))));
+        for text in ["", "on", "interval", "interval:", "interval:0ms", "interval:61s", "interval:-1s", "interval:5"] {
+            assert!(text.parse::<Durability>().is_err(), "{text}");
+        }
     }
 }
