@@ -1,7 +1,7 @@
 //! A disk in memory that fails on demand, by seed: the same seed and the same calls give the same bytes after a crash.
 //!
 //! It is unkind in the ways that are known of real ones. A crash keeps what was synced, and of the rest any subset of its
-//! 512-byte sectors; names that were not synced may be gone. After a failed sync the data it was about is lost for good,
+//! sectors; names that were not synced may be gone. After a failed sync the data it was about is lost for good,
 //! even if a later sync of the same file succeeds, as on Linux.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::{Disk, Files};
 use crate::error::EIO;
 
-/// Written by the hardware as a whole or not at all.
-const SECTOR: usize = 512;
+/// Written as a whole or not at all. Real ones have 512 bytes or more; with small ones, small logs tear as large ones do.
+const SECTOR: usize = 64;
 
 /// What becomes of unsynced data at a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,12 +192,14 @@ impl Machine {
         self.life += 1;
         self.faults.clear();
         self.broken = None;
-        if how != Crash::Process {
-            self.crash_names(how);
-            let ids: Vec<u64> = self.files.keys().copied().collect();
-            for id in ids {
-                self.crash_file(id, how);
-            }
+        if how == Crash::Process {
+            // What was written is still there to be read, and no safer than before.
+            return;
+        }
+        self.crash_names(how);
+        let ids: Vec<u64> = self.files.keys().copied().collect();
+        for id in ids {
+            self.crash_file(id, how);
         }
         let (names, files) = (&self.names, &mut self.files);
         files.retain(|id, _| names.values().any(|known| known == id));
