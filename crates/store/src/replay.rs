@@ -125,6 +125,7 @@ fn replay_snapshot(
         }
     }
     if !is_complete {
+        done.report.missing += 1;
         done.report.say(format!("{}: the end of the snapshot is missing", header.id));
     }
     Ok(())
@@ -187,7 +188,10 @@ fn replay_segments(
                 replay_segment(disk, *header, end, visit, done)?;
             }
             Some(None) => unreadable(id, done),
-            None => done.report.say(format!("{id}: missing, and with it what it held")),
+            None => {
+                done.report.missing += 1;
+                done.report.say(format!("{id}: missing, and with it what it held"));
+            }
         }
     }
     Ok(())

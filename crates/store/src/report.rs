@@ -20,6 +20,8 @@ pub struct RecoveryReport {
     pub torn_bytes: u64,
     /// Bytes that had been written and are not what they were.
     pub damaged_bytes: u64,
+    /// Segments that should be there and are not, and snapshots without their end.
+    pub missing: u64,
     /// Files that were set aside, or that would be.
     pub set_aside: Vec<String>,
     /// The log was closed in good order.
@@ -38,7 +40,7 @@ impl RecoveryReport {
 
     /// Something that had been kept is gone.
     pub fn is_damaged(&self) -> bool {
-        self.damaged_bytes > 0 || !self.lines.is_empty() && self.torn_bytes == 0
+        self.damaged_bytes > 0 || self.missing > 0
     }
 
     pub(crate) fn say(&mut self, line: String) {

@@ -1,4 +1,5 @@
-//! What a restart finds after the plug was pulled: always a prefix, never less than what was synced.
+//! What a restart finds after the plug was pulled: always a prefix, never less than what was synced. More histories with
+//! `PROPTEST_CASES=100000 cargo test -p tidegate-store --test crash`.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
 
@@ -145,7 +146,7 @@ impl<D: Disk> Owner<D> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(4000.max(ProptestConfig::default().cases)))]
 
     /// F110, F114, F115: whatever fails and whenever the plug is pulled, a restart finds what was synced, and of the rest
     /// a prefix.

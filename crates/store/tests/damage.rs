@@ -106,6 +106,22 @@ fn f112_damage_in_the_last_segment_does_not_cost_what_comes_after() {
     assert!(matches!(open(disk.boot(), strict), Err(StoreError::Strict { .. })));
 }
 
+/// A file that somebody removed is missed, even when the end is torn too.
+#[test]
+fn f113_a_missing_segment_is_reported_and_the_others_are_read() {
+    let (mut files, sound) = some_store();
+    let last = files.len() - 2;
+    assert!(files[last].0.starts_with("log"), "the snapshot sorts behind the segments");
+    files[last].1.pop();
+    let gone = files.remove(last - 1).0;
+    let strict = LogOptions { strict: true, ..small() };
+    assert!(matches!(open(disk_of(&files), strict), Err(StoreError::Strict { .. })));
+    let (mut log, shelf, report) = open(disk_of(&files), small()).unwrap();
+    assert!(report.missing == 1 && report.lines.iter().any(|line| line.starts_with(&gone)), "{report}");
+    let found = contents(&mut log, &shelf);
+    assert!(!found.is_empty() && found.iter().filter(|(n, _)| sound.contains_key(n)).all(|(n, v)| sound[n] == *v));
+}
+
 /// F113: garbage instead of files: set aside under its name, and a start with what is left.
 #[test]
 fn f113_garbage_is_set_aside_whole() {

@@ -1,6 +1,8 @@
 //! Fields of records: numbers in as few bytes as they need, bytes and text with their length before them.
 
+use super::{IDS_MAX, RHYTHM_BYTES_MAX, WishRecord};
 use crate::error::StoreError;
+use crate::file::{FileId, Location};
 
 /// Text of a record: MQTT's strings have two bytes of length.
 pub const TEXT_BYTES_MAX: usize = 65_535;
@@ -93,4 +95,76 @@ impl<'a> Fields<'a> {
     pub(crate) fn end(self) -> Result<(), StoreError> {
         if self.rest.is_empty() { Ok(()) } else { Err(self.wrong("is longer than its fields")) }
     }
+}
+
+pub(super) fn check_qos(qos: u8, fields: &Fields<'_>) -> Result<u8, StoreError> {
+    if qos <= 2 { Ok(qos) } else { Err(fields.wrong("has a quality of service above 2")) }
+}
+
+/// A field by its type. `u8` is a quality of service: there is no other number that small.
+pub(super) trait Field<'a>: Sized {
+    fn put(&self, out: &mut Vec<u8>);
+    fn take(fields: &mut Fields<'a>) -> Result<Self, StoreError>;
+}
+
+macro_rules! field {
+    ($($type:ty: |$this:ident, $out:ident| $put:expr, |$fields:ident| $take:expr;)+) => {$(
+        impl<'a> Field<'a> for $type {
+            fn put(&self, $out: &mut Vec<u8>) {
+                let $this = self;
+                $put;
+            }
+
+            fn take($fields: &mut Fields<'a>) -> Result<Self, StoreError> {
+                $take
+            }
+        }
+    )+};
+}
+
+field! {
+    u64: |it, out| put_number(out, *it), |fields| fields.number();
+    u32: |it, out| put_number(out, (*it).into()), |fields| fields.small();
+    u16: |it, out| put_number(out, (*it).into()), |fields| fields.small();
+    u8: |it, out| put_number(out, (*it).into()), |fields| { let qos = fields.small()?; check_qos(qos, fields) };
+    bool: |it, out| out.push(u8::from(*it)), |fields| match fields.number()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(fields.wrong("has a flag that is neither 0 nor 1")),
+    };
+    Option<u64>: |it, out| put_option(out, *it), |fields| fields.option();
+    Option<u32>: |it, out| put_option(out, it.map(u64::from)), |fields| fields.small_option();
+    &'a str: |it, out| put_bytes(out, it.as_bytes()), |fields| fields.text();
+    Option<&'a str>: |it, out| match it {
+        Some(text) => { out.push(1); put_bytes(out, text.as_bytes()) }
+        None => out.push(0),
+    }, |fields| if bool::take(fields)? { fields.text().map(Some) } else { Ok(None) };
+    &'a [u8]: |it, out| put_bytes(out, it), |fields| fields.bytes(RHYTHM_BYTES_MAX);
+    Vec<u32>: |it, out| {
+        put_number(out, it.len() as u64);
+        for id in it {
+            id.put(out);
+        }
+    },
+        |fields| {
+            let len: usize = fields.small()?;
+            if len > IDS_MAX {
+                return Err(fields.wrong("has too many identifiers"));
+            }
+            (0..len).map(|_| fields.small()).collect()
+        };
+    Location: |it, out| { put_number(out, it.file.to_bits()); put_number(out, it.offset); put_number(out, it.len.into()) },
+        |fields| Ok(Self { file: FileId::from_bits(fields.number()?), offset: fields.number()?, len: fields.small()? });
+    WishRecord: |it, out| {
+        it.qos.put(out);
+        out.push(u8::from(it.no_local) | u8::from(it.retain_as_published) << 1);
+        it.id.put(out);
+    }, |fields| {
+        let qos = u8::take(fields)?;
+        let flags: u8 = fields.small()?;
+        if flags > 3 {
+            return Err(fields.wrong("has flags that are not known"));
+        }
+        Ok(Self { qos, no_local: flags & 1 != 0, retain_as_published: flags & 2 != 0, id: Field::take(fields)? })
+    };
 }

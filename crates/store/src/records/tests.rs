@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::compact::State;
 use crate::disk::sim::{Crash, SimDisk};
+use crate::file::FileId;
 use crate::log::{Log, LogOptions};
 
 const TIME: std::ops::Range<u64> = 0..1 << 50;
