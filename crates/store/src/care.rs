@@ -1,0 +1,102 @@
+//! What an operator does with a store: look whether it is sound, copy it, and put a copy back.
+//!
+//! A copy appears under its name only when it is complete; before that it is a directory that ends in `.partial`.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use crate::compact::State;
+use crate::disk::{Disk, FsDisk};
+use crate::error::StoreError;
+use crate::file::FileId;
+use crate::read::read_record;
+use crate::replay::replay;
+use crate::report::RecoveryReport;
+use crate::writer::Writer;
+
+/// Reads everything in a store that is not in use, and changes nothing. The report says what opening would repair.
+pub fn check<S: State>(dir: &Path) -> Result<RecoveryReport, StoreError> {
+    let mut disk = open_existing(dir)?;
+    check_disk::<S>(&mut disk)
+}
+
+pub(crate) fn check_disk<S: State>(disk: &mut impl Disk) -> Result<RecoveryReport, StoreError> {
+    let mut state = S::default();
+    let mut report = replay(disk, None, &mut |record, at| state.apply(record, at))?.report;
+    // A replay reads what it needs; what is only referred to is read here.
+    let (mut places, mut payload) = (Vec::new(), Vec::new());
+    state.live(&mut |at| places.push(at));
+    places.sort_unstable();
+    let mut salt = None;
+    for at in places {
+        let known = salt.filter(|(file, _)| *file == at.file).map(|(_, salt)| salt);
+        match read_record(disk, at, known, &mut payload) {
+            Ok((_, found)) => salt = Some((at.file, found)),
+            Err(error @ (StoreError::Damaged { .. } | StoreError::Gone { .. })) => {
+                report.damaged_bytes += u64::from(at.len);
+                report.say(format!("{error}; a record that is still needed is lost"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(report)
+}
+
+/// Copies a store that is not in use, and checks the copy.
+pub fn backup<S: State>(dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
+    let mut disk = open_existing(dir)?;
+    let place = disk.place();
+    let names = disk.list().map_err(StoreError::io("list", &place))?;
+    let files: Vec<FileId> = names.iter().filter_map(|name| FileId::parse(name)).collect();
+    copy::<S>(dir, to, &files)
+}
+
+/// Copies the store of a running writer as it is at this moment, and checks the copy. Writing goes on meanwhile.
+pub fn backup_online<S: State>(writer: &Writer, dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
+    let sealed = writer.seal()?;
+    copy::<S>(dir, to, &sealed.files)
+}
+
+/// Puts a copy back. It never writes over a store: `to` must not be there, or be empty.
+pub fn restore<S: State>(from: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
+    backup::<S>(from, to)
+}
+
+/// Opening makes a directory that is missing; a check of a misspelt one must not.
+fn open_existing(dir: &Path) -> Result<FsDisk, StoreError> {
+    let place = dir.display().to_string();
+    fs::read_dir(dir).map_err(StoreError::io("read", &place))?;
+    FsDisk::open(dir)
+}
+
+fn copy<S: State>(dir: &Path, to: &Path, files: &[FileId]) -> Result<RecoveryReport, StoreError> {
+    let partial = partial_name(to);
+    let place = partial.display().to_string();
+    if to.exists() {
+        // Removes an empty directory only.
+        fs::remove_dir(to).map_err(StoreError::io("write a copy to", &to.display().to_string()))?;
+    }
+    fs::create_dir_all(&partial).map_err(StoreError::io("create", &place))?;
+    for id in files {
+        let name = id.name();
+        fs::copy(dir.join(&name), partial.join(&name))
+            .and_then(|_| File::open(partial.join(&name))?.sync_all())
+            .map_err(StoreError::io("copy", &name))?;
+    }
+    let report = {
+        let mut disk = FsDisk::open(&partial)?;
+        let report = check_disk::<S>(&mut disk)?;
+        disk.sync_names().map_err(StoreError::io("sync", &place))?;
+        report
+    };
+    fs::rename(&partial, to).map_err(StoreError::io("rename", &place))?;
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|parent| parent.sync_all()).map_err(StoreError::io("sync", &place))?;
+    Ok(report)
+}
+
+fn partial_name(to: &Path) -> PathBuf {
+    let mut name = to.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}

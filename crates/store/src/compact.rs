@@ -1,0 +1,231 @@
+//! Compaction: the snapshot and the segments behind it become one new snapshot.
+//!
+//! It reads the files exactly as a restart would, into a state of its own, and writes that down. So nothing has to stop,
+//! nobody has to keep a second copy of the state in memory between compactions, and recovery is exercised all the time.
+//! The cost is one more reading of each byte, in order, beside the writer.
+//!
+//! Large records that are still needed are not rewritten each time. A file in which they make up enough
+//! ([`LogOptions::keep_percent`](crate::LogOptions::keep_percent)) is kept for them; out of the others they are copied
+//! into the snapshot. So the files never hold more than twice what is live, and no byte is copied while most around it
+//! live.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::file::{FileId, HEADER_BYTES, Header, Location};
+use crate::frame::{Batch, FRAME_BYTES, RawRecord, SNAPSHOT_END};
+use crate::limits::SCAN_BYTES;
+use crate::log::Log;
+use crate::read::read_record;
+use crate::replay::{TEMPORARY, replay};
+
+/// What records add up to. Applying a record a second time must change nothing.
+pub trait State: Default {
+    /// Takes one record. An error refuses the store: a record that is not understood is never guessed.
+    fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError>;
+    /// Names the records that are needed where they stand.
+    fn live(&self, each: &mut dyn FnMut(Location));
+    /// Writes itself down: applied to an empty state, what is written gives the same state.
+    fn dump(&self, sink: &mut dyn Sink) -> Result<(), StoreError>;
+}
+
+/// Takes what a state writes down.
+pub trait Sink {
+    /// Writes a record into the snapshot.
+    fn push(&mut self, record: RawRecord<'_>) -> Result<(), StoreError>;
+    /// Asks for a record to be kept.
+    fn keep(&mut self, at: Location) -> Result<Kept, StoreError>;
+}
+
+/// How a record was kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Where it was; the state has to write down that place.
+    InPlace,
+    /// In the snapshot, as it was: there it will be applied like any other record.
+    Copied,
+    /// It is damaged, and left out.
+    Lost,
+}
+
+/// A compaction to be run, on any thread.
+#[derive(Debug)]
+pub struct Job<D> {
+    disk: D,
+    before: u64,
+    keep_percent: u32,
+}
+
+/// A compaction that was run.
+#[derive(Debug)]
+pub struct Compacted {
+    base: u64,
+    keep: BTreeSet<FileId>,
+    snapshot_bytes: u64,
+    /// Records that were copied: where from, where to.
+    pub moved: BTreeMap<Location, Location>,
+    /// Records that a damaged place has cost.
+    pub lost: u64,
+}
+
+impl<D: Disk> Log<D> {
+    /// Whether the log has grown enough since the last compaction.
+    pub fn wants_compaction(&self) -> bool {
+        let log: u64 = self.files().filter(|(id, _)| !id.is_snapshot() && id.number() >= self.base).map(|f| f.1).sum();
+        let snapshot = self.sizes.get(&FileId::snapshot(self.base)).copied().unwrap_or(0);
+        log >= self.options.compact_bytes_min && log >= snapshot / 100 * u64::from(self.options.compact_percent)
+    }
+
+    /// Begins a compaction of everything so far: the job reads sealed files only, while the log goes on behind them.
+    pub fn begin_compaction(&mut self) -> Result<Job<D>, StoreError> {
+        self.rotate()?;
+        let end = self.end().ok_or(StoreError::Failed)?;
+        let place = self.disk.place();
+        let disk = self.disk.again().map_err(StoreError::io("open", &place))?;
+        Ok(Job { disk, before: end.file.number(), keep_percent: self.options.keep_percent })
+    }
+
+    /// Removes what the new snapshot has replaced. What cannot be removed now is left to the next one.
+    pub fn finish_compaction(&mut self, compacted: &Compacted) -> Result<(), StoreError> {
+        self.base = compacted.base;
+        self.sizes.insert(FileId::snapshot(compacted.base), compacted.snapshot_bytes);
+        self.metrics.compactions += 1;
+        let place = self.disk.place();
+        let names = self.disk.list().map_err(StoreError::io("list", &place))?;
+        // By name and not by what we know of: a failed attempt may have left files.
+        for id in names.iter().filter_map(|name| FileId::parse(name)) {
+            if id < FileId::snapshot(compacted.base) && !compacted.keep.contains(&id) {
+                self.disk.remove(&id.name()).map_err(StoreError::io("remove", &id.name()))?;
+                self.sizes.remove(&id);
+            }
+        }
+        self.disk.sync_names().map_err(StoreError::io("sync", &place))
+    }
+
+    /// A whole compaction, for those who have only one thread.
+    pub fn compact<S: State>(&mut self) -> Result<Compacted, StoreError> {
+        let compacted = self.begin_compaction()?.run::<S>()?;
+        self.finish_compaction(&compacted)?;
+        Ok(compacted)
+    }
+}
+
+impl<D: Disk> Job<D> {
+    /// Reads, and writes the snapshot. After an error everything is as before.
+    pub fn run<S: State>(mut self) -> Result<Compacted, StoreError> {
+        let mut state = S::default();
+        let found = replay(&mut self.disk, Some(self.before), &mut |record, at| state.apply(record, at))?;
+        let mut live: BTreeMap<FileId, u64> = BTreeMap::new();
+        state.live(&mut |at| *live.entry(at.file).or_default() += u64::from(at.len) + FRAME_BYTES as u64);
+        let is_kept = |(id, bytes): &(FileId, u64)| {
+            found.sizes.get(id).is_some_and(|size| bytes * 100 >= size * u64::from(self.keep_percent))
+        };
+        let keep: BTreeSet<FileId> = live.into_iter().filter(is_kept).map(|(id, _)| id).collect();
+
+        let name = format!("snapshot-{:012}{TEMPORARY}", self.before);
+        // One that an earlier attempt left.
+        let _ = self.disk.remove(&name);
+        let written = self.write(&state, &name, keep);
+        if written.is_err() {
+            let _ = self.disk.remove(&name);
+        }
+        written
+    }
+
+    fn write<S: State>(&mut self, state: &S, name: &str, keep: BTreeSet<FileId>) -> Result<Compacted, StoreError> {
+        let id = FileId::snapshot(self.before);
+        let header = Header { id, salt: self.disk.salt(), follows: 0, follows_end: 0 };
+        self.disk.create(name).map_err(StoreError::io("create", name))?;
+        let mut snapshot = Snapshot {
+            disk: &mut self.disk,
+            name,
+            header,
+            keep,
+            buffer: header.to_bytes(),
+            flushed: 0,
+            moved: BTreeMap::new(),
+            lost: 0,
+            records: 0,
+            payload: Vec::new(),
+            salts: BTreeMap::new(),
+        };
+        state.dump(&mut snapshot)?;
+        let count = snapshot.records;
+        snapshot.write(&Batch::control(SNAPSHOT_END, &count.to_le_bytes()))?;
+        snapshot.flush()?;
+        let Snapshot { keep, flushed: snapshot_bytes, moved, lost, .. } = snapshot;
+        self.disk.sync(name).map_err(StoreError::io("sync", name))?;
+        self.disk.rename(name, &id.name()).map_err(StoreError::io("rename", name))?;
+        let place = self.disk.place();
+        self.disk.sync_names().map_err(StoreError::io("sync", &place))?;
+        Ok(Compacted { base: self.before, keep, snapshot_bytes, moved, lost })
+    }
+}
+
+/// A snapshot being written.
+struct Snapshot<'s, D> {
+    disk: &'s mut D,
+    name: &'s str,
+    header: Header,
+    keep: BTreeSet<FileId>,
+    buffer: Vec<u8>,
+    /// Bytes in the file.
+    flushed: u64,
+    moved: BTreeMap<Location, Location>,
+    lost: u64,
+    records: u64,
+    payload: Vec<u8>,
+    salts: BTreeMap<FileId, u32>,
+}
+
+impl<D: Disk> Snapshot<'_, D> {
+    fn write(&mut self, batch: &Batch) -> Result<u64, StoreError> {
+        let offset = self.flushed + self.buffer.len() as u64;
+        batch.write(&mut self.buffer, self.header.salt, offset, offset == HEADER_BYTES);
+        self.records += batch.len() as u64;
+        if self.buffer.len() >= SCAN_BYTES {
+            self.flush()?;
+        }
+        Ok(offset)
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.disk.append(self.name, &self.buffer).map_err(StoreError::io("write", self.name))?;
+        self.flushed += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl<D: Disk> Sink for Snapshot<'_, D> {
+    fn push(&mut self, record: RawRecord<'_>) -> Result<(), StoreError> {
+        let mut batch = Batch::new();
+        batch.push(record)?;
+        self.write(&batch).map(drop)
+    }
+
+    fn keep(&mut self, at: Location) -> Result<Kept, StoreError> {
+        if self.keep.contains(&at.file) {
+            return Ok(Kept::InPlace);
+        }
+        let mut payload = std::mem::take(&mut self.payload);
+        let read = read_record(self.disk, at, self.salts.get(&at.file).copied(), &mut payload);
+        let (frame, salt) = match read {
+            Ok(read) => read,
+            Err(StoreError::Damaged { .. } | StoreError::Gone { .. }) => {
+                self.lost += 1;
+                return Ok(Kept::Lost);
+            }
+            Err(error) => return Err(error),
+        };
+        self.salts.insert(at.file, salt);
+        let mut batch = Batch::new();
+        let is_skippable = frame.is_skippable();
+        batch.push(RawRecord { tag: frame.tag, version: frame.version, is_skippable, payload: &payload })?;
+        self.payload = payload;
+        let offset = self.write(&batch)?;
+        self.moved.insert(at, Location { file: self.header.id, offset, len: at.len });
+        Ok(Kept::Copied)
+    }
+}

@@ -1,0 +1,30 @@
+#![doc = include_str!("../README.md")]
+
+mod care;
+mod compact;
+pub mod disk;
+mod error;
+mod file;
+mod frame;
+mod gather;
+pub mod limits;
+mod log;
+mod metrics;
+mod read;
+pub mod records;
+mod repair;
+mod replay;
+mod report;
+mod scan;
+mod writer;
+
+pub use care::{backup, backup_online, check, restore};
+pub use compact::{Compacted, Job, Kept, Sink, State};
+pub use error::{StoreError, Trouble};
+pub use file::{FORMAT, FileId, HEADER_BYTES, Location};
+pub use frame::{Batch, FRAME_BYTES, RawRecord};
+pub use log::{Log, LogOptions, Position};
+pub use metrics::{LogMetrics, SyncTimes};
+pub use read::Reader;
+pub use report::RecoveryReport;
+pub use writer::{Done, Durability, Health, Producer, Refusal, Sealed, Writer, WriterMetrics, WriterOptions};

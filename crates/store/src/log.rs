@@ -1,0 +1,270 @@
+//! The log: batches at the end of the last segment, synced when told, and a fresh segment when the disk has failed.
+//!
+//! It refuses to know threads, waiting and what records mean. [`crate::writer`] drives it in the field, the simulator
+//! directly.
+//!
+//! After a failed write or sync its file is never written again and never believed beyond what was settled before: the
+//! system may have thrown the data away and call the file clean. [`Log::repair`] begins another one that says so, and the
+//! owner appends again what was not settled.
+
+use std::collections::BTreeMap;
+
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::file::{FileId, HEADER_BYTES, Header, Location};
+use crate::frame::{Batch, CLOSED, RawRecord};
+use crate::metrics::LogMetrics;
+use crate::read;
+use crate::repair::repair;
+use crate::replay::replay;
+use crate::report::RecoveryReport;
+
+/// Settings of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOptions {
+    /// A segment that has so many bytes is followed by the next one.
+    pub segment_bytes: u64,
+    /// A compaction is worth its while when the log behind the snapshot has so many bytes...
+    pub compact_bytes_min: u64,
+    /// ...and so many percent of the snapshot's.
+    pub compact_percent: u32,
+    /// A file is kept for the live records in it when they make up so many percent; else they are copied out.
+    pub keep_percent: u32,
+    /// Refuse to open when something that had been kept is damaged, instead of setting it aside. A torn end is no such
+    /// thing.
+    pub strict: bool,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            // Small enough that dropping one frees space soon, large enough that names and headers cost nothing.
+            segment_bytes: 64 * 1024 * 1024,
+            compact_bytes_min: 64 * 1024 * 1024,
+            // With 100 each byte of state is rewritten once per byte of log at most.
+            compact_percent: 100,
+            keep_percent: 50,
+            strict: false,
+        }
+    }
+}
+
+/// Where a batch stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// In which file.
+    pub file: FileId,
+    /// Where it begins.
+    pub offset: u64,
+}
+
+/// An open log.
+#[derive(Debug)]
+pub struct Log<D> {
+    pub(crate) disk: D,
+    pub(crate) options: LogOptions,
+    /// None while the log has failed.
+    current: Option<Segment>,
+    /// The segment that a fresh one would follow, and how much of it counts.
+    tail: (u64, u64),
+    next_number: u64,
+    pub(crate) base: u64,
+    pub(crate) sizes: BTreeMap<FileId, u64>,
+    buffer: Vec<u8>,
+    pub(crate) metrics: LogMetrics,
+}
+
+#[derive(Debug)]
+struct Segment {
+    id: FileId,
+    name: String,
+    salt: u32,
+    written: u64,
+    synced: u64,
+    /// What the owner may rely on: what is synced, or with `settle` what is written.
+    settled: u64,
+}
+
+impl<D: Disk> Log<D> {
+    /// Recovers what is there and begins a segment behind it. Each record is shown to `visit`, in order; an error of its
+    /// refuses the store before anything in it is changed.
+    ///
+    /// A full disk does not keep a log from opening: it is then [failed](Self::is_failed), and repaired as later.
+    pub fn open(
+        mut disk: D,
+        options: LogOptions,
+        mut visit: impl FnMut(RawRecord<'_>, Location) -> Result<(), StoreError>,
+    ) -> Result<(Self, RecoveryReport), StoreError> {
+        let mut found = replay(&mut disk, None, &mut visit)?;
+        if options.strict && found.report.is_damaged() {
+            return Err(StoreError::Strict { lines: found.report.lines });
+        }
+        let next_number = found.sizes.keys().map(|id| id.number()).max().unwrap_or(0) + 1;
+        repair(&mut disk, &mut found)?;
+        // What a killed process left is in the system's memory and may not be on the medium yet. From here on it is
+        // relied on, and the next segment will say that it counts.
+        let last = FileId::segment(found.tail.0);
+        if found.sizes.contains_key(&last) {
+            disk.sync(&last.name()).map_err(StoreError::io("sync", &last.name()))?;
+            disk.close(&last.name());
+        }
+        let mut log = Self {
+            disk,
+            options,
+            current: None,
+            tail: found.tail,
+            next_number,
+            base: found.base,
+            sizes: found.sizes,
+            buffer: Vec::new(),
+            metrics: LogMetrics::default(),
+        };
+        match log.repair() {
+            Err(error) if error.trouble() != crate::error::Trouble::DiskFull => Err(error),
+            _ => Ok((log, found.report)),
+        }
+    }
+
+    /// Whether it takes nothing until it is repaired.
+    pub fn is_failed(&self) -> bool {
+        self.current.is_none()
+    }
+
+    /// What it has done so far.
+    pub fn metrics(&self) -> &LogMetrics {
+        &self.metrics
+    }
+
+    /// Files and their sizes.
+    pub fn files(&self) -> impl Iterator<Item = (FileId, u64)> {
+        self.sizes.iter().map(|(&id, &size)| (id, size))
+    }
+
+    /// Writes batches with one call, each as a whole into one segment; their places are added to `places`. None of them is
+    /// safe before [`Log::sync`]. After an error none of them counts.
+    pub fn append(&mut self, batches: &[Batch], places: &mut Vec<Position>) -> Result<(), StoreError> {
+        let Some(segment) = &mut self.current else { return Err(StoreError::Failed) };
+        self.buffer.clear();
+        let known = places.len();
+        for batch in batches {
+            let offset = segment.written + self.buffer.len() as u64;
+            places.push(Position { file: segment.id, offset });
+            batch.write(&mut self.buffer, segment.salt, offset, offset == segment.synced);
+            self.metrics.records += batch.len() as u64;
+        }
+        if let Err(error) = self.disk.append(&segment.name, &self.buffer) {
+            let error = StoreError::io("write", &segment.name)(error);
+            places.truncate(known);
+            self.fail();
+            return Err(error);
+        }
+        segment.written += self.buffer.len() as u64;
+        self.sizes.insert(segment.id, segment.written);
+        self.metrics.batches += batches.len() as u64;
+        self.metrics.bytes += self.buffer.len() as u64;
+        if self.buffer.capacity() > 2 * crate::limits::GROUP_BYTES_MAX {
+            self.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Returns when all that was appended is on the medium.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        let Some(segment) = &mut self.current else { return Err(StoreError::Failed) };
+        if segment.synced == segment.written {
+            return Ok(());
+        }
+        let start = self.disk.clock();
+        let result = self.disk.sync(&segment.name).map_err(StoreError::io("sync", &segment.name));
+        self.metrics.syncs.note(self.disk.clock().saturating_sub(start));
+        if result.is_err() {
+            self.fail();
+        } else {
+            segment.synced = segment.written;
+            segment.settled = segment.written;
+        }
+        result
+    }
+
+    /// The owner relies on what was written, synced or not: a fresh segment will not be given it again.
+    pub fn settle(&mut self) {
+        if let Some(segment) = &mut self.current {
+            segment.settled = segment.written;
+        }
+    }
+
+    /// Whether it is time for [`Log::rotate`]. Appending does not do it by itself: the owner has to know what was synced
+    /// when it fails.
+    pub fn is_segment_full(&self) -> bool {
+        self.current.as_ref().is_some_and(|segment| segment.written >= self.options.segment_bytes)
+    }
+
+    /// Syncs the segment and begins the next one. Sync before, so that an error leaves nothing in doubt.
+    pub fn rotate(&mut self) -> Result<(), StoreError> {
+        self.sync()?;
+        self.fail();
+        self.metrics.failures -= 1;
+        self.repair()
+    }
+
+    fn fail(&mut self) {
+        self.metrics.failures += 1;
+        if let Some(segment) = self.current.take() {
+            self.tail = (segment.id.number(), segment.settled);
+            self.disk.close(&segment.name);
+        }
+    }
+
+    /// Begins a fresh segment, if there is none to write to. Whatever was appended and not settled has to be appended
+    /// again.
+    pub fn repair(&mut self) -> Result<(), StoreError> {
+        if self.current.is_some() {
+            return Ok(());
+        }
+        let id = FileId::segment(self.next_number);
+        // Never the same name twice: what a failed attempt left behind is not ours.
+        self.next_number += 1;
+        let name = id.name();
+        let header = Header { id, salt: self.disk.salt(), follows: self.tail.0, follows_end: self.tail.1 };
+        if let Err(error) = self.begin(&name, header) {
+            // Perhaps it cannot be removed either; the next compaction or recovery will.
+            let _ = self.disk.remove(&name);
+            self.disk.close(&name);
+            return Err(error);
+        }
+        self.sizes.insert(id, HEADER_BYTES);
+        let start = HEADER_BYTES;
+        self.current = Some(Segment { id, name, salt: header.salt, written: start, synced: start, settled: start });
+        Ok(())
+    }
+
+    fn begin(&mut self, name: &str, header: Header) -> Result<(), StoreError> {
+        self.disk.create(name).map_err(StoreError::io("create", name))?;
+        self.disk.append(name, &header.to_bytes()).map_err(StoreError::io("write", name))?;
+        self.disk.sync(name).map_err(StoreError::io("sync", name))?;
+        self.disk.sync_names().map_err(StoreError::io("sync the directory of", name))
+    }
+
+    /// Where the next batch would stand; None while the log has failed.
+    pub fn end(&self) -> Option<Position> {
+        self.current.as_ref().map(|segment| Position { file: segment.id, offset: segment.written })
+    }
+
+    /// Reads one record. The bytes are checked: a damaged one is an error, never a different payload.
+    pub fn read(&mut self, at: Location, into: &mut Vec<u8>) -> Result<(), StoreError> {
+        read::read_record(&mut self.disk, at, None, into).map(drop)
+    }
+
+    /// Syncs, and marks the end, so that the next start can tell damage of the last batches from a torn end.
+    pub fn close(mut self) -> Result<D, StoreError> {
+        self.sync()?;
+        self.append(&[Batch::control(CLOSED, &[])], &mut Vec::new())?;
+        self.sync()?;
+        Ok(self.disk)
+    }
+
+    /// The disk, as if the process had been killed.
+    pub fn abandon(self) -> D {
+        self.disk
+    }
+}

@@ -1,0 +1,327 @@
+//! What the records add up to: everything that outlives the broker, without the messages themselves, which stay on disk
+//! and are known by place.
+//!
+//! A record that speaks of a session or message that is not there is passed over and counted: damage elsewhere may have
+//! taken it, and one lost batch must not cost the others.
+
+mod dump;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Record, WishRecord};
+use crate::file::Location;
+
+/// Everything that is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    sessions: BTreeMap<u64, SessionImage>,
+    messages: BTreeMap<u64, Stored>,
+    retained: BTreeMap<Box<str>, u64>,
+    rhythms: BTreeMap<Box<str>, Box<[u8]>>,
+    bans: BTreeMap<Box<str>, (Option<u64>, Box<str>)>,
+    clock_ms: u64,
+    /// Highest number of a message or session ever seen: the next one is higher.
+    id_max: u64,
+    orphans: u64,
+    skipped: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stored {
+    at: Location,
+    /// Queues, retained topics and wills that need it.
+    users: u32,
+}
+
+/// A session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionImage {
+    /// Its client.
+    pub client_id: Box<str>,
+    /// Who the client is, if it said so.
+    pub principal: Option<Box<str>>,
+    /// Seconds that it outlives its connection; None is for ever.
+    pub expiry_s: Option<u32>,
+    /// When it ends; None if it was connected at the end.
+    pub ends_ms: Option<u64>,
+    /// Filters as the client wrote them.
+    pub subscriptions: BTreeMap<Box<str>, WishRecord>,
+    /// Messages that wait or are under way, by place.
+    pub queue: BTreeMap<u64, Entry>,
+    /// Identifiers of QoS 2 messages that were taken and not released.
+    pub inbound: BTreeSet<u16>,
+    /// Its will.
+    pub will: Option<WillImage>,
+}
+
+/// A message in a session's queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Which one; see [`Image::message`].
+    pub message: u64,
+    /// Quality of service of the delivery.
+    pub qos: u8,
+    /// Flag of the delivery.
+    pub retain: bool,
+    /// How far it is.
+    pub stage: Stage,
+    /// Identifiers of the subscriptions that want it; None is none.
+    pub ids: Option<Box<[u32]>>,
+}
+
+impl Entry {
+    fn released(packet_id: u16) -> Self {
+        Self { message: 0, qos: 2, retain: false, stage: Stage::Released(packet_id), ids: None }
+    }
+}
+
+/// How far a delivery is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Not sent.
+    Waiting,
+    /// Sent under this identifier.
+    Sent(u16),
+    /// QoS 2: the client has it, and has not yet said that the identifier is free. The message is no longer kept.
+    Released(u16),
+}
+
+/// A will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WillImage {
+    /// Which message.
+    pub message: u64,
+    /// Seconds between the loss of the connection and the will.
+    pub delay_s: u32,
+    /// When it is due; None if the client was connected at the end.
+    pub due_ms: Option<u64>,
+}
+
+impl Image {
+    /// Sessions by number.
+    pub fn sessions(&self) -> impl Iterator<Item = (u64, &SessionImage)> {
+        self.sessions.iter().map(|(&session, image)| (session, image))
+    }
+
+    /// Where a message is; the record there is a [`super::MessageRecord`].
+    pub fn message(&self, id: u64) -> Option<Location> {
+        self.messages.get(&id).map(|stored| stored.at)
+    }
+
+    /// Number of messages that somebody needs, and of some that nobody does yet.
+    pub fn messages(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Topics with their retained messages.
+    pub fn retained(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.retained.iter().map(|(topic, &message)| (&**topic, message))
+    }
+
+    /// What was learned about publishers.
+    pub fn rhythms(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.rhythms.iter().map(|(client_id, state)| (&**client_id, &**state))
+    }
+
+    /// Who may not come in, until when, and why.
+    pub fn bans(&self) -> impl Iterator<Item = (&str, Option<u64>, &str)> {
+        self.bans.iter().map(|(subject, (until, reason))| (&**subject, *until, &**reason))
+    }
+
+    /// The latest time of the wall clock that was written down; 0 if none was.
+    pub fn clock_ms(&self) -> u64 {
+        self.clock_ms
+    }
+
+    /// Highest number of a message or session that was ever used and is known of.
+    pub fn id_max(&self) -> u64 {
+        self.id_max
+    }
+
+    /// Records passed over because what they speak of is not there.
+    pub fn orphans(&self) -> u64 {
+        self.orphans
+    }
+
+    /// Records passed over because a newer release wrote them and said that one may.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    fn take(&mut self, record: Record<'_>, at: Location) {
+        let is_known = match record {
+            Record::Message(message) => {
+                self.store(message.id, at);
+                true
+            }
+            Record::MessageAt { id, at } => {
+                self.store(id, at);
+                true
+            }
+            Record::Session { session, client_id, principal, expiry_s, ends_ms } => {
+                self.id_max = self.id_max.max(session);
+                let image = self.sessions.entry(session).or_default();
+                image.client_id = client_id.into();
+                image.principal = principal.map(Into::into);
+                (image.expiry_s, image.ends_ms) = (expiry_s, ends_ms);
+                true
+            }
+            Record::SessionEnded { session } => self.end_session(session),
+            Record::Retained { topic, message } => {
+                let is_known = self.use_message(message);
+                let before = if is_known {
+                    self.retained.insert(topic.into(), message)
+                } else {
+                    // The message before it was to be replaced; an old value is worse than none.
+                    self.retained.remove(topic)
+                };
+                self.leave(before);
+                is_known
+            }
+            Record::RetainedCleared { topic } => {
+                let before = self.retained.remove(topic);
+                self.leave(before);
+                true
+            }
+            Record::Rhythm { client_id, state } => {
+                self.rhythms.insert(client_id.into(), state.into());
+                true
+            }
+            Record::RhythmForgotten { client_id } => {
+                self.rhythms.remove(client_id);
+                true
+            }
+            Record::Ban { subject, until_ms, reason } => {
+                self.bans.insert(subject.into(), (until_ms, reason.into()));
+                true
+            }
+            Record::BanLifted { subject } => {
+                self.bans.remove(subject);
+                true
+            }
+            Record::Numbers { id_max } => {
+                self.id_max = self.id_max.max(id_max);
+                true
+            }
+            Record::Clock { now_ms } => {
+                self.clock_ms = self.clock_ms.max(now_ms);
+                true
+            }
+            of_session => self.take_of_session(of_session).is_some(),
+        };
+        self.orphans += u64::from(!is_known);
+    }
+
+    /// Records of one session; None if what they speak of is not there.
+    fn take_of_session(&mut self, record: Record<'_>) -> Option<()> {
+        match record {
+            Record::Subscribed { session, filter, wish } => {
+                self.sessions.get_mut(&session)?.subscriptions.insert(filter.into(), wish);
+            }
+            Record::Unsubscribed { session, filter } => {
+                self.sessions.get_mut(&session)?.subscriptions.remove(filter)?;
+            }
+            Record::Queued { session, place, message, qos, retain, ids } => {
+                if !self.sessions.contains_key(&session) || !self.use_message(message) {
+                    return None;
+                }
+                let ids = (!ids.is_empty()).then(|| ids.into_boxed_slice());
+                let entry = Entry { message, qos, retain, stage: Stage::Waiting, ids };
+                let before = self.sessions.get_mut(&session)?.queue.insert(place, entry);
+                self.leave_entry(before.as_ref());
+            }
+            Record::Dequeued { session, place } => {
+                let entry = self.sessions.get_mut(&session)?.queue.remove(&place)?;
+                self.leave_entry(Some(&entry));
+            }
+            Record::Sent { session, place, packet_id } => {
+                let entry = self.sessions.get_mut(&session)?.queue.get_mut(&place)?;
+                if matches!(entry.stage, Stage::Released(_)) {
+                    return None;
+                }
+                entry.stage = Stage::Sent(packet_id);
+            }
+            Record::Released { session, place } => {
+                let entry = self.sessions.get_mut(&session)?.queue.get_mut(&place)?;
+                let Stage::Sent(packet_id) = entry.stage else { return None };
+                let before = std::mem::replace(entry, Entry::released(packet_id));
+                self.leave_entry(Some(&before));
+            }
+            Record::ReleasedAt { session, place, packet_id } => {
+                let before = self.sessions.get_mut(&session)?.queue.insert(place, Entry::released(packet_id));
+                self.leave_entry(before.as_ref());
+            }
+            Record::InboundNoted { session, packet_id } => {
+                self.sessions.get_mut(&session)?.inbound.insert(packet_id);
+            }
+            Record::InboundReleased { session, packet_id } => {
+                self.sessions.get_mut(&session)?.inbound.remove(&packet_id).then_some(())?;
+            }
+            Record::Will { session, message, delay_s, due_ms } => {
+                if !self.sessions.contains_key(&session) || !self.use_message(message) {
+                    return None;
+                }
+                let will = WillImage { message, delay_s, due_ms };
+                let before = self.sessions.get_mut(&session)?.will.replace(will);
+                self.leave(before.map(|before| before.message));
+            }
+            Record::WillCleared { session } => {
+                let will = self.sessions.get_mut(&session)?.will.take()?;
+                self.leave(Some(will.message));
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn store(&mut self, id: u64, at: Location) {
+        self.id_max = self.id_max.max(id);
+        let stored = self.messages.entry(id).or_insert(Stored { at, users: 0 });
+        stored.at = at;
+    }
+
+    fn use_message(&mut self, id: u64) -> bool {
+        let Some(stored) = self.messages.get_mut(&id) else { return false };
+        stored.users += 1;
+        true
+    }
+
+    fn leave_entry(&mut self, entry: Option<&Entry>) {
+        self.leave(entry.filter(|entry| !matches!(entry.stage, Stage::Released(_))).map(|entry| entry.message));
+    }
+
+    fn leave(&mut self, id: Option<u64>) {
+        let Some(id) = id else { return };
+        if let Some(stored) = self.messages.get_mut(&id) {
+            stored.users -= 1;
+            if stored.users == 0 {
+                self.messages.remove(&id);
+            }
+        }
+    }
+
+    fn end_session(&mut self, session: u64) -> bool {
+        let Some(image) = self.sessions.remove(&session) else { return false };
+        for entry in image.queue.values() {
+            self.leave_entry(Some(entry));
+        }
+        self.leave(image.will.map(|will| will.message));
+        true
+    }
+}
+
+#[cfg(test)]
+impl Image {
+    /// What counts, without places, counters and messages that nobody needs.
+    pub(super) fn essence(&self) -> Self {
+        let nowhere = Location { file: crate::file::FileId::from_bits(0), offset: 0, len: 0 };
+        let mut image = Self { orphans: 0, skipped: 0, ..self.clone() };
+        image.messages.retain(|_, stored| stored.users > 0);
+        image.messages.values_mut().for_each(|stored| stored.at = nowhere);
+        image
+    }
+
+    pub(super) fn live_messages(&self) -> Vec<(u64, Location)> {
+        self.messages.iter().filter(|(_, stored)| stored.users > 0).map(|(&id, stored)| (id, stored.at)).collect()
+    }
+}

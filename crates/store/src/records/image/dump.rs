@@ -1,0 +1,80 @@
+//! An image as the state that compactions read a log into, and write down.
+
+use super::{Entry, Image, SessionImage, Stage, WillImage};
+use crate::compact::{Kept, Sink, State};
+use crate::error::StoreError;
+use crate::file::Location;
+use crate::frame::RawRecord;
+use crate::records::Record;
+
+impl State for Image {
+    fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError> {
+        match Record::decode(record)? {
+            Some(record) => self.take(record, at),
+            None => self.skipped += 1,
+        }
+        Ok(())
+    }
+
+    fn live(&self, each: &mut dyn FnMut(Location)) {
+        self.messages.values().filter(|stored| stored.users > 0).for_each(|stored| each(stored.at));
+    }
+
+    fn dump(&self, sink: &mut dyn Sink) -> Result<(), StoreError> {
+        let mut put = |record: &Record<'_>| record.with_raw(|raw| sink.push(raw));
+        put(&Record::Numbers { id_max: self.id_max })?;
+        put(&Record::Clock { now_ms: self.clock_ms })?;
+        for (subject, (until_ms, reason)) in &self.bans {
+            put(&Record::Ban { subject, until_ms: *until_ms, reason })?;
+        }
+        for (client_id, state) in &self.rhythms {
+            put(&Record::Rhythm { client_id, state })?;
+        }
+        // In the order of the files: what is copied is read from front to back.
+        let mut messages: Vec<(Location, u64)> =
+            self.messages.iter().filter(|(_, stored)| stored.users > 0).map(|(&id, stored)| (stored.at, id)).collect();
+        messages.sort_unstable();
+        for (at, id) in messages {
+            if sink.keep(at)? == Kept::InPlace {
+                Record::MessageAt { id, at }.with_raw(|raw| sink.push(raw))?;
+            }
+        }
+        let mut put = |record: &Record<'_>| record.with_raw(|raw| sink.push(raw));
+        for (topic, &message) in &self.retained {
+            put(&Record::Retained { topic, message })?;
+        }
+        for (&session, image) in &self.sessions {
+            image.dump(session, &mut put)?;
+        }
+        Ok(())
+    }
+}
+
+impl SessionImage {
+    fn dump(&self, session: u64, put: &mut dyn FnMut(&Record<'_>) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let (client_id, principal) = (&*self.client_id, self.principal.as_deref());
+        put(&Record::Session { session, client_id, principal, expiry_s: self.expiry_s, ends_ms: self.ends_ms })?;
+        for (filter, &wish) in &self.subscriptions {
+            put(&Record::Subscribed { session, filter, wish })?;
+        }
+        for &packet_id in &self.inbound {
+            put(&Record::InboundNoted { session, packet_id })?;
+        }
+        if let Some(WillImage { message, delay_s, due_ms }) = self.will {
+            put(&Record::Will { session, message, delay_s, due_ms })?;
+        }
+        for (&place, entry) in &self.queue {
+            let &Entry { message, qos, retain, stage, .. } = entry;
+            if let Stage::Released(packet_id) = stage {
+                put(&Record::ReleasedAt { session, place, packet_id })?;
+                continue;
+            }
+            let ids = entry.ids.as_deref().unwrap_or_default().to_vec();
+            put(&Record::Queued { session, place, message, qos, retain, ids })?;
+            if let Stage::Sent(packet_id) = stage {
+                put(&Record::Sent { session, place, packet_id })?;
+            }
+        }
+        Ok(())
+    }
+}

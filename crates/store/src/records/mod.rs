@@ -1,0 +1,330 @@
+//! What the broker keeps, as records: plain numbers, text and bytes, independent of the types of its core.
+//!
+//! A message is one record, however many sessions it waits for; they refer to it by number. Sessions, too, are numbers:
+//! client identifiers are long. Times are milliseconds of the wall clock since 1970. Each tag has a version; a release
+//! reads the versions it knows and refuses others, unless the record is marked as one that may be skipped.
+
+mod fields;
+mod image;
+#[cfg(test)]
+mod tests;
+
+use crate::error::StoreError;
+use crate::file::Location;
+use crate::frame::{Batch, RawRecord};
+use fields::{Field, Fields, check_qos, put_bytes, put_number, put_option};
+
+pub use fields::TEXT_BYTES_MAX;
+pub use image::{Entry, Image, SessionImage, Stage, WillImage};
+
+/// Subscription identifiers of one delivery.
+pub const IDS_MAX: usize = 1024;
+/// What a publisher's rhythm may take.
+pub const RHYTHM_BYTES_MAX: usize = 1024;
+/// Properties of a message, as on the wire.
+pub const PROPERTIES_BYTES_MAX: usize = 1024 * 1024;
+
+/// The layout that this release writes, for every tag.
+const VERSION: u8 = 1;
+
+/// A message that somebody keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageRecord<'a> {
+    /// Names it among all, for ever: a number is never used again.
+    pub id: u64,
+    /// Quality of service it was published with.
+    pub qos: u8,
+    /// The flag it was published with.
+    pub retain: bool,
+    /// When its lifetime ends.
+    pub expires_ms: Option<u64>,
+    /// The session that published it, for "no local"; 0 if it does not matter.
+    pub origin: u64,
+    /// Its topic.
+    pub topic: &'a str,
+    /// Its properties, as on the wire.
+    pub properties: &'a [u8],
+    /// Its payload.
+    pub payload: &'a [u8],
+}
+
+/// How a subscriber wants its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WishRecord {
+    /// Highest quality of service.
+    pub qos: u8,
+    /// Not its own.
+    pub no_local: bool,
+    /// With the flag they were published with.
+    pub retain_as_published: bool,
+    /// Identifier of the subscription.
+    pub id: Option<u32>,
+}
+
+macro_rules! records {
+    ($($(#[doc = $doc:literal])+ $tag:literal $name:ident { $($(#[doc = $field_doc:literal])+ $field:ident: $type:ty),* $(,)? })+) => {
+        /// One thing that happened to what is kept.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Record<'a> {
+            /// A message; those who keep it come after it in the same batch.
+            Message(MessageRecord<'a>),
+            $($(#[doc = $doc])+ $name { $($(#[doc = $field_doc])+ $field: $type),* },)+
+        }
+
+        impl<'a> Record<'a> {
+            /// The tag on disk.
+            pub fn tag(&self) -> u8 {
+                match self {
+                    Self::Message(_) => MESSAGE,
+                    $(Self::$name { .. } => $tag,)+
+                }
+            }
+
+            fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    Self::Message(message) => encode_message(message, out),
+                    $(Self::$name { $($field),* } => { $($field.put(out);)* })+
+                }
+            }
+
+            /// Reads a record; None for one that is not known and may be skipped.
+            pub fn decode(raw: RawRecord<'a>) -> Result<Option<Self>, StoreError> {
+                let mut fields = Fields::new(raw.tag, raw.payload);
+                if raw.version != VERSION {
+                    let error = fields.wrong("has a version that this release does not know");
+                    return if raw.is_skippable { Ok(None) } else { Err(error) };
+                }
+                let record = match raw.tag {
+                    MESSAGE => Self::Message(decode_message(&mut fields)?),
+                    $($tag => Self::$name { $($field: Field::take(&mut fields)?),* },)+
+                    _ if raw.is_skippable => return Ok(None),
+                    _ => return Err(fields.wrong("is not known to this release")),
+                };
+                fields.end()?;
+                Ok(Some(record))
+            }
+        }
+    };
+}
+
+const MESSAGE: u8 = 1;
+
+records! {
+    /// Where a message stands; only in snapshots.
+    2 MessageAt {
+        /// The message.
+        id: u64,
+        /// Its record.
+        at: Location,
+    }
+    /// A session is there, or has changed; its subscriptions and messages stay.
+    3 Session {
+        /// Its number.
+        session: u64,
+        /// Its client.
+        client_id: &'a str,
+        /// Who the client is, if it said so.
+        principal: Option<&'a str>,
+        /// Seconds that it outlives its connection; None is for ever.
+        expiry_s: Option<u32>,
+        /// When it ends; None while it is connected.
+        ends_ms: Option<u64>,
+    }
+    /// A session and everything that waits for it is gone.
+    4 SessionEnded {
+        /// Its number.
+        session: u64,
+    }
+    /// A subscription was made or changed.
+    5 Subscribed {
+        /// Of which session.
+        session: u64,
+        /// As the client wrote it.
+        filter: &'a str,
+        /// How.
+        wish: WishRecord,
+    }
+    /// A subscription is over.
+    6 Unsubscribed {
+        /// Of which session.
+        session: u64,
+        /// As the client wrote it.
+        filter: &'a str,
+    }
+    /// A message waits for a session.
+    7 Queued {
+        /// For which one.
+        session: u64,
+        /// Its place in the order of the session's messages: later is higher.
+        place: u64,
+        /// Which message.
+        message: u64,
+        /// Quality of service of the delivery.
+        qos: u8,
+        /// Flag of the delivery.
+        retain: bool,
+        /// Identifiers of the subscriptions that want it.
+        ids: Vec<u32>,
+    }
+    /// A message no longer waits: acknowledged, expired or dropped.
+    8 Dequeued {
+        /// For which session.
+        session: u64,
+        /// Its place.
+        place: u64,
+    }
+    /// A message was sent under this identifier, and is to be sent again under it.
+    9 Sent {
+        /// To which session.
+        session: u64,
+        /// Its place.
+        place: u64,
+        /// Identifier of the packet.
+        packet_id: u16,
+    }
+    /// The client has a QoS 2 message; only its identifier is still in use.
+    10 Released {
+        /// Of which session.
+        session: u64,
+        /// Its place.
+        place: u64,
+    }
+    /// A QoS 2 message of the client was taken: one with this identifier is the same.
+    11 InboundNoted {
+        /// From which session.
+        session: u64,
+        /// Identifier of the packet.
+        packet_id: u16,
+    }
+    /// The identifier is free again.
+    12 InboundReleased {
+        /// From which session.
+        session: u64,
+        /// Identifier of the packet.
+        packet_id: u16,
+    }
+    /// A topic has a retained message.
+    13 Retained {
+        /// The topic.
+        topic: &'a str,
+        /// Which message.
+        message: u64,
+    }
+    /// A topic has none any more.
+    14 RetainedCleared {
+        /// The topic.
+        topic: &'a str,
+    }
+    /// A session has a will.
+    15 Will {
+        /// Which session.
+        session: u64,
+        /// Which message.
+        message: u64,
+        /// Seconds between the loss of the connection and the will.
+        delay_s: u32,
+        /// When it is due; None while the client is connected.
+        due_ms: Option<u64>,
+    }
+    /// A will was published or taken back.
+    16 WillCleared {
+        /// Which session.
+        session: u64,
+    }
+    /// What was learned about a publisher.
+    17 Rhythm {
+        /// Who.
+        client_id: &'a str,
+        /// In the words of who learned it.
+        state: &'a [u8],
+    }
+    /// Nothing is known about a publisher any more.
+    18 RhythmForgotten {
+        /// Who.
+        client_id: &'a str,
+    }
+    /// Somebody may not come in.
+    19 Ban {
+        /// Who, in the words of who decides it.
+        subject: &'a str,
+        /// Until when; None is for ever.
+        until_ms: Option<u64>,
+        /// Why, for people.
+        reason: &'a str,
+    }
+    /// Somebody may come in again.
+    20 BanLifted {
+        /// Who.
+        subject: &'a str,
+    }
+    /// The wall clock was here: a start at an earlier time, or years later, knows that the clock has jumped.
+    21 Clock {
+        /// Now.
+        now_ms: u64,
+    }
+    /// A QoS 2 message that was released; only in snapshots.
+    22 ReleasedAt {
+        /// Of which session.
+        session: u64,
+        /// Its place.
+        place: u64,
+        /// Identifier of the packet.
+        packet_id: u16,
+    }
+    /// Numbers up to this one are used, though nothing may be left that has them; only in snapshots.
+    23 Numbers {
+        /// The highest.
+        id_max: u64,
+    }
+}
+
+impl Record<'_> {
+    /// Losing it costs nothing that was promised.
+    pub fn is_skippable(&self) -> bool {
+        matches!(self, Self::Rhythm { .. } | Self::RhythmForgotten { .. } | Self::Clock { .. })
+    }
+
+    /// Adds it to a batch.
+    pub fn push_to(&self, batch: &mut Batch) -> Result<(), StoreError> {
+        if self.is_skippable() {
+            return self.with_raw(|raw| batch.push(raw));
+        }
+        batch.push_with(self.tag(), VERSION, |out| self.encode(out))
+    }
+
+    /// Calls with the record as bytes.
+    pub fn with_raw<T>(&self, then: impl FnOnce(RawRecord<'_>) -> T) -> T {
+        let mut payload = Vec::new();
+        self.encode(&mut payload);
+        let is_skippable = self.is_skippable();
+        then(RawRecord { tag: self.tag(), version: VERSION, is_skippable, payload: &payload })
+    }
+}
+
+fn encode_message(message: &MessageRecord<'_>, out: &mut Vec<u8>) {
+    put_number(out, message.id);
+    out.push(message.qos << 1 | u8::from(message.retain));
+    put_option(out, message.expires_ms);
+    put_number(out, message.origin);
+    put_bytes(out, message.topic.as_bytes());
+    put_bytes(out, message.properties);
+    // The rest of the record, without a length: it is the long one.
+    out.extend_from_slice(message.payload);
+}
+
+fn decode_message<'a>(fields: &mut Fields<'a>) -> Result<MessageRecord<'a>, StoreError> {
+    let id = fields.number()?;
+    let flags: u8 = fields.small()?;
+    let (qos, retain) = (flags >> 1, flags & 1 == 1);
+    Ok(MessageRecord {
+        id,
+        qos: check_qos(qos, fields)?,
+        retain,
+        expires_ms: fields.option()?,
+        origin: fields.number()?,
+        topic: fields.text()?,
+        properties: fields.bytes(PROPERTIES_BYTES_MAX)?,
+        payload: fields.rest(),
+    })
+}

@@ -1,0 +1,284 @@
+//! Finds out what a directory holds: which snapshot, which segments behind it, which part of each, and what is damaged.
+//!
+//! It changes nothing: it returns repairs, which opening carries out ([`crate::repair`]) and a check only tells.
+//!
+//! Damage is told from a write that never ended by what was synced. A segment's successor says how far it counts, so
+//! everything before that was on the disk once: damage there is set aside, and reading goes on behind it. In the last
+//! segment a batch that begins after a sync says so. Behind the last of those, the first bad byte ends the log: what was
+//! written after it was never promised, and may have arrived in any order.
+
+use std::collections::BTreeMap;
+
+use crate::disk::Disk;
+use crate::error::StoreError;
+use crate::file::{FileId, HEADER_BYTES, Header, Location};
+use crate::frame::{CLOSED, RawRecord, SNAPSHOT_END};
+use crate::report::RecoveryReport;
+use crate::scan::{Found, Next, Scan, read_header};
+
+/// What has to be done before anything is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Repair {
+    /// Copy this part of the file aside.
+    SetAside { file: FileId, from: u64, to: u64 },
+    /// Copy the rest aside and cut it off.
+    Cut { file: FileId, at: u64, end: u64 },
+    /// Rename the whole file.
+    SetFileAside { file: FileId },
+    /// Nothing in it was ever promised.
+    Remove { name: String },
+}
+
+/// What a replay found.
+#[derive(Debug, Default)]
+pub(crate) struct Replayed {
+    pub(crate) report: RecoveryReport,
+    pub(crate) repairs: Vec<Repair>,
+    /// Files of the store and their sizes.
+    pub(crate) sizes: BTreeMap<FileId, u64>,
+    /// The first segment that is not in the snapshot.
+    pub(crate) base: u64,
+    /// The last segment of the log and its end.
+    pub(crate) tail: (u64, u64),
+}
+
+/// Takes each record with its place.
+pub(crate) type Visit<'v> = &'v mut dyn FnMut(RawRecord<'_>, Location) -> Result<(), StoreError>;
+
+/// Reads everything that lies before segment `before`, in order.
+pub(crate) fn replay(disk: &mut impl Disk, before: Option<u64>, visit: Visit<'_>) -> Result<Replayed, StoreError> {
+    let mut done = Replayed::default();
+    list(disk, before, &mut done)?;
+    let mut headers = BTreeMap::new();
+    for &id in done.sizes.keys() {
+        // Another format is found here, before anything is touched.
+        headers.insert(id, read_header(disk, id)?);
+    }
+    let snapshots: Vec<FileId> = headers.keys().copied().filter(|id| id.is_snapshot()).collect();
+    for id in snapshots.into_iter().rev() {
+        match headers.get(&id).copied().flatten() {
+            Some(header) => {
+                replay_snapshot(disk, header, visit, &mut done)?;
+                break;
+            }
+            None => unreadable(id, &mut done),
+        }
+    }
+    let segments: BTreeMap<u64, Option<Header>> = headers
+        .iter()
+        .filter(|(id, _)| !id.is_snapshot() && id.number() >= done.base)
+        .map(|(id, header)| (id.number(), *header))
+        .collect();
+    // The segment behind is not read, but it knows how far the one before it counts.
+    let successor = match before {
+        Some(number) => read_header(disk, FileId::segment(number))?,
+        None => None,
+    };
+    replay_segments(disk, &segments, successor, visit, &mut done)?;
+    Ok(done)
+}
+
+fn list(disk: &mut impl Disk, before: Option<u64>, done: &mut Replayed) -> Result<(), StoreError> {
+    let place = disk.place();
+    for name in disk.list().map_err(StoreError::io("list", &place))? {
+        match FileId::parse(&name) {
+            Some(id) if before.is_none_or(|before| id.number() < before) => {
+                let size = disk.size(&name).map_err(StoreError::io("read", &name))?;
+                done.sizes.insert(id, size);
+            }
+            // A snapshot that was not finished; the one before it still counts.
+            None if name.ends_with(TEMPORARY) && before.is_none() => done.repairs.push(Repair::Remove { name }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Ends the name of a file that does not count yet.
+pub(crate) const TEMPORARY: &str = ".tide.tmp";
+
+fn unreadable(id: FileId, done: &mut Replayed) {
+    let size = done.sizes.get(&id).copied().unwrap_or(0);
+    done.report.damaged_bytes += size;
+    done.report.say(format!("{id}: its header is damaged, {size} bytes cannot be read; the file is set aside"));
+    done.repairs.push(Repair::SetFileAside { file: id });
+}
+
+fn replay_snapshot(
+    disk: &mut impl Disk,
+    header: Header,
+    visit: Visit<'_>,
+    done: &mut Replayed,
+) -> Result<(), StoreError> {
+    done.report.snapshot = Some(header.id);
+    done.base = header.id.number();
+    let mut scan = Scan::new(disk, header)?;
+    let mut is_complete = false;
+    loop {
+        match scan.next()? {
+            Next::Batch(batch) => {
+                is_complete |= batch.iter().any(|found| found.frame.is_control() && found.frame.tag == SNAPSHOT_END);
+                deliver(&scan, &batch, visit, done)?;
+            }
+            Next::Bad => set_aside(&mut scan, done)?,
+            Next::End => break,
+        }
+    }
+    if !is_complete {
+        done.report.missing += 1;
+        done.report.say(format!("{}: the end of the snapshot is missing", header.id));
+    }
+    Ok(())
+}
+
+fn deliver<F: crate::disk::Files>(
+    scan: &Scan<'_, F>,
+    batch: &[Found],
+    visit: Visit<'_>,
+    done: &mut Replayed,
+) -> Result<(), StoreError> {
+    for &found in batch {
+        done.report.bytes += found.frame.bytes() as u64;
+        done.report.is_closed = found.frame.is_control() && found.frame.tag == CLOSED;
+        if !found.frame.is_control() {
+            let (record, at) = scan.record(found);
+            visit(record, at)?;
+            done.report.records += 1;
+        }
+    }
+    Ok(())
+}
+
+fn set_aside<F: crate::disk::Files>(scan: &mut Scan<'_, F>, done: &mut Replayed) -> Result<(), StoreError> {
+    let from = scan.offset;
+    scan.skip_damage()?;
+    let (id, to) = (scan.id(), scan.offset);
+    done.report.damaged_bytes += to - from;
+    done.report.say(format!("{id}: bytes {from} to {to} are damaged and set aside; reading went on behind them"));
+    done.repairs.push(Repair::SetAside { file: id, from, to });
+    Ok(())
+}
+
+fn replay_segments(
+    disk: &mut impl Disk,
+    segments: &BTreeMap<u64, Option<Header>>,
+    successor: Option<Header>,
+    visit: Visit<'_>,
+    done: &mut Replayed,
+) -> Result<(), StoreError> {
+    // A crash while a segment was begun: its header comes before anything else and is synced before anything follows.
+    let last = segments.iter().rev().find(|(_, header)| header.is_some()).map(|(&number, _)| number);
+    for (&number, _) in segments.iter().filter(|(number, header)| header.is_none() && Some(**number) > last) {
+        let id = FileId::segment(number);
+        if done.sizes.get(&id).is_some_and(|size| *size <= HEADER_BYTES) {
+            done.repairs.push(Repair::Remove { name: id.name() });
+        } else {
+            unreadable(id, done);
+        }
+    }
+    let last = match successor {
+        Some(header) => (header.follows, Some(header.follows_end)),
+        None => (last.unwrap_or(0), None),
+    };
+    for (number, end) in chain(segments, last, done.base.max(1)) {
+        let id = FileId::segment(number);
+        match segments.get(&number) {
+            Some(Some(header)) => {
+                done.report.segments += 1;
+                replay_segment(disk, *header, end, visit, done)?;
+            }
+            Some(None) => unreadable(id, done),
+            None => {
+                done.report.missing += 1;
+                done.report.say(format!("{id}: missing, and with it what it held"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The segments that count, in order, each with its end as its successor knows it; None for the last one. A segment that
+/// nobody follows was given up when the disk failed, and its content was written again.
+fn chain(segments: &BTreeMap<u64, Option<Header>>, last: (u64, Option<u64>), base: u64) -> Vec<(u64, Option<u64>)> {
+    let mut chain = Vec::new();
+    let mut next = Some(last);
+    while let Some((number, end)) = next.filter(|(number, _)| *number >= base) {
+        chain.push((number, end));
+        next = match segments.get(&number) {
+            Some(Some(header)) if header.follows < number => Some((header.follows, Some(header.follows_end))),
+            // Its header is lost, and with it what it follows: the one below, whole.
+            _ => segments.range(..number).next_back().map(|(&below, _)| (below, Some(u64::MAX))),
+        };
+    }
+    chain.reverse();
+    chain
+}
+
+fn replay_segment(
+    disk: &mut impl Disk,
+    header: Header,
+    end: Option<u64>,
+    visit: Visit<'_>,
+    done: &mut Replayed,
+) -> Result<(), StoreError> {
+    let mut scan = Scan::new(disk, header)?;
+    let size = scan.end;
+    let id = header.id;
+    if let Some(end) = end.filter(|end| *end != u64::MAX && *end > size) {
+        done.report.damaged_bytes += end - size;
+        done.report.say(format!("{id}: bytes {size} to {end} are missing"));
+    }
+    scan.end = size.min(end.unwrap_or(u64::MAX));
+    // Found out only when it matters.
+    let mut synced = end;
+    loop {
+        match scan.next()? {
+            Next::Batch(batch) => deliver(&scan, &batch, visit, done)?,
+            Next::End => break,
+            Next::Bad => {
+                let at = scan.offset;
+                let synced = match synced {
+                    Some(synced) => synced,
+                    None => *synced.insert(last_sync(&mut scan)?),
+                };
+                if at < synced {
+                    set_aside(&mut scan, done)?;
+                } else {
+                    tear(id, at, scan.end, done);
+                    scan.end = at;
+                }
+            }
+        }
+    }
+    done.tail = (id.number(), scan.end);
+    Ok(())
+}
+
+/// Everything before this was synced, as the batches behind the current place say.
+fn last_sync<F: crate::disk::Files>(scan: &mut Scan<'_, F>) -> Result<u64, StoreError> {
+    let (from, mut synced) = (scan.offset, 0);
+    scan.skip_damage()?;
+    loop {
+        match scan.next()? {
+            Next::Batch(batch) => {
+                if let Some(found) = batch.first().filter(|found| found.frame.is_after_sync()) {
+                    synced = found.offset;
+                }
+            }
+            Next::Bad => scan.skip_damage()?,
+            Next::End => break,
+        }
+    }
+    scan.offset = from;
+    Ok(synced)
+}
+
+fn tear(id: FileId, at: u64, end: u64, done: &mut Replayed) {
+    done.report.torn_bytes += end - at;
+    done.report.say(format!(
+        "{id}: the last {} bytes, from byte {at}, were not completely written and are cut off; nothing of them was \
+         acknowledged",
+        end - at
+    ));
+    done.repairs.push(Repair::Cut { file: id, at, end });
+}

@@ -1,0 +1,208 @@
+//! What producers and the thread share: one bounded queue, and a mailbox per producer.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::{Done, Health, Refusal, Sealed, WriterMetrics, WriterOptions};
+use crate::compact::Compacted;
+use crate::error::StoreError;
+use crate::frame::Batch;
+use crate::limits::GROUP_BYTES_MAX;
+use crate::read::Moves;
+
+/// Requests that may wait; more are dropped, and their callers see it.
+const COMMANDS_MAX: usize = 16;
+
+#[derive(Debug)]
+pub(super) enum Command {
+    Compact,
+    Seal(SyncSender<Result<Sealed, StoreError>>),
+}
+
+/// A batch with the way back.
+#[derive(Debug)]
+pub(super) struct Submitted {
+    pub(super) batch: Batch,
+    pub(super) ticket: u64,
+    pub(super) mailbox: Arc<Mailbox>,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) pending: VecDeque<Submitted>,
+    /// Batches and their bytes, those being written included.
+    pub(super) batches: usize,
+    pub(super) bytes: usize,
+    pub(super) commands: VecDeque<Command>,
+    pub(super) compacted: Option<Result<Compacted, StoreError>>,
+    /// Copies under way: no file may go.
+    pub(super) holds: usize,
+    pub(super) health: Health,
+    pub(super) refused: u64,
+    pub(super) is_closing: bool,
+    /// Since when the thread has been with the disk.
+    pub(super) busy_since: Option<Instant>,
+}
+
+impl Queue {
+    /// The next group: at least one batch, and not more than one write should have.
+    pub(super) fn take_group(&mut self, into: &mut Vec<Submitted>) {
+        let mut bytes = 0;
+        while let Some(next) = self.pending.front() {
+            bytes += next.batch.bytes();
+            if !into.is_empty() && bytes > GROUP_BYTES_MAX {
+                break;
+            }
+            into.extend(self.pending.pop_front());
+        }
+    }
+}
+
+pub(super) struct Shared {
+    queue: Mutex<Queue>,
+    pub(super) changed: Condvar,
+    metrics: Mutex<WriterMetrics>,
+    pub(super) moves: Moves,
+    options: WriterOptions,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn new(options: WriterOptions) -> Self {
+        let queue = Queue {
+            pending: VecDeque::new(),
+            batches: 0,
+            bytes: 0,
+            commands: VecDeque::new(),
+            compacted: None,
+            holds: 0,
+            health: Health::Fine,
+            refused: 0,
+            is_closing: false,
+            busy_since: None,
+        };
+        Self {
+            queue: Mutex::new(queue),
+            changed: Condvar::new(),
+            metrics: Mutex::default(),
+            moves: Moves::default(),
+            options,
+        }
+    }
+
+    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn metrics(&self) -> MutexGuard<'_, WriterMetrics> {
+        self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn submit(&self, batch: Batch, ticket: u64, mailbox: &Arc<Mailbox>) -> Result<(), (Refusal, Batch)> {
+        let mut queue = self.queue();
+        let is_full = queue.batches >= self.options.queue_batches_max
+            || queue.batches > 0 && queue.bytes + batch.bytes() > self.options.queue_bytes_max;
+        let refusal = match () {
+            () if queue.is_closing => Refusal::Closed,
+            () if queue.health != Health::Fine => Refusal::Failed,
+            () if is_full => Refusal::Full,
+            () => {
+                queue.batches += 1;
+                queue.bytes += batch.bytes();
+                let is_first = queue.pending.is_empty();
+                queue.pending.push_back(Submitted { batch, ticket, mailbox: Arc::clone(mailbox) });
+                let is_idle = queue.busy_since.is_none();
+                drop(queue);
+                // A thread that is busy looks by itself when it is done; one that gathers is told of each.
+                if is_first || is_idle {
+                    self.changed.notify_one();
+                }
+                return Ok(());
+            }
+        };
+        queue.refused += 1;
+        Err((refusal, batch))
+    }
+
+    pub(super) fn command(&self, command: Command) {
+        let mut queue = self.queue();
+        if queue.commands.len() < COMMANDS_MAX && !queue.is_closing {
+            queue.commands.push_back(command);
+            drop(queue);
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.queue().is_closing = true;
+        self.changed.notify_one();
+    }
+
+    pub(super) fn release(&self) {
+        self.queue().holds -= 1;
+        self.changed.notify_one();
+    }
+}
+
+/// Where the tickets of one producer come back.
+pub(super) struct Mailbox {
+    pub(super) done: Mutex<Vec<Done>>,
+    ready: Condvar,
+    /// Tickets were put in since it was woken.
+    is_filled: AtomicBool,
+    is_closed: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Mailbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mailbox").field("done", &self.done).finish_non_exhaustive()
+    }
+}
+
+impl Mailbox {
+    pub(super) fn new(wake: Box<dyn Fn() + Send + Sync>) -> Self {
+        let (is_filled, is_closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { done: Mutex::default(), ready: Condvar::new(), is_filled, is_closed, wake }
+    }
+
+    /// Puts a ticket in; true if the owner has to be woken for it.
+    pub(super) fn put(&self, done: Done) -> bool {
+        self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
+        !self.is_filled.swap(true, Ordering::Relaxed)
+    }
+
+    pub(super) fn wake(&self) {
+        self.is_filled.store(false, Ordering::Relaxed);
+        self.ready.notify_one();
+        (self.wake)();
+    }
+
+    /// Nothing will come any more.
+    pub(super) fn close(&self) {
+        let _done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.ready.notify_one();
+    }
+
+    pub(super) fn wait(&self, into: &mut Vec<Done>) -> bool {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        while done.is_empty() {
+            if self.is_closed.load(Ordering::Relaxed) {
+                return false;
+            }
+            done = self.ready.wait(done).unwrap_or_else(PoisonError::into_inner);
+        }
+        into.append(&mut done);
+        true
+    }
+}

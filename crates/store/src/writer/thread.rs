@@ -1,0 +1,311 @@
+//! The thread: takes a group, writes it, syncs it, says so; and between groups whatever else is due.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::queue::{Command, Shared, Submitted};
+use super::{Done, Durability, Health, WriterOptions};
+use crate::compact::{Compacted, State};
+use crate::disk::Disk;
+use crate::error::{StoreError, Trouble};
+use crate::file::Location;
+use crate::frame::Batch;
+use crate::gather::Gather;
+use crate::limits::{GROUP_BYTES_MAX, RETRY_MAX, RETRY_MIN};
+use crate::log::{Log, Position};
+
+pub(super) struct Thread<D> {
+    pub(super) log: Log<D>,
+    options: WriterOptions,
+    pub(super) shared: Arc<Shared>,
+    gather: Gather,
+    group: Vec<Submitted>,
+    places: Vec<Position>,
+    /// Written and told, and not synced: needed once more if the disk fails.
+    held: Vec<(Batch, Position)>,
+    held_bytes: usize,
+    sync_at: Option<Instant>,
+    retry_at: Option<Instant>,
+    retry_delay: Duration,
+    pub(super) compaction: Option<JoinHandle<()>>,
+    pub(super) compact_not_before: Option<Instant>,
+}
+
+/// What is due.
+enum Turn {
+    Group,
+    /// Sync, or try a failed disk again.
+    Sync,
+    Command(Command),
+    Compacted(Result<Compacted, StoreError>),
+    Close,
+}
+
+impl<D: Disk + Send + 'static> Thread<D> {
+    pub(super) fn new(log: Log<D>, options: WriterOptions, shared: Arc<Shared>) -> Self {
+        Self {
+            log,
+            options,
+            shared,
+            gather: Gather::new(options.gather_max),
+            group: Vec::new(),
+            places: Vec::new(),
+            held: Vec::new(),
+            held_bytes: 0,
+            sync_at: None,
+            retry_at: None,
+            retry_delay: RETRY_MIN,
+            compaction: None,
+            compact_not_before: None,
+        }
+    }
+
+    pub(super) fn run<S: State + 'static>(mut self) -> Result<(), StoreError> {
+        if self.log.is_failed() {
+            // A disk that was full when it was opened.
+            self.try_write().unwrap_or_else(|error| self.on_failure(&error));
+        }
+        loop {
+            match self.next_turn() {
+                Turn::Group => self.commit(),
+                Turn::Sync => match self.try_write().and_then(|()| self.sync()) {
+                    Ok(()) => self.on_success(),
+                    Err(error) => self.on_failure(&error),
+                },
+                Turn::Command(Command::Compact) => self.compact::<S>(),
+                Turn::Command(Command::Seal(reply)) => self.seal(&reply),
+                Turn::Compacted(result) => self.on_compacted(result),
+                Turn::Close => break,
+            }
+            self.count();
+            let is_due = self.compact_not_before.is_none_or(|at| at <= Instant::now());
+            if is_due && self.log.wants_compaction() && !self.log.is_failed() {
+                self.compact::<S>();
+            }
+        }
+        self.close()
+    }
+
+    fn next_turn(&mut self) -> Turn {
+        let shared = Arc::clone(&self.shared);
+        let mut queue = shared.queue();
+        queue.busy_since = None;
+        let mut gathering_since = None;
+        loop {
+            if queue.is_closing && (queue.pending.is_empty() || self.log.is_failed()) {
+                return Turn::Close;
+            }
+            let now = Instant::now();
+            let due = if self.log.is_failed() { self.retry_at } else { self.sync_at };
+            if due.is_some_and(|due| due <= now) {
+                queue.busy_since = Some(now);
+                return Turn::Sync;
+            }
+            if queue.holds == 0
+                && let Some(result) = queue.compacted.take()
+            {
+                return Turn::Compacted(result);
+            }
+            if let Some(command) = queue.commands.pop_front() {
+                return Turn::Command(command);
+            }
+            let mut until = due;
+            if !queue.pending.is_empty() && !self.log.is_failed() {
+                let go_at = *gathering_since.get_or_insert(now) + self.gather.wait(queue.pending.len());
+                if go_at <= now || queue.is_closing {
+                    queue.take_group(&mut self.group);
+                    queue.busy_since = Some(now);
+                    return Turn::Group;
+                }
+                until = Some(until.map_or(go_at, |due| due.min(go_at)));
+            }
+            queue = match until {
+                Some(until) => {
+                    let wait = until.saturating_duration_since(now);
+                    shared.changed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => shared.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// Writes the group until it is kept, or until the writer is closed.
+    fn commit(&mut self) {
+        loop {
+            match self.try_write() {
+                Ok(()) => break,
+                Err(error) => self.on_failure(&error),
+            }
+            if self.wait_for_retry() {
+                return;
+            }
+        }
+        self.on_success();
+        let sync = self.log.metrics().syncs.last;
+        self.gather.on_group(self.group.len(), if self.is_always() { sync } else { Duration::ZERO });
+        let bytes: usize = self.group.iter().map(|submitted| submitted.batch.bytes()).sum();
+        {
+            let mut queue = self.shared.queue();
+            queue.bytes -= bytes;
+            queue.batches -= self.group.len();
+        }
+        {
+            let mut metrics = self.shared.metrics();
+            metrics.groups += 1;
+            metrics.group_batches_max = metrics.group_batches_max.max(self.group.len());
+        }
+        self.tell(bytes);
+    }
+
+    fn is_always(&self) -> bool {
+        self.options.durability == Durability::Always
+    }
+
+    fn tell(&mut self, bytes: usize) {
+        let mut wakes = Vec::new();
+        let is_held = matches!(self.options.durability, Durability::Interval(_));
+        for (submitted, &at) in self.group.drain(..).zip(&self.places) {
+            let Submitted { batch, ticket, mailbox } = submitted;
+            if mailbox.put(Done { ticket, at }) {
+                wakes.push(mailbox);
+            }
+            if is_held {
+                self.held.push((batch, at));
+            }
+        }
+        self.places.clear();
+        for mailbox in wakes {
+            mailbox.wake();
+        }
+        if let Durability::Interval(interval) = self.options.durability {
+            self.held_bytes += bytes;
+            let now = Instant::now();
+            // What is held is bounded too.
+            let due = if self.held_bytes > GROUP_BYTES_MAX { now } else { now + interval };
+            self.sync_at = Some(self.sync_at.map_or(due, |at| at.min(due)));
+        }
+    }
+
+    /// One attempt to write the group, behind whatever a failed disk has to be given again.
+    fn try_write(&mut self) -> Result<(), StoreError> {
+        if self.log.is_failed() {
+            self.log.repair()?;
+            self.write_held()?;
+        }
+        if self.group.is_empty() {
+            return Ok(());
+        }
+        if self.log.is_segment_full() {
+            self.sync()?;
+            self.log.rotate()?;
+        }
+        self.places.clear();
+        let batches: Vec<Batch> = self.group.iter_mut().map(|s| std::mem::take(&mut s.batch)).collect();
+        let mut result = self.log.append(&batches, &mut self.places);
+        for (submitted, batch) in self.group.iter_mut().zip(batches) {
+            submitted.batch = batch;
+        }
+        if result.is_ok() {
+            match self.options.durability {
+                Durability::Always => result = self.log.sync(),
+                Durability::Interval(_) => {}
+                Durability::Off => self.log.settle(),
+            }
+        }
+        result
+    }
+
+    /// Batches that were told and lost before they were synced get a new place; who asks for the old one finds it.
+    fn write_held(&mut self) -> Result<(), StoreError> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let (batches, before): (Vec<Batch>, Vec<Position>) = std::mem::take(&mut self.held).into_iter().unzip();
+        let mut places = Vec::new();
+        let result = self.log.append(&batches, &mut places).and_then(|()| self.log.sync());
+        if result.is_err() {
+            self.held = batches.into_iter().zip(before).collect();
+            return result;
+        }
+        let mut moves = BTreeMap::new();
+        for ((batch, from), to) in batches.iter().zip(before).zip(places) {
+            for (at, len) in batch.places() {
+                let place = |position: Position| Location { file: position.file, offset: position.offset + at, len };
+                moves.insert(place(from), place(to));
+            }
+        }
+        self.shared.moves.write().unwrap_or_else(PoisonError::into_inner).append(&mut moves);
+        self.forget_held();
+        Ok(())
+    }
+
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+        self.log.sync()?;
+        self.forget_held();
+        Ok(())
+    }
+
+    fn forget_held(&mut self) {
+        self.held.clear();
+        self.held_bytes = 0;
+        self.sync_at = None;
+    }
+
+    fn on_success(&mut self) {
+        if self.retry_at.take().is_some() {
+            self.retry_delay = RETRY_MIN;
+            self.shared.queue().health = Health::Fine;
+        }
+    }
+
+    pub(super) fn on_failure(&mut self, error: &StoreError) {
+        self.retry_at = Some(Instant::now() + self.retry_delay);
+        self.retry_delay = (self.retry_delay * 2).min(RETRY_MAX);
+        self.shared.metrics().retries += 1;
+        let trouble = error.trouble();
+        let mut queue = self.shared.queue();
+        // A later "has failed" says less than the first error did.
+        if trouble != Trouble::Other || queue.health == Health::Fine {
+            queue.health = Health::Failed { trouble, why: error.to_string() };
+        }
+    }
+
+    /// True if the writer is closed meanwhile.
+    fn wait_for_retry(&mut self) -> bool {
+        self.count();
+        let shared = Arc::clone(&self.shared);
+        let mut queue = shared.queue();
+        loop {
+            let now = Instant::now();
+            if queue.is_closing {
+                return true;
+            }
+            let Some(wait) = self.retry_at.and_then(|at| at.checked_duration_since(now)).filter(|w| !w.is_zero())
+            else {
+                return false;
+            };
+            queue = shared.changed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn count(&self) {
+        let mut metrics = self.shared.metrics();
+        metrics.log.clone_from(self.log.metrics());
+        metrics.files = self.log.files().count();
+        metrics.disk_bytes = self.log.files().map(|(_, size)| size).sum();
+    }
+
+    fn close(mut self) -> Result<(), StoreError> {
+        if let Some(thread) = self.compaction.take() {
+            let _ = thread.join();
+        }
+        let left: Vec<Submitted> = self.shared.queue().pending.drain(..).chain(self.group.drain(..)).collect();
+        for submitted in left {
+            submitted.mailbox.close();
+        }
+        self.shared.queue().commands.clear();
+        self.log.close().map(drop)
+    }
+}

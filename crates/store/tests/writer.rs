@@ -1,0 +1,227 @@
+//! The writer thread: nothing is told before it is kept, and a failed disk is waited for.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up has failed")]
+
+mod shelf;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use shelf::{Move, Shelf, batch, contents, open, small};
+use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
+use tidegate_store::disk::{FsDisk, FsFiles};
+use tidegate_store::{
+    Done, Durability, Health, Location, LogOptions, Producer, Refusal, Trouble, Writer, WriterOptions, backup_online,
+};
+
+fn put(number: u32) -> tidegate_store::Batch {
+    batch(&[Move::Put(number, number.to_le_bytes().repeat(20))])
+}
+
+fn start(disk: &SimDisk, options: WriterOptions) -> Writer {
+    let (log, ..) = open(disk.boot(), small()).unwrap();
+    Writer::start::<Shelf, _>(log, options).unwrap()
+}
+
+fn wait(producer: &mut Producer, count: usize) -> Vec<Done> {
+    let mut done = Vec::new();
+    while done.len() < count {
+        assert!(producer.wait(&mut done), "the writer is gone");
+    }
+    done
+}
+
+fn until(condition: impl Fn() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_was_told_survives_a_power_cut_at_any_moment() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let writer = start(&disk, WriterOptions::default());
+        let told = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let wakes = Arc::clone(&told);
+                let mut producer = writer.producer(move || {
+                    wakes.fetch_add(1, Ordering::Relaxed);
+                });
+                std::thread::spawn(move || {
+                    let mut done = Vec::new();
+                    for n in 0..25 {
+                        producer.submit(put(thread * 100 + n)).unwrap();
+                        if n % 4 == 0 {
+                            done.extend(wait(&mut producer, n as usize + 1 - done.len()));
+                        }
+                    }
+                    assert!(done.iter().enumerate().all(|(n, done)| done.ticket == n as u64), "in order");
+                    done.len()
+                })
+            })
+            .collect();
+        let counts: Vec<usize> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        // Everything that was told is on the disk; what was submitted after may be.
+        disk.crash(Crash::Tear);
+        let (_, shelf, report) = open(disk.boot(), small()).unwrap();
+        assert_eq!(report.damaged_bytes, 0, "{report}");
+        for (thread, count) in counts.into_iter().enumerate() {
+            for n in 0..count as u32 {
+                assert!(shelf.0.contains_key(&(thread as u32 * 100 + n)), "seed {seed}: {thread} {n}");
+            }
+        }
+        assert!(told.load(Ordering::Relaxed) > 0);
+        drop(writer);
+    }
+}
+
+#[test]
+fn f114_a_full_disk_refuses_and_what_waits_is_kept_when_there_is_room() {
+    let disk = SimDisk::new(1);
+    let writer = start(&disk, WriterOptions::default());
+    let mut producer = writer.producer(|| {});
+    producer.submit(put(1)).unwrap();
+    wait(&mut producer, 1);
+    disk.set_broken(Some(Fault::Full));
+    producer.submit(put(2)).unwrap();
+    until(|| writer.health() != Health::Fine);
+    let Health::Failed { trouble, why } = writer.health() else { panic!("it failed") };
+    assert!(trouble == Trouble::DiskFull && why.contains("log-0000"), "{why}");
+    let (refusal, back) = producer.submit(put(3)).unwrap_err();
+    assert_eq!((refusal, back), (Refusal::Failed, put(3)));
+    let mut done = Vec::new();
+    producer.poll(&mut done);
+    assert!(done.is_empty(), "not kept, not told");
+    disk.set_broken(None);
+    assert_eq!(wait(&mut producer, 1)[0].ticket, 1);
+    until(|| writer.health() == Health::Fine);
+    assert!(writer.metrics().retries > 0);
+    writer.close().unwrap();
+    let (_, shelf, report) = open(disk.boot(), small()).unwrap();
+    assert_eq!(shelf.0.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    assert!(report.damaged_bytes == 0 && report.is_closed, "{report}");
+}
+
+#[test]
+fn f115_after_a_failed_sync_the_batch_is_written_again_elsewhere() {
+    let disk = SimDisk::new(1);
+    let writer = start(&disk, WriterOptions::default());
+    let mut producer = writer.producer(|| {});
+    producer.submit(put(1)).unwrap();
+    let first = wait(&mut producer, 1)[0].at.file;
+    // The write succeeds, the sync does not, and the next one would.
+    disk.fail_call(1, Fault::Device);
+    producer.submit(put(2)).unwrap();
+    assert_ne!(wait(&mut producer, 1)[0].at.file, first);
+    disk.crash(Crash::LoseUnsynced);
+    let (_, shelf, _) = open(disk.boot(), small()).unwrap();
+    assert_eq!(shelf.0.len(), 2);
+    drop(writer);
+}
+
+#[test]
+fn a_full_queue_refuses_instead_of_growing() {
+    let disk = SimDisk::new(1);
+    let writer = start(&disk, WriterOptions { queue_batches_max: 3, ..WriterOptions::default() });
+    let mut producer = writer.producer(|| {});
+    // Nothing leaves the queue while the files are broken, and nobody knows that yet.
+    disk.set_broken(Some(Fault::Device));
+    let mut refusals = Vec::new();
+    for n in 0..10 {
+        refusals.extend(producer.submit(put(n)).err().map(|(refusal, _)| refusal));
+    }
+    assert!(refusals.len() >= 7, "{refusals:?}");
+    assert!(writer.metrics().queue_batches <= 3);
+    disk.set_broken(None);
+    wait(&mut producer, 10 - refusals.len());
+    assert_eq!(writer.metrics().refused, refusals.len() as u64);
+}
+
+fn location(done: Done, batch: &tidegate_store::Batch) -> Location {
+    let (at, len) = batch.places().next().unwrap();
+    Location { file: done.at.file, offset: done.at.offset + at, len }
+}
+
+#[test]
+fn payloads_are_found_by_their_first_place_through_compactions() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = LogOptions { segment_bytes: 2000, compact_bytes_min: u64::MAX, ..LogOptions::default() };
+    let (log, ..) = open(FsDisk::open(dir.path()).unwrap(), options).unwrap();
+    let writer = Writer::start::<Shelf, _>(log, WriterOptions::default()).unwrap();
+    let mut producer = writer.producer(|| {});
+    let mut places = Vec::new();
+    for n in 0..100 {
+        producer.submit(put(n)).unwrap();
+        places.push(location(wait(&mut producer, 1)[0], &put(n)));
+    }
+    let mut reader = writer.reader(FsFiles::new(dir.path()));
+    let mut payload = Vec::new();
+    let mut left: Vec<u32> = (0..100).collect();
+    for round in 1..=4 {
+        // Some leave from everywhere, so that files become sparse.
+        left.retain(|n| n * 7 % 5 != round);
+        for n in (0..100).filter(|n| n * 7 % 5 == round) {
+            producer.submit(batch(&[Move::Take(n)])).unwrap();
+            wait(&mut producer, 1);
+        }
+        writer.compact();
+        until(|| writer.metrics().log.compactions == u64::from(round));
+        for n in &left {
+            reader.read(places[*n as usize], &mut payload).unwrap();
+            assert_eq!(payload[4..], n.to_le_bytes().repeat(20));
+        }
+    }
+    assert!(writer.metrics().disk_bytes < 20 * 200, "{:?}", writer.metrics());
+    writer.close().unwrap();
+}
+
+#[test]
+fn with_an_interval_a_failed_sync_costs_nothing_that_was_told() {
+    let disk = SimDisk::new(1);
+    let durability = Durability::Interval(Duration::from_millis(1));
+    let writer = start(&disk, WriterOptions { durability, ..WriterOptions::default() });
+    let mut producer = writer.producer(|| {});
+    let mut places = Vec::new();
+    for n in 0..200 {
+        if n % 50 == 25 {
+            disk.fail_call(1, Fault::Device);
+        }
+        while producer.submit(put(n)).is_err() {
+            std::thread::yield_now();
+        }
+        places.push(location(wait(&mut producer, 1)[0], &put(n)));
+    }
+    let mut reader = writer.reader(disk.boot());
+    let mut payload = Vec::new();
+    for (n, at) in places.iter().enumerate() {
+        reader.read(*at, &mut payload).unwrap();
+        assert_eq!(payload[..4], (n as u32).to_le_bytes());
+    }
+    writer.close().unwrap();
+    disk.crash(Crash::LoseUnsynced);
+    let (mut log, shelf, _) = open(disk.boot(), small()).unwrap();
+    assert_eq!(contents(&mut log, &shelf).len(), 200);
+}
+
+#[test]
+fn a_copy_of_a_running_store_is_the_store_of_that_moment() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    let (log, ..) = open(FsDisk::open(&store).unwrap(), small()).unwrap();
+    let writer = Writer::start::<Shelf, _>(log, WriterOptions::default()).unwrap();
+    let mut producer = writer.producer(|| {});
+    for n in 0..50 {
+        producer.submit(put(n)).unwrap();
+    }
+    wait(&mut producer, 50);
+    let report = backup_online::<Shelf>(&writer, &store, &copy).unwrap();
+    assert!(report.is_sound(), "{report}");
+    producer.submit(put(99)).unwrap();
+    wait(&mut producer, 1);
+    writer.close().unwrap();
+    let (mut log, shelf, _) = open(FsDisk::open(&copy).unwrap(), small()).unwrap();
+    assert_eq!(contents(&mut log, &shelf).into_keys().collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
+}
