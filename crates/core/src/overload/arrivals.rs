@@ -22,7 +22,7 @@ use tidegate_control::pressure::Level;
 use tidegate_wire_mqtt::ReasonCode;
 
 use super::memory::Kind;
-use super::publishers::key_of;
+use super::publishers::{Publisher, key_of};
 use crate::access::Identity;
 use crate::limits::{APPOINTMENT_MAX, APPOINTMENT_MIN, NEWCOMERS_MAX, STRANGER_BYTES};
 use crate::settings::Rate;
@@ -125,7 +125,7 @@ impl Shard {
 
     fn is_known(&self, hello: &Hello<'_>) -> bool {
         self.by_client.contains_key(hello.client_id)
-            || self.gate.publishers.find(&key_of(&hello.identity, hello.client_id)).is_some_and(|it| it.is_learned())
+            || self.gate.publishers.find(&key_of(&hello.identity, hello.client_id)).is_some_and(Publisher::is_learned)
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
         let (mut appointments, now) = (Appointments::default(), Timestamp::from_secs_f64(50.0));
         let given: Vec<Duration> = (0..10_000).map(|_| appointments.give(Duration::from_millis(5), now)).collect();
         assert_eq!(given[0], APPOINTMENT_MIN);
-        assert!(given.windows(2).all(|pair| pair[1] - pair[0] == Duration::from_millis(5)));
+        assert!(given.windows(2).all(|pair| pair[1] == pair[0] + Duration::from_millis(5)));
         // Far beyond what the line holds: still within the horizon, and no two the same.
         let late: BTreeSet<Duration> = (0..50_000).map(|_| appointments.give(Duration::from_millis(5), now)).collect();
         assert!(late.len() > 49_000 && late.last().is_some_and(|last| *last <= APPOINTMENT_MAX), "{}", late.len());

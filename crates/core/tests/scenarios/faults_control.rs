@@ -188,7 +188,7 @@ fn f143_a_limit_of_n_lets_n_through_and_not_one_more() {
             }
             for wire in &wires {
                 // Nobody knows its rhythm, the broker is idle: a limit is a limit.
-                (0..count + 1).for_each(|_| net.publish(*wire, "t", "x", 0, false, 0));
+                (0..=count).for_each(|_| net.publish(*wire, "t", "x", 0, false, 0));
             }
             let stats = net.stats();
             assert_eq!(stats.publish_passed, u64::from(count) * 4, "{count}/{per} s on {shards} shards");

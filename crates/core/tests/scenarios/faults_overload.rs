@@ -163,7 +163,8 @@ fn f062_under_pressure_known_clients_come_in_and_others_get_an_appointment_each(
     let mut net = Net::new(1);
     let (sensor, away) = (net.v5("sensor"), net.connect("away", &lasting()));
     learn(&mut net, sensor);
-    (net.cut(sensor), net.cut(away));
+    net.cut(sensor);
+    net.cut(away);
     net.shards[0].set_level(Level::Overloaded);
     net.connect("sensor", &Options::default());
     net.connect("away", &lasting());
