@@ -53,12 +53,29 @@ impl Shard {
     }
 
     /// How a message stands among others. Said once, when it comes in.
+    #[inline]
     pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Standing {
         let priority = &self.settings.priority;
         let Some(session) = self.sessions.get(index).filter(|_| priority.mode != PriorityMode::Off) else {
             return Standing::UNKNOWN;
         };
-        let mut standing = session.publisher.map_or(Standing::UNKNOWN, |slot| self.gate.publishers.standing(slot, now));
+        let (conn, slot) = (session.conn, session.publisher);
+        let mut standing = slot.map_or(Standing::UNKNOWN, |slot| self.gate.publishers.standing(slot, now));
+        // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
+        if priority.has_more_to_ask() || !publication.properties.is_empty() {
+            standing = self.ask_further(index, publication, standing);
+        } else {
+            standing.rate = RATE_UNKNOWN;
+        }
+        if let Some(connection) = conn.and_then(|conn| self.connections.get_mut(conn)) {
+            connection.class = Some(standing.class);
+        }
+        standing
+    }
+
+    fn ask_further(&mut self, index: u32, publication: &Publication<'_>, mut standing: Standing) -> Standing {
+        let priority = &self.settings.priority;
+        let Some(session) = self.sessions.get(index) else { return standing };
         if priority.by == ClassBy::Rules {
             standing.class = ClassId::NORMAL;
         }
@@ -69,17 +86,9 @@ impl Shard {
             standing = Standing { class, is_by_topic, ..standing };
         }
         if priority.mode != PriorityMode::Paper {
-            // Only the paper's order asks for it.
             standing.rate = RATE_UNKNOWN;
         }
-        let conn = session.conn;
-        if !publication.properties.is_empty() {
-            standing = self.hear_claim(index, publication, standing);
-        }
-        if let Some(connection) = conn.and_then(|conn| self.connections.get_mut(conn)) {
-            connection.class = Some(standing.class);
-        }
-        standing
+        if publication.properties.is_empty() { standing } else { self.hear_claim(index, publication, standing) }
     }
 
     /// What the client itself says about the class.
