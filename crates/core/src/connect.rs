@@ -146,6 +146,7 @@ impl Shard {
         let expiry = self.session_expiry(connect);
         if let Some(session) = self.sessions.get_mut(index) {
             session.conn = Some(conn);
+            session.class = None;
             session.identity = hello.identity.clone();
             session.expiry = expiry;
             session.expires_at = None;

@@ -9,7 +9,6 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
-use crate::classes::ClassId;
 use crate::outbox::{Outbox, Spares};
 
 #[derive(Debug)]
@@ -25,8 +24,6 @@ pub(crate) struct Connection {
     pub(crate) seen_at: Timestamp,
     /// One and a half keep-alives; none if the client may be silent for ever.
     pub(crate) patience: Option<Duration>,
-    /// The class of the last message that came from it.
-    pub(crate) class: Option<ClassId>,
     /// Not read now: its publisher is too fast, and its version has no other word for it.
     pub(crate) pause: Option<Pause>,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
@@ -81,7 +78,6 @@ impl Connection {
             aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
             seen_at: now,
             patience: None,
-            class: None,
             pause: None,
             is_resumed: false,
             partial: None,

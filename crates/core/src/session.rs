@@ -11,6 +11,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::access::Identity;
+use crate::classes::ClassId;
 use crate::event::Stats;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
@@ -53,6 +54,8 @@ pub(crate) struct Session {
     pub(crate) unsent: usize,
     /// Its entry among the publishers, once it has published; only while it is connected.
     pub(crate) publisher: Option<u32>,
+    /// The class of its last message on this connection.
+    pub(crate) class: Option<ClassId>,
     /// Its messages that have to wait before they are taken; none if there are none.
     pub(crate) held: Option<Box<HoldQueue>>,
     /// The timer for them that counts.
@@ -162,6 +165,7 @@ impl Session {
             window: u16::MAX,
             unsent: 0,
             publisher: None,
+            class: None,
             held: None,
             wake_at: None,
             queue: None,

@@ -358,7 +358,7 @@ impl Shard {
             subscriptions: self.subscriptions.len() as u64,
             retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
             retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
-            ..self.stats
+            ..self.stats.with_sums()
         }
     }
 

@@ -176,13 +176,16 @@ impl Model {
                 && other.sent.publisher == known.sent.publisher
                 && (other.sent.topic, other.sent.is_by_topic) == (known.sent.topic, known.sent.is_by_topic)
         });
-        if !self.is_conflated(&known, priority) {
-            assert!(earlier.is_none_or(|earlier| self.is_conflated(earlier, priority)), "{known:?} before {earlier:?}");
+        if !Self::is_conflated(&known, priority) {
+            assert!(
+                earlier.is_none_or(|earlier| Self::is_conflated(earlier, priority)),
+                "{known:?} before {earlier:?}"
+            );
         }
     }
 
     /// It may stand in the place of an older one of another publisher.
-    fn is_conflated(&self, known: &Known, priority: &Priority) -> bool {
+    fn is_conflated(known: &Known, priority: &Priority) -> bool {
         priority.on_full(ClassId::from_bits(known.sent.class)) == OnFull::Latest
     }
 
