@@ -19,6 +19,8 @@ pub(crate) struct Common {
     pub(crate) connections: Seats,
     /// Those in a handshake.
     pub(crate) handshakes: Seats,
+    /// Questions of operators under way.
+    pub(crate) asking: Seats,
     /// By shard.
     stats: Vec<Mutex<Stats>>,
 }
@@ -26,8 +28,8 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(inboxes: Arc<[Inbox]>, questions: Arc<Questions>) -> Self {
         let stats = inboxes.iter().map(|_| Mutex::default()).collect();
-        let (connections, handshakes) = (Seats::default(), Seats::default());
-        Self { clock: Clock::start(), inboxes, questions, connections, handshakes, stats }
+        let (connections, handshakes, asking) = (Seats::default(), Seats::default(), Seats::default());
+        Self { clock: Clock::start(), inboxes, questions, connections, handshakes, asking, stats }
     }
 
     /// A shard shows its counters.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::access::{Identity, Policy};
 use tidegate_core::settings::Settings;
 
+use crate::ask::Asked;
 use crate::authenticate::{Authenticator, Refusal};
 use crate::config::Config;
 use crate::door::Door;
@@ -30,6 +31,8 @@ pub(crate) enum Letter {
     },
     /// New rules.
     Reload(Box<Rules>),
+    /// An operator wants to know something.
+    Ask(Box<Asked>),
     /// Drain, and end the thread.
     Shutdown,
 }

@@ -10,6 +10,7 @@
 //! - a thread waits in one place only, for sockets, its inbox and its next deadline;
 //! - a peer can end its own connection, never a thread.
 
+pub mod ask;
 pub mod authenticate;
 mod chance;
 mod clock;
@@ -17,6 +18,7 @@ mod common;
 pub mod config;
 mod door;
 mod first_packet;
+mod handle;
 mod inbox;
 mod journal;
 mod letter;
@@ -43,7 +45,8 @@ use tidegate_core::event::Stats;
 use authenticate::Authenticator;
 use common::Common;
 use config::{Config, ListenerKind};
-use door::{Door, load_tls};
+use door::Door;
+pub use handle::Handle;
 use inbox::Inbox;
 use letter::{Letter, Rules};
 use limits::SHARDS_MAX;
@@ -102,18 +105,12 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<()> {
-        let certificates: io::Result<Vec<_>> = config.listeners.iter().map(load_tls).collect();
-        for ((door, listener), certificate) in self.doors.iter().zip(&config.listeners).zip(certificates?) {
-            if let Some(certificate) = certificate.filter(|_| listener.kind == door.kind) {
-                door.replace_tls(certificate);
-            }
-        }
-        let rules = Rules::new(config, authenticator, policy);
-        for inbox in &*self.common.inboxes {
-            // Never refused: it carries no socket.
-            let _ = inbox.send(Letter::Reload(Box::new(rules.clone())));
-        }
-        Ok(())
+        self.handle().reload(config, authenticator, policy)
+    }
+
+    /// For those who look after the broker while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle::new(Arc::clone(&self.common), self.doors.clone())
     }
 
     /// Counters, summed over shards.

@@ -24,6 +24,7 @@ impl Shard {
         if let Some(position) = position
             && matches!(session.release(position), Some(Stage::Sent(_)))
         {
+            session.ledger.delivered += 1;
             self.note_delivered();
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
@@ -52,6 +53,7 @@ impl Shard {
             return;
         }
         let finished = session.finish(position);
+        session.ledger.delivered += u64::from(matches!(finished, Some(Stage::Sent(_))));
         let is_waiting = !session.queue.is_empty() || session.unsent > 0;
         // At the later stage it was counted when PUBREC came.
         if matches!(finished, Some(Stage::Sent(_))) {

@@ -11,6 +11,7 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::cache::Target;
 use crate::connection::{Alias, Connection};
+use crate::ledger::Loss;
 use crate::message::{Publication, Shareable};
 use crate::outbox::Spares;
 use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
@@ -61,8 +62,11 @@ impl Shard {
     pub(crate) fn deliver(&mut self, target: &Target, message: &Shareable<'_>, frames: &mut Frames, now: Timestamp) {
         let publication = &message.publication;
         self.stats.deliveries += 1;
-        if !self.may_receive(target.session, publication.topic) {
-            self.stats.dropped_denied += 1;
+        let may_receive = self.may_receive(target.session, publication.topic);
+        let session = self.sessions.get_mut(target.session);
+        session.map_or(&mut self.departed, |session| &mut session.ledger).deliveries += 1;
+        if !may_receive {
+            self.lose(target.session, Loss::NotAllowed);
             return;
         }
         let qos = publication.qos.min(target.qos);
@@ -103,14 +107,14 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         let is_away = session.conn.is_none();
         if is_away && (!session.is_lasting() || (qos == QoS::AtMostOnce && !self.settings.queue_qos0)) {
-            self.stats.dropped_away += 1;
+            session.ledger.lose(Loss::Away, 1, &mut self.stats);
             return;
         }
         let size = message.publication.payload.len();
         let is_full = session.queue.len() >= self.settings.queue_messages_max
             || session.queue_bytes + size > self.settings.queue_bytes_max;
         if is_full {
-            self.stats.dropped_queue_full += 1;
+            session.ledger.lose(Loss::QueueFull, 1, &mut self.stats);
             return;
         }
         let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
@@ -134,15 +138,20 @@ impl Shard {
         };
         let is_full = connection.outbox.len() > self.settings.outbox_bytes_max;
         if is_full && copy.delivery == Delivery::AtMostOnce {
-            self.stats.dropped_outbox_full += 1;
+            let session = connection.session;
+            self.lose(session, Loss::OutboxFull);
             return Fate::Done;
         }
         let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, now) else {
-            self.stats.dropped_too_large += 1;
+            let session = connection.session;
+            self.lose(session, Loss::TooLarge);
             return Fate::Done;
         };
         self.stats.publish_sent += 1;
-        self.stats.delivered += u64::from(copy.delivery == Delivery::AtMostOnce);
+        let is_delivered = u64::from(copy.delivery == Delivery::AtMostOnce);
+        self.stats.delivered += is_delivered;
+        connection.traffic.delivered += is_delivered;
+        connection.traffic.bytes_sent += written as u64;
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
         if !connection.is_listed {
@@ -172,12 +181,12 @@ impl Shard {
         let message = Arc::clone(&queued.message);
         let shareable = Shareable::of(&message);
         if shareable.publication.is_expired(now) {
-            self.stats.dropped_expired += 1;
+            self.lose(index, Loss::Expired);
             return;
         }
         // Rules may have changed while it waited.
         if !self.may_receive(index, shareable.publication.topic) {
-            self.stats.dropped_denied += 1;
+            self.lose(index, Loss::NotAllowed);
             return;
         }
         let Some(session) = self.sessions.get_mut(index) else { return };
@@ -261,9 +270,12 @@ impl Shard {
     }
 
     /// Messages that a session takes with it when it ends.
-    pub(crate) fn count_lost(&mut self, session: &Session) {
-        let under_way = session.inflight.iter().filter(|inflight| matches!(inflight.stage, Stage::Sent(_))).count();
-        self.stats.dropped_session_ended += (session.queue.len() + under_way) as u64;
+    pub(crate) fn count_lost(&mut self, session: &mut Session) {
+        let under_way = session.under_way();
+        let lost = (session.queue.len() + under_way) as u64;
+        if lost > 0 {
+            session.ledger.lose(Loss::SessionEnded, lost, &mut self.stats);
+        }
         self.stats.inflight_messages -= under_way as u64;
         self.stats.queued_messages -= session.queue.len() as u64;
         self.stats.queued_bytes -= session.queue_bytes as u64;

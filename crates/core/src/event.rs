@@ -12,6 +12,7 @@
 //! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
 //! is forbidden (`wills_denied`) goes nowhere, and is in neither sum.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -20,6 +21,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{ReasonCode, Version};
 
 use crate::access::Identity;
+use crate::report::Parting;
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
@@ -57,6 +59,8 @@ pub enum Event {
         client_id: Arc<str>,
         /// Why.
         why: Why,
+        /// Whose connection it was and what went over it.
+        parting: Box<Parting>,
     },
     /// A session ended: expired, cleaned or replaced.
     SessionEnded {

@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::access::Identity;
 use crate::event::Stats;
+use crate::ledger::Ledger;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
 use crate::subscriptions::Wish;
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) wake_at: Option<Timestamp>,
     pub(crate) queue: VecDeque<Queued>,
     pub(crate) queue_bytes: usize,
+    /// What became of its messages, up to its open connection.
+    pub(crate) ledger: Ledger,
     next_packet_id: PacketId,
 }
 
@@ -146,6 +149,7 @@ impl Session {
             wake_at: None,
             queue: VecDeque::new(),
             queue_bytes: 0,
+            ledger: Ledger::default(),
             next_packet_id: PacketId::MIN,
         }
     }

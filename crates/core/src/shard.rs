@@ -21,6 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
+use crate::ledger::Ledger;
 use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX, WRITE_PATIENCE};
 use crate::outbox::Spares;
 use crate::overload::Gate;
@@ -145,6 +146,8 @@ pub struct Shard {
     pub(crate) outgoing: Vec<Outgoing>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
+    /// The ledgers of sessions that have ended, and of nobody in particular.
+    pub(crate) departed: Ledger,
     pub(crate) next_origin: u64,
     /// The highest count of a retained message, here or heard of; see `Stamp`.
     pub(crate) retain_count: u64,
@@ -178,6 +181,7 @@ impl Shard {
             outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
             events: VecDeque::new(),
             stats: Stats::default(),
+            departed: Ledger::default(),
             next_origin: (index as u64) << 48,
             retain_count: 0,
         }

@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
+use crate::ledger::Loss;
 use crate::limits::{FILTER_LEVELS_MAX, SHARED_SUBSCRIPTIONS_MAX};
 use crate::session::{Queued, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
@@ -154,7 +155,8 @@ impl Shard {
         let room = messages_max.saturating_sub(session.queue.len());
         if room == 0 || session.queue_bytes >= bytes_max {
             self.stats.deliveries += 1;
-            self.stats.dropped_queue_full += 1;
+            session.ledger.deliveries += 1;
+            session.ledger.lose(Loss::QueueFull, 1, &mut self.stats);
             return;
         }
         // One more than there is room for: what finds none must show in the counter.
@@ -162,8 +164,9 @@ impl Shard {
             self.retained.matches(filter.pattern(), now, room.saturating_add(1)).into_iter().enumerate()
         {
             self.stats.deliveries += 1;
+            session.ledger.deliveries += 1;
             if found >= room || session.queue_bytes + message.size() > bytes_max {
-                self.stats.dropped_queue_full += 1;
+                session.ledger.lose(Loss::QueueFull, 1, &mut self.stats);
                 continue;
             }
             let view = message.view();

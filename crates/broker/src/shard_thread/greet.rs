@@ -12,7 +12,7 @@ use crate::authenticate::{Credentials, Refusal};
 use crate::first_packet::{First, first_packet, refusal};
 use crate::letter::{Arrival, Handover, Letter};
 use crate::limits::LINGER;
-use crate::password::Question;
+use crate::password::{Asker, Question};
 use crate::visitor::{Next, Visitor};
 use crate::visitors::Key;
 
@@ -107,7 +107,7 @@ impl ShardThread {
             self.on_verdict(key, verdict);
             return;
         }
-        let question = Question { shard: self.index, visitor: key, credentials, authenticator };
+        let question = Question { asker: Asker::Visitor { shard: self.index, key }, credentials, authenticator };
         if self.common.questions.ask(question).is_err() {
             self.refuse(key, ReasonCode::ServerBusy);
         }

@@ -26,13 +26,15 @@ use connection::Connections;
 pub(crate) use token::INBOX;
 use token::Subject;
 
+use crate::ask::{self, Asked, Departed};
 use crate::chance::Chance;
 use crate::common::Common;
 use crate::first_packet::connect_limits;
 use crate::journal::Journal;
 use crate::letter::{Letter, Rules};
 use crate::limits::{
-    BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES, STATS_INTERVAL, TURN_READ_BYTES_MAX,
+    ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
+    STATS_INTERVAL, TURN_READ_BYTES_MAX,
 };
 use crate::system::System;
 use crate::visitors::{Key, Visitors};
@@ -74,6 +76,9 @@ pub(crate) struct ShardThread {
     /// A batch was refused: try again then.
     batch_retry: Option<Timestamp>,
     journal: Journal,
+    /// Questions of operators, and what is kept for them.
+    asked: VecDeque<Asked>,
+    departed: Departed,
     chance: Chance,
     /// `$SYS`; on the first thread only.
     system: Option<System>,
@@ -121,6 +126,8 @@ impl ShardThread {
             batches: VecDeque::new(),
             batch_retry: None,
             journal: Journal::default(),
+            asked: VecDeque::new(),
+            departed: Departed::default(),
             chance,
             system: (index == 0).then(|| System::new(now)),
             stats_due: None,
@@ -153,7 +160,10 @@ impl ShardThread {
 
     /// When to go on without being told; zero time from now if there is something left to do.
     fn wake_at(&self) -> Option<Timestamp> {
-        let has_work = !self.read_next.is_empty() || !self.write_next.is_empty() || !self.visitors_next.is_empty();
+        let has_work = !self.read_next.is_empty()
+            || !self.write_next.is_empty()
+            || !self.visitors_next.is_empty()
+            || !self.asked.is_empty();
         if has_work {
             return Some(Timestamp::ZERO);
         }
@@ -195,6 +205,7 @@ impl ShardThread {
         self.dismiss_late();
         self.publish_system();
         self.shard.turn(self.now);
+        self.answer_questions();
         self.send_batches();
         self.write_all();
         self.close_all();
@@ -236,8 +247,17 @@ impl ShardThread {
                 Letter::Handover(handover) => self.adopt(*handover),
                 Letter::Checked { visitor, verdict } => self.on_verdict(visitor, verdict),
                 Letter::Reload(rules) => self.reload(*rules),
+                Letter::Ask(asked) => self.asked.push_back(*asked),
                 Letter::Shutdown => self.shut_down(),
             }
+        }
+    }
+
+    fn answer_questions(&mut self) {
+        for _ in 0..ANSWERS_PER_TURN_MAX {
+            let Some(Asked { question, reply, seat }) = self.asked.pop_front() else { return };
+            reply(ask::answer(&question, &mut self.shard, &self.departed, self.now));
+            drop(seat);
         }
     }
 
@@ -284,6 +304,7 @@ impl ShardThread {
         let mut something_happened = !events.is_empty();
         while let Some(event) = self.shard.poll_event() {
             self.journal.tell(&event, self.now);
+            self.departed.note(&event);
             something_happened = true;
         }
         // Not in every turn: showing them would be the reason for the next.

@@ -16,6 +16,7 @@ use super::publishers::Patience;
 use super::{Admission, Arrival};
 use crate::event::Why;
 use crate::input::Ending;
+use crate::ledger::Loss;
 use crate::limits::PAUSE_MAX;
 use crate::shard::{ConnId, Shard, WillFate};
 
@@ -36,7 +37,7 @@ impl Shard {
         retry_after: Duration,
         now: Timestamp,
     ) -> Result<Admission, Ending> {
-        self.note_slowed(arrival.session, now + retry_after);
+        self.note_slowed(arrival.session, now + retry_after, now);
         let is_v5 = self.version_of(arrival.conn) == Version::V5;
         if arrival.delivery != Delivery::AtMostOnce && !is_v5 {
             self.pause(arrival.conn, now + retry_after.min(PAUSE_MAX), now);
@@ -65,11 +66,12 @@ impl Shard {
     }
 
     fn count_refused(&mut self, arrival: Arrival, cause: Cause) {
-        match (arrival.delivery, cause) {
-            (Delivery::AtMostOnce, Cause::HoldFull) => self.stats.dropped_held_full += 1,
-            (Delivery::AtMostOnce, Cause::Rhythm) => self.stats.dropped_rhythm += 1,
-            _ => self.stats.publish_refused += 1,
-        }
+        let loss = match (arrival.delivery, cause) {
+            (Delivery::AtMostOnce, Cause::HoldFull) => Loss::HeldFull,
+            (Delivery::AtMostOnce, Cause::Rhythm) => Loss::Rhythm,
+            _ => Loss::Refused,
+        };
+        self.lose(arrival.session, loss);
         if let Some(publisher) = self.publisher_of(arrival.session) {
             match arrival.delivery {
                 Delivery::AtMostOnce => publisher.dropped += 1,

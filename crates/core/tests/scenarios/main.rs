@@ -17,6 +17,7 @@ mod ledger;
 mod model;
 mod net;
 mod qos;
+mod reports;
 mod retained;
 mod session;
 mod shards;
