@@ -58,7 +58,9 @@ impl Source {
     pub(super) fn start(&self, stop: &Stop) -> Result<Broker> {
         let started = match self {
             Self::Running { address, pid } => Ok(Broker { address: *address, pid: *pid, started: None }),
-            Self::Tidegate => start_own(&["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off"], true),
+            Self::Tidegate => {
+                start_own(&["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", "off"], true)
+            }
             Self::Relay => start_own(&["bench", "--as-relay"], false),
             Self::Mosquitto(path) => start_mosquitto(path, stop),
             Self::Command(command) => start_command(command, stop),
