@@ -8,6 +8,7 @@
 
 mod ask;
 mod clients;
+mod control;
 mod guard;
 mod limits;
 mod metrics;

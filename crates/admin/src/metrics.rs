@@ -7,6 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
+use tidegate_broker::PressureReport;
 use tidegate_control::Timestamp;
 use tidegate_core::event::{Side, Stats};
 use tidegate_core::ledger::Loss;
@@ -21,7 +22,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     let (_, handshakes) = state.handle.sockets();
     let started = state.wall(Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let process = Process { handshakes, started, resident_bytes: resident_bytes() };
-    Ok(text(StatusCode::OK, KIND, page(&state.handle.stats(), &process)))
+    Ok(text(StatusCode::OK, KIND, page(&state.handle.stats(), &state.handle.pressure(), &process)))
 }
 
 struct Process {
@@ -30,7 +31,7 @@ struct Process {
     resident_bytes: u64,
 }
 
-fn page(stats: &Stats, process: &Process) -> String {
+fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     let mut page = Page(String::with_capacity(8 * 1024));
     page.gauge("connections", "Clients that are connected.", stats.connections);
     page.counter("connections_opened", "Connections that a session accepted.", stats.connects);
@@ -52,7 +53,9 @@ fn page(stats: &Stats, process: &Process) -> String {
     }
     page.sample("messages_dropped_total", "{reason=\"shard_full\"}", stats.dropped_shard_full);
     page.head("publish_rejected", "counter", "Messages that were refused, and the publisher told, by limit.");
-    for (limit, loss) in [("acl", Loss::Denied), ("protocol", Loss::Rejected), ("backoff", Loss::Refused)] {
+    for (limit, loss) in
+        [("acl", Loss::Denied), ("protocol", Loss::Rejected), ("backoff", Loss::Refused), ("memory", Loss::MemoryIn)]
+    {
         page.sample("publish_rejected_total", &format!("{{limit=\"{limit}\"}}"), loss.count(stats));
     }
     page.counter("publish_repeated", "PUBLISH packets sent again, and taken once.", stats.publish_repeated);
@@ -62,6 +65,9 @@ fn page(stats: &Stats, process: &Process) -> String {
     page.gauge("queue_bytes", "Bytes of them.", stats.queued_bytes);
     page.head("inflight", "gauge", "Messages sent and not yet acknowledged.");
     page.sample("inflight", "{direction=\"out\"}", stats.inflight_messages);
+    page.gauge("overload_level", "How hard the broker is pressed, 0 to 4.", pressure.level.number().into());
+    page.gauge("memory_budget_bytes", "Bytes that messages and clients may take.", pressure.memory_max);
+    page.gauge("memory_used_bytes", "Bytes that they take.", pressure.memory_used);
     page.counter("packets_received", "Packets received.", stats.packets_received);
     page.counter("packets_sent", "Packets sent.", stats.packets_sent);
     page.counter("bytes_received", "Bytes received.", stats.bytes_received);
@@ -82,7 +88,8 @@ fn page(stats: &Stats, process: &Process) -> String {
 
 /// Losses that are drops: those that nobody is told about, or that were for a receiver.
 fn dropped() -> impl Iterator<Item = Loss> {
-    let is_told = |loss: &Loss| matches!(loss, Loss::Repeated | Loss::Denied | Loss::Rejected | Loss::Refused);
+    let is_told =
+        |loss: &Loss| matches!(loss, Loss::Repeated | Loss::Denied | Loss::Rejected | Loss::Refused | Loss::MemoryIn);
     Loss::ALL.into_iter().filter(move |loss| loss.side() == Side::Out || !is_told(loss))
 }
 
@@ -124,11 +131,15 @@ fn resident_bytes() -> u64 {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::time::Duration;
+    use tidegate_control::pressure::Level;
 
     #[test]
     fn f069_the_page_is_openmetrics_with_closed_labels() {
         let stats = Stats { publish_received: 7, publish_passed: 7, connections: u64::MAX, ..Stats::default() };
-        let text = page(&stats, &Process { handshakes: 3, started: 1.5, resident_bytes: 4096 });
+        let pressure =
+            PressureReport { level: Level::default(), cause: None, age: Duration::ZERO, memory_used: 1, memory_max: 2 };
+        let text = page(&stats, &pressure, &Process { handshakes: 3, started: 1.5, resident_bytes: 4096 });
         assert!(text.ends_with("# EOF\n") && text.contains("\ntidegate_messages_received_total 7\n"), "{text}");
         let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
         let mut family = (String::new(), String::new());

@@ -12,7 +12,7 @@ use crate::guard::guard;
 use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{clients, metrics, process, status, why};
+use crate::{clients, control, metrics, process, status, why};
 
 pub(crate) fn routes(state: Arc<State>) -> Router {
     Router::new()
@@ -22,6 +22,8 @@ pub(crate) fn routes(state: Arc<State>) -> Router {
         .route("/api/v1/clients/{id}", get(clients::show).merge(delete(clients::kick)))
         .route("/api/v1/clients/{id}/why", get(why::show))
         .route("/api/v1/drops", get(status::drops))
+        .route("/api/v1/limits", get(control::limits).put(control::set_limit).delete(control::unset_limit))
+        .route("/api/v1/bans", get(control::bans).post(control::add_ban).delete(control::remove_ban))
         .route("/api/v1/reload", post(process::reload))
         .route("/api/v1/drain", post(process::drain))
         .route("/metrics", get(metrics::show))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use serde_json::{Map, Value, json};
+use tidegate_control::pressure::Cause;
 use tidegate_core::event::{Side, Stats};
 use tidegate_core::ledger::Loss;
 
@@ -22,10 +23,13 @@ pub(crate) async fn welcome() -> Answered {
         "tidegate": VERSION,
         "see": [
             "/api/v1/status", "/api/v1/clients?sort=rate&limit=20", "/api/v1/clients?state=closed",
-            "/api/v1/clients/{id}", "/api/v1/clients/{id}/why", "/api/v1/drops", "/metrics", "/healthz", "/readyz",
+            "/api/v1/clients/{id}", "/api/v1/clients/{id}/why", "/api/v1/drops", "/api/v1/limits", "/api/v1/bans",
+            "/metrics", "/healthz", "/readyz",
             "/version",
         ],
-        "do": ["DELETE /api/v1/clients/{id}", "POST /api/v1/reload", "POST /api/v1/drain"],
+        "do": [
+            "DELETE /api/v1/clients/{id}", "PUT /api/v1/limits", "DELETE /api/v1/limits?client=", "POST /api/v1/bans",
+            "DELETE /api/v1/bans?client=", "POST /api/v1/reload", "POST /api/v1/drain"],
     })))
 }
 
@@ -44,6 +48,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
         "uptime_s": state.handle.now().as_nanos() / 1_000_000_000,
         "listeners": listeners,
         "shards": state.handle.shards(),
+        "pressure": pressure(&state),
         "clients": {
             "connected": stats.connections,
             "sessions": stats.sessions,
@@ -71,6 +76,19 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
         },
         "ledger": ledger(&stats),
     })))
+}
+
+/// How hard the broker is pressed, and why.
+fn pressure(state: &State) -> Value {
+    let pressure = state.handle.pressure();
+    json!({
+        "level": pressure.level.number(),
+        "name": pressure.level.name(),
+        "cause": pressure.cause.map(Cause::name),
+        "age_s": pressure.age.as_secs(),
+        "memory_used_bytes": pressure.memory_used,
+        "memory_max_bytes": pressure.memory_max,
+    })
 }
 
 /// The two sums, and whether they are right.
@@ -138,6 +156,8 @@ pub(crate) fn meaning(loss: Loss) -> &'static str {
         Loss::Denied => "the rules of access forbid the publisher this topic",
         Loss::Rejected => "the packet broke a rule of the protocol, or its payload is not what it says",
         Loss::Refused => "the publisher was too fast; it was told to come back later and still has the message",
+        Loss::MemoryIn => "the memory budget is used up; a publisher of QoS 1 or 2 was told so",
+        Loss::MemoryOut => "the memory budget is used up",
         Loss::RetainedFull => "no room to retain it",
         Loss::HeldFull => "QoS 0 of a publisher that was too fast, with no room left to wait in",
         Loss::Rhythm => "QoS 0 of a publisher that was too fast for too long",

@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::extract::{Path, State as Shared};
 use serde_json::json;
 use tidegate_broker::ask::Closed;
+use tidegate_core::Whom;
 use tidegate_core::event::Side;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
@@ -32,6 +33,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Pat
     let factor = factor(client);
     let mut lines = vec![headline(client, factor)];
     lines.extend(gate(&state, client, rank));
+    lines.extend(limited(&state, client));
     lines.extend(receiver(&detail));
     lines.extend(lost(&client.ledger));
     lines.extend(closed.as_ref().map(|closed| earlier(&state, closed)));
@@ -120,7 +122,27 @@ fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> O
     if let Some((rank, publishers)) = rank.filter(|(_, publishers)| *publishers > 1) {
         facts.push(format!("rank {rank} of {publishers} publishers (1 is the rarest)"));
     }
+    if code(client.state).is_some() {
+        let pressure = state.handle.pressure();
+        let cause = pressure.cause.map(|cause| format!(" ({})", cause.name())).unwrap_or_default();
+        facts.push(format!("level {}{cause} for {} s", pressure.level.number(), pressure.age.as_secs()));
+    }
     (!facts.is_empty()).then(|| facts.join(", "))
+}
+
+/// What an operator has said about it.
+fn limited(state: &State, client: &ClientReport) -> Option<String> {
+    let is_it = |whom: &Whom| match whom {
+        Whom::Client(name) => *name == client.client_id,
+        Whom::User(name) => Some(name) == client.identity.user.as_ref(),
+    };
+    let (whom, rate) = state.handle.limits().into_iter().find(|(whom, _)| is_it(whom))?;
+    let whom = match whom {
+        Whom::Client(_) => "this client",
+        Whom::User(_) => "its user",
+    };
+    let rate = per_second(1.0 / rate.interval().as_secs_f64().max(1e-9));
+    Some(format!("an operator has set a limit for {whom}: {rate}; what was learned does not count"))
 }
 
 fn receiver(detail: &ClientDetail) -> Option<String> {
@@ -143,7 +165,7 @@ fn lost(ledger: &Ledger) -> Vec<String> {
         )];
     }
     let mut lines = vec![format!(
-        "lost: {} of {} that it sent, {} of {} that were for it",
+        "not taken: {} of {} that it sent; lost: {} of {} that were for it",
         ledger.lost_on(Side::In),
         ledger.received,
         ledger.lost_on(Side::Out),
@@ -178,8 +200,11 @@ fn next(client: &ClientReport) -> Vec<String> {
     let id = quoted(&client.client_id);
     let mut steps = Vec::new();
     if code(client.state).is_some() {
-        steps
-            .push(format!("look at its traffic:  tidegate sub -t '#' -v      end its connection:  tidegate kick {id}"));
+        let rate = client.rate.unwrap_or(1.0).max(1.0).ceil() as u64;
+        steps.push(format!("if this rate is right, allow it:  tidegate limits set {id} rate={rate}/s"));
+        steps.push(format!(
+            "if not, keep it away for a while:  tidegate ban add {id} --for 1h   or once:  tidegate kick {id}"
+        ));
     }
     if ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
         steps.push(

@@ -1,21 +1,42 @@
-//! The only clock of the process: time since it was made, the same for all threads.
+//! The only clock of the process: time since it was made, the same for all threads; or, for tests that need an hour of
+//! it, a clock that is set by hand.
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use tidegate_control::Timestamp;
 
 /// A monotonic clock with an origin of its own. Copies agree.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+#[derive(Clone, Debug)]
+pub(crate) enum Clock {
+    Machine(Instant),
+    ByHand(Arc<AtomicU64>),
+}
 
 impl Clock {
     /// A clock that shows zero now.
     pub(crate) fn start() -> Self {
-        Self(Instant::now())
+        Self::Machine(Instant::now())
+    }
+
+    /// A clock that stands still, a while after the origin.
+    pub(crate) fn by_hand() -> Self {
+        Self::ByHand(Arc::new(AtomicU64::new(1_000_000_000_000)))
+    }
+
+    /// Sets a clock that is set by hand forward.
+    pub(crate) fn advance(&self, time: Duration) {
+        if let Self::ByHand(nanos) = self {
+            nanos.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(0), Ordering::SeqCst);
+        }
     }
 
     /// The time. Read once per turn, so that everything in a turn happens at the same moment.
-    pub(crate) fn now(self) -> Timestamp {
-        Timestamp::from_nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(match self {
+            Self::Machine(start) => u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Self::ByHand(nanos) => nanos.load(Ordering::SeqCst),
+        })
     }
 }

@@ -1,12 +1,19 @@
 //! What all threads share: inboxes, counts of seats, and the counters of each shard as last shown.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use tidegate_core::Whom;
 use tidegate_core::event::Stats;
+use tidegate_core::settings::Rate;
 
+use crate::attempts::Attempts;
+use crate::bans::Bans;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
+use crate::letter::Letter;
 use crate::password::Questions;
+use crate::pressure::Pressure;
 use crate::seat::Seats;
 
 /// Shared by all threads of a broker.
@@ -21,15 +28,42 @@ pub(crate) struct Common {
     pub(crate) handshakes: Seats,
     /// Questions of operators under way.
     pub(crate) asking: Seats,
+    pub(crate) pressure: Pressure,
+    pub(crate) bans: Mutex<Bans>,
+    /// Wrong passwords.
+    pub(crate) attempts: Mutex<Attempts>,
+    /// Limits of single clients and users, as all shards have them.
+    pub(crate) limits: Mutex<BTreeMap<Whom, Rate>>,
     /// By shard.
     stats: Vec<Mutex<Stats>>,
 }
 
 impl Common {
-    pub(crate) fn new(inboxes: Arc<[Inbox]>, questions: Arc<Questions>) -> Self {
+    pub(crate) fn new(clock: Clock, inboxes: Arc<[Inbox]>, questions: Arc<Questions>, memory_max: u64) -> Self {
         let stats = inboxes.iter().map(|_| Mutex::default()).collect();
         let (connections, handshakes, asking) = (Seats::default(), Seats::default(), Seats::default());
-        Self { clock: Clock::start(), inboxes, questions, connections, handshakes, asking, stats }
+        let pressure = Pressure::new(inboxes.len(), memory_max);
+        Self {
+            clock,
+            inboxes,
+            questions,
+            connections,
+            handshakes,
+            asking,
+            pressure,
+            bans: Mutex::default(),
+            attempts: Mutex::default(),
+            limits: Mutex::default(),
+            stats,
+        }
+    }
+
+    /// A letter for every shard.
+    pub(crate) fn tell_all(&self, letter: impl Fn() -> Letter) {
+        for inbox in &*self.inboxes {
+            // Never refused: it carries no socket.
+            let _ = inbox.send(letter());
+        }
     }
 
     /// A shard shows its counters.

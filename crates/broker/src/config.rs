@@ -23,6 +23,9 @@ pub struct Config {
     pub handshakes_max: usize,
     /// Password checks running at the same time; more wait in a bounded queue.
     pub password_threads: usize,
+    /// Bytes that may be kept for clients and messages, all together; none is half of what the machine or the control
+    /// group has. At least 16 MiB.
+    pub memory_max: Option<u64>,
     /// How often `$SYS` is published; zero is never.
     pub sys_interval: Duration,
     /// How long a drain may take.
@@ -39,6 +42,7 @@ impl Default for Config {
             handshake_timeout: Duration::from_secs(10),
             handshakes_max: 4096,
             password_threads: 1,
+            memory_max: None,
             sys_interval: Duration::from_secs(10),
             drain_timeout: Duration::from_secs(20),
         }

@@ -4,10 +4,13 @@
 //! does not conform is answered by closing (3.1.1, MQTT-3.1.4-1). What is no MQTT at all gets no answer, but the log
 //! should say what it looked like: TLS on the plain port is the most common mistake of all.
 
+use std::time::Duration;
+
+use tidegate_control::hints::Hints;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{
-    ConnAck, Connect, Decoded, Encode, Limits, Packet, Peer, PeerError, Properties, ReasonCode, Retain, Version,
-    decode_connect, version_of_connect,
+    ConnAck, Connect, Decoded, Encode, Limits, Packet, Peer, PeerError, Properties, Property, ReasonCode, Retain,
+    Version, decode_connect, version_of_connect,
 };
 
 /// What the first bytes of a client come to.
@@ -70,9 +73,22 @@ fn in_words(error: &PeerError, limits: &Limits) -> String {
 
 /// A CONNACK that says no.
 pub(crate) fn refusal(version: Version, reason: ReasonCode) -> Vec<u8> {
+    refusal_with(version, reason, Properties::EMPTY)
+}
+
+/// A CONNACK that says no, and when to come back.
+pub(crate) fn refusal_until(version: Version, reason: ReasonCode, words: &str, retry_after: Duration) -> Vec<u8> {
+    let mut pace = Vec::new();
+    let hints = Hints { retry_after: Some(retry_after), ..Hints::default() };
+    hints.write(|name, text| pace.push((name, text)));
+    let pace = pace.iter().map(|(name, text)| Property::UserProperty(name, text));
+    let properties: Vec<Property<'_>> = [Property::ReasonString(words)].into_iter().chain(pace).collect();
+    refusal_with(version, reason, Properties::new(&properties))
+}
+
+fn refusal_with(version: Version, reason: ReasonCode, properties: Properties<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    let _ =
-        ConnAck { session_present: false, reason, properties: Properties::EMPTY }.encode(Peer::new(version), &mut out);
+    let _ = ConnAck { session_present: false, reason, properties }.encode(Peer::new(version), &mut out);
     out
 }
 

@@ -4,20 +4,25 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
-use tidegate_core::shard_of;
+use tidegate_core::settings::Rate;
+use tidegate_core::{Whom, shard_of};
 
 use crate::ask::{Answer, Asked, Busy, Question};
 use crate::authenticate::{Authenticator, Credentials, Refusal};
+use crate::bans::{Ban, Banned};
 use crate::common::Common;
 use crate::config::{Config, ListenerKind};
 use crate::door::{Door, load_tls};
+use crate::inbox::lock;
 use crate::letter::{Letter, Rules};
-use crate::limits::QUESTIONS_MAX;
+use crate::limits::{OPERATOR_LIMITS_MAX, QUESTIONS_MAX};
 use crate::password::{Asker, Question as PasswordQuestion};
+use crate::pressure::PressureReport;
 
 /// A running broker, for those who look after it.
 #[derive(Clone, Debug)]
@@ -86,6 +91,49 @@ impl Handle {
         self.doors.iter().map(|door| (door.kind, door.address)).collect()
     }
 
+    /// How hard the broker is pressed, and how much of its memory is used.
+    pub fn pressure(&self) -> PressureReport {
+        self.common.pressure.report(self.common.clock.now())
+    }
+
+    /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. False: there
+    /// are too many bans already.
+    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
+        if !lock(&self.common.bans).add(whom.clone(), time, reason, self.common.clock.now()) {
+            return false;
+        }
+        self.common.tell_all(|| Letter::Expel(Box::new(whom.clone())));
+        true
+    }
+
+    /// Ends a ban; false if there was none.
+    pub fn unban(&self, whom: &Banned) -> bool {
+        lock(&self.common.bans).remove(whom.clone())
+    }
+
+    /// All bans that have not ended.
+    pub fn bans(&self) -> Vec<Ban> {
+        lock(&self.common.bans).list(self.common.clock.now())
+    }
+
+    /// Limits the messages of a client or user, or (`None`) stops doing so. False: there are too many limits already.
+    pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
+        let mut limits = lock(&self.common.limits);
+        match rate {
+            Some(_) if limits.len() >= OPERATOR_LIMITS_MAX && !limits.contains_key(whom) => return false,
+            Some(rate) => drop(limits.insert(whom.clone(), rate)),
+            None => drop(limits.remove(whom)),
+        }
+        drop(limits);
+        self.common.tell_all(|| Letter::Limit(whom.clone(), rate));
+        true
+    }
+
+    /// The limits of single clients and users.
+    pub fn limits(&self) -> Vec<(Whom, Rate)> {
+        lock(&self.common.limits).iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+    }
+
     /// See [`crate::Broker::reload`].
     pub fn reload(
         &self,
@@ -100,10 +148,8 @@ impl Handle {
             }
         }
         let rules = Rules::new(config, authenticator, policy);
-        for inbox in &*self.common.inboxes {
-            // Never refused: it carries no socket.
-            let _ = inbox.send(Letter::Reload(Box::new(rules.clone())));
-        }
+        self.common.pressure.budget.set_max(rules.memory_max);
+        self.common.tell_all(|| Letter::Reload(Box::new(rules.clone())));
         Ok(())
     }
 }

@@ -7,11 +7,13 @@
 use std::borrow::Cow;
 
 use tidegate_control::Timestamp;
+use tidegate_control::pressure::Cause;
 use tidegate_core::event::{Event, Why};
 use tidegate_wire_mqtt::{ReasonCode, Version};
 use tracing::{debug, info, warn};
 
 use crate::limits::LOG_LINES_PER_SECOND;
+use crate::pressure::PressureReport;
 use crate::visitor::Trouble;
 
 /// The log of one thread.
@@ -25,6 +27,9 @@ pub(crate) struct Journal {
     denied: Ration,
     slowed: Ration,
     recovered: Ration,
+    outlawed: Ration,
+    drifted: Ration,
+    pressure: Ration,
     /// Trouble with accepting, and with those that never became clients.
     accept: Ration,
     handshake: Ration,
@@ -90,6 +95,22 @@ impl Journal {
                     "publishes too fast: slowed"
                 );
             }
+            Event::Outlawed { client_id, identity, time } => {
+                let Some(Suppressed(suppressed)) = self.outlawed.take(now) else { return };
+                let (peer, user, time) = (&*identity.peer, quoted(identity.user.as_deref()), time.as_secs());
+                warn!(event = "publisher_banned", client = ?client_id, user, peer, seconds = time, suppressed, "banned");
+            }
+            Event::Drifted { client_id, from, to } => {
+                let Some(Suppressed(suppressed)) = self.drifted.take(now) else { return };
+                warn!(
+                    event = "rhythm_drifted",
+                    client = ?client_id,
+                    usual_interval = ?from,
+                    interval = ?to,
+                    suppressed,
+                    "publishes four times as fast as it used to: set a limit if that is not wanted"
+                );
+            }
             Event::Recovered { client_id } => {
                 let Some(Suppressed(suppressed)) = self.recovered.take(now) else { return };
                 info!(event = "publisher_recovered", client = ?client_id, suppressed, "no longer slowed");
@@ -105,6 +126,15 @@ impl Journal {
                 warn!(event = "denied", client = ?client_id, topic = ?topic, suppressed, "{what}");
             }
         }
+    }
+
+    /// The level of pressure has changed.
+    pub(crate) fn pressure_changed(&mut self, report: &PressureReport, now: Timestamp) {
+        let Some(Suppressed(suppressed)) = self.pressure.take(now) else { return };
+        let (level, name) = (report.level.number(), report.level.name());
+        let cause = report.cause.map(Cause::name);
+        let (memory_used, memory_max) = (report.memory_used, report.memory_max);
+        warn!(event = "pressure", level, name, cause, memory_used, memory_max, suppressed, "level of pressure changed");
     }
 
     /// Accepting rests, or somebody was turned away at the door.

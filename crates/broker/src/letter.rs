@@ -4,14 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::Whom;
 use tidegate_core::access::{Identity, Policy};
-use tidegate_core::settings::Settings;
+use tidegate_core::settings::{Rate, Settings};
 
 use crate::ask::Asked;
 use crate::authenticate::{Authenticator, Refusal};
+use crate::bans::Banned;
 use crate::config::Config;
 use crate::door::Door;
+use crate::limits::MEMORY_MIN;
 use crate::link::Link;
+use crate::machine::memory_auto;
 use crate::seat::Seat;
 use crate::visitors::Key;
 
@@ -29,6 +33,12 @@ pub(crate) enum Letter {
         /// The user, or why not.
         verdict: Result<Option<Arc<str>>, Refusal>,
     },
+    /// A limit for the messages of somebody, or its end.
+    Limit(Whom, Option<Rate>),
+    /// Whoever this concerns has to go.
+    Expel(Box<Banned>),
+    /// Time has passed (a clock that is set by hand).
+    Tick,
     /// New rules.
     Reload(Box<Rules>),
     /// An operator wants to know something.
@@ -76,6 +86,7 @@ pub(crate) struct Rules {
     pub(crate) connections_max: usize,
     pub(crate) handshakes_max: usize,
     pub(crate) handshake_timeout: Duration,
+    pub(crate) memory_max: u64,
     /// Zero: never.
     pub(crate) sys_interval: Duration,
     pub(crate) drain_timeout: Duration,
@@ -90,6 +101,7 @@ impl Rules {
             connections_max: config.connections_max,
             handshakes_max: config.handshakes_max.max(1),
             handshake_timeout: config.handshake_timeout,
+            memory_max: config.memory_max.unwrap_or_else(memory_auto).max(MEMORY_MIN),
             sys_interval: config.sys_interval,
             drain_timeout: config.drain_timeout,
         }

@@ -11,7 +11,9 @@
 //! - a peer can end its own connection, never a thread.
 
 pub mod ask;
+mod attempts;
 pub mod authenticate;
+mod bans;
 mod chance;
 mod clock;
 mod common;
@@ -24,7 +26,9 @@ mod journal;
 mod letter;
 mod limits;
 mod link;
+mod machine;
 mod password;
+mod pressure;
 mod seat;
 mod shard_thread;
 mod system;
@@ -37,12 +41,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use mio::{Poll, Waker};
+use tidegate_core::Whom;
 use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
+use tidegate_core::settings::Rate;
 
 use authenticate::Authenticator;
+pub use bans::{Ban, Banned};
+use clock::Clock;
 use common::Common;
 use config::{Config, ListenerKind};
 use door::Door;
@@ -51,6 +60,7 @@ use inbox::Inbox;
 use letter::{Letter, Rules};
 use limits::SHARDS_MAX;
 use password::Questions;
+pub use pressure::PressureReport;
 use shard_thread::{INBOX, OpenDoor, ShardThread};
 
 /// A running broker. Dropping it is a shutdown, too.
@@ -64,8 +74,26 @@ pub struct Broker {
 
 impl Broker {
     /// Binds every listener (an error names address and listener) and starts the threads.
-    #[expect(clippy::needless_pass_by_value, reason = "the broker is made of it, as of the other two")]
     pub fn start(config: Config, authenticator: Arc<dyn Authenticator>, policy: Arc<dyn Policy>) -> io::Result<Self> {
+        Self::start_at(Clock::start(), config, authenticator, policy)
+    }
+
+    /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time.
+    pub fn start_by_hand(
+        config: Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+    ) -> io::Result<Self> {
+        Self::start_at(Clock::by_hand(), config, authenticator, policy)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "the broker is made of it, as of the other two")]
+    fn start_at(
+        clock: Clock,
+        config: Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+    ) -> io::Result<Self> {
         let open: io::Result<Vec<_>> = config.listeners.iter().map(Door::open).collect();
         let mut open: Vec<OpenDoor> =
             open?.into_iter().map(|(door, socket)| OpenDoor { door, socket, try_at: None }).collect();
@@ -76,11 +104,11 @@ impl Broker {
         let inboxes: io::Result<Arc<[Inbox]>> =
             polls.iter().map(|poll| Waker::new(poll.registry(), INBOX).map(Inbox::new)).collect();
         let questions = Arc::new(Questions::new(config.password_threads));
-        let common = Arc::new(Common::new(inboxes?, questions));
+        let rules = Rules::new(&config, authenticator, policy);
+        let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max));
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
         let mut broker = Self { common, doors, threads: Vec::new(), passwords };
-        let rules = Rules::new(&config, authenticator, policy);
         for (index, poll) in polls.into_iter().enumerate() {
             let (common, rules) = (Arc::clone(&broker.common), rules.clone());
             // The first thread has all the doors.
@@ -116,6 +144,42 @@ impl Broker {
     /// Counters, summed over shards.
     pub fn stats(&self) -> Stats {
         self.common.stats()
+    }
+
+    /// How hard the broker is pressed, and how much of its memory is used.
+    pub fn pressure(&self) -> PressureReport {
+        self.handle().pressure()
+    }
+
+    /// See [`Handle::ban`].
+    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
+        self.handle().ban(whom, time, reason)
+    }
+
+    /// See [`Handle::unban`].
+    pub fn unban(&self, whom: &Banned) -> bool {
+        self.handle().unban(whom)
+    }
+
+    /// See [`Handle::bans`].
+    pub fn bans(&self) -> Vec<Ban> {
+        self.handle().bans()
+    }
+
+    /// See [`Handle::set_limit`].
+    pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
+        self.handle().set_limit(whom, rate)
+    }
+
+    /// See [`Handle::limits`].
+    pub fn limits(&self) -> Vec<(Whom, Rate)> {
+        self.handle().limits()
+    }
+
+    /// Sets the clock forward, of a broker that was started by hand.
+    pub fn advance(&self, time: Duration) {
+        self.common.clock.advance(time);
+        self.common.tell_all(|| Letter::Tick);
     }
 
     /// Sockets that are open, in whatever state.

@@ -99,6 +99,28 @@ pub(crate) const QUESTIONS_MAX: usize = 64;
 /// Questions that one shard answers in one turn: with two pages of clients about half a millisecond.
 pub(crate) const ANSWERS_PER_TURN_MAX: usize = 2;
 
+/// How often a shard gives what it measured to its gauge.
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Sockets accepted per second, and at once, at levels 2, 3 and 4 of pressure. The others wait in the backlog, which
+/// costs nothing; a handshake costs a hash or a signature, and those who are in come first.
+pub(crate) const ACCEPT_RATES: [(u32, u32); 3] = [(500, 64), (100, 16), (20, 4)];
+
+/// Memory that a socket in its handshake takes, about.
+pub(crate) const VISITOR_BYTES: usize = 4096;
+
+/// The smallest memory budget: one turn of every kind of input has to fit into what is kept free.
+pub(crate) const MEMORY_MIN: u64 = 16 * 1024 * 1024;
+
+/// Limits of single clients and users; as many as a shard takes.
+pub(crate) const OPERATOR_LIMITS_MAX: usize = 10_000;
+
+/// Bans at the same time.
+pub(crate) const BANS_MAX: usize = 65_536;
+
+/// Addresses, and users of addresses, whose wrong passwords are counted.
+pub(crate) const ATTEMPTS_MAX: usize = 65_536;
+
 /// How often a shard shows its counters to the others.
 pub(crate) const STATS_INTERVAL: Duration = Duration::from_millis(100);
 

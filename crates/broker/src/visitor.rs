@@ -3,15 +3,16 @@
 //! [TLS] → [WebSocket upgrade] → CONNECT → who are you? → handed over; or, at any step: last words → listening until the
 //! peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::access::Identity;
 use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Version};
 
 use crate::authenticate::Credentials;
 use crate::door::Door;
-use crate::first_packet::{First, first_packet, refusal};
+use crate::first_packet::{First, first_packet, refusal, refusal_until};
 use crate::letter::{Arrival, Handover};
 use crate::limits::READ_BYTES_MAX;
 use crate::link::{Link, Source};
@@ -19,7 +20,7 @@ use crate::seat::Seat;
 use crate::websocket::{Upgrade, upgrade};
 
 /// Nobody asks for the address of somebody that is leaving.
-const UNKNOWN_PEER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+const UNKNOWN_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
 /// A socket and its stage.
 #[derive(Debug)]
@@ -151,6 +152,21 @@ impl Visitor {
         };
         self.trouble = Some(reason.name().into());
         self.farewell(answer)
+    }
+
+    /// The same for a reason that passes.
+    pub(crate) fn refuse_until(&mut self, reason: ReasonCode, words: &str, retry_after: Duration) -> Next {
+        let answer = match &self.stage {
+            Stage::Checking(checking) => refusal_until(checking.version, reason, words, retry_after),
+            _ => Vec::new(),
+        };
+        self.trouble = Some(words.into());
+        self.farewell(answer)
+    }
+
+    /// The address it comes from, and the user that it says it is.
+    pub(crate) fn claim(&self) -> (IpAddr, Option<&str>) {
+        (self.peer.ip(), self.name.as_ref().and_then(|(_, user)| user.as_deref()))
     }
 
     /// True while it is on its way in.

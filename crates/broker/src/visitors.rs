@@ -97,7 +97,7 @@ impl Visitors {
         self.len() == 0
     }
 
-    fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 

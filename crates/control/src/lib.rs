@@ -15,6 +15,7 @@ pub mod hints;
 pub mod limit;
 mod measure;
 pub mod pacer;
+pub mod pressure;
 pub mod rank;
 pub mod rhythm;
 pub mod schedule;

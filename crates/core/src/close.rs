@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilter, Version};
 
-use crate::access::Action;
+use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
 use crate::overload::Pace;
@@ -27,6 +27,7 @@ impl Shard {
             self.detach(conn, why, WillFate::Publish, now);
         }
         if let Some(mut connection) = self.connections.remove(conn.index) {
+            self.memory.outboxes -= connection.outbox.len();
             connection.outbox.clear(&mut self.spares);
         }
     }
@@ -48,6 +49,16 @@ impl Shard {
         }
     }
 
+    /// End the connections of all clients that this is said of.
+    pub fn handle_expel(&mut self, concerns: impl Fn(&str, &Identity) -> bool, reason: ReasonCode, now: Timestamp) {
+        let is_meant = |session: &&Session| concerns(&session.client_id, &session.identity);
+        let sessions = self.sessions.iter().map(|(_, session)| session);
+        let open: Vec<u32> = sessions.filter(is_meant).filter_map(|session| session.conn).collect();
+        for conn in open {
+            self.end_connection(self.conn_id(conn), Why::Ended(reason), WillFate::Publish, now);
+        }
+    }
+
     /// Ends a connection from this side: the client is told if its version has words for it, the session goes on without
     /// it, and the driver is asked to close the socket.
     pub(crate) fn end_connection(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
@@ -58,6 +69,12 @@ impl Shard {
             self.say_goodbye(conn, reason, &why);
         }
         self.detach(conn, why, will, now);
+        self.to_close.push(conn);
+    }
+
+    /// The same without a word.
+    pub(crate) fn cut(&mut self, conn: ConnId, why: Why, now: Timestamp) {
+        self.detach(conn, why, WillFate::Publish, now);
         self.to_close.push(conn);
     }
 
@@ -163,7 +180,7 @@ impl Shard {
             return;
         }
         publication.expires = expiry(&publication.properties, now);
-        let message = Arc::new(Message::new(&publication));
+        let message = Arc::new(Message::new(&publication, &self.memory.tally));
         self.publish(&message.view(), now);
     }
 

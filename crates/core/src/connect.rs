@@ -16,6 +16,7 @@ use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::limits::CONNECTIONS_MAX;
 use crate::message::{Message, Publication};
+use crate::overload::{Pace, Turned, is_own_notice};
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Hello, Shard, WillFate};
 use crate::subscriptions::Presence;
@@ -28,6 +29,7 @@ impl Shard {
         if self.connections.len() >= CONNECTIONS_MAX {
             return None;
         }
+        self.settle_memory();
         self.stats.packets_received += 1;
         // It has passed the strict decoder, so that there is one way to write it: this is what came.
         self.stats.bytes_received += hello.connect.encoded_len(hello.connect.version).unwrap_or(0) as u64;
@@ -36,12 +38,16 @@ impl Shard {
 
     fn greet(&mut self, hello: &Hello<'_>, now: Timestamp) -> ConnId {
         if let Err(reason) = self.check_hello(hello) {
-            return self.refuse(hello, reason, now);
+            return self.refuse(hello, reason, Properties::EMPTY, now);
+        }
+        if let Err(Turned { reason, retry_after, words }) = self.check_arrival(hello, now) {
+            let pace = Pace::new(None, retry_after);
+            return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
         }
         let session_present = self.claim_session(hello, now);
         let session = if session_present.is_some() { session_present } else { self.open_session(hello) };
         let Some(session) = session else {
-            return self.refuse(hello, ReasonCode::QuotaExceeded, now);
+            return self.refuse(hello, ReasonCode::QuotaExceeded, Properties::EMPTY, now);
         };
         let conn = self.attach(hello, session, now);
         if let Some(connection) = self.connection_mut(conn) {
@@ -166,7 +172,7 @@ impl Shard {
             origin: self.sessions.get(session).map_or(0, |session| session.origin),
         };
         let delay = Duration::from_secs(will.properties.will_delay().unwrap_or(0).into());
-        PendingWill { message: Arc::new(Message::new(&publication)), delay, due_at: None }
+        PendingWill { message: Arc::new(Message::new(&publication, &self.memory.tally)), delay, due_at: None }
     }
 
     fn session_expiry(&self, connect: &Connect<'_>) -> Duration {
@@ -234,11 +240,11 @@ impl Shard {
     }
 
     /// A CONNACK that refuses. The connection belongs to no session and closes at once.
-    fn refuse(&mut self, hello: &Hello<'_>, reason: ReasonCode, now: Timestamp) -> ConnId {
+    fn refuse(&mut self, hello: &Hello<'_>, reason: ReasonCode, properties: Properties<'_>, now: Timestamp) -> ConnId {
         let connection = Connection::new(hello.connect, u32::MAX, now, 0, self.seed);
         let (index, generation) = self.connections.insert(connection);
         let conn = ConnId { index, generation };
-        self.send(conn, &ConnAck { session_present: false, reason, properties: Properties::EMPTY });
+        self.send(conn, &ConnAck { session_present: false, reason, properties });
         if let Some(connection) = self.connection_mut(conn) {
             connection.is_closing = true;
         }
@@ -262,6 +268,7 @@ impl Shard {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;
             connection.traffic.bytes_sent += written as u64;
+            self.memory.outboxes += written;
             connection.answer_bytes += written;
             if !connection.is_listed {
                 connection.is_listed = true;
@@ -275,7 +282,7 @@ impl Shard {
         if action == Action::Publish && (topic == "$SYS" || topic.starts_with("$SYS/")) {
             return false;
         }
-        self.policy.allows(identity, client_id, action, topic)
+        is_own_notice(client_id, action, topic) || self.policy.allows(identity, client_id, action, topic)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::connection::{Alias, Connection};
 use crate::ledger::Loss;
 use crate::message::{Publication, Shareable};
 use crate::outbox::Spares;
+use crate::overload::Kind;
 use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
 
@@ -81,9 +82,13 @@ impl Shard {
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
             let _ = self.send_now(conn, publication, &copy, frames, now);
-        } else if is_open && !is_clogged && session.has_window() {
+        } else if is_open
+            && !is_clogged
+            && session.has_window()
+            && self.memory.has_room(Kind::Queued, publication.payload.len())
+        {
             let packet_id = session.take_packet_id();
-            let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
+            let queued = Queued { message: message.share(&self.memory.tally), qos, retain, ids: target.ids.clone() };
             session.inflight.push_back(Inflight::sent(packet_id, queued));
             self.stats.inflight_messages += 1;
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
@@ -111,13 +116,17 @@ impl Shard {
             return;
         }
         let size = message.publication.payload.len();
+        if !self.memory.has_room(Kind::Queued, size) {
+            session.ledger.lose(Loss::MemoryOut, 1, &mut self.stats);
+            return;
+        }
         let is_full = session.queue.len() >= self.settings.queue_messages_max
             || session.queue_bytes + size > self.settings.queue_bytes_max;
         if is_full {
             session.ledger.lose(Loss::QueueFull, 1, &mut self.stats);
             return;
         }
-        let queued = Queued { message: message.share(), qos, retain, ids: target.ids.clone() };
+        let queued = Queued { message: message.share(&self.memory.tally), qos, retain, ids: target.ids.clone() };
         session.enqueue(queued, &mut self.stats);
     }
 
@@ -136,11 +145,16 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(index).filter(|connection| !connection.is_closing) else {
             return Fate::UnderWay;
         };
-        let is_full = connection.outbox.len() > self.settings.outbox_bytes_max;
-        if is_full && copy.delivery == Delivery::AtMostOnce {
+        if copy.delivery == Delivery::AtMostOnce {
             let session = connection.session;
-            self.lose(session, Loss::OutboxFull);
-            return Fate::Done;
+            if connection.outbox.len() > self.settings.outbox_bytes_max {
+                self.lose(session, Loss::OutboxFull);
+                return Fate::Done;
+            }
+            if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
+                self.lose(session, Loss::MemoryOut);
+                return Fate::Done;
+            }
         }
         let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, now) else {
             let session = connection.session;
@@ -154,6 +168,7 @@ impl Shard {
         connection.traffic.bytes_sent += written as u64;
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
+        self.memory.outboxes += written;
         if !connection.is_listed {
             connection.is_listed = true;
             self.to_write.push_back(ConnId { index, generation });

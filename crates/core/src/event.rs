@@ -3,10 +3,11 @@
 //! *The ledger.* Every message is somewhere, at any time, on every shard; [`Stats::check`] is asked in every test.
 //! ```text
 //! in   publish_received = publish_passed + publish_repeated + publish_denied + publish_rejected + publish_refused
-//!                       + dropped_retained_full
+//!                       + publish_memory_budget + dropped_retained_full
 //!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
-//!                       + dropped_{outbox_full, queue_full, expired, too_large, denied, session_ended, no_member, away}
+//!                       + dropped_{outbox_full, queue_full, expired, too_large, denied, session_ended, no_member, away,
+//!                                 memory_budget}
 //! ```
 //! A delivery is one message for one receiver. `dropped_shard_full` is in neither sum: nobody knows how many receivers
 //! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
@@ -87,6 +88,24 @@ pub enum Event {
         /// Until when the first of them waits.
         until: Timestamp,
     },
+    /// A publisher was disconnected for its rate again and again, and should not be let in for this time.
+    Outlawed {
+        /// Which.
+        client_id: Arc<str>,
+        /// Who it is and where it came in.
+        identity: Identity,
+        /// For how long; capped.
+        time: Duration,
+    },
+    /// The rhythm that is known of a publisher has become four times as fast, slowly enough to be learned.
+    Drifted {
+        /// Which.
+        client_id: Arc<str>,
+        /// The interval between its messages before.
+        from: Duration,
+        /// The interval now.
+        to: Duration,
+    },
     /// A publisher that was slowed has kept its rhythm for some time.
     Recovered {
         /// Which.
@@ -159,6 +178,7 @@ impl Stats {
                 self.publish_denied,
                 self.publish_rejected,
                 self.publish_refused,
+                self.publish_memory_budget,
                 self.dropped_retained_full,
                 self.held_messages,
                 self.dropped_held_full,
@@ -182,6 +202,7 @@ impl Stats {
                 self.dropped_denied,
                 self.dropped_session_ended,
                 self.dropped_away,
+                self.dropped_memory_budget,
             ],
         )
     }
@@ -220,6 +241,10 @@ stats! {
     retained_bytes,
     /// Connections ever accepted by a session.
     connects,
+    /// Clients not let in because the broker is too busy, or has no memory.
+    connects_refused_busy,
+    /// Clients not let in because their user or network brought too many new names.
+    connects_refused_rate,
     /// Packets received.
     packets_received,
     /// Packets sent.
@@ -240,6 +265,8 @@ stats! {
     publish_rejected,
     /// QoS 1 and 2, refused because the publisher is too fast; it was told so.
     publish_refused,
+    /// PUBLISH packets not taken because the memory budget is used up; those of QoS 1 and 2 were told so.
+    publish_memory_budget,
     /// Messages of publishers that are held now.
     held_messages,
     /// Bytes of them.
@@ -278,6 +305,8 @@ stats! {
     dropped_shard_full,
     /// Messages for clients that are away and for which this kind of message is not kept.
     dropped_away,
+    /// Deliveries dropped because the memory budget is used up.
+    dropped_memory_budget,
     /// QoS 0 messages of a publisher that was too fast and had no room left to wait in.
     dropped_held_full,
     /// QoS 0 messages of a publisher that was too fast for too long.

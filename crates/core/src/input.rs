@@ -52,6 +52,7 @@ impl From<PeerError> for Ending {
 impl Shard {
     /// Bytes of a connected client: as many whole packets as there are (bounded) are handled.
     pub fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
+        self.settle_memory();
         let mut consumed = 0;
         for _ in 0..PACKETS_PER_INPUT_MAX {
             let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else {

@@ -74,6 +74,8 @@ losses! {
     Rejected, In, publish_rejected;
     /// Refused because the client is too fast, and told so.
     Refused, In, publish_refused;
+    /// The memory budget is used up; at QoS 1 and 2 the client was told so.
+    MemoryIn, In, publish_memory_budget;
     /// No room to retain it.
     RetainedFull, In, dropped_retained_full;
     /// The client was too fast, and had no room left to wait in.
@@ -98,6 +100,8 @@ losses! {
     SessionEnded, Out, dropped_session_ended;
     /// The last member of a shared subscription left; nobody's in particular.
     NoMember, Out, dropped_no_member;
+    /// The memory budget is used up.
+    MemoryOut, Out, dropped_memory_budget;
     /// The client is away, and this kind of message is not kept.
     Away, Out, dropped_away;
 }

@@ -34,5 +34,5 @@ mod subscriptions;
 mod timers;
 mod tree;
 
-pub use overload::PublisherReport;
+pub use overload::{LimitsFull, PublisherReport, Whom};
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};

@@ -48,6 +48,29 @@ pub(crate) const GHOST_AHEAD_MAX: Duration = Duration::from_secs(60);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(3600);
 /// Refused for so many D_max, a publisher is disconnected; as in `tidegate_control::rhythm`.
 pub(crate) const PATIENCE: u32 = 5;
+/// Users and networks whose new names are counted; the others share one count.
+pub(crate) const NEWCOMERS_MAX: usize = 65_536;
+/// Whoever is sent away is told to stay away for at least this...
+pub(crate) const APPOINTMENT_MIN: Duration = Duration::from_secs(1);
+/// ...and at most this: CONTROL §10.
+pub(crate) const APPOINTMENT_MAX: Duration = Duration::from_secs(120);
+/// A stranger costs a connection, a session and a few subscriptions.
+pub(crate) const STRANGER_BYTES: usize = 4096;
+/// An outbox that is worth cutting a connection for.
+pub(crate) const SHED_BYTES_MIN: usize = 64 * 1024;
+/// How long a client that may not wait here is left unread, or told to stay away, while there is no memory.
+pub(crate) const MEMORY_PAUSE: Duration = Duration::from_secs(1);
+/// Disconnected so often for its rate within an hour, a publisher is banned...
+pub(crate) const STRIKES_MAX: u32 = 3;
+/// ...for this long, twice as long the next time, up to the maximum.
+pub(crate) const BAN_MIN: Duration = Duration::from_secs(60);
+pub(crate) const BAN_MAX: Duration = Duration::from_secs(3600);
+/// Limits of the operator's for single clients and users.
+pub(crate) const LIMITS_MAX: usize = 10_000;
+/// A retained message that says the same again is not held against its publisher, once in this time.
+pub(crate) const REFRESH_EVERY: Duration = Duration::from_secs(1);
+/// Publishers without a connection whose rhythm was not learned, remembered apart: they must not push out the others.
+pub(crate) const STRANGERS_IDLE_MAX: usize = 8192;
 /// Nothing had to wait for this long: the publisher has recovered. At most one change of mind in this time.
 pub(crate) const CALM: Duration = Duration::from_secs(10);
 

@@ -9,6 +9,8 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Properties, Property, QoS};
 
+use crate::overload::Tally;
+
 /// A message in flight: slices of the buffer it was read from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Publication<'a> {
@@ -41,7 +43,8 @@ pub(crate) fn expiry(properties: &Properties<'_>, now: Timestamp) -> Option<Time
     properties.message_expiry().map(|seconds| now + Duration::from_secs(seconds.into()))
 }
 
-/// A message that is kept: one allocation for its bytes, shared by all who keep it.
+/// A message that is kept: one allocation for its bytes, shared by all who keep it, and charged until the last of them
+/// lets go of it.
 #[derive(Debug)]
 pub(crate) struct Message {
     /// Topic, properties and payload, one after the other.
@@ -52,10 +55,17 @@ pub(crate) struct Message {
     retain: bool,
     expires: Option<Timestamp>,
     origin: u64,
+    tally: Tally,
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        self.tally.take(self.size());
+    }
 }
 
 impl Message {
-    pub(crate) fn new(publication: &Publication<'_>) -> Self {
+    pub(crate) fn new(publication: &Publication<'_>, tally: &Tally) -> Self {
         let size = publication.topic.len() + publication.payload.len();
         let mut bytes = Vec::with_capacity(size);
         bytes.extend_from_slice(publication.topic.as_bytes());
@@ -64,7 +74,7 @@ impl Message {
         }
         let properties_len = bytes.len() - publication.topic.len();
         bytes.extend_from_slice(publication.payload);
-        Self {
+        let message = Self {
             bytes: bytes.into_boxed_slice(),
             topic_len: publication.topic.len() as u32,
             properties_len: properties_len as u32,
@@ -72,7 +82,10 @@ impl Message {
             retain: publication.retain,
             expires: publication.expires,
             origin: publication.origin,
-        }
+            tally: tally.clone(),
+        };
+        tally.add(message.size());
+        message
     }
 
     pub(crate) fn view(&self) -> Publication<'_> {
@@ -125,7 +138,7 @@ impl<'a> Shareable<'a> {
         Self { publication: message.view(), shared: OnceCell::from(Arc::clone(message)) }
     }
 
-    pub(crate) fn share(&self) -> Arc<Message> {
-        Arc::clone(self.shared.get_or_init(|| Arc::new(Message::new(&self.publication))))
+    pub(crate) fn share(&self, tally: &Tally) -> Arc<Message> {
+        Arc::clone(self.shared.get_or_init(|| Arc::new(Message::new(&self.publication, tally))))
     }
 }

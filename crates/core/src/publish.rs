@@ -14,7 +14,7 @@ use crate::input::{Ending, Flow, Handled};
 use crate::ledger::Loss;
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, expiry};
-use crate::overload::{Admission, Arrival};
+use crate::overload::{Admission, Arrival, Kind};
 use crate::retained::{Kept, Others, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
 
@@ -101,8 +101,11 @@ impl Shard {
             self.retained.remove(topic, stamp, others);
             return Kept::Yes;
         }
-        let (count_max, bytes_max) = (self.settings.retained_messages_max, self.settings.retained_bytes_max);
-        self.retained.set(topic, message.share(), stamp, count_max, bytes_max)
+        let count_max = self.settings.retained_messages_max;
+        // One that replaces another as large needs no room.
+        let room = self.memory.room(Kind::Retained);
+        let bytes_max = self.settings.retained_bytes_max.min(self.retained.bytes().saturating_add(room));
+        self.retained.set(topic, message.share(&self.memory.tally), stamp, count_max, bytes_max)
     }
 
     /// The topic itself, or the one that the client's alias stands for.

@@ -60,6 +60,13 @@ impl Retained {
         self.bytes
     }
 
+    /// Whether the message of this topic says this already.
+    pub(crate) fn says(&self, topic: &str, payload: &[u8]) -> bool {
+        let node = self.tree.find(topic);
+        let last = node.and_then(|node| self.tree.value(node).as_ref());
+        last.is_some_and(|(message, _)| message.view().payload == payload)
+    }
+
     pub(crate) fn set(
         &mut self,
         topic: &str,

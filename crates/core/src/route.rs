@@ -41,7 +41,7 @@ impl Shard {
         self.deliver_all(&route, message, now);
     }
 
-    fn find_route(&mut self, topic: &str) -> Arc<Route> {
+    pub(crate) fn find_route(&mut self, topic: &str) -> Arc<Route> {
         if let Some(route) = self.cache.get(topic, self.subscriptions.generation()) {
             return Arc::clone(route);
         }

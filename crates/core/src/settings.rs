@@ -2,9 +2,46 @@
 
 use core::time::Duration;
 
-use tidegate_control::ConfigError;
 use tidegate_control::rhythm::RhythmConfig;
+use tidegate_control::{ConfigError, Timestamp};
 use tidegate_wire_mqtt::QoS;
+
+/// So many per time, and so many at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    interval: Duration,
+    burst: u32,
+}
+
+impl Rate {
+    /// `count` per `per`, of which `burst` may come at once; each at least one.
+    pub fn new(count: u32, per: Duration, burst: u32) -> Self {
+        Self { interval: (per / count.max(1)).max(Duration::from_nanos(1)), burst: burst.max(1) }
+    }
+
+    /// The time between two, if they come evenly.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// How many may come at once.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// Whether one more is within the rate, and counts it if so. `due` is the state: the origin of time at first.
+    pub fn conforms(&self, due: &mut Timestamp, now: Timestamp) -> bool {
+        // Nobody owes more than a whole burst, whatever the clock did.
+        let tolerance = self.interval * (self.burst - 1);
+        let start = (*due).max(now).min(now + tolerance + self.interval);
+        if start.since(now) > tolerance {
+            *due = start;
+            return false;
+        }
+        *due = start + self.interval;
+        true
+    }
+}
 
 /// Settings of the broker that sessions and routing look at.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +88,25 @@ pub struct Settings {
     pub topic_levels_max: usize,
     /// How publishers that break their rhythm are slowed.
     pub back_off: BackOff,
+    /// How many new clients are let in.
+    pub arrivals: ArrivalRules,
+}
+
+/// How many new clients are let in. Those that are known (a session, or a rhythm that was learned) are not counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ArrivalRules {
+    /// From one user, or from one network (/24, /64) without users, at any time.
+    pub new_clients: Rate,
+    /// From everybody, while the broker is strained.
+    pub paced: Rate,
+}
+
+impl Default for ArrivalRules {
+    fn default() -> Self {
+        // A fleet behind one NAT may come at once; who goes on bringing new names is no fleet.
+        let new_clients = Rate::new(200, Duration::from_secs(1), 20_000);
+        Self { new_clients, paced: Rate::new(200, Duration::from_secs(1), 50) }
+    }
 }
 
 /// How publishers that break their rhythm are slowed (CONTROL §9).
@@ -67,16 +123,20 @@ pub struct BackOff {
     pub client_retry: Duration,
     /// How long a publisher is remembered after its last connection.
     pub memory: Duration,
+    /// What every publisher is limited to, whatever its rhythm; none: not at all.
+    pub rate: Option<Rate>,
 }
 
 impl Default for BackOff {
     fn default() -> Self {
         Self {
-            rhythm: Some(RhythmConfig::default()),
+            // A publisher that was always fast is no offender: how fast one may be at most is for the operator to say.
+            rhythm: Some(RhythmConfig { interval_min: Duration::from_micros(1), ..RhythmConfig::default() }),
             hold_messages_max: 32,
             hold_bytes_max: 64 * 1024,
             client_retry: Duration::from_secs(10),
             memory: Duration::from_secs(3600),
+            rate: None,
         }
     }
 }
@@ -119,6 +179,7 @@ impl Default for Settings {
             client_id_bytes_max: 256,
             topic_levels_max: 64,
             back_off: BackOff::default(),
+            arrivals: ArrivalRules::default(),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::event::{Event, Stats, Why};
 use crate::ledger::Ledger;
 use crate::limits::{BATCH_BYTES_PAUSE, EVENTS_MAX, TIMERS_PER_TURN_MAX, WRITE_PATIENCE};
 use crate::outbox::Spares;
-use crate::overload::Gate;
+use crate::overload::{Arrivals, Gate, Memory};
 use crate::retained::Retained;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -138,6 +138,8 @@ pub struct Shard {
     pub(crate) retained: Retained,
     pub(crate) timers: Timers,
     pub(crate) gate: Gate,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) memory: Memory,
     pub(crate) spares: Spares,
     /// Connections with something new to write, and connections to close.
     pub(crate) to_write: VecDeque<ConnId>,
@@ -175,6 +177,8 @@ impl Shard {
             retained: Retained::new(seed),
             timers: Timers::default(),
             gate,
+            arrivals: Arrivals::new(seed),
+            memory: Memory::new(usize::MAX),
             spares: Spares::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
@@ -196,6 +200,7 @@ impl Shard {
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.limits = limits_of(&settings);
         self.gate.configure(&self.settings.back_off, &settings.back_off);
+        self.gate.has_new_limits |= self.settings.back_off.rate != settings.back_off.rate;
         self.settings = settings;
     }
 
@@ -210,6 +215,11 @@ impl Shard {
 
     /// Timers: keep-alives, wills, expiries, releases. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
+        self.settle_memory();
+        self.shed(now);
+        if core::mem::take(&mut self.gate.has_new_limits) {
+            self.apply_limits(now);
+        }
         for _ in 0..TIMERS_PER_TURN_MAX {
             match self.timers.pop_due(now) {
                 Some((_, Due::KeepAlive { conn, generation })) => {
@@ -248,7 +258,9 @@ impl Shard {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
+        let before = connection.outbox.len();
         connection.on_written(bytes, &mut self.spares, now);
+        self.memory.outboxes -= before - connection.outbox.len();
         let (session, is_closing) = (connection.session, connection.is_closing);
         if connection.stalled_since.is_some() && !connection.is_watched {
             self.watch(conn, now + WRITE_PATIENCE, now);

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
+use tidegate_control::pressure::Level;
 use tidegate_wire_mqtt::{
     Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter,
     UnsubAck, Unsubscribe,
@@ -13,7 +14,8 @@ use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
 use crate::ledger::Loss;
-use crate::limits::{FILTER_LEVELS_MAX, SHARED_SUBSCRIPTIONS_MAX};
+use crate::limits::{FILTER_LEVELS_MAX, SHARED_SUBSCRIPTIONS_MAX, STRANGER_BYTES};
+use crate::overload::Kind;
 use crate::session::{Queued, SubscriptionIds};
 use crate::shard::{ConnId, Shard};
 use crate::subscriptions::{Change, Presence, Wish};
@@ -80,7 +82,9 @@ impl Shard {
         let is_new = !session.subscriptions.contains_key(filter);
         let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
             || session.filter_levels + levels(&subscription.filter) > FILTER_LEVELS_MAX;
-        if is_new && is_full {
+        // While the broker is overloaded it takes on no new work.
+        let is_pressed = self.gate.level >= Level::Overloaded || !self.memory.has_room(Kind::Session, STRANGER_BYTES);
+        if is_new && (is_full || is_pressed) {
             return Err(ReasonCode::QuotaExceeded);
         }
         let shared = || session.subscriptions.keys().filter(|filter| filter.starts_with("$share/")).count();

@@ -2,15 +2,17 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::Registry;
 use mio::net::TcpListener;
 use tidegate_control::Timestamp;
+use tidegate_core::settings::Rate;
 
 use super::{ShardThread, token};
 use crate::door::Door;
 use crate::letter::Arrival;
-use crate::limits::{ACCEPT_PAUSE_BUSY, ACCEPT_PAUSE_EXHAUSTED, ACCEPTS_PER_TURN_MAX};
+use crate::limits::{ACCEPT_PAUSE_BUSY, ACCEPT_PAUSE_EXHAUSTED, ACCEPT_RATES, ACCEPTS_PER_TURN_MAX};
 use crate::link::Link;
 
 /// A listener that is being accepted from.
@@ -65,6 +67,9 @@ impl ShardThread {
 
     fn accept_one(&mut self, index: usize) -> Option<Stop> {
         let door = Arc::clone(&self.doors[index].door);
+        if !self.may_accept() {
+            return Some(Stop::Until(self.now + ACCEPT_PAUSE_BUSY));
+        }
         let Some(handshake) = self.common.handshakes.take(self.rules.handshakes_max) else {
             // They wait in the backlog: nobody is lost.
             return Some(Stop::Until(self.now + ACCEPT_PAUSE_BUSY));
@@ -86,6 +91,15 @@ impl ShardThread {
             Err(error) => self.journal.accept_trouble(door.name(), &error.to_string(), self.now),
         }
         None
+    }
+
+    /// Under pressure those who are in come first.
+    fn may_accept(&mut self) -> bool {
+        let level = self.shard.level().number();
+        let rate = level.checked_sub(2).and_then(|level| ACCEPT_RATES.get(usize::from(level)));
+        rate.is_none_or(|(count, burst)| {
+            Rate::new(*count, Duration::from_secs(1), *burst).conforms(&mut self.accept_paced, self.now)
+        })
     }
 
     /// What went wrong is the visitor's affair, or the machine's. Accepting goes on in either case.

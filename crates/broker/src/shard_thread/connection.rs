@@ -14,6 +14,8 @@ pub(super) struct Connection {
     pub(super) link: Link,
     /// Bytes that the core did not use yet. Has no memory when there are none.
     kept: Vec<u8>,
+    /// How much of it is counted in `Connections::kept_bytes`.
+    counted: usize,
     /// Bytes that must be there before the core wants to look again.
     at_least: usize,
     pub(super) reading: Reading,
@@ -65,6 +67,7 @@ impl Connection {
             id,
             link,
             kept: rest,
+            counted: 0,
             at_least: 1,
             reading: Reading::Idle,
             end: End::Open,
@@ -147,9 +150,23 @@ impl Connection {
 pub(super) struct Connections {
     slots: Vec<Option<Connection>>,
     len: usize,
+    /// Bytes that are kept for all of them.
+    kept_bytes: usize,
 }
 
 impl Connections {
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    /// Counts what is kept for a connection, after that has changed.
+    pub(super) fn count(&mut self, id: ConnId) {
+        let Some(connection) = self.get(id) else { return };
+        let before = std::mem::replace(&mut connection.counted, connection.kept.capacity());
+        let after = connection.counted;
+        self.kept_bytes = self.kept_bytes - before + after;
+    }
+
     pub(super) fn insert(&mut self, connection: Connection) {
         let index = connection.id.index as usize;
         if index >= self.slots.len() {
@@ -172,7 +189,9 @@ impl Connections {
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Connection> {
         self.get(id)?;
         self.len -= 1;
-        self.slots[id.index as usize].take()
+        let removed = self.slots[id.index as usize].take();
+        self.kept_bytes -= removed.as_ref().map_or(0, |connection| connection.counted);
+        removed
     }
 
     pub(super) fn is_empty(&self) -> bool {

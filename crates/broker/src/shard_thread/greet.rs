@@ -10,6 +10,7 @@ use super::connection::Connection;
 use super::{ShardThread, token};
 use crate::authenticate::{Credentials, Refusal};
 use crate::first_packet::{First, first_packet, refusal};
+use crate::inbox::lock;
 use crate::letter::{Arrival, Handover, Letter};
 use crate::limits::LINGER;
 use crate::password::{Asker, Question};
@@ -101,10 +102,26 @@ impl ShardThread {
     }
 
     fn check(&mut self, key: Key, credentials: Credentials) {
+        let Some(visitor) = self.visitors.get(key) else { return };
+        let (ip, user) = visitor.claim();
+        let user = user.or(credentials.certificate_name.as_deref());
+        let banned = lock(&self.common.bans).find(&credentials.client_id, user, ip, self.now);
+        if let Some(left) = banned {
+            let next = visitor.refuse_until(ReasonCode::Banned, "banned", left);
+            self.follow(key, next);
+            return;
+        }
         let authenticator = Arc::clone(&self.rules.authenticator);
         if !authenticator.is_slow(&credentials) {
             let verdict = authenticator.authenticate(&credentials);
             self.on_verdict(key, verdict);
+            return;
+        }
+        let wait = user.and_then(|user| lock(&self.common.attempts).wait(ip, user, self.now));
+        if let Some((wait, visitor)) = wait.zip(self.visitors.get(key)) {
+            let words = "too many wrong passwords";
+            let next = visitor.refuse_until(ReasonCode::ConnectionRateExceeded, words, wait);
+            self.follow(key, next);
             return;
         }
         let question = Question { asker: Asker::Visitor { shard: self.index, key }, credentials, authenticator };
@@ -115,6 +132,7 @@ impl ShardThread {
 
     /// Somebody is known, or not let in.
     pub(super) fn on_verdict(&mut self, key: Key, verdict: Result<Option<Arc<str>>, Refusal>) {
+        self.note_attempt(key, &verdict);
         match verdict {
             Ok(user) => {
                 let Some(handover) = self.visitors.remove(key).and_then(|visitor| visitor.into_handover(user)) else {
@@ -124,6 +142,17 @@ impl ShardThread {
             }
             Err(Refusal::BadUserNameOrPassword) => self.refuse(key, ReasonCode::BadUserNameOrPassword),
             Err(Refusal::NotAuthorized) => self.refuse(key, ReasonCode::NotAuthorized),
+        }
+    }
+
+    /// Wrong passwords are remembered, right ones forgive them.
+    fn note_attempt(&mut self, key: Key, verdict: &Result<Option<Arc<str>>, Refusal>) {
+        let Some(visitor) = self.visitors.get(key) else { return };
+        let (ip, Some(user)) = visitor.claim() else { return };
+        match verdict {
+            Err(Refusal::BadUserNameOrPassword) => lock(&self.common.attempts).failed(ip, user, self.now),
+            Ok(_) => lock(&self.common.attempts).succeeded(ip, user),
+            Err(Refusal::NotAuthorized) => {}
         }
     }
 

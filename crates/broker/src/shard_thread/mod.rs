@@ -12,11 +12,14 @@ mod token;
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Events, Poll};
 use tidegate_control::Timestamp;
+use tidegate_core::access::Identity;
+use tidegate_core::event::Event;
 use tidegate_core::{Batch, ConnId, Lane, Shard};
 use tidegate_wire_mqtt::{Limits, ReasonCode};
 use tracing::error;
@@ -27,15 +30,18 @@ pub(crate) use token::INBOX;
 use token::Subject;
 
 use crate::ask::{self, Asked, Departed};
+use crate::bans::Banned;
 use crate::chance::Chance;
 use crate::common::Common;
 use crate::first_packet::connect_limits;
+use crate::inbox::lock;
 use crate::journal::Journal;
 use crate::letter::{Letter, Rules};
 use crate::limits::{
     ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
-    STATS_INTERVAL, TURN_READ_BYTES_MAX,
+    STATS_INTERVAL, TURN_READ_BYTES_MAX, VISITOR_BYTES,
 };
+use crate::pressure::Meter;
 use crate::system::System;
 use crate::visitors::{Key, Visitors};
 
@@ -57,6 +63,8 @@ pub(crate) struct ShardThread {
     connections: Connections,
     /// Connections to go on reading, in order; each at most once.
     read_next: VecDeque<ConnId>,
+    /// Connections of that list that were read in this turn.
+    served: usize,
     /// Bytes that may still be read in this turn.
     read_left: usize,
     /// Connections that the core does not want to read for now.
@@ -79,6 +87,9 @@ pub(crate) struct ShardThread {
     /// Questions of operators, and what is kept for them.
     asked: VecDeque<Asked>,
     departed: Departed,
+    meter: Meter,
+    /// Accepting, while it is paced.
+    accept_paced: Timestamp,
     chance: Chance,
     /// `$SYS`; on the first thread only.
     system: Option<System>,
@@ -115,6 +126,7 @@ impl ShardThread {
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             connections: Connections::default(),
             read_next: VecDeque::new(),
+            served: 0,
             read_left: 0,
             paused: Vec::new(),
             write_next: Vec::new(),
@@ -128,6 +140,8 @@ impl ShardThread {
             journal: Journal::default(),
             asked: VecDeque::new(),
             departed: Departed::default(),
+            meter: Meter::new(now),
+            accept_paced: Timestamp::ZERO,
             chance,
             system: (index == 0).then(|| System::new(now)),
             stats_due: None,
@@ -139,6 +153,7 @@ impl ShardThread {
     /// Until the broker goes down.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS_MAX);
+        self.measure();
         while !self.is_done() {
             self.wait(&mut events);
             self.turn(&events);
@@ -174,6 +189,7 @@ impl ShardThread {
             self.next_accept(),
             self.batch_retry,
             self.stats_due,
+            self.meter.due(),
             self.system_due(),
             self.draining,
         ]
@@ -189,6 +205,7 @@ impl ShardThread {
         self.advance_queued();
         // Those that became ready before those that have been talking all the time; each has a budget of its own.
         let queued = self.read_next.len();
+        self.served = 0;
         self.read_left = TURN_READ_BYTES_MAX;
         for event in events {
             match token::subject(event.token()) {
@@ -211,6 +228,26 @@ impl ShardThread {
         self.close_all();
         self.resume_paused();
         self.tell(events);
+        self.measure();
+    }
+
+    /// What this turn was like; now and then, what that comes to.
+    fn measure(&mut self) {
+        let end = self.common.clock.now();
+        self.meter.on_turn(end.since(self.now), self.served, self.read_next.len());
+        let pressure = &self.common.pressure;
+        let visitors = self.visitors.len() * VISITOR_BYTES;
+        let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + visitors;
+        let used = self.shard.memory_used() as u64;
+        let max = pressure.budget.grant(self.index, used);
+        self.shard.set_memory(usize::try_from(max).unwrap_or(usize::MAX), outside);
+        let Some(gauge) = self.meter.sample(pressure.budget.used(), pressure.budget.max(), end) else { return };
+        pressure.show(self.index, &gauge);
+        let (before, level) = (self.shard.level(), pressure.level());
+        self.shard.set_level(level);
+        if before != level && self.index == 0 {
+            self.journal.pressure_changed(&pressure.report(end), end);
+        }
     }
 
     /// What other shards have for ours.
@@ -218,6 +255,7 @@ impl ShardThread {
     fn take_batches(&mut self) {
         self.common.inboxes[self.index].take_batches(&mut self.batches);
         while let Some(batch) = self.batches.pop_front() {
+            self.common.pressure.budget.batch_taken(self.index, batch.size());
             self.shard.handle_batch(&batch, self.now);
         }
     }
@@ -231,7 +269,11 @@ impl ShardThread {
                     Lane::Interest => INBOX_INTEREST_MAX,
                     Lane::Messages => INBOX_BATCHES_MAX,
                 };
+                let bytes = batch.size();
+                // Before the other side can take it out again.
+                self.common.pressure.budget.batch_sent(to, bytes);
                 if let Err(batch) = self.common.inboxes[to].push_batch(batch, batches_max) {
+                    self.common.pressure.budget.batch_taken(to, bytes);
                     self.shard.handle_batch_refused(to, batch);
                     self.batch_retry = Some(self.now + BATCH_RETRY);
                     break;
@@ -246,6 +288,12 @@ impl ShardThread {
                 Letter::Arrival(arrival) => self.welcome(*arrival),
                 Letter::Handover(handover) => self.adopt(*handover),
                 Letter::Checked { visitor, verdict } => self.on_verdict(visitor, verdict),
+                Letter::Limit(whom, rate) => {
+                    // The table of all limits is bounded by whoever sends these.
+                    let _ = self.shard.set_limit(&whom, rate, self.now);
+                }
+                Letter::Expel(whom) => self.expel(&whom),
+                Letter::Tick => {}
                 Letter::Reload(rules) => self.reload(*rules),
                 Letter::Ask(asked) => self.asked.push_back(*asked),
                 Letter::Shutdown => self.shut_down(),
@@ -259,6 +307,17 @@ impl ShardThread {
             reply(ask::answer(&question, &mut self.shard, &self.departed, self.now));
             drop(seat);
         }
+    }
+
+    fn expel(&mut self, whom: &Banned) {
+        self.shard.handle_expel(
+            |client_id, identity| {
+                let peer = identity.peer.parse::<SocketAddr>();
+                peer.is_ok_and(|peer| whom.concerns(client_id, identity.user.as_deref(), peer.ip()))
+            },
+            ReasonCode::AdministrativeAction,
+            self.now,
+        );
     }
 
     fn reload(&mut self, rules: Rules) {
@@ -299,12 +358,26 @@ impl ShardThread {
         }
     }
 
+    /// A publisher that does not listen to reason: its user, or its name where it comes from.
+    fn ban(&self, client_id: &str, identity: &Identity, time: Duration) {
+        let peer = identity.peer.parse::<SocketAddr>().map(|peer| peer.ip());
+        let whom = match (&identity.user, peer) {
+            (Some(user), _) => Banned::User(user.to_string()),
+            (None, Ok(ip)) => Banned::client_near(client_id, ip),
+            (None, Err(_)) => Banned::Client(client_id.to_owned()),
+        };
+        lock(&self.common.bans).add(whom, time, "published too fast for too long", self.now);
+    }
+
     /// Events to the log, and counters to whoever wants to see them.
     fn tell(&mut self, events: &Events) {
         let mut something_happened = !events.is_empty();
         while let Some(event) = self.shard.poll_event() {
             self.journal.tell(&event, self.now);
             self.departed.note(&event);
+            if let Event::Outlawed { client_id, identity, time } = &event {
+                self.ban(client_id, identity, *time);
+            }
             something_happened = true;
         }
         // Not in every turn: showing them would be the reason for the next.

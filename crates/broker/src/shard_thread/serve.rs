@@ -37,6 +37,7 @@ impl ShardThread {
                 return;
             }
             let Some(id) = self.read_next.pop_front() else { return };
+            self.served += 1;
             if let Some(connection) = self.connections.get(id)
                 && connection.reading == Reading::Queued
             {
@@ -90,6 +91,7 @@ impl ShardThread {
     }
 
     fn after_read(&mut self, id: ConnId, source: Source, then: Then) {
+        self.connections.count(id);
         let Some(connection) = self.connections.get(id) else { return };
         match then {
             Then::Close => stop_reading(connection),

@@ -84,7 +84,7 @@ pub struct RhythmConfig {
     pub learn_intervals: u32,
     /// h: the rate may be this many times the learned one. 1 ..= 100.
     pub headroom: f64,
-    /// Messages that may come at once, on top of the rate. 1 ..= 10 000.
+    /// Messages that may come at once, on top of the rate. 0 ..= 10 000.
     pub burst: u32,
     /// The largest batch that is learned; as many may come at once beyond `burst`. 0 (learn none) ..= 10 000.
     pub burst_max: u32,
@@ -133,7 +133,7 @@ impl RhythmConfig {
             gcra: GcraPlan {
                 learn_intervals: count("learn_intervals", self.learn_intervals.into(), 2, 254)? as u8,
                 headroom: number("headroom", self.headroom, 1.0, 100.0)?,
-                burst: count("burst", self.burst.into(), 1, 10_000)? as f64,
+                burst: count("burst", self.burst.into(), 0, 10_000)? as f64,
                 burst_max: count("burst_max", self.burst_max.into(), 0, 10_000)? as f32,
                 delay_unit: span("delay_unit", self.delay_unit, ms, Duration::from_secs(3600))?,
                 delay_max,

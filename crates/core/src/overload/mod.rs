@@ -15,9 +15,14 @@
 //! of 600 QoS 1 messages through, and 255 if it owed for those refused. A publisher that hears "later" from an ended
 //! connection hears it again at once on the next, until it has been quiet for D_max: a ban that expires by itself.
 
+mod arrivals;
 pub(crate) mod hold;
+mod limits;
+mod memory;
+mod notice;
 pub(crate) mod publishers;
 mod refuse;
+mod shed;
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -25,6 +30,7 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
+use tidegate_control::pressure::Level;
 use tidegate_control::rhythm::{Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdict};
 use tidegate_wire_mqtt::{Delivery, Version};
 
@@ -35,7 +41,11 @@ use crate::message::{Message, Publication};
 use crate::session::Session;
 use crate::settings::BackOff;
 use crate::shard::{ConnId, Shard};
+pub(crate) use arrivals::{Arrivals, Turned};
 use hold::{Answer, Held, HoldQueue};
+pub use limits::{LimitsFull, Whom};
+pub(crate) use memory::{Kind, Memory, Tally};
+pub(crate) use notice::is_own_notice;
 use publishers::{Publisher, Publishers, key_of};
 use refuse::Cause;
 pub(crate) use refuse::Pace;
@@ -45,8 +55,13 @@ pub(crate) use refuse::Pace;
 pub(crate) struct Gate {
     /// None: publishers are never slowed.
     plan: Option<RhythmPlan>,
-    pressure: Pressure,
+    pub(crate) level: Level,
     publishers: Publishers,
+    limits: limits::Limits,
+    /// The limit for everybody has changed; applied in the next turn.
+    pub(crate) has_new_limits: bool,
+    /// When a connection was last cut for want of memory.
+    shed_at: Timestamp,
     /// Sessions that ended and still hold messages, by client.
     ghosts: HashMap<Arc<str>, u32, FixedState>,
 }
@@ -98,7 +113,15 @@ pub(crate) enum Admission {
 impl Gate {
     pub(crate) fn new(back_off: &BackOff, seed: u64) -> Self {
         let ghosts = HashMap::with_hasher(FixedState::with_seed(seed));
-        Self { plan: plan_of(back_off), pressure: Pressure::Idle, publishers: Publishers::new(seed), ghosts }
+        Self {
+            plan: plan_of(back_off),
+            level: Level::Calm,
+            publishers: Publishers::new(seed),
+            limits: limits::Limits::new(seed),
+            has_new_limits: false,
+            shed_at: Timestamp::ZERO,
+            ghosts,
+        }
     }
 
     /// New settings. What was learned under another rule is forgotten.
@@ -115,6 +138,10 @@ impl Gate {
     pub(crate) fn ghosts(&self) -> usize {
         self.ghosts.len()
     }
+
+    pub(crate) fn publishers_known(&self) -> usize {
+        self.publishers.len()
+    }
 }
 
 /// A configuration that makes no sense is replaced by the default one: never unlimited, never closed.
@@ -124,9 +151,14 @@ fn plan_of(back_off: &BackOff) -> Option<RhythmPlan> {
 }
 
 impl Shard {
-    /// The driver has measured how busy the broker is. Under `enforcement = pressure` nobody is slowed while it is idle.
-    pub fn set_pressure(&mut self, pressure: Pressure) {
-        self.gate.pressure = pressure;
+    /// The driver has measured how hard the broker is pressed. Under `enforcement = pressure` nobody is slowed at level 0.
+    pub fn set_level(&mut self, level: Level) {
+        self.gate.level = level;
+    }
+
+    /// As it was last told.
+    pub fn level(&self) -> Level {
+        self.gate.level
     }
 
     /// What is known of a client as a publisher; none if it has no session here, or never published of late.
@@ -166,13 +198,27 @@ impl Shard {
         if is_holding && self.pauses_first(arrival, publication, now) {
             return Ok(Admission::Wait);
         }
+        let size = publication.payload.len();
+        if arrival.delivery != Delivery::AtMostOnce && !self.memory.has_room(Kind::Incoming, size) {
+            return Ok(self.refuse_for_memory(arrival, now));
+        }
+        let is_refresh = publication.retain && self.retained.says(publication.topic, publication.payload);
         let slot = slot.unwrap_or_else(|| self.enrol(arrival.session, now));
-        let Gate { plan, pressure, publishers, .. } = &mut self.gate;
-        let mut verdict = Verdict::Pass;
+        let Gate { plan, level, publishers, .. } = &mut self.gate;
+        let pressure = if *level == Level::Calm { Pressure::Idle } else { Pressure::Pressed };
+        let (mut verdict, mut drift) = (Verdict::Pass, None);
         let mut is_slowed = is_holding;
-        if let (Some(plan), Some(publisher)) = (plan, publishers.get_mut(slot)) {
-            verdict = publisher.rhythm.on_publish(plan, now, *pressure);
+        if let Some(publisher) = publishers.get_mut(slot) {
+            let is_told = !is_refresh || !publisher.may_refresh(now);
+            let plan = publisher.pin.as_deref().map(|(_, plan)| plan).or(plan.as_ref());
+            if let Some(plan) = plan.filter(|_| is_told) {
+                verdict = publisher.rhythm.on_publish(plan, now, pressure);
+                drift = publisher.drift();
+            }
             is_slowed |= publisher.slowed.is_some();
+        }
+        if let Some((from, to)) = drift {
+            self.tell_drift(arrival.session, from, to);
         }
         if verdict == Verdict::Pass && !is_slowed {
             return Ok(Admission::Pass);
@@ -202,11 +248,14 @@ impl Shard {
 
     #[cold]
     fn enrol(&mut self, index: u32, now: Timestamp) -> u32 {
-        let (Some(plan), Some(session)) = (&self.gate.plan, self.sessions.get_mut(index)) else { return NOBODY };
+        let Some(session) = self.sessions.get(index) else { return NOBODY };
+        let plan = self.gate.plan.or_else(|| self.limit_of(session).and_then(|_| RhythmConfig::default().build().ok()));
+        let (Some(plan), Some(session)) = (plan, self.sessions.get_mut(index)) else { return NOBODY };
         let key = key_of(&session.identity, &session.client_id);
         self.gate.publishers.expire(self.settings.back_off.memory, now);
-        let slot = self.gate.publishers.join(&key, || Rhythm::new(plan));
+        let slot = self.gate.publishers.join(&key, || Rhythm::new(&plan));
         session.publisher = Some(slot);
+        self.apply_limit(index, now);
         slot
     }
 
@@ -238,7 +287,7 @@ impl Shard {
             Verdict::Pass => Duration::ZERO,
             Verdict::Hold(wait) => wait,
             Verdict::Refuse(wait) => return self.refuse_publish(arrival, Cause::Rhythm, wait, now),
-            Verdict::Disconnect(wait) => return Err(self.give_up(arrival, Cause::Rhythm, wait)),
+            Verdict::Disconnect(wait) => return Err(self.give_up(arrival, Cause::Rhythm, wait, now)),
         };
         let bounds = self.settings.back_off;
         let size = Message::size_of(publication);
@@ -251,7 +300,7 @@ impl Shard {
         let queue = session.held.as_deref().unwrap_or(&nothing);
         let release_at = queue.last_release().map_or(now + wait, |last| last.max(now + wait));
         let wait = release_at.since(now);
-        let cause = if !queue.has_room(size, &bounds) {
+        let cause = if !queue.has_room(size, &bounds) || !self.memory.has_room(Kind::Passing, size) {
             Some(Cause::HoldFull)
         } else if arrival.delivery != Delivery::AtMostOnce && wait > bounds.hold_max() {
             Some(Cause::Rhythm)
@@ -259,7 +308,10 @@ impl Shard {
             None
         };
         if let Some(cause) = cause {
-            if let (Some(plan), Some(publisher)) = (self.gate.plan, self.publisher_of(arrival.session)) {
+            let plan = self.gate.plan;
+            if let Some(publisher) = self.publisher_of(arrival.session)
+                && let Some(plan) = publisher.pin.as_deref().map(|(_, plan)| *plan).or(plan)
+            {
                 publisher.rhythm.give_back(&plan);
             }
             return self.refuse_publish(arrival, cause, wait, now);
@@ -270,7 +322,7 @@ impl Shard {
 
     fn hold(&mut self, arrival: Arrival, publication: &Publication<'_>, release_at: Timestamp, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(arrival.session) else { return };
-        let message = Arc::new(Message::new(publication));
+        let message = Arc::new(Message::new(publication, &self.memory.tally));
         session.hold(Held { message, delivery: arrival.delivery, release_at, answer: Answer::Owed }, &mut self.stats);
         if let Delivery::ExactlyOnce { packet_id, .. } = arrival.delivery {
             session.note_inbound(packet_id);
@@ -291,6 +343,15 @@ impl Shard {
         if let (None, Some(session)) = (before, self.sessions.get(index)) {
             let client_id = Arc::clone(&session.client_id);
             self.tell(Event::Slowed { client_id, interval, rate, until });
+            self.send_notice(index, until.since(now), now);
+        }
+    }
+
+    /// A publisher was led to think of itself as faster than it was: slowly, but far (F129).
+    #[cold]
+    fn tell_drift(&mut self, index: u32, from: Duration, to: Duration) {
+        if let Some(session) = self.sessions.get(index) {
+            self.tell(Event::Drifted { client_id: Arc::clone(&session.client_id), from, to });
         }
     }
 

@@ -3,8 +3,10 @@
 //! The key is the *principal*: the authenticated user, else the client identifier with the network it comes from (/24 of
 //! IPv4, /64 of IPv6). A reconnect therefore buys no new learning phase, somebody else who uses a victim's identifier
 //! from another network does not spoil its rhythm, and neighbours behind one NAT are told apart. An entry that a
-//! connection uses stays; of the others the one that was used last the longest ago goes first.
+//! connection uses stays; of the others the one that was used last the longest ago goes first. Those whose rhythm was
+//! never learned have a smaller place of their own: a flood of names that come once does not push out anybody (F057).
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -15,15 +17,18 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_control::rhythm::Rhythm;
+use tidegate_control::rhythm::{Rhythm, RhythmPlan};
 
 use crate::access::Identity;
-use crate::limits::{PATIENCE, PUBLISHERS_IDLE_MAX};
+use crate::limits::{BAN_MAX, BAN_MIN, PATIENCE, PUBLISHERS_IDLE_MAX, REFRESH_EVERY, STRANGERS_IDLE_MAX, STRIKES_MAX};
+use crate::settings::Rate;
 use crate::slab::Slab;
 
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(crate) rhythm: Rhythm,
+    /// Set by the operator: the rate, and the plan that goes with it.
+    pub(crate) pin: Option<Box<(Rate, RhythmPlan)>>,
     key: Arc<str>,
     /// Connections that publish as this principal, and since when there is none.
     connections: u32,
@@ -33,6 +38,13 @@ pub(crate) struct Publisher {
     pub(crate) refused: u64,
     pub(crate) dropped: u64,
     run: Run,
+    /// Disconnected for its rate so often of late, and when last.
+    strikes: u32,
+    struck_at: Timestamp,
+    refreshed_at: Timestamp,
+    /// Messages that passed, and the interval that was last told of, in seconds: see `drift`.
+    passed: u32,
+    told: f32,
 }
 
 /// Refusals without a pause between them.
@@ -57,6 +69,56 @@ impl Publisher {
         (self.run.refused > 0).then_some(self.run.last)
     }
 
+    /// The operator's limit.
+    pub(crate) fn limit(&self) -> Option<Rate> {
+        self.pin.as_deref().map(|(rate, _)| *rate)
+    }
+
+    pub(crate) fn is_learned(&self) -> bool {
+        self.rhythm.interval().is_some()
+    }
+
+    /// A connection is ended for the rate of its messages; the answer is how long the publisher is to stay away, if it
+    /// has not learned from that before. Twice as long each time, up to an hour; an hour without forgives everything.
+    pub(crate) fn strike(&mut self, now: Timestamp) -> Option<Duration> {
+        if now.since(self.struck_at) >= BAN_MAX {
+            self.strikes = 0;
+        }
+        self.struck_at = now;
+        self.strikes = self.strikes.saturating_add(1);
+        let beyond = self.strikes.checked_sub(STRIKES_MAX)?;
+        Some(BAN_MIN.saturating_mul(1 << beyond.min(16)).min(BAN_MAX))
+    }
+
+    /// A retained message that says the same again is no news, but not more often than now and then.
+    pub(crate) fn may_refresh(&mut self, now: Timestamp) -> bool {
+        let may = now.since(self.refreshed_at) >= REFRESH_EVERY;
+        if may {
+            self.refreshed_at = now;
+        }
+        may
+    }
+
+    /// Whether the learned interval has become a quarter of what it was when it was last told of; asked now and then.
+    #[inline]
+    pub(crate) fn drift(&mut self) -> Option<(Duration, Duration)> {
+        self.passed = self.passed.wrapping_add(1);
+        if self.passed % DRIFT_EVERY != 0 { None } else { self.look_for_drift() }
+    }
+
+    #[cold]
+    fn look_for_drift(&mut self) -> Option<(Duration, Duration)> {
+        let now = self.rhythm.interval()?;
+        let seconds = now.as_secs_f32();
+        let before = self.told;
+        if before > 0.0 && seconds * 4.0 <= before {
+            self.told = seconds;
+            return Some((Duration::from_secs_f32(before), now));
+        }
+        self.told = before.max(seconds);
+        None
+    }
+
     pub(crate) fn note_taken(&mut self) {
         self.run.taken = self.run.taken.saturating_add(1);
     }
@@ -78,14 +140,19 @@ impl Publisher {
 pub(crate) struct Publishers {
     by_key: HashMap<Arc<str>, u32, FixedState>,
     table: Slab<Publisher>,
-    /// Those without a connection, by when they lost it.
+    /// Those without a connection, by when they lost it; and those of them whose rhythm is not known.
     idle: BTreeSet<(Timestamp, u32)>,
+    strangers: BTreeSet<(Timestamp, u32)>,
 }
 
 impl Publishers {
     pub(crate) fn new(seed: u64) -> Self {
         let by_key = HashMap::with_hasher(FixedState::with_seed(seed));
-        Self { by_key, table: Slab::new(), idle: BTreeSet::new() }
+        Self { by_key, table: Slab::new(), idle: BTreeSet::new(), strangers: BTreeSet::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
     }
 
     pub(crate) fn find(&self, key: &str) -> Option<&Publisher> {
@@ -107,6 +174,7 @@ impl Publishers {
         if let Some(publisher) = self.table.get_mut(slot) {
             if publisher.connections == 0 {
                 self.idle.remove(&(publisher.idle_since, slot));
+                self.strangers.remove(&(publisher.idle_since, slot));
             }
             publisher.connections += 1;
         }
@@ -119,24 +187,36 @@ impl Publishers {
         publisher.connections = publisher.connections.saturating_sub(1);
         if publisher.connections == 0 {
             publisher.idle_since = now;
-            self.idle.insert((now, slot));
+            let kind = if publisher.is_learned() { &mut self.idle } else { &mut self.strangers };
+            kind.insert((now, slot));
         }
         if self.idle.len() > PUBLISHERS_IDLE_MAX {
-            self.forget_oldest();
+            let oldest = self.idle.pop_first();
+            self.forget(oldest);
+        }
+        if self.strangers.len() > STRANGERS_IDLE_MAX {
+            let oldest = self.strangers.pop_first();
+            self.forget(oldest);
         }
     }
 
     /// Forgets whoever was gone for longer than `memory`.
     pub(crate) fn expire(&mut self, memory: Duration, now: Timestamp) {
-        while self.idle.first().is_some_and(|(since, _)| now.since(*since) >= memory) {
-            self.forget_oldest();
+        let is_old = |(since, _): &(Timestamp, u32)| now.since(*since) >= memory;
+        while let Some(oldest) = self.idle.first().copied().filter(is_old) {
+            self.idle.remove(&oldest);
+            self.forget(Some(oldest));
+        }
+        while let Some(oldest) = self.strangers.first().copied().filter(is_old) {
+            self.strangers.remove(&oldest);
+            self.forget(Some(oldest));
         }
     }
 
     /// The rule has changed: what was learned under another one is of no use.
     pub(crate) fn relearn(&mut self, rhythm: impl Fn() -> Rhythm) {
         for slot in self.by_key.values() {
-            if let Some(publisher) = self.table.get_mut(*slot) {
+            if let Some(publisher) = self.table.get_mut(*slot).filter(|publisher| publisher.pin.is_none()) {
                 publisher.rhythm = rhythm();
             }
         }
@@ -153,18 +233,27 @@ impl Publishers {
             refused: 0,
             dropped: 0,
             run: Run::default(),
+            pin: None,
+            strikes: 0,
+            struck_at: Timestamp::ZERO,
+            refreshed_at: Timestamp::ZERO,
+            passed: 0,
+            told: 0.0,
         });
         self.by_key.insert(key, slot);
         slot
     }
 
-    fn forget_oldest(&mut self) {
-        let Some((_, slot)) = self.idle.pop_first() else { return };
+    fn forget(&mut self, idle: Option<(Timestamp, u32)>) {
+        let Some((_, slot)) = idle else { return };
         if let Some(publisher) = self.table.remove(slot) {
             self.by_key.remove(&publisher.key);
         }
     }
 }
+
+/// A rhythm moves by a factor of two per hour at most: there is no hurry.
+const DRIFT_EVERY: u32 = 64;
 
 /// The principal that a client publishes as.
 pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
@@ -207,8 +296,8 @@ mod tests {
         let at = |secs: u32| Timestamp::from_secs_f64(secs.into());
         let hour = Duration::from_secs(3600);
         let mut publishers = Publishers::new(1);
-        let (first, second) =
-            (publishers.join("first", || Rhythm::new(&plan)), publishers.join("second", || Rhythm::new(&plan)));
+        let learned = || Rhythm::resume(&plan, Duration::from_secs(1), at(0));
+        let (first, second) = (publishers.join("first", learned), publishers.join("second", learned));
         assert_eq!(publishers.join("first", || panic!("known")), first, "a second connection");
         publishers.leave(first, at(0));
         publishers.leave(second, at(10));
@@ -217,11 +306,38 @@ mod tests {
         assert!(publishers.find("second").is_none());
         publishers.leave(first, at(3700));
         for n in 0..PUBLISHERS_IDLE_MAX {
-            let slot = publishers.join(&alloc::format!("n{n}"), || Rhythm::new(&plan));
+            let slot = publishers.join(&alloc::format!("n{n}"), learned);
             publishers.leave(slot, at(3701));
         }
         assert_eq!(publishers.idle.len(), PUBLISHERS_IDLE_MAX);
         assert!(publishers.find("first").is_none(), "the oldest made room");
+    }
+
+    #[test]
+    fn f057_names_that_come_once_do_not_grow_the_table_nor_push_out_who_is_known() {
+        let plan = RhythmConfig::default().build().unwrap();
+        let mut publishers = Publishers::new(1);
+        let known = publishers.join("known", || Rhythm::resume(&plan, Duration::from_secs(1), Timestamp::ZERO));
+        publishers.leave(known, Timestamp::ZERO);
+        for n in 0..100_000_u32 {
+            let slot = publishers.join(&alloc::format!("n{n}"), || Rhythm::new(&plan));
+            publishers.leave(slot, Timestamp::from_secs_f64(f64::from(n) / 100.0));
+        }
+        assert!(publishers.len() <= STRANGERS_IDLE_MAX + 1, "{}", publishers.len());
+        assert!(publishers.find("known").is_some());
+    }
+
+    #[test]
+    fn f136_a_ban_grows_is_capped_and_is_forgotten_after_an_hour() {
+        let plan = RhythmConfig::default().build().unwrap();
+        let mut publishers = Publishers::new(1);
+        let slot = publishers.join("p", || Rhythm::new(&plan));
+        let publisher = publishers.get_mut(slot).unwrap();
+        let at = |secs: u32| Timestamp::from_secs_f64(f64::from(10_000 + secs));
+        let bans: alloc::vec::Vec<_> = (0..12).map(|n| publisher.strike(at(n * 60)).map(|it| it.as_secs())).collect();
+        let expected = [0, 0, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600];
+        assert_eq!(bans, expected.map(|secs| Some(secs).filter(|secs| *secs > 0)));
+        assert_eq!(publisher.strike(at(11 * 60 + 3600)), None, "an hour later it is as if nothing had been");
     }
 
     #[test]

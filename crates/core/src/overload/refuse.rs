@@ -5,6 +5,7 @@
 //! is not read until its time has come. QoS 0 waits for no answer and is dropped by a named reason.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -14,10 +15,10 @@ use tidegate_wire_mqtt::{Delivery, Properties, Property, ReasonCode, Version};
 
 use super::publishers::Patience;
 use super::{Admission, Arrival};
-use crate::event::Why;
+use crate::event::{Event, Why};
 use crate::input::Ending;
 use crate::ledger::Loss;
-use crate::limits::PAUSE_MAX;
+use crate::limits::{MEMORY_PAUSE, PAUSE_MAX};
 use crate::shard::{ConnId, Shard, WillFate};
 
 /// Why a message of a publisher that is too fast cannot wait here.
@@ -43,10 +44,10 @@ impl Shard {
             self.pause(arrival.conn, now + retry_after.min(PAUSE_MAX), now);
             return Ok(Admission::Wait);
         }
-        let delay_max = self.settings.back_off.rhythm.map_or(Duration::MAX, |config| config.delay_max);
+        let delay_max = self.settings.back_off.rhythm.unwrap_or_default().delay_max;
         let publisher = self.publisher_of(arrival.session);
         if publisher.is_some_and(|publisher| publisher.note_refused(delay_max, now) == Patience::Over) {
-            return Err(self.give_up(arrival, cause, retry_after));
+            return Err(self.give_up(arrival, cause, retry_after, now));
         }
         self.count_refused(arrival, cause);
         if arrival.delivery == Delivery::AtMostOnce {
@@ -58,9 +59,28 @@ impl Shard {
         Ok(Admission::Settled)
     }
 
+    /// There is no memory to keep it in: MQTT 5 is told so, others are not read for a while.
+    #[cold]
+    pub(super) fn refuse_for_memory(&mut self, arrival: Arrival, now: Timestamp) -> Admission {
+        if self.version_of(arrival.conn) != Version::V5 {
+            self.pause(arrival.conn, now + MEMORY_PAUSE, now);
+            return Admission::Wait;
+        }
+        self.lose(arrival.session, Loss::MemoryIn);
+        let properties = Pace::new(None, MEMORY_PAUSE);
+        let properties = properties.properties("out of memory");
+        self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
+        Admission::Settled
+    }
+
     /// The connection should end.
-    pub(super) fn give_up(&mut self, arrival: Arrival, cause: Cause, retry_after: Duration) -> Ending {
+    pub(super) fn give_up(&mut self, arrival: Arrival, cause: Cause, retry_after: Duration, now: Timestamp) -> Ending {
         self.count_refused(arrival, cause);
+        let ban = self.publisher_of(arrival.session).and_then(|publisher| publisher.strike(now));
+        if let (Some(time), Some(session)) = (ban, self.sessions.get(arrival.session)) {
+            let (client_id, identity) = (Arc::clone(&session.client_id), session.identity.clone());
+            self.tell(Event::Outlawed { client_id, identity, time });
+        }
         let interval = self.learned_interval(arrival.session);
         Ending::new(Why::TooFast { interval, retry_after }, WillFate::Publish)
     }
@@ -80,7 +100,7 @@ impl Shard {
         }
     }
 
-    fn learned_interval(&mut self, session: u32) -> Option<Duration> {
+    pub(super) fn learned_interval(&mut self, session: u32) -> Option<Duration> {
         self.publisher_of(session).and_then(|publisher| publisher.rhythm.interval())
     }
 

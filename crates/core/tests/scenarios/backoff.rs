@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate_control::rhythm::{Enforcement, Pressure, RhythmConfig, RhythmRule};
+use tidegate_control::pressure::Level;
+use tidegate_control::rhythm::{Enforcement, RhythmConfig, RhythmRule};
 use tidegate_core::access::Open;
 use tidegate_core::event::Event;
 use tidegate_core::settings::{BackOff, Settings};
@@ -122,11 +123,11 @@ fn an_idle_broker_slows_nobody() {
     learn(&mut net, flooder);
     flood(&mut net, flooder, 200, 0);
     assert_eq!(net.stats().publish_passed, 240);
-    net.shards[0].set_pressure(Pressure::Pressed);
+    net.shards[0].set_level(Level::Busy);
     flood(&mut net, flooder, 20, 0);
     assert!(net.stats().held_messages > 0);
     // What waits keeps its place when the pressure is over.
-    net.shards[0].set_pressure(Pressure::Idle);
+    net.shards[0].set_level(Level::Calm);
     let held = net.stats().held_messages;
     net.publish(flooder, "t", "behind", 0, false, 0);
     assert_eq!(net.stats().held_messages, held + 1);

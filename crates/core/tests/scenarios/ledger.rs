@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_control::rhythm::{Enforcement, Pressure, RhythmConfig, RhythmRule};
+use tidegate_control::pressure::Level;
+use tidegate_control::rhythm::{Enforcement, RhythmConfig, RhythmRule};
 use tidegate_core::access::Open;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_wire_mqtt::{AckKind, Delivery, Packet, PacketId, Properties, Property, Publish, Version};
@@ -65,7 +66,7 @@ impl Model {
         let mut net = Net::with(1, settings, Open);
         let reader = net.v5("reader");
         net.subscribe(reader, "#", 0);
-        net.shards[0].set_pressure(Pressure::Pressed);
+        net.shards[0].set_level(Level::Busy);
         Self {
             net,
             reader,
@@ -94,8 +95,8 @@ impl Model {
             }
             Operation::Connect(who) => self.connect(who),
             Operation::Pass(millis) => self.net.live(Duration::from_millis(millis)),
-            Operation::Press(true) => self.net.shards[0].set_pressure(Pressure::Pressed),
-            Operation::Press(false) => self.net.shards[0].set_pressure(Pressure::Idle),
+            Operation::Press(true) => self.net.shards[0].set_level(Level::Busy),
+            Operation::Press(false) => self.net.shards[0].set_level(Level::Calm),
         }
         self.collect();
     }

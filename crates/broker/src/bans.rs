@@ -1,0 +1,214 @@
+//! Who is not let in, until when, and why. Pure: time is an argument. By the operator, or by the core for those who
+//! publish too fast however often they are told (F136); every ban ends.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+
+use crate::limits::BANS_MAX;
+
+/// Whom a ban is for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Banned {
+    /// A client identifier, wherever it comes from.
+    Client(String),
+    /// A user.
+    User(String),
+    /// A network: an address and how many of its bits count.
+    Network(IpAddr, u8),
+    /// A client identifier from one network only: others who use the name are not to suffer for it.
+    ClientAt(String, IpAddr, u8),
+}
+
+impl Banned {
+    /// The client without a user that comes from this address: /24 of IPv4, /64 of IPv6.
+    pub(crate) fn client_near(client_id: &str, ip: IpAddr) -> Self {
+        let ip = ip.to_canonical();
+        let bits = if ip.is_ipv4() { 24 } else { 64 };
+        Self::ClientAt(client_id.to_owned(), masked(ip, bits), bits)
+    }
+
+    fn normal(self) -> Self {
+        match self {
+            Self::Network(ip, bits) => Self::Network(masked(ip.to_canonical(), bits), bits),
+            Self::ClientAt(client, ip, bits) => Self::ClientAt(client, masked(ip.to_canonical(), bits), bits),
+            other => other,
+        }
+    }
+
+    pub(crate) fn concerns(&self, client_id: &str, user: Option<&str>, ip: IpAddr) -> bool {
+        let is_near = |net: &IpAddr, bits: u8| masked(ip.to_canonical(), bits) == *net;
+        match self {
+            Self::Client(client) => client == client_id,
+            Self::User(banned) => user == Some(banned),
+            Self::Network(net, bits) => is_near(net, *bits),
+            Self::ClientAt(client, net, bits) => client == client_id && is_near(net, *bits),
+        }
+    }
+}
+
+/// A ban as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ban {
+    /// For whom.
+    pub whom: Banned,
+    /// How long it still lasts.
+    pub left: Duration,
+    /// Why.
+    pub reason: String,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub(crate) struct Bans {
+    by_whom: BTreeMap<Banned, (Timestamp, String)>,
+    /// How many networks of each size there are: a few sizes, so that looking up is a few lookups.
+    sizes: BTreeMap<u8, usize>,
+}
+
+impl Bans {
+    /// Bans somebody; the later end counts. False: the table is full of bans that have not ended.
+    pub(crate) fn add(&mut self, whom: Banned, time: Duration, reason: &str, now: Timestamp) -> bool {
+        self.expire(now);
+        let (whom, until) = (whom.normal(), now + time);
+        if let Some((end, why)) = self.by_whom.get_mut(&whom) {
+            if until > *end {
+                (*end, *why) = (until, reason.to_owned());
+            }
+            return true;
+        }
+        if self.by_whom.len() >= BANS_MAX {
+            return false;
+        }
+        if let Some(bits) = bits_of(&whom) {
+            *self.sizes.entry(bits).or_default() += 1;
+        }
+        self.by_whom.insert(whom, (until, reason.to_owned()));
+        true
+    }
+
+    /// False if there was none.
+    pub(crate) fn remove(&mut self, whom: Banned) -> bool {
+        let whom = whom.normal();
+        let was_there = self.by_whom.remove(&whom).is_some();
+        if let Some(bits) = bits_of(&whom).filter(|_| was_there)
+            && let Some(count) = self.sizes.get_mut(&bits)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.sizes.remove(&bits);
+            }
+        }
+        was_there
+    }
+
+    /// How long somebody has to stay away; none if it is not banned.
+    pub(crate) fn find(&self, client_id: &str, user: Option<&str>, ip: IpAddr, now: Timestamp) -> Option<Duration> {
+        if self.by_whom.is_empty() {
+            return None;
+        }
+        let ip = ip.to_canonical();
+        let named = [Some(Banned::Client(client_id.to_owned())), user.map(|user| Banned::User(user.to_owned()))];
+        let near = self.sizes.keys().flat_map(|bits| {
+            let net = masked(ip, *bits);
+            [Banned::Network(net, *bits), Banned::ClientAt(client_id.to_owned(), net, *bits)]
+        });
+        let ends = named.into_iter().flatten().chain(near).filter_map(|whom| self.by_whom.get(&whom));
+        ends.map(|(until, _)| until.since(now)).max().filter(|left| !left.is_zero())
+    }
+
+    /// All that have not ended.
+    pub(crate) fn list(&self, now: Timestamp) -> Vec<Ban> {
+        let ban = |(whom, (until, reason)): (&Banned, &(Timestamp, String))| Ban {
+            whom: whom.clone(),
+            left: until.since(now),
+            reason: reason.clone(),
+        };
+        self.by_whom.iter().map(ban).filter(|ban| !ban.left.is_zero()).collect()
+    }
+
+    fn expire(&mut self, now: Timestamp) {
+        let over: Vec<Banned> =
+            self.by_whom.iter().filter(|(_, (until, _))| *until <= now).map(|(whom, _)| whom.clone()).collect();
+        for whom in over {
+            self.remove(whom);
+        }
+    }
+}
+
+fn bits_of(whom: &Banned) -> Option<u8> {
+    match whom {
+        Banned::Network(_, bits) | Banned::ClientAt(_, _, bits) => Some(*bits),
+        Banned::Client(_) | Banned::User(_) => None,
+    }
+}
+
+/// The first so many bits of an address.
+pub(crate) fn masked(ip: IpAddr, bits: u8) -> IpAddr {
+    match ip {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
+            IpAddr::V4((ip.to_bits() & mask).into())
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+            IpAddr::V6((ip.to_bits() & mask).into())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_kind_finds_whom_it_means_and_ends() {
+        let now = Timestamp::from_secs_f64(100.0);
+        let mut bans = Bans::default();
+        assert!(bans.add(Banned::Client("c".into()), MINUTE, "x", now));
+        assert!(bans.add(Banned::User("u".into()), 2 * MINUTE, "x", now));
+        assert!(bans.add(Banned::Network(ip("10.1.2.3"), 16), MINUTE, "x", now));
+        assert!(bans.add(Banned::client_near("d", ip("::ffff:10.9.2.3")), MINUTE, "x", now));
+        let find = |client, user, from: &str| bans.find(client, user, ip(from), now);
+        assert_eq!(find("c", None, "1.1.1.1"), Some(MINUTE));
+        assert_eq!(find("e", Some("u"), "1.1.1.1"), Some(2 * MINUTE));
+        assert_eq!(find("e", None, "10.1.200.3"), Some(MINUTE));
+        assert_eq!(find("e", None, "10.2.200.3"), None);
+        assert_eq!(find("d", None, "10.9.2.77"), Some(MINUTE));
+        assert_eq!(find("d", None, "10.9.3.77"), None, "somebody else with that name");
+        assert_eq!(find("e", None, "10.9.2.77"), None, "a neighbour");
+        assert_eq!(bans.find("c", None, ip("1.1.1.1"), now + MINUTE), None);
+        assert_eq!(bans.list(now).len(), 4);
+        assert_eq!(bans.list(now + MINUTE).len(), 1);
+        assert!(bans.remove(Banned::Network(ip("10.1.7.7"), 16)));
+        assert_eq!(bans.find("e", None, ip("10.1.200.3"), now), None);
+        assert!(!bans.remove(Banned::Client("nobody".into())));
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_what_has_ended_makes_room() {
+        let (mut bans, now) = (Bans::default(), Timestamp::ZERO);
+        for n in 0..BANS_MAX {
+            assert!(bans.add(Banned::Client(n.to_string()), MINUTE, "x", now));
+        }
+        assert!(!bans.add(Banned::Client("one more".into()), MINUTE, "x", now));
+        assert!(bans.add(Banned::Client("0".into()), 2 * MINUTE, "x", now), "a longer one of the same");
+        assert!(bans.add(Banned::Client("one more".into()), MINUTE, "x", now + MINUTE));
+    }
+
+    #[test]
+    fn a_whole_family_of_addresses_is_masked_without_overflow() {
+        assert_eq!(masked(ip("10.1.2.3"), 0), ip("0.0.0.0"));
+        assert_eq!(masked(ip("10.1.2.3"), 32), ip("10.1.2.3"));
+        assert_eq!(masked(ip("ffff::1"), 0), ip("::"));
+        assert_eq!(masked(ip("ffff::1"), 255), ip("ffff::1"));
+    }
+}

@@ -1,0 +1,273 @@
+//! What each shard measures of its own loop, and what all of them make of it together.
+//!
+//! A thread notes when its turns begin and end and whom they left unread (`Meter`), and every tenth of a second gives that
+//! to its gauge (`tidegate_control::pressure`), which decides. The level of the process is the highest of its shards';
+//! the memory that counts is that of all. Everything shared is an atomic: no thread waits for another here.
+//!
+//! *Memory.* The budget is handed out in grants that never add up to more than it (`Budget::grant`), so that the shards
+//! together cannot use more than there is, whatever each of them thinks of the others.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::pressure::{Cause, Gauge, Level, PressureConfig, PressurePlan, Signal};
+
+use crate::limits::SAMPLE_INTERVAL;
+
+/// How hard the broker is pressed, for whoever asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PressureReport {
+    /// The level of the process.
+    pub level: Level,
+    /// What it is owed to; none at level 0.
+    pub cause: Option<Cause>,
+    /// For how long it has been so.
+    pub age: Duration,
+    /// Bytes that are charged to the memory budget.
+    pub memory_used: u64,
+    /// The budget.
+    pub memory_max: u64,
+}
+
+/// What one thread has measured since its last sample.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    plan: Option<PressurePlan>,
+    gauge: Gauge,
+    window: Timestamp,
+    busy: Duration,
+    turn_max: Duration,
+    turns: u32,
+    /// Turns that left somebody unread.
+    unread_turns: u32,
+    backlog: Duration,
+}
+
+impl Meter {
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self {
+            plan: PressureConfig::default().build().ok(),
+            gauge: Gauge::default(),
+            window: now,
+            busy: Duration::ZERO,
+            turn_max: Duration::ZERO,
+            turns: 0,
+            unread_turns: 0,
+            backlog: Duration::ZERO,
+        }
+    }
+
+    /// A turn has ended that read `served` of those that had to wait for it, and left `unread` of them.
+    pub(crate) fn on_turn(&mut self, took: Duration, served: usize, unread: usize) {
+        self.busy += took;
+        self.turns = self.turns.saturating_add(1);
+        self.turn_max = self.turn_max.max(took);
+        self.unread_turns += u32::from(unread > 0);
+        // At this pace.
+        let rounds = unread.div_ceil(served.max(1));
+        self.backlog = took.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
+    }
+
+    /// When the next sample is due: nothing is measured while nothing happens, but a level has to end.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        (self.gauge.level() > Level::Calm || self.turn_max > Duration::ZERO && self.backlog > Duration::ZERO)
+            .then_some(self.window + SAMPLE_INTERVAL)
+    }
+
+    /// The gauge as it stands after this, if it is time.
+    pub(crate) fn sample(&mut self, memory_used: u64, memory_max: u64, now: Timestamp) -> Option<Gauge> {
+        let time = now.since(self.window);
+        if time < SAMPLE_INTERVAL {
+            return None;
+        }
+        let is_crowded = self.unread_turns * 2 > self.turns;
+        let saturation = if is_crowded { self.busy.as_secs_f64() / time.as_secs_f64() } else { 0.0 };
+        let (turn, backlog) = (self.turn_max, self.backlog);
+        self.gauge.on_sample(self.plan.as_ref()?, &Signal { turn, saturation, backlog, memory_used, memory_max }, now);
+        (self.window, self.busy, self.turn_max, self.turns) = (now, Duration::ZERO, Duration::ZERO, 0);
+        (self.unread_turns, self.backlog) = (0, Duration::ZERO);
+        Some(self.gauge)
+    }
+}
+
+/// What the shards show each other.
+#[derive(Debug)]
+pub(crate) struct Pressure {
+    shards: Vec<Shown>,
+    pub(crate) budget: Budget,
+}
+
+#[derive(Debug, Default)]
+struct Shown {
+    /// Level and cause.
+    level: AtomicU64,
+    since: AtomicU64,
+}
+
+impl Pressure {
+    pub(crate) fn new(shards: usize, memory_max: u64) -> Self {
+        Self { shards: (0..shards).map(|_| Shown::default()).collect(), budget: Budget::new(shards, memory_max) }
+    }
+
+    pub(crate) fn show(&self, shard: usize, gauge: &Gauge) {
+        if let Some(shown) = self.shards.get(shard) {
+            let cause = gauge.cause().unwrap_or_default() as u64;
+            shown.level.store(u64::from(gauge.level().number()) << 8 | cause, Ordering::Relaxed);
+            shown.since.store(gauge.since().as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// The highest level of all shards.
+    pub(crate) fn level(&self) -> Level {
+        let highest = self.shards.iter().map(|shown| shown.level.load(Ordering::Relaxed)).max().unwrap_or(0);
+        Level::from_number((highest >> 8) as u8)
+    }
+
+    pub(crate) fn report(&self, now: Timestamp) -> PressureReport {
+        let shown = |shown: &Shown| (shown.level.load(Ordering::Relaxed), shown.since.load(Ordering::Relaxed));
+        // Of equal ones the one that has been there longest.
+        let all = self.shards.iter().map(shown);
+        let (highest, since) = all.max_by_key(|(level, since)| (*level, u64::MAX - since)).unwrap_or_default();
+        let level = Level::from_number((highest >> 8) as u8);
+        let cause = Cause::ALL.get((highest & 0xff) as usize).copied();
+        PressureReport {
+            level,
+            cause: cause.filter(|_| level > Level::Calm),
+            age: now.since(Timestamp::from_nanos(since)),
+            memory_used: self.budget.used(),
+            memory_max: self.budget.max(),
+        }
+    }
+}
+
+/// The memory of all shards.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    max: AtomicU64,
+    /// What is handed out, all together.
+    granted: AtomicU64,
+    /// By shard: what it uses, what it was granted, and bytes in its inbox.
+    shards: Vec<[AtomicU64; 3]>,
+}
+
+impl Budget {
+    fn new(shards: usize, max: u64) -> Self {
+        let (max, granted) = (AtomicU64::new(max), AtomicU64::new(0));
+        Self { max, granted, shards: (0..shards).map(|_| Default::default()).collect() }
+    }
+
+    pub(crate) fn max(&self) -> u64 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// A reload. What is used beyond a smaller budget stays; nothing new is granted until it is used no more.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.max.store(max, Ordering::Relaxed);
+    }
+
+    /// Bytes in use by all shards.
+    pub(crate) fn used(&self) -> u64 {
+        self.shards.iter().map(|[used, ..]| used.load(Ordering::Relaxed)).sum()
+    }
+
+    /// A batch was put into the inbox of a shard, or taken out.
+    pub(crate) fn batch_sent(&self, to: usize, bytes: usize) {
+        self.shards[to][2].fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn batch_taken(&self, by: usize, bytes: usize) {
+        self.shards[by][2].fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn inbox_bytes(&self, shard: usize) -> usize {
+        self.shards[shard][2].load(Ordering::Relaxed) as usize
+    }
+
+    /// A shard uses so much; the answer is how much it may use: that, and an equal part of what nobody uses.
+    pub(crate) fn grant(&self, shard: usize, used: u64) -> u64 {
+        let [shown, own, _] = &self.shards[shard];
+        shown.store(used, Ordering::Relaxed);
+        let (max, before) = (self.max(), own.load(Ordering::Relaxed));
+        let wanted = used.saturating_add(max.saturating_sub(self.used()) / self.shards.len() as u64);
+        // The own grant is changed by its own thread only.
+        if wanted <= before {
+            self.granted.fetch_sub(before - wanted, Ordering::Relaxed);
+            own.store(wanted, Ordering::Relaxed);
+            return wanted;
+        }
+        let mut more = 0;
+        let _ = self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |granted| {
+            more = (wanted - before).min(max.saturating_sub(granted));
+            Some(granted + more)
+        });
+        own.store(before + more, Ordering::Relaxed);
+        before + more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn whoever_never_rests_while_others_wait_is_busy_and_calms_down() {
+        let mut meter = Meter::new(Timestamp::ZERO);
+        let mut now = Timestamp::ZERO;
+        for _ in 0..400 {
+            now = now + MS;
+            meter.on_turn(MS, 8, 1);
+            meter.sample(0, 1, now);
+        }
+        assert_eq!(meter.gauge.level(), Level::Busy);
+        assert_eq!(meter.gauge.cause(), Some(Cause::Lag));
+        for _ in 0..60 {
+            assert!(meter.due().is_some_and(|due| due <= now + SAMPLE_INTERVAL) || meter.gauge.level() == Level::Calm);
+            now = now + SAMPLE_INTERVAL;
+            meter.sample(0, 1, now);
+        }
+        assert_eq!((meter.gauge.level(), meter.due()), (Level::Calm, None));
+    }
+
+    #[test]
+    fn a_thousand_that_wait_for_turns_of_eight_are_a_backlog() {
+        let mut meter = Meter::new(Timestamp::ZERO);
+        let mut now = Timestamp::ZERO;
+        for _ in 0..3 {
+            now = now + SAMPLE_INTERVAL;
+            meter.on_turn(MS, 8, 1000);
+            meter.sample(0, 1, now);
+        }
+        assert_eq!((meter.gauge.level(), meter.gauge.cause()), (Level::Strained, Some(Cause::Backlog)));
+    }
+
+    #[test]
+    fn the_highest_level_is_everybodys() {
+        let pressure = Pressure::new(3, 1000);
+        let mut meter = Meter::new(Timestamp::ZERO);
+        let now = Timestamp::ZERO + SAMPLE_INTERVAL;
+        pressure.show(1, &meter.sample(960, 1000, now).unwrap());
+        assert_eq!(pressure.level(), Level::Emergency);
+        let report = pressure.report(now + MS);
+        assert_eq!((report.level, report.cause, report.age), (Level::Emergency, Some(Cause::Memory), MS));
+    }
+
+    #[test]
+    fn f066_grants_never_add_up_to_more_than_the_budget() {
+        let budget = Budget::new(4, 1_000_000);
+        let mut used = [0_u64; 4];
+        let mut seed = 7_u64;
+        for _ in 0..10_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let shard = (seed >> 60) as usize % 4;
+            let grant = budget.grant(shard, used[shard]);
+            assert!(grant >= used[shard], "nothing that is used is taken back");
+            // Anything up to the grant.
+            used[shard] = (seed >> 20) % (grant + 1);
+            assert!(budget.granted.load(Ordering::Relaxed) <= 1_000_000);
+            assert!(used.iter().sum::<u64>() <= 1_000_000);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Who is let in while the broker is pressed, and when those come back who are not.
+//!
+//! *Known* is a client that has a session here, or that published within the last hour: its coming costs little and was
+//! to be expected. Known clients are always let in. Of the others:
+//! - at level 2 (strained) so many a second are let in; from level 3 on, or without memory, none: 0x89, server busy;
+//! - at any level, one user, or one network without users, may bring so many new names a second: 0x9F, connection rate
+//!   exceeded. Whoever floods with ever new identifiers is one visitor here, not thousands (F057).
+//!
+//! Everybody who is sent away gets an appointment of its own (`pace-retry-after-ms`), one interval behind the one before:
+//! a storm that comes back in time comes back in a line (CONTROL §8.4, without the promise). Before MQTT 5 there is no
+//! word for it but "unavailable".
+
+use alloc::string::String;
+use core::fmt::Write;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use tidegate_control::Timestamp;
+use tidegate_control::pressure::Level;
+use tidegate_wire_mqtt::ReasonCode;
+
+use super::memory::Kind;
+use super::publishers::key_of;
+use crate::access::Identity;
+use crate::limits::{APPOINTMENT_MAX, APPOINTMENT_MIN, NEWCOMERS_MAX, STRANGER_BYTES};
+use crate::settings::Rate;
+use crate::shard::{Hello, Shard};
+
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    /// By user or network: when its next new name would be due, if they came evenly.
+    newcomers: HashMap<String, Timestamp, FixedState>,
+    /// When those that owe nothing were last cleared away: not for every visitor, that would be work to flood us with.
+    swept_at: Timestamp,
+    /// The same for all new names, while they are paced.
+    paced: Timestamp,
+    appointments: Appointments,
+}
+
+/// A client that is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turned {
+    pub(crate) reason: ReasonCode,
+    pub(crate) retry_after: Duration,
+    pub(crate) words: &'static str,
+}
+
+impl Arrivals {
+    pub(crate) fn new(seed: u64) -> Self {
+        let newcomers = HashMap::with_hasher(FixedState::with_seed(seed));
+        let (swept_at, paced) = (Timestamp::ZERO, Timestamp::ZERO);
+        Self { newcomers, swept_at, paced, appointments: Appointments::default() }
+    }
+
+    /// Whether another new name from there is within its rate.
+    fn may_bring(&mut self, from: String, rate: &Rate, now: Timestamp) -> bool {
+        if self.newcomers.len() >= NEWCOMERS_MAX && !self.newcomers.contains_key(&from) {
+            if now.since(self.swept_at) >= SWEEP_EVERY {
+                self.swept_at = now;
+                self.newcomers.retain(|_, due| *due > now);
+            }
+            if self.newcomers.len() >= NEWCOMERS_MAX {
+                // So many at once: they share what is left, under no name.
+                return rate.conforms(self.newcomers.entry(String::new()).or_default(), now);
+            }
+        }
+        rate.conforms(self.newcomers.entry(from).or_default(), now)
+    }
+}
+
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Times to come back, one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Appointments {
+    next: Timestamp,
+    count: u64,
+}
+
+impl Appointments {
+    /// How long the next one is to stay away. Beyond the horizon nobody knows anything: a time between half of it and the
+    /// whole, spread evenly by the golden ratio.
+    pub(crate) fn give(&mut self, interval: Duration, now: Timestamp) -> Duration {
+        // Nothing is due later than the horizon, also if the clock went back.
+        let next = self.next.max(now + APPOINTMENT_MIN);
+        self.count = self.count.wrapping_add(1);
+        if next.since(now) > APPOINTMENT_MAX {
+            let part = (self.count.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 44) as f64 / f64::from(1 << 20);
+            return APPOINTMENT_MAX.mul_f64(0.5 + 0.5 * part);
+        }
+        self.next = next + interval;
+        next.since(now)
+    }
+}
+
+impl Shard {
+    /// Whether a client may come in now.
+    pub(crate) fn check_arrival(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Turned> {
+        if self.is_known(hello) {
+            return Ok(());
+        }
+        let settings = self.settings.arrivals;
+        let from = origin_of(&hello.identity);
+        if !self.arrivals.may_bring(from, &settings.new_clients, now) {
+            self.stats.connects_refused_rate += 1;
+            let retry_after = self.arrivals.appointments.give(settings.paced.interval(), now);
+            let words = "too many new client identifiers from this user or network";
+            return Err(Turned { reason: ReasonCode::ConnectionRateExceeded, retry_after, words });
+        }
+        let words = if !self.memory.has_room(Kind::Session, STRANGER_BYTES) {
+            "out of memory: only known clients are let in"
+        } else if self.gate.level >= Level::Overloaded {
+            "overloaded: only known clients are let in"
+        } else if self.gate.level == Level::Strained && !settings.paced.conforms(&mut self.arrivals.paced, now) {
+            "busy: new clients are let in one after the other"
+        } else {
+            return Ok(());
+        };
+        self.stats.connects_refused_busy += 1;
+        let retry_after = self.arrivals.appointments.give(settings.paced.interval(), now);
+        Err(Turned { reason: ReasonCode::ServerBusy, retry_after, words })
+    }
+
+    fn is_known(&self, hello: &Hello<'_>) -> bool {
+        self.by_client.contains_key(hello.client_id)
+            || self.gate.publishers.find(&key_of(&hello.identity, hello.client_id)).is_some_and(|it| it.is_learned())
+    }
+}
+
+/// Where a client comes from: its user, else its network.
+fn origin_of(identity: &Identity) -> String {
+    let mut origin = String::new();
+    // Writing into a string cannot fail.
+    let _ = match &identity.user {
+        Some(user) => write!(origin, "u{user}"),
+        None => match identity.peer.parse::<SocketAddr>().map(|peer| peer.ip().to_canonical()) {
+            Ok(IpAddr::V4(ip)) => write!(origin, "4{:02x?}", &ip.octets()[..3]),
+            Ok(IpAddr::V6(ip)) => write!(origin, "6{:04x?}", &ip.segments()[..4]),
+            Err(_) => write!(origin, "?{}", identity.peer),
+        },
+    };
+    origin
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn f137_a_storm_gets_a_line_of_appointments_and_never_the_same_twice() {
+        let (mut appointments, now) = (Appointments::default(), Timestamp::from_secs_f64(50.0));
+        let given: Vec<Duration> = (0..10_000).map(|_| appointments.give(Duration::from_millis(5), now)).collect();
+        assert_eq!(given[0], APPOINTMENT_MIN);
+        assert!(given.windows(2).all(|pair| pair[1] - pair[0] == Duration::from_millis(5)));
+        // Far beyond what the line holds: still within the horizon, and no two the same.
+        let late: BTreeSet<Duration> = (0..50_000).map(|_| appointments.give(Duration::from_millis(5), now)).collect();
+        assert!(late.len() > 49_000 && late.last().is_some_and(|last| *last <= APPOINTMENT_MAX), "{}", late.len());
+        // Every tenth of the second half of the horizon gets its share.
+        let far: Vec<_> = late.iter().filter(|wait| **wait >= APPOINTMENT_MAX / 2).collect();
+        for tenth in 0..10_u32 {
+            let from = APPOINTMENT_MAX / 2 + APPOINTMENT_MAX / 20 * tenth;
+            let share = far.iter().filter(|wait| (from..from + APPOINTMENT_MAX / 20).contains(*wait)).count();
+            assert!(share * 12 > far.len(), "{tenth}: {share} of {}", far.len());
+        }
+    }
+
+    #[test]
+    fn f141_a_clock_that_goes_back_freezes_no_appointment() {
+        let mut appointments = Appointments::default();
+        appointments.give(Duration::from_millis(5), Timestamp::from_secs_f64(1e9));
+        let wait = appointments.give(Duration::from_millis(5), Timestamp::from_secs_f64(5.0));
+        assert!(wait <= APPOINTMENT_MAX);
+    }
+
+    #[test]
+    fn f057_the_table_of_visitors_is_bounded_and_the_rest_share_one_budget() {
+        let mut arrivals = Arrivals::new(1);
+        let rate = Rate::new(1, Duration::from_secs(1000), 1);
+        let now = Timestamp::from_secs_f64(1e6);
+        let mut brought = 0;
+        for n in 0..2 * NEWCOMERS_MAX {
+            brought += usize::from(arrivals.may_bring(alloc::format!("{n}"), &rate, now));
+        }
+        assert!(arrivals.newcomers.len() <= NEWCOMERS_MAX + 1);
+        assert!(brought <= NEWCOMERS_MAX + 1, "{brought}");
+        assert!(arrivals.may_bring("later".into(), &rate, now + Duration::from_secs(2000)));
+    }
+}

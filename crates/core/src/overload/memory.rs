@@ -1,0 +1,142 @@
+//! The memory budget of one shard: what is charged, and who is refused first when it runs short (F066).
+//!
+//! Kept messages charge themselves (`Tally`): the charge is part of the message and goes with its last holder, whether
+//! that is a queue, a window, a hold, a will or the retained ones. A message that a thousand sessions wait for is there
+//! once and is charged once; each place in a queue costs a little more. Outboxes are counted byte by byte; connections,
+//! sessions, subscriptions, publishers and retained topics at fixed costs, which are estimates. What the driver keeps
+//! (input, batches on their way) it tells.
+//!
+//! The last part of the budget is kept for those who need it most: see [`Kind`]. Answers are never refused; who does not
+//! take them is not read on. What is charged is bytes asked for: an allocator needs more, which is why the budget of a
+//! process should be well below what the machine has.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::connection::Connection;
+use crate::session::Session;
+use crate::shard::Shard;
+
+/// Bytes of the messages that a shard keeps. Only one thread ever counts; a message may be dropped on another one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally(Arc<AtomicUsize>);
+
+impl Tally {
+    pub(crate) fn add(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn take(&self, bytes: usize) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What memory is asked for, from those who are refused first to those who are refused last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A retained message: it would stay for ever.
+    Retained,
+    /// A session, a subscription: they stay for long.
+    Session,
+    /// Bytes of QoS 0 in an outbox, a message that is held: to be had again soon.
+    Passing,
+    /// A message that comes in, and has to be kept until its receivers have it.
+    Incoming,
+    /// A copy of one that is in already: it was acknowledged, so there should be room for it.
+    Queued,
+}
+
+impl Kind {
+    /// Up to which part of the budget it is served, in thousandths.
+    const fn share(self) -> usize {
+        match self {
+            Self::Retained => 850,
+            Self::Session => 880,
+            Self::Passing => 900,
+            Self::Incoming => 930,
+            Self::Queued => 980,
+        }
+    }
+}
+
+/// What is left for answers and for what is counted at the end of a turn only.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) tally: Tally,
+    /// Bytes in all outboxes.
+    pub(crate) outboxes: usize,
+    /// Fixed costs and what the driver keeps, as of the beginning of this input or turn.
+    settled: usize,
+    outside: usize,
+    max: usize,
+}
+
+impl Memory {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { tally: Tally::default(), outboxes: 0, settled: 0, outside: 0, max }
+    }
+
+    #[inline]
+    pub(crate) fn has_room(&self, kind: Kind, bytes: usize) -> bool {
+        bytes <= self.room(kind)
+    }
+
+    /// Bytes that may still be asked for.
+    #[inline]
+    pub(crate) fn room(&self, kind: Kind) -> usize {
+        let used = self.tally.bytes() + self.outboxes + self.settled;
+        (self.max / 1000).saturating_mul(kind.share()).saturating_sub(used)
+    }
+}
+
+impl Shard {
+    /// What this shard may use, and how much of it the driver uses for it (buffers for input, batches that wait). To be
+    /// told at the end of every turn, and at the beginning: a shard that was told nothing is not limited.
+    pub fn set_memory(&mut self, max: usize, outside: usize) {
+        self.memory.max = max;
+        self.memory.outside = outside;
+        self.settle_memory();
+    }
+
+    /// Bytes that are charged to this shard now.
+    pub fn memory_used(&self) -> usize {
+        let Self { memory, .. } = self;
+        memory.tally.bytes() + memory.outboxes + self.fixed_costs()
+    }
+
+    /// Brings the fixed costs up to date: once for each input and turn.
+    pub(crate) fn settle_memory(&mut self) {
+        self.memory.settled = self.fixed_costs();
+    }
+
+    fn fixed_costs(&self) -> usize {
+        let stats = &self.stats;
+        let places = (stats.queued_messages + stats.inflight_messages + stats.held_messages) as usize;
+        let outgoing: usize = self.outgoing.iter().map(|lane| lane.interest.len() + lane.messages.len()).sum();
+        self.connections.len() * CONNECTION_COST
+            + self.sessions.len() * SESSION_COST
+            + self.subscriptions.len() * SUBSCRIPTION_COST
+            + self.gate.publishers_known() * PUBLISHER_COST
+            + self.retained.len() * RETAINED_COST
+            + places * PLACE_COST
+            + outgoing
+            + self.memory.outside
+    }
+}
+
+/// The connection here, its socket and tables in the driver, its timer, and what an allocator adds.
+const CONNECTION_COST: usize = size_of::<Connection>() + 512;
+/// The session, its name three times, its place in the table of clients.
+const SESSION_COST: usize = size_of::<Session>() + 256;
+/// Its text in the session, and nodes of the tree.
+const SUBSCRIPTION_COST: usize = 320;
+/// What is known of a publisher, its key twice.
+pub(super) const PUBLISHER_COST: usize = 256;
+/// Nodes of the tree for one retained topic.
+const RETAINED_COST: usize = 160;
+/// A message's place in a queue or window.
+const PLACE_COST: usize = 64;

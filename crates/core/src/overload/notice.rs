@@ -1,0 +1,60 @@
+//! Words for clients before MQTT 5 that are slowed: a message on `$SYS/broker/pace/<client>`.
+//!
+//! Their protocol has no reason codes, so all they feel is a late acknowledgement. Who wants to know more subscribes to the
+//! topic with its own name in it, and gets one message when it begins to be slowed: not retained, QoS 0, the words of
+//! MQTT 5's user properties as JSON. The message goes to that client's session and to nobody else's, whatever others have
+//! subscribed to; and no rule of access is needed for one's own.
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Write;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::hints::Hints;
+use tidegate_wire_mqtt::{Properties, QoS, Version};
+
+use crate::access::Action;
+use crate::deliver::Frames;
+use crate::message::{Publication, Shareable};
+use crate::shard::Shard;
+
+const PREFIX: &str = "$SYS/broker/pace/";
+
+/// Whether this is about a client's own notices, which nobody else gets.
+pub(crate) fn is_own_notice(client_id: &str, action: Action, topic: &str) -> bool {
+    action != Action::Publish && topic.strip_prefix(PREFIX) == Some(client_id)
+}
+
+impl Shard {
+    #[cold]
+    pub(super) fn send_notice(&mut self, index: u32, retry_after: Duration, now: Timestamp) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let Some(conn) = session.conn.map(|conn| self.conn_id(conn)) else { return };
+        if self.version_of(conn) == Version::V5 {
+            return;
+        }
+        let topic = format!("{PREFIX}{}", session.client_id);
+        let hints =
+            Hints { interval: self.learned_interval(index), retry_after: Some(retry_after), ..Hints::default() };
+        let mut payload = String::from("{\"reason\":\"publishing too fast\"");
+        // Writing into a string cannot fail; all the words are numbers.
+        hints.write(|name, text| {
+            let _ = write!(payload, ",\"{name}\":{text}");
+        });
+        payload.push('}');
+        let publication = Publication {
+            topic: &topic,
+            payload: payload.as_bytes(),
+            properties: Properties::EMPTY,
+            qos: QoS::AtMostOnce,
+            retain: false,
+            expires: None,
+            origin: 0,
+        };
+        let route = self.find_route(&topic);
+        for target in route.targets.iter().filter(|target| target.session == index) {
+            self.deliver(target, &Shareable::new(publication), &mut Frames::for_receivers(1), now);
+        }
+    }
+}
