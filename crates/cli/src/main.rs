@@ -79,6 +79,8 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Why(args)) => operate::why(&args),
         Some(Command::Clients(args)) => operate::clients(&args),
         Some(Command::Drops(args)) => operate::drops(&args),
+        Some(Command::Limits(args)) => operate::limits(&args),
+        Some(Command::Ban(args)) => operate::ban(&args),
         Some(Command::Kick(args)) => operate::kick(&args),
         Some(Command::Health(args)) => operate::health(&args),
         Some(Command::Reload(args)) => operate::reload(&args),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
-use tidegate_core::settings::{BackOff, Settings};
+use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::QoS;
 
 use crate::certificate;
@@ -71,6 +71,7 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
         password_threads: limits.password_threads.0 as usize,
         sys_interval: options.sys.interval.value().map_or(Duration::ZERO, |Span(interval)| interval),
         drain_timeout: options.server.drain_timeout.0,
+        ..Config::default()
     })
 }
 
@@ -97,7 +98,7 @@ fn settings(limits: &Limits) -> Settings {
         sessions_max: count(limits.sessions_max),
         client_id_bytes_max: limits.client_id_bytes_max.0 as usize,
         topic_levels_max: limits.topic_levels_max.0 as usize,
-        back_off: BackOff::default(),
+        ..Settings::default()
     }
 }
 

@@ -32,7 +32,27 @@ fn help_lists_all_commands() {
     let output = run(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for command in ["serve", "pub", "sub", "user", "check", "config", "bench", "completions"] {
+    for command in [
+        "serve",
+        "pub",
+        "sub",
+        "user",
+        "check",
+        "config",
+        "bench",
+        "completions",
+        "top",
+        "why",
+        "clients",
+        "drops",
+        "limits",
+        "ban",
+        "kick",
+        "health",
+        "reload",
+        "drain",
+        "demo",
+    ] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is not in:\n{help}");
     }
     for word in ["--mqtt", "--admin", "TIDEGATE_", "Exit codes", "Examples"] {

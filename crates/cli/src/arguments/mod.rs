@@ -15,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
+pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand};
 pub(crate) use publish::PubArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand};
 pub(crate) use subscribe::SubArgs;
@@ -85,6 +86,10 @@ pub(crate) enum Command {
     Clients(ClientsArgs),
     /// Account for every message that was lost
     Drops(PlainArgs),
+    /// List, set and remove limits of single clients and users
+    Limits(LimitsArgs),
+    /// List, add and remove bans
+    Ban(BanArgs),
     /// End a client's connection
     Kick(ClientArgs),
     /// Ask whether the broker is alive and takes clients

@@ -116,6 +116,105 @@ impl Sort {
     }
 }
 
+/// Arguments of `tidegate limits`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LimitsArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LimitsCommand>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// What to do with limits.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum LimitsCommand {
+    /// Set a client's rate, whatever was learned; it holds until the broker ends or it is unset
+    Set {
+        /// The client identifier (a user's name with --user)
+        name: String,
+        /// So many messages in a time: rate=500/s, rate=30/m or rate=10/h
+        #[arg(value_name = "rate=N/TIME", value_parser = rate)]
+        rate: String,
+        /// The name is a user's: the limit is for all its clients
+        #[arg(long)]
+        user: bool,
+    },
+    /// Remove a limit: what was learned counts again
+    Unset {
+        /// The client identifier (a user's name with --user)
+        name: String,
+        /// The name is a user's
+        #[arg(long)]
+        user: bool,
+    },
+    /// List limits
+    List,
+}
+
+fn rate(text: &str) -> Result<String, String> {
+    let rate = text.strip_prefix("rate=").unwrap_or(text);
+    if rate.contains('/') { Ok(rate.to_owned()) } else { Err("expected rate=500/s, rate=30/m or rate=10/h".to_owned()) }
+}
+
+/// Arguments of `tidegate ban`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BanArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<BanCommand>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// What to do with bans.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum BanCommand {
+    /// Keep somebody out for a time; who is connected has to go
+    Add {
+        #[command(flatten)]
+        whom: BannedArgs,
+        /// How long
+        #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = ban_time)]
+        time: std::time::Duration,
+        /// Why, for whoever looks at the list
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Let somebody in again
+    Remove {
+        #[command(flatten)]
+        whom: BannedArgs,
+    },
+    /// List bans
+    List,
+}
+
+/// Whom a ban is for.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = true)]
+pub(crate) struct BannedArgs {
+    /// The client identifier
+    #[arg(conflicts_with = "user")]
+    pub(crate) client: Option<String>,
+    /// A user
+    #[arg(long, value_name = "NAME", conflicts_with = "network")]
+    pub(crate) user: Option<String>,
+    /// An address, or a network such as 10.1.2.0/24; with a client: that client from there only
+    #[arg(long, value_name = "NET")]
+    pub(crate) network: Option<String>,
+}
+
+fn ban_time(text: &str) -> Result<std::time::Duration, String> {
+    let bounds = std::time::Duration::from_secs(1)..=std::time::Duration::from_secs(30 * 86_400);
+    let duration = parse_duration(text).filter(|duration| bounds.contains(duration));
+    duration.ok_or_else(|| "a duration with its unit, from 1s to 30d".to_owned())
+}
+
 /// Demonstrations.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum DemoCommand {

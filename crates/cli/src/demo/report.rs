@@ -28,12 +28,19 @@ pub(super) struct Flooder {
     pub(super) refused: u64,
 }
 
+/// How long a message took, or at least has taken so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Took {
+    time: Duration,
+    has_not_arrived: bool,
+}
+
 /// How long messages took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Latencies {
     messages: usize,
-    p50: Duration,
-    p99: Duration,
+    p50: Took,
+    p99: Took,
     /// Messages that took longer than [`LATE`], or did not arrive.
     late: usize,
     /// Of those, the ones that did not arrive.
@@ -42,21 +49,25 @@ pub(super) struct Latencies {
 
 impl Latencies {
     /// Of the messages that were sent in this time.
-    fn of(trips: &[Trip], when: &Range<Duration>) -> Self {
-        let trips: Vec<&Trip> = trips.iter().filter(|trip| when.contains(&trip.sent)).collect();
-        // What did not arrive by the end took at least as long as what did.
-        let mut took: Vec<Duration> = trips.iter().map(|trip| trip.took.unwrap_or(Duration::MAX)).collect();
+    fn of(trips: &[Trip], when: &Range<Duration>, end: Duration) -> Self {
+        let trips = trips.iter().filter(|trip| when.contains(&trip.sent));
+        let took = |trip: &Trip| match trip.took {
+            Some(time) => Took { time, has_not_arrived: false },
+            None => Took { time: end.saturating_sub(trip.sent), has_not_arrived: true },
+        };
+        let mut took: Vec<Took> = trips.map(took).collect();
         took.sort_unstable();
         let at = |share: f64| {
             let place = ((took.len() as f64 * share).ceil() as usize).clamp(1, took.len().max(1)) - 1;
             took.get(place).copied().unwrap_or_default()
         };
+        let is_late = |took: &&Took| took.time > LATE || took.has_not_arrived;
         Self {
             messages: took.len(),
             p50: at(0.5),
             p99: at(0.99),
-            late: took.iter().filter(|took| **took > LATE).count(),
-            missing: trips.iter().filter(|trip| trip.took.is_none()).count(),
+            late: took.iter().filter(is_late).count(),
+            missing: took.iter().filter(|took| took.has_not_arrived).count(),
         }
     }
 
@@ -65,7 +76,7 @@ impl Latencies {
     }
 
     fn json(&self) -> Value {
-        let ms = |it: Duration| if it == Duration::MAX { Value::Null } else { json!(it.as_secs_f64() * 1000.0) };
+        let ms = |took: Took| json!(took.time.as_secs_f64() * 1000.0);
         json!({
             "messages": self.messages,
             "p50_ms": ms(self.p50),
@@ -84,7 +95,9 @@ impl Run {
         flooder: Flooder,
         why: String,
     ) -> Self {
-        Self { before: Latencies::of(trips, &calm), flooded: Latencies::of(trips, &flood), flooder, why }
+        let end = flood.end + LATE;
+        let (before, flooded) = (Latencies::of(trips, &calm, end), Latencies::of(trips, &flood, end));
+        Self { before, flooded, flooder, why }
     }
 
     fn json(&self) -> Value {
@@ -149,7 +162,8 @@ impl Report {
             on.late_percent()
         );
         let is_better = on.p99 < off.p99 && on.late <= off.late;
-        if is_better { format!("The gate held: {facts}") } else { format!("No difference this time: {facts}") }
+        let verdict = if is_better { "The gate held" } else { "No difference this time" };
+        format!("{verdict}: {facts}")
     }
 }
 
@@ -157,12 +171,10 @@ fn late(latencies: &Latencies) -> String {
     format!("{} of {}", latencies.late, latencies.messages)
 }
 
-fn span(duration: Duration) -> String {
-    match duration {
-        Duration::MAX => "not arrived".to_owned(),
-        long if long >= Duration::from_secs(1) => format!("{:.1} s", long.as_secs_f64()),
-        short => format!("{:.1} ms", short.as_secs_f64() * 1000.0),
-    }
+fn span(took: Took) -> String {
+    let more = if took.has_not_arrived { "> " } else { "" };
+    let secs = took.time.as_secs_f64();
+    if secs >= 1.0 { format!("{more}{secs:.1} s") } else { format!("{more}{:.1} ms", secs * 1000.0) }
 }
 
 #[cfg(test)]
@@ -170,13 +182,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_arrive_is_late_and_lost_and_slower_than_all() {
+    fn what_did_not_arrive_is_late_and_took_longer_than_can_be_said() {
         let at = Duration::from_millis;
         let trip = |sent, took: Option<u64>| Trip { sent: at(sent), took: took.map(at) };
         let trips = [trip(5, Some(1)), trip(10, Some(3)), trip(20, Some(1500)), trip(30, None), trip(40, Some(2))];
-        let latencies = Latencies::of(&trips, &(at(10)..at(40)));
-        let expected = Latencies { messages: 3, p50: at(1500), p99: Duration::MAX, late: 2, missing: 1 };
-        assert_eq!(latencies, expected);
-        assert_eq!(Latencies::of(&[], &(at(0)..at(1))).messages, 0);
+        let latencies = Latencies::of(&trips, &(at(10)..at(40)), at(2030));
+        let took = |time, has_not_arrived| Took { time: at(time), has_not_arrived };
+        let (p50, p99) = (took(1500, false), took(2000, true));
+        assert_eq!(latencies, Latencies { messages: 3, p50, p99, late: 2, missing: 1 });
+        assert_eq!((span(p50), span(p99)), ("1.5 s".to_owned(), "> 2.0 s".to_owned()));
+        assert_eq!(Latencies::of(&[], &(at(0)..at(1)), at(1)).messages, 0);
     }
 }

@@ -44,12 +44,13 @@ impl Door {
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Value, AdminError> {
-        self.request("GET", path)
+        self.request("GET", path, None)
     }
 
     /// Asks; an answer that is a problem is an error.
-    pub(crate) fn request(&self, method: &str, path: &str) -> Result<Value, AdminError> {
-        let answer = self.exchange(method, path).map_err(|error| AdminError::unreachable(&self.host, &error))?;
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        let answer = self.exchange(method, path, &body).map_err(|error| AdminError::unreachable(&self.host, &error))?;
         let (status, body) = parse(&answer).ok_or_else(|| {
             AdminError::failure(format!("{} does not speak HTTP as a broker's admin door does", self.host))
         })?;
@@ -57,25 +58,26 @@ impl Door {
         if (200..300).contains(&status) { Ok(value) } else { Err(AdminError::refused(status, &value)) }
     }
 
-    fn exchange(&self, method: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "no such address");
         for address in self.host.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => return self.talk(stream, method, path),
+                Ok(stream) => return self.talk(stream, method, path, body),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn talk(&self, mut stream: TcpStream, method: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    fn talk(&self, mut stream: TcpStream, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_write_timeout(Some(READ_TIMEOUT))?;
         let authorization = self.authorization.as_ref().map(|it| format!("Authorization: {it}\r\n"));
         // HTTP/1.0: the answer comes in one piece, and ends with the connection.
         let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nContent-Length: 0\r\n{}\r\n",
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nContent-Length: {}\r\n{}\r\n{body}",
             self.host,
+            body.len(),
             authorization.unwrap_or_default()
         );
         stream.write_all(head.as_bytes())?;

@@ -3,6 +3,7 @@
 //! All of them are questions to its admin door (`http`), and all they do is put the answers into a table (`table`) or
 //! print them as they are (`--json`). What the answers mean is said by the broker.
 
+mod control;
 mod error;
 pub(crate) mod http;
 mod table;
@@ -12,6 +13,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
+pub(crate) use control::{ban, limits};
 pub(crate) use error::AdminError;
 use http::{Door, escaped};
 use table::{Align, Table, number, shown};
@@ -174,7 +176,8 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
 
 /// `tidegate kick`.
 pub(crate) fn kick(args: &ClientArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.request("DELETE", &format!("/api/v1/clients/{}", escaped(&args.client)))?;
+    let answer =
+        Door::new(&args.admin)?.request("DELETE", &format!("/api/v1/clients/{}", escaped(&args.client)), None)?;
     if args.json {
         return print_json(&answer);
     }
@@ -196,7 +199,7 @@ pub(crate) fn health(args: &PlainArgs) -> Result<u8> {
 
 /// `tidegate reload`.
 pub(crate) fn reload(args: &PlainArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/reload")?;
+    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/reload", None)?;
     if args.json {
         return print_json(&answer);
     }
@@ -212,7 +215,7 @@ pub(crate) fn reload(args: &PlainArgs) -> Result<u8> {
 
 /// `tidegate drain`.
 pub(crate) fn drain(args: &PlainArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/drain")?;
+    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/drain", None)?;
     if args.json {
         return print_json(&answer);
     }

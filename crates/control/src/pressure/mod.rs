@@ -166,7 +166,7 @@ impl Gauge {
             (self.needed_at, self.since) = (now, self.since.min(now));
         }
         let (entered, cause) = self.confirmed(plan, signal);
-        let (kept, kept_cause) = highest(&plan.levels(signal, Edge::Leave));
+        let (kept, kept_cause) = highest(plan.levels(signal, Edge::Leave));
         if entered > self.level {
             (self.level, self.cause, self.since, self.needed_at) = (entered, cause, now, now);
         } else if kept >= self.level {
@@ -186,7 +186,7 @@ impl Gauge {
     fn confirmed(&mut self, plan: &PressurePlan, signal: &Signal) -> (Level, Cause) {
         let [(lag, _), (backlog, _), memory] = plan.levels(signal, Edge::Enter);
         let (lag_before, backlog_before) = core::mem::replace(&mut self.suspected, (lag, backlog));
-        highest(&[(lag.min(lag_before), Cause::Lag), (backlog.min(backlog_before), Cause::Backlog), memory])
+        highest([(lag.min(lag_before), Cause::Lag), (backlog.min(backlog_before), Cause::Backlog), memory])
     }
 }
 
@@ -228,11 +228,11 @@ impl PressurePlan {
 }
 
 /// Of equal ones the last: memory is the one that cannot be waited out.
-fn highest(levels: &[(Level, Cause); 3]) -> (Level, Cause) {
+fn highest(levels: [(Level, Cause); 3]) -> (Level, Cause) {
     let mut highest = levels[0];
     for level in levels {
         if level.0 >= highest.0 {
-            highest = *level;
+            highest = level;
         }
     }
     highest

@@ -103,7 +103,7 @@ impl Publisher {
     #[inline]
     pub(crate) fn drift(&mut self) -> Option<(Duration, Duration)> {
         self.passed = self.passed.wrapping_add(1);
-        if self.passed % DRIFT_EVERY != 0 { None } else { self.look_for_drift() }
+        if self.passed.is_multiple_of(DRIFT_EVERY) { self.look_for_drift() } else { None }
     }
 
     #[cold]
