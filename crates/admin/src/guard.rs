@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f085_only_names_that_nobody_else_can_arrange_are_this_machine() {
+    fn f086_only_names_that_nobody_else_can_arrange_are_this_machine() {
         for here in ["localhost", "LOCALHOST:18830", "127.0.0.1:18830", "[::1]:18830", "[::1]", "10.0.0.7:80"] {
             assert!(is_here(here), "{here}");
         }
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_come_from_no_page_or_from_ours() {
+    fn f086_changes_come_from_no_page_or_from_ours() {
         let origin = |origin: Option<&str>| {
             let mut headers = HeaderMap::new();
             if let Some(origin) = origin {

@@ -191,7 +191,7 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
 }
 
 #[test]
-fn f085_the_door_answers_to_this_machine_and_to_no_other_site() {
+fn f086_the_door_answers_to_this_machine_and_to_no_other_site() {
     let broker = Broker::start(|_| ());
     let strange = broker.raw("GET /api/v1/status HTTP/1.0\r\nHost: evil.example\r\n\r\n");
     assert!(strange.starts_with("HTTP/1.0 403") && strange.contains("host-not-allowed"), "{strange}");
@@ -208,6 +208,22 @@ fn f085_the_door_answers_to_this_machine_and_to_no_other_site() {
     let page = broker.raw("GET /api/v1/clients?limit=100000 HTTP/1.0\r\nHost: HOST\r\n\r\n");
     assert!(page.starts_with("HTTP/1.0 400"), "{page}");
     assert!(broker.told(&["health"]).contains("healthy"));
+}
+
+#[test]
+fn f070_who_fills_the_door_keeps_only_operators_waiting() {
+    let broker = Broker::start(|_| ());
+    let host = broker.admin.trim_start_matches("http://").to_owned();
+    let idle: Vec<TcpStream> = (0..80).map(|_| TcpStream::connect(&host).expect("accepted")).collect();
+    // More than there are places: the last ones are closed at once, and nobody waits for the others.
+    let mut last = idle.last().expect("eighty");
+    assert_eq!(last.read(&mut [0; 16]).expect("closed"), 0);
+    broker.publish("client");
+    drop(idle);
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !broker.ask(&["health"]).status.success() {
+        assert!(std::time::Instant::now() < end, "the places are free again");
+    }
 }
 
 #[test]

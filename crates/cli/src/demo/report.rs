@@ -1,5 +1,6 @@
 //! What the two runs came to, as a table and in one sentence.
 
+use std::fmt::Write;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -143,7 +144,8 @@ impl Report {
         ];
         let mut text = format!("{:<40}{:>16}{:>16}\n", "", "GATE OFF", "GATE ON");
         for (name, off, on) in rows {
-            text.push_str(&format!("{name:<40}{off:>16}{on:>16}\n"));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name:<40}{off:>16}{on:>16}");
         }
         format!("{text}\n{}\n\n$ tidegate why flooder\n{}\n", self.headline(), on.why)
     }

@@ -52,7 +52,9 @@ impl AdminError {
             }
             _ => (1, ""),
         };
-        Self { code, text: format!("{}{next}", detail.escape_debug()) }
+        // Quotes are ours; what could move a cursor is not.
+        let harmless = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+        Self { code, text: format!("{}{next}", detail.chars().map(harmless).collect::<String>()) }
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
