@@ -30,7 +30,8 @@ impl Banned {
         Self::ClientAt(client_id.to_owned(), masked(ip, bits), bits)
     }
 
-    fn normal(self) -> Self {
+    /// The one way to write it.
+    pub(crate) fn normal(self) -> Self {
         match self {
             Self::Network(ip, bits) => Self::Network(masked(ip.to_canonical(), bits), bits),
             Self::ClientAt(client, ip, bits) => Self::ClientAt(client, masked(ip.to_canonical(), bits), bits),
@@ -71,13 +72,15 @@ pub(crate) struct Bans {
 impl Bans {
     /// Bans somebody; the later end counts. False: the table is full of bans that have not ended.
     pub(crate) fn add(&mut self, whom: Banned, time: Duration, reason: &str, now: Timestamp) -> bool {
-        self.expire(now);
         let (whom, until) = (whom.normal(), now + time);
         if let Some((end, why)) = self.by_whom.get_mut(&whom) {
             if until > *end {
                 (*end, *why) = (until, reason.to_owned());
             }
             return true;
+        }
+        if self.by_whom.len() >= BANS_MAX {
+            self.expire(now);
         }
         if self.by_whom.len() >= BANS_MAX {
             return false;

@@ -32,6 +32,14 @@ impl Clock {
         }
     }
 
+    /// How long something took that began then; no time at all by a clock that is set by hand while it happens.
+    pub(crate) fn took(&self, begin: Timestamp, end: Timestamp) -> Duration {
+        match self {
+            Self::Machine(_) => end.since(begin),
+            Self::ByHand(_) => Duration::ZERO,
+        }
+    }
+
     /// The time. Read once per turn, so that everything in a turn happens at the same moment.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_nanos(match self {

@@ -102,7 +102,7 @@ impl Handle {
         if !lock(&self.common.bans).add(whom.clone(), time, reason, self.common.clock.now()) {
             return false;
         }
-        self.common.tell_all(|| Letter::Expel(Box::new(whom.clone())));
+        self.common.tell_all(|| Letter::Expel(Box::new(whom.clone().normal())));
         true
     }
 

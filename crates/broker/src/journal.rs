@@ -224,7 +224,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn what_is_left_out_is_counted() {
+    fn f068_lines_beyond_the_ration_are_counted() {
         let mut ration = Ration::default();
         let now = Timestamp::ZERO;
         for _ in 0..LOG_LINES_PER_SECOND {

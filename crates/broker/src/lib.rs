@@ -78,7 +78,8 @@ impl Broker {
         Self::start_at(Clock::start(), config, authenticator, policy)
     }
 
-    /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time.
+    /// The same with a clock that stands still unless [`advance`](Self::advance) is called: hours pass in no time. A
+    /// drain waits until its clients are gone, because its time does not come.
     pub fn start_by_hand(
         config: Config,
         authenticator: Arc<dyn Authenticator>,

@@ -184,12 +184,15 @@ impl Budget {
         self.shards[shard][2].load(Ordering::Relaxed) as usize
     }
 
-    /// A shard uses so much; the answer is how much it may use: that, and an equal part of what nobody uses.
+    /// A shard uses so much; the answer is how much it may use: that, and what a turn may take, if nobody else has it. Not
+    /// more: a shard that sleeps keeps its grant, and others may need it.
     pub(crate) fn grant(&self, shard: usize, used: u64) -> u64 {
         let [shown, own, _] = &self.shards[shard];
         shown.store(used, Ordering::Relaxed);
         let (max, before) = (self.max(), own.load(Ordering::Relaxed));
-        let wanted = used.saturating_add(max.saturating_sub(self.used()) / self.shards.len() as u64);
+        let shards = self.shards.len() as u64;
+        let turn = if shards == 1 { max } else { (max / (16 * shards)).max(TURN_BYTES) };
+        let wanted = used.saturating_add(turn.min(max.saturating_sub(self.used()) / shards));
         // The own grant is changed by its own thread only.
         if wanted <= before {
             self.granted.fetch_sub(before - wanted, Ordering::Relaxed);
@@ -205,6 +208,9 @@ impl Budget {
         before + more
     }
 }
+
+/// What one turn may need at least, copies for many receivers included.
+const TURN_BYTES: u64 = 2 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -232,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_that_wait_for_turns_of_eight_are_a_backlog() {
+    fn f056_a_thousand_that_wait_for_turns_of_eight_raise_the_level() {
         let mut meter = Meter::new(Timestamp::ZERO);
         let mut now = Timestamp::ZERO;
         for _ in 0..3 {

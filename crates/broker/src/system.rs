@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_control::pressure::Cause;
 use tidegate_core::event::Stats;
+
+use crate::pressure::PressureReport;
 
 /// The publisher of `$SYS`.
 #[derive(Debug)]
@@ -59,13 +62,14 @@ impl System {
     pub(crate) fn publish(
         &mut self,
         stats: &Stats,
+        report: &PressureReport,
         interval: Duration,
         now: Timestamp,
         mut publish: impl FnMut(&str, &str),
     ) {
         self.update(stats, now);
         self.due = now + interval;
-        for (topic, value) in self.values(stats, now) {
+        for (topic, value) in self.values(stats, report, now) {
             let topic = format!("$SYS/broker/{topic}");
             if self.published.get(&topic) != Some(&value) {
                 publish(&topic, &value);
@@ -90,9 +94,9 @@ impl System {
         self.memory_max = self.memory_max.max(resident_bytes());
     }
 
-    fn values(&self, stats: &Stats, now: Timestamp) -> Vec<(String, String)> {
+    fn values(&self, stats: &Stats, report: &PressureReport, now: Timestamp) -> Vec<(String, String)> {
         let disconnected = stats.sessions.saturating_sub(stats.connections);
-        let numbers: [(&str, u64); 22] = [
+        let numbers: [(&str, u64); 17] = [
             ("clients/connected", stats.connections),
             ("clients/disconnected", disconnected),
             ("clients/total", stats.sessions.max(stats.connections)),
@@ -110,22 +114,14 @@ impl System {
             ("retained messages/count", stats.retained_messages),
             ("heap/current", resident_bytes()),
             ("heap/maximum", self.memory_max),
-            ("drops/outbox-full", stats.dropped_outbox_full),
-            ("drops/queue-full", stats.dropped_queue_full),
-            ("drops/expired", stats.dropped_expired),
-            ("drops/too-large", stats.dropped_too_large),
-            ("drops/denied", stats.dropped_denied + stats.publish_denied + stats.wills_denied),
         ];
         let mut values: Vec<(String, String)> = vec![
             ("version".into(), concat!("tidegate version ", env!("CARGO_PKG_VERSION")).into()),
             ("uptime".into(), format!("{} seconds", now.as_nanos() / 1_000_000_000)),
         ];
         values.extend(numbers.map(|(topic, number)| (topic.to_owned(), number.to_string())));
-        values.push(("drops/retained-full".into(), stats.dropped_retained_full.to_string()));
-        values.push(("drops/session-ended".into(), stats.dropped_session_ended.to_string()));
-        values.push(("drops/shard-full".into(), stats.dropped_shard_full.to_string()));
-        values.push(("drops/held-full".into(), stats.dropped_held_full.to_string()));
-        values.push(("drops/rhythm".into(), stats.dropped_rhythm.to_string()));
+        values.extend(drops(stats).map(|(reason, count)| (format!("drops/{reason}"), count.to_string())));
+        values.extend(overload(report));
         for ((name, _), averages) in RATES.iter().zip(self.loads) {
             for ((window, _), average) in WINDOWS.iter().zip(averages) {
                 values.push((format!("load/{name}/{window}"), format!("{average:.2}")));
@@ -135,21 +131,29 @@ impl System {
     }
 }
 
+/// Every reason for which a message was lost, with its count.
+fn drops(stats: &Stats) -> impl Iterator<Item = (String, u64)> {
+    let also_denied = stats.publish_denied + stats.wills_denied;
+    stats.iter().filter_map(move |(name, count)| {
+        let reason = name.strip_prefix("dropped_")?;
+        Some((reason.replace('_', "-"), if reason == "denied" { count + also_denied } else { count }))
+    })
+}
+
 fn dropped(stats: &Stats) -> u64 {
-    stats.dropped_outbox_full
-        + stats.dropped_queue_full
-        + stats.dropped_expired
-        + stats.dropped_too_large
-        + stats.dropped_denied
-        + stats.publish_denied
-        + stats.wills_denied
-        + stats.dropped_retained_full
-        + stats.dropped_session_ended
-        + stats.dropped_shard_full
-        + stats.dropped_held_full
-        + stats.dropped_rhythm
-        + stats.dropped_held_ended
-        + stats.dropped_held_expired
+    drops(stats).map(|(_, count)| count).sum()
+}
+
+/// How hard the broker is pressed.
+fn overload(report: &PressureReport) -> [(String, String); 5] {
+    [
+        ("overload/level", u64::from(report.level.number()).to_string()),
+        ("overload/reason", report.cause.map_or("none", Cause::name).to_owned()),
+        ("overload/since", format!("{} seconds", report.age.as_secs())),
+        ("overload/memory/used", report.memory_used.to_string()),
+        ("overload/memory/maximum", report.memory_max.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
 }
 
 /// Memory of the process that is really there, from the kernel; 0 where it does not say. (mosquitto counts its own heap;
@@ -163,10 +167,12 @@ fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pressure::Pressure;
 
     fn publish(system: &mut System, stats: &Stats, secs: f64) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
-        system.publish(stats, Duration::from_secs(10), Timestamp::from_secs_f64(secs), |topic, value| {
+        let report = Pressure::new(1, 1000).report(Timestamp::ZERO);
+        system.publish(stats, &report, Duration::from_secs(10), Timestamp::from_secs_f64(secs), |topic, value| {
             out.insert(topic.to_owned(), value.to_owned());
         });
         out
@@ -181,6 +187,9 @@ mod tests {
         assert_eq!(first["$SYS/broker/clients/disconnected"], "2");
         assert_eq!(first["$SYS/broker/clients/total"], "5");
         assert_eq!(first["$SYS/broker/publish/messages/received"], "7");
+        assert_eq!(first["$SYS/broker/overload/level"], "0");
+        assert_eq!(first["$SYS/broker/overload/reason"], "none");
+        assert_eq!(first["$SYS/broker/drops/memory-budget"], "0");
         for name in ["version", "uptime", "retained messages/count", "heap/current", "load/connections/15min"] {
             assert!(first.contains_key(&format!("$SYS/broker/{name}")), "{name}");
         }

@@ -124,7 +124,7 @@ const ROLE: &str = "TIDEGATE_TEST_ROLE";
 
 /// Runs `few_descriptors` in a process of its own, which may have 64 files open.
 #[test]
-fn f090_accepting_survives_a_machine_without_descriptors() {
+fn f063_f090_accepting_survives_a_machine_without_descriptors() {
     let status = Command::new("sh")
         .args(["-c", "ulimit -n 64 && exec \"$0\" --exact few_descriptors --nocapture"])
         .arg(std::env::current_exe().unwrap())

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
-use tidegate_core::settings::Settings;
+use tidegate_control::rhythm::RhythmConfig;
+use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
 use tidegate_wire_mqtt::QoS;
 
 use crate::certificate;
@@ -64,18 +65,19 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     Ok(Config {
         listeners,
         shards: options.server.shards.value().map_or(0, |Count(shards)| shards as usize),
-        settings: settings(limits),
+        settings: settings(options),
+        memory_max: limits.memory.value().map(|Size(bytes)| bytes),
         connections_max: count(limits.connections_max),
         handshake_timeout: limits.handshake_timeout.0,
         handshakes_max: limits.handshakes_max.0 as usize,
         password_threads: limits.password_threads.0 as usize,
         sys_interval: options.sys.interval.value().map_or(Duration::ZERO, |Span(interval)| interval),
         drain_timeout: options.server.drain_timeout.0,
-        ..Config::default()
     })
 }
 
-fn settings(limits: &Limits) -> Settings {
+fn settings(options: &Options) -> Settings {
+    let limits = &options.limits;
     Settings {
         packet_bytes_max: limits.packet_bytes_max.0 as u32,
         receive_max: limits.receive_max.0 as u16,
@@ -98,7 +100,41 @@ fn settings(limits: &Limits) -> Settings {
         sessions_max: count(limits.sessions_max),
         client_id_bytes_max: limits.client_id_bytes_max.0 as usize,
         topic_levels_max: limits.topic_levels_max.0 as usize,
-        ..Settings::default()
+        back_off: back_off(options),
+        arrivals: arrivals(limits),
+    }
+}
+
+fn back_off(options: &Options) -> BackOff {
+    let backoff = &options.backoff;
+    let usual = BackOff::default();
+    let learn = backoff.learn.value().map(|Count(learn)| learn as u32);
+    let rhythm = |config: RhythmConfig| RhythmConfig {
+        enforcement: backoff.enforce.0,
+        learn_messages: learn.unwrap_or(config.learn_messages),
+        learn_intervals: learn.unwrap_or(config.learn_intervals),
+        headroom: backoff.headroom.0 as f64,
+        burst: backoff.burst.0 as u32,
+        delay_max: backoff.max_delay.0,
+        paper_bounded: backoff.paper_bounded,
+        ..config
+    };
+    let usual_rhythm = usual.rhythm.unwrap_or_default();
+    BackOff {
+        rhythm: backoff.mode.rule().map(|rule| rhythm(RhythmConfig { rule, ..usual_rhythm })),
+        hold_messages_max: backoff.hold_messages.0 as usize,
+        hold_bytes_max: backoff.hold_bytes.0 as usize,
+        client_retry: backoff.client_retry.0,
+        memory: backoff.memory.0,
+        rate: options.limits.rate.value().map(|pace| pace.rate(None)),
+    }
+}
+
+fn arrivals(limits: &Limits) -> ArrivalRules {
+    let paced = ArrivalRules::default().paced.burst();
+    ArrivalRules {
+        new_clients: limits.new_clients.rate(Some(limits.new_clients_burst.0 as u32)),
+        paced: limits.paced_clients.rate(Some(paced)),
     }
 }
 

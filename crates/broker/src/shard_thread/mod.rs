@@ -234,7 +234,7 @@ impl ShardThread {
     /// What this turn was like; now and then, what that comes to.
     fn measure(&mut self) {
         let end = self.common.clock.now();
-        self.meter.on_turn(end.since(self.now), self.served, self.read_next.len());
+        self.meter.on_turn(self.common.clock.took(self.now, end), self.served, self.read_next.len());
         let pressure = &self.common.pressure;
         let visitors = self.visitors.len() * VISITOR_BYTES;
         let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + visitors;
@@ -352,7 +352,8 @@ impl ShardThread {
             && let Some(system) = &mut self.system
         {
             let (stats, shard, now) = (self.common.stats(), &mut self.shard, self.now);
-            system.publish(&stats, self.rules.sys_interval, now, |topic, value| {
+            let report = self.common.pressure.report(now);
+            system.publish(&stats, &report, self.rules.sys_interval, now, |topic, value| {
                 shard.handle_system(topic, value.as_bytes(), now);
             });
         }

@@ -6,9 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use tidegate_broker::config::Config;
+use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::settings::Settings;
 use tracing::level_filters::LevelFilter;
 
+use super::backoff::{Enforce, Mode, Pace};
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
 use super::words::{Address, Door, LogFormat, LogLevel, NotYet, SecureDoor};
 
@@ -197,10 +199,44 @@ keys! {
         Reload subscriptions_max: CountLimit<1> = Or::Is(Count(core.subscriptions_max as u64));
         /// Sessions of one shard, connected or not.
         Reload sessions_max: CountLimit<1> = Or::Is(Count(core.sessions_max as u64));
+        /// Messages that each publisher may send, such as \"500/s\"; so many at once, and then evenly.
+        Reload rate: Or<Unlimited, Pace> = Or::WORD;
+        /// New client identifiers from one user, or one network without users.
+        Reload new_clients: Pace = Pace::of(&core.arrivals.new_clients);
+        /// How many of them may come at once.
+        Reload new_clients_burst: Count<1, MANY> = Count(core.arrivals.new_clients.burst().into());
+        /// New clients that are let in while the broker is strained.
+        Reload paced_clients: Pace = Pace::of(&core.arrivals.paced);
+        /// Bytes kept for clients and messages, all together; auto is half of what the machine or control group has.
+        Reload memory: Or<Auto, Size<MEMORY_MIN, HUGE>> = Or::WORD;
         /// Size of a client identifier.
         Reload client_id_bytes_max: Size<23, U16> = Size(core.client_id_bytes_max as u64);
         /// Levels of a topic.
         Reload topic_levels_max: Count<1, U16> = Count(core.topic_levels_max as u64);
+    }
+    backoff: Backoff {
+        /// How publishers that break their rhythm are slowed.
+        Reload mode: Mode = Mode::Practical;
+        /// Always, or only while the broker is under pressure.
+        Reload enforce: Enforce = Enforce(rhythm(&core).enforcement);
+        /// Intervals between messages after which a rhythm is known (practical), or messages (paper).
+        Reload learn: Or<Auto, Count<2, 254>> = Or::WORD;
+        /// How many times its usual rate a publisher may have.
+        Reload headroom: Count<1, 100> = Count(rhythm(&core).headroom as u64);
+        /// Messages that may come at once, on top of the rate.
+        Reload burst: Count<0, 10_000> = Count(rhythm(&core).burst.into());
+        /// Longest delay of a message, and what a refused one is told to wait at most.
+        Reload max_delay: Span<1, 86_400_000> = Span(rhythm(&core).delay_max);
+        /// The paper's mode mentions a maximum and gives none: whether max_delay bounds it, too.
+        Reload paper_bounded: bool = rhythm(&core).paper_bounded;
+        /// Messages of one client that may wait.
+        Reload hold_messages: Count<0, 1_000_000> = Count(core.back_off.hold_messages_max as u64);
+        /// Size of them.
+        Reload hold_bytes: Size<0, HUGE> = Size(core.back_off.hold_bytes_max as u64);
+        /// After how long a typical client repeats what was not acknowledged; messages are held for three quarters of it.
+        Reload client_retry: Span<100, 3_600_000> = Span(core.back_off.client_retry);
+        /// How long a publisher is remembered after its last connection.
+        Reload memory: Span<0> = Span(core.back_off.memory);
     }
     log: Log {
         /// How much is logged.
@@ -212,6 +248,13 @@ keys! {
         /// How often the topics below $SYS/broker are published.
         Reload interval: Or<Off, Span<1000>> = sys_interval(&broker);
     }
+}
+
+/// One turn of every kind of input has to fit into what is kept free.
+const MEMORY_MIN: u64 = 16 << 20;
+
+fn rhythm(core: &Settings) -> RhythmConfig {
+    core.back_off.rhythm.unwrap_or_default()
 }
 
 fn keep_alive(core: &Settings) -> Or<Unlimited, Span<1000, KEEP_ALIVE>> {

@@ -4,6 +4,7 @@
 //! to [`Options`] by the table of keys. All problems of all sources are collected; what the values mean together is
 //! judged in `plan.rs`.
 
+pub(crate) mod backoff;
 mod environment;
 mod file;
 pub(crate) mod keys;

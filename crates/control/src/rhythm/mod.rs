@@ -88,7 +88,7 @@ pub struct RhythmConfig {
     pub burst: u32,
     /// The largest batch that is learned; as many may come at once beyond `burst`. 0 (learn none) ..= 10 000.
     pub burst_max: u32,
-    /// D_0: unit of the practical delay. 1 ms ..= 1 h.
+    /// D_0: unit of the practical delay; 0 for no more than what the rate asks for. ..= 1 h.
     pub delay_unit: Duration,
     /// D_max: the longest delay of the practical rule; the optional maximum of the paper's. 1 ms ..= 1 day.
     pub delay_max: Duration,
@@ -135,7 +135,7 @@ impl RhythmConfig {
                 headroom: number("headroom", self.headroom, 1.0, 100.0)?,
                 burst: count("burst", self.burst.into(), 0, 10_000)? as f64,
                 burst_max: count("burst_max", self.burst_max.into(), 0, 10_000)? as f32,
-                delay_unit: span("delay_unit", self.delay_unit, ms, Duration::from_secs(3600))?,
+                delay_unit: span("delay_unit", self.delay_unit, Duration::ZERO, Duration::from_secs(3600))?,
                 delay_max,
                 interval_min,
                 interval_max,

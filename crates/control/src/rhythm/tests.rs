@@ -208,7 +208,7 @@ fn a_wrong_configuration_is_named() {
         config.build().unwrap_err().field
     };
     assert_eq!(error(|config| config.headroom = f64::NAN), "headroom");
-    assert_eq!(error(|config| config.burst = 0), "burst");
+    assert_eq!(error(|config| config.burst = 10_001), "burst");
     assert_eq!(error(|config| config.learn_messages = 1), "learn_messages");
     assert_eq!(error(|config| config.interval_min = Duration::from_secs(86_401)), "interval_min");
 }

@@ -108,12 +108,13 @@ impl Shard {
     }
 }
 
-/// No headroom and no batches: the operator has said what is right.
+/// No headroom, no batches and no punishment: the operator has said what is right, and what is beyond waits its time.
 fn plan_of(rate: Rate) -> Option<RhythmPlan> {
     let config = RhythmConfig {
         rule: RhythmRule::Practical,
         enforcement: Enforcement::Always,
         headroom: 1.0,
+        delay_unit: core::time::Duration::ZERO,
         // The first one needs no burst.
         burst: (rate.burst() - 1).min(10_000),
         interval_min: core::time::Duration::from_micros(1),

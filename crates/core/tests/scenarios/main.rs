@@ -8,6 +8,8 @@ mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;
 mod conformance_subscribe;
+mod faults_control;
+mod faults_overload;
 mod faults_patience;
 mod faults_qos;
 mod faults_session;
