@@ -28,6 +28,7 @@ impl Shard {
         if let Some(position) = position
             && let Some(Stage::Sent(queued)) = session.release(position)
         {
+            session.ledger.delivered += 1;
             self.note_delivered(&queued);
         }
         self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
@@ -80,6 +81,7 @@ impl Shard {
             return;
         }
         let finished = session.finish(position);
+        session.ledger.delivered += u64::from(matches!(finished, Some(Stage::Sent(_))));
         let is_waiting = session.has_more();
         // At the later stage it was counted when PUBREC came.
         if let Some(Stage::Sent(queued)) = finished {

@@ -275,6 +275,7 @@ impl Shard {
         if written > 0 {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;
+            connection.traffic.bytes_sent += written as u64;
             self.memory.outboxes += written;
             connection.answer_bytes += written;
             if !connection.is_listed {

@@ -14,6 +14,7 @@
 //! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
 //! is forbidden (`wills_denied`) goes nowhere, and is in neither sum.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -24,6 +25,7 @@ use tidegate_wire_mqtt::{ReasonCode, Version};
 
 use crate::access::Identity;
 use crate::classes::{CLASSES_MAX, ClassId};
+use crate::report::Parting;
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
@@ -61,6 +63,8 @@ pub enum Event {
         client_id: Arc<str>,
         /// Why.
         why: Why,
+        /// Whose connection it was and what went over it.
+        parting: Box<Parting>,
     },
     /// A session ended: expired, cleaned or replaced.
     SessionEnded {
@@ -214,11 +218,6 @@ impl Stats {
     #[inline]
     pub(crate) fn finish_delivery(&mut self, class: ClassId) {
         self.by_class[class.index()].delivered += 1;
-    }
-
-    pub(crate) fn drop_delivery(&mut self, class: ClassId, reason: impl FnOnce(&mut Self) -> &mut u64) {
-        *reason(self) += 1;
-        self.by_class[class.index()].dropped += 1;
     }
 
     /// Whether every message is accounted for; see the head of this file.

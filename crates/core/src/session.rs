@@ -13,6 +13,7 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::event::Stats;
+use crate::ledger::Ledger;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
 use crate::queue::Queue;
@@ -62,6 +63,8 @@ pub(crate) struct Session {
     pub(crate) wake_at: Option<Timestamp>,
     /// What waits for it beyond that; none if nothing does.
     pub(crate) queue: Option<Box<Queue>>,
+    /// What became of its messages, up to its open connection.
+    pub(crate) ledger: Ledger,
     next_packet_id: PacketId,
 }
 
@@ -169,6 +172,7 @@ impl Session {
             held: None,
             wake_at: None,
             queue: None,
+            ledger: Ledger::default(),
             next_packet_id: PacketId::MIN,
         }
     }

@@ -133,14 +133,14 @@ impl Model {
         self.waiting.push(known.clone());
         for (number, loss) in lost {
             match loss {
-                Loss::Newest => {
+                Gone::Newest => {
                     assert_eq!(number, self.offered);
                     self.remove(number);
                     let is_full =
                         self.waiting.len() >= BOUNDS.messages_max || self.bytes + known.size > BOUNDS.bytes_max;
                     assert!(is_full && on_full == OnFull::DropNewest);
                 }
-                Loss::Oldest => {
+                Gone::Oldest => {
                     // Of its flow the oldest that does not stand in the place of an older one.
                     let victim = self.remove(number);
                     let longest = self.waiting.iter().map(|known| self.flow_bytes(Self::flow(known))).max();
@@ -153,7 +153,7 @@ impl Model {
                         );
                     }
                 }
-                Loss::Conflated => {
+                Gone::Conflated => {
                     assert_eq!(on_full, OnFull::Latest);
                     let victim = self.remove(number);
                     assert_eq!((victim.sent.topic, victim.sent.is_by_topic), (sent.topic, sent.is_by_topic));
