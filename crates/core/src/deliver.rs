@@ -86,6 +86,10 @@ impl Shard {
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
         if is_open && is_in_time && qos == QoS::AtMostOnce {
+            if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
+                session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
+                return;
+            }
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
             let _ = self.send_now(conn, publication, &copy, frames, now);
@@ -162,10 +166,6 @@ impl Shard {
             let (session, class) = (connection.session, publication.standing.class);
             if connection.outbox.len() > self.settings.outbox_bytes_max {
                 self.lose_delivery(session, Loss::OutboxFull, class);
-                return Fate::Done;
-            }
-            if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
-                self.lose_delivery(session, Loss::MemoryOut, class);
                 return Fate::Done;
             }
         }
