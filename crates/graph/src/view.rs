@@ -3,20 +3,27 @@
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use oxrdf::Term;
+use oxrdf::{NamedNode, Term};
 use spareval::{InternalQuad, QueryableDataset};
 
 use crate::dataset::Snapshot;
 use crate::dictionary::Id;
 use crate::error::Error;
-use crate::index::{InGraph, Pattern, Scan};
+use crate::index::{InGraph, Pattern, Quad, Scan};
 use crate::limits::Meter;
 
 /// A snapshot and the meter of one evaluation.
 pub(crate) struct View<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) meter: Rc<Meter>,
+    /// The graphs of `FROM <a> FROM <b>`, whose merge stands under the number of [`MERGED`].
+    merged: Rc<[Id]>,
 }
+
+/// The label under which the evaluator asks for the merged graphs. No label in a dataset has a space.
+pub(crate) const MERGED: &str = "merged graphs";
+/// And its number, which no term has.
+const MERGED_ID: Id = Id::MAX;
 
 /// A term in the evaluator's hands. Each holds the meter, whose references are thereby the count of live terms.
 #[derive(Clone)]
@@ -64,17 +71,43 @@ impl Hash for Held {
 /// Quads of a pattern until the meter says no; then the reason once, and nothing more, so that whatever loop the
 /// evaluator is in runs dry.
 pub(crate) struct Quads<'a> {
+    snapshot: &'a Snapshot,
+    pattern: Pattern,
     scan: Option<Scan<'a>>,
     meter: Rc<Meter>,
+    /// The graphs to merge, and how many of them were entered.
+    merged: Rc<[Id]>,
+    entered: usize,
+}
+
+impl Quads<'_> {
+    /// The next quad that no merged graph before has.
+    fn quad(&mut self) -> Option<Quad> {
+        if self.merged.is_empty() {
+            return self.scan.as_mut()?.next();
+        }
+        loop {
+            let Some(quad) = self.scan.as_mut().and_then(Iterator::next) else {
+                let graph = *self.merged.get(self.entered)?;
+                self.entered += 1;
+                self.scan = Some(self.snapshot.scan(Pattern { graph: InGraph::One(graph), ..self.pattern }));
+                continue;
+            };
+            let mut before = self.merged.iter().take(self.entered - 1);
+            if !before.any(|graph| self.snapshot.index.contains(Quad { graph: *graph, ..quad })) {
+                return Some(Quad { graph: 0, ..quad });
+            }
+        }
+    }
 }
 
 impl Iterator for Quads<'_> {
     type Item = Result<InternalQuad<Held>, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let quad = self.scan.as_mut()?.next()?;
+        let quad = self.quad()?;
         if let Err(error) = self.meter.step() {
-            self.scan = None;
+            (self.scan, self.merged) = (None, Rc::default());
             return Some(Err(error));
         }
         let held = |id: Id| Held::Stored(id, Rc::clone(&self.meter));
@@ -97,6 +130,15 @@ fn bound(term: Option<&Held>) -> Result<Option<Id>, ()> {
 }
 
 impl<'a> View<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, meter: Rc<Meter>) -> Self {
+        Self { snapshot, meter, merged: Rc::default() }
+    }
+
+    pub(crate) fn merge(&mut self, graphs: &[NamedNode]) {
+        let ids = graphs.iter().filter_map(|graph| self.snapshot.terms.find(graph.as_ref().into()));
+        self.merged = ids.collect();
+    }
+
     fn pattern(
         subject: Option<&Held>,
         predicate: Option<&Held>,
@@ -113,8 +155,16 @@ impl<'a> View<'a> {
     }
 
     fn quads(&self, pattern: Result<Pattern, ()>) -> Quads<'a> {
-        let snapshot = self.snapshot;
-        Quads { scan: pattern.ok().map(|pattern| snapshot.scan(pattern)), meter: Rc::clone(&self.meter) }
+        let nowhere = Pattern { graph: InGraph::One(MERGED_ID), subject: None, predicate: None, object: None };
+        let is_merge = pattern.is_ok_and(|pattern| pattern.graph == InGraph::One(MERGED_ID));
+        Quads {
+            snapshot: self.snapshot,
+            pattern: pattern.unwrap_or(nowhere),
+            scan: pattern.ok().filter(|_| !is_merge).map(|pattern| self.snapshot.scan(pattern)),
+            meter: Rc::clone(&self.meter),
+            merged: if is_merge { Rc::clone(&self.merged) } else { Rc::default() },
+            entered: 0,
+        }
     }
 }
 
@@ -146,6 +196,9 @@ impl<'a> QueryableDataset<'a> for View<'a> {
     fn internalize_term(&self, term: Term) -> Result<Held, Error> {
         if let Some(id) = self.snapshot.terms.find(term.as_ref()) {
             return Ok(Held::Stored(id, Rc::clone(&self.meter)));
+        }
+        if matches!(&term, Term::BlankNode(node) if node.as_str() == MERGED) {
+            return Ok(Held::Stored(MERGED_ID, Rc::clone(&self.meter)));
         }
         let bytes = match &term {
             Term::NamedNode(node) => node.as_str().len(),
