@@ -70,10 +70,12 @@ pub enum Limit {
     Rules,
     /// Numbers for terms.
     Terms,
+    /// Runs of rules for one request.
+    RuleRuns,
 }
 
 impl Limit {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::TextBytes,
         Self::Depth,
         Self::Chain,
@@ -90,6 +92,7 @@ impl Limit {
         Self::Subscribers,
         Self::Rules,
         Self::Terms,
+        Self::RuleRuns,
     ];
 
     /// The limit of a number that was one (`limit as u8`).
@@ -123,6 +126,7 @@ impl fmt::Display for Limit {
             Self::Subscribers => "too many subscribers",
             Self::Rules => "too many rules",
             Self::Terms => "too many distinct terms",
+            Self::RuleRuns => "the rules do not come to rest",
         })
     }
 }

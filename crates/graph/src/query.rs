@@ -31,9 +31,14 @@ pub struct Query {
 impl Query {
     /// Reads a query. Its cost is bounded by the limits, whatever the text.
     pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, Error> {
+        Self::parse_at(text, None, limits)
+    }
+
+    /// The same, with a base for relative IRIs.
+    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
         text::check(text, limits)?;
-        let algebra = SparqlParser::new().parse_query(text).map_err(|error| Error::Syntax(error.to_string()))?;
-        Self::new(algebra, limits)
+        let parsed = parser(base)?.parse_query(text);
+        Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)
     }
 
     pub(crate) fn new(algebra: Algebra, limits: &QueryLimits) -> Result<Self, Error> {
@@ -83,12 +88,21 @@ impl Query {
         }
         let outcome = prepared.execute(view);
         meter.verdict()?;
-        let left = Left { meter: Rc::clone(meter), rows: limits.rows_max, bytes: limits.result_bytes_max, ended: false };
+        let left =
+            Left { meter: Rc::clone(meter), rows: limits.rows_max, bytes: limits.result_bytes_max, ended: false };
         Ok(match outcome.map_err(translate)? {
             QueryResults::Solutions(rows) => Results::Rows(Rows { rows, left }),
             QueryResults::Boolean(answer) => Results::Boolean(answer),
             QueryResults::Graph(triples) => Results::Triples(Triples { triples, left }),
         })
+    }
+}
+
+pub(crate) fn parser(base: Option<&str>) -> Result<SparqlParser, Error> {
+    let parser = SparqlParser::new();
+    match base {
+        Some(base) => parser.with_base_iri(base).map_err(|error| Error::Syntax(error.to_string())),
+        None => Ok(parser),
     }
 }
 

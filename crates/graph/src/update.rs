@@ -9,14 +9,14 @@ use spargebra::term::{
     GraphNamePattern, GroundQuad, GroundQuadPattern, GroundTerm, GroundTermPattern, NamedNodePattern, QuadPattern,
     TermPattern,
 };
-use spargebra::{GraphUpdateOperation, Query as Algebra, SparqlParser, Update as Operations};
+use spargebra::{GraphUpdateOperation, Query as Algebra, Update as Operations};
 
 use crate::dataset::{Dataset, graph_name};
 use crate::delta::quad_of;
 use crate::error::{Error, Refusal};
 use crate::index::{InGraph, Pattern};
 use crate::limits::QueryLimits;
-use crate::query::{Query, Results, Row};
+use crate::query::{Query, Results, Row, parser};
 use crate::text;
 
 /// An update that was parsed and judged.
@@ -38,9 +38,14 @@ enum Step {
 impl Update {
     /// Reads an update. Its cost is bounded by the limits, whatever the text.
     pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, Error> {
+        Self::parse_at(text, None, limits)
+    }
+
+    /// The same, with a base for relative IRIs.
+    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
         text::check(text, limits)?;
-        let parsed = SparqlParser::new().parse_update(text).map_err(|error| Error::Syntax(error.to_string()))?;
-        Self::new(parsed, limits)
+        let parsed = parser(base)?.parse_update(text);
+        Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)
     }
 
     fn new(parsed: Operations, limits: &QueryLimits) -> Result<Self, Error> {
@@ -54,7 +59,9 @@ impl Update {
                     let select = Algebra::Select { dataset: using, pattern: *pattern, base_iri };
                     Step::Modify { delete, insert, query: Box::new(Query::new(select, limits)?) }
                 }
-                GraphUpdateOperation::Clear { graph, .. } | GraphUpdateOperation::Drop { graph, .. } => Step::Clear(graph),
+                GraphUpdateOperation::Clear { graph, .. } | GraphUpdateOperation::Drop { graph, .. } => {
+                    Step::Clear(graph)
+                }
                 GraphUpdateOperation::Create { silent, graph } => Step::Create { silent, graph },
                 // Nothing is fetched. SILENT asks that a failure be no failure.
                 GraphUpdateOperation::Load { silent: true, .. } => continue,
