@@ -17,6 +17,7 @@ pub(crate) fn walk(pattern: &mut GraphPattern, visitor: &mut dyn Visitor) {
         GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Values { .. } => {}
         GraphPattern::Join { left, right }
         | GraphPattern::Union { left, right }
+        | GraphPattern::Lateral { left, right }
         | GraphPattern::Minus { left, right } => {
             walk(left, visitor);
             walk(right, visitor);

@@ -2,6 +2,8 @@
 //!
 //! - `CONCAT`, `REPLACE` and `GROUP_CONCAT` get a cap on what they may build, because the meter sees a value only when
 //!   it is finished.
+//! - Patterns that share no variable become nested loops (`product`), because a product in memory would not come past
+//!   it either.
 //! - Leaves that read no quads (`VALUES`, empty groups within `UNION`) get a filter that asks the meter, because a
 //!   product of them would never come past it.
 //!
@@ -17,6 +19,7 @@ use spargebra::algebra::{AggregateExpression, AggregateFunction, Expression, Fun
 use crate::algebra::{Visitor, walk};
 use crate::error::{Error, Limit, Refusal};
 use crate::limits::{CancelToken, Meter, Trip};
+use crate::product;
 
 /// Passes its first argument on if it is no longer than the second says.
 const CAP: &str = "urn:tidegate:cap";
@@ -24,6 +27,9 @@ const CAP: &str = "urn:tidegate:cap";
 const TICK: &str = "urn:tidegate:tick";
 /// `GROUP_CONCAT` with the separator of this number.
 const CONCAT: &str = "urn:tidegate:group-concat:";
+
+/// Rows that `VALUES` and `UNION` alone may make: their product is built without a single read.
+const ROWS_WITHOUT_READING_MAX: u64 = 1_000_000;
 
 /// What the evaluator must be told about a guarded pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +45,13 @@ impl Guard {
         if survey.service {
             return Err(Error::Refused(Refusal::Service));
         }
+        if product::rows_without_reading(pattern) > ROWS_WITHOUT_READING_MAX {
+            return Err(Limit::Chain.into());
+        }
         let mut rewrite =
             Rewrite { guard: Self::default(), value_bytes_max, with_union: survey.union, wrap: Vec::new() };
         walk(pattern, &mut rewrite);
+        walk(pattern, &mut product::Loops);
         Ok(rewrite.guard)
     }
 
@@ -58,7 +68,7 @@ impl Guard {
             evaluator = evaluator.with_custom_aggregate_function(concat_name(number), move || {
                 Box::new(Concat {
                     text: Some(String::new()),
-                    language: None,
+                    is_first: true,
                     separator: Arc::clone(&separator),
                     bytes_max: value_bytes_max,
                     trip: Arc::clone(&trip),
@@ -168,13 +178,12 @@ fn capped(argument: Expression, bytes_max: usize) -> Expression {
     Expression::FunctionCall(cap, vec![argument, Expression::Literal(bytes_max)])
 }
 
-/// `GROUP_CONCAT` that stops at a maximal length. The language stays if all values have the same, as the evaluator's
-/// own does it.
+/// `GROUP_CONCAT` that stops at a maximal length. Languages are dropped, as the specification says and the evaluator's
+/// own does not.
 struct Concat {
     /// `None` after an error.
     text: Option<String>,
-    /// The language of all values so far, if there was a value.
-    language: Option<Option<String>>,
+    is_first: bool,
     separator: Arc<str>,
     bytes_max: usize,
     trip: Arc<Trip>,
@@ -187,15 +196,8 @@ impl AggregateFunctionAccumulator for Concat {
         if literal.language().is_none() && literal.datatype() != xsd::STRING {
             return self.text = None;
         }
-        let language = literal.language().map(str::to_owned);
-        match &mut self.language {
-            Some(common) => {
-                if *common != language {
-                    *common = None;
-                }
-                text.push_str(&self.separator);
-            }
-            None => self.language = Some(language),
+        if !std::mem::take(&mut self.is_first) {
+            text.push_str(&self.separator);
         }
         if text.len() + literal.value().len() > self.bytes_max {
             self.trip.set(Limit::ValueBytes);
@@ -205,10 +207,6 @@ impl AggregateFunctionAccumulator for Concat {
     }
 
     fn finish(&mut self) -> Option<Term> {
-        let text = self.text.take()?;
-        Some(match self.language.take().flatten() {
-            Some(language) => Literal::new_language_tagged_literal_unchecked(text, language).into(),
-            None => Literal::new_simple_literal(text).into(),
-        })
+        self.text.take().map(|text| Literal::new_simple_literal(text).into())
     }
 }

@@ -14,6 +14,7 @@ mod journal;
 mod limits;
 mod masks;
 mod plan;
+mod product;
 mod query;
 mod rows;
 mod rules;

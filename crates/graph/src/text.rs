@@ -18,7 +18,7 @@ pub(crate) fn check(text: &str, limits: &QueryLimits) -> Result<(), Error> {
     if text.len() > limits.text_bytes_max {
         return Err(Limit::TextBytes.into());
     }
-    let mut scanner = Scanner { rest: text, depth: 0, chain: 0 };
+    let mut scanner = Scanner { rest: text, depth: 0, chain: 0, after_string: false };
     while let Some(first) = scanner.rest.chars().next() {
         scanner.token(first);
         if scanner.depth > limits.depth_max {
@@ -35,12 +35,17 @@ struct Scanner<'a> {
     rest: &'a str,
     depth: usize,
     chain: usize,
+    after_string: bool,
 }
 
 impl Scanner<'_> {
     fn token(&mut self, first: char) {
+        let after_string = std::mem::take(&mut self.after_string);
         match first {
-            '"' | '\'' => self.string(first),
+            '"' | '\'' => {
+                self.string(first);
+                self.after_string = true;
+            }
             '#' => self.skip(self.rest.find('\n').unwrap_or(self.rest.len())),
             '<' => match iri_length(self.rest) {
                 Some(length) => self.skip(length),
@@ -70,7 +75,8 @@ impl Scanner<'_> {
                 self.chain = 0;
                 self.skip(1);
             }
-            '^' if self.rest.starts_with("^^") => self.skip(2),
+            // After a string it introduces a datatype; elsewhere it turns a path around, twice.
+            '^' if after_string && self.rest.starts_with("^^") => self.skip(2),
             '+' | '-' | '*' | '/' | '|' | '&' | '^' | '!' => {
                 self.chain += 1;
                 self.skip(1);
@@ -150,6 +156,8 @@ mod tests {
         assert_eq!(verdict("'((((' \"{{{{\" <http://e/a/b/c/d/e/f> # (((( \n ex:a-b-c-d-e-f-g @de-de-de-de"), Ok(()));
         assert_eq!(verdict("'''it's (((('''"), Ok(()));
         assert_eq!(verdict(r#""a\"((((" 'x\\' "#), Ok(()));
+        assert_eq!(verdict("'1'^^a:b '1'^^a:b '1'^^a:b '1'^^a:b '1'^^a:b"), Ok(()));
+        assert_eq!(verdict("^^^^^a:b"), Err(Limit::Chain.into()));
         assert_eq!(verdict("a;{b};{c};{d};{e};{f}"), Ok(()));
         assert_eq!(verdict("?a < 1 && ?b > 2"), Ok(()));
     }
