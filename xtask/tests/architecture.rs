@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const PURE: &[(&str, &[&str])] = &[
     ("control", &["libm", "rand_core", "siphasher"]),
     ("wire-mqtt", &[]),
+    ("graph", &["foldhash", "hashbrown", "imbl", "oxrdf", "spareval", "spargebra", "sparopt"]),
     ("core", &["foldhash", "hashbrown", "tidegate-control", "tidegate-wire-mqtt"]),
 ];
 

@@ -83,7 +83,9 @@ pub(crate) fn walk_expression(expression: &mut Expression, visitor: &mut dyn Vis
         }
         Expression::In(a, list) => {
             walk_expression(a, visitor);
-            list.iter_mut().for_each(|expression| walk_expression(expression, visitor));
+            for expression in list {
+                walk_expression(expression, visitor);
+            }
         }
         Expression::UnaryPlus(a) | Expression::UnaryMinus(a) | Expression::Not(a) => walk_expression(a, visitor),
         Expression::Exists(pattern) => walk(pattern, visitor),
@@ -93,7 +95,9 @@ pub(crate) fn walk_expression(expression: &mut Expression, visitor: &mut dyn Vis
             walk_expression(c, visitor);
         }
         Expression::Coalesce(list) | Expression::FunctionCall(_, list) => {
-            list.iter_mut().for_each(|expression| walk_expression(expression, visitor));
+            for expression in list {
+                walk_expression(expression, visitor);
+            }
         }
     }
     visitor.expression(expression);

@@ -239,11 +239,8 @@ fn terms_of(quad: QuadRef<'_>) -> impl Iterator<Item = TermRef<'_>> {
 fn net(steps: &mut Vec<(bool, Quad)>) -> Change {
     let mut change = Change::default();
     if let [(inserted, quad)] = steps[..] {
-        if inserted {
-            change.added.push(quad)
-        } else {
-            change.removed.push(quad)
-        };
+        let list = if inserted { &mut change.added } else { &mut change.removed };
+        list.push(quad);
         steps.clear();
         return change;
     }

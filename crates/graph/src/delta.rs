@@ -175,7 +175,7 @@ impl Reader<'_> {
         for _ in 0..count {
             let mut places = [None, None, None, None];
             for place in &mut places {
-                *place = terms.get(usize::try_from(self.number()?).ok()?)?.clone();
+                place.clone_from(terms.get(usize::try_from(self.number()?).ok()?)?);
             }
             let [subject, predicate, object, graph] = places;
             quads.push(quad_of(subject?, predicate?, object?, graph)?);

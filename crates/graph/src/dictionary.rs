@@ -95,13 +95,12 @@ impl Dictionary {
     }
 
     fn add(&mut self, text: &str) -> Option<Id> {
-        let id = match self.free.pop() {
-            Some(id) => id,
-            None => {
-                self.counts.push(0);
-                self.terms.texts.push_back(None);
-                Id::try_from(self.counts.len() - 1).ok()?
-            }
+        let id = if let Some(id) = self.free.pop() {
+            id
+        } else {
+            self.counts.push(0);
+            self.terms.texts.push_back(None);
+            Id::try_from(self.counts.len() - 1).ok()?
         };
         self.terms.texts.set(id as usize, Some(Arc::from(text)));
         self.terms.by_hash.insert(self.terms.hash(text) | u64::from(id));

@@ -69,7 +69,9 @@ impl Follower {
             Slot::Variable(_) => None,
         });
         let tables = self.branch.tables.iter().flat_map(|(_, rows)| rows.iter().flatten().copied());
-        ids.chain(tables).for_each(|id| dictionary.release(id));
+        for id in ids.chain(tables) {
+            dictionary.release(id);
+        }
     }
 
     /// Adds the difference that a change makes.

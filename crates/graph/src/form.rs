@@ -60,7 +60,9 @@ impl Form {
         }
         let mut counts = Counts::default();
         for (row, count) in solutions.into_ordered() {
-            self.triples(&row).iter().for_each(|triple| counts.add(triple, count));
+            for triple in &self.triples(&row) {
+                counts.add(triple, count);
+            }
         }
         counts
     }

@@ -152,11 +152,6 @@ impl Meter {
     pub(crate) fn free_bytes(&self, bytes: usize) {
         self.computed_bytes.set(self.computed_bytes.get().saturating_sub(bytes));
     }
-
-    #[cfg(test)]
-    pub(crate) fn steps(&self) -> u64 {
-        self.steps.get()
-    }
 }
 
 /// All computed values together may be as large as this many of the largest.

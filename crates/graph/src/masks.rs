@@ -101,7 +101,9 @@ impl Interests {
             let graph = if kind == ONE { quad.graph } else { 0 };
             let key = [bound(1, quad.subject), bound(2, quad.predicate), bound(4, quad.object), graph];
             if let Some(owners) = filed.get(&key) {
-                owners.iter().for_each(|owner| found(*owner));
+                for owner in owners {
+                    found(*owner);
+                }
             }
         }
     }

@@ -275,7 +275,9 @@ impl Visitor for Collector {
             GraphPattern::Bgp { patterns } => {
                 self.empty |= patterns.is_empty();
                 let mut branch = Branch::default();
-                patterns.iter().for_each(|pattern| branch.leaf(pattern, None));
+                for pattern in patterns {
+                    branch.leaf(pattern, None);
+                }
                 self.leaves.extend(branch.leaves);
             }
             GraphPattern::Path { .. } => self.path = true,

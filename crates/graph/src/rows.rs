@@ -40,8 +40,12 @@ impl ResultDelta {
     pub fn merged<'a>(deltas: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut counts = Counts::default();
         for delta in deltas {
-            delta.added.iter().for_each(|row| counts.add(row, 1));
-            delta.removed.iter().for_each(|row| counts.add(row, -1));
+            for row in &delta.added {
+                counts.add(row, 1);
+            }
+            for row in &delta.removed {
+                counts.add(row, -1);
+            }
         }
         counts.into_delta()
     }
@@ -122,7 +126,9 @@ impl Bag {
         let mut difference = Counts::default();
         let mut gone: Vec<_> = self.counts.iter().filter(|(row, _)| !new.counts.contains_key(*row)).collect();
         gone.sort_unstable_by_key(|(row, _)| format!("{row:?}"));
-        gone.into_iter().for_each(|(row, count)| difference.add(row, -count));
+        for (row, count) in gone {
+            difference.add(row, -count);
+        }
         let mut changed: Vec<_> =
             new.counts.iter().filter(|(row, count)| self.counts.get(*row) != Some(*count)).collect();
         changed.sort_unstable_by_key(|(row, _)| format!("{row:?}"));
@@ -135,7 +141,9 @@ impl Bag {
 
     /// Makes a set of it.
     pub(crate) fn flatten(&mut self) {
-        self.counts.values_mut().for_each(|count| *count = (*count).min(1));
+        for count in self.counts.values_mut() {
+            *count = (*count).min(1);
+        }
     }
 
     /// Every row, as often as it is in the result.
@@ -192,7 +200,9 @@ mod tests {
             let (front, back) = (ResultDelta::merged(&deltas[..cut]), ResultDelta::merged(&deltas[cut..]));
             let sorted = |delta: ResultDelta| {
                 let mut lists = [delta.added, delta.removed].map(|list| list.iter().map(|row| format!("{row:?}")).collect::<Vec<_>>());
-                lists.iter_mut().for_each(|list| list.sort_unstable());
+                for list in &mut lists {
+                    list.sort_unstable();
+                }
                 lists
             };
             prop_assert_eq!(sorted(ResultDelta::merged([&front, &back])), sorted(ResultDelta::merged(&deltas)));

@@ -51,9 +51,9 @@ impl Space {
             match self.standing.query(query, &snapshot, dictionary, &context(&self.limits)) {
                 Ok(entry) => watched.push(entry),
                 Err(error) => {
-                    watched
-                        .into_iter()
-                        .for_each(|entry| self.standing.drop_unused(entry, &mut self.dataset.dictionary));
+                    for entry in watched {
+                        self.standing.drop_unused(entry, &mut self.dataset.dictionary);
+                    }
                     return Err(error);
                 }
             }

@@ -4,23 +4,20 @@
 //! for the entries it does not touch; it is then followed (`follow`) or evaluated again and compared.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use oxrdf::{NamedOrBlankNode, Term, Variable};
-use spargebra::Query as Algebra;
-use spargebra::algebra::GraphPattern;
+use oxrdf::Variable;
 
 use crate::dataset::{Change, Snapshot};
 use crate::dictionary::{Dictionary, Id};
 use crate::error::{Error, Limit, Refusal};
 use crate::follow::{BeforeAfter, Follower};
-use crate::form::{Form, Peeled, peel, truth};
-use crate::index::{InGraph, Pattern, Quad};
+use crate::form::{Form, peel, truth};
+use crate::index::{Pattern, Quad};
 use crate::journal::{Journal, JournalLimits};
 use crate::limits::{Meter, QueryLimits};
-use crate::masks::{Interests, Mask, MaskGraph};
-use crate::plan::{Slot, branches, interests};
+use crate::masks::{Interests, Mask};
+use crate::prepare::{again, followed, held_interests, held_mask, pattern_ids, result_bag, solution_bag};
 use crate::query::{Query, Results, Row};
 use crate::rows::{Bag, Counts, ResultDelta};
 
@@ -91,22 +88,24 @@ impl Standing {
         }
         limits.check(self.len())?;
         let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
-        let (columns, patterns, method) = match followed(query, &peeled, dictionary, limits)? {
-            Some((followers, solutions)) => {
-                let bag = match peeled.form {
-                    Form::Bag => None,
-                    _ => Some(solution_bag(&solutions, &peeled.form, snapshot, limits)?),
-                };
-                let patterns = followers.iter().flat_map(Follower::patterns).collect();
-                let solutions = Box::new(solutions);
-                (peeled.columns, patterns, Method::Follow { followers, solutions, bag })
+        let followed = followed(query, &peeled, dictionary, limits)?;
+        let (columns, patterns, method) = if let Some((followers, solutions)) = followed {
+            let bag = match peeled.form {
+                Form::Bag => Ok(None),
+                _ => solution_bag(&solutions, &peeled.form, snapshot, limits).map(Some),
+            };
+            if bag.is_err() {
+                for follower in &followers {
+                    follower.release(dictionary);
+                }
             }
-            None => {
-                let again = again(query, &peeled, limits.query)?;
-                let (bag, columns) = result_bag(&again, &peeled.form, snapshot, limits)?;
-                let patterns = held_interests(query, dictionary)?;
-                (columns, patterns, Method::Again { query: Box::new(again), bag })
-            }
+            let patterns = followers.iter().flat_map(Follower::patterns).collect();
+            (peeled.columns, patterns, Method::Follow { followers, solutions: Box::new(solutions), bag: bag? })
+        } else {
+            let again = again(query, &peeled, limits.query)?;
+            let (bag, columns) = result_bag(&again, &peeled.form, snapshot, limits)?;
+            let patterns = held_interests(query, dictionary)?;
+            (columns, patterns, Method::Again { query: Box::new(again), bag })
         };
         Ok(self.file(Entry::new(key, peeled.form, columns, method, patterns)))
     }
@@ -133,7 +132,9 @@ impl Standing {
         if number == self.entries.len() {
             self.entries.push(None);
         }
-        entry.patterns.iter().for_each(|pattern| self.interests.add(pattern, number));
+        for pattern in &entry.patterns {
+            self.interests.add(pattern, number);
+        }
         self.by_key.insert(entry.key.clone(), number);
         if let Some(place) = self.entries.get_mut(number) {
             *place = Some(entry);
@@ -150,13 +151,19 @@ impl Standing {
 
     pub(crate) fn remove(&mut self, number: usize, dictionary: &mut Dictionary) {
         let Some(entry) = self.entries.get_mut(number).and_then(Option::take) else { return };
-        entry.patterns.iter().for_each(|pattern| self.interests.remove(pattern, number));
+        for pattern in &entry.patterns {
+            self.interests.remove(pattern, number);
+        }
         self.by_key.remove(&entry.key);
         self.free.push(number);
         if let Method::Follow { followers, .. } = &entry.method {
-            followers.iter().for_each(|follower| follower.release(dictionary));
+            for follower in followers {
+                follower.release(dictionary);
+            }
         } else {
-            entry.patterns.iter().flat_map(pattern_ids).for_each(|id| dictionary.release(id));
+            for id in entry.patterns.iter().flat_map(pattern_ids) {
+                dictionary.release(id);
+            }
         }
     }
 
@@ -291,7 +298,7 @@ impl Entry {
     }
 }
 
-fn bounded(bag: &Bag, limits: &StandingContext<'_>) -> Result<(), Error> {
+pub(crate) fn bounded(bag: &Bag, limits: &StandingContext<'_>) -> Result<(), Error> {
     if bag.len() > limits.rows_max { Err(Limit::StandingRows.into()) } else { Ok(()) }
 }
 
@@ -304,122 +311,4 @@ fn quad_row(snapshot: &Snapshot, quad: Quad) -> Option<Row> {
         Some(term(quad.object)?),
         term(quad.graph),
     ]))
-}
-
-/// The followers of a query and the query for its solutions, if it can be followed.
-fn followed(
-    query: &Query,
-    peeled: &Peeled,
-    dictionary: &mut Dictionary,
-    limits: &StandingContext<'_>,
-) -> Result<Option<(Vec<Follower>, Query)>, Error> {
-    if !peeled.whole || query.dataset().is_some() {
-        return Ok(None);
-    }
-    let Some(branches) = branches(&peeled.pattern, limits.query.value_bytes_max) else { return Ok(None) };
-    let solutions = projection(query, peeled, limits.query)?;
-    let followers = branches.iter().map(|branch| Follower::new(branch, &peeled.columns, dictionary));
-    Ok(Some((followers.collect::<Result<_, _>>()?, solutions)))
-}
-
-/// All solutions of a pattern, with the columns that the form needs.
-fn projection(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, Error> {
-    let inner = Box::new(peeled.pattern.clone());
-    let pattern = GraphPattern::Project { inner, variables: peeled.columns.clone() };
-    let (dataset, base_iri) = (query.dataset().cloned(), query.algebra.base_iri().cloned());
-    Query::new(Algebra::Select { dataset, pattern, base_iri }, limits)
-}
-
-/// The query to evaluate again: a `CONSTRUCT` as the select of its template's variables.
-fn again(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, Error> {
-    match peeled.form {
-        Form::Construct { .. } => projection(query, peeled, limits),
-        _ => Ok(query.clone()),
-    }
-}
-
-fn solution_bag(query: &Query, form: &Form, snapshot: &Snapshot, limits: &StandingContext<'_>) -> Result<Bag, Error> {
-    let mut bag = Bag::default();
-    let Results::Rows(rows) = query.run(snapshot, limits.query)? else { return Ok(bag) };
-    for row in rows {
-        form.triples(&row?).into_iter().for_each(|row| bag.add(row, 1));
-        bounded(&bag, limits)?;
-    }
-    Ok(bag)
-}
-
-/// The result of a query that is evaluated again, and its columns.
-fn result_bag(
-    query: &Query,
-    form: &Form,
-    snapshot: &Snapshot,
-    limits: &StandingContext<'_>,
-) -> Result<(Bag, Vec<Variable>), Error> {
-    let mut bag = Bag::default();
-    let meter = Meter::new(limits.query);
-    match query.run_metered(snapshot, limits.query, &Rc::clone(&meter))? {
-        Results::Boolean(holds) => bag.add(truth(holds), 1),
-        Results::Triples(_) => return Err(Error::Refused(Refusal::StandingDescribe)),
-        Results::Rows(rows) => {
-            let columns = rows.variables().to_vec();
-            for row in rows {
-                form.triples(&row?).into_iter().for_each(|row| bag.add(row, 1));
-                bounded(&bag, limits)?;
-            }
-            if !matches!(form, Form::Bag) {
-                bag.flatten();
-            }
-            return Ok((bag, columns));
-        }
-    }
-    Ok((bag, Vec::new()))
-}
-
-/// The patterns that may change a query's answer, their terms held.
-fn held_interests(query: &Query, dictionary: &mut Dictionary) -> Result<Vec<Pattern>, Error> {
-    let mut algebra = query.algebra.clone();
-    let everything = Pattern { graph: InGraph::Any, subject: None, predicate: None, object: None };
-    let Some((leaves, with_graphs)) = interests(crate::query::pattern_mut(&mut algebra)) else {
-        return Ok(vec![everything]);
-    };
-    let graph = if with_graphs || query.dataset().is_some() { InGraph::Any } else { InGraph::One(0) };
-    let mut patterns = Vec::with_capacity(leaves.len());
-    for leaf in &leaves {
-        let mut id = |slot: &Slot<Term>| match slot {
-            Slot::Known(term) => held(Some(term), dictionary),
-            Slot::Variable(_) => Ok(None),
-        };
-        let (subject, predicate, object) = (id(&leaf.subject)?, id(&leaf.predicate)?, id(&leaf.object)?);
-        patterns.push(Pattern { graph, subject, predicate, object });
-    }
-    Ok(patterns)
-}
-
-fn held(term: Option<&Term>, dictionary: &mut Dictionary) -> Result<Option<Id>, Error> {
-    let Some(term) = term else { return Ok(None) };
-    let id = dictionary.intern(term.as_ref()).ok_or(Limit::Terms)?;
-    dictionary.hold(id);
-    Ok(Some(id))
-}
-
-fn held_mask(mask: &Mask, dictionary: &mut Dictionary) -> Result<Pattern, Error> {
-    let node = |node: &NamedOrBlankNode| Term::from(node.clone());
-    let subject = held(mask.subject.as_ref().map(node).as_ref(), dictionary)?;
-    let predicate = held(mask.predicate.clone().map(Term::from).as_ref(), dictionary)?;
-    let object = held(mask.object.as_ref(), dictionary)?;
-    let graph = match &mask.graph {
-        MaskGraph::Default => InGraph::One(0),
-        MaskGraph::Named(name) => InGraph::One(held(Some(&node(name)), dictionary)?.unwrap_or(0)),
-        MaskGraph::AnyNamed => InGraph::AnyNamed,
-        MaskGraph::Any => InGraph::Any,
-    };
-    Ok(Pattern { graph, subject, predicate, object })
-}
-
-fn pattern_ids(pattern: &Pattern) -> impl Iterator<Item = Id> + use<> {
-    let graph = match pattern.graph {
-        InGraph::One(graph) if graph != 0 => Some(graph),
-        _ => None,
-    };
-    [pattern.subject, pattern.predicate, pattern.object, graph].into_iter().flatten()
 }

@@ -139,6 +139,7 @@ impl<'a> View<'a> {
         self.merged = ids.collect();
     }
 
+    #[expect(clippy::option_option, reason = "the evaluator's words: any named graph, the default one, this one")]
     fn pattern(
         subject: Option<&Held>,
         predicate: Option<&Held>,

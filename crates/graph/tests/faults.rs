@@ -251,13 +251,13 @@ fn f099_an_update_that_is_too_large_is_refused_as_a_whole() {
     let mut limits = SpaceLimits::default();
     (limits.dataset.term_bytes_max, limits.dataset.change_quads_max) = (1000, 100);
     let mut space = Space::new(1, limits);
-    let data = |count: usize| (0..count).map(|n| format!("<e:s> <e:p> {n} . ")).collect::<String>();
+    let data = |count: usize| (0..count).map(|n| format!("<e:s> <e:p> {n} . ")).collect::<Vec<_>>().concat();
     assert_eq!(update(&mut space, &format!("INSERT DATA {{ {} }}", data(101))), Err(Limit::ChangeQuads.into()));
     let long = "x".repeat(2000);
     let half = format!("INSERT DATA {{ <e:a> <e:p> 1 }} ; INSERT DATA {{ <e:s> <e:p> '{long}' }}");
     assert_eq!(update(&mut space, &half), Err(Limit::TermBytes.into()));
     assert_eq!((space.version(), space.snapshot().len(), space.terms()), (0, 0, (0, 0)));
-    let blanks = (0..100).map(|n| format!("_:b{n} <e:p> _:c{n} . ")).collect::<String>();
+    let blanks = (0..100).map(|n| format!("_:b{n} <e:p> _:c{n} . ")).collect::<Vec<_>>().concat();
     assert_eq!(update(&mut space, &format!("INSERT DATA {{ {blanks} }}")).unwrap()[0].added.len(), 100);
 }
 

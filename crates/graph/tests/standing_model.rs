@@ -137,7 +137,9 @@ fn name(row: &Row) -> String {
 
 fn bag<'a>(rows: impl IntoIterator<Item = &'a Row>) -> View {
     let mut view = View::new();
-    rows.into_iter().for_each(|row| *view.entry(name(row)).or_default() += 1);
+    for row in rows {
+        *view.entry(name(row)).or_default() += 1;
+    }
     view
 }
 
@@ -155,7 +157,9 @@ fn model(query: &Query, text: &str, space: &Space) -> View {
             let rows: Vec<Row> = rows.collect::<Result<_, _>>().unwrap();
             let mut view = bag(&rows);
             if text.contains("REDUCED") {
-                view.values_mut().for_each(|count| *count = 1);
+                for count in view.values_mut() {
+                    *count = 1;
+                }
             }
             view
         }
@@ -283,7 +287,9 @@ fn run(seed: u64, updates: u64, patience: u64, queue: QueueLimits) {
         }
     }
     assert!(space.terms().0 < terms + 100, "terms are left behind: {terms} and then {:?}", space.terms());
-    followers.iter().for_each(|follower| space.unsubscribe(follower.subscriber).unwrap());
+    for follower in &followers {
+        space.unsubscribe(follower.subscriber).unwrap();
+    }
     assert_eq!(space.standing_queries(), 0);
     let clear = Update::parse("CLEAR ALL", &limits).unwrap();
     space.update(&clear, &limits).unwrap();

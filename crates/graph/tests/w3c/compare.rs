@@ -11,24 +11,24 @@ const RS: &str = "http://www.w3.org/2001/sw/DataAccess/tests/result-set#";
 
 /// The result of a `SELECT` or an `ASK`.
 #[derive(Debug)]
-pub enum Table {
+pub(crate) enum Table {
     Boolean(bool),
     Rows { variables: Vec<String>, rows: Vec<Vec<Option<Term>>> },
 }
 
-pub fn same_graph(mut found: Graph, mut expected: Graph) -> Result<(), String> {
+pub(crate) fn same_graph(mut found: Graph, mut expected: Graph) -> Result<(), String> {
     found.canonicalize(oxrdf::graph::CanonicalizationAlgorithm::Unstable);
     expected.canonicalize(oxrdf::graph::CanonicalizationAlgorithm::Unstable);
     if found == expected { Ok(()) } else { Err(format!("found\n{found}\nexpected\n{expected}")) }
 }
 
-pub fn same_dataset(mut found: Dataset, mut expected: Dataset) -> Result<(), String> {
+pub(crate) fn same_dataset(mut found: Dataset, mut expected: Dataset) -> Result<(), String> {
     found.canonicalize(CanonicalizationAlgorithm::Unstable);
     expected.canonicalize(CanonicalizationAlgorithm::Unstable);
     if found == expected { Ok(()) } else { Err(format!("found\n{found}\nexpected\n{expected}")) }
 }
 
-pub fn table_of_results(bytes: &[u8], format: QueryResultsFormat) -> Result<Table, String> {
+pub(crate) fn table_of_results(bytes: &[u8], format: QueryResultsFormat) -> Result<Table, String> {
     let words = |error: &dyn std::fmt::Display| error.to_string();
     match QueryResultsParser::from_format(format).for_slice(bytes).map_err(|error| words(&error))? {
         SliceQueryResultsParserOutput::Boolean(holds) => Ok(Table::Boolean(holds)),
@@ -41,7 +41,7 @@ pub fn table_of_results(bytes: &[u8], format: QueryResultsFormat) -> Result<Tabl
 }
 
 /// A result set written as RDF.
-pub fn table_of_graph(graph: &Graph) -> Result<Table, String> {
+pub(crate) fn table_of_graph(graph: &Graph) -> Result<Table, String> {
     let name = |local: &str| format!("{RS}{local}");
     let kind = name("ResultSet");
     let kind = NamedNodeRef::new_unchecked(&kind);
@@ -89,7 +89,7 @@ fn holder(term: &Term) -> Option<NamedOrBlankNodeRef<'_>> {
 }
 
 /// `lax` compares sets instead of bags.
-pub fn same_table(found: &Table, expected: &Table, ordered: bool, lax: bool) -> Result<(), String> {
+pub(crate) fn same_table(found: &Table, expected: &Table, ordered: bool, lax: bool) -> Result<(), String> {
     let different = || Err(format!("found {found:?}\nexpected {expected:?}"));
     match (found, expected) {
         (Table::Boolean(a), Table::Boolean(b)) => {

@@ -14,19 +14,19 @@ const UT: &str = "http://www.w3.org/2009/sparql/tests/test-update#";
 const BASE: &str = "http://w3c.test/";
 
 /// The files of the suite.
-pub struct Suite {
+pub(crate) struct Suite {
     root: PathBuf,
 }
 
 /// Files of data: those of the default graph, and named ones.
 #[derive(Default)]
-pub struct Data {
+pub(crate) struct Data {
     pub default: Vec<String>,
     pub named: Vec<(String, String)>,
 }
 
 /// One test.
-pub struct Test {
+pub(crate) struct Test {
     /// Folder and name, as `sparql11/bind/bind01`.
     pub name: String,
     /// The local name of its type.
@@ -40,31 +40,31 @@ pub struct Test {
 }
 
 impl Suite {
-    pub fn new(root: PathBuf) -> Self {
+    pub(crate) fn new(root: PathBuf) -> Self {
         Self { root }
     }
 
-    pub fn bytes(&self, iri: &str) -> Vec<u8> {
+    pub(crate) fn bytes(&self, iri: &str) -> Vec<u8> {
         let path = self.root.join(iri.strip_prefix(BASE).unwrap_or(iri));
         fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    pub fn text(&self, iri: &str) -> String {
+    pub(crate) fn text(&self, iri: &str) -> String {
         String::from_utf8(self.bytes(iri)).expect("text")
     }
 
-    pub fn quads(&self, iri: &str) -> Vec<Quad> {
+    pub(crate) fn quads(&self, iri: &str) -> Vec<Quad> {
         let extension = iri.rsplit_once('.').map_or("ttl", |(_, extension)| extension);
         let format = RdfFormat::from_extension(extension).unwrap_or(RdfFormat::Turtle);
         let parser = RdfParser::from_format(format).with_base_iri(iri).expect("an IRI").rename_blank_nodes();
         parser.for_slice(&self.bytes(iri)).map(|quad| quad.unwrap_or_else(|error| panic!("{iri}: {error}"))).collect()
     }
 
-    pub fn graph(&self, iri: &str) -> Graph {
+    pub(crate) fn graph(&self, iri: &str) -> Graph {
         self.quads(iri).into_iter().map(oxrdf::Triple::from).collect()
     }
 
-    pub fn tests(&self, manifest: &str) -> Vec<Test> {
+    pub(crate) fn tests(&self, manifest: &str) -> Vec<Test> {
         let iri = format!("{BASE}{manifest}");
         let graph = self.graph(&iri);
         let node = NamedNodeRef::new_unchecked(&iri);
@@ -157,7 +157,7 @@ fn test(graph: &Graph, folder: &str, entry: &Term) -> Option<Test> {
     Some(Test {
         name: format!("{folder}/{name}"),
         kind,
-        action: file.unwrap_or_else(|| text(NamedOrBlankNodeRef::from(action.as_ref()).into())),
+        action: file.unwrap_or_else(|| text(action.as_ref().into())),
         data: data(graph, action.as_ref()),
         result_data: result.as_ref().map(|result| data(graph, result.as_ref())).unwrap_or_default(),
         result: match result {

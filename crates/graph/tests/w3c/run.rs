@@ -8,7 +8,7 @@ use tidegate_graph::{Query, QueryLimits, Results, Row, Snapshot, Space, SpaceLim
 use crate::compare::{Table, same_dataset, same_graph, same_table, table_of_graph};
 use crate::manifest::{Data, Suite, Test};
 
-pub fn run(suite: &Suite, test: &Test) -> Result<(), String> {
+pub(crate) fn run(suite: &Suite, test: &Test) -> Result<(), String> {
     let limits = QueryLimits::default();
     let text = || suite.text(&test.action);
     let query = || Query::parse_at(&text(), Some(&test.action), &limits);
@@ -92,8 +92,12 @@ fn apply(suite: &Suite, test: &Test) -> Result<(), String> {
     // The delta is exactly the difference.
     let mut followed: Dataset = before.quads().collect();
     for delta in &outcome.deltas {
-        delta.removed.iter().for_each(|quad| assert!(followed.remove(quad), "{quad}"));
-        delta.added.iter().for_each(|quad| assert!(followed.insert(quad), "{quad}"));
+        for quad in &delta.removed {
+            assert!(followed.remove(quad), "{quad}");
+        }
+        for quad in &delta.added {
+            assert!(followed.insert(quad), "{quad}");
+        }
     }
     assert_eq!(followed, dataset(&space.snapshot()), "{}", test.name);
     same_dataset(followed, quads(suite, &test.result_data, &[]).into_iter().collect())
