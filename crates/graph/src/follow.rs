@@ -231,7 +231,7 @@ struct OnDemand(Option<QueryEvaluator>);
 
 impl OnDemand {
     fn get(&mut self, data: &BeforeAfter<'_>) -> &QueryEvaluator {
-        self.0.get_or_insert_with(|| Guard::default().evaluator(&data.meter, data.limits.value_bytes_max))
+        self.0.get_or_insert_with(|| Guard::of_expressions().evaluator(&data.meter, data.limits.value_bytes_max))
     }
 }
 

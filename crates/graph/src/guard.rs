@@ -34,6 +34,8 @@ const ROWS_WITHOUT_READING_MAX: u64 = 1_000_000;
 /// What the evaluator must be told about a guarded pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Guard {
+    /// Functions of ours are in the pattern; most patterns have none, and need not pay for them.
+    functions: bool,
     separators: Vec<Option<String>>,
 }
 
@@ -55,8 +57,16 @@ impl Guard {
         Ok(rewrite.guard)
     }
 
+    /// For expressions that were guarded one by one.
+    pub(crate) fn of_expressions() -> Self {
+        Self { functions: true, separators: Vec::new() }
+    }
+
     /// An evaluator that knows the guards' functions.
     pub(crate) fn evaluator(&self, meter: &Meter, value_bytes_max: usize) -> QueryEvaluator {
+        if !self.functions {
+            return QueryEvaluator::new();
+        }
         let (trip, cancel) = (Arc::clone(&meter.trip), meter.cancel.clone());
         let cap_trip = Arc::clone(&meter.trip);
         let mut evaluator = QueryEvaluator::new()
@@ -129,6 +139,7 @@ impl Visitor for Rewrite {
             _ => false,
         };
         if reads_nothing {
+            self.guard.functions = true;
             let leaf = std::mem::replace(pattern, GraphPattern::Bgp { patterns: Vec::new() });
             let tick = Function::Custom(NamedNode::new_unchecked(TICK));
             *pattern = GraphPattern::Filter { expr: Expression::FunctionCall(tick, Vec::new()), inner: Box::new(leaf) };
@@ -137,6 +148,7 @@ impl Visitor for Rewrite {
 
     fn expression(&mut self, expression: &mut Expression) {
         let Expression::FunctionCall(function, arguments) = expression else { return };
+        self.guard.functions |= matches!(function, Function::Concat | Function::Replace);
         match function {
             Function::Concat => {
                 let each = self.value_bytes_max / arguments.len().max(1);
@@ -162,6 +174,7 @@ impl Visitor for Rewrite {
     fn aggregate(&mut self, aggregate: &mut AggregateExpression) {
         let AggregateExpression::FunctionCall { name, .. } = aggregate else { return };
         if let AggregateFunction::GroupConcat { separator } = name {
+            self.guard.functions = true;
             let separator = separator.take();
             let number = self.guard.separators.iter().position(|known| *known == separator).unwrap_or_else(|| {
                 self.guard.separators.push(separator);

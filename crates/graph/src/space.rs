@@ -249,10 +249,13 @@ fn edit(
     insert: &[Quad],
     blanks: &mut BTreeMap<String, BlankNode>,
 ) -> Result<(), Error> {
-    let snapshot = dataset.snapshot();
-    for pattern in remove.iter().filter_map(|mask| mask.pattern(&snapshot)) {
-        for quad in snapshot.scan(pattern) {
-            dataset.remove_ids(quad)?;
+    if !remove.is_empty() {
+        // Only here: while a snapshot exists, every change copies a path of each index.
+        let snapshot = dataset.snapshot();
+        for pattern in remove.iter().filter_map(|mask| mask.pattern(&snapshot)) {
+            for quad in snapshot.scan(pattern) {
+                dataset.remove_ids(quad)?;
+            }
         }
     }
     for quad in insert {

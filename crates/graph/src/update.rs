@@ -194,6 +194,8 @@ fn modify(
     let Results::Rows(rows) = query.run(&snapshot, limits)? else { return Ok(()) };
     let variables = rows.variables().to_vec();
     let rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
+    // While a snapshot exists, every change copies a path of each index.
+    drop(snapshot);
     for row in &rows {
         let solution = Solution { variables: &variables, row };
         for quad in delete.iter().filter_map(|pattern| solution.deleted(pattern)) {
