@@ -59,8 +59,8 @@ impl Default for QueryLimits {
             text_bytes_max: 1 << 20,
             // The catalogue of faults asks for about 128. With it and the chain below, a stack of 2 MiB suffices; see
             // the test `f092_the_deepest_accepted_queries_fit_a_small_stack`.
-            depth_max: 64,
-            chain_max: 256,
+            depth_max: 128,
+            chain_max: 128,
             steps_max: 50_000_000,
             rows_max: 1_000_000,
             result_bytes_max: 256 << 20,

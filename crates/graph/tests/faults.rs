@@ -137,6 +137,7 @@ fn f092_nesting_is_refused_before_it_is_parsed() {
             format!("SELECT * {{ ?s ?p ?o FILTER({}true) }}", "?s || ".repeat(depth)),
             format!("SELECT * {{ ?s {}<e:p> ?o }}", "<e:p>/".repeat(depth)),
             format!("SELECT * {{ ?s {}<e:p> ?o }}", "^".repeat(depth)),
+            format!("SELECT * {{ {} }}", "?s ?p ?o . ".repeat(depth)),
         ] {
             let outcome = answer(&space, &text, &limits);
             assert!(
@@ -156,9 +157,9 @@ fn f092_the_deepest_accepted_queries_fit_a_small_stack() {
         let space = space(3);
         for text in [
             format!("SELECT * {{ ?s ?p ?o FILTER({}) }}", nested("(", "1", ")", depth - 2)),
-            format!("SELECT * {{ ?s ?p ?o FILTER({}) }}", nested("(1 + ", "1", ")", depth - 2)),
-            format!("SELECT * {}", nested("{ ?s ?p ?o OPTIONAL ", "{}", "}", depth - 1)),
-            format!("SELECT * {}", nested("{ SELECT * ", "{}", "}", depth - 1)),
+            format!("SELECT * {{ ?s ?p ?o FILTER({}) }}", nested("(1 + ", "1", ")", chain - 6)),
+            format!("SELECT * {}", nested("{ ?s ?p ?o OPTIONAL ", "{}", "}", chain / 2 - 2)),
+            format!("SELECT * {}", nested("{ SELECT * ", "{}", "}", chain / 3 - 2)),
             format!("SELECT * {{ ?s <e:p> {} }}", nested("[ <e:p> ", "1", "]", depth - 1)),
             format!("SELECT * {{ {} {{}} }}", "{} UNION ".repeat(chain / 2 - 2)),
             format!("SELECT * {{ ?s ?p ?o {} }}", "OPTIONAL { ?s ?p ?o } ".repeat(chain / 2 - 2)),
