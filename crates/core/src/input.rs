@@ -74,11 +74,7 @@ impl Shard {
                         self.note_whole(conn);
                     } else {
                         consumed += size;
-                        self.stats.packets_received += 1;
-                        self.stats.bytes_received += size as u64;
-                        if let Some(connection) = self.connections.get_mut(conn.index) {
-                            connection.traffic.bytes_received += size as u64;
-                        }
+                        self.count_received(conn, size, matches!(packet, Packet::Publish(_)));
                     }
                     handled
                 }
@@ -97,6 +93,18 @@ impl Shard {
             }
         }
         self.progress(conn, consumed, 1)
+    }
+
+    /// A packet that was dealt with. (One that waits will come again, and is counted then.)
+    #[inline]
+    fn count_received(&mut self, conn: ConnId, size: usize, is_publish: bool) {
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += size as u64;
+        self.stats.publish_received += u64::from(is_publish);
+        if let Some(connection) = self.connections.get_mut(conn.index) {
+            connection.traffic.bytes_received += size as u64;
+            connection.traffic.received += u64::from(is_publish);
+        }
     }
 
     /// What a client did wrong; of a packet that is too large also what would have been accepted.

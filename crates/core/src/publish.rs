@@ -27,18 +27,8 @@ impl Shard {
         now: Timestamp,
     ) -> Result<Flow, Ending> {
         let Some(session) = self.connection(conn).map(|connection| connection.session) else { return Ok(Flow::On) };
-        let flow = self.receive(Arrival { conn, session, delivery: publish.delivery }, publish, now);
-        // One that waits will come again, and is counted then.
-        let is_new = u64::from(!matches!(flow, Ok(Flow::Wait)));
-        self.stats.publish_received += is_new;
-        if let Some(connection) = self.connections.get_mut(conn.index) {
-            connection.traffic.received += is_new;
-        }
-        flow
-    }
-
-    fn receive(&mut self, arrival: Arrival, publish: &Publish<'_>, now: Timestamp) -> Result<Flow, Ending> {
-        let Arrival { conn, session: index, delivery } = arrival;
+        let (index, delivery) = (session, publish.delivery);
+        let arrival = Arrival { conn, session, delivery };
         let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.lose(index, Loss::Rejected))?;
         if delivery != Delivery::AtMostOnce {
             if self.is_repeated(arrival) {

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use mio::{Events, Poll};
@@ -106,6 +107,8 @@ pub(crate) struct ShardThread {
     stats_shown_at: Timestamp,
     /// The broker goes down; by then at the latest.
     draining: Option<Timestamp>,
+    /// Whoever waits for the end of this turn.
+    ticks: Vec<SyncSender<()>>,
 }
 
 impl ShardThread {
@@ -157,6 +160,7 @@ impl ShardThread {
             stats_due: None,
             stats_shown_at: now,
             draining: None,
+            ticks: Vec::new(),
         })
     }
 
@@ -240,6 +244,7 @@ impl ShardThread {
         self.resume_paused();
         self.tell(events);
         self.measure();
+        self.ticks.clear();
     }
 
     /// What this turn was like; now and then, what that comes to.
@@ -304,7 +309,11 @@ impl ShardThread {
                     let _ = self.shard.set_limit(&whom, rate, self.now);
                 }
                 Letter::Expel(whom) => self.expel(&whom),
-                Letter::Tick => {}
+                Letter::Tick(hand) => {
+                    // This turn may have begun before the clock was set.
+                    self.now = self.common.clock.now();
+                    self.ticks.push(hand);
+                }
                 Letter::Reload(rules) => self.reload(*rules),
                 Letter::Ask(asked) => self.asked.push_back(*asked),
                 Letter::Shutdown => self.shut_down(),

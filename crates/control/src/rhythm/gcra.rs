@@ -90,14 +90,26 @@ impl Gcra {
             self.interval().map_or((plan.interval_min, plan.burst_max), |interval| (interval, self.batch));
         let increment = interval / plan.headroom;
         let tolerance = increment * (plan.burst + f64::from(batch));
-        // Nobody owes more than what is refused, whatever the clock or a shrinking tolerance did.
-        self.arrival = self.arrival.min(now.plus_secs(tolerance + plan.delay_max + increment));
-        let early = self.arrival.secs_since(now.plus_secs(tolerance));
-        if early == 0.0 {
+        let in_time = now.plus_secs(tolerance);
+        if self.arrival <= in_time {
             self.refused_since = NEVER;
             self.take(now, increment);
             return Verdict::Pass;
         }
+        self.on_early(plan, now, enforced, [interval, increment, tolerance])
+    }
+
+    /// A message has come before its time.
+    fn on_early(
+        &mut self,
+        plan: &GcraPlan,
+        now: Timestamp,
+        enforced: bool,
+        [interval, increment, tolerance]: [f64; 3],
+    ) -> Verdict {
+        // Nobody owes more than what is refused, whatever the clock or a shrinking tolerance did.
+        self.arrival = self.arrival.min(now.plus_secs(tolerance + plan.delay_max + increment));
+        let early = self.arrival.secs_since(now.plus_secs(tolerance));
         if !enforced {
             self.refused_since = NEVER;
             return Verdict::Pass;
@@ -155,6 +167,16 @@ impl Gcra {
             self.last = now;
             return;
         }
+        if now == self.last
+            && let Interval::Learned { mean, .. } = &mut self.interval
+            && self.level > 0.0
+        {
+            // One of many that were read at once, and nearly all of a flood. What follows, for an interval of nothing.
+            self.short = (self.short.max(0.0) * (1.0 - SHORT_WEIGHT)).max(NANOSECOND);
+            Interval::shorten(mean);
+            self.fill(plan);
+            return;
+        }
         let latest = now.secs_since(self.last);
         self.last = now;
         if !matches!(self.interval, Interval::Unseen) {
@@ -192,6 +214,11 @@ impl Gcra {
             }
             (self.level, self.peak) = (0.0, 0.0);
         }
+        self.fill(plan);
+    }
+
+    /// One more message of the batch that goes on.
+    fn fill(&mut self, plan: &GcraPlan) {
         self.peak = self.peak.max(self.level);
         self.level = (self.level + 1.0).min(plan.burst_max + 1.0);
     }
