@@ -62,6 +62,10 @@ pub(crate) struct ShardThread {
     poll: Poll,
     /// The time of this turn.
     now: Timestamp,
+    /// Sockets that became ready in this turn were silent then: the last turn, or the machine, kept us from looking.
+    silent_at: Timestamp,
+    /// How long the last turn took.
+    took: Duration,
     turn_number: u32,
     /// The one read buffer.
     scratch: Box<[u8]>,
@@ -133,6 +137,8 @@ impl ShardThread {
             rules,
             poll,
             now,
+            silent_at: now,
+            took: Duration::ZERO,
             turn_number: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             connections: Connections::default(),
@@ -212,7 +218,8 @@ impl ShardThread {
     }
 
     fn turn(&mut self, events: &Events) {
-        self.now = self.common.clock.now();
+        let before = std::mem::replace(&mut self.now, self.common.clock.now());
+        self.silent_at = before.max(self.common.clock.before(self.now, self.took));
         self.common.has_turned(self.index);
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
@@ -250,7 +257,8 @@ impl ShardThread {
     /// What this turn was like; now and then, what that comes to.
     fn measure(&mut self) {
         let end = self.common.clock.now();
-        self.meter.on_turn(self.common.clock.took(self.now, end), self.served, self.read_next.len());
+        self.took = self.common.clock.took(self.now, end);
+        self.meter.on_turn(self.took, self.served, self.read_next.len());
         let pressure = &self.common.pressure;
         let visitors = self.visitors.len() * VISITOR_BYTES;
         let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + visitors;
