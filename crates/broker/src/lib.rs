@@ -109,6 +109,7 @@ impl Broker {
         let questions = Arc::new(Questions::new(config.password_threads));
         let rules = Rules::new(&config, authenticator, policy, 0);
         let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max));
+        common.show_rules(&rules);
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
         let mut broker = Self { common, doors, threads: Vec::new(), passwords };

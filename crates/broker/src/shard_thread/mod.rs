@@ -270,6 +270,7 @@ impl ShardThread {
         let (before, level) = (self.shard.level(), pressure.level());
         self.shard.set_level(level);
         if before != level && self.index == 0 {
+            pressure.count_transition(level);
             self.journal.pressure_changed(&pressure.report(end), end);
         }
     }
