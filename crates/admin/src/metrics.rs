@@ -94,9 +94,11 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     text
 }
 
+type Part = fn(&ClassStats) -> u64;
+
 /// What becomes of messages, by class: the operator's names, of which there are few.
 fn by_class(page: &mut Page, stats: &Stats, classes: &[String]) {
-    let families: [(&str, &str, &str, fn(&ClassStats) -> u64); 5] = [
+    let families: [(&str, &str, &str, Part); 5] = [
         ("messages_passed", "counter", "PUBLISH packets taken, that is retained and routed.", |class| class.received),
         ("deliveries", "counter", "Messages times receivers.", |class| class.deliveries),
         ("messages_delivered", "counter", "Deliveries written at QoS 0, or acknowledged.", |class| class.delivered),
