@@ -28,6 +28,7 @@ impl Shard {
         }
         if let Some(mut connection) = self.connections.remove(conn.index) {
             self.memory.outboxes -= connection.outbox.len();
+            self.stats.clients_slow -= u64::from(connection.stalled_since.is_some());
             connection.outbox.clear(&mut self.spares);
         }
     }

@@ -329,6 +329,10 @@ stats! {
     publish_refused,
     /// PUBLISH packets not taken because the memory budget is used up; those of QoS 1 and 2 were told so.
     publish_memory_budget,
+    /// Clients of whom messages are held now.
+    clients_held,
+    /// Clients that do not take what waits for them, or not as fast as it comes.
+    clients_slow,
     /// Messages of publishers that are held now.
     held_messages,
     /// Bytes of them.
