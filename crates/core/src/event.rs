@@ -329,6 +329,8 @@ stats! {
     publish_refused,
     /// PUBLISH packets not taken because the memory budget is used up; those of QoS 1 and 2 were told so.
     publish_memory_budget,
+    /// Of those received: had to wait because their publisher was too fast, however long and whatever became of them.
+    publish_held,
     /// Messages of publishers that are held now.
     held_messages,
     /// Bytes of them.

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use mio::{Events, Poll, Token};
 
-use super::cases::Flow;
+use super::beats::{Beat, Beats};
+use super::cases::{Flow, Pace};
 use super::clients::{Client, Part, Reader};
 use super::connection::{Connection, State};
+use super::desk::Desk;
 use super::histogram::Histogram;
 use super::packets::{self, Template};
 use super::publisher::{Pacer, Publisher};
@@ -59,8 +61,26 @@ pub(super) struct Tally {
     pub(super) unsent: u64,
     /// Windows that were given up.
     pub(super) stalls: u64,
-    /// From the intended time of sending to reading, ns, while measuring.
+    /// From the intended time of sending to reading, or to the end of the work on it, ns, while measuring.
     pub(super) latency: Histogram,
+    /// How late the generator itself was, ns, while measuring; known of flows with a pace.
+    pub(super) late: Histogram,
+}
+
+impl Tally {
+    fn new() -> Self {
+        Self {
+            sent: 0,
+            received: 0,
+            measured: 0,
+            duplicated: 0,
+            reordered: 0,
+            unsent: 0,
+            stalls: 0,
+            latency: Histogram::new(),
+            late: Histogram::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -78,6 +98,8 @@ pub(super) struct Subscriber {
     pub(super) streams: Vec<Stream>,
     pub(super) reader: Reader,
     pub(super) next_read_ns: u64,
+    /// Where the messages of one that works are.
+    pub(super) desk: Option<Desk>,
 }
 
 /// All clients of a case on one thread.
@@ -91,10 +113,13 @@ pub(super) struct Engine {
     pub(super) flows: Vec<Flow>,
     pub(super) tallies: Vec<Tally>,
     pub(super) pacers: Vec<Option<Pacer>>,
+    pub(super) beats: Vec<Option<Beats>>,
     /// Places of the publishers of each flow.
     pub(super) publishers: Vec<Vec<usize>>,
     /// Deliveries per stream.
     pub(super) delivered: Vec<u64>,
+    /// The flow of each stream.
+    pub(super) flow_of: Vec<usize>,
     pub(super) ids: Vec<String>,
     pub(super) roles: Vec<Role>,
     /// Those that were opened so far; same places as `roles`.
@@ -104,6 +129,8 @@ pub(super) struct Engine {
     pub(super) buffer: Vec<u8>,
     /// Connections that may have more to read than was read.
     pub(super) unread: Vec<usize>,
+    /// Places of the subscribers that work.
+    pub(super) workers: Vec<usize>,
     pub(super) is_measuring: bool,
     pub(super) is_hurried: bool,
 }
@@ -119,16 +146,6 @@ impl Engine {
     ) -> Result<Self> {
         let poll = Poll::new().context("no readiness loop")?;
         let sleeper = Sleeper::new(&poll).context("no timer")?;
-        let tally = || Tally {
-            sent: 0,
-            received: 0,
-            measured: 0,
-            duplicated: 0,
-            reordered: 0,
-            unsent: 0,
-            stalls: 0,
-            latency: Histogram::new(),
-        };
         let mut engine = Self {
             poll,
             events: Events::with_capacity(1024),
@@ -137,10 +154,16 @@ impl Engine {
             stop,
             greeting,
             flows: flows.to_vec(),
-            tallies: flows.iter().map(|_| tally()).collect(),
+            tallies: flows.iter().map(|_| Tally::new()).collect(),
             pacers: vec![None; flows.len()],
             publishers: vec![Vec::new(); flows.len()],
+            beats: vec![None; flows.len()],
             delivered: vec![0; flows.iter().map(|flow| flow.publishers() as usize).sum()],
+            flow_of: flows
+                .iter()
+                .enumerate()
+                .flat_map(|(number, flow)| vec![number; flow.publishers() as usize])
+                .collect(),
             ids: Vec::new(),
             roles: Vec::new(),
             connections: Vec::new(),
@@ -148,6 +171,7 @@ impl Engine {
             closed: 0,
             buffer: vec![0; 256 * 1024],
             unread: Vec::new(),
+            workers: Vec::new(),
             is_measuring: false,
             is_hurried: false,
         };
@@ -165,7 +189,14 @@ impl Engine {
             }
             Part::Subscribe { flow, filter, first, streams, reader } => {
                 let streams = vec![Stream::default(); streams as usize];
-                Role::Subscriber(Subscriber { flow, filter, first, streams, reader, next_read_ns: 0 })
+                let desk = match reader {
+                    Reader::Worker { per_s, .. } => {
+                        self.workers.push(self.roles.len());
+                        Some(Desk::new(per_s))
+                    }
+                    Reader::Eager | Reader::Slow => None,
+                };
+                Role::Subscriber(Subscriber { flow, filter, first, streams, reader, next_read_ns: 0, desk })
             }
             Part::Idle => Role::Idle,
         };
@@ -213,6 +244,27 @@ impl Engine {
         let outcome = self.run(Load::On, time);
         self.is_measuring = false;
         outcome.map(|()| begin.elapsed())
+    }
+
+    /// From now on the publishers of a flow have another rhythm.
+    pub(super) fn change(&mut self, flow: usize, beat: Beat) {
+        self.flows[flow].pace = Pace::Each(beat);
+        self.beats[flow] = None;
+    }
+
+    /// Stops sending and lets arrive what is under way. What would have been due meanwhile is not made up for.
+    pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
+        self.pacers.fill(None);
+        self.beats.fill(None);
+        self.run(Load::Off, time)
+    }
+
+    /// What was measured since the last time, flow by flow; counting begins anew.
+    pub(super) fn harvest(&mut self) -> Vec<Tally> {
+        let empty =
+            |tally: &Tally| Tally { measured: 0, latency: Histogram::new(), late: Histogram::new(), ..tally.clone() };
+        let fresh = self.tallies.iter().map(empty).collect();
+        std::mem::replace(&mut self.tallies, fresh)
     }
 
     /// Sends what waits in the generator's own buffers and nothing else, for so long at most.
@@ -286,7 +338,7 @@ impl Engine {
         if load == Load::On {
             wait = wait.min(self.send());
         }
-        wait = wait.min(self.time_to_next_read());
+        wait = wait.min(self.time_to_next_read()).min(self.work());
         // Taken out, because the loop below needs all of `self`.
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         self.sleeper.wait(&mut self.poll, &mut events, wait).context("the readiness loop failed")?;

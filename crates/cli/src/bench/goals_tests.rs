@@ -13,6 +13,7 @@ fn figures(cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> Traffic {
         p99_us,
         p999_us: p99_us,
         faults: Faults::default(),
+        reasons: None,
     }
 }
 

@@ -45,6 +45,7 @@ fn rows(entry: &Entry) -> Vec<Value> {
         Ok(Outcome::Churn(figures)) => vec![churn(figures)],
         Ok(Outcome::Storm(figures)) => vec![storm(figures)],
         Ok(Outcome::Overload(figures)) => vec![overload(figures)],
+        Ok(Outcome::Gate(figures)) => figures.rows(),
         Err(reason) => vec![json!({ "error": reason })],
     };
     for row in &mut rows {
@@ -72,6 +73,7 @@ fn traffic(figures: &Traffic) -> Value {
         "p99_us": figures.p99_us,
         "p999_us": figures.p999_us,
         "faults": faults(&figures.faults),
+        "reasons": figures.reasons,
     })
 }
 
@@ -123,7 +125,7 @@ fn overload(figures: &Overload) -> Value {
     })
 }
 
-fn cores(cores: &Cores) -> Value {
+pub(super) fn cores(cores: &Cores) -> Value {
     json!({ "broker": cores.broker, "tool": cores.tool, "others": cores.others })
 }
 

@@ -1,5 +1,7 @@
 //! What a case brought, as plain values.
 
+use super::gate::Gate;
+
 /// What a case brought.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
@@ -10,6 +12,8 @@ pub(super) enum Outcome {
     Churn(Churn),
     Storm(Storm),
     Overload(Overload),
+    /// What the gate is for.
+    Gate(Gate),
 }
 
 /// Who used the processor while a case was measured, in cores.
@@ -54,6 +58,8 @@ pub(super) struct Traffic {
     pub(super) p99_us: f64,
     pub(super) p999_us: f64,
     pub(super) faults: Faults,
+    /// Why messages were lost, if some were and the broker says so.
+    pub(super) reasons: Option<String>,
 }
 
 /// What should be zero.

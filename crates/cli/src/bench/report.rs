@@ -26,6 +26,10 @@ pub(super) enum Role {
     Peer,
     /// No broker: copies bytes.
     Relay,
+    /// Ours with another setting.
+    Variant,
+    /// Ours without the gate.
+    Off,
 }
 
 /// Where words begin that belong to a case and have no broker.
@@ -63,6 +67,12 @@ pub(super) fn lines(entries: &[Entry]) -> String {
             Ok(Outcome::Idle(idle)) => drop(writeln!(text, "{begin}{}", idle_words(idle))),
             Ok(Outcome::Churn(churn)) => drop(writeln!(text, "{begin}{}", churn_words(churn))),
             Ok(Outcome::Storm(storm)) => drop(writeln!(text, "{begin}{}", storm_words(storm))),
+            Ok(Outcome::Gate(gate)) => {
+                for (index, words) in gate.lines().iter().enumerate() {
+                    let begin = if index == 0 { begin.clone() } else { " ".repeat(28) };
+                    let _ = writeln!(text, "{begin}{words}");
+                }
+            }
             Ok(Outcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
             Err(reason) => drop(writeln!(text, "{begin}failed: {reason}")),
         }
@@ -109,6 +119,7 @@ impl Outcome {
             Self::Churn(churn) => vec![churn.cores],
             Self::Storm(storm) => vec![storm.cores],
             Self::Overload(overload) => vec![overload.cores],
+            Self::Gate(gate) => gate.cores(),
         }
     }
 }
@@ -129,7 +140,7 @@ fn columns(traffic: &Traffic) -> String {
 }
 
 /// Cores of the broker, the load tool and all others.
-fn core_words(cores: &Cores) -> String {
+pub(super) fn core_words(cores: &Cores) -> String {
     let known = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
     format!("{}/{:.2}/{}", known(cores.broker), cores.tool, known(cores.others))
 }
@@ -215,11 +226,12 @@ pub(super) fn notes(entries: &[Entry], verdicts: &[(&'static str, Verdict)]) -> 
     // `None` while there was nothing to lose.
     let mut is_clean = None;
     for entry in entries {
-        for (what, faults) in faults_of(entry) {
+        for (what, faults, reasons) in faults_of(entry) {
             let words = fault_words(&faults);
             is_clean = Some(is_clean != Some(false) && words.is_none());
             if let Some(words) = words {
-                let _ = writeln!(text, "{}, {}{what}: {words}", entry.case, entry.broker);
+                let why = reasons.map(|reasons| format!("; the broker says: {reasons}")).unwrap_or_default();
+                let _ = writeln!(text, "{}, {}{what}: {words}{why}", entry.case, entry.broker);
             }
         }
     }
@@ -246,11 +258,17 @@ fn summary(verdicts: &[(&'static str, Verdict)]) -> String {
     text
 }
 
-fn faults_of(entry: &Entry) -> Vec<(&'static str, Faults)> {
+/// Whose, what should be zero, and why it is not.
+fn faults_of(entry: &Entry) -> Vec<(&'static str, Faults, Option<&str>)> {
+    fn of(traffic: &Traffic) -> (&'static str, Faults, Option<&str>) {
+        ("", traffic.faults, traffic.reasons.as_deref())
+    }
     match &entry.outcome {
-        Ok(Outcome::Traffic(traffic)) => vec![("", traffic.faults)],
-        Ok(Outcome::Subscriptions(rows)) => rows.iter().map(|(_, traffic)| ("", traffic.faults)).collect(),
-        Ok(Outcome::Overload(overload)) => vec![(" probes", Faults { closed: overload.closed, ..overload.probes })],
+        Ok(Outcome::Traffic(traffic)) => vec![of(traffic)],
+        Ok(Outcome::Subscriptions(rows)) => rows.iter().map(|(_, traffic)| of(traffic)).collect(),
+        Ok(Outcome::Overload(overload)) => {
+            vec![(" probes", Faults { closed: overload.closed, ..overload.probes }, None)]
+        }
         _ => Vec::new(),
     }
 }
@@ -276,7 +294,7 @@ fn fault_words(faults: &Faults) -> Option<String> {
 }
 
 /// Those that are not zero, with a comma between them; `None` if all are.
-fn listed(counts: &[(u64, &str)]) -> Option<String> {
+pub(super) fn listed(counts: &[(u64, &str)]) -> Option<String> {
     let said = counts.iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = said.map(|(count, what)| format!("{} {what}", grouped(*count as f64))).collect();
     (!words.is_empty()).then(|| words.join(", "))

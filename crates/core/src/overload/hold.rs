@@ -92,6 +92,7 @@ impl Session {
         let size = held.message.size();
         let queue = self.held.get_or_insert_default();
         queue.bytes += size;
+        stats.publish_held += 1;
         stats.held_messages += 1;
         stats.held_bytes += size as u64;
         queue.messages.push_back(held);
