@@ -14,10 +14,10 @@ use super::cases::{Flow, Pace};
 use super::clients::{Client, Part, Reader};
 use super::connection::{Connection, State};
 use super::desk::Desk;
-use super::histogram::Histogram;
 use super::packets::{self, Template};
 use super::publisher::{Pacer, Publisher};
 use super::stream::Stream;
+use super::tally::Tally;
 use super::timer::{Clock, Sleeper, WAIT_MAX};
 use crate::stop::Stop;
 
@@ -44,43 +44,6 @@ pub(super) enum Greeting {
 pub(super) enum Load {
     On,
     Off,
-}
-
-/// What became of the messages of one flow.
-#[derive(Clone, Debug)]
-pub(super) struct Tally {
-    /// Given to the socket, over all publishers.
-    pub(super) sent: u64,
-    /// Received for the first time.
-    pub(super) received: u64,
-    /// Of those, while measuring.
-    pub(super) measured: u64,
-    pub(super) duplicated: u64,
-    pub(super) reordered: u64,
-    /// Due, but never sent: the publisher's buffer was full.
-    pub(super) unsent: u64,
-    /// Windows that were given up.
-    pub(super) stalls: u64,
-    /// From the intended time of sending to reading, or to the end of the work on it, ns, while measuring.
-    pub(super) latency: Histogram,
-    /// How late the generator itself was, ns, while measuring; known of flows with a pace.
-    pub(super) late: Histogram,
-}
-
-impl Tally {
-    fn new() -> Self {
-        Self {
-            sent: 0,
-            received: 0,
-            measured: 0,
-            duplicated: 0,
-            reordered: 0,
-            unsent: 0,
-            stalls: 0,
-            latency: Histogram::new(),
-            late: Histogram::new(),
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -261,9 +224,7 @@ impl Engine {
 
     /// What was measured since the last time, flow by flow; counting begins anew.
     pub(super) fn harvest(&mut self) -> Vec<Tally> {
-        let empty =
-            |tally: &Tally| Tally { measured: 0, latency: Histogram::new(), late: Histogram::new(), ..tally.clone() };
-        let fresh = self.tallies.iter().map(empty).collect();
+        let fresh = self.tallies.iter().map(Tally::unmeasured).collect();
         std::mem::replace(&mut self.tallies, fresh)
     }
 

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::cases::{Case, Flow, Kind, Users};
 use super::clients::{self, Client, Reader};
-use super::engine::{Engine, Greeting, Load, Tally};
+use super::engine::{Engine, Greeting, Load};
 use super::gate::ask::Account;
 use super::handshakes::Handshakes;
 use super::outcome::{Churn, Faults, Idle, Outcome, Storm, Traffic};
@@ -15,6 +15,7 @@ use super::packets;
 use super::plain::Plain;
 use super::process::Broker;
 use super::procfs::{self, Meter, Usage};
+use super::tally::Tally;
 use super::timer::Clock;
 use crate::stop::Stop;
 

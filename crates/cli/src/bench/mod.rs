@@ -30,6 +30,7 @@ mod report;
 mod send;
 mod slot;
 mod stream;
+mod tally;
 mod timer;
 
 use std::io::Write;

@@ -8,12 +8,13 @@ use anyhow::{Result, anyhow, bail};
 
 use super::cases::Flow;
 use super::clients::{self, Reader};
-use super::engine::{Engine, Greeting, Load, Tally};
+use super::engine::{Engine, Greeting, Load};
 use super::measure::{Setting, faults, micros};
 use super::outcome::Overload;
 use super::plain::Plain;
 use super::process::Broker;
 use super::procfs::{self, Meter};
+use super::tally::Tally;
 use super::timer::Clock;
 
 /// The longest that the sockets may take to empty what the flood left in the generator's own buffers.

@@ -50,7 +50,8 @@ pub(super) fn lines(entries: &[Entry]) -> String {
     let mut text = String::new();
     for (number, entry) in entries.iter().enumerate() {
         let case = if number == 0 { entry.case } else { "" };
-        let begin = format!("{case:<17}{:<11}", entry.broker);
+        // Long names push their own line only.
+        let begin = format!("{case:<16} {:<11}", entry.broker);
         match &entry.outcome {
             Ok(Outcome::Traffic(traffic)) => {
                 let ratio = if number == 0 { None } else { ratio(entry.cost(), own) };

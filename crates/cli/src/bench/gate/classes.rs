@@ -3,7 +3,6 @@
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use super::flooder::missing;
 use super::{Latency, contest};
 use crate::bench::beats::Beat;
 use crate::bench::json;
@@ -139,7 +138,7 @@ fn loaded(load: f64, source: &Source, setting: &Setting, number: u32) -> Result<
     let classes = [(high, high_end), (normal, normal_end), (low, low_end)].map(|(tally, end)| Class {
         latency: Latency::of(&tally.latency),
         share: tally.measured as f64 / all.max(1) as f64,
-        lost: missing(end),
+        lost: end.missing(),
     });
     let late_ms = high.late.quantile(0.99) as f64 / 1e6;
     Ok(Loaded { load, goodput: all as f64 / seconds, classes, late_ms, cores })

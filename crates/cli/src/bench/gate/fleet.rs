@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::Latency;
 use super::ask::Account;
 use super::contest;
-use super::flooder::missing;
 use crate::bench::beats::Beat;
 use crate::bench::cases::{Flow, Pace, Shape};
 use crate::bench::clients::{self, Reader};
@@ -18,6 +17,7 @@ use crate::bench::outcome::Cores;
 use crate::bench::process::{Source, Wish};
 use crate::bench::procfs::Meter;
 use crate::bench::report::{core_words, grouped};
+use crate::bench::tally::Tally;
 use crate::bench::timer::Clock;
 use tidegate_wire_mqtt::QoS;
 
@@ -107,7 +107,7 @@ pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Fle
     }
     Ok(Fleet {
         sent: tallies.iter().map(|tally| tally.sent).sum(),
-        lost: tallies.iter().map(missing).sum(),
+        lost: tallies.iter().map(Tally::missing).sum(),
         latency: Latency::of(&latency),
         late_max_ms: late.range().map_or(0.0, |(_, most)| most as f64 / 1e6),
         account,

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::ask::Account;
 use super::{Latency, contest};
 use crate::bench::beats::Beat;
-use crate::bench::engine::Tally;
 use crate::bench::json;
 use crate::bench::measure::Setting;
 use crate::bench::outcome::Cores;
@@ -97,16 +96,11 @@ pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Flo
     Ok(Flooder {
         calm: Latency::of(&calm.latency),
         flood: Latency::of(&others.latency),
-        lost: missing(last),
+        lost: last.missing(),
         offered: (USUAL_PER_S * TIMES * seconds) as u64,
         passed: flooder.measured,
         late_ms: others.late.quantile(0.99) as f64 / 1e6,
         account,
         cores,
     })
-}
-
-/// What was sent, or should have been, and never arrived.
-pub(super) fn missing(tally: &Tally) -> u64 {
-    (tally.sent + tally.unsent).saturating_sub(tally.received)
 }

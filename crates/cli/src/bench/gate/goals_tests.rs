@@ -39,12 +39,12 @@ fn rare(role: Role, min_ms: f64, max_ms: f64) -> Entry {
 }
 
 #[test]
-fn a_flooder_is_judged_by_default_and_always() {
+fn a_flooder_is_judged_where_back_off_is_always_enforced() {
     let rows = |always_ms| {
         [flood(Role::Own, 10.0, 11.0), flood(Role::Variant, 10.0, always_ms), flood(Role::Mosquitto, 10.0, 500.0)]
     };
     let met = Aim::Flooder(1.2).judge(&rows(12.0));
-    assert_eq!((met.state, met.figure.as_str()), (State::Met, "1.10×, always 1.20×, mosquitto 50.00×"));
+    assert_eq!((met.state, met.figure.as_str()), (State::Met, "1.20×, by default 1.10×, mosquitto 50.00×"));
     assert_eq!(Aim::Flooder(1.2).judge(&rows(13.0)).state, State::Missed);
     assert_eq!(Aim::Flooder(1.2).judge(&rows(12.0)[..1]).state, State::Unknown);
 }

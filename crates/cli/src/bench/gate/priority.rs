@@ -3,7 +3,6 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::flooder::missing;
 use super::{Latency, contest};
 use crate::bench::beats::Beat;
 use crate::bench::json;
@@ -12,6 +11,7 @@ use crate::bench::outcome::Cores;
 use crate::bench::process::Source;
 use crate::bench::procfs::Meter;
 use crate::bench::report::{core_words, grouped};
+use crate::bench::tally::Tally;
 
 /// What the rare one sends a second.
 const RARE_PER_S: f64 = 10.0;
@@ -70,7 +70,7 @@ pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Con
     Ok(Contended {
         rare: Latency::of(&rare.latency),
         busy: Latency::of(&busy.latency),
-        lost: end.first().map_or(0, missing),
+        lost: end.first().map_or(0, Tally::missing),
         late_ms: rare.late.quantile(0.99) as f64 / 1e6,
         cores,
     })
