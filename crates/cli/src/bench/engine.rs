@@ -278,7 +278,7 @@ impl Engine {
     }
 
     /// Whether everything that was sent has arrived. Never true of a flow whose publishers are on another thread.
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let is_done = |(number, flow): (usize, &Flow)| {
             let sent = self.publishers[number].iter().filter_map(|&at| match &self.roles[at] {
                 Role::Publisher(publisher) => Some(publisher.sent),

@@ -124,6 +124,7 @@ fn each_drop_must_be_counted_and_probes_must_arrive() {
         rss_max_kib: Some(32 * 1024),
         sent: 1_000,
         delivered: 400,
+        held: 0,
         delivered_per_s: 100.0,
         counted: Some(600),
         closed: 0,

@@ -118,6 +118,7 @@ fn overload(figures: &Overload) -> Value {
         "sent": figures.sent,
         "delivered": figures.delivered,
         "delivered_per_s": figures.delivered_per_s,
+        "held": figures.held,
         "dropped": figures.dropped(),
         "counted": figures.counted,
         "closed": figures.closed,
@@ -143,6 +144,7 @@ fn trouble(trouble: &Trouble) -> Value {
 fn faults(faults: &Faults) -> Value {
     json!({
         "lost": faults.lost,
+        "held": faults.held,
         "duplicated": faults.duplicated,
         "reordered": faults.reordered,
         "unsent": faults.unsent,

@@ -86,9 +86,12 @@ pub(super) fn micros(tally: &Tally, share: f64) -> f64 {
 }
 
 /// What should be zero of a flow.
-pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, closed: u64) -> Faults {
+pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, held: u64, closed: u64) -> Faults {
+    let missing = (sent * fan).saturating_sub(tally.received);
+    let held = (held * fan).min(missing);
     Faults {
-        lost: (sent * fan).saturating_sub(tally.received),
+        lost: missing - held,
+        held,
         duplicated: tally.duplicated,
         reordered: tally.reordered,
         unsent: tally.unsent,
@@ -123,10 +126,13 @@ fn traffic(flow: &Flow, broker: &Broker, setting: &Setting, number: u32) -> Resu
     let (cost, cores) = meter.stop(seconds);
     let rss_kib = usage(broker).map(|usage| usage.rss_kib);
     engine.drain()?;
+    // Asked while everybody is still there: what is held would go to nobody afterwards.
+    let account = if engine.is_complete() { None } else { Account::of(broker) };
     let (tallies, closed) = engine.finish();
     let tally = tallies.first().ok_or_else(|| anyhow!("no flow"))?;
-    let faults = faults(tally, tally.sent, flow.fan(), closed);
-    let reasons = (faults.lost > 0).then(|| Account::of(broker)?.reasons()).flatten();
+    let held = account.as_ref().map_or(0, |account| account.waiting);
+    let faults = faults(tally, tally.sent, flow.fan(), held, closed);
+    let reasons = account.and_then(|account| account.reasons());
     Ok(Traffic {
         delivered_per_s: tally.measured as f64 / seconds,
         s_per_million: cost.filter(|_| tally.measured > 0).map(|cost| cost.per(tally.measured as f64 / 1e6)),

@@ -199,13 +199,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
 
 /// One case on one broker that lives no longer. A failure is a result like any other: the next case may work.
 fn measured(case: &Case, source: &Source, setting: &Setting, number: u32) -> Entry {
-    let outcome = match case.kind {
+    let outcome = if let Kind::Gate(scenario) = case.kind {
         // These need a fresh broker more than once.
-        Kind::Gate(scenario) => gate::run(scenario, source, setting, number).map(Outcome::Gate),
-        _ => {
-            let started = source.start(&wish(case), &setting.stop);
-            started.and_then(|mut broker| measure::run(case, &mut broker, setting, number))
-        }
+        gate::run(scenario, source, setting, number).map(Outcome::Gate)
+    } else {
+        let started = source.start(&wish(case), &setting.stop);
+        started.and_then(|mut broker| measure::run(case, &mut broker, setting, number))
     };
     let outcome = outcome.map_err(|error| format!("{error:#}"));
     Entry { case: case.name, broker: source.name(), role: source.role(), outcome }

@@ -203,12 +203,13 @@ fn overload_words(overload: &Overload) -> String {
     let counted =
         overload.counted.map_or_else(|| "counts none".to_owned(), |count| format!("counts {}", grouped(count as f64)));
     format!(
-        "probes p50/p99 {:.0}/{:.0} µs, at most {}, dropped {} of {}, {counted}, cores {}",
+        "probes p50/p99 {:.0}/{:.0} µs, at most {}, dropped {} of {}, held {}, {counted}, cores {}",
         overload.probe_p50_us,
         overload.probe_p99_us,
         mib(overload.rss_max_kib),
         grouped(overload.dropped() as f64),
         grouped(overload.sent as f64),
+        grouped(overload.held as f64),
         core_words(&overload.cores)
     )
 }
@@ -286,6 +287,7 @@ fn is_unmeasured(entry: &Entry) -> bool {
 fn fault_words(faults: &Faults) -> Option<String> {
     listed(&[
         (faults.lost, "lost"),
+        (faults.held, "held back by the broker"),
         (faults.duplicated, "duplicated"),
         (faults.reordered, "reordered"),
         (faults.unsent, "not sent in time"),

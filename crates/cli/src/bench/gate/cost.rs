@@ -4,6 +4,7 @@
 //! Both brokers run at the same time and are driven in turns, the order changing each time, so that the machine's other
 //! work disturbs both alike. The figure is the median of the ratios of neighbours.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -70,7 +71,8 @@ impl Cost {
         if let Some(ratio) = self.ratio() {
             let least = self.ratios.iter().copied().fold(f64::MAX, f64::min);
             let most = self.ratios.iter().copied().fold(0.0, f64::max);
-            line += &format!(
+            let _ = write!(
+                line,
                 "; off {} µs, {} B; ratio {ratio:.3} ({least:.3} to {most:.3} in {} rounds)",
                 number(self.us_off, 2),
                 number(self.bytes_off, 0),
