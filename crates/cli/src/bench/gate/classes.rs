@@ -4,7 +4,6 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::{Latency, contest};
-use crate::bench::beats::Beat;
 use crate::bench::json;
 use crate::bench::measure::Setting;
 use crate::bench::outcome::Cores;
@@ -123,7 +122,7 @@ pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Cla
 
 fn loaded(load: f64, source: &Source, setting: &Setting, number: u32) -> Result<Loaded> {
     let broker = source.start(&contest::WISH, &setting.stop)?;
-    let groups = rates(load).map(|per_s| contest::group(EACH, Beat::periodic(per_s)));
+    let groups = rates(load).map(|per_s| contest::group(EACH, per_s));
     let mut engine = contest::begin(&groups, &broker, setting, number)?;
     let meter = Meter::start(broker.pid);
     let seconds = engine.measure(setting.time * LENGTH)?.as_secs_f64();

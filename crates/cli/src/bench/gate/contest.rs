@@ -16,8 +16,8 @@ use crate::bench::timer::Clock;
 
 /// Messages a second that the subscriber works on.
 pub(super) const CAPACITY: f64 = 500.0;
-/// Messages that it takes ahead: enough that it need not wait for the next.
-const AHEAD: NonZeroU16 = NonZeroU16::new(4).unwrap();
+/// Messages that it takes: the one that it works on and the next, so that the others wait in the broker.
+const AHEAD: NonZeroU16 = NonZeroU16::new(2).unwrap();
 /// A message has about the size of one turn of our scheduler, so that turns are messages.
 const PAYLOAD_BYTES: usize = 1000;
 /// Messages that may wait for it. Everything that is measured is beyond the time that this takes to fill.
@@ -26,9 +26,19 @@ pub(super) const QUEUE_MAX: u32 = 500;
 /// What every broker is told.
 pub(super) const WISH: Wish = Wish { counters: Counters::Usual, users: Users::Nobody, queue_max: Some(QUEUE_MAX) };
 
-/// So many publishers with this rhythm.
-pub(super) fn group(count: u32, beat: Beat) -> Flow {
-    Flow { shape: Shape::FanIn(count), qos: QoS::AtLeastOnce, payload_bytes: PAYLOAD_BYTES, pace: Pace::Each(beat) }
+/// By which share intervals differ. Without it rates that are multiples of each other meet in the same way again and
+/// again, and a full queue has always or never a place for the same publisher.
+const JITTER: f64 = 0.1;
+
+/// So many publishers that each send so many messages a second.
+pub(super) fn group(count: u32, per_s: f64) -> Flow {
+    let pace = Pace::Each(rhythm(per_s));
+    Flow { shape: Shape::FanIn(count), qos: QoS::AtLeastOnce, payload_bytes: PAYLOAD_BYTES, pace }
+}
+
+/// The rhythm of such a publisher.
+pub(super) fn rhythm(per_s: f64) -> Beat {
+    Beat { per_s, jitter: JITTER, batch: 1 }
 }
 
 /// Who publishes, flow by flow; streams are numbered through.

@@ -33,6 +33,9 @@ const LEARN_S: f64 = 10.0;
 /// After so long what was under way has arrived.
 const REST: Duration = Duration::from_millis(100);
 
+/// For normal scatter: σ is 1.4826 median deviations, and a median errs by 1.2533·σ/√n.
+const MEDIAN_ERROR: f64 = 1.4826 * 1.2533;
+
 /// What messages cost.
 #[derive(Clone, Debug)]
 pub(in crate::bench) struct Cost {
@@ -52,6 +55,13 @@ impl Cost {
     /// The median of the ratios.
     pub(in crate::bench) fn ratio(&self) -> Option<f64> {
         median(&self.ratios)
+    }
+
+    /// The standard error of that median, as the scatter of the rounds has it.
+    pub(in crate::bench) fn error(&self) -> Option<f64> {
+        let middle = self.ratio()?;
+        let deviations: Vec<f64> = self.ratios.iter().map(|ratio| (ratio - middle).abs()).collect();
+        Some(MEDIAN_ERROR * median(&deviations)? / (self.ratios.len() as f64).sqrt())
     }
 
     /// Bytes that the gate needs for each publisher.

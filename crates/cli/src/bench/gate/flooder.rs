@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use super::ask::Account;
 use super::{Latency, contest};
-use crate::bench::beats::Beat;
 use crate::bench::json;
 use crate::bench::measure::Setting;
 use crate::bench::outcome::Cores;
@@ -77,12 +76,12 @@ impl Flooder {
 pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Flooder> {
     let broker = source.start(&contest::WISH, &setting.stop)?;
     let (count, per_s) = OTHERS;
-    let groups = [contest::group(count, Beat::periodic(per_s)), contest::group(1, Beat::periodic(USUAL_PER_S))];
+    let groups = [contest::group(count, per_s), contest::group(1, USUAL_PER_S)];
     let mut engine = contest::begin(&groups, &broker, setting, number)?;
     let time = setting.time * LENGTH;
     engine.measure(time)?;
     let calm = engine.harvest();
-    engine.change(1, Beat::periodic(USUAL_PER_S * TIMES));
+    engine.change(1, contest::rhythm(USUAL_PER_S * TIMES));
     let meter = Meter::start(broker.pid);
     let seconds = engine.measure(time)?.as_secs_f64();
     let (_, cores) = meter.stop(seconds);

@@ -52,7 +52,7 @@ impl Aim {
                 Some((format!("{lost} lost"), lost == 0))
             }),
             Self::MaxBelowMin => max_below_min(entries),
-            Self::Cpu(most) => cost(entries).and_then(Cost::ratio).map(|ratio| (format!("{ratio:.3}×"), ratio <= most)),
+            Self::Cpu(most) => return self.cpu(entries, most),
             Self::Bytes(most) => {
                 cost(entries).and_then(Cost::bytes_more).map(|bytes| (format!("{bytes:.0} B"), bytes <= most))
             }
@@ -61,6 +61,21 @@ impl Aim {
         let (figure, state) = match finding {
             Some((figure, true)) => (figure, State::Met),
             Some((figure, false)) => (figure, State::Missed),
+            None => ("not measured".to_owned(), State::Unknown),
+        };
+        Verdict { goal: self.words(), figure, state }
+    }
+
+    /// A difference that is smaller than the error of the median is none.
+    fn cpu(self, entries: &[Entry], most: f64) -> Verdict {
+        let found = cost(entries).and_then(|figures| Some((figures.ratio()?, figures.error()?)));
+        let (figure, state) = match found {
+            Some((ratio, error)) if (ratio - most).abs() <= error => {
+                (format!("{ratio:.3}×, and an error of ±{error:.3}: too noisy to tell"), State::Unknown)
+            }
+            Some((ratio, error)) => {
+                (format!("{ratio:.3}× ± {error:.3}"), if ratio <= most { State::Met } else { State::Missed })
+            }
             None => ("not measured".to_owned(), State::Unknown),
         };
         Verdict { goal: self.words(), figure, state }

@@ -1,6 +1,6 @@
 //! What the gate is for, and what it costs: each case with it, without it, and with mosquitto.
 //!
-//! In the cases of contention one subscriber works on 500 messages a second and takes four at a time (MQTT 5's Receive
+//! In the cases of contention one subscriber works on 500 messages a second and takes two at a time (MQTT 5's Receive
 //! Maximum), so that whoever is early waits in the broker and not in a socket. Latency is from the time at which a message
 //! should have been sent to the end of the work on it.
 

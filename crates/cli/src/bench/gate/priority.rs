@@ -4,7 +4,6 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::{Latency, contest};
-use crate::bench::beats::Beat;
 use crate::bench::json;
 use crate::bench::measure::Setting;
 use crate::bench::outcome::Cores;
@@ -57,8 +56,8 @@ impl Contended {
 
 pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Contended> {
     let broker = source.start(&contest::WISH, &setting.stop)?;
-    let busy = Beat::periodic(LOAD * contest::CAPACITY / f64::from(BUSY));
-    let groups = [contest::group(1, Beat::periodic(RARE_PER_S)), contest::group(BUSY, busy)];
+    let busy = LOAD * contest::CAPACITY / f64::from(BUSY);
+    let groups = [contest::group(1, RARE_PER_S), contest::group(BUSY, busy)];
     let mut engine = contest::begin(&groups, &broker, setting, number)?;
     let meter = Meter::start(broker.pid);
     let seconds = engine.measure(setting.time * LENGTH)?.as_secs_f64();
