@@ -120,6 +120,7 @@ fn traffic(flow: &Flow, broker: &Broker, setting: &Setting, number: u32) -> Resu
     let clients = everybody(flow, number);
     let mut engine = Engine::new(&[*flow], clients, greeting, Clock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
+    let before = Account::of(broker).map_or(0, |account| account.received);
     engine.run(Load::On, setting.warm_up)?;
     let meter = Meter::start(broker.pid);
     let seconds = engine.measure(setting.time)?.as_secs_f64();
@@ -132,7 +133,7 @@ fn traffic(flow: &Flow, broker: &Broker, setting: &Setting, number: u32) -> Resu
     let tally = tallies.first().ok_or_else(|| anyhow!("no flow"))?;
     let held = account.as_ref().map_or(0, |account| account.waiting);
     let faults = faults(tally, tally.sent, flow.fan(), held, closed);
-    let reasons = account.and_then(|account| account.reasons());
+    let reasons = account.and_then(|account| account.reasons(before + tally.sent));
     Ok(Traffic {
         delivered_per_s: tally.measured as f64 / seconds,
         s_per_million: cost.filter(|_| tally.measured > 0).map(|cost| cost.per(tally.measured as f64 / 1e6)),

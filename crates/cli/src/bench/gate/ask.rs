@@ -50,9 +50,12 @@ impl Account {
         self.held + self.lost.iter().filter(is_own).map(|(_, count)| count).sum::<u64>()
     }
 
-    /// The reasons in words, if there are any.
-    pub(in crate::bench) fn reasons(&self) -> Option<String> {
-        let words: Vec<String> = self.lost.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    /// The reasons in words, if there are any. What was sent so far and is not received yet is one, too: a broker that
+    /// gets no time reads nothing.
+    pub(in crate::bench) fn reasons(&self, sent: u64) -> Option<String> {
+        let mut words: Vec<String> = self.lost.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let unread = sent.saturating_sub(self.received);
+        words.extend((unread > 0).then(|| format!("{unread} not read yet")));
         (!words.is_empty()).then(|| words.join(", "))
     }
 }
@@ -72,7 +75,10 @@ mod tests {
         });
         let account = Account::read(&status).unwrap();
         assert_eq!((account.level, account.received, account.waiting, account.slowed()), (1, 100, 2, 7));
-        assert_eq!(account.reasons().unwrap(), "4 dropped_rhythm, 9 publish_denied, 5 dropped_queue_full");
+        assert_eq!(
+            account.reasons(103).unwrap(),
+            "4 dropped_rhythm, 9 publish_denied, 5 dropped_queue_full, 3 not read yet"
+        );
         assert_eq!(Account::read(&Value::Null), None);
     }
 }
