@@ -61,6 +61,11 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
         page.sample("publish_rejected_total", &format!("{{limit=\"{limit}\"}}"), loss.count(stats));
     }
     page.counter("publish_repeated", "PUBLISH packets sent again, and taken once.", stats.publish_repeated);
+    page.counter(
+        "messages_held",
+        "PUBLISH packets that had to wait, of publishers that are too fast.",
+        stats.publish_held,
+    );
     page.gauge("held_messages", "Messages of publishers that are too fast, waiting to be taken.", stats.held_messages);
     page.gauge("held_bytes", "Bytes of them.", stats.held_bytes);
     page.gauge("queue_messages", "Messages waiting for their receivers.", stats.queued_messages);

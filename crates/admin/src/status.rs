@@ -121,6 +121,7 @@ fn ledger(stats: &Stats) -> Value {
             "received": stats.publish_received,
             "passed": stats.publish_passed,
             "held": stats.held_messages,
+            "held_ever": stats.publish_held,
             "lost": losses(Side::In),
         },
         "out": {

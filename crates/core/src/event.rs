@@ -333,6 +333,8 @@ stats! {
     clients_held,
     /// Clients that do not take what waits for them, or not as fast as it comes.
     clients_slow,
+    /// Of those received: had to wait because their publisher was too fast, however long and whatever became of them.
+    publish_held,
     /// Messages of publishers that are held now.
     held_messages,
     /// Bytes of them.

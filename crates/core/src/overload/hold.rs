@@ -93,6 +93,7 @@ impl Session {
         stats.clients_held += u64::from(self.held.is_none());
         let queue = self.held.get_or_insert_default();
         queue.bytes += size;
+        stats.publish_held += 1;
         stats.held_messages += 1;
         stats.held_bytes += size as u64;
         queue.messages.push_back(held);
