@@ -10,6 +10,7 @@ use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilt
 
 use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
+use crate::ledger::Loss;
 use crate::message::{Message, expiry};
 use crate::overload::Pace;
 use crate::report::Parting;
@@ -102,6 +103,15 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(index) else { return };
         session.conn = None;
         session.ledger.add(&traffic);
+        if !self.settings.queue_qos0 && session.queue.is_some() {
+            let mut ledger = core::mem::take(&mut session.ledger);
+            session.with_queue(&mut self.stats, |queue, stats| {
+                queue.drop_passing(&self.settings.priority, |lost| {
+                    ledger.lose_delivery(Loss::Away, lost.message.class(), stats);
+                });
+            });
+            session.ledger = ledger;
+        }
         let (identity, ledger) = (session.identity.clone(), session.ledger.clone());
         let parting = Box::new(Parting { identity, version, since, at: now, ledger });
         let client_id = Arc::clone(&session.client_id);

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::hash::BuildHasher;
 use core::num::{NonZeroU16, NonZeroU32};
 use core::time::Duration;
 
@@ -125,8 +126,9 @@ impl Shard {
             return None;
         }
         let client_id: Arc<str> = hello.client_id.into();
-        self.next_origin += 1;
-        let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), self.next_origin);
+        // The same for every session of a client: what it sent before a reconnect is not overtaken by what it sends after.
+        let origin = self.by_client.hasher().hash_one(&*client_id);
+        let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), origin);
         self.take_over_ghost(&mut session);
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);

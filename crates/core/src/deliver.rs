@@ -15,7 +15,7 @@ use crate::connect::may;
 use crate::connection::{Alias, Connection};
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
-use crate::limits::OUTBOX_CONGESTED_BYTES;
+use crate::limits::{OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::outbox::Spares;
 use crate::overload::Kind;
@@ -89,7 +89,9 @@ impl Shard {
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
         if is_open && is_in_time && qos == QoS::AtMostOnce {
-            if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
+            // Who takes what it is given needs next to no memory: it does not pay for queues of others.
+            let is_idle = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() < OUTBOX_FREE_BYTES);
+            if !self.memory.has_room(Kind::Passing, publication.payload.len()) && !session.conn.is_some_and(is_idle) {
                 session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
                 return;
             }
@@ -132,7 +134,8 @@ impl Shard {
         }
         let bounds = Bounds { messages_max: settings.queue_messages_max, bytes_max: settings.queue_bytes_max };
         let size = message.publication.payload.len();
-        if !self.memory.has_room(Kind::Queued, size) {
+        let kind = if is_away { Kind::Away } else { Kind::Queued };
+        if !self.memory.has_room(kind, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
             return;
         }
@@ -297,6 +300,15 @@ impl Shard {
         again.is_unsent = false;
         session.unsent -= 1;
         let publication = queued.message.view();
+        // Rules may have changed while the client was away.
+        if !self.may_receive(index, publication.topic) {
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.finish(position);
+            }
+            self.stats.inflight_messages -= 1;
+            self.lose_delivery(index, Loss::NotAllowed, publication.standing.class);
+            return true;
+        }
         let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
         let fate = self.send_now(conn, &publication, &copy, &mut Frames::for_receivers(1), now);
         if fate == Fate::Done

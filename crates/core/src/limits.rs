@@ -20,6 +20,8 @@ pub(crate) const PACKET_BYTES_PER_SECOND_MIN: usize = 2048;
 pub(crate) const SLOTS_PER_PAGE: usize = 512;
 /// Filters of a client that are named to an operator; the number of all of them is told, too.
 pub(crate) const FILTERS_SHOWN_MAX: usize = 100;
+/// Bytes in an outbox that need no room in the memory budget: who takes what it is given does not pay for others.
+pub(crate) const OUTBOX_FREE_BYTES: usize = 16 * 1024;
 /// Events kept for a driver that does not drain them.
 pub(crate) const EVENTS_MAX: usize = 4096;
 /// Topics whose matches are remembered; beyond, all are forgotten at once.

@@ -17,7 +17,6 @@ use tidegate_wire_mqtt::QoS;
 
 use crate::classes::{OnFull, Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
-use crate::message::Message;
 use crate::session::Queued;
 
 /// Everything that waits for a session beyond what is under way.
@@ -33,6 +32,8 @@ pub(crate) struct Queue {
     latest: HashMap<Box<str>, Queued, FixedState>,
     len: usize,
     bytes: usize,
+    /// How many of them are of QoS 0.
+    passing: usize,
 }
 
 /// How much may wait.
@@ -65,15 +66,17 @@ enum Waiting {
 enum Flow {
     /// All there are.
     All,
-    /// Those of a publisher, with the class that their topics tell, if they do.
-    Publisher(u64, Option<u8>),
+    /// Those of a publisher, with the class that their topics tell, if they do; and whether they are of QoS 0. Order is
+    /// promised for each quality of service by itself.
+    Publisher(u64, Option<u8>, bool),
 }
 
 impl Flow {
     /// Not by any other class: those may change between two messages to one topic.
-    fn of(message: &Message) -> Self {
-        let standing = message.standing();
-        Self::Publisher(message.origin(), standing.is_by_topic.then(|| standing.class.bits()))
+    fn of(queued: &Queued) -> Self {
+        let standing = queued.message.standing();
+        let class = standing.is_by_topic.then(|| standing.class.bits());
+        Self::Publisher(queued.message.origin(), class, is_passing(queued))
     }
 }
 
@@ -86,11 +89,17 @@ struct Place {
 }
 
 impl Place {
-    fn of(message: &Message, priority: &Priority) -> Self {
+    fn of(queued: &Queued, priority: &Priority) -> Self {
+        let message = &queued.message;
         let standing = message.standing();
         let weight = priority.classes.weight(standing.class);
-        Self { flow: Flow::of(message), size: message.size(), weight, rate: standing.rate }
+        Self { flow: Flow::of(queued), size: message.size(), weight, rate: standing.rate }
     }
+}
+
+/// Nobody was promised that it arrives.
+fn is_passing(queued: &Queued) -> bool {
+    queued.qos == QoS::AtMostOnce
 }
 
 impl Queue {
@@ -126,7 +135,7 @@ impl Queue {
                     lose(before, Gone::Conflated);
                     // It may be larger than the one before.
                     while self.bytes > bounds.bytes_max
-                        && let Some(victim) = self.evict_longest()
+                        && let Some(victim) = self.evict_for(false)
                     {
                         lose(victim, Gone::Oldest);
                     }
@@ -139,8 +148,10 @@ impl Queue {
         while self.is_full(size, bounds) {
             let victim = match on_full {
                 OnFull::DropNewest => None,
-                OnFull::DropOldest => self.evict_from(Flow::of(&queued.message)).or_else(|| self.evict_longest()),
-                OnFull::DropLongest | OnFull::Latest => self.evict_longest(),
+                OnFull::DropOldest => {
+                    self.evict_from(Flow::of(&queued)).or_else(|| self.evict_for(is_passing(&queued)))
+                }
+                OnFull::DropLongest | OnFull::Latest => self.evict_for(is_passing(&queued)),
             };
             match victim {
                 Some(victim) => lose(victim, Gone::Oldest),
@@ -172,7 +183,7 @@ impl Queue {
     }
 
     fn push(&mut self, queued: Queued, priority: &Priority, on_full: OnFull) {
-        let own = Flow::of(&queued.message);
+        let own = Flow::of(&queued);
         let flow = if priority.mode == PriorityMode::Off { Flow::All } else { own };
         self.count_in(&queued);
         if self.flows.is_none() && (self.line.is_empty() || self.line_flow == Some(flow)) {
@@ -184,7 +195,7 @@ impl Queue {
         if self.line_flow.is_some() {
             self.spread(priority);
         }
-        let place = Place::of(&queued.message, priority);
+        let place = Place::of(&queued, priority);
         let waiting = self.wait(queued, on_full);
         self.schedule(place, waiting, priority.mode);
     }
@@ -193,11 +204,11 @@ impl Queue {
     fn spread(&mut self, priority: &Priority) {
         self.line_flow = None;
         for waiting in core::mem::take(&mut self.line) {
-            let message = match &waiting {
-                Waiting::Message(queued) => Some(&queued.message),
-                Waiting::Latest(topic) => self.latest.get(topic).map(|queued| &queued.message),
+            let queued = match &waiting {
+                Waiting::Message(queued) => Some(queued),
+                Waiting::Latest(topic) => self.latest.get(topic),
             };
-            if let Some(place) = message.map(|message| Place::of(message, priority)) {
+            if let Some(place) = queued.map(|queued| Place::of(queued, priority)) {
                 self.schedule(place, waiting, priority.mode);
             }
         }
@@ -228,9 +239,46 @@ impl Queue {
     fn replace(&mut self, queued: Queued) -> Result<Queued, Queued> {
         let Some(place) = self.latest.get_mut(queued.message.view().topic) else { return Err(queued) };
         self.bytes += queued.message.size();
+        self.passing += usize::from(is_passing(&queued));
         let before = core::mem::replace(place, queued);
         self.bytes -= before.message.size();
+        self.passing -= usize::from(is_passing(&before));
         Ok(before)
+    }
+
+    /// Whoever has to go for a newcomer of QoS 0, or of another. What was acknowledged to its publisher does not go as long
+    /// as there is something that was not, and never for that.
+    fn evict_for(&mut self, newcomer_is_passing: bool) -> Option<Queued> {
+        if self.passing == self.len {
+            return self.evict_longest();
+        }
+        let passing = if self.passing > 0 { self.evict_passing() } else { None };
+        if passing.is_some() || newcomer_is_passing { passing } else { self.evict_longest() }
+    }
+
+    /// The oldest message of the longest flow of QoS 0, of those with a place of their own.
+    fn evict_passing(&mut self) -> Option<Queued> {
+        let flow = self.flows.as_ref()?.longest_passing()?;
+        self.evict_from(flow)
+    }
+
+    /// Everything of QoS 0, handed to `lose`: nobody is there to take it any more.
+    pub(crate) fn drop_passing(&mut self, priority: &Priority, mut lose: impl FnMut(Queued)) {
+        if self.passing == 0 {
+            return;
+        }
+        let mut kept = Vec::with_capacity(self.len - self.passing);
+        while let Some(queued) = self.pop() {
+            if is_passing(&queued) {
+                lose(queued);
+            } else {
+                kept.push(queued);
+            }
+        }
+        for queued in kept {
+            let on_full = priority.on_full(queued.message.standing().class);
+            self.push(queued, priority, on_full);
+        }
     }
 
     /// The oldest message of the flow with the most bytes.
@@ -255,6 +303,7 @@ impl Queue {
     fn count_in(&mut self, queued: &Queued) {
         self.len += 1;
         self.bytes += queued.message.size();
+        self.passing += usize::from(is_passing(queued));
     }
 
     fn leave(&mut self, waiting: Waiting) -> Option<Queued> {
@@ -267,6 +316,7 @@ impl Queue {
         };
         self.len -= 1;
         self.bytes -= queued.message.size();
+        self.passing -= usize::from(is_passing(&queued));
         Some(queued)
     }
 }
@@ -310,6 +360,12 @@ impl Flows {
             Pushed::Queued => None,
             Pushed::Full(waiting) | Pushed::Refused(waiting, _) => Some(waiting),
         }
+    }
+
+    fn longest_passing(&self) -> Option<Flow> {
+        let passing = self.places.iter().filter(|(flow, _)| matches!(flow, Flow::Publisher(.., true)));
+        let (flow, place) = passing.max_by_key(|(_, place)| self.scheduler.flow_len(**place))?;
+        (self.scheduler.flow_len(*place) > 0).then_some(*flow)
     }
 
     fn evict(&mut self, flow: Flow) -> Option<Waiting> {

@@ -25,7 +25,7 @@ use crate::subscriptions::Wish;
 pub(crate) struct Session {
     pub(crate) client_id: Arc<str>,
     pub(crate) identity: Identity,
-    /// Names this session among all of all shards, for "no local".
+    /// Names this client among all of all shards, for "no local" and for the order of its messages.
     pub(crate) origin: u64,
     pub(crate) conn: Option<u32>,
     /// How long it is kept without a connection; `Duration::MAX` is for ever.

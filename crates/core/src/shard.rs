@@ -154,7 +154,6 @@ pub struct Shard {
     pub(crate) stats: Stats,
     /// The ledgers of sessions that have ended, and of nobody in particular.
     pub(crate) departed: Ledger,
-    pub(crate) next_origin: u64,
     /// Subscriptions that ended with their session.
     pub(crate) subscriptions_ended: u64,
     /// One bit for each other shard that refused a change of interest and has not taken it yet.
@@ -196,7 +195,6 @@ impl Shard {
             events: VecDeque::new(),
             stats: Stats::default(),
             departed: Ledger::default(),
-            next_origin: (index as u64) << 48,
             subscriptions_ended: 0,
             interest_refused: 0,
             retain_count: 0,
@@ -254,7 +252,8 @@ impl Shard {
 
     /// Work that was ever done, as far as it is not one step.
     fn work(&self) -> u64 {
-        self.stats.deliveries + self.subscriptions_ended
+        let deliveries: u64 = self.stats.by_class.iter().map(|class| class.deliveries).sum();
+        deliveries + self.subscriptions_ended
     }
 
     /// Whether anything may be written. Not while another shard has refused a change of interest: the answer to who caused

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use tidegate_control::Timestamp;
-use tidegate_control::pressure::Level;
 use tidegate_wire_mqtt::{
     Limits, Properties, QoS, ReasonCode, ReasonCodes, RetainHandling, SubAck, Subscribe, Subscription, TopicFilter,
     UnsubAck, Unsubscribe,
@@ -78,8 +77,8 @@ impl Shard {
         let after = session.shares - before.unwrap_or_default() + Shares::of(&subscription.filter, wish);
         let is_full = session.subscriptions.len() >= self.settings.subscriptions_max
             || !self.subscriptions.has_room_for(subscription.filter.pattern());
-        // While the broker is overloaded it takes on no new work.
-        let is_pressed = self.gate.level >= Level::Overloaded || !self.memory.has_room(Kind::Session, STRANGER_BYTES);
+        // Who was let in is not made deaf because the broker is busy; only for want of memory.
+        let is_pressed = !self.memory.has_room(Kind::Session, STRANGER_BYTES);
         if (before.is_none() && (is_full || is_pressed)) || after.exceed() {
             return Err(ReasonCode::QuotaExceeded);
         }

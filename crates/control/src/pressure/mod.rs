@@ -10,7 +10,7 @@
 //! | 0 calm | | | | nobody is slowed |
 //! | 1 busy | ½·target | 90 % with somebody unread | 60 % | publishers out of rhythm are slowed |
 //! | 2 strained | target | | 75 % | new connections are paced |
-//! | 3 overloaded | 10·target | | 85 % | no new sessions, subscriptions or retained topics; known clients come in |
+//! | 3 overloaded | 10·target | | 85 % | no new sessions or retained topics; known clients come in |
 //! | 4 emergency | | | 95 % | messages that have to be kept are refused; the largest backlog is cut off |
 //!
 //! *Up* at once for memory, and after two samples in a row for time, because one long turn is an accident. *Down* one

@@ -10,7 +10,7 @@ use tidegate_wire_mqtt::Properties;
 
 use super::*;
 use crate::classes::{Class, ClassBy, ClassId, Classes};
-use crate::message::{Publication, RATE_UNKNOWN, Standing};
+use crate::message::{Message, Publication, RATE_UNKNOWN, Standing};
 use crate::overload::Tally;
 use crate::session::SubscriptionIds;
 
@@ -243,7 +243,7 @@ fn one_flow_is_a_line_and_the_second_makes_the_scheduler() {
 #[test]
 fn more_publishers_than_places_keep_their_order() {
     let mut flows = Flows::new(PriorityMode::Practical).unwrap();
-    let flow = |publisher| Flow::Publisher(publisher, None);
+    let flow = |publisher| Flow::Publisher(publisher, None, true);
     let push = |flows: &mut Flows, publisher, number| {
         let sent = Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
         let place = Place { flow: flow(publisher), size: 100, weight: 1, rate: 0 };

@@ -22,6 +22,7 @@ mod model;
 mod net;
 mod priority;
 mod priority_policies;
+mod promises;
 mod qos;
 mod reports;
 mod retained;
