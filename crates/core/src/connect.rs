@@ -17,6 +17,7 @@ use crate::event::{Event, Why};
 use crate::limits::CONNECTIONS_MAX;
 use crate::message::{Message, Publication, Standing};
 use crate::overload::{Pace, Turned, is_own_notice};
+use crate::persist::Trouble;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Hello, Shard, WillFate};
 use crate::subscriptions::Presence;
@@ -33,7 +34,19 @@ impl Shard {
         self.stats.packets_received += 1;
         // It has passed the strict decoder, so that there is one way to write it: this is what came.
         self.stats.bytes_received += hello.connect.encoded_len(hello.connect.version).unwrap_or(0) as u64;
-        Some(self.greet(hello, now))
+        let conn = self.greet(hello, now);
+        self.journal.end_whole();
+        Some(conn)
+    }
+
+    /// While nothing can be kept, nobody is promised a session that would have to be. One from before goes on.
+    fn check_store(&self, hello: &Hello<'_>) -> Result<(), ReasonCode> {
+        let is_new = hello.connect.clean_start || !self.by_client.contains_key(hello.client_id);
+        let is_lasting = !self.session_expiry(hello.connect).is_zero();
+        if self.store_trouble().is_some() && is_new && is_lasting {
+            return Err(ReasonCode::ServerUnavailable);
+        }
+        Ok(())
     }
 
     fn greet(&mut self, hello: &Hello<'_>, now: Timestamp) -> ConnId {
@@ -42,6 +55,11 @@ impl Shard {
         }
         if let Err(Turned { reason, retry_after, words }) = self.check_arrival(hello, now) {
             let pace = Pace::new(None, retry_after);
+            return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
+        }
+        if let Err(reason) = self.check_store(hello) {
+            let pace = Pace::new(None, self.store_retry());
+            let words = self.store_trouble().map_or("", Trouble::words);
             return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
         }
         let session_present = self.claim_session(hello, now);
@@ -62,6 +80,9 @@ impl Shard {
             keep_alive: self.keep_alive(hello.connect),
         });
         self.send_connack(conn, hello, session_present.is_some());
+        if self.sessions.get(session).is_some_and(|session| session.kept != 0) && self.store_trouble().is_none() {
+            self.hold_connack(conn);
+        }
         self.resume(session, now);
         conn
     }
@@ -150,6 +171,7 @@ impl Shard {
             session.expiry = expiry;
             session.expires_at = None;
             session.timer_at = None;
+            self.journal.clear_will(session);
             session.will = will.map(Box::new);
             let receive_max = connect.properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get);
             session.window = receive_max.min(settings.inflight_max).max(1);
@@ -158,6 +180,8 @@ impl Shard {
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
         }
+        self.keep_session(index);
+        self.keep_will(index);
         self.recognise(index, now);
         self.arm_release(index, now);
         self.set_group_presence(index, Presence::Online);
@@ -179,7 +203,8 @@ impl Shard {
             standing: Standing::UNKNOWN,
         };
         let delay = Duration::from_secs(will.properties.will_delay().unwrap_or(0).into());
-        PendingWill { message: Arc::new(Message::new(&publication, &self.memory.tally)), delay, due_at: None }
+        let message = Arc::new(Message::new(&publication, &self.memory.tally));
+        PendingWill { message, delay, due_at: None, is_kept: false }
     }
 
     fn session_expiry(&self, connect: &Connect<'_>) -> Duration {

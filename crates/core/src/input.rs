@@ -70,6 +70,7 @@ impl Shard {
             let handled = match decode(rest, version, &self.limits) {
                 Ok(Decoded::Packet { packet, consumed: size }) => {
                     let handled = self.handle_packet(conn, &packet, now);
+                    self.journal.end_whole();
                     if matches!(handled, Ok(Flow::Wait)) {
                         self.note_whole(conn);
                     } else {
@@ -108,7 +109,9 @@ impl Shard {
 
     /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
     fn progress(&self, conn: ConnId, consumed: usize, at_least: usize) -> Progress {
-        let is_full = |connection: &Connection| connection.answer_bytes > self.settings.outbox_bytes_max;
+        let is_full = |connection: &Connection| {
+            connection.answer_bytes > self.settings.outbox_bytes_max || connection.is_owed_much()
+        };
         let is_clogged = self.is_clogged() || self.connection(conn).is_some_and(is_full);
         Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
@@ -155,6 +158,7 @@ impl Shard {
                 seconds => core::time::Duration::from_secs(seconds.into()),
             };
             session.expiry = wanted.min(self.settings.session_expiry_max);
+            // The store is told when the connection ends, which is next.
         }
         let will = match packet.reason {
             ReasonCode::Success => WillFate::Discard,

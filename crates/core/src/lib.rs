@@ -24,6 +24,7 @@ mod message;
 mod outbox;
 mod overload;
 mod patience;
+pub mod persist;
 mod publish;
 mod queue;
 mod retained;
