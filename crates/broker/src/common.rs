@@ -12,6 +12,7 @@ use crate::attempts::Attempts;
 use crate::bans::Bans;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
+use crate::letter::Letter;
 use crate::password::Questions;
 use crate::pressure::Pressure;
 use crate::seat::Seats;
@@ -26,6 +27,8 @@ pub(crate) struct Common {
     pub(crate) connections: Seats,
     /// Those in a handshake.
     pub(crate) handshakes: Seats,
+    /// Questions of operators under way.
+    pub(crate) asking: Seats,
     pub(crate) pressure: Pressure,
     pub(crate) bans: Mutex<Bans>,
     /// Wrong passwords.
@@ -43,7 +46,7 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(clock: Clock, inboxes: Arc<[Inbox]>, questions: Arc<Questions>, memory_max: u64) -> Self {
         let stats = inboxes.iter().map(|_| Mutex::default()).collect();
-        let (connections, handshakes) = (Seats::default(), Seats::default());
+        let (connections, handshakes, asking) = (Seats::default(), Seats::default(), Seats::default());
         let turns = inboxes.iter().map(|_| AtomicU64::new(0)).collect();
         let generation = AtomicU64::new(0);
         let pressure = Pressure::new(inboxes.len(), memory_max);
@@ -53,6 +56,7 @@ impl Common {
             questions,
             connections,
             handshakes,
+            asking,
             pressure,
             bans: Mutex::default(),
             attempts: Mutex::default(),
@@ -80,6 +84,14 @@ impl Common {
     /// How often each shard's loop has turned.
     pub(crate) fn turns(&self) -> Vec<u64> {
         self.turns.iter().map(|turns| turns.load(Ordering::Relaxed)).collect()
+    }
+
+    /// A letter for every shard.
+    pub(crate) fn tell_all(&self, letter: impl Fn() -> Letter) {
+        for inbox in &*self.inboxes {
+            // Never refused: it carries no socket.
+            let _ = inbox.send(letter());
+        }
     }
 
     /// A shard shows its counters.

@@ -175,7 +175,7 @@ fn setting_of(reason: ReasonCode) -> Option<&'static str> {
     }
 }
 
-fn in_words(why: &Why) -> Cow<'static, str> {
+pub(crate) fn in_words(why: &Why) -> Cow<'static, str> {
     match why {
         Why::Goodbye => "said goodbye".into(),
         Why::Lost => "connection lost".into(),

@@ -8,6 +8,7 @@ use tidegate_core::Whom;
 use tidegate_core::access::{Identity, Policy};
 use tidegate_core::settings::{Rate, Settings};
 
+use crate::ask::Asked;
 use crate::authenticate::{Authenticator, Refusal};
 use crate::bans::Banned;
 use crate::config::Config;
@@ -40,6 +41,8 @@ pub(crate) enum Letter {
     Tick,
     /// New rules.
     Reload(Box<Rules>),
+    /// An operator wants to know something.
+    Ask(Box<Asked>),
     /// Drain, and end the thread.
     Shutdown,
 }

@@ -10,6 +10,7 @@
 //! - a thread waits in one place only, for sockets, its inbox and its next deadline;
 //! - a peer can end its own connection, never a thread.
 
+pub mod ask;
 mod attempts;
 pub mod authenticate;
 mod bans;
@@ -19,6 +20,7 @@ mod common;
 pub mod config;
 mod door;
 mod first_packet;
+mod handle;
 mod inbox;
 mod journal;
 mod letter;
@@ -53,10 +55,11 @@ pub use bans::{Ban, Banned};
 use clock::Clock;
 use common::Common;
 use config::{Config, ListenerKind};
-use door::{Door, load_tls};
-use inbox::{Inbox, lock};
+use door::Door;
+pub use handle::Handle;
+use inbox::Inbox;
 use letter::{Letter, Rules};
-use limits::{OPERATOR_LIMITS_MAX, SHARDS_MAX};
+use limits::SHARDS_MAX;
 use password::Questions;
 pub use pressure::PressureReport;
 pub use pulse::Pulse;
@@ -133,19 +136,12 @@ impl Broker {
         authenticator: Arc<dyn Authenticator>,
         policy: Arc<dyn Policy>,
     ) -> io::Result<()> {
-        let certificates: io::Result<Vec<_>> = config.listeners.iter().map(load_tls).collect();
-        for ((door, listener), certificate) in self.doors.iter().zip(&config.listeners).zip(certificates?) {
-            if let Some(certificate) = certificate.filter(|_| listener.kind == door.kind) {
-                door.replace_tls(certificate);
-            }
-        }
-        let rules = Rules::new(config, authenticator, policy, self.common.next_generation());
-        self.common.pressure.budget.set_max(rules.memory_max);
-        for inbox in &*self.common.inboxes {
-            // Never refused: it carries no socket.
-            let _ = inbox.send(Letter::Reload(Box::new(rules.clone())));
-        }
-        Ok(())
+        self.handle().reload(config, authenticator, policy)
+    }
+
+    /// For those who look after the broker while it runs.
+    pub fn handle(&self) -> Handle {
+        Handle::new(Arc::clone(&self.common), self.doors.clone())
     }
 
     /// Counters, summed over shards.
@@ -155,58 +151,38 @@ impl Broker {
 
     /// How hard the broker is pressed, and how much of its memory is used.
     pub fn pressure(&self) -> PressureReport {
-        self.common.pressure.report(self.common.clock.now())
+        self.handle().pressure()
     }
 
-    /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. False: there
-    /// are too many bans already.
+    /// See [`Handle::ban`].
     pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
-        if !lock(&self.common.bans).add(whom.clone(), time, reason, self.common.clock.now()) {
-            return false;
-        }
-        self.tell_all(|| Letter::Expel(Box::new(whom.clone().normal())));
-        true
+        self.handle().ban(whom, time, reason)
     }
 
-    /// Ends a ban; false if there was none.
+    /// See [`Handle::unban`].
     pub fn unban(&self, whom: &Banned) -> bool {
-        lock(&self.common.bans).remove(whom.clone())
+        self.handle().unban(whom)
     }
 
-    /// All bans that have not ended.
+    /// See [`Handle::bans`].
     pub fn bans(&self) -> Vec<Ban> {
-        lock(&self.common.bans).list(self.common.clock.now())
+        self.handle().bans()
     }
 
-    /// Limits the messages of a client or user, or (`None`) stops doing so. False: there are too many limits already.
+    /// See [`Handle::set_limit`].
     pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
-        let mut limits = lock(&self.common.limits);
-        match rate {
-            Some(_) if limits.len() >= OPERATOR_LIMITS_MAX && !limits.contains_key(whom) => return false,
-            Some(rate) => drop(limits.insert(whom.clone(), rate)),
-            None => drop(limits.remove(whom)),
-        }
-        drop(limits);
-        self.tell_all(|| Letter::Limit(whom.clone(), rate));
-        true
+        self.handle().set_limit(whom, rate)
     }
 
-    /// The limits of single clients and users.
+    /// See [`Handle::limits`].
     pub fn limits(&self) -> Vec<(Whom, Rate)> {
-        lock(&self.common.limits).iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+        self.handle().limits()
     }
 
     /// Sets the clock forward, of a broker that was started by hand.
     pub fn advance(&self, time: Duration) {
         self.common.clock.advance(time);
-        self.tell_all(|| Letter::Tick);
-    }
-
-    fn tell_all(&self, letter: impl Fn() -> Letter) {
-        for inbox in &*self.common.inboxes {
-            // Never refused: it carries no socket.
-            let _ = inbox.send(letter());
-        }
+        self.common.tell_all(|| Letter::Tick);
     }
 
     /// Sockets that are open, in whatever state.

@@ -101,6 +101,18 @@ pub(crate) const PEM_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Lines of each kind of event that one thread logs in a second; the others are counted.
 pub(crate) const LOG_LINES_PER_SECOND: u32 = 20;
 
+/// Connections that have ended and are remembered by each shard, with the reason: some 3 MiB.
+pub(crate) const CLOSED_MAX: usize = 10_000;
+
+/// How many of them are told in one answer.
+pub(crate) const CLOSED_PER_PAGE: usize = 500;
+
+/// Questions of operators under way at the same time. Each answer may have a few hundred kilobytes.
+pub(crate) const QUESTIONS_MAX: usize = 64;
+
+/// Questions that one shard answers in one turn: with two pages of clients about half a millisecond.
+pub(crate) const ANSWERS_PER_TURN_MAX: usize = 2;
+
 /// How often a shard gives what it measured to its gauge.
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 

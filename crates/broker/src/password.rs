@@ -2,11 +2,13 @@
 //! second on purpose, and must never be paid for by those who are connected.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use crate::authenticate::{Authenticator, Credentials};
+use crate::ask::Busy;
+use crate::authenticate::{Authenticator, Credentials, Refusal};
 use crate::inbox::{Inbox, lock};
 use crate::letter::Letter;
 use crate::limits::PASSWORD_QUEUE_PER_THREAD;
@@ -15,17 +17,32 @@ use crate::visitors::Key;
 /// A question, and who wants to know.
 #[derive(Debug)]
 pub(crate) struct Question {
-    pub(crate) shard: usize,
-    pub(crate) visitor: Key,
+    pub(crate) asker: Asker,
     pub(crate) credentials: Credentials,
     pub(crate) authenticator: Arc<dyn Authenticator>,
     /// The rules that the authenticator belongs to.
     pub(crate) generation: u64,
 }
 
-/// As many are waiting as may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Busy;
+/// Who wants to know.
+pub(crate) enum Asker {
+    /// A visitor of a shard thread.
+    Visitor { shard: usize, key: Key },
+    /// Somebody at another door. It must not wait for anything.
+    Caller(Caller),
+}
+
+/// What an operator's door does with the answer.
+pub(crate) type Caller = Box<dyn FnOnce(Result<Option<Arc<str>>, Refusal>) + Send>;
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Visitor { shard, key } => write!(f, "visitor {key:?} of shard {shard}"),
+            Self::Caller(_) => f.write_str("caller"),
+        }
+    }
+}
 
 /// The queue; shared by those who ask and those who answer.
 #[derive(Debug)]
@@ -97,11 +114,17 @@ pub(crate) fn start(
 }
 
 fn answer(questions: &Questions, inboxes: &[Inbox]) {
-    while let Some(question) = questions.next() {
-        let verdict = question.authenticator.authenticate(&question.credentials);
-        if let Some(inbox) = inboxes.get(question.shard) {
-            // Never refused: it carries no socket, and there are no more of them than questions.
-            let _ = inbox.send(Letter::Checked { question: Box::new(question), verdict });
+    while let Some(Question { asker, credentials, authenticator, generation }) = questions.next() {
+        let verdict = authenticator.authenticate(&credentials);
+        match asker {
+            asker @ Asker::Visitor { shard, .. } => {
+                if let Some(inbox) = inboxes.get(shard) {
+                    let question = Question { asker, credentials, authenticator, generation };
+                    // Never refused: it carries no socket, and there are no more of them than questions.
+                    let _ = inbox.send(Letter::Checked { question: Box::new(question), verdict });
+                }
+            }
+            Asker::Caller(reply) => reply(verdict),
         }
     }
 }
@@ -115,8 +138,8 @@ mod tests {
     fn question() -> Question {
         let credentials =
             Credentials { client_id: "c".into(), user_name: None, password: None, certificate_name: None };
-        let visitor = Visitors::default().next_key();
-        Question { shard: 0, visitor, credentials, authenticator: Arc::new(Anonymous), generation: 0 }
+        let asker = Asker::Visitor { shard: 0, key: Visitors::default().next_key() };
+        Question { asker, credentials, authenticator: Arc::new(Anonymous), generation: 0 }
     }
 
     #[test]

@@ -37,11 +37,12 @@ pub(crate) struct Meter {
     gauge: Gauge,
     window: Timestamp,
     busy: Duration,
-    turn_max: Duration,
     turns: u32,
     /// Turns that left somebody unread.
     unread_turns: u32,
     backlog: Duration,
+    /// Samples in a row in which it had no rest.
+    restless: u32,
 }
 
 impl Meter {
@@ -51,10 +52,10 @@ impl Meter {
             gauge: Gauge::default(),
             window: now,
             busy: Duration::ZERO,
-            turn_max: Duration::ZERO,
             turns: 0,
             unread_turns: 0,
             backlog: Duration::ZERO,
+            restless: 0,
         }
     }
 
@@ -62,7 +63,6 @@ impl Meter {
     pub(crate) fn on_turn(&mut self, took: Duration, served: usize, unread: usize) {
         self.busy += took;
         self.turns = self.turns.saturating_add(1);
-        self.turn_max = self.turn_max.max(took);
         self.unread_turns += u32::from(unread > 0);
         // At this pace.
         let rounds = unread.div_ceil(served.max(1));
@@ -71,8 +71,7 @@ impl Meter {
 
     /// When the next sample is due: nothing is measured while nothing happens, but a level has to end.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        (self.gauge.level() > Level::Calm || self.turn_max > Duration::ZERO && self.backlog > Duration::ZERO)
-            .then_some(self.window + SAMPLE_INTERVAL)
+        (self.gauge.level() > Level::Calm || self.backlog > Duration::ZERO).then_some(self.window + SAMPLE_INTERVAL)
     }
 
     /// The gauge as it stands after this, if it is time.
@@ -82,14 +81,21 @@ impl Meter {
             return None;
         }
         let is_crowded = self.unread_turns * 2 > self.turns;
-        let saturation = if is_crowded { self.busy.as_secs_f64() / time.as_secs_f64() } else { 0.0 };
-        let (turn, backlog) = (self.turn_max, self.backlog);
+        let working = if is_crowded { self.busy.as_secs_f64() / time.as_secs_f64() } else { 0.0 };
+        self.restless = if working > RESTLESS { self.restless.saturating_add(1) } else { 0 };
+        // A second of it: less happens whenever the machine has other things to do.
+        let saturation = if self.restless >= RESTLESS_SAMPLES { working } else { 0.0 };
+        // The mean: a thread that loses its core for a while has one long turn, and nothing is wrong with the others.
+        let (turn, backlog) = (self.busy / self.turns.max(1), self.backlog);
         self.gauge.on_sample(self.plan.as_ref()?, &Signal { turn, saturation, backlog, memory_used, memory_max }, now);
-        (self.window, self.busy, self.turn_max, self.turns) = (now, Duration::ZERO, Duration::ZERO, 0);
+        (self.window, self.busy, self.turns) = (now, Duration::ZERO, 0);
         (self.unread_turns, self.backlog) = (0, Duration::ZERO);
         Some(self.gauge)
     }
 }
+
+const RESTLESS: f64 = 0.6;
+const RESTLESS_SAMPLES: u32 = 10;
 
 /// What the shards show each other.
 #[derive(Debug)]
@@ -222,7 +228,7 @@ mod tests {
     fn whoever_never_rests_while_others_wait_is_busy_and_calms_down() {
         let mut meter = Meter::new(Timestamp::ZERO);
         let mut now = Timestamp::ZERO;
-        for _ in 0..400 {
+        for _ in 0..1500 {
             now = now + MS;
             meter.on_turn(MS, 8, 1);
             meter.sample(0, 1, now);

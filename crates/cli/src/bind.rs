@@ -35,6 +35,11 @@ pub(crate) fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
     if problems.is_empty() { Ok(()) } else { Err(CannotListen(Problems(problems))) }
 }
 
+/// The same for one that is opened by somebody else, with the error that it met.
+pub(crate) fn cannot_listen(name: &str, at: SocketAddr, error: &std::io::Error) -> CannotListen {
+    CannotListen(Problems(vec![explain(name, at, error)]))
+}
+
 fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> Problem {
     let elsewhere = format!("move it with --{name} ADDR (listeners.{name}), or switch it off with --{name} off");
     let (why, hint) = match error.kind() {

@@ -20,7 +20,7 @@ use tracing_subscriber::{Registry, fmt as lines};
 use crate::config::words::LogFormat;
 
 /// Changes the level while the process runs.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Level(reload::Handle<LevelFilter, Registry>);
 
 impl Level {

@@ -9,12 +9,15 @@ mod bind;
 mod certificate;
 mod client;
 mod config;
+mod demo;
 mod format;
 mod init;
 mod inspect;
 mod log;
+mod operate;
 mod plan;
 mod publish;
+mod running;
 mod security;
 mod serve;
 mod show;
@@ -30,10 +33,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
-use arguments::{Cli, Command, ConfigCommand};
+use arguments::{Cli, Command, ConfigCommand, DemoCommand};
 use bind::CannotListen;
 use client::ClientError;
 use config::Problems;
+use operate::AdminError;
 use target::Usage;
 
 /// Wrong usage or configuration, as clap has it for arguments.
@@ -80,6 +84,17 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Top(args)) => operate::top(&args),
+        Some(Command::Why(args)) => operate::why(&args),
+        Some(Command::Clients(args)) => operate::clients(&args),
+        Some(Command::Drops(args)) => operate::drops(&args),
+        Some(Command::Limits(args)) => operate::limits(&args),
+        Some(Command::Ban(args)) => operate::ban(&args),
+        Some(Command::Kick(args)) => operate::kick(&args),
+        Some(Command::Health(args)) => operate::health(&args),
+        Some(Command::Reload(args)) => operate::reload(&args),
+        Some(Command::Drain(args)) => operate::drain(&args),
+        Some(Command::Demo { command: DemoCommand::Flood(args) }) => demo::flood(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
             Ok(0)
@@ -98,6 +113,9 @@ fn print_error(error: &anyhow::Error) {
 
 fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
+        return error.exit_code();
+    }
+    if let Some(error) = error.downcast_ref::<AdminError>() {
         return error.exit_code();
     }
     if error.is::<Problems>() || error.is::<Usage>() { MISUSE } else { 1 }

@@ -42,6 +42,11 @@ pub(crate) fn usual_password_file(options: &Options) -> PathBuf {
     options.server.data.join("users")
 }
 
+/// Where the operator's door is; none if it is off.
+pub(crate) fn admin(options: &Options) -> Option<SocketAddr> {
+    address(options.listeners.admin)
+}
+
 /// What the broker is to do. The security rule is checked separately, once the users are known.
 pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     let options = &loaded.options;

@@ -17,7 +17,8 @@ use tidegate_core::access::{Open, Policy};
 
 use crate::config::rule::{Effect, Rule, Subject};
 use crate::config::{Loaded, Origin, Problem, Problems};
-use crate::plan::{door_name, password_file};
+use crate::plan::{admin, door_name, password_file};
+use crate::running::RoleTable;
 use crate::{certificate, space};
 
 /// What the broker asks.
@@ -31,6 +32,8 @@ pub(crate) struct Security {
     pub(crate) has_users: bool,
     /// Whether clients without a name are let in even if there are users.
     pub(crate) allow_anonymous: bool,
+    /// What users may do at the operator's door; none if there are no users.
+    pub(crate) roles: Option<RoleTable>,
     /// Users that rules name and the password file does not.
     strangers: Vec<String>,
 }
@@ -48,8 +51,9 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
     let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
     if !has_users && acl.is_none() && !options.bind_client_ids {
         let (authenticator, policy) = (Arc::new(Anonymous), Arc::new(Open));
-        return Ok(Security { authenticator, policy, has_users, allow_anonymous, strangers: Vec::new() });
+        return Ok(Security { authenticator, policy, has_users, allow_anonymous, roles: None, strangers: Vec::new() });
     }
+    let roles = users.as_ref().map(RoleTable::new);
     let users = users.unwrap_or_default();
     let acl = acl.unwrap_or_else(Acl::open);
     let policy = Arc::new(Access::new(&acl, &users));
@@ -66,7 +70,7 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
         client_ids: if options.bind_client_ids { ClientIds::BoundToUser } else { ClientIds::Free },
     };
     let authenticator = Arc::new(PasswordAuthenticator::new(users, settings));
-    Ok(Security { authenticator, policy, has_users, allow_anonymous, strangers })
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, strangers })
 }
 
 /// Users that rules name and that cannot come in, each once.
@@ -144,7 +148,16 @@ pub(crate) fn read<T>(
 
 /// Refuses to open the broker to other machines while everybody could come in.
 pub(crate) fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> Result<(), Problems> {
-    if security.has_users || loaded.options.security.allow_anonymous {
+    if security.has_users {
+        return Ok(());
+    }
+    // Who may not be kept from publishing may still be kept from ending connections.
+    if let Some(at) = admin(&loaded.options).filter(|at| !is_loopback(at.ip())) {
+        let message = format!("listeners.admin = \"{at}\" accepts other machines, but there are no users");
+        let hint = "add one with `tidegate user add NAME --roles admin`, or listen on this machine only".to_owned();
+        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+    }
+    if loaded.options.security.allow_anonymous {
         return Ok(());
     }
     let problem = |listener: &Listener| {

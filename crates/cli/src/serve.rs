@@ -5,20 +5,20 @@
 //! that asked for it is told about each step.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
+use tidegate_admin::{Admin, Steward};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
-use tracing::level_filters::LevelFilter;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use crate::arguments::{ServeArgs, ServeCommand};
-use crate::config::keys::Change;
-use crate::config::{Loaded, Problems, Sources, absolute, load};
-use crate::log::Level;
+use crate::config::{Loaded, Origin, Problems, Sources, absolute, load};
 use crate::plan::password_file;
+use crate::running::{self, Running};
 use crate::security::{Audience, Security};
 use crate::supervisor::Supervisor;
 use crate::{bind, log, plan, security};
@@ -47,7 +47,7 @@ pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
 
 /// The same for a broker that runs: its doors stay open as they are, with the certificates of now, and who may come in
 /// is judged by them and not by what the file says about doors.
-fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Problems> {
+pub(crate) fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Problems> {
     let mut ready = prepare(sources)?;
     // All TLS listeners share their files; if the new configuration has none, the doors keep those they have.
     let fresh = ready.config.listeners.iter().find_map(|listener| listener.tls.clone());
@@ -73,44 +73,58 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let audience = security::audience(&config, &security);
     let banner = Banner { audience, command: args.command(), loaded: &loaded };
     let listeners = config.listeners.clone();
-    let broker = Broker::start(config, security.authenticator, security.policy).context("the broker did not start")?;
-    print_banner(&banner.text(&broker.addresses()));
+    let (authenticator, policy) = (Arc::clone(&security.authenticator), Arc::clone(&security.policy));
+    let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
+    let (handle, keeper) = (broker.handle(), running::keeper(&security));
+    let running = Arc::new(Running::new(handle, sources, level, listeners, loaded.clone(), keeper));
+    let admin = open_admin(&loaded, &running)?;
+    print_banner(&banner.text(&broker.addresses(), admin.as_ref().map(Admin::address)));
     let supervisor = Supervisor::of_process();
     supervisor.ready();
     supervisor.feed(broker.pulse());
-    wait(broker, signals, &Running { sources, level, listeners, supervisor }, loaded);
+    wait(broker, signals, &running, &supervisor);
+    // Open until the end: whoever asks while it drains is told so.
+    drop(admin);
     Ok(())
 }
 
-fn log_warnings(ready: &Ready) {
+/// The operator's door. One that nobody asked for, at a port that is taken, is no reason not to serve.
+fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> {
+    let Some(bind) = plan::admin(&loaded.options) else { return Ok(None) };
+    let steward = Arc::clone(running) as Arc<dyn Steward>;
+    match Admin::start(bind, running.handle.clone(), steward) {
+        Ok(admin) => Ok(Some(admin)),
+        Err(error) if *loaded.origin("listeners.admin") == Origin::Default => {
+            warn!(event = "admin_off", %error, "no admin: {bind} cannot be opened; choose another with --admin ADDR");
+            Ok(None)
+        }
+        Err(error) => Err(bind::cannot_listen("admin", bind, &error).into()),
+    }
+}
+
+pub(crate) fn log_warnings(ready: &Ready) {
     for warning in security::warnings(&ready.loaded, &ready.config, &ready.security) {
         warn!(event = "security", "{warning}");
     }
 }
 
-struct Running {
-    sources: Sources,
-    level: Level,
-    /// As they were opened.
-    listeners: Vec<Listener>,
-    supervisor: Supervisor,
-}
-
-fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loaded) {
+fn wait(broker: Broker, mut signals: Signals, running: &Running, supervisor: &Supervisor) {
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
-                running.supervisor.reloading();
-                loaded = reload(&broker, running, loaded);
-                running.supervisor.ready();
+                supervisor.reloading();
+                // What became of it is in the log.
+                drop(running.reload());
+                supervisor.ready();
             }
             SIGUSR1 => log_counters(&broker),
-            SIGUSR2 => toggle_debug(&running.level, &loaded),
+            SIGUSR2 => running.toggle_debug(),
             _ => break,
         }
     }
-    running.supervisor.stopping();
+    supervisor.stopping();
     info!(event = "drain", "draining; a second signal stops at once");
+    running.note_draining();
     std::thread::spawn(move || {
         let stop = |signal: &i32| matches!(*signal, SIGTERM | SIGINT);
         if signals.forever().any(|signal| stop(&signal)) {
@@ -122,46 +136,9 @@ fn wait(broker: Broker, mut signals: Signals, running: &Running, mut loaded: Loa
     info!(event = "stopped", "stopped");
 }
 
-/// Applies the configuration as it is now; if it is not sound, the one before stays in force.
-fn reload(broker: &Broker, running: &Running, before: Loaded) -> Loaded {
-    let ready = match prepare_for(&running.listeners, &running.sources) {
-        Ok(ready) => ready,
-        Err(Problems(problems)) => {
-            for problem in problems {
-                error!(event = "reload_failed", "{problem}");
-            }
-            error!(event = "reload_failed", "the configuration from before stays in force");
-            return before;
-        }
-    };
-    log_warnings(&ready);
-    let Ready { loaded, config, security } = ready;
-    if let Err(problem) = broker.reload(&config, security.authenticator, security.policy) {
-        error!(event = "reload_failed", "{problem}; the configuration from before stays in force");
-        return before;
-    }
-    running.level.set(loaded.options.log.level.0);
-    let changed = |when| {
-        let keys = loaded.changed_from(&before).filter(move |key| key.change == when);
-        keys.map(|key| key.path).collect::<Vec<_>>().join(",")
-    };
-    info!(event = "reloaded", changed = changed(Change::Reload), "configuration, users and certificates read again");
-    let waiting = changed(Change::Restart);
-    if !waiting.is_empty() {
-        warn!(event = "restart_needed", keys = waiting, "these changes take effect after a restart");
-    }
-    loaded
-}
-
 fn log_counters(broker: &Broker) {
     let counters: Vec<String> = broker.stats().iter().map(|(name, value)| format!("{name}={value}")).collect();
     info!(event = "counters", counters = counters.join(" "), "counters");
-}
-
-fn toggle_debug(level: &Level, loaded: &Loaded) {
-    let is_debug = level.now() == LevelFilter::DEBUG;
-    level.set(if is_debug { loaded.options.log.level.0 } else { LevelFilter::DEBUG });
-    info!(event = "log_level", level = %level.now(), "log level changed");
 }
 
 /// On stdout: the logs are elsewhere.
@@ -181,14 +158,15 @@ struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    fn text(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
+    fn text(&self, addresses: &[(ListenerKind, SocketAddr)], admin: Option<SocketAddr>) -> String {
         let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
             ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
             ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
         };
         let doors: String = addresses.iter().map(door).collect();
+        let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
         let next = self.next_step(addresses);
-        format!("tidegate {}{doors}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
+        format!("tidegate {}{doors}{admin}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
     }
 
     fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
@@ -255,13 +233,13 @@ mod tests {
         flags.push(crate::config::Entry::flag("--data", "server.data", "/nonexistent"));
         let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
         let command = ServeCommand { program: "./tidegate".into(), place: " --data x".into() };
-        Banner { audience, command, loaded: &loaded }.text(&addresses)
+        Banner { audience, command, loaded: &loaded }.text(&addresses, Some("127.0.0.1:18830".parse().unwrap()))
     }
 
     #[test]
     fn the_banner_names_every_door_the_next_step_and_the_files() {
         let expected = format!(
-            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt\nno users configured: listening for this \
+            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  admin http://127.0.0.1:18830\nno users configured: listening for this \
              machine only. To accept others:  ./tidegate user add NAME --data x  and listen for them with --mqtt \
              0.0.0.0:1883\nconfig /dev/null  data /nonexistent  users /nonexistent/users (none yet)\n",
             env!("CARGO_PKG_VERSION")

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
 /// The file that the broker would read with the same configuration.
 fn password_file(args: &UserArgs) -> Result<PathBuf> {
     if let Some(path) = &args.password_file {
-        return Ok(crate::config::absolute(path));
+        return Ok(crate::config::absolute(Path::new(path)));
     }
     let flags = args.data.iter().map(|data| Entry::flag("--data", "server.data", data)).collect();
     let options = load(&Sources::of_process(args.file.config.clone(), flags))?.options;

@@ -32,7 +32,28 @@ fn help_lists_all_commands() {
     let output = run(&["--help"]);
     assert!(output.status.success());
     let help = text(&output.stdout);
-    for command in ["serve", "pub", "sub", "init", "user", "check", "config", "bench", "completions"] {
+    for command in [
+        "serve",
+        "pub",
+        "sub",
+        "init",
+        "user",
+        "check",
+        "config",
+        "bench",
+        "completions",
+        "top",
+        "why",
+        "clients",
+        "drops",
+        "limits",
+        "ban",
+        "kick",
+        "health",
+        "reload",
+        "drain",
+        "demo",
+    ] {
         assert!(help.lines().any(|line| line.trim_start().starts_with(command)), "{command} is not in:\n{help}");
     }
     for word in ["--mqtt", "--admin", "TIDEGATE_", "Exit codes", "Examples"] {
@@ -102,10 +123,10 @@ fn check_speaks_json() {
 fn a_bad_configuration_stops_serve_with_code_2() {
     let (_folder, path) = written("[limits]\nqos_max = 7\n");
     assert_eq!(run(&["serve", "-c", &path]).status.code(), Some(2));
-    let output = run(&["serve", "-c", "/dev/null", "--admin", "127.0.0.1:0"]);
+    let output = run(&["serve", "-c", "/dev/null", "--http", "127.0.0.1:0"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        text(&output.stderr).contains("flag --admin: listeners.admin: \"127.0.0.1:0\" does not fit: expected \"off\"")
+        text(&output.stderr).contains("flag --http: listeners.http: \"127.0.0.1:0\" does not fit: expected \"off\"")
     );
 }
 

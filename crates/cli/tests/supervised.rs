@@ -24,7 +24,20 @@ impl Supervised {
         let socket = UnixDatagram::bind(&path).expect("a socket");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-            .args(["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--shards", "2", "-c", "/dev/null", "--data"])
+            .args([
+                "serve",
+                "--mqtt",
+                "127.0.0.1:0",
+                "--ws",
+                "off",
+                "--admin",
+                "off",
+                "--shards",
+                "2",
+                "-c",
+                "/dev/null",
+                "--data",
+            ])
             .arg(folder.path().join("data"))
             .env("NOTIFY_SOCKET", &path)
             .env("WATCHDOG_USEC", "100000")

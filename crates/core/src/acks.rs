@@ -30,6 +30,7 @@ impl Shard {
             && let Some(Stage::Sent(queued)) = session.release(position)
         {
             self.journal.release(session.kept, &queued);
+            session.ledger.delivered += 1;
             self.stats.inflight_messages -= 1;
             self.stats.finish_delivery(queued.message.class());
         }
@@ -97,6 +98,7 @@ impl Shard {
         if let Some(stage) = &finished {
             self.journal.finish(session.kept, stage);
         }
+        session.ledger.delivered += u64::from(matches!(finished, Some(Stage::Sent(_))));
         let is_waiting = session.has_more();
         // At the later stage it was counted when PUBREC came.
         if let Some(Stage::Sent(queued)) = finished {

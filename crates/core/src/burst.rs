@@ -91,6 +91,9 @@ impl Shard {
             }
             walk.advance();
             self.stats.begin_delivery(message.class());
+            if let Some(session) = self.sessions.get_mut(index) {
+                session.ledger.deliveries += 1;
+            }
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
             self.send_queued(index, Queued { message: Arc::clone(&message), qos, retain: true, ids, place: 0 }, now);
         }

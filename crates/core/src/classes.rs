@@ -41,6 +41,12 @@ impl Priority {
         Self { mode: PriorityMode::Off, ..Self::default() }
     }
 
+    /// Whether a message's class takes more than its publisher's rate to tell.
+    #[inline]
+    pub(crate) fn has_more_to_ask(&self) -> bool {
+        !self.classes.order.is_empty() || self.by == ClassBy::Rules || self.mode == PriorityMode::Paper
+    }
+
     /// What a full queue does about a message of this class.
     pub(crate) fn on_full(&self, class: ClassId) -> OnFull {
         match self.mode {

@@ -28,10 +28,10 @@ pub struct ClassReport {
 }
 
 impl Shard {
-    /// The class of a client's messages; none if it is not connected here.
+    /// The class of a client's messages; none if it has no session here.
     pub fn class_of(&self, client_id: &str) -> Option<ClassReport> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
-        let id = self.connections.get(session.conn?)?.class.unwrap_or(ClassId::NORMAL);
+        let id = session.class.unwrap_or(ClassId::NORMAL);
         let class = self.settings.priority.classes.get(id)?;
         let rank = session.publisher.and_then(|slot| self.gate.publishers.rank_of(slot));
         Some(ClassReport { class: id, name: class.name.clone(), weight: class.weight, rank })
@@ -41,7 +41,7 @@ impl Shard {
     /// acknowledges or pings, and is soon done.
     #[inline]
     pub fn read_order(&self, conn: ConnId) -> ReadOrder {
-        let class = self.connection(conn).and_then(|connection| connection.class);
+        let class = self.connection(conn).and_then(|connection| self.sessions.get(connection.session)?.class);
         let Some(class) = class.filter(|_| self.settings.priority.mode != PriorityMode::Off) else {
             return ReadOrder::First;
         };
@@ -53,12 +53,30 @@ impl Shard {
     }
 
     /// How a message stands among others. Said once, when it comes in.
+    #[inline]
     pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Standing {
         let priority = &self.settings.priority;
-        let Some(session) = self.sessions.get(index).filter(|_| priority.mode != PriorityMode::Off) else {
+        let Some(session) = self.sessions.get_mut(index).filter(|_| priority.mode != PriorityMode::Off) else {
             return Standing::UNKNOWN;
         };
-        let mut standing = session.publisher.map_or(Standing::UNKNOWN, |slot| self.gate.publishers.standing(slot, now));
+        let rank = |slot| self.gate.publishers.standing(slot, now);
+        let mut standing = session.publisher.map_or(Standing::UNKNOWN, rank);
+        // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
+        if !priority.has_more_to_ask() && publication.properties.is_empty() {
+            standing.rate = RATE_UNKNOWN;
+            session.class = Some(standing.class);
+            return standing;
+        }
+        let standing = self.ask_further(index, publication, standing);
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.class = Some(standing.class);
+        }
+        standing
+    }
+
+    fn ask_further(&mut self, index: u32, publication: &Publication<'_>, mut standing: Standing) -> Standing {
+        let priority = &self.settings.priority;
+        let Some(session) = self.sessions.get(index) else { return standing };
         if priority.by == ClassBy::Rules {
             standing.class = ClassId::NORMAL;
         }
@@ -69,17 +87,9 @@ impl Shard {
             standing = Standing { class, is_by_topic, ..standing };
         }
         if priority.mode != PriorityMode::Paper {
-            // Only the paper's order asks for it.
             standing.rate = RATE_UNKNOWN;
         }
-        let conn = session.conn;
-        if !publication.properties.is_empty() {
-            standing = self.hear_claim(index, publication, standing);
-        }
-        if let Some(connection) = conn.and_then(|conn| self.connections.get_mut(conn)) {
-            connection.class = Some(standing.class);
-        }
-        standing
+        if publication.properties.is_empty() { standing } else { self.hear_claim(index, publication, standing) }
     }
 
     /// What the client itself says about the class.

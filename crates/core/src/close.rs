@@ -1,5 +1,6 @@
 //! The end of connections and sessions, and the wills that follow.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -11,6 +12,7 @@ use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
 use crate::message::{Message, expiry};
 use crate::overload::Pace;
+use crate::report::Parting;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Shard, WillFate, reason_of};
 use crate::subscribe::own_filters;
@@ -95,15 +97,19 @@ impl Shard {
     fn detach(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
         connection.is_closing = true;
-        let index = connection.session;
+        let (index, version, since) = (connection.session, connection.peer.version, connection.since);
+        let traffic = core::mem::take(&mut connection.traffic).as_ledger();
         let Some(session) = self.sessions.get_mut(index) else { return };
         session.conn = None;
+        session.ledger.add(&traffic);
+        let (identity, ledger) = (session.identity.clone(), session.ledger.clone());
+        let parting = Box::new(Parting { identity, version, since, at: now, ledger });
         let client_id = Arc::clone(&session.client_id);
         if will == WillFate::Discard {
             self.journal.clear_will(session);
             session.will = None;
         }
-        self.tell(Event::Disconnected { conn, client_id, why });
+        self.tell(Event::Disconnected { conn, client_id, why, parting });
         self.leave_gate(index, now);
         self.set_group_presence(index, Presence::Offline);
         self.start_clocks(index, now);
@@ -156,6 +162,7 @@ impl Shard {
         self.count_lost(&mut session);
         self.leave_behind(&mut session, now);
         self.subscriptions_ended += session.subscriptions.len() as u64;
+        self.departed.add(&session.ledger);
         for text in session.subscriptions.keys() {
             // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
             // behind would belong to whoever gets this place next.

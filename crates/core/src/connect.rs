@@ -14,7 +14,7 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::connection::Connection;
 use crate::event::{Event, Why};
-use crate::limits::CONNECTIONS_MAX;
+use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
 use crate::message::{Message, Publication, Standing};
 use crate::overload::{Pace, Turned, is_own_notice};
 use crate::persist::Trouble;
@@ -58,7 +58,7 @@ impl Shard {
             return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
         }
         if let Err(reason) = self.check_store(hello) {
-            let pace = Pace::new(None, self.store_retry());
+            let pace = Pace::new(None, STORE_PAUSE);
             let words = self.store_trouble().map_or("", Trouble::words);
             return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
         }
@@ -167,6 +167,7 @@ impl Shard {
         let expiry = self.session_expiry(connect);
         if let Some(session) = self.sessions.get_mut(index) {
             session.conn = Some(conn);
+            session.class = None;
             session.identity = hello.identity.clone();
             session.expiry = expiry;
             session.expires_at = None;
@@ -299,6 +300,7 @@ impl Shard {
         if written > 0 {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;
+            connection.traffic.bytes_sent += written as u64;
             self.memory.outboxes += written;
             connection.answer_bytes += written;
             if !connection.is_listed {

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
-use crate::classes::ClassId;
+use crate::ledger::Ledger;
 use crate::outbox::{Outbox, Spares};
 use crate::persist::{Owed, Until};
 
@@ -23,11 +23,12 @@ pub(crate) struct Connection {
     pub(crate) aliases_in: Vec<Box<str>>,
     /// Topics that we gave numbers to; none if the client wants no aliases.
     pub(crate) aliases_out: Option<Box<AliasesOut>>,
+    pub(crate) since: Timestamp,
     pub(crate) seen_at: Timestamp,
+    /// Counted here because a connection is touched for every packet anyway.
+    pub(crate) traffic: Traffic,
     /// One and a half keep-alives; none if the client may be silent for ever.
     pub(crate) patience: Option<Duration>,
-    /// The class of the last message that came from it.
-    pub(crate) class: Option<ClassId>,
     /// Not read now: its publisher is too fast, and its version has no other word for it.
     pub(crate) pause: Option<Pause>,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
@@ -48,6 +49,22 @@ pub(crate) struct Connection {
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
     pub(crate) is_closing: bool,
+}
+
+/// What went over a connection; handed to the session's ledger when it ends.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) received: u64,
+    pub(crate) delivered: u64,
+    pub(crate) bytes_received: u64,
+    pub(crate) bytes_sent: u64,
+}
+
+impl Traffic {
+    pub(crate) fn as_ledger(&self) -> Ledger {
+        let Self { received, delivered, bytes_received, bytes_sent } = *self;
+        Ledger { received, delivered, bytes_received, bytes_sent, ..Ledger::default() }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +101,10 @@ impl Connection {
             outbox: Outbox::default(),
             aliases_in: Vec::new(),
             aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
+            since: now,
             seen_at: now,
+            traffic: Traffic::default(),
             patience: None,
-            class: None,
             pause: None,
             is_resumed: false,
             partial: None,

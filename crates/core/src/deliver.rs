@@ -13,12 +13,13 @@ use crate::cache::Target;
 use crate::classes::{OnFull, PriorityMode};
 use crate::connection::{Alias, Connection};
 use crate::event::Stats;
+use crate::ledger::{Ledger, Loss};
 use crate::limits::OUTBOX_CONGESTED_BYTES;
 use crate::message::{Publication, Shareable};
 use crate::outbox::Spares;
 use crate::overload::Kind;
 use crate::persist::Until;
-use crate::queue::{Bounds, Loss};
+use crate::queue::{Bounds, Gone};
 use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
@@ -69,8 +70,11 @@ impl Shard {
         let publication = &message.publication;
         let class = publication.standing.class;
         self.stats.begin_delivery(class);
-        if !self.may_receive(target.session, publication.topic) {
-            self.stats.drop_delivery(class, |stats| &mut stats.dropped_denied);
+        let may_receive = self.may_receive(target.session, publication.topic);
+        let session = self.sessions.get_mut(target.session);
+        session.map_or(&mut self.departed, |session| &mut session.ledger).deliveries += 1;
+        if !may_receive {
+            self.lose_delivery(target.session, Loss::NotAllowed, class);
             return;
         }
         let qos = publication.qos.min(target.qos);
@@ -88,6 +92,10 @@ impl Shard {
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
         if is_open && is_in_time && qos == QoS::AtMostOnce {
+            if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
+                session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
+                return;
+            }
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
             let _ = self.send_now(conn, publication, &copy, frames, now);
@@ -121,31 +129,33 @@ impl Shard {
         let (class, settings) = (message.publication.standing.class, &self.settings);
         let is_away = session.conn.is_none();
         if is_away && (!session.is_lasting() || (qos == QoS::AtMostOnce && !settings.queue_qos0)) {
-            self.stats.drop_delivery(class, |stats| &mut stats.dropped_away);
+            session.ledger.lose_delivery(Loss::Away, class, &mut self.stats);
             return;
         }
         let bounds = Bounds { messages_max: settings.queue_messages_max, bytes_max: settings.queue_bytes_max };
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
-            self.stats.drop_delivery(class, |stats| &mut stats.dropped_memory_budget);
+            session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
         if is_full && settings.priority.on_full(class) == OnFull::DropNewest {
             // Not worth being kept for a moment.
-            self.stats.drop_delivery(class, |stats| &mut stats.dropped_queue_full);
+            session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
             return;
         }
         let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
         let mut queued = Queued { message, qos, retain, ids, place: 0 };
         self.journal.queue(session, &mut queued);
         let (journal, kept) = (&mut self.journal, session.kept);
+        let mut ledger = core::mem::take(&mut session.ledger);
         session.with_queue(&mut self.stats, |queue, stats| {
-            queue.offer(queued, &settings.priority, bounds, |lost, loss| {
+            queue.offer(queued, &settings.priority, bounds, |lost, gone| {
                 journal.dequeue(kept, &lost);
-                note_lost(stats, &lost, loss);
+                note_lost(&mut ledger, stats, &lost, gone);
             });
         });
+        session.ledger = ledger;
     }
 
     /// Gives a message an identifier. The answer is whether it may be sent now: QoS 2 to a lasting session may not before
@@ -212,22 +222,21 @@ impl Shard {
             return Fate::UnderWay;
         };
         if copy.delivery == Delivery::AtMostOnce {
-            let class = publication.standing.class;
+            let (session, class) = (connection.session, publication.standing.class);
             if connection.outbox.len() > self.settings.outbox_bytes_max {
-                self.stats.drop_delivery(class, |stats| &mut stats.dropped_outbox_full);
-                return Fate::Done;
-            }
-            if !self.memory.has_room(Kind::Passing, publication.payload.len()) {
-                self.stats.drop_delivery(class, |stats| &mut stats.dropped_memory_budget);
+                self.lose_delivery(session, Loss::OutboxFull, class);
                 return Fate::Done;
             }
         }
         let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, now) else {
-            self.stats.drop_delivery(publication.standing.class, |stats| &mut stats.dropped_too_large);
+            let session = connection.session;
+            self.lose_delivery(session, Loss::TooLarge, publication.standing.class);
             return Fate::Done;
         };
         self.stats.publish_sent += 1;
+        connection.traffic.bytes_sent += written as u64;
         if copy.delivery == Delivery::AtMostOnce {
+            connection.traffic.delivered += 1;
             self.stats.finish_delivery(publication.standing.class);
         }
         self.stats.packets_sent += 1;
@@ -268,13 +277,13 @@ impl Shard {
         let shareable = Shareable::of(&message);
         if shareable.publication.is_expired(now) {
             self.forget_queued(index, &queued);
-            self.stats.drop_delivery(message.class(), |stats| &mut stats.dropped_expired);
+            self.lose_delivery(index, Loss::Expired, message.class());
             return;
         }
         // Rules may have changed while it waited.
         if !self.may_receive(index, shareable.publication.topic) {
             self.forget_queued(index, &queued);
-            self.stats.drop_delivery(message.class(), |stats| &mut stats.dropped_denied);
+            self.lose_delivery(index, Loss::NotAllowed, message.class());
             return;
         }
         let Some(session) = self.sessions.get_mut(index) else { return };
@@ -381,12 +390,12 @@ impl Shard {
             if let Stage::Sent(queued) = &inflight.stage {
                 queued.let_go();
                 self.stats.inflight_messages -= 1;
-                self.stats.drop_delivery(queued.message.class(), |stats| &mut stats.dropped_session_ended);
+                session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
             }
         }
         while let Some(queued) = session.dequeue(&mut self.stats) {
             queued.let_go();
-            self.stats.drop_delivery(queued.message.class(), |stats| &mut stats.dropped_session_ended);
+            session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
         }
     }
 }
@@ -405,15 +414,15 @@ fn congested_room(settings: &Settings) -> usize {
 }
 
 /// A queue has lost a message.
-fn note_lost(stats: &mut Stats, lost: &Queued, loss: Loss) {
+fn note_lost(ledger: &mut Ledger, stats: &mut Stats, lost: &Queued, gone: Gone) {
     let class = lost.message.class();
-    match loss {
-        Loss::Newest => stats.drop_delivery(class, |stats| &mut stats.dropped_queue_full),
-        Loss::Oldest => {
-            stats.drop_delivery(class, |stats| &mut stats.dropped_queue_full);
+    match gone {
+        Gone::Newest => ledger.lose_delivery(Loss::QueueFull, class, stats),
+        Gone::Oldest => {
+            ledger.lose_delivery(Loss::QueueFull, class, stats);
             stats.dropped_queue_oldest += 1;
         }
-        Loss::Conflated => stats.drop_delivery(class, |stats| &mut stats.dropped_conflated),
+        Gone::Conflated => ledger.lose_delivery(Loss::Conflated, class, stats),
     }
 }
 

@@ -14,6 +14,7 @@
 //! the other shard has. Wills and `$SYS` come in by no PUBLISH, and go out as deliveries like all others; a will that
 //! is forbidden (`wills_denied`) goes nowhere, and is in neither sum.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -25,6 +26,7 @@ use tidegate_wire_mqtt::{ReasonCode, Version};
 use crate::access::Identity;
 use crate::classes::{CLASSES_MAX, ClassId};
 use crate::persist::Trouble;
+use crate::report::Parting;
 use crate::shard::ConnId;
 
 /// Something worth telling. Per-message facts are counted in [`Stats`] instead.
@@ -62,6 +64,8 @@ pub enum Event {
         client_id: Arc<str>,
         /// Why.
         why: Why,
+        /// Whose connection it was and what went over it.
+        parting: Box<Parting>,
     },
     /// A session ended: expired, cleaned or replaced.
     SessionEnded {
@@ -205,22 +209,21 @@ impl ClassStats {
 }
 
 impl Stats {
+    /// Deliveries are counted once each, by class; the sums are made when somebody looks.
+    pub(crate) fn with_sums(self) -> Self {
+        let sum = |part: fn(&ClassStats) -> u64| self.by_class.iter().map(part).sum();
+        Self { deliveries: sum(|class| class.deliveries), delivered: sum(|class| class.delivered), ..self }
+    }
+
     /// One message is to go to one receiver. Exactly one of the two below follows, sooner or later.
     #[inline]
     pub(crate) fn begin_delivery(&mut self, class: ClassId) {
-        self.deliveries += 1;
         self.by_class[class.index()].deliveries += 1;
     }
 
     #[inline]
     pub(crate) fn finish_delivery(&mut self, class: ClassId) {
-        self.delivered += 1;
         self.by_class[class.index()].delivered += 1;
-    }
-
-    pub(crate) fn drop_delivery(&mut self, class: ClassId, reason: impl FnOnce(&mut Self) -> &mut u64) {
-        *reason(self) += 1;
-        self.by_class[class.index()].dropped += 1;
     }
 
     /// Whether every message is accounted for; see the head of this file.
@@ -268,8 +271,6 @@ impl Stats {
             ],
         )?;
         let classes = |part: fn(&ClassStats) -> u64| self.by_class.iter().map(part).collect::<Vec<_>>();
-        balance(Side::Classes, self.deliveries, &classes(|class| class.deliveries))?;
-        balance(Side::Classes, self.delivered, &classes(|class| class.delivered))?;
         balance(Side::Classes, self.queued_messages + self.inflight_messages, &classes(ClassStats::waiting))
     }
 }

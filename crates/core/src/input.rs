@@ -77,6 +77,9 @@ impl Shard {
                         consumed += size;
                         self.stats.packets_received += 1;
                         self.stats.bytes_received += size as u64;
+                        if let Some(connection) = self.connections.get_mut(conn.index) {
+                            connection.traffic.bytes_received += size as u64;
+                        }
                     }
                     handled
                 }

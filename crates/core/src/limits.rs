@@ -16,6 +16,10 @@ pub(crate) const TIMER_WORK_PER_TURN_MAX: u64 = 4096;
 pub(crate) const PACKET_PATIENCE: Duration = Duration::from_secs(30);
 /// ...and how many bytes of it must come in each further second: a bad modem is faster.
 pub(crate) const PACKET_BYTES_PER_SECOND_MIN: usize = 2048;
+/// Places of the table of sessions that are looked at for one answer to an operator: some 200 µs.
+pub(crate) const SLOTS_PER_PAGE: usize = 512;
+/// Filters of a client that are named to an operator; the number of all of them is told, too.
+pub(crate) const FILTERS_SHOWN_MAX: usize = 100;
 /// Events kept for a driver that does not drain them.
 pub(crate) const EVENTS_MAX: usize = 4096;
 /// Topics whose matches are remembered; beyond, all are forgotten at once.

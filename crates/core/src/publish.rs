@@ -12,6 +12,7 @@ use crate::classes::ClassId;
 use crate::envelope::Envelope;
 use crate::event::{Event, Why};
 use crate::input::{Ending, Flow, Handled};
+use crate::ledger::Loss;
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::overload::{Admission, Arrival, Kind};
@@ -29,18 +30,22 @@ impl Shard {
         let Some(session) = self.connection(conn).map(|connection| connection.session) else { return Ok(Flow::On) };
         let flow = self.receive(Arrival { conn, session, delivery: publish.delivery }, publish, now);
         // One that waits will come again, and is counted then.
-        self.stats.publish_received += u64::from(!matches!(flow, Ok(Flow::Wait)));
+        let is_new = u64::from(!matches!(flow, Ok(Flow::Wait)));
+        self.stats.publish_received += is_new;
+        if let Some(connection) = self.connections.get_mut(conn.index) {
+            connection.traffic.received += is_new;
+        }
         flow
     }
 
     fn receive(&mut self, arrival: Arrival, publish: &Publish<'_>, now: Timestamp) -> Result<Flow, Ending> {
         let Arrival { conn, session: index, delivery } = arrival;
-        let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.stats.publish_rejected += 1)?;
+        let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.lose(index, Loss::Rejected))?;
         if delivery != Delivery::AtMostOnce {
             if self.is_repeated(arrival) {
                 return Ok(Flow::On);
             }
-            self.check_window(conn, index).inspect_err(|_| self.stats.publish_rejected += 1)?;
+            self.check_window(conn, index).inspect_err(|_| self.lose(index, Loss::Rejected))?;
         }
         let mut publication = Publication {
             topic: &topic,
@@ -148,7 +153,9 @@ impl Shard {
             }
             _ => false,
         };
-        self.stats.publish_repeated += u64::from(is_repeated);
+        if is_repeated {
+            self.lose(session, Loss::Repeated);
+        }
         is_repeated
     }
 
@@ -194,6 +201,9 @@ impl Shard {
         }
         self.stats.publish_passed += 1;
         self.stats.by_class[message.publication.standing.class.index()].received += 1;
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.ledger.passed += 1;
+        }
         let places = self.route(message, now);
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.sessions.get_mut(index)
@@ -240,11 +250,12 @@ impl Shard {
         delivery: Delivery,
         reason: ReasonCode,
     ) -> Handled {
-        match reason {
-            ReasonCode::NotAuthorized => self.stats.publish_denied += 1,
-            ReasonCode::QuotaExceeded => self.stats.dropped_retained_full += 1,
-            _ => self.stats.publish_rejected += 1,
-        }
+        let loss = match reason {
+            ReasonCode::NotAuthorized => Loss::Denied,
+            ReasonCode::QuotaExceeded => Loss::RetainedFull,
+            _ => Loss::Rejected,
+        };
+        self.lose(index, loss);
         if let (Delivery::ExactlyOnce { packet_id, .. }, Some(session)) = (delivery, self.sessions.get_mut(index)) {
             // [MQTT-4.3.3-9] After a refusal the identifier is free again: sent once more, it is a new message and not a
             // duplicate that may be acknowledged.
@@ -292,7 +303,8 @@ impl Shard {
                 } else if hops == 0 || !self.pass_on(filter, group, &message, hops - 1) {
                     let class = publication.standing.class;
                     self.stats.begin_delivery(class);
-                    self.stats.drop_delivery(class, |stats| &mut stats.dropped_no_member);
+                    self.departed.deliveries += 1;
+                    self.departed.lose_delivery(Loss::NoMember, class, &mut self.stats);
                 }
             }
             Envelope::Interest { filter, interested } => self.subscriptions.set_interest(filter, from, interested),

@@ -44,7 +44,7 @@ pub(crate) struct Bounds {
 
 /// Why a message does not wait any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
+pub(crate) enum Gone {
     /// It came when there was no room.
     Newest,
     /// It made room for another one.
@@ -113,22 +113,22 @@ impl Queue {
         queued: Queued,
         priority: &Priority,
         bounds: Bounds,
-        mut lose: impl FnMut(Queued, Loss),
+        mut lose: impl FnMut(Queued, Gone),
     ) {
         let on_full = priority.on_full(queued.message.standing().class);
         let size = queued.message.size();
         if size > bounds.bytes_max {
-            return lose(queued, Loss::Newest);
+            return lose(queued, Gone::Newest);
         }
         let queued = match on_full {
             OnFull::Latest => match self.replace(queued) {
                 Ok(before) => {
-                    lose(before, Loss::Conflated);
+                    lose(before, Gone::Conflated);
                     // It may be larger than the one before.
                     while self.bytes > bounds.bytes_max
                         && let Some(victim) = self.evict_longest()
                     {
-                        lose(victim, Loss::Oldest);
+                        lose(victim, Gone::Oldest);
                     }
                     return;
                 }
@@ -143,8 +143,8 @@ impl Queue {
                 OnFull::DropLongest | OnFull::Latest => self.evict_longest(),
             };
             match victim {
-                Some(victim) => lose(victim, Loss::Oldest),
-                None => return lose(queued, Loss::Newest),
+                Some(victim) => lose(victim, Gone::Oldest),
+                None => return lose(queued, Gone::Newest),
             }
         }
         self.push(queued, priority, on_full);

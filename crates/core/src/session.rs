@@ -11,7 +11,9 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::access::Identity;
+use crate::classes::ClassId;
 use crate::event::Stats;
+use crate::ledger::Ledger;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
 use crate::queue::Queue;
@@ -53,6 +55,8 @@ pub(crate) struct Session {
     pub(crate) unsent: usize,
     /// Its entry among the publishers, once it has published; only while it is connected.
     pub(crate) publisher: Option<u32>,
+    /// The class of its last message on this connection.
+    pub(crate) class: Option<ClassId>,
     /// Its messages that have to wait before they are taken; none if there are none.
     pub(crate) held: Option<Box<HoldQueue>>,
     /// The timer for them that counts.
@@ -65,6 +69,8 @@ pub(crate) struct Session {
     pub(crate) places: u64,
     /// How many of those under way have an identifier and may not be sent before that is kept.
     pub(crate) unsynced: usize,
+    /// What became of its messages, up to its open connection.
+    pub(crate) ledger: Ledger,
     next_packet_id: PacketId,
 }
 
@@ -186,12 +192,14 @@ impl Session {
             window: u16::MAX,
             unsent: 0,
             publisher: None,
+            class: None,
             held: None,
             wake_at: None,
             queue: None,
             kept: 0,
             places: 0,
             unsynced: 0,
+            ledger: Ledger::default(),
             next_packet_id: PacketId::MIN,
         }
     }

@@ -21,6 +21,7 @@ use crate::cache::MatchCache;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
+use crate::ledger::Ledger;
 use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
@@ -154,6 +155,8 @@ pub struct Shard {
     pub(crate) burst_steps: usize,
     pub(crate) events: VecDeque<Event>,
     pub(crate) stats: Stats,
+    /// The ledgers of sessions that have ended, and of nobody in particular.
+    pub(crate) departed: Ledger,
     pub(crate) next_origin: u64,
     /// Subscriptions that ended with their session.
     pub(crate) subscriptions_ended: u64,
@@ -196,6 +199,7 @@ impl Shard {
             burst_steps: BURST_STEPS_PER_TURN_MAX,
             events: VecDeque::new(),
             stats: Stats::default(),
+            departed: Ledger::default(),
             next_origin: (index as u64) << 48,
             subscriptions_ended: 0,
             interest_refused: 0,
@@ -370,7 +374,7 @@ impl Shard {
             subscriptions: self.subscriptions.len() as u64,
             retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
             retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
-            ..self.stats
+            ..self.stats.with_sums()
         }
     }
 

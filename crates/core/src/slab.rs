@@ -61,6 +61,15 @@ impl<T> Slab<T> {
         slot.value.as_ref().map(|_| slot.generation)
     }
 
+    /// The entries at `count` positions from `start` on, and where to go on after them.
+    pub(crate) fn page(&self, start: u32, count: usize) -> (impl Iterator<Item = (u32, &T)>, Option<u32>) {
+        let start = start as usize;
+        let end = start.saturating_add(count).min(self.slots.len());
+        let slots = self.slots.get(start..end).unwrap_or_default();
+        let entries = slots.iter().zip(start as u32..).filter_map(|(slot, index)| Some((index, slot.value.as_ref()?)));
+        (entries, (end < self.slots.len()).then_some(end as u32))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| Some((index as u32, slot.value.as_ref()?)))
     }

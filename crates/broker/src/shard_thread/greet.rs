@@ -13,7 +13,7 @@ use crate::first_packet::{First, first_packet, refusal};
 use crate::inbox::lock;
 use crate::letter::{Arrival, Handover, Letter};
 use crate::limits::{LINGER, TLS_STEPS_PER_TURN_MAX};
-use crate::password::Question;
+use crate::password::{Asker, Question};
 use crate::visitor::{Next, Terms, Visitor, credentials};
 use crate::visitors::Key;
 
@@ -143,7 +143,8 @@ impl ShardThread {
             return;
         }
         let generation = self.rules.generation;
-        let question = Question { shard: self.index, visitor: key, credentials, authenticator, generation };
+        let asker = Asker::Visitor { shard: self.index, key };
+        let question = Question { asker, credentials, authenticator, generation };
         if self.common.questions.ask(question).is_err() {
             self.refuse(key, ReasonCode::ServerBusy);
         }
@@ -152,7 +153,8 @@ impl ShardThread {
     /// A password thread has answered. If the rules have changed meanwhile, the answer is worth nothing: the user may be
     /// gone, or have another password. Each reload can cause one more question.
     pub(super) fn on_checked(&mut self, question: Question, verdict: Result<Option<Arc<str>>, Refusal>) {
-        let Question { visitor: key, credentials, generation, .. } = question;
+        let Question { asker, credentials, generation, .. } = question;
+        let Asker::Visitor { key, .. } = asker else { return };
         if generation == self.rules.generation {
             self.on_verdict(key, verdict);
         } else if self.is_checking(key) {

@@ -33,6 +33,7 @@ use read_queue::ReadQueue;
 pub(crate) use token::INBOX;
 use token::Subject;
 
+use crate::ask::{self, Asked, Departed};
 use crate::bans::Banned;
 use crate::chance::Chance;
 use crate::common::Common;
@@ -41,8 +42,8 @@ use crate::inbox::lock;
 use crate::journal::Journal;
 use crate::letter::{Letter, Rules};
 use crate::limits::{
-    BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES, STATS_INTERVAL, TURN_READ_BYTES_MAX,
-    VISITOR_BYTES,
+    ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
+    STATS_INTERVAL, TURN_READ_BYTES_MAX, VISITOR_BYTES,
 };
 use crate::pressure::Meter;
 use crate::system::System;
@@ -91,6 +92,9 @@ pub(crate) struct ShardThread {
     /// A batch was refused: try again then.
     batch_retry: Option<Timestamp>,
     journal: Journal,
+    /// Questions of operators, and what is kept for them.
+    asked: VecDeque<Asked>,
+    departed: Departed,
     meter: Meter,
     /// Accepting, while it is paced.
     accept_paced: Timestamp,
@@ -144,6 +148,8 @@ impl ShardThread {
             batches: VecDeque::new(),
             batch_retry: None,
             journal: Journal::default(),
+            asked: VecDeque::new(),
+            departed: Departed::default(),
             meter: Meter::new(now),
             accept_paced: Timestamp::ZERO,
             chance,
@@ -180,7 +186,8 @@ impl ShardThread {
     /// When to go on without being told; zero time from now if there is something left to do.
     fn wake_at(&self) -> Option<Timestamp> {
         let can_write = !self.write_next.is_empty() && self.shard.may_write();
-        let has_work = !self.read_next.is_empty() || can_write || !self.visitors_next.is_empty();
+        let has_work =
+            !self.read_next.is_empty() || can_write || !self.visitors_next.is_empty() || !self.asked.is_empty();
         if has_work {
             return Some(Timestamp::ZERO);
         }
@@ -226,6 +233,7 @@ impl ShardThread {
         self.dismiss_late();
         self.publish_system();
         self.shard.turn(self.now);
+        self.answer_questions();
         self.send_batches();
         self.write_all();
         self.close_all();
@@ -298,8 +306,17 @@ impl ShardThread {
                 Letter::Expel(whom) => self.expel(&whom),
                 Letter::Tick => {}
                 Letter::Reload(rules) => self.reload(*rules),
+                Letter::Ask(asked) => self.asked.push_back(*asked),
                 Letter::Shutdown => self.shut_down(),
             }
+        }
+    }
+
+    fn answer_questions(&mut self) {
+        for _ in 0..ANSWERS_PER_TURN_MAX {
+            let Some(Asked { question, reply, seat }) = self.asked.pop_front() else { return };
+            reply(ask::answer(&question, &mut self.shard, &self.departed, self.now));
+            drop(seat);
         }
     }
 
@@ -369,6 +386,7 @@ impl ShardThread {
         let mut something_happened = !events.is_empty();
         while let Some(event) = self.shard.poll_event() {
             self.journal.tell(&event, self.now);
+            self.departed.note(&event);
             if let Event::Outlawed { client_id, identity, time } = &event {
                 self.ban(client_id, identity, *time);
             }

@@ -3,6 +3,7 @@
 mod bench;
 mod connect;
 mod init;
+mod operate;
 mod options_file;
 mod publish;
 mod serve;
@@ -16,6 +17,8 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use init::InitArgs;
+pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
+pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand, in_shell, program};
@@ -32,13 +35,17 @@ Examples:
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
   tidegate bench                              measure this broker, beside mosquitto and rumqttd
+  tidegate top                                watch its clients: rates, who is slowed, queues, drops
+  tidegate why meter-17                       why is this client slowed, and what was lost
+  tidegate demo flood                         20 good publishers and a flooder, with the gate off and on
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else
               /etc/tidegate/tidegate.toml with /etc/tidegate/conf.d/*.toml
 Environment:  TIDEGATE_SECTION__KEY=value, for instance TIDEGATE_LISTENERS__MQTT=127.0.0.1:1884
 Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters,
               USR2 switches debug logs on and off
-Exit codes:   0 success, 1 failure, 2 wrong usage or configuration; pub and sub: see their --help";
+Exit codes:   0 success, 1 failure, 2 wrong usage or configuration, 3 no broker to ask, 4 refused, 5 it is busy;
+              pub and sub: see their --help";
 
 /// An MQTT broker that stays calm under load. Without a command: serve.
 #[derive(Parser)]
@@ -77,6 +84,31 @@ pub(crate) enum Command {
     },
     /// Measure what messages and connections cost, beside mosquitto and rumqttd if they are installed
     Bench(BenchArgs),
+    /// Watch the clients of a running broker: rates, who is slowed, queues, drops
+    Top(TopArgs),
+    /// Say why a client is slowed, what it lost, and what to do
+    Why(ClientArgs),
+    /// List clients, or connections that have ended
+    Clients(ClientsArgs),
+    /// Account for every message that was lost
+    Drops(PlainArgs),
+    /// List, set and remove limits of single clients and users
+    Limits(LimitsArgs),
+    /// List, add and remove bans
+    Ban(BanArgs),
+    /// End a client's connection
+    Kick(ClientArgs),
+    /// Ask whether the broker is alive and takes clients
+    Health(PlainArgs),
+    /// Let a running broker read configuration, users and certificates again
+    Reload(PlainArgs),
+    /// Let a running broker tell everybody, and end
+    Drain(PlainArgs),
+    /// See the gate at work
+    Demo {
+        #[command(subcommand)]
+        command: DemoCommand,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell

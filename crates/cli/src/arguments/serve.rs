@@ -46,8 +46,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "off", help_heading = "Listeners")]
     http: Option<String>,
 
-    /// Dashboard, API and metrics; not built yet, only "off"
-    #[arg(long, value_name = "off", help_heading = "Listeners")]
+    /// Status, clients, metrics and health over HTTP
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     admin: Option<String>,
 
     /// Certificate chain, PEM

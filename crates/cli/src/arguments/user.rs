@@ -1,7 +1,5 @@
 //! Arguments of `tidegate user`.
 
-use std::path::PathBuf;
-
 use clap::{Args, Subcommand};
 
 use super::FileArgs;
@@ -14,7 +12,8 @@ pub(crate) struct UserArgs {
 
     /// The file with the users; else that of the configuration
     #[arg(long, value_name = "FILE", global = true)]
-    pub(crate) password_file: Option<PathBuf>,
+    // A string, as the flag of the same name of serve: the parser hands one to the other.
+    pub(crate) password_file: Option<String>,
 
     /// Folder for what the broker keeps; the users are in its file "users"
     #[arg(long, value_name = "DIR", global = true)]

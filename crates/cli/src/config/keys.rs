@@ -129,8 +129,8 @@ keys! {
         Restart ssap: NotYet = NotYet;
         /// SPARQL over HTTP; not built yet.
         Restart http: NotYet = NotYet;
-        /// Dashboard, API and metrics; not built yet.
-        Restart admin: NotYet = NotYet;
+        /// Status, clients, metrics and health over HTTP, for operators; beyond this machine it needs users.
+        Restart admin: Door = Or::Is(Address(([127, 0, 0, 1], 18830).into()));
     }
     tls: Tls {
         /// Certificate chain of the TLS listeners, PEM.

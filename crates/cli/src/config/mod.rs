@@ -14,7 +14,7 @@ pub(crate) mod rule;
 mod search;
 pub(crate) mod setting;
 mod suggest;
-mod units;
+pub(crate) mod units;
 pub(crate) mod words;
 
 use std::collections::BTreeMap;

@@ -51,7 +51,7 @@ impl Broker {
         write("key.pem", &key);
         let log = std::fs::File::create(path("log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        command.args(["serve", "--shards", "2"]);
+        command.args(["serve", "--shards", "2", "--admin", "off"]);
         for door in ["--mqtt", "--mqtts", "--ws", "--wss"] {
             command.args([door, "127.0.0.1:0"]);
         }

@@ -277,10 +277,13 @@ fn a_thousand_lines_and_a_large_file() {
         many.args(tools.at()).args(["-q", qos, "-t", "many", "-m", "x", "--repeat", "1000"]);
         assert_eq!(run(&mut many).expect("it runs").code, Some(0));
         tools.send(&["-q", qos, "-t", "many", "-f", &file]);
-        let (messages, code) = subscriber.finish();
+        let (mut messages, code) = subscriber.finish();
         assert_eq!((messages.len(), code), (1001, Some(0)));
-        assert!(messages[..1000].iter().all(|message| *message == format!("many {qos} 0 x")));
-        assert!(messages[1000] == format!("many {qos} 0 {text}"), "the large file changed on its way");
+        // It came from another client, and may overtake what waits of the first one.
+        let large = format!("many {qos} 0 {text}");
+        let place = messages.iter().position(|message| *message == large).expect("as it was sent");
+        messages.remove(place);
+        assert!(messages.iter().all(|message| *message == format!("many {qos} 0 x")));
     }
 }
 

@@ -1,7 +1,7 @@
 //! How hard the broker is pressed: one level from 0 to 4, with its cause, and slow to change its mind downwards.
 //!
 //! The driver measures three things, once in a tenth of a second, and tells them as a [`Signal`]:
-//! - *lag*: how long one turn of its loop took at most, and which part of the time it was working;
+//! - *lag*: how long a turn of its loop takes, and which part of the time it has been working of late;
 //! - *backlog*: how long whoever is ready and unread has to wait;
 //! - *memory*: bytes in use of a budget.
 //!
@@ -77,7 +77,7 @@ impl Level {
 /// What was measured since the last sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Signal {
-    /// The longest turn.
+    /// How long a turn took, in the mean.
     pub turn: Duration,
     /// Which part of the time was spent working, 0 to 1; 0 if nobody was left waiting.
     pub saturation: f64,

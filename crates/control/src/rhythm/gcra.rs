@@ -125,6 +125,11 @@ impl Gcra {
         self.batch as u32 + 1
     }
 
+    /// When the last message came.
+    pub(super) fn last(&self) -> Timestamp {
+        self.last
+    }
+
     pub(super) fn current_rate(&self) -> f64 {
         if self.short < 0.0 { 0.0 } else { 1.0 / f64::from(self.short).max(1e-9) }
     }

@@ -254,4 +254,12 @@ impl Rhythm {
             State::Paper(paper) => paper.current_rate(),
         }
     }
+
+    /// When the last message came; zero before the first.
+    pub fn last_at(&self) -> Timestamp {
+        match &self.0 {
+            State::Gcra(gcra) => gcra.last(),
+            State::Paper(paper) => paper.last(),
+        }
+    }
 }

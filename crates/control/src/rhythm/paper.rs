@@ -88,6 +88,11 @@ impl Paper {
         matches!(self.mean, Mean::Learned | Mean::Told).then(|| self.mean_secs())
     }
 
+    /// When the last message came.
+    pub(super) fn last(&self) -> Timestamp {
+        self.last
+    }
+
     pub(super) fn current_rate(&self) -> f64 {
         if self.latest > 0 { 1e9 / self.latest as f64 } else { 0.0 }
     }

@@ -18,6 +18,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
 
 use crate::event::Stats;
+use crate::ledger::Loss;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
 use crate::message::{Message, Shareable};
 use crate::session::Session;
@@ -157,7 +158,7 @@ impl Shard {
         let message = Shareable::of(&held.message);
         if message.publication.is_expired(now) {
             // Taken, and too old for everybody, as it might have become in a queue.
-            self.stats.dropped_held_expired += 1;
+            self.lose(index, Loss::HeldExpired);
             if let Some(conn) = answer_to {
                 self.answer(conn, held.delivery, ReasonCode::NoMatchingSubscribers);
             }
@@ -199,8 +200,11 @@ impl Shard {
             let is_soon = held.release_at <= now + GHOST_AHEAD_MAX;
             if has_place && is_soon && held.delivery == Delivery::AtMostOnce {
                 ghost.hold(held, &mut self.stats);
+                // What waits is in one ledger at a time.
+                session.ledger.received -= 1;
+                ghost.ledger.received += 1;
             } else {
-                self.stats.dropped_held_ended += 1;
+                session.ledger.lose(Loss::HeldEnded, 1, &mut self.stats);
             }
         }
         if ghost.held.is_some() {
@@ -214,13 +218,17 @@ impl Shard {
     /// The client is back: its new session goes on with what the last one left, if it is the same user's.
     pub(crate) fn take_over_ghost(&mut self, session: &mut Session) {
         let Some(index) = self.gate.ghosts.remove(&session.client_id) else { return };
-        let Some(ghost) = self.sessions.remove(index) else { return };
+        let Some(mut ghost) = self.sessions.remove(index) else { return };
         if ghost.identity.user == session.identity.user {
             session.held = ghost.held;
-        } else if let Some(queue) = ghost.held {
-            self.forget_held(&queue);
-            self.stats.dropped_held_ended += queue.len() as u64;
+            session.ledger = ghost.ledger;
+            return;
         }
+        if let Some(queue) = ghost.held {
+            self.forget_held(&queue);
+            ghost.ledger.lose(Loss::HeldEnded, queue.len() as u64, &mut self.stats);
+        }
+        self.departed.add(&ghost.ledger);
     }
 
     /// Takes a whole queue out of the gauges.
@@ -234,7 +242,9 @@ impl Shard {
         let Some(session) = self.sessions.get(index).filter(|session| session.held.is_none()) else { return };
         if self.gate.ghosts.get(&session.client_id) == Some(&index) {
             self.gate.ghosts.remove(&session.client_id);
-            self.sessions.remove(index);
+            if let Some(ghost) = self.sessions.remove(index) {
+                self.departed.add(&ghost.ledger);
+            }
         }
     }
 

@@ -38,6 +38,7 @@ use crate::event::Event;
 use crate::input::Ending;
 use crate::limits::CALM;
 use crate::message::{Message, Publication};
+use crate::session::Session;
 use crate::settings::BackOff;
 use crate::shard::{ConnId, Shard};
 pub(crate) use arrivals::{Arrivals, Turned};
@@ -70,8 +71,12 @@ pub(crate) struct Gate {
 pub struct PublisherReport {
     /// Its usual interval between messages; none while it is being learned.
     pub learned_interval: Option<Duration>,
-    /// Messages per second of late.
+    /// Messages that it is known to send at once, at least 1.
+    pub batch: u32,
+    /// Messages per second of late, when the last one came.
     pub current_rate: f64,
+    /// When that was.
+    pub last_at: Timestamp,
     /// Messages of this client that are held now.
     pub held: usize,
     /// Messages of this principal that were refused, and it was told so.
@@ -80,6 +85,10 @@ pub struct PublisherReport {
     pub dropped: u64,
     /// Until when the latest of its messages has to wait, or had to; none if it was not slowed of late.
     pub slowed_until: Option<Timestamp>,
+    /// Since when it is being slowed, without a pause.
+    pub slowed_since: Option<Timestamp>,
+    /// When one of its messages was refused or dropped last.
+    pub refused_at: Option<Timestamp>,
 }
 
 /// One PUBLISH at the gate.
@@ -155,17 +164,25 @@ impl Shard {
     /// What is known of a client as a publisher; none if it has no session here, or never published of late.
     pub fn publisher(&self, client_id: &str) -> Option<PublisherReport> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
+        self.publisher_report(session)
+    }
+
+    pub(crate) fn publisher_report(&self, session: &Session) -> Option<PublisherReport> {
         let publisher = match session.publisher {
             Some(slot) => self.gate.publishers.get(slot),
             None => self.gate.publishers.find(&key_of(&session.identity, &session.client_id)),
         }?;
         Some(PublisherReport {
             learned_interval: publisher.rhythm.interval(),
+            batch: publisher.rhythm.batch(),
             current_rate: publisher.rhythm.current_rate(),
-            held: session.held.as_ref().map_or(0, |queue| queue.len()),
+            last_at: publisher.rhythm.last_at(),
+            held: session.held_len(),
             refused: publisher.refused,
             dropped: publisher.dropped,
-            slowed_until: publisher.slowed_until,
+            slowed_until: publisher.slowed.map(|(_, until)| until),
+            slowed_since: publisher.slowed.map(|(since, _)| since),
+            refused_at: publisher.refused_at(),
         })
     }
 
@@ -198,7 +215,7 @@ impl Shard {
                 verdict = publisher.rhythm.on_publish(plan, now, pressure);
                 drift = publisher.drift();
             }
-            is_slowed |= publisher.slowed_until.is_some();
+            is_slowed |= publisher.slowed.is_some();
         }
         if let Some((from, to)) = drift {
             self.tell_drift(arrival.session, from, to);
@@ -320,7 +337,8 @@ impl Shard {
     /// Tells once that a publisher is slowed.
     fn note_slowed(&mut self, index: u32, until: Timestamp, now: Timestamp) {
         let Some(publisher) = self.publisher_of(index) else { return };
-        let before = publisher.slowed_until.replace(until);
+        let before = publisher.slowed;
+        publisher.slowed = Some((before.map_or(now, |(since, _)| since), until));
         let (interval, rate) = (publisher.rhythm.interval(), publisher.rhythm.current_rate());
         if let (None, Some(session)) = (before, self.sessions.get(index)) {
             let client_id = Arc::clone(&session.client_id);
@@ -341,7 +359,7 @@ impl Shard {
     fn calm_down(&mut self, index: u32, now: Timestamp) {
         let Some(publisher) = self.publisher_of(index) else { return };
         publisher.note_taken();
-        let is_over = publisher.slowed_until.take_if(|until| *until + CALM <= now).is_some();
+        let is_over = publisher.slowed.take_if(|(_, until)| *until + CALM <= now).is_some();
         if let (true, Some(session)) = (is_over, self.sessions.get(index)) {
             self.tell(Event::Recovered { client_id: Arc::clone(&session.client_id) });
         }

@@ -39,8 +39,8 @@ pub(crate) struct Publisher {
     /// Connections that publish as this principal, and since when there is none.
     connections: u32,
     idle_since: Timestamp,
-    /// While an episode of being slowed goes on: until when its latest message waits.
-    pub(crate) slowed_until: Option<Timestamp>,
+    /// While an episode of being slowed goes on: since when, and until when its latest message waits.
+    pub(crate) slowed: Option<(Timestamp, Timestamp)>,
     pub(crate) refused: u64,
     pub(crate) dropped: u64,
     run: Run,
@@ -73,6 +73,11 @@ pub(crate) enum Patience {
 }
 
 impl Publisher {
+    /// When a message of it was refused or dropped last.
+    pub(crate) fn refused_at(&self) -> Option<Timestamp> {
+        (self.run.refused > 0).then_some(self.run.last)
+    }
+
     /// The operator's limit.
     pub(crate) fn limit(&self) -> Option<Rate> {
         self.pin.as_deref().map(|(rate, _)| *rate)
@@ -271,7 +276,7 @@ impl Publishers {
             key: Arc::clone(&key),
             connections: 0,
             idle_since: Timestamp::ZERO,
-            slowed_until: None,
+            slowed: None,
             refused: 0,
             dropped: 0,
             run: Run::default(),

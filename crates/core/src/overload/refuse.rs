@@ -17,6 +17,7 @@ use super::publishers::Patience;
 use super::{Admission, Arrival};
 use crate::event::{Event, Why};
 use crate::input::Ending;
+use crate::ledger::Loss;
 use crate::limits::{MEMORY_PAUSE, PAUSE_MAX};
 use crate::shard::{ConnId, Shard, WillFate};
 
@@ -65,7 +66,7 @@ impl Shard {
             self.pause(arrival.conn, now + MEMORY_PAUSE, now);
             return Admission::Wait;
         }
-        self.stats.publish_memory_budget += 1;
+        self.lose(arrival.session, Loss::MemoryIn);
         let properties = Pace::new(None, MEMORY_PAUSE);
         let properties = properties.properties("out of memory");
         self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
@@ -85,11 +86,12 @@ impl Shard {
     }
 
     fn count_refused(&mut self, arrival: Arrival, cause: Cause) {
-        match (arrival.delivery, cause) {
-            (Delivery::AtMostOnce, Cause::HoldFull) => self.stats.dropped_held_full += 1,
-            (Delivery::AtMostOnce, Cause::Rhythm) => self.stats.dropped_rhythm += 1,
-            _ => self.stats.publish_refused += 1,
-        }
+        let loss = match (arrival.delivery, cause) {
+            (Delivery::AtMostOnce, Cause::HoldFull) => Loss::HeldFull,
+            (Delivery::AtMostOnce, Cause::Rhythm) => Loss::Rhythm,
+            _ => Loss::Refused,
+        };
+        self.lose(arrival.session, loss);
         if let Some(publisher) = self.publisher_of(arrival.session) {
             match arrival.delivery {
                 Delivery::AtMostOnce => publisher.dropped += 1,

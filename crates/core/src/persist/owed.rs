@@ -40,8 +40,8 @@ impl Connection {
     }
 
     /// Takes what may be said now out of what is owed.
-    fn take_due(&mut self, journal: &Journal) -> Vec<u8> {
-        let Some(owed) = self.owed.as_mut() else { return Vec::new() };
+    fn take_due(&mut self, journal: &Journal) -> (Vec<u8>, usize) {
+        let Some(owed) = self.owed.as_mut() else { return (Vec::new(), 0) };
         let (mut length, mut answers) = (0, 0);
         for (until, bytes) in &owed.answers {
             if !journal.is_met(*until) {
@@ -54,7 +54,7 @@ impl Connection {
         if owed.answers.is_empty() {
             self.owed = None;
         }
-        due
+        (due, answers)
     }
 }
 
@@ -113,13 +113,14 @@ impl Shard {
             return true;
         }
         connection.connack_after = None;
-        let due = connection.take_due(&self.journal);
+        let (due, answers) = connection.take_due(&self.journal);
         if !due.is_empty() {
             // They were charged when they were owed.
             connection.outbox.writer(&mut self.spares).extend_from_slice(&due);
             connection.answer_bytes += due.len();
             self.stats.bytes_sent += due.len() as u64;
-            self.stats.packets_sent += 1;
+            connection.traffic.bytes_sent += due.len() as u64;
+            self.stats.packets_sent += answers as u64;
         }
         let is_waiting = connection.is_waiting();
         if connection.outbox.len() > 0 && !connection.is_listed {

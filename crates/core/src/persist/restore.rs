@@ -168,6 +168,7 @@ impl Shard {
         let mut queued = |Kept(message): Kept| {
             message.keep();
             self.stats.begin_delivery(message.class());
+            session.ledger.deliveries += 1;
             Queued { message, qos, retain, ids: ids.clone(), place }
         };
         match stage {

@@ -1,11 +1,10 @@
 //! While nothing can be kept, what needs no disk goes on, and what does is refused or waits.
 
-use core::time::Duration;
-
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode, Version};
 
 use crate::event::Event;
+use crate::ledger::Loss;
 use crate::limits::{STORE_PAUSE, UNSYNCED_BYTES_MAX, UNSYNCED_PAUSE};
 use crate::message::Publication;
 use crate::overload::{Admission, Arrival, Pace};
@@ -66,7 +65,7 @@ impl Shard {
             self.pause(arrival.conn, now + STORE_PAUSE, now);
             return Some(Admission::Wait);
         }
-        self.stats.publish_store_error += 1;
+        self.lose(arrival.session, Loss::StoreError);
         let pace = Pace::new(None, STORE_PAUSE);
         let properties = pace.properties(trouble.words());
         self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
@@ -84,10 +83,5 @@ impl Shard {
         route.shards != 0
             || !route.groups.is_empty()
             || route.targets.iter().any(|target| target.qos > QoS::AtMostOnce && is_kept(target.session))
-    }
-
-    /// How long a client that needs the store should stay away while it fails.
-    pub(crate) fn store_retry(&self) -> Duration {
-        STORE_PAUSE
     }
 }

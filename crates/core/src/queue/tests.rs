@@ -133,14 +133,14 @@ impl Model {
         self.waiting.push(known.clone());
         for (number, loss) in lost {
             match loss {
-                Loss::Newest => {
+                Gone::Newest => {
                     assert_eq!(number, self.offered);
                     self.remove(number);
                     let is_full =
                         self.waiting.len() >= BOUNDS.messages_max || self.bytes + known.size > BOUNDS.bytes_max;
                     assert!(is_full && on_full == OnFull::DropNewest);
                 }
-                Loss::Oldest => {
+                Gone::Oldest => {
                     // Of its flow the oldest that does not stand in the place of an older one.
                     let victim = self.remove(number);
                     let longest = self.waiting.iter().map(|known| self.flow_bytes(Self::flow(known))).max();
@@ -153,7 +153,7 @@ impl Model {
                         );
                     }
                 }
-                Loss::Conflated => {
+                Gone::Conflated => {
                     assert_eq!(on_full, OnFull::Latest);
                     let victim = self.remove(number);
                     assert_eq!((victim.sent.topic, victim.sent.is_by_topic), (sent.topic, sent.is_by_topic));
@@ -176,13 +176,16 @@ impl Model {
                 && other.sent.publisher == known.sent.publisher
                 && (other.sent.topic, other.sent.is_by_topic) == (known.sent.topic, known.sent.is_by_topic)
         });
-        if !self.is_conflated(&known, priority) {
-            assert!(earlier.is_none_or(|earlier| self.is_conflated(earlier, priority)), "{known:?} before {earlier:?}");
+        if !Self::is_conflated(&known, priority) {
+            assert!(
+                earlier.is_none_or(|earlier| Self::is_conflated(earlier, priority)),
+                "{known:?} before {earlier:?}"
+            );
         }
     }
 
     /// It may stand in the place of an older one of another publisher.
-    fn is_conflated(&self, known: &Known, priority: &Priority) -> bool {
+    fn is_conflated(known: &Known, priority: &Priority) -> bool {
         priority.on_full(ClassId::from_bits(known.sent.class)) == OnFull::Latest
     }
 

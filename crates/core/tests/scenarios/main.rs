@@ -24,6 +24,7 @@ mod net;
 mod priority;
 mod priority_policies;
 mod qos;
+mod reports;
 mod retained;
 mod session;
 mod shards;

@@ -450,7 +450,10 @@ impl Net {
                 moved |= self.feed(end);
             }
             if !moved {
-                self.shards.iter().for_each(|shard| assert_eq!(shard.stats().check(), Ok(()), "{:?}", shard.stats()));
+                for shard in &self.shards {
+                    assert_eq!(shard.stats().check(), Ok(()), "{:?}", shard.stats());
+                    assert_eq!(shard.audit(), Ok(()), "the clients' ledgers and the shard's: {:?}", shard.stats());
+                }
                 return;
             }
         }

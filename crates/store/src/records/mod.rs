@@ -272,6 +272,23 @@ records! {
         /// Identifier of the packet.
         packet_id: u16,
     }
+    /// A QoS 2 message was taken from its publisher and is on its way to sessions elsewhere; it is kept until it is there.
+    24 Routing {
+        /// Which message.
+        message: u64,
+    }
+    /// Such a message has reached a session.
+    25 Reached {
+        /// Which message.
+        message: u64,
+        /// Which session; 0 is whoever keeps the retained messages.
+        session: u64,
+    }
+    /// Such a message has reached everybody.
+    26 Routed {
+        /// Which message.
+        message: u64,
+    }
     /// Numbers up to this one are used, though nothing may be left that has them; only in snapshots.
     23 Numbers {
         /// The highest.

@@ -1,0 +1,190 @@
+//! `/api/v1/limits` and `/api/v1/bans`: what an operator does about a client.
+//!
+//! Both last as long as the process; limits that should outlive it belong into the configuration.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{Query, State as Shared};
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+use tidegate_broker::{Ban, Banned};
+use tidegate_core::Whom;
+use tidegate_core::settings::Rate;
+
+use crate::problem::{Answered, Problem, json_of};
+use crate::state::State;
+use crate::view;
+
+/// How long a ban lasts when nothing is said, and at most.
+const BAN_USUAL: Duration = Duration::from_secs(3600);
+const BAN_MAX: Duration = Duration::from_secs(30 * 86_400);
+
+/// Bytes of a ban's reason.
+const REASON_BYTES_MAX: usize = 256;
+
+type Words = HashMap<String, String>;
+
+pub(crate) async fn limits(Shared(state): Shared<Arc<State>>) -> Answered {
+    let limits: Vec<Value> = state.handle.limits().iter().map(limit_json).collect();
+    Ok(json_of(&json!({ "limits": limits })))
+}
+
+fn limit_json((whom, rate): &(Whom, Rate)) -> Value {
+    let (kind, name) = match whom {
+        Whom::Client(name) => ("client", name),
+        Whom::User(name) => ("user", name),
+    };
+    let per_second = 1.0 / rate.interval().as_secs_f64().max(1e-9);
+    json!({ "kind": kind, "name": &**name, "rate": view::rounded(per_second), "burst": rate.burst() })
+}
+
+pub(crate) async fn set_limit(Shared(state): Shared<Arc<State>>, body: Bytes) -> Answered {
+    let words = words(&body)?;
+    let whom = whom(|name| text(&words, name))?;
+    let rate = text(&words, "rate").ok_or_else(|| Problem::usage("\"rate\" is missing: \"500/s\", for instance"))?;
+    let rate = parse_rate(&rate)
+        .ok_or_else(|| Problem::usage(format!("{rate:?} is no rate: expected \"500/s\", \"30/m\" or \"10/h\"")))?;
+    if !state.handle.set_limit(&whom, Some(rate)) {
+        return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many limits already"));
+    }
+    Ok(json_of(&limit_json(&(whom, rate))))
+}
+
+pub(crate) async fn unset_limit(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
+    let whom = whom(|name| words.get(name).cloned())?;
+    if !state.handle.limits().iter().any(|(other, _)| *other == whom) {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-limit", "there is no such limit"));
+    }
+    state.handle.set_limit(&whom, None);
+    Ok(json_of(&json!({ "removed": true })))
+}
+
+fn whom(find: impl Fn(&str) -> Option<String>) -> Result<Whom, Problem> {
+    match (find("client"), find("user")) {
+        (Some(client), None) => Ok(Whom::Client(client.into())),
+        (None, Some(user)) => Ok(Whom::User(user.into())),
+        _ => Err(Problem::usage("name either a \"client\" or a \"user\"")),
+    }
+}
+
+/// `500/s`: so many in that time, as many at once.
+fn parse_rate(text: &str) -> Option<Rate> {
+    let (count, unit) = text.trim().split_once('/')?;
+    let count: u32 = count.trim().parse().ok().filter(|count| *count > 0)?;
+    let per = match unit.trim() {
+        "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    Some(Rate::new(count, Duration::from_secs(per), count))
+}
+
+pub(crate) async fn bans(Shared(state): Shared<Arc<State>>) -> Answered {
+    let bans: Vec<Value> = state.handle.bans().iter().map(ban_json).collect();
+    Ok(json_of(&json!({ "bans": bans })))
+}
+
+fn ban_json(ban: &Ban) -> Value {
+    let mut value = match &ban.whom {
+        Banned::Client(name) => json!({ "client": name }),
+        Banned::User(name) => json!({ "user": name }),
+        Banned::Network(ip, bits) => json!({ "network": format!("{ip}/{bits}") }),
+        Banned::ClientAt(name, ip, bits) => json!({ "client": name, "network": format!("{ip}/{bits}") }),
+    };
+    if let Value::Object(value) = &mut value {
+        value.insert("left_s".to_owned(), json!(ban.left.as_secs()));
+        value.insert("reason".to_owned(), json!(ban.reason));
+    }
+    value
+}
+
+pub(crate) async fn add_ban(Shared(state): Shared<Arc<State>>, body: Bytes) -> Answered {
+    let words = words(&body)?;
+    let whom = banned(|name| text(&words, name))?;
+    let time = match words.get("seconds") {
+        None => BAN_USUAL,
+        Some(seconds) => {
+            let seconds = seconds
+                .as_u64()
+                .map(Duration::from_secs)
+                .filter(|time| (1..=BAN_MAX.as_secs()).contains(&time.as_secs()));
+            seconds.ok_or_else(|| Problem::usage(format!("\"seconds\" must be from 1 to {}", BAN_MAX.as_secs())))?
+        }
+    };
+    let reason = text(&words, "reason").unwrap_or_else(|| "by the operator".to_owned());
+    if reason.len() > REASON_BYTES_MAX {
+        return Err(Problem::usage(format!("\"reason\" may have {REASON_BYTES_MAX} bytes")));
+    }
+    if !state.handle.ban(&whom, time, &reason) {
+        return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many bans already"));
+    }
+    Ok(json_of(&ban_json(&Ban { whom, left: time, reason })))
+}
+
+pub(crate) async fn remove_ban(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
+    if state.handle.unban(&banned(|name| words.get(name).cloned())?) {
+        return Ok(json_of(&json!({ "removed": true })));
+    }
+    Err(Problem::new(StatusCode::NOT_FOUND, "no-such-ban", "there is no such ban"))
+}
+
+fn banned(find: impl Fn(&str) -> Option<String>) -> Result<Banned, Problem> {
+    let network = match find("network") {
+        Some(text) => Some(parse_network(&text).ok_or_else(|| {
+            Problem::usage(format!("{text:?} is no network: expected an address, or one like 10.1.2.0/24"))
+        })?),
+        None => None,
+    };
+    match (find("client"), find("user"), network) {
+        (Some(client), None, None) => Ok(Banned::Client(client)),
+        (None, Some(user), None) => Ok(Banned::User(user)),
+        (None, None, Some((ip, bits))) => Ok(Banned::Network(ip, bits)),
+        (Some(client), None, Some((ip, bits))) => Ok(Banned::ClientAt(client, ip, bits)),
+        _ => Err(Problem::usage("name a \"client\", a \"user\" or a \"network\"")),
+    }
+}
+
+fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
+    let (ip, bits) = text.split_once('/').map_or((text, None), |(ip, bits)| (ip, Some(bits)));
+    let ip: IpAddr = ip.parse().ok()?;
+    let most = if ip.is_ipv4() { 32 } else { 128 };
+    let bits = bits.map_or(Some(most), |bits| bits.parse().ok())?;
+    (bits <= most).then_some((ip, bits))
+}
+
+/// The object in a body.
+fn words(body: &Bytes) -> Result<Map<String, Value>, Problem> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(words)) => Ok(words),
+        _ => Err(Problem::usage("the body must be a JSON object")),
+    }
+}
+
+fn text(words: &Map<String, Value>, name: &str) -> Option<String> {
+    words.get(name).and_then(Value::as_str).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_networks_are_read_or_refused() {
+        let rate = parse_rate("500/s").unwrap();
+        assert_eq!((rate.interval(), rate.burst()), (Duration::from_millis(2), 500));
+        assert_eq!(parse_rate("30/m").unwrap().interval(), Duration::from_secs(2));
+        for bad in ["", "500", "0/s", "-1/s", "1/d", "x/s"] {
+            assert_eq!(parse_rate(bad), None, "{bad}");
+        }
+        assert_eq!(parse_network("10.1.2.3"), Some(("10.1.2.3".parse().unwrap(), 32)));
+        assert_eq!(parse_network("2001:db8::/64"), Some(("2001:db8::".parse().unwrap(), 64)));
+        for bad in ["10.1.2.3/33", "host", "/8", "::/129"] {
+            assert_eq!(parse_network(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The operator's door: HTTP on a thread of its own, beside the broker and never in its way.
+//!
+//! It asks the shards by letter (`tidegate_broker::ask`) and waits for answers; a shard never waits for it. Everything is
+//! bounded (`limits`): connections, time, bodies, rows, walks over all clients, password checks. Without users it answers
+//! to this machine only; `guard` has the rules. Answers are JSON, problems are RFC 9457, `/metrics` is OpenMetrics.
+//!
+//! It decides nothing: reload and drain are the process's own, behind [`Steward`].
+
+mod ask;
+mod clients;
+mod control;
+mod guard;
+mod limits;
+mod metrics;
+mod problem;
+mod process;
+mod routes;
+mod server;
+mod state;
+mod status;
+mod steward;
+mod view;
+mod why;
+
+pub use server::Admin;
+pub use steward::{Keeper, Reloaded, Role, Roles, Steward};

@@ -1,0 +1,169 @@
+//! `/metrics`: OpenMetrics text. Every label has a closed set of values, so its size does not depend on who connects,
+//! and a scrape is a few hundred numbers however many clients there are.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use tidegate_broker::PressureReport;
+use tidegate_control::Timestamp;
+use tidegate_core::event::{Side, Stats};
+use tidegate_core::ledger::Loss;
+
+use crate::problem::{Answered, text};
+use crate::state::State;
+use crate::status::VERSION;
+
+const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+    let (_, handshakes) = state.handle.sockets();
+    let started = state.wall(Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let process = Process { handshakes, started, resident_bytes: resident_bytes() };
+    Ok(text(StatusCode::OK, KIND, page(&state.handle.stats(), &state.handle.pressure(), &process)))
+}
+
+struct Process {
+    handshakes: usize,
+    started: f64,
+    resident_bytes: u64,
+}
+
+fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
+    let mut page = Page(String::with_capacity(8 * 1024));
+    page.gauge("connections", "Clients that are connected.", stats.connections);
+    page.counter("connections_opened", "Connections that a session accepted.", stats.connects);
+    page.gauge("handshakes_in_progress", "Sockets that have not said who they are.", process.handshakes as u64);
+    page.head("sessions", "gauge", "Sessions by whether their client is connected.");
+    page.sample("sessions", "{state=\"connected\"}", stats.connections.min(stats.sessions));
+    page.sample("sessions", "{state=\"away\"}", stats.sessions.saturating_sub(stats.connections));
+    page.counter("sessions_expired", "Sessions that ended by expiry.", stats.sessions_expired);
+    page.gauge("subscriptions", "Subscriptions.", stats.subscriptions);
+    page.gauge("retained_messages", "Retained messages.", stats.retained_messages);
+    page.gauge("retained_bytes", "Bytes of retained messages.", stats.retained_bytes);
+    page.counter("messages_received", "PUBLISH packets received.", stats.publish_received);
+    page.counter("messages_passed", "PUBLISH packets taken, that is retained and routed.", stats.publish_passed);
+    page.counter("deliveries", "Messages times receivers.", stats.deliveries);
+    page.counter("messages_delivered", "Deliveries written at QoS 0, or acknowledged.", stats.delivered);
+    page.head("messages_dropped", "counter", "Messages and deliveries that went nowhere, by reason.");
+    for loss in dropped() {
+        page.sample("messages_dropped_total", &format!("{{reason=\"{}\"}}", reason(loss)), loss.count(stats));
+    }
+    page.sample("messages_dropped_total", "{reason=\"shard_full\"}", stats.dropped_shard_full);
+    page.head("publish_rejected", "counter", "Messages that were refused, and the publisher told, by limit.");
+    for (limit, loss) in
+        [("acl", Loss::Denied), ("protocol", Loss::Rejected), ("backoff", Loss::Refused), ("memory", Loss::MemoryIn)]
+    {
+        page.sample("publish_rejected_total", &format!("{{limit=\"{limit}\"}}"), loss.count(stats));
+    }
+    page.counter("publish_repeated", "PUBLISH packets sent again, and taken once.", stats.publish_repeated);
+    page.gauge("held_messages", "Messages of publishers that are too fast, waiting to be taken.", stats.held_messages);
+    page.gauge("held_bytes", "Bytes of them.", stats.held_bytes);
+    page.gauge("queue_messages", "Messages waiting for their receivers.", stats.queued_messages);
+    page.gauge("queue_bytes", "Bytes of them.", stats.queued_bytes);
+    page.head("inflight", "gauge", "Messages sent and not yet acknowledged.");
+    page.sample("inflight", "{direction=\"out\"}", stats.inflight_messages);
+    page.gauge("overload_level", "How hard the broker is pressed, 0 to 4.", pressure.level.number().into());
+    page.gauge("memory_budget_bytes", "Bytes that messages and clients may take.", pressure.memory_max);
+    page.gauge("memory_used_bytes", "Bytes that they take.", pressure.memory_used);
+    page.counter("packets_received", "Packets received.", stats.packets_received);
+    page.counter("packets_sent", "Packets sent.", stats.packets_sent);
+    page.counter("bytes_received", "Bytes received.", stats.bytes_received);
+    page.counter("bytes_sent", "Bytes put into outboxes.", stats.bytes_sent);
+    page.gauge("ledger_balances", "1 while every message is accounted for.", u64::from(stats.check().is_ok()));
+    page.head("build", "info", "What runs.");
+    page.sample("build_info", &format!("{{version=\"{VERSION}\"}}"), 1);
+    let Page(mut text) = page;
+    // Names that all exporters share have no prefix.
+    let _ = write!(
+        text,
+        "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {}\n\
+         # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {:.3}\n# EOF\n",
+        process.resident_bytes, process.started
+    );
+    text
+}
+
+/// Losses that are drops: those that nobody is told about, or that were for a receiver.
+fn dropped() -> impl Iterator<Item = Loss> {
+    let is_told =
+        |loss: &Loss| matches!(loss, Loss::Repeated | Loss::Denied | Loss::Rejected | Loss::Refused | Loss::MemoryIn);
+    Loss::ALL.into_iter().filter(move |loss| loss.side() == Side::Out || !is_told(loss))
+}
+
+fn reason(loss: Loss) -> &'static str {
+    loss.name().trim_start_matches("dropped_")
+}
+
+struct Page(String);
+
+impl Page {
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "# TYPE tidegate_{name} {kind}\n# HELP tidegate_{name} {help}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &str, value: u64) {
+        let _ = writeln!(self.0, "tidegate_{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "gauge", help);
+        self.sample(name, "", value);
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "counter", help);
+        self.sample(&format!("{name}_total"), "", value);
+    }
+}
+
+/// As Linux tells it, in pages; 0 elsewhere.
+fn resident_bytes() -> u64 {
+    const PAGE_BYTES: u64 = 4096;
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * PAGE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+    use tidegate_control::pressure::Level;
+
+    #[test]
+    fn f069_the_page_is_openmetrics_with_closed_labels() {
+        let stats = Stats { publish_received: 7, publish_passed: 7, connections: u64::MAX, ..Stats::default() };
+        let pressure =
+            PressureReport { level: Level::default(), cause: None, age: Duration::ZERO, memory_used: 1, memory_max: 2 };
+        let text = page(&stats, &pressure, &Process { handshakes: 3, started: 1.5, resident_bytes: 4096 });
+        assert!(text.ends_with("# EOF\n") && text.contains("\ntidegate_messages_received_total 7\n"), "{text}");
+        let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
+        let mut family = (String::new(), String::new());
+        for line in text.lines().filter(|line| *line != "# EOF") {
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = rest.split_once(' ').unwrap();
+                assert!(families.insert(name.to_owned()), "{name} twice");
+                family = (name.to_owned(), kind.to_owned());
+                continue;
+            }
+            if line.starts_with("# HELP ") {
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            assert!(samples.insert(series.to_owned()), "{series} twice");
+            let name = series.split('{').next().unwrap();
+            let suffix = match family.1.as_str() {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            assert_eq!(name, format!("{}{suffix}", family.0), "{line}");
+        }
+        assert!(text.len() < 16 * 1024, "{}", text.len());
+    }
+}

@@ -1,0 +1,48 @@
+//! `/healthz`, `/readyz`, reload and drain.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use serde_json::json;
+use tidegate_broker::ask::Question;
+
+use crate::ask::ask;
+use crate::problem::{Answered, Problem, json_of, text};
+use crate::state::State;
+
+/// The loops turn: each shard answers. Overload alone is no reason to say no.
+pub(crate) async fn healthz(Shared(state): Shared<Arc<State>>) -> Answered {
+    for shard in 0..state.handle.shards() {
+        ask(&state, shard, Question::Client { client_id: "".into() }).await?;
+    }
+    Ok(json_of(&json!({ "status": "ok" })))
+}
+
+/// New clients are welcome.
+pub(crate) async fn readyz(Shared(state): Shared<Arc<State>>) -> Answered {
+    let (code, reasons) = match state.steward.unready() {
+        None => (StatusCode::OK, vec![]),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, vec![reason]),
+    };
+    let status = if reasons.is_empty() { "ready" } else { "not ready" };
+    Ok(text(code, "application/json", json!({ "status": status, "reasons": reasons }).to_string()))
+}
+
+pub(crate) async fn reload(Shared(state): Shared<Arc<State>>) -> Answered {
+    let steward = Arc::clone(&state.steward);
+    let done = tokio::task::spawn_blocking(move || steward.reload()).await;
+    match done {
+        Ok(Ok(done)) => Ok(json_of(&json!({ "changed": done.changed, "needs_restart": done.restart }))),
+        Ok(Err(problems)) => {
+            let detail = format!("{}; the configuration from before stays in force", problems.join("; "));
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "reload-failed", detail))
+        }
+        Err(_) => Err(Problem::busy("the reload was not done")),
+    }
+}
+
+pub(crate) async fn drain(Shared(state): Shared<Arc<State>>) -> Answered {
+    state.steward.drain();
+    Ok(text(StatusCode::ACCEPTED, "application/json", json!({ "draining": true }).to_string()))
+}

@@ -1,0 +1,72 @@
+//! What all requests share.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tidegate_broker::Handle;
+use tidegate_control::Timestamp;
+use tidegate_core::event::Stats;
+use tokio::sync::Semaphore;
+
+use crate::guard::Remembered;
+use crate::limits::{CHECKS_MAX, WALKS_MAX};
+use crate::steward::Steward;
+
+pub(crate) struct State {
+    pub(crate) handle: Handle,
+    pub(crate) steward: Arc<dyn Steward>,
+    pub(crate) walks: Semaphore,
+    pub(crate) checks: Semaphore,
+    pub(crate) remembered: Remembered,
+    samples: Mutex<Samples>,
+}
+
+/// Two looks at the counters, for rates between them.
+#[derive(Clone, Copy)]
+struct Samples {
+    before: (Instant, Stats),
+    latest: (Instant, Stats),
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    pub(crate) fn new(handle: Handle, steward: Arc<dyn Steward>) -> Self {
+        let sample = (Instant::now(), handle.stats());
+        Self {
+            handle,
+            steward,
+            walks: Semaphore::new(WALKS_MAX),
+            checks: Semaphore::new(CHECKS_MAX),
+            remembered: Remembered::new(),
+            samples: Mutex::new(Samples { before: sample, latest: sample }),
+        }
+    }
+
+    /// The counters now, and what was counted over the seconds before: from the last look that is a second old or more.
+    pub(crate) fn stats(&self) -> (Stats, Stats, f64) {
+        let (now, stats) = (Instant::now(), self.handle.stats());
+        let mut samples = lock(&self.samples);
+        if now.duration_since(samples.latest.0) >= Duration::from_secs(1) {
+            samples.before = samples.latest;
+            samples.latest = (now, stats);
+        }
+        let (at, before) = samples.before;
+        (stats, before, now.duration_since(at).as_secs_f64().max(1e-3))
+    }
+
+    /// The broker's time as the world has it.
+    pub(crate) fn wall(&self, at: Timestamp) -> SystemTime {
+        SystemTime::now().checked_sub(self.handle.now().since(at)).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+}
+
+/// Nothing is done while this is locked that could leave it half changed.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,176 @@
+//! How the broker is: counters, rates, and where messages were lost.
+
+use std::sync::Arc;
+
+use axum::extract::State as Shared;
+use serde_json::{Map, Value, json};
+use tidegate_control::pressure::Cause;
+use tidegate_core::event::{Side, Stats};
+use tidegate_core::ledger::Loss;
+
+use crate::clients::worst;
+use crate::problem::{Answered, json_of};
+use crate::state::State;
+use crate::view;
+
+/// Clients named in an account of losses.
+const WORST: usize = 10;
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) async fn welcome() -> Answered {
+    Ok(json_of(&json!({
+        "tidegate": VERSION,
+        "see": [
+            "/api/v1/status", "/api/v1/clients?sort=rate&limit=20", "/api/v1/clients?state=closed",
+            "/api/v1/clients/{id}", "/api/v1/clients/{id}/why", "/api/v1/drops", "/api/v1/limits", "/api/v1/bans",
+            "/metrics", "/healthz", "/readyz",
+            "/version",
+        ],
+        "do": [
+            "DELETE /api/v1/clients/{id}", "PUT /api/v1/limits", "DELETE /api/v1/limits?client=", "POST /api/v1/bans",
+            "DELETE /api/v1/bans?client=", "POST /api/v1/reload", "POST /api/v1/drain"],
+    })))
+}
+
+pub(crate) async fn version() -> Answered {
+    Ok(json_of(&json!({ "name": "tidegate", "version": VERSION })))
+}
+
+pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+    let (stats, before, seconds) = state.stats();
+    let rate = |of: fn(&Stats) -> u64| view::rounded(of(&stats).saturating_sub(of(&before)) as f64 / seconds);
+    let (sockets, handshakes) = state.handle.sockets();
+    let listeners: Vec<Value> =
+        state.handle.addresses().iter().map(|(_, address)| json!(address.to_string())).collect();
+    Ok(json_of(&json!({
+        "version": VERSION,
+        "uptime_s": state.handle.now().as_nanos() / 1_000_000_000,
+        "listeners": listeners,
+        "shards": state.handle.shards(),
+        "pressure": pressure(&state),
+        "clients": {
+            "connected": stats.connections,
+            "sessions": stats.sessions,
+            "sockets": sockets,
+            "handshakes": handshakes,
+            "subscriptions": stats.subscriptions,
+        },
+        "rates": {
+            "window_s": view::rounded(seconds),
+            "received": rate(|stats| stats.publish_received),
+            "passed": rate(|stats| stats.publish_passed),
+            "delivered": rate(|stats| stats.delivered),
+            "lost": rate(|stats| lost(stats, Side::In) + lost(stats, Side::Out)),
+            "bytes_received": rate(|stats| stats.bytes_received),
+            "bytes_sent": rate(|stats| stats.bytes_sent),
+        },
+        "waiting": {
+            "held_messages": stats.held_messages,
+            "held_bytes": stats.held_bytes,
+            "queue_messages": stats.queued_messages,
+            "queue_bytes": stats.queued_bytes,
+            "inflight": stats.inflight_messages,
+            "retained_messages": stats.retained_messages,
+            "retained_bytes": stats.retained_bytes,
+        },
+        "ledger": ledger(&stats),
+    })))
+}
+
+/// How hard the broker is pressed, and why.
+fn pressure(state: &State) -> Value {
+    let pressure = state.handle.pressure();
+    json!({
+        "level": pressure.level.number(),
+        "name": pressure.level.name(),
+        "cause": pressure.cause.map(Cause::name),
+        "age_s": pressure.age.as_secs(),
+        "memory_used_bytes": pressure.memory_used,
+        "memory_max_bytes": pressure.memory_max,
+    })
+}
+
+/// The two sums, and whether they are right.
+fn ledger(stats: &Stats) -> Value {
+    let losses = |side: Side| -> Map<String, Value> {
+        let counted = Loss::ALL.into_iter().filter(|loss| loss.side() == side && loss.count(stats) > 0);
+        counted.map(|loss| (loss.name().to_owned(), json!(loss.count(stats)))).collect()
+    };
+    json!({
+        "balances": stats.check().is_ok(),
+        "in": {
+            "received": stats.publish_received,
+            "passed": stats.publish_passed,
+            "held": stats.held_messages,
+            "lost": losses(Side::In),
+        },
+        "out": {
+            "deliveries": stats.deliveries,
+            "delivered": stats.delivered,
+            "queued": stats.queued_messages,
+            "inflight": stats.inflight_messages,
+            "lost": losses(Side::Out),
+        },
+        "between_shards": stats.dropped_shard_full,
+        "wills_denied": stats.wills_denied,
+    })
+}
+
+/// Repetitions are not losses.
+fn lost(stats: &Stats, side: Side) -> u64 {
+    let counts = |loss: &&Loss| loss.side() == side && **loss != Loss::Repeated;
+    Loss::ALL.iter().filter(counts).map(|loss| loss.count(stats)).sum()
+}
+
+pub(crate) async fn drops(Shared(state): Shared<Arc<State>>) -> Answered {
+    let (stats, before, seconds) = state.stats();
+    let losses = Loss::ALL.into_iter().filter(|loss| *loss != Loss::Repeated);
+    let mut reasons: Vec<Value> = losses
+        .map(|loss| {
+            let new = loss.count(&stats).saturating_sub(loss.count(&before));
+            json!({
+                "reason": loss.name(),
+                "side": if loss.side() == Side::In { "in" } else { "out" },
+                "messages": loss.count(&stats),
+                "rate": view::rounded(new as f64 / seconds),
+                "meaning": meaning(loss),
+            })
+        })
+        .collect();
+    reasons.push(json!({
+        "reason": "dropped_shard_full",
+        "side": "between",
+        "messages": stats.dropped_shard_full,
+        "rate": view::rounded(stats.dropped_shard_full.saturating_sub(before.dropped_shard_full) as f64 / seconds),
+        "meaning": "the way to another shard was full",
+    }));
+    let worst: Vec<Value> = worst(&state, WORST).await?.iter().map(|client| view::client(&state, client)).collect();
+    Ok(json_of(&json!({ "ledger": ledger(&stats), "reasons": reasons, "clients": worst })))
+}
+
+/// What a loss means, to somebody who was not there.
+pub(crate) fn meaning(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Repeated => "sent again by the client, and taken once",
+        Loss::Denied => "the rules of access forbid the publisher this topic",
+        Loss::Rejected => "the packet broke a rule of the protocol, or its payload is not what it says",
+        Loss::Refused => "the publisher was too fast; it was told to come back later and still has the message",
+        Loss::MemoryIn => "the memory budget is used up; a publisher of QoS 1 or 2 was told so",
+        Loss::MemoryOut => "the memory budget is used up",
+        Loss::RetainedFull => "no room to retain it",
+        Loss::HeldFull => "QoS 0 of a publisher that was too fast, with no room left to wait in",
+        Loss::Rhythm => "QoS 0 of a publisher that was too fast for too long",
+        Loss::HeldEnded => "never acknowledged: its session ended while it had to wait",
+        Loss::HeldExpired => "its lifetime was over while it had to wait",
+        Loss::OutboxFull => "QoS 0 for a receiver that does not read what is there already",
+        Loss::QueueFull => "the receiver's queue was full",
+        Loss::Conflated => "a newer message of its topic took its place in the receiver's queue",
+        Loss::Expired => "its lifetime was over before the receiver took it",
+        Loss::TooLarge => "larger than the receiver accepts",
+        Loss::NotAllowed => "the rules of access forbid the receiver this topic",
+        Loss::SessionEnded => "the receiver's session ended before it took them",
+        Loss::NoMember => "the last member of a shared subscription left",
+        Loss::Away => "QoS 0 for a receiver that was away",
+    }
+}

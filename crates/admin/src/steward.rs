@@ -1,0 +1,77 @@
+//! What the process does for an operator, as far as a broker cannot do it by itself.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_broker::authenticate::Authenticator;
+
+/// Looks after the process. Its methods are called on a thread that may wait.
+pub trait Steward: fmt::Debug + Send + Sync {
+    /// Reads configuration, users and certificates again. If anything is wrong everything stays as it was, and all that
+    /// is wrong comes back.
+    fn reload(&self) -> Result<Reloaded, Vec<String>>;
+
+    /// Begins to drain: the process ends when everybody has been told, or in a bounded time.
+    fn drain(&self);
+
+    /// Who may come in here; none if there are no users.
+    fn keeper(&self) -> Option<Keeper>;
+
+    /// Why the broker should get no new clients now; nothing if it may.
+    fn unready(&self) -> Option<&'static str>;
+}
+
+/// What a reload came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Keys whose new values hold from now on.
+    pub changed: Vec<String>,
+    /// Keys whose new values hold after a restart.
+    pub restart: Vec<String>,
+}
+
+/// Knows the users and their roles.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    /// Who are you?
+    pub authenticator: Arc<dyn Authenticator>,
+    /// What are you here?
+    pub roles: Arc<dyn Roles>,
+}
+
+/// Knows the roles of users.
+pub trait Roles: fmt::Debug + Send + Sync {
+    /// The best role of a user here; none if it has no business here.
+    fn role(&self, user: &str) -> Option<Role>;
+}
+
+/// What somebody may do here. Each may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May look.
+    Viewer,
+    /// May act on clients: end connections, set limits.
+    Operator,
+    /// May act on the process: reload, drain.
+    Admin,
+}
+
+impl Role {
+    /// By its name in the file of users.
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "viewer" => Some(Self::Viewer),
+            "operator" => Some(Self::Operator),
+            "admin" => Some(Self::Admin),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! `/api/v1/clients/{id}/why`: what happened to a client, and what to do next, in words and in numbers.
+//!
+//! What is said first is what an operator would ask: is it slowed, since when, by how much, and what was lost. The words
+//! are made here, once for the command line and the dashboard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State as Shared};
+use serde_json::json;
+use tidegate_broker::ask::Closed;
+use tidegate_core::Whom;
+use tidegate_core::event::Side;
+use tidegate_core::ledger::{Ledger, Loss};
+use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
+
+use crate::ask::walk;
+use crate::clients::{find, last_closed};
+use crate::problem::{Answered, Problem, json_of};
+use crate::state::State;
+use crate::status::meaning;
+use crate::view;
+
+pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Path<String>) -> Answered {
+    let closed = last_closed(&state, &client_id).await?;
+    let Some(detail) = find(&state, &client_id).await? else {
+        let closed = closed.ok_or_else(|| Problem::no_client(&client_id))?;
+        let text = gone(&state, &closed);
+        return Ok(json_of(&json!({ "client": view::closed(&state, &closed), "state": "closed", "text": text })));
+    };
+    let rank = rank(&state, &detail.client).await?;
+    let client = &detail.client;
+    let factor = factor(client);
+    let mut lines = vec![headline(client, factor)];
+    lines.extend(gate(&state, client, rank));
+    lines.extend(limited(&state, client));
+    lines.extend(receiver(&detail));
+    lines.extend(lost(&client.ledger));
+    lines.extend(closed.as_ref().map(|closed| earlier(&state, closed)));
+    lines.extend(next(client));
+    Ok(json_of(&json!({
+        "client": view::detail(&state, &detail),
+        "state": client.state.name(),
+        "factor": factor.map(view::rounded),
+        "rank": rank.map(|(rank, _)| rank),
+        "publishers": rank.map(|(_, publishers)| publishers),
+        "code": code(client.state),
+        "text": lines.join("\n  "),
+    })))
+}
+
+/// How many times its usual rate it publishes.
+fn factor(client: &ClientReport) -> Option<f64> {
+    Some(client.rate? / view::learned_rate(client)?)
+}
+
+/// Its place among all publishers whose rate is known, the rarest first, and how many those are.
+async fn rank(state: &State, client: &ClientReport) -> Result<Option<(usize, usize)>, Problem> {
+    let Some(own) = view::learned_rate(client) else { return Ok(None) };
+    let (mut rarer, mut all) = (0, 0);
+    walk(state, |other| {
+        if let Some(rate) = view::learned_rate(&other) {
+            all += 1;
+            rarer += usize::from(rate < own);
+        }
+    })
+    .await?;
+    Ok(Some((rarer + 1, all.max(1))))
+}
+
+/// A stable name for what happened.
+fn code(state: ClientState) -> Option<&'static str> {
+    match state {
+        ClientState::Ok | ClientState::Away => None,
+        ClientState::Slowed => Some("E0412"),
+        ClientState::BackedOff => Some("E0413"),
+        ClientState::Paused => Some("E0414"),
+    }
+}
+
+fn headline(client: &ClientReport, factor: Option<f64>) -> String {
+    let user = client.identity.user.as_deref().map(|user| format!(", user {user:?}")).unwrap_or_default();
+    let who = format!(
+        "client {:?} ({}, listener {}{user})",
+        client.client_id, client.identity.peer, client.identity.listener
+    );
+    let rate = client.rate.map_or_else(|| "?".to_owned(), per_second);
+    let usual = view::learned_rate(client).map(per_second);
+    let code = code(client.state).unwrap_or_default();
+    let times = factor.map(|factor| format!("x{}", number(factor))).unwrap_or_default();
+    let too_fast = |what: &str| match &usual {
+        Some(usual) => format!("{who} {what}: rate {rate} over learned {usual} ({times}) [limit backoff.auto, {code}]"),
+        None => format!("{who} {what}: rate {rate} before its rhythm is known [limit backoff.auto, {code}]"),
+    };
+    match client.state {
+        ClientState::Slowed => too_fast("slowed"),
+        ClientState::BackedOff => too_fast("backed off"),
+        ClientState::Paused => too_fast("paused"),
+        ClientState::Away => format!("{who} is not connected; its session is kept"),
+        ClientState::Ok => match (client.rate, usual) {
+            (Some(_), Some(usual)) => format!("{who} is not slowed: rate {rate}, learned {usual}"),
+            (Some(_), None) => format!("{who} is not slowed: rate {rate}, its rhythm is still being learned"),
+            _ => format!("{who} is not slowed: it has not published"),
+        },
+    }
+}
+
+fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> Option<String> {
+    let publisher = client.publisher.as_ref()?;
+    let mut facts = Vec::new();
+    if !client.delay.is_zero() {
+        facts.push(format!("its latest message waits {} from now", span(client.delay)));
+    }
+    if publisher.held > 0 {
+        facts.push(format!("{} held", messages(publisher.held as u64)));
+    }
+    if code(client.state).is_some()
+        && let Some(since) = publisher.slowed_since
+    {
+        facts.push(format!("since {}", view::rfc3339(state.wall(since))));
+    }
+    if let Some(class) = &client.class {
+        facts.push(format!("class {class}"));
+    }
+    if let Some((rank, publishers)) = rank.filter(|(_, publishers)| *publishers > 1) {
+        facts.push(format!("rank {rank} of {publishers} publishers (1 is the rarest)"));
+    }
+    if code(client.state).is_some() {
+        let pressure = state.handle.pressure();
+        let cause = pressure.cause.map(|cause| format!(" ({})", cause.name())).unwrap_or_default();
+        facts.push(format!("level {}{cause} for {} s", pressure.level.number(), pressure.age.as_secs()));
+    }
+    (!facts.is_empty()).then(|| facts.join(", "))
+}
+
+/// What an operator has said about it.
+fn limited(state: &State, client: &ClientReport) -> Option<String> {
+    let is_it = |whom: &Whom| match whom {
+        Whom::Client(name) => *name == client.client_id,
+        Whom::User(name) => Some(name) == client.identity.user.as_ref(),
+    };
+    let (whom, rate) = state.handle.limits().into_iter().find(|(whom, _)| is_it(whom))?;
+    let whom = match whom {
+        Whom::Client(_) => "this client",
+        Whom::User(_) => "its user",
+    };
+    let rate = per_second(1.0 / rate.interval().as_secs_f64().max(1e-9));
+    Some(format!("an operator has set a limit for {whom}: {rate}; what was learned does not count"))
+}
+
+fn receiver(detail: &ClientDetail) -> Option<String> {
+    let client = &detail.client;
+    let stalled = client.link.and_then(|link| link.stalled_since).is_some();
+    let (waiting, bytes) = client.queued;
+    if waiting == 0 && !stalled {
+        return None;
+    }
+    let reads = if stalled { "it does not read: " } else { "" };
+    Some(format!("{reads}{} ({bytes} bytes) wait for it, {} under way", messages(waiting as u64), client.inflight))
+}
+
+fn lost(ledger: &Ledger) -> Vec<String> {
+    let total = view::drops(ledger);
+    if total == 0 {
+        return vec![format!(
+            "0 messages lost: {} received, {} passed; {} delivered to it",
+            ledger.received, ledger.passed, ledger.delivered
+        )];
+    }
+    let mut lines = vec![format!(
+        "not taken: {} of {} that it sent; lost: {} of {} that were for it",
+        ledger.lost_on(Side::In),
+        ledger.received,
+        ledger.lost_on(Side::Out),
+        ledger.deliveries
+    )];
+    let counted = Loss::ALL.into_iter().filter(|loss| *loss != Loss::Repeated && ledger.lost(*loss) > 0);
+    lines.extend(counted.map(|loss| format!("  {:>9} {}: {}", ledger.lost(loss), loss.name(), meaning(loss))));
+    lines
+}
+
+fn earlier(state: &State, closed: &Closed) -> String {
+    format!("its connection before this one ended {}: {}", view::rfc3339(state.wall(closed.parting.at)), closed.why)
+}
+
+fn gone(state: &State, closed: &Closed) -> String {
+    let parting = &closed.parting;
+    let mut lines = vec![format!(
+        "client {:?} ({}, listener {}) is gone: its connection ended {}: {}",
+        closed.client_id,
+        parting.identity.peer,
+        parting.identity.listener,
+        view::rfc3339(state.wall(parting.at)),
+        closed.why
+    )];
+    lines.extend(lost(&parting.ledger));
+    lines.join("\n  ")
+}
+
+/// What to do next.
+fn next(client: &ClientReport) -> Vec<String> {
+    let ledger = &client.ledger;
+    let id = quoted(&client.client_id);
+    let mut steps = Vec::new();
+    if code(client.state).is_some() {
+        let rate = client.rate.unwrap_or(1.0).max(1.0).ceil() as u64;
+        steps.push(format!("if this rate is right, allow it:  tidegate limits set {id} rate={rate}/s"));
+        steps.push(format!(
+            "if not, keep it away for a while:  tidegate ban add {id} --for 1h   or once:  tidegate kick {id}"
+        ));
+    }
+    if ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
+        steps.push(
+            "it reads more slowly than others write: let it subscribe to less, or raise limits.queue_messages_max"
+                .to_owned(),
+        );
+    }
+    if ledger.lost(Loss::Denied) + ledger.lost(Loss::NotAllowed) > 0 {
+        steps.push("the rules of access forbid some of this: tidegate config show, security.acl_file".to_owned());
+    }
+    steps
+}
+
+/// As a shell reads it back.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:=@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+fn messages(count: u64) -> String {
+    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
+}
+
+fn per_second(rate: f64) -> String {
+    format!("{}/s", number(rate))
+}
+
+/// Three digits that mean something.
+fn number(value: f64) -> String {
+    match value {
+        value if value >= 100.0 => format!("{value:.0}"),
+        value if value >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+fn span(duration: Duration) -> String {
+    let secs = duration.as_secs_f64();
+    if secs < 10.0 { format!("{:.0} ms", secs * 1000.0) } else { format!("{secs:.0} s") }
+}

@@ -1,0 +1,186 @@
+//! Questions of an operator to the shards, and their answers.
+//!
+//! A question is a letter like all others; a shard answers it at the end of a turn, within a bounded piece of work, by
+//! calling what came with it. Whoever asks for a list gets a page of it and asks for the next. No more than
+//! `QUESTIONS_MAX` are under way at the same time, so that curiosity cannot hold up those who are connected.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_control::Timestamp;
+use tidegate_core::Shard;
+use tidegate_core::event::Event;
+use tidegate_core::report::{ClientDetail, ClientReport, Parting};
+use tidegate_wire_mqtt::ReasonCode;
+
+use crate::journal::in_words;
+use crate::limits::{CLOSED_MAX, CLOSED_PER_PAGE};
+use crate::seat::Seat;
+
+/// What an operator may ask one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Some of its clients: those from this place on, 0 for the first. Answered by [`Answer::Clients`].
+    Clients {
+        /// Where to start.
+        from: u32,
+    },
+    /// All about one client. Answered by [`Answer::Client`].
+    Client {
+        /// Its identifier.
+        client_id: Arc<str>,
+    },
+    /// Connections that have ended, the latest first. Answered by [`Answer::Closed`].
+    Closed {
+        /// Only those that ended before the one with this number.
+        before: Option<u64>,
+    },
+    /// End a client's connection with 0x98 (administrative action). Answered by [`Answer::Kicked`].
+    Kick {
+        /// Its identifier.
+        client_id: Arc<str>,
+    },
+}
+
+/// What a shard answers.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// A page of clients.
+    Clients {
+        /// In no particular order.
+        clients: Vec<ClientReport>,
+        /// Where to go on; none if these were the last.
+        next: Option<u32>,
+    },
+    /// A client; none if there is no session of that name.
+    Client(Option<Box<ClientDetail>>),
+    /// A page of connections that have ended.
+    Closed {
+        /// The latest first.
+        closed: Vec<Closed>,
+        /// Where to go on; none if these were the last.
+        next: Option<u64>,
+    },
+    /// Whether the client was connected.
+    Kicked(bool),
+}
+
+/// A connection that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Closed {
+    /// Counts the ended connections of this shard.
+    pub number: u64,
+    /// Whose it was.
+    pub client_id: Arc<str>,
+    /// Why it ended, in words.
+    pub why: Box<str>,
+    /// Everything else.
+    pub parting: Box<Parting>,
+}
+
+/// Too many questions are under way, or the broker goes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// Who waits for an answer. Called on the shard's thread: it must not wait for anything.
+pub type Reply = Box<dyn FnOnce(Answer) + Send>;
+
+/// A question on its way.
+pub(crate) struct Asked {
+    pub(crate) question: Question,
+    pub(crate) reply: Reply,
+    /// Its place among the questions under way.
+    pub(crate) seat: Seat,
+}
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.question.fmt(f)
+    }
+}
+
+/// The last connections of a shard that have ended.
+#[derive(Debug, Default)]
+pub(crate) struct Departed {
+    latest: VecDeque<Closed>,
+    count: u64,
+}
+
+impl Departed {
+    pub(crate) fn note(&mut self, event: &Event) {
+        let Event::Disconnected { client_id, why, parting, .. } = event else { return };
+        if self.latest.len() >= CLOSED_MAX {
+            self.latest.pop_front();
+        }
+        self.count += 1;
+        let (client_id, why) = (Arc::clone(client_id), in_words(why).into());
+        self.latest.push_back(Closed { number: self.count, client_id, why, parting: parting.clone() });
+    }
+
+    fn page(&self, before: Option<u64>) -> Answer {
+        let older = self.latest.iter().rev().skip_while(|closed| before.is_some_and(|before| closed.number >= before));
+        let closed: Vec<Closed> = older.take(CLOSED_PER_PAGE).cloned().collect();
+        let oldest = self.latest.front().map(|closed| closed.number);
+        let next = closed.last().map(|last| last.number).filter(|last| Some(*last) != oldest);
+        Answer::Closed { closed, next }
+    }
+}
+
+/// What a shard has to say.
+pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed, now: Timestamp) -> Answer {
+    match question {
+        Question::Clients { from } => {
+            let (clients, next) = shard.clients(*from, now);
+            Answer::Clients { clients, next }
+        }
+        Question::Client { client_id } => Answer::Client(shard.client(client_id, now).map(Box::new)),
+        Question::Closed { before } => departed.page(*before),
+        Question::Kick { client_id } => {
+            let is_here = shard.client(client_id, now).is_some_and(|detail| detail.client.link.is_some());
+            shard.handle_kick(client_id, ReasonCode::AdministrativeAction, now);
+            Answer::Kicked(is_here)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_core::ConnId;
+    use tidegate_core::access::Identity;
+    use tidegate_core::event::Why;
+    use tidegate_core::ledger::Ledger;
+    use tidegate_wire_mqtt::Version;
+
+    fn ended(name: &str) -> Event {
+        let (identity, version) = (Identity::default(), Version::V5);
+        let (since, at) = (Timestamp::ZERO, Timestamp::ZERO);
+        Event::Disconnected {
+            conn: ConnId { index: 0, generation: 0 },
+            client_id: name.into(),
+            why: Why::Lost,
+            parting: Box::new(Parting { identity, version, since, at, ledger: Ledger::default() }),
+        }
+    }
+
+    #[test]
+    fn only_the_last_connections_are_kept_and_pages_lead_through_all_of_them() {
+        let mut departed = Departed::default();
+        for number in 0..CLOSED_MAX + 7 {
+            departed.note(&ended(&number.to_string()));
+        }
+        let (mut before, mut seen) = (None, Vec::new());
+        loop {
+            let Answer::Closed { closed, next } = departed.page(before) else { panic!("another answer") };
+            assert!(closed.len() <= CLOSED_PER_PAGE);
+            seen.extend(closed.into_iter().map(|closed| closed.client_id.to_string()));
+            before = next;
+            if next.is_none() {
+                break;
+            }
+        }
+        let expected: Vec<String> = (7..CLOSED_MAX + 7).rev().map(|number| number.to_string()).collect();
+        assert_eq!(seen, expected);
+    }
+}

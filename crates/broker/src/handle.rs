@@ -1,0 +1,155 @@
+//! What can be done with a broker that runs, from any thread: look, ask, reload. Stays valid after its end, when nobody
+//! answers any more.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_core::access::Policy;
+use tidegate_core::event::Stats;
+use tidegate_core::settings::Rate;
+use tidegate_core::{Whom, shard_of};
+
+use crate::ask::{Answer, Asked, Busy, Question};
+use crate::authenticate::{Authenticator, Credentials, Refusal};
+use crate::bans::{Ban, Banned};
+use crate::common::Common;
+use crate::config::{Config, ListenerKind};
+use crate::door::{Door, load_tls};
+use crate::inbox::lock;
+use crate::letter::{Letter, Rules};
+use crate::limits::{OPERATOR_LIMITS_MAX, QUESTIONS_MAX};
+use crate::password::{Asker, Question as PasswordQuestion};
+use crate::pressure::PressureReport;
+
+/// A running broker, for those who look after it.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    common: Arc<Common>,
+    doors: Vec<Arc<Door>>,
+}
+
+impl Handle {
+    pub(crate) fn new(common: Arc<Common>, doors: Vec<Arc<Door>>) -> Self {
+        Self { common, doors }
+    }
+
+    /// Asks a shard. The answer is told on the shard's thread, which must not be kept waiting; it is never told if the
+    /// broker goes down.
+    pub fn ask(
+        &self,
+        shard: usize,
+        question: Question,
+        reply: impl FnOnce(Answer) + Send + 'static,
+    ) -> Result<(), Busy> {
+        let inbox = self.common.inboxes.get(shard).ok_or(Busy)?;
+        let seat = self.common.asking.take(QUESTIONS_MAX).ok_or(Busy)?;
+        let asked = Asked { question, reply: Box::new(reply), seat };
+        inbox.send(Letter::Ask(Box::new(asked))).map_err(|_| Busy)
+    }
+
+    /// How many shards there are to ask.
+    pub fn shards(&self) -> usize {
+        self.common.inboxes.len()
+    }
+
+    /// The shard that knows this client.
+    pub fn shard_of(&self, client_id: &str) -> usize {
+        shard_of(client_id, self.shards())
+    }
+
+    /// Checks a user's password, on the threads that do it for clients.
+    pub fn authenticate(
+        &self,
+        authenticator: Arc<dyn Authenticator>,
+        credentials: Credentials,
+        reply: impl FnOnce(Result<Option<Arc<str>>, Refusal>) + Send + 'static,
+    ) -> Result<(), Busy> {
+        let asker = Asker::Caller(Box::new(reply));
+        self.common.questions.ask(PasswordQuestion { asker, credentials, authenticator, generation: 0 })
+    }
+
+    /// The time by the broker's own clock, which all its answers use.
+    pub fn now(&self) -> Timestamp {
+        self.common.clock.now()
+    }
+
+    /// Counters, summed over shards, not older than a tenth of a second.
+    pub fn stats(&self) -> Stats {
+        self.common.stats()
+    }
+
+    /// Sockets that are open, in whatever state; and those of them in a handshake.
+    pub fn sockets(&self) -> (usize, usize) {
+        (self.common.connections.taken(), self.common.handshakes.taken())
+    }
+
+    /// Where it listens, with real ports.
+    pub fn addresses(&self) -> Vec<(ListenerKind, SocketAddr)> {
+        self.doors.iter().map(|door| (door.kind, door.address)).collect()
+    }
+
+    /// How hard the broker is pressed, and how much of its memory is used.
+    pub fn pressure(&self) -> PressureReport {
+        self.common.pressure.report(self.common.clock.now())
+    }
+
+    /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. False: there
+    /// are too many bans already.
+    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
+        if !lock(&self.common.bans).add(whom.clone(), time, reason, self.common.clock.now()) {
+            return false;
+        }
+        self.common.tell_all(|| Letter::Expel(Box::new(whom.clone().normal())));
+        true
+    }
+
+    /// Ends a ban; false if there was none.
+    pub fn unban(&self, whom: &Banned) -> bool {
+        lock(&self.common.bans).remove(whom.clone())
+    }
+
+    /// All bans that have not ended.
+    pub fn bans(&self) -> Vec<Ban> {
+        lock(&self.common.bans).list(self.common.clock.now())
+    }
+
+    /// Limits the messages of a client or user, or (`None`) stops doing so. False: there are too many limits already.
+    pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
+        let mut limits = lock(&self.common.limits);
+        match rate {
+            Some(_) if limits.len() >= OPERATOR_LIMITS_MAX && !limits.contains_key(whom) => return false,
+            Some(rate) => drop(limits.insert(whom.clone(), rate)),
+            None => drop(limits.remove(whom)),
+        }
+        drop(limits);
+        self.common.tell_all(|| Letter::Limit(whom.clone(), rate));
+        true
+    }
+
+    /// The limits of single clients and users.
+    pub fn limits(&self) -> Vec<(Whom, Rate)> {
+        lock(&self.common.limits).iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+    }
+
+    /// See [`crate::Broker::reload`].
+    pub fn reload(
+        &self,
+        config: &Config,
+        authenticator: Arc<dyn Authenticator>,
+        policy: Arc<dyn Policy>,
+    ) -> io::Result<()> {
+        let certificates: io::Result<Vec<_>> = config.listeners.iter().map(load_tls).collect();
+        for ((door, listener), certificate) in self.doors.iter().zip(&config.listeners).zip(certificates?) {
+            if let Some(certificate) = certificate.filter(|_| listener.kind == door.kind) {
+                door.replace_tls(certificate);
+            }
+        }
+        let rules = Rules::new(config, authenticator, policy, self.common.next_generation());
+        self.common.pressure.budget.set_max(rules.memory_max);
+        self.common.tell_all(|| Letter::Reload(Box::new(rules.clone())));
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! Arguments of the commands that ask a running broker.
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::config::units::parse_duration;
+
+/// Where the broker's admin door is, and who asks.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AdminArgs {
+    /// The admin address of the broker, as it says at its start
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:18830", global = true)]
+    pub(crate) admin: String,
+    /// User with the role viewer, operator or admin; needed if the broker has users
+    #[arg(short = 'u', long, value_name = "NAME", global = true)]
+    pub(crate) username: Option<String>,
+    /// Its password; asked for if it is not given
+    #[arg(short = 'P', long, value_name = "PASSWORD", global = true, requires = "username")]
+    pub(crate) password: Option<String>,
+}
+
+/// Arguments of commands about one client.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ClientArgs {
+    /// The client identifier
+    pub(crate) client: String,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// Arguments of commands that need nothing else.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct PlainArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// Arguments of `tidegate clients`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ClientsArgs {
+    /// Connections that have ended, the latest first, with the reason
+    #[arg(long, conflicts_with_all = ["sort", "state"])]
+    pub(crate) closed: bool,
+    /// Column to sort by, the largest first
+    #[arg(long, value_enum, default_value_t = Sort::Id)]
+    pub(crate) sort: Sort,
+    /// Only clients in this state
+    #[arg(long, value_parser = ["ok", "away", "slowed", "backed-off", "paused"])]
+    pub(crate) state: Option<String>,
+    /// So many rows at most
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) limit: u16,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// Arguments of `tidegate top`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TopArgs {
+    /// Column to sort by, the largest first
+    #[arg(long, value_enum, default_value_t = Sort::Rate)]
+    pub(crate) sort: Sort,
+    /// So many rows at most; else as many as the terminal has
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) limit: Option<u16>,
+    /// Print the table once, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: std::time::Duration,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum Sort {
+    Id,
+    Rate,
+    Delay,
+    State,
+    Queue,
+    QueueBytes,
+    Drops,
+    Received,
+    Delivered,
+    Bytes,
+    Subscriptions,
+}
+
+impl Sort {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Rate => "rate",
+            Self::Delay => "delay",
+            Self::State => "state",
+            Self::Queue => "queue",
+            Self::QueueBytes => "queue_bytes",
+            Self::Drops => "drops",
+            Self::Received => "received",
+            Self::Delivered => "delivered",
+            Self::Bytes => "bytes",
+            Self::Subscriptions => "subscriptions",
+        }
+    }
+}
+
+/// Arguments of `tidegate limits`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LimitsArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<LimitsCommand>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// What to do with limits.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum LimitsCommand {
+    /// Set a client's rate, whatever was learned; it holds until the broker ends or it is unset
+    Set {
+        /// The client identifier (a user's name with --user)
+        name: String,
+        /// So many messages in a time: rate=500/s, rate=30/m or rate=10/h
+        #[arg(value_name = "rate=N/TIME", value_parser = rate)]
+        rate: String,
+        /// The name is a user's: the limit is for all its clients
+        #[arg(long)]
+        user: bool,
+    },
+    /// Remove a limit: what was learned counts again
+    Unset {
+        /// The client identifier (a user's name with --user)
+        name: String,
+        /// The name is a user's
+        #[arg(long)]
+        user: bool,
+    },
+    /// List limits
+    List,
+}
+
+fn rate(text: &str) -> Result<String, String> {
+    let rate = text.strip_prefix("rate=").unwrap_or(text);
+    if rate.contains('/') { Ok(rate.to_owned()) } else { Err("expected rate=500/s, rate=30/m or rate=10/h".to_owned()) }
+}
+
+/// Arguments of `tidegate ban`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BanArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<BanCommand>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// What to do with bans.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum BanCommand {
+    /// Keep somebody out for a time; who is connected has to go
+    Add {
+        #[command(flatten)]
+        whom: BannedArgs,
+        /// How long
+        #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = ban_time)]
+        time: std::time::Duration,
+        /// Why, for whoever looks at the list
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Let somebody in again
+    Remove {
+        #[command(flatten)]
+        whom: BannedArgs,
+    },
+    /// List bans
+    List,
+}
+
+/// Whom a ban is for.
+#[derive(Args, Clone, Debug)]
+#[group(required = true, multiple = true)]
+pub(crate) struct BannedArgs {
+    /// The client identifier
+    #[arg(conflicts_with = "user")]
+    pub(crate) client: Option<String>,
+    /// A user
+    #[arg(long, value_name = "NAME", conflicts_with = "network")]
+    pub(crate) user: Option<String>,
+    /// An address, or a network such as 10.1.2.0/24; with a client: that client from there only
+    #[arg(long, value_name = "NET")]
+    pub(crate) network: Option<String>,
+}
+
+fn ban_time(text: &str) -> Result<std::time::Duration, String> {
+    let bounds = std::time::Duration::from_secs(1)..=std::time::Duration::from_secs(30 * 86_400);
+    let duration = parse_duration(text).filter(|duration| bounds.contains(duration));
+    duration.ok_or_else(|| "a duration with its unit, from 1s to 30d".to_owned())
+}
+
+/// Demonstrations.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum DemoCommand {
+    /// 20 well-behaved publishers and one flooder, with the gate off and on: a table of what the others notice
+    Flood(FloodArgs),
+}
+
+/// Arguments of `tidegate demo flood`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FloodArgs {
+    /// How many times its usual rate the flooder publishes
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    pub(crate) times: u32,
+    /// How long the flood lasts in each of the two runs
+    #[arg(long, value_name = "TIME", default_value = "6s", value_parser = interval)]
+    pub(crate) flood: std::time::Duration,
+    /// Slow publishers always, or only under pressure
+    #[arg(long, value_enum, default_value_t = Enforce::Always)]
+    pub(crate) enforce: Enforce,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// When publishers that break their rhythm are slowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Enforce {
+    /// Whenever they do.
+    Always,
+    /// While the broker is busy.
+    Pressure,
+}
+
+fn interval(text: &str) -> Result<std::time::Duration, String> {
+    let bounds = std::time::Duration::from_millis(100)..=std::time::Duration::from_secs(3600);
+    let duration = parse_duration(text).filter(|duration| bounds.contains(duration));
+    duration.ok_or_else(|| "a duration with its unit, from 100ms to 1h".to_owned())
+}

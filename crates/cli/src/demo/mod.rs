@@ -1,0 +1,145 @@
+//! `tidegate demo flood`: what one misbehaving publisher does to twenty others, without the gate and with it.
+//!
+//! Two runs against a broker of this process, on free ports of this machine, with the same people: first everybody keeps
+//! its rhythm, then one publishes a hundred times as much. The others' messages are followed to the end of the
+//! subscriber's work. What is printed was measured; nothing is made up.
+
+mod fleet;
+mod report;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tidegate_admin::{Admin, Keeper, Reloaded, Steward};
+use tidegate_broker::Broker;
+use tidegate_broker::authenticate::Anonymous;
+use tidegate_broker::config::{Config, Listener, ListenerKind};
+use tidegate_control::rhythm::{Enforcement, RhythmConfig};
+use tidegate_core::access::Open;
+use tidegate_core::settings::{BackOff, Settings};
+use tidegate_wire_mqtt::QoS;
+
+use crate::arguments::{Enforce, FloodArgs};
+use crate::operate::http::Door;
+use crate::operate::why_text;
+use fleet::{Stage, database, flooder, sensor};
+use report::{Report, Run};
+
+/// Well-behaved publishers.
+const SENSORS: u32 = 20;
+/// What the flooder publishes while it behaves, per second.
+const USUAL_RATE: u32 = 10;
+/// How long everybody behaves: the flooder's rhythm is learned from its first intervals.
+const CALM: Duration = Duration::from_secs(5);
+/// The last so much of that is what the flood is compared with.
+const BEFORE: Duration = Duration::from_secs(3);
+
+/// `tidegate demo flood`.
+pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
+    let rate = USUAL_RATE.saturating_mul(args.times);
+    let seconds = (CALM + args.flood).as_secs_f64() * 2.0;
+    if !args.json {
+        println!(
+            "{SENSORS} publishers keep their rhythm ({} messages/s together); one of {USUAL_RATE}/s starts to send \
+             {rate}/s;\none subscriber takes {} messages/s. Two runs, {seconds:.0} s in all.\n",
+            (0..SENSORS).map(|number| 1 + number % 10).sum::<u32>(),
+            1000 / fleet::SERVICE.as_millis(),
+        );
+    }
+    let off = run(None, rate, args).context("the run without the gate")?;
+    let enforcement = match args.enforce {
+        Enforce::Always => Enforcement::Always,
+        Enforce::Pressure => Enforcement::Pressure,
+    };
+    let on = run(Some(RhythmConfig { enforcement, ..RhythmConfig::default() }), rate, args)
+        .context("the run with the gate")?;
+    let report = Report { off, on, times: args.times };
+    if args.json {
+        println!("{:#}", report.json());
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(0)
+}
+
+/// One run, with or without the gate.
+fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Run> {
+    let name = if rhythm.is_some() { "on" } else { "off" };
+    let settings = Settings { back_off: BackOff { rhythm, ..BackOff::default() }, ..Settings::default() };
+    let bind = ([127, 0, 0, 1], 0).into();
+    let config = Config {
+        listeners: vec![Listener { kind: ListenerKind::Mqtt, bind, tls: None }],
+        shards: 1,
+        settings,
+        drain_timeout: Duration::from_secs(2),
+        ..Config::default()
+    };
+    let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
+    let at = broker.addresses().first().map(|(_, at)| *at).context("the broker has no address")?;
+    let admin = Admin::start(bind, broker.handle(), Arc::new(Nobody))?;
+    let door = Door::at(admin.address());
+
+    let stage = Stage::new(USUAL_RATE);
+    let mut actors = vec![database(&stage, at)?, flooder(&stage, at)?];
+    for number in 0..SENSORS {
+        let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][number as usize % 3];
+        actors.push(sensor(&stage, at, number, qos)?);
+    }
+    progress(&format!("gate {name}: everybody keeps its rhythm"));
+    std::thread::sleep(CALM);
+    let flooded_at = stage.elapsed();
+    let (offered, refused) = (stage.offered.load(Ordering::Relaxed), stage.refused.load(Ordering::Relaxed));
+    let before = door.get("/api/v1/clients/flooder")?;
+    progress(&format!("gate {name}: one publisher sends {rate}/s"));
+    stage.flooder_rate.store(rate, Ordering::Relaxed);
+    std::thread::sleep(args.flood);
+    let ended_at = stage.elapsed();
+    let why = why_text(&door, "flooder")?;
+    let after = door.get("/api/v1/clients/flooder")?;
+    let offered = stage.offered.load(Ordering::Relaxed) - offered;
+    let refused = stage.refused.load(Ordering::Relaxed) - refused;
+    // Nobody waits longer than this for the last of the others' messages: later counts as late.
+    std::thread::sleep(report::LATE);
+    stage.end();
+    for actor in actors {
+        // Whose connection was ended early has ended its thread; that is part of the show.
+        let _ = actor.join();
+    }
+    progress("");
+    let passed = after["passed"].as_u64().unwrap_or(0).saturating_sub(before["passed"].as_u64().unwrap_or(0));
+    let held = after["held"].as_u64().unwrap_or(0);
+    let calm = flooded_at.saturating_sub(BEFORE)..flooded_at;
+    Ok(Run::new(&stage.trips(), calm, flooded_at..ended_at, report::Flooder { offered, passed, held, refused }, why))
+}
+
+/// On a terminal: what is going on, in one line that is overwritten.
+fn progress(text: &str) {
+    use std::io::{IsTerminal, Write};
+    let mut out = std::io::stderr();
+    if out.is_terminal() {
+        let _ = write!(out, "\r\x1b[K{text}");
+        let _ = out.flush();
+    }
+}
+
+/// This process has no configuration to read again.
+#[derive(Debug)]
+struct Nobody;
+
+impl Steward for Nobody {
+    fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        Err(vec!["a demonstration has no configuration".to_owned()])
+    }
+
+    fn drain(&self) {}
+
+    fn keeper(&self) -> Option<Keeper> {
+        None
+    }
+
+    fn unready(&self) -> Option<&'static str> {
+        None
+    }
+}

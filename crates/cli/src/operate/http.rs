@@ -1,0 +1,145 @@
+//! As much of HTTP as a question to the broker's admin door needs: one request, one answer, within bounds.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+
+use super::AdminError;
+use crate::arguments::AdminArgs;
+
+/// Time to connect, and between two pieces of an answer. The broker answers within 15 s, or says that it cannot.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer: a thousand clients have about 700 KiB.
+const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// A broker to ask.
+#[derive(Debug)]
+pub(crate) struct Door {
+    /// Host and port.
+    host: String,
+    authorization: Option<String>,
+}
+
+impl Door {
+    pub(crate) fn new(args: &AdminArgs) -> Result<Self, AdminError> {
+        let host = args.admin.strip_prefix("http://").unwrap_or(&args.admin).trim_end_matches('/');
+        if host.contains("://") || host.contains('/') || host.is_empty() {
+            let wrong = format!("--admin {:?}: expected http://HOST:PORT, as the broker says at its start", args.admin);
+            return Err(AdminError::usage(wrong));
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let host = if has_port { host.to_owned() } else { format!("{host}:18830") };
+        Ok(Self { host, authorization: authorization(args)? })
+    }
+
+    /// A door of this process.
+    pub(crate) fn at(address: std::net::SocketAddr) -> Self {
+        Self { host: address.to_string(), authorization: None }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<Value, AdminError> {
+        self.request("GET", path, None)
+    }
+
+    /// Asks; an answer that is a problem is an error.
+    pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        let answer = self.exchange(method, path, &body).map_err(|error| AdminError::unreachable(&self.host, &error))?;
+        let (status, body) = parse(&answer).ok_or_else(|| {
+            AdminError::failure(format!("{} does not speak HTTP as a broker's admin door does", self.host))
+        })?;
+        let value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        if (200..300).contains(&status) { Ok(value) } else { Err(AdminError::refused(status, &value)) }
+    }
+
+    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+        let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "no such address");
+        for address in self.host.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(stream) => return self.talk(stream, method, path, body),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn talk(&self, mut stream: TcpStream, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
+        stream.set_write_timeout(Some(READ_TIMEOUT))?;
+        let authorization = self.authorization.as_ref().map(|it| format!("Authorization: {it}\r\n"));
+        // HTTP/1.0: the answer comes in one piece, and ends with the connection.
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nContent-Length: {}\r\n{}\r\n{body}",
+            self.host,
+            body.len(),
+            authorization.unwrap_or_default()
+        );
+        stream.write_all(head.as_bytes())?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+fn authorization(args: &AdminArgs) -> Result<Option<String>, AdminError> {
+    let Some(user) = &args.username else { return Ok(None) };
+    let password = match &args.password {
+        Some(password) => password.clone(),
+        None => rpassword::prompt_password(format!("password of {user}: "))
+            .map_err(|error| AdminError::usage(format!("no password: {error}; give one with -P")))?,
+    };
+    Ok(Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))))
+}
+
+/// Status and body.
+fn parse(answer: &[u8]) -> Option<(u16, &[u8])> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let mut words = head.lines().next()?.split(' ');
+    words.next().filter(|version| version.starts_with("HTTP/1."))?;
+    Some((words.next()?.parse().ok()?, &answer[end + 4..]))
+}
+
+/// A piece of a path, with everything escaped that could mean something else.
+pub(crate) fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let piece = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(piece).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_taken_apart() {
+        let answer = b"HTTP/1.0 404 Not Found\r\ncontent-type: x\r\n\r\n{\"a\":1}";
+        assert_eq!(parse(answer), Some((404, &b"{\"a\":1}"[..])));
+        for bad in [&b"SSH-2.0-x\r\n\r\n"[..], b"HTTP/1.1 200", b"", b"HTTP/1.1 abc\r\n\r\n"] {
+            assert_eq!(parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn identifiers_survive_a_path() {
+        assert_eq!(escaped("a/b c?é"), "a%2Fb%20c%3F%C3%A9");
+        assert_eq!(escaped("meter-17"), "meter-17");
+    }
+
+    #[test]
+    fn an_address_may_be_short() {
+        let door = |admin: &str| {
+            let args = AdminArgs { admin: admin.to_owned(), username: None, password: None };
+            Door::new(&args).map(|door| door.host).map_err(|error| error.exit_code())
+        };
+        assert_eq!(door("http://127.0.0.1:1/"), Ok("127.0.0.1:1".to_owned()));
+        assert_eq!(door("broker"), Ok("broker:18830".to_owned()));
+        assert_eq!(door("https://x"), Err(2));
+    }
+}

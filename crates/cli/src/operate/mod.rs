@@ -1,0 +1,241 @@
+//! The commands that ask a running broker: what is going on, why, and what to do about it.
+//!
+//! All of them are questions to its admin door (`http`), and all they do is put the answers into a table (`table`) or
+//! print them as they are (`--json`). What the answers mean is said by the broker.
+
+mod control;
+mod error;
+pub(crate) mod http;
+mod table;
+mod top;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
+pub(crate) use control::{ban, limits};
+pub(crate) use error::AdminError;
+use http::{Door, escaped};
+use table::{Align, Table, number, shown};
+pub(crate) use top::top;
+
+/// `tidegate why`.
+pub(crate) fn why(args: &ClientArgs) -> Result<u8> {
+    let answer = Door::new(&args.admin)?.get(&format!("/api/v1/clients/{}/why", escaped(&args.client)))?;
+    if args.json {
+        return print_json(&answer);
+    }
+    out(&format!("{}\n", answer["text"].as_str().unwrap_or_default()));
+    Ok(0)
+}
+
+/// `tidegate clients`.
+pub(crate) fn clients(args: &ClientsArgs) -> Result<u8> {
+    let door = Door::new(&args.admin)?;
+    let path = match (args.closed, &args.state) {
+        (true, _) => format!("/api/v1/clients?state=closed&limit={}", args.limit),
+        (false, None) => format!("/api/v1/clients?sort={}&limit={}", args.sort.name(), args.limit),
+        (false, Some(state)) => {
+            format!("/api/v1/clients?state={state}&sort={}&limit={}", args.sort.name(), args.limit)
+        }
+    };
+    let answer = door.get(&path)?;
+    if args.json {
+        return print_json(&answer);
+    }
+    let rows = answer["clients"].as_array().map_or(&[][..], Vec::as_slice);
+    let table = if args.closed { closed_table(rows) } else { clients_table(rows) };
+    out(&table.text());
+    let total = answer["total"].as_u64().unwrap_or(0) as usize;
+    if total > rows.len() {
+        out(&format!("{} of {total} clients; more with --limit\n", rows.len()));
+    }
+    Ok(0)
+}
+
+fn clients_table(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("CLIENT", Align::Left),
+        ("STATE", Align::Left),
+        ("RATE/s", Align::Right),
+        ("LEARNED/s", Align::Right),
+        ("DELAY", Align::Right),
+        ("HELD", Align::Right),
+        ("QUEUE", Align::Right),
+        ("INFLIGHT", Align::Right),
+        ("DROPS", Align::Right),
+        ("IN", Align::Right),
+        ("OUT", Align::Right),
+        ("SUBS", Align::Right),
+        ("USER", Align::Left),
+        ("ADDRESS", Align::Left),
+        ("MQTT", Align::Left),
+        ("SINCE", Align::Left),
+    ]);
+    for row in rows {
+        let cell = |name: &str| shown(&row[name]);
+        table.row([
+            cell("client_id"),
+            cell("state"),
+            number(&row["rate"]),
+            number(&row["learned_rate"]),
+            delay(&row["delay_ms"]),
+            cell("held"),
+            cell("queue_messages"),
+            cell("inflight"),
+            cell("drops"),
+            cell("received"),
+            cell("delivered"),
+            cell("subscriptions"),
+            cell("user"),
+            cell("address"),
+            cell("protocol"),
+            cell("connected_since"),
+        ]);
+    }
+    table
+}
+
+fn closed_table(rows: &[Value]) -> Table {
+    let mut table = Table::new(&[
+        ("CLOSED", Align::Left),
+        ("CLIENT", Align::Left),
+        ("REASON", Align::Left),
+        ("ADDRESS", Align::Left),
+        ("SINCE", Align::Left),
+        ("IN", Align::Right),
+        ("OUT", Align::Right),
+        ("DROPS", Align::Right),
+    ]);
+    for row in rows {
+        let names =
+            ["closed_at", "client_id", "reason", "address", "connected_since", "received", "delivered", "drops"];
+        table.row(names.map(|name| shown(&row[name])));
+    }
+    table
+}
+
+fn delay(value: &Value) -> String {
+    match value.as_u64().unwrap_or(0) {
+        0 => "-".to_owned(),
+        millis if millis < 10_000 => format!("{millis}ms"),
+        millis => format!("{}s", millis / 1000),
+    }
+}
+
+/// `tidegate drops`.
+pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
+    let answer = Door::new(&args.admin)?.get("/api/v1/drops")?;
+    if args.json {
+        return print_json(&answer);
+    }
+    let (incoming, outgoing) = (&answer["ledger"]["in"], &answer["ledger"]["out"]);
+    out(&format!(
+        "in:  {} received = {} passed + {} held + lost\nout: {} deliveries = {} delivered + {} queued + {} under way + lost\n",
+        shown(&incoming["received"]),
+        shown(&incoming["passed"]),
+        shown(&incoming["held"]),
+        shown(&outgoing["deliveries"]),
+        shown(&outgoing["delivered"]),
+        shown(&outgoing["queued"]),
+        shown(&outgoing["inflight"]),
+    ));
+    let reasons = answer["reasons"].as_array().map_or(&[][..], Vec::as_slice);
+    let lost: Vec<&Value> = reasons.iter().filter(|reason| reason["messages"].as_u64().unwrap_or(0) > 0).collect();
+    if lost.is_empty() {
+        out("nothing was lost\n");
+        return Ok(0);
+    }
+    let mut table = Table::new(&[
+        ("MESSAGES", Align::Right),
+        ("NOW/s", Align::Right),
+        ("REASON", Align::Left),
+        ("MEANING", Align::Left),
+    ]);
+    for reason in lost {
+        let [messages, name, meaning] = ["messages", "reason", "meaning"].map(|name| shown(&reason[name]));
+        table.row([messages, number(&reason["rate"]), name, meaning]);
+    }
+    out(&format!("\n{}", table.text()));
+    let clients = answer["clients"].as_array().map_or(&[][..], Vec::as_slice);
+    if !clients.is_empty() {
+        let mut table = Table::new(&[
+            ("CLIENT", Align::Left),
+            ("STATE", Align::Left),
+            ("LOST OF ITS OWN", Align::Right),
+            ("LOST FOR IT", Align::Right),
+        ]);
+        for client in clients {
+            table.row(["client_id", "state", "lost_in", "lost_out"].map(|name| shown(&client[name])));
+        }
+        out(&format!("\n{}", table.text()));
+        out("more about one:  tidegate why CLIENT\n");
+    }
+    Ok(0)
+}
+
+/// `tidegate kick`.
+pub(crate) fn kick(args: &ClientArgs) -> Result<u8> {
+    let answer =
+        Door::new(&args.admin)?.request("DELETE", &format!("/api/v1/clients/{}", escaped(&args.client)), None)?;
+    if args.json {
+        return print_json(&answer);
+    }
+    out(&format!("{:?} was disconnected (0x98); nothing keeps it from coming back\n", args.client));
+    Ok(0)
+}
+
+/// `tidegate health`: 0 if the broker is alive and takes clients.
+pub(crate) fn health(args: &PlainArgs) -> Result<u8> {
+    let door = Door::new(&args.admin)?;
+    door.get("/healthz")?;
+    let ready = door.get("/readyz")?;
+    if args.json {
+        return print_json(&ready);
+    }
+    out("healthy and ready\n");
+    Ok(0)
+}
+
+/// `tidegate reload`.
+pub(crate) fn reload(args: &PlainArgs) -> Result<u8> {
+    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/reload", None)?;
+    if args.json {
+        return print_json(&answer);
+    }
+    let names = |name: &str| -> Vec<String> { answer[name].as_array().into_iter().flatten().map(shown).collect() };
+    let (changed, restart) = (names("changed"), names("needs_restart"));
+    let what = if changed.is_empty() { "no setting changed".to_owned() } else { changed.join(", ") };
+    out(&format!("configuration, users and certificates read again: {what}\n"));
+    if !restart.is_empty() {
+        out(&format!("after a restart: {}\n", restart.join(", ")));
+    }
+    Ok(0)
+}
+
+/// `tidegate drain`.
+pub(crate) fn drain(args: &PlainArgs) -> Result<u8> {
+    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/drain", None)?;
+    if args.json {
+        return print_json(&answer);
+    }
+    out("draining: no new clients, everybody is told, then the broker ends\n");
+    Ok(0)
+}
+
+fn print_json(value: &Value) -> Result<u8> {
+    out(&format!("{}\n", serde_json::to_string_pretty(value)?));
+    Ok(0)
+}
+
+/// Whoever stops reading (`| head`) is no error.
+fn out(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// What `why` says about a client of a door in this process.
+pub(crate) fn why_text(door: &Door, client_id: &str) -> Result<String, AdminError> {
+    let answer = door.get(&format!("/api/v1/clients/{}/why", escaped(client_id)))?;
+    Ok(answer["text"].as_str().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,153 @@
+//! The process while the broker runs: what a reload changes, and what the operator's door asks of it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use signal_hook::consts::SIGTERM;
+use tidegate_admin::{Keeper, Reloaded, Role, Roles, Steward};
+use tidegate_auth::Users;
+use tidegate_broker::Handle;
+use tidegate_broker::config::Listener;
+use tracing::level_filters::LevelFilter;
+use tracing::{error, info, warn};
+
+use crate::config::keys::Change;
+use crate::config::{Loaded, Problems, Sources};
+use crate::log::Level;
+use crate::security::Security;
+use crate::serve::{Ready, log_warnings, prepare_for};
+
+/// A broker that runs, and all that is needed to change it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) handle: Handle,
+    pub(crate) sources: Sources,
+    pub(crate) level: Level,
+    /// As they were opened.
+    pub(crate) listeners: Vec<Listener>,
+    now: Mutex<Now>,
+    is_draining: AtomicBool,
+}
+
+/// What holds at the moment. Also keeps two reloads from happening at once.
+#[derive(Debug)]
+struct Now {
+    loaded: Loaded,
+    keeper: Option<Keeper>,
+}
+
+impl Running {
+    pub(crate) fn new(
+        handle: Handle,
+        sources: Sources,
+        level: Level,
+        listeners: Vec<Listener>,
+        loaded: Loaded,
+        keeper: Option<Keeper>,
+    ) -> Self {
+        let now = Mutex::new(Now { loaded, keeper });
+        Self { handle, sources, level, listeners, now, is_draining: AtomicBool::new(false) }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Applies the configuration as it is now; if it is not sound, the one before stays in force.
+    pub(crate) fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        let mut now = self.now();
+        let done = self.apply(&mut now);
+        match &done {
+            Ok(done) => {
+                let changed = done.changed.join(",");
+                info!(event = "reloaded", changed, "configuration, users and certificates read again");
+                if !done.restart.is_empty() {
+                    let keys = done.restart.join(",");
+                    warn!(event = "restart_needed", keys, "these changes take effect after a restart");
+                }
+            }
+            Err(problems) => {
+                for problem in problems {
+                    error!(event = "reload_failed", "{problem}");
+                }
+                error!(event = "reload_failed", "the configuration from before stays in force");
+            }
+        }
+        done
+    }
+
+    fn apply(&self, now: &mut Now) -> Result<Reloaded, Vec<String>> {
+        let ready = prepare_for(&self.listeners, &self.sources)
+            .map_err(|Problems(problems)| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        log_warnings(&ready);
+        let Ready { loaded, config, security } = ready;
+        let keeper = keeper(&security);
+        let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
+        reloaded.map_err(|problem| vec![problem.to_string()])?;
+        self.level.set(loaded.options.log.level.0);
+        let changed = |when| {
+            let keys = loaded.changed_from(&now.loaded).filter(move |key| key.change == when);
+            keys.map(|key| key.path.to_owned()).collect()
+        };
+        let done = Reloaded { changed: changed(Change::Reload), restart: changed(Change::Restart) };
+        *now = Now { loaded, keeper };
+        Ok(done)
+    }
+
+    /// Debug logs on, or as the configuration says.
+    pub(crate) fn toggle_debug(&self) {
+        let is_debug = self.level.now() == LevelFilter::DEBUG;
+        let usual = self.now().loaded.options.log.level.0;
+        self.level.set(if is_debug { usual } else { LevelFilter::DEBUG });
+        info!(event = "log_level", level = %self.level.now(), "log level changed");
+    }
+}
+
+impl Steward for Running {
+    fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        Self::reload(self)
+    }
+
+    fn drain(&self) {
+        // The same way as from outside: one path to the end.
+        if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
+            error!(event = "drain_failed", %error, "cannot signal this process");
+        }
+    }
+
+    fn keeper(&self) -> Option<Keeper> {
+        self.now().keeper.clone()
+    }
+
+    fn unready(&self) -> Option<&'static str> {
+        self.is_draining.load(Ordering::Relaxed).then_some("draining")
+    }
+}
+
+/// Who may come in at the operator's door; none if there are no users.
+pub(crate) fn keeper(security: &Security) -> Option<Keeper> {
+    let (authenticator, roles) = (Arc::clone(&security.authenticator), security.roles.clone()?);
+    Some(Keeper { authenticator, roles: Arc::new(roles) })
+}
+
+/// The best role of each user that has one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RoleTable(BTreeMap<Arc<str>, Role>);
+
+impl RoleTable {
+    pub(crate) fn new(users: &Users) -> Self {
+        let best = |roles: &[Arc<str>]| roles.iter().filter_map(|role| Role::named(role)).max();
+        Self(users.iter().filter_map(|(name, roles)| Some((Arc::clone(name), best(roles)?))).collect())
+    }
+}
+
+impl Roles for RoleTable {
+    fn role(&self, user: &str) -> Option<Role> {
+        self.0.get(user).copied()
+    }
+}

@@ -1,0 +1,183 @@
+//! What an operator may ask a shard about its clients. Read only; the driver asks between two turns.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{QoS, Version};
+
+use crate::access::Identity;
+use crate::ledger::Ledger;
+use crate::limits::{CALM, FILTERS_SHOWN_MAX, SLOTS_PER_PAGE};
+use crate::overload::PublisherReport;
+use crate::session::Session;
+use crate::shard::Shard;
+
+/// A client: connected, or away with a session that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientReport {
+    /// Its identifier.
+    pub client_id: Arc<str>,
+    /// Who it is, and where it came in last.
+    pub identity: Identity,
+    /// Its connection; none while it is away.
+    pub link: Option<LinkReport>,
+    /// How it stands with the gate of publishers.
+    pub state: ClientState,
+    /// Messages per second of late; after a silence not more than one in it. None if that is not watched.
+    pub rate: Option<f64>,
+    /// How long the latest of its messages has to wait from now on.
+    pub delay: Duration,
+    /// What is known of it as a publisher; none if it has not published of late, or nobody is slowed here.
+    pub publisher: Option<PublisherReport>,
+    /// The class of its latest message, by name; none if it has not published.
+    pub class: Option<Box<str>>,
+    /// Messages that wait for it, and their bytes.
+    pub queued: (usize, usize),
+    /// Messages sent to it and not yet acknowledged.
+    pub inflight: usize,
+    /// Its subscriptions.
+    pub subscriptions: usize,
+    /// What became of its messages.
+    pub ledger: Ledger,
+}
+
+/// An open connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkReport {
+    /// The protocol that is spoken.
+    pub version: Version,
+    /// Since when it is open.
+    pub since: Timestamp,
+    /// When something was heard last.
+    pub seen_at: Timestamp,
+    /// Bytes in its outbox.
+    pub outbox_bytes: usize,
+    /// Since when it takes nothing of that.
+    pub stalled_since: Option<Timestamp>,
+}
+
+/// How a client stands with the gate of publishers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClientState {
+    /// Its messages pass.
+    Ok,
+    /// It has no connection.
+    Away,
+    /// Its messages have to wait.
+    Slowed,
+    /// Some of its messages are refused or dropped.
+    BackedOff,
+    /// Its connection is not read.
+    Paused,
+}
+
+impl ClientState {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Away => "away",
+            Self::Slowed => "slowed",
+            Self::BackedOff => "backed-off",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+/// More about one client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientDetail {
+    /// What all clients have.
+    pub client: ClientReport,
+    /// The first of its filters in the order of their names, with what was granted.
+    pub filters: Vec<(Box<str>, QoS)>,
+    /// How long its session is kept without a connection; `Duration::MAX` is for ever.
+    pub session_expiry: Duration,
+    /// When it ends, while there is no connection.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A connection that has ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parting {
+    /// Who it was.
+    pub identity: Identity,
+    /// The protocol that was spoken.
+    pub version: Version,
+    /// Since when it was open.
+    pub since: Timestamp,
+    /// When it ended.
+    pub at: Timestamp,
+    /// What had become of the messages of its session by then.
+    pub ledger: Ledger,
+}
+
+impl Shard {
+    /// Some of the clients, from a place on, and the place to go on from. The work is bounded: whoever wants to see all
+    /// asks again. Clients that come and go in between may be seen twice or not at all.
+    pub fn clients(&self, from: u32, now: Timestamp) -> (Vec<ClientReport>, Option<u32>) {
+        let (sessions, next) = self.sessions.page(from, SLOTS_PER_PAGE);
+        let is_ghost = |session: &Session, index: u32| self.by_client.get(&session.client_id) != Some(&index);
+        let named = sessions.filter(|(index, session)| !is_ghost(session, *index));
+        (named.map(|(_, session)| self.describe(session, now)).collect(), next)
+    }
+
+    /// One client, with all that is known of it.
+    pub fn client(&self, client_id: &str, now: Timestamp) -> Option<ClientDetail> {
+        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
+        let filters = session.subscriptions.iter().take(FILTERS_SHOWN_MAX);
+        Some(ClientDetail {
+            client: self.describe(session, now),
+            filters: filters.map(|(filter, wish)| (filter.clone(), wish.qos)).collect(),
+            session_expiry: session.expiry,
+            expires_at: session.expires_at,
+        })
+    }
+
+    fn describe(&self, session: &Session, now: Timestamp) -> ClientReport {
+        let connection = session.conn.and_then(|conn| self.connections.get(conn));
+        let publisher = self.publisher_report(session);
+        let rate = |it: &PublisherReport| it.current_rate.min(1.0 / now.since(it.last_at).as_secs_f64().max(1e-9));
+        let until = publisher.and_then(|publisher| publisher.slowed_until);
+        let state = match (connection, &publisher) {
+            (None, _) => ClientState::Away,
+            (Some(connection), _) if connection.pause.is_some() => ClientState::Paused,
+            (_, Some(publisher)) => state_of(publisher, now),
+            _ => ClientState::Ok,
+        };
+        ClientReport {
+            client_id: Arc::clone(&session.client_id),
+            identity: session.identity.clone(),
+            link: connection.map(|connection| LinkReport {
+                version: connection.peer.version,
+                since: connection.since,
+                seen_at: connection.seen_at,
+                outbox_bytes: connection.outbox.len(),
+                stalled_since: connection.stalled_since,
+            }),
+            state,
+            rate: publisher.as_ref().map(rate),
+            delay: until.map_or(Duration::ZERO, |until| until.since(now)),
+            publisher,
+            class: session.class.and_then(|class| self.settings.priority.classes.get(class)).map(|it| it.name.clone()),
+            queued: (session.queue_len(), session.queue_bytes()),
+            inflight: session.under_way(),
+            subscriptions: session.subscriptions.len(),
+            ledger: self.ledger_of(session),
+        }
+    }
+}
+
+fn state_of(publisher: &PublisherReport, now: Timestamp) -> ClientState {
+    // An episode ends with the first message that passes; one that never comes does not make it last.
+    let is_on = publisher.slowed_until.is_some_and(|until| until + CALM > now);
+    let is_refused = publisher.refused_at >= publisher.slowed_since;
+    match (is_on, is_refused) {
+        (false, _) => ClientState::Ok,
+        (true, false) => ClientState::Slowed,
+        (true, true) => ClientState::BackedOff,
+    }
+}

@@ -1,0 +1,98 @@
+//! What an operator is told about clients: the numbers are the client's own, and add up.
+
+use std::time::Duration;
+
+use tidegate_core::Shard;
+use tidegate_core::event::{Event, Side};
+use tidegate_core::ledger::Loss;
+use tidegate_core::report::{ClientReport, ClientState};
+use tidegate_wire_mqtt::ReasonCode;
+
+use crate::backoff::{SECOND, flood, learn, strict, v311};
+use crate::net::{Net, lasting};
+
+fn client(net: &Net, client_id: &str) -> ClientReport {
+    net.shards[0].client(client_id, net.now).unwrap().client
+}
+
+fn all(shard: &Shard, net: &Net) -> Vec<ClientReport> {
+    let (mut from, mut seen) = (Some(0), Vec::new());
+    while let Some(place) = from {
+        let (page, next) = shard.clients(place, net.now);
+        seen.extend(page);
+        from = next;
+    }
+    seen
+}
+
+#[test]
+fn a_flooder_is_told_from_the_others_with_what_it_lost() {
+    let mut net = strict();
+    let (flooder, reader) = (net.v5("flooder"), net.v5("reader"));
+    net.subscribe(reader, "t", 0);
+    learn(&mut net, flooder);
+    assert_eq!(client(&net, "flooder").state, ClientState::Ok);
+    flood(&mut net, flooder, 30, 0);
+    let report = client(&net, "flooder");
+    assert_eq!(report.state, ClientState::Slowed);
+    assert!(report.delay > Duration::ZERO && report.rate.unwrap() > 10.0, "{report:?}");
+    flood(&mut net, flooder, 100, 0);
+    let report = client(&net, "flooder");
+    assert_eq!(report.state, ClientState::BackedOff);
+    let lost = report.ledger.lost(Loss::HeldFull) + report.ledger.lost(Loss::Rhythm);
+    let publisher = report.publisher.unwrap();
+    assert_eq!(lost, publisher.dropped);
+    assert_eq!(report.ledger.received, 170);
+    assert_eq!(report.ledger.received, report.ledger.passed + publisher.held as u64 + lost);
+    let reader = client(&net, "reader");
+    assert_eq!((reader.state, reader.subscriptions), (ClientState::Ok, 1));
+    assert_eq!(reader.ledger.delivered, report.ledger.passed);
+    net.live(Duration::from_secs(120));
+    let calm = client(&net, "flooder");
+    assert_eq!((calm.state, calm.delay), (ClientState::Ok, Duration::ZERO), "silence ends it");
+    assert!(calm.rate.unwrap() < 0.01, "{calm:?}");
+}
+
+#[test]
+fn a_publisher_without_words_is_paused() {
+    let mut net = strict();
+    let old = net.connect("old", &v311());
+    learn(&mut net, old);
+    flood(&mut net, old, 100, 1);
+    assert_eq!(client(&net, "old").state, ClientState::Paused);
+}
+
+#[test]
+fn a_client_that_is_away_keeps_its_ledger_and_its_queue_shows() {
+    let mut net = Net::new(1);
+    let (reader, writer) = (net.connect("reader", &lasting()), net.v5("writer"));
+    net.subscribe(reader, "t", 1);
+    net.publish(writer, "t", "one", 0, false, 0);
+    net.cut(reader);
+    net.publish(writer, "t", "two", 0, false, 0);
+    net.publish(writer, "t", "three", 1, false, 7);
+    let away = client(&net, "reader");
+    assert_eq!((away.state, away.link), (ClientState::Away, None));
+    assert_eq!((away.ledger.deliveries, away.ledger.delivered, away.queued.0), (3, 1, 1));
+    assert_eq!((away.ledger.lost(Loss::Away), away.ledger.lost_on(Side::Out)), (1, 1));
+    let parting = net.events.iter().find_map(|event| match event {
+        Event::Disconnected { parting, .. } => Some(parting.clone()),
+        _ => None,
+    });
+    assert_eq!(parting.unwrap().ledger.delivered, 1, "as it was when the connection ended");
+}
+
+#[test]
+fn pages_lead_through_all_clients_and_a_kick_ends_one() {
+    let mut net = Net::new(1);
+    for n in 0..1300 {
+        net.v5(&format!("c{n}"));
+    }
+    let seen = all(&net.shards[0], &net);
+    assert_eq!(seen.len(), 1300);
+    let now = net.now;
+    net.shards[0].handle_kick("c7", ReasonCode::AdministrativeAction, now);
+    net.live(SECOND);
+    assert!(net.shards[0].client("c7", net.now).is_none());
+    assert_eq!(all(&net.shards[0], &net).len(), 1299);
+}
