@@ -40,6 +40,7 @@ use crate::common::Common;
 use crate::first_packet::connect_limits;
 use crate::inbox::lock;
 use crate::journal::Journal;
+use crate::keep::Scribe;
 use crate::letter::{Letter, Rules};
 use crate::limits::{
     ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
@@ -58,6 +59,8 @@ pub(crate) struct ShardThread {
     /// What a CONNECT may ask for, by the rules.
     connect_limits: Limits,
     shard: Shard,
+    /// The way to the store, if there is one.
+    scribe: Option<Scribe>,
     poll: Poll,
     /// The time of this turn.
     now: Timestamp,
@@ -115,17 +118,17 @@ impl ShardThread {
         rules: Rules,
         poll: Poll,
         mut doors: Vec<OpenDoor>,
+        (shard, scribe): (Shard, Option<Scribe>),
     ) -> io::Result<Self> {
         for (place, door) in doors.iter_mut().enumerate() {
             door.register(poll.registry(), place)?;
         }
         let (now, chance) = (common.clock.now(), Chance::new());
-        let shards = common.inboxes.len();
-        let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
         Ok(Self {
             index,
             connect_limits: connect_limits(&rules.settings),
-            shard: Shard::new(index, shards, settings, policy, chance.seed()),
+            shard,
+            scribe,
             common,
             rules,
             poll,
@@ -168,6 +171,7 @@ impl ShardThread {
             self.wait(&mut events);
             self.turn(&events);
         }
+        self.write_down();
         self.common.show_stats(self.index, &self.shard.stats());
     }
 
@@ -193,6 +197,7 @@ impl ShardThread {
         }
         [
             self.shard.poll_timeout(),
+            self.scribe.as_ref().and_then(Scribe::due),
             self.visitors.next_deadline(),
             self.closings.front().map(|&(at, _)| at),
             self.next_accept(),
@@ -210,6 +215,9 @@ impl ShardThread {
     fn turn(&mut self, events: &Events) {
         self.now = self.common.clock.now();
         self.common.has_turned(self.index);
+        if let Some(scribe) = &mut self.scribe {
+            scribe.hear(&mut self.shard, self.now);
+        }
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
         self.advance_queued();
@@ -234,12 +242,20 @@ impl ShardThread {
         self.publish_system();
         self.shard.turn(self.now);
         self.answer_questions();
+        self.write_down();
         self.send_batches();
         self.write_all();
         self.close_all();
         self.resume_paused();
         self.tell(events);
         self.measure();
+    }
+
+    /// What this turn has changed that is to outlive the process.
+    fn write_down(&mut self) {
+        if let Some(scribe) = &mut self.scribe {
+            scribe.write(&mut self.shard, self.now);
+        }
     }
 
     /// What this turn was like; now and then, what that comes to.
@@ -349,8 +365,9 @@ impl ShardThread {
 
     /// Nobody is left, or nobody is waited for any longer.
     fn is_done(&self) -> bool {
-        self.draining
-            .is_some_and(|until| (self.connections.is_empty() && self.visitors.is_empty()) || until <= self.now)
+        let is_idle = self.scribe.as_ref().is_none_or(Scribe::is_idle);
+        let is_empty = self.connections.is_empty() && self.visitors.is_empty() && is_idle;
+        self.draining.is_some_and(|until| is_empty || until <= self.now)
     }
 
     fn system_due(&self) -> Option<Timestamp> {
