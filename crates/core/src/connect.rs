@@ -80,9 +80,7 @@ impl Shard {
             keep_alive: self.keep_alive(hello.connect),
         });
         self.send_connack(conn, hello, session_present.is_some());
-        if self.sessions.get(session).is_some_and(|session| session.kept != 0) && self.store_trouble().is_none() {
-            self.hold_connack(conn);
-        }
+        self.hold_connack(conn, session);
         self.resume(session, now);
         conn
     }
@@ -163,13 +161,16 @@ impl Shard {
         connection.patience = (keep_alive > 0).then(|| Duration::from_millis(u64::from(keep_alive) * 1500));
         let patience = connection.patience;
         let (conn, generation) = self.connections.insert(connection);
-        let will = connect.will.map(|will| self.pending_will(index, &will));
         let expiry = self.session_expiry(connect);
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.expiry = expiry;
+        }
+        self.number_session(index);
+        let will = connect.will.map(|will| self.pending_will(index, &will));
         if let Some(session) = self.sessions.get_mut(index) {
             session.conn = Some(conn);
             session.class = None;
             session.identity = hello.identity.clone();
-            session.expiry = expiry;
             session.expires_at = None;
             session.timer_at = None;
             self.journal.clear_will(session);

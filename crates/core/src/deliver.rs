@@ -347,8 +347,9 @@ impl Shard {
                 self.send_again(index, now);
             } else {
                 // Behind a CONNACK that waits for the same, it need not wait itself.
-                let is_held = self.connection(conn).is_some_and(|connection| connection.connack_after.is_some());
-                let until = if is_held { Until::Now } else { self.journal.until_synced_for(kept) };
+                let until = self.journal.until_synced_for(kept);
+                let is_held = self.connection(conn).is_some_and(|connection| connection.connack_after == Some(until));
+                let until = if is_held { Until::Now } else { until };
                 self.reply(conn, &Ack::success(AckKind::PubRel, packet_id), until);
             }
         }

@@ -65,6 +65,8 @@ pub(crate) struct Session {
     pub(crate) queue: Option<Box<Queue>>,
     /// Its number in the store; 0 if it does not outlive the process.
     pub(crate) kept: u64,
+    /// The turn that wrote it down first; 0 if that was in an earlier life.
+    pub(crate) kept_turn: u64,
     /// The last place there that was given to a message.
     pub(crate) places: u64,
     /// How many of those under way have an identifier and may not be sent before that is kept.
@@ -197,6 +199,7 @@ impl Session {
             wake_at: None,
             queue: None,
             kept: 0,
+            kept_turn: 0,
             places: 0,
             unsynced: 0,
             ledger: Ledger::default(),

@@ -200,7 +200,7 @@ impl Shard {
             events: VecDeque::new(),
             stats: Stats::default(),
             departed: Ledger::default(),
-            next_origin: (index as u64) << 48,
+            next_origin: (index as u64 + 1) << 48,
             subscriptions_ended: 0,
             interest_refused: 0,
             retain_count: 0,

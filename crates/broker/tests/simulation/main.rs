@@ -37,6 +37,13 @@ impl Dice {
     }
 }
 
+/// What happens, if somebody wants to see it: `TIDEGATE_TRACE=1`, with one seed.
+pub(crate) fn trace(what: impl FnOnce() -> String) {
+    if std::env::var_os("TIDEGATE_TRACE").is_some() {
+        println!("{}", what());
+    }
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }

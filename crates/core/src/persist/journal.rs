@@ -117,6 +117,11 @@ impl Journal {
         number
     }
 
+    /// The number of this turn.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
+    }
+
     /// To find out later whether anything has changed since.
     #[inline]
     pub(crate) fn mark(&self) -> (usize, u64) {

@@ -109,14 +109,22 @@ impl Journal {
 }
 
 impl Shard {
+    /// A session that is to last gets its number. It is its origin, too: so its messages from before a restart and from
+    /// after it are those of one publisher, and keep their order.
+    pub(crate) fn number_session(&mut self, index: u32) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        if self.journal.is_on() && session.kept == 0 && session.is_lasting() {
+            session.kept = self.journal.number();
+            session.kept_turn = self.journal.turn();
+            session.origin = session.kept;
+        }
+    }
+
     /// A session is there, or has changed: how long it lasts, and since when it has been alone.
     pub(crate) fn keep_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        if !self.journal.is_on() || (session.kept == 0 && !session.is_lasting()) {
-            return;
-        }
         if session.kept == 0 {
-            session.kept = self.journal.number();
+            return;
         }
         self.journal.push(Change::Session {
             session: session.kept,

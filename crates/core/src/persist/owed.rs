@@ -82,9 +82,14 @@ impl Shard {
         owed.bytes.extend(bytes);
     }
 
-    /// Nothing is written to this connection before everything is kept that was done until now.
-    pub(crate) fn hold_connack(&mut self, conn: ConnId) {
-        let until = self.journal.until_synced();
+    /// Nothing is written to this connection before everything is kept that was done until now. While the disk fails, a
+    /// session that was kept before need not wait for that.
+    pub(crate) fn hold_connack(&mut self, conn: ConnId, session: u32) {
+        let Some(session) = self.sessions.get(session).filter(|session| session.kept != 0) else { return };
+        let until = match self.journal.trouble {
+            Some(_) => Until::Synced(session.kept_turn),
+            None => self.journal.until_synced(),
+        };
         if self.journal.is_met(until) {
             return;
         }

@@ -106,7 +106,6 @@ impl Shard {
     pub fn keep_journal(&mut self, number_max: u64) {
         self.journal.turn_on(self.index, self.outgoing.len(), number_max);
         self.retained.keep_journal();
-        self.next_origin = self.next_origin.max(number_max);
     }
 
     /// A message that was kept under this number.
@@ -134,8 +133,7 @@ impl Shard {
     pub fn restore_session(&mut self, saved: SavedSession<'_>, now: Timestamp) {
         let client_id: Arc<str> = saved.client_id.into();
         let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
-        self.next_origin += 1;
-        let mut session = Session::new(Arc::clone(&client_id), identity, self.next_origin);
+        let mut session = Session::new(Arc::clone(&client_id), identity, saved.session);
         session.kept = saved.session;
         session.expiry = saved.expiry;
         session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry));
@@ -201,6 +199,8 @@ impl Shard {
         now: Timestamp,
     ) {
         let shareable = Shareable::of(&message.0);
+        // Whoever gets it now has it, also if the next crash comes before it is written that all have.
+        shareable.routing.set(message.number());
         let publication = shareable.publication;
         if publication.retain && !reached.contains(&0) {
             self.retain(&shareable, Stamp { count: 0, shard: 0 }, now);
