@@ -1,4 +1,5 @@
-//! A client as the specification wants it: it keeps its state through every loss, of connections and of the broker.
+//! A client as the specification wants it: it keeps its state through every loss, of connections and of the broker. Only
+//! bytes go in and out: the test of `kill -9` in `crates/cli` gives it a socket.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +32,9 @@ pub(crate) struct Client {
     pub(crate) is_connected: bool,
     pub(crate) out: Vec<u8>,
     pub(crate) incoming: Vec<u8>,
-    next: u32,
+    /// Messages that it sends in all.
+    pub(crate) messages_max: u32,
+    pub(crate) next: u32,
     under_way: BTreeMap<u16, (u32, QoS, bool, Sending)>,
     next_id: u16,
     /// Numbers that were sent, and those that the broker has taken over.
@@ -47,8 +50,6 @@ pub(crate) struct Client {
 
 /// Messages without an answer, at most.
 const WINDOW: usize = 5;
-/// Messages that each publisher sends in all.
-pub(crate) const MESSAGES: u32 = 40;
 
 impl Client {
     pub(crate) fn new(id: &str, version: Version, publishes: Option<&str>, filter: Option<(&str, QoS)>) -> Self {
@@ -62,6 +63,7 @@ impl Client {
             is_connected: false,
             out: Vec::new(),
             incoming: Vec::new(),
+            messages_max: 40,
             next: 1,
             under_way: BTreeMap::new(),
             next_id: 1,
@@ -84,7 +86,7 @@ impl Client {
     }
 
     pub(crate) fn is_done(&self) -> bool {
-        self.under_way.is_empty() && (self.publishes.is_none() || self.next > MESSAGES) && self.out.is_empty()
+        self.under_way.is_empty() && (self.publishes.is_none() || self.next > self.messages_max) && self.out.is_empty()
     }
 
     fn say(&mut self, packet: &impl Encode) {
@@ -100,7 +102,7 @@ impl Client {
 
     /// Publishes the next message, if there is room for one.
     pub(crate) fn publish(&mut self, dice: &mut Dice) {
-        if self.next > MESSAGES || self.under_way.len() >= WINDOW || self.publishes.is_none() {
+        if self.next > self.messages_max || self.under_way.len() >= WINDOW || self.publishes.is_none() {
             return;
         }
         let number = self.next;
