@@ -10,6 +10,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("control", &["libm", "rand_core", "siphasher"]),
     ("wire-mqtt", &[]),
     ("wire-ssap", &["memchr", "quick-xml"]),
+    ("graph", &["foldhash", "hashbrown", "imbl", "oxrdf", "spareval", "spargebra", "sparopt"]),
     ("core", &["foldhash", "hashbrown", "tidegate-control", "tidegate-wire-mqtt"]),
 ];
 

@@ -118,7 +118,7 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Sockets accepted per second, and at once, at levels 2, 3 and 4 of pressure. The others wait in the backlog, which
 /// costs nothing; a handshake costs a hash or a signature, and those who are in come first.
-pub(crate) const ACCEPT_RATES: [(u32, u32); 3] = [(500, 64), (100, 16), (20, 4)];
+pub(crate) const ACCEPT_RATES: [(u32, u32); 3] = [(2000, 256), (200, 32), (20, 4)];
 
 /// Memory that a socket in its handshake takes, about.
 pub(crate) const VISITOR_BYTES: usize = 4096;

@@ -111,7 +111,8 @@ impl Default for ArrivalRules {
     fn default() -> Self {
         // A fleet behind one NAT may come at once; who goes on bringing new names is no fleet.
         let new_clients = Rate::new(200, Duration::from_secs(1), 20_000);
-        Self { new_clients, paced: Rate::new(200, Duration::from_secs(1), 50) }
+        // A CONNECT costs some 35 µs: this is a fifteenth of a core. Fewer would turn a benign rush away.
+        Self { new_clients, paced: Rate::new(2000, Duration::from_secs(1), 2000) }
     }
 }
 

@@ -22,6 +22,7 @@ mod memory;
 mod notice;
 pub(crate) mod publishers;
 mod refuse;
+mod share;
 mod shed;
 
 use alloc::sync::Arc;
@@ -57,6 +58,7 @@ pub(crate) struct Gate {
     plan: Option<RhythmPlan>,
     pub(crate) level: Level,
     pub(crate) publishers: Publishers,
+    shares: share::Shares,
     limits: limits::Limits,
     /// The limit for everybody has changed; applied in the next turn.
     pub(crate) has_new_limits: bool,
@@ -117,6 +119,7 @@ impl Gate {
             plan: plan_of(back_off),
             level: Level::Calm,
             publishers: Publishers::new(seed),
+            shares: share::Shares::default(),
             limits: limits::Limits::new(seed),
             has_new_limits: false,
             shed_at: Timestamp::ZERO,
@@ -204,14 +207,17 @@ impl Shard {
         }
         let is_refresh = publication.retain && self.retained.says(publication.topic, publication.payload);
         let slot = slot.unwrap_or_else(|| self.enrol(arrival.session, now));
-        let Gate { plan, level, publishers, .. } = &mut self.gate;
-        let pressure = if *level == Level::Calm { Pressure::Idle } else { Pressure::Pressed };
+        let Gate { plan, level, publishers, shares, .. } = &mut self.gate;
+        let connected = publishers.connected();
         let (mut verdict, mut drift) = (Verdict::Pass, None);
         let mut is_slowed = is_holding;
         if let Some(publisher) = publishers.get_mut(slot) {
             let is_told = !is_refresh || !publisher.may_refresh(now);
             let plan = publisher.pin.as_deref().map(|(_, plan)| plan).or(plan.as_ref());
             if let Some(plan) = plan.filter(|_| is_told) {
+                shares.count(&mut publisher.share, now);
+                let is_culprit = *level != Level::Calm && shares.is_exceeded(&publisher.share, connected, now);
+                let pressure = if is_culprit { Pressure::Pressed } else { Pressure::Idle };
                 verdict = publisher.rhythm.on_publish(plan, now, pressure);
                 drift = publisher.drift();
             }

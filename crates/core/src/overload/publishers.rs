@@ -21,6 +21,7 @@ use tidegate_control::rank::Ranks;
 use tidegate_control::rhythm::{Rhythm, RhythmPlan};
 use tidegate_control::schedule::FlowId;
 
+use super::share::Share;
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::limits::{
@@ -51,6 +52,7 @@ pub(crate) struct Publisher {
     /// Messages that passed, and the interval that was last told of, in seconds: see `drift`.
     passed: u32,
     told: f32,
+    pub(crate) share: Share,
     /// How its messages stand by its rate, and until when that holds.
     standing: Standing,
     standing_until: Timestamp,
@@ -161,6 +163,12 @@ impl Publishers {
         let by_key = HashMap::with_hasher(FixedState::with_seed(seed));
         let (idle, strangers) = (BTreeSet::new(), BTreeSet::new());
         Self { by_key, table: Slab::new(), idle, strangers, ranks: Ranks::new(u32::MAX) }
+    }
+
+    /// How many have a connection.
+    #[inline]
+    pub(crate) fn connected(&self) -> usize {
+        self.table.len() - self.idle.len() - self.strangers.len()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -286,6 +294,7 @@ impl Publishers {
             refreshed_at: Timestamp::ZERO,
             passed: 0,
             told: 0.0,
+            share: Share::default(),
             standing: Standing::UNKNOWN,
             standing_until: Timestamp::ZERO,
         });

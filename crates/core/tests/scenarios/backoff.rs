@@ -125,12 +125,34 @@ fn an_idle_broker_slows_nobody() {
     assert_eq!(net.stats().publish_passed, 240);
     net.shards[0].set_level(Level::Busy);
     flood(&mut net, flooder, 20, 0);
+    assert_eq!(net.stats().publish_passed, 260, "who publishes alone stands in nobody's way");
+    let other = net.v5("other");
+    net.publish(other, "t", "me too", 0, false, 0);
+    net.live(SECOND);
+    flood(&mut net, flooder, 20, 0);
     assert!(net.stats().held_messages > 0);
     // What waits keeps its place when the pressure is over.
     net.shards[0].set_level(Level::Calm);
     let held = net.stats().held_messages;
     net.publish(flooder, "t", "behind", 0, false, 0);
     assert_eq!(net.stats().held_messages, held + 1);
+}
+
+/// A busy machine delivers messages in heaps: then all are out of rhythm, and none is to blame.
+#[test]
+fn nobody_is_slowed_where_all_take_the_same() {
+    let mut net = Net::new(1);
+    let wires: Vec<Wire> = (0..20).map(|n| net.v5(&format!("p{n}"))).collect();
+    for wire in &wires {
+        learn(&mut net, *wire);
+    }
+    net.shards[0].set_level(Level::Overloaded);
+    for _ in 0..10 {
+        wires.iter().for_each(|wire| flood(&mut net, *wire, 50, 0));
+        net.live(SECOND / 10);
+    }
+    let stats = net.stats();
+    assert_eq!((stats.held_messages, stats.publish_passed), (0, stats.publish_received));
 }
 
 #[test]

@@ -1,0 +1,351 @@
+//! The dataset: a writer that works in transactions, and snapshots for readers.
+//!
+//! A transaction is a list of steps that took effect. Its net change is the delta; taking the steps back is the
+//! rollback. Terms that nothing refers to any more are forgotten by [`Dataset::sweep`], which comes after the standing
+//! queries have looked at the change, so that the numbers of removed terms are still valid for them.
+
+use std::collections::BTreeMap;
+
+use oxrdf::{BlankNode, GraphName, GraphNameRef, Quad as RdfQuad, QuadRef, Term, TermRef};
+
+use crate::delta::{Delta, quad_of};
+use crate::dictionary::{Dictionary, Id, Terms};
+use crate::error::Limit;
+use crate::index::{InGraph, Index, Pattern, Quad, Scan};
+
+/// How much a dataset may hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatasetLimits {
+    /// Bytes of one term. A literal is not a place for files.
+    pub term_bytes_max: usize,
+    /// Quads in all graphs together.
+    pub quads_max: usize,
+    /// Quads that one update may add and remove, each step counted.
+    pub change_quads_max: usize,
+}
+
+impl Default for DatasetLimits {
+    fn default() -> Self {
+        // 1 MiB is more than any reading; 20 million quads are about 3 GB here; a million in one update is a bulk load.
+        Self { term_bytes_max: 1 << 20, quads_max: 20_000_000, change_quads_max: 1_000_000 }
+    }
+}
+
+/// The data at one version, for ever. Cloned in O(1); any thread may read it.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(crate) terms: Terms,
+    pub(crate) index: Index,
+    version: u64,
+}
+
+impl Snapshot {
+    /// The number of the commit that made it.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Quads in all graphs.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// True if no graph has a quad.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True if the quad is in it.
+    pub fn contains(&self, quad: QuadRef<'_>) -> bool {
+        let ids = ids_of(quad, |term| self.terms.find(term));
+        ids.is_some_and(|quad| self.index.contains(quad))
+    }
+
+    /// Every quad, graph by graph: what a store writes to restore the dataset later.
+    pub fn quads(&self) -> impl Iterator<Item = RdfQuad> + '_ {
+        let all = Pattern { graph: InGraph::Any, subject: None, predicate: None, object: None };
+        self.scan(all).filter_map(|quad| self.quad(quad))
+    }
+
+    pub(crate) fn scan(&self, pattern: Pattern) -> Scan<'_> {
+        self.index.scan(pattern)
+    }
+
+    pub(crate) fn quad(&self, quad: Quad) -> Option<RdfQuad> {
+        quad_by(&self.terms, quad)
+    }
+}
+
+fn quad_by(terms: &Terms, quad: Quad) -> Option<RdfQuad> {
+    let term = |id: Id| terms.term(id);
+    let graph = if quad.graph == 0 { None } else { Some(term(quad.graph)?) };
+    quad_of(term(quad.subject)?, term(quad.predicate)?, term(quad.object)?, graph)
+}
+
+fn ids_of(quad: QuadRef<'_>, mut id: impl FnMut(TermRef<'_>) -> Option<Id>) -> Option<Quad> {
+    let graph = match quad.graph_name {
+        GraphNameRef::DefaultGraph => 0,
+        GraphNameRef::NamedNode(node) => id(node.into())?,
+        GraphNameRef::BlankNode(node) => id(node.into())?,
+    };
+    let (subject, predicate) = (id(quad.subject.into())?, id(quad.predicate.into())?);
+    Some(Quad { graph, subject, predicate, object: id(quad.object)? })
+}
+
+/// The net change of a transaction, in numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) added: Vec<Quad>,
+    pub(crate) removed: Vec<Quad>,
+}
+
+/// The writer's side.
+pub(crate) struct Dataset {
+    pub(crate) dictionary: Dictionary,
+    index: Index,
+    version: u64,
+    limits: DatasetLimits,
+    /// Steps of the open transaction that took effect: true for an insertion.
+    steps: Vec<(bool, Quad)>,
+    /// Blank nodes made in the open transaction.
+    blanks: u64,
+}
+
+impl Dataset {
+    pub(crate) fn new(seed: u64, limits: DatasetLimits) -> Self {
+        let dictionary = Dictionary::new(seed);
+        Self { dictionary, index: Index::default(), version: 0, limits, steps: Vec::new(), blanks: 0 }
+    }
+
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot { terms: self.dictionary.terms().clone(), index: self.index.clone(), version: self.version }
+    }
+
+    /// A blank node that is nowhere else: no commit before had this version.
+    pub(crate) fn fresh_blank(&mut self) -> BlankNode {
+        self.blanks += 1;
+        BlankNode::new_unchecked(format!("v{}n{}", self.version + 1, self.blanks))
+    }
+
+    pub(crate) fn insert(&mut self, quad: QuadRef<'_>) -> Result<bool, Limit> {
+        for term in terms_of(quad) {
+            let long = match term {
+                TermRef::NamedNode(node) => node.as_str().len(),
+                TermRef::BlankNode(node) => node.as_str().len(),
+                TermRef::Literal(literal) => literal.value().len() + literal.datatype().as_str().len(),
+            };
+            if long > self.limits.term_bytes_max {
+                return Err(Limit::TermBytes);
+            }
+        }
+        let quad = ids_of(quad, |term| self.dictionary.intern(term)).ok_or(Limit::Terms)?;
+        self.insert_ids(quad)
+    }
+
+    fn insert_ids(&mut self, quad: Quad) -> Result<bool, Limit> {
+        if self.index.len() >= self.limits.quads_max && !self.index.contains(quad) {
+            return Err(Limit::Quads);
+        }
+        let new = self.index.insert(quad);
+        if new {
+            for id in quad.ids() {
+                self.dictionary.hold(id);
+            }
+            self.note(true, quad)?;
+        }
+        Ok(new)
+    }
+
+    pub(crate) fn remove(&mut self, quad: QuadRef<'_>) -> Result<bool, Limit> {
+        match ids_of(quad, |term| self.dictionary.terms().find(term)) {
+            Some(quad) => self.remove_ids(quad),
+            None => Ok(false),
+        }
+    }
+
+    pub(crate) fn remove_ids(&mut self, quad: Quad) -> Result<bool, Limit> {
+        let there = self.index.remove(quad);
+        if there {
+            for id in quad.ids() {
+                self.dictionary.release(id);
+            }
+            self.note(false, quad)?;
+        }
+        Ok(there)
+    }
+
+    fn note(&mut self, inserted: bool, quad: Quad) -> Result<(), Limit> {
+        self.steps.push((inserted, quad));
+        if self.steps.len() > self.limits.change_quads_max { Err(Limit::ChangeQuads) } else { Ok(()) }
+    }
+
+    /// Takes the open transaction back.
+    pub(crate) fn rollback(&mut self) {
+        while let Some((inserted, quad)) = self.steps.pop() {
+            if inserted {
+                self.index.remove(quad);
+                for id in quad.ids() {
+                    self.dictionary.release(id);
+                }
+            } else {
+                self.index.insert(quad);
+                for id in quad.ids() {
+                    self.dictionary.hold(id);
+                }
+            }
+        }
+        self.blanks = 0;
+        self.sweep();
+    }
+
+    /// Ends the transaction: its net change and the delta, with a new version if anything changed. [`Dataset::sweep`]
+    /// must follow.
+    pub(crate) fn commit(&mut self) -> (Change, Delta) {
+        let change = net(&mut self.steps);
+        self.blanks = 0;
+        if !change.added.is_empty() || !change.removed.is_empty() {
+            self.version += 1;
+        }
+        let terms = self.dictionary.terms();
+        let quads = |list: &[Quad]| list.iter().filter_map(|quad| quad_by(terms, *quad)).collect();
+        let delta = Delta { version: self.version, added: quads(&change.added), removed: quads(&change.removed) };
+        (change, delta)
+    }
+
+    /// After a restart: the version that the restored data has.
+    pub(crate) fn set_version(&mut self, version: u64) {
+        self.version = version;
+    }
+
+    pub(crate) fn sweep(&mut self) {
+        self.dictionary.sweep();
+    }
+}
+
+fn terms_of(quad: QuadRef<'_>) -> impl Iterator<Item = TermRef<'_>> {
+    let graph = match quad.graph_name {
+        GraphNameRef::NamedNode(node) => Some(node.into()),
+        GraphNameRef::BlankNode(node) => Some(node.into()),
+        GraphNameRef::DefaultGraph => None,
+    };
+    [quad.subject.into(), quad.predicate.into(), quad.object].into_iter().chain(graph)
+}
+
+/// A step is noted only when it took effect, so the steps of one quad alternate and sum up to −1, 0 or 1.
+fn net(steps: &mut Vec<(bool, Quad)>) -> Change {
+    let mut change = Change::default();
+    if let [(inserted, quad)] = steps[..] {
+        let list = if inserted { &mut change.added } else { &mut change.removed };
+        list.push(quad);
+        steps.clear();
+        return change;
+    }
+    let mut sums = BTreeMap::new();
+    for (inserted, quad) in steps.iter() {
+        *sums.entry(*quad).or_insert(0i8) += if *inserted { 1 } else { -1 };
+    }
+    for (_, quad) in steps.drain(..) {
+        match sums.remove(&quad) {
+            Some(1) => change.added.push(quad),
+            Some(-1) => change.removed.push(quad),
+            _ => {}
+        }
+    }
+    steps.shrink_to(STEPS_KEPT);
+    change
+}
+
+/// Room for steps that is kept between transactions.
+const STEPS_KEPT: usize = 1024;
+
+/// The graph name of a term that names a graph.
+pub(crate) fn graph_name(term: Term) -> Option<GraphName> {
+    match term {
+        Term::NamedNode(node) => Some(node.into()),
+        Term::BlankNode(node) => Some(node.into()),
+        Term::Literal(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxrdf::{Literal, NamedNode};
+
+    use super::*;
+
+    fn quad(n: u32) -> RdfQuad {
+        let iri = |name: &str| NamedNode::new_unchecked(format!("http://e/{name}"));
+        RdfQuad::new(iri(&format!("s{n}")), iri("p"), Literal::from(n), GraphName::DefaultGraph)
+    }
+
+    fn dataset() -> Dataset {
+        Dataset::new(1, DatasetLimits { quads_max: 10, change_quads_max: 8, term_bytes_max: 100 })
+    }
+
+    #[test]
+    fn the_delta_is_the_net_effect() {
+        let mut dataset = dataset();
+        dataset.insert(quad(1).as_ref()).unwrap();
+        dataset.commit();
+        dataset.insert(quad(2).as_ref()).unwrap();
+        dataset.insert(quad(2).as_ref()).unwrap();
+        dataset.remove(quad(1).as_ref()).unwrap();
+        dataset.insert(quad(1).as_ref()).unwrap();
+        dataset.insert(quad(3).as_ref()).unwrap();
+        dataset.remove(quad(3).as_ref()).unwrap();
+        let (_, delta) = dataset.commit();
+        assert_eq!(delta, Delta { version: 2, added: vec![quad(2)], removed: vec![] });
+        assert_eq!(dataset.commit().1, Delta { version: 2, ..Delta::default() });
+    }
+
+    #[test]
+    fn a_rollback_leaves_nothing() {
+        let mut dataset = dataset();
+        dataset.insert(quad(1).as_ref()).unwrap();
+        dataset.commit();
+        dataset.sweep();
+        let terms = dataset.dictionary.len();
+        dataset.remove(quad(1).as_ref()).unwrap();
+        dataset.insert(quad(2).as_ref()).unwrap();
+        dataset.rollback();
+        assert_eq!(dataset.snapshot().quads().collect::<Vec<_>>(), [quad(1)]);
+        assert_eq!((dataset.dictionary.len(), dataset.version()), (terms, 1));
+    }
+
+    #[test]
+    fn f099_sizes_are_capped_exactly() {
+        let mut dataset = dataset();
+        let long = RdfQuad { object: Literal::new_simple_literal("x".repeat(101)).into(), ..quad(1) };
+        assert_eq!(dataset.insert(long.as_ref()), Err(Limit::TermBytes));
+        for n in 0..8 {
+            assert_eq!(dataset.insert(quad(n).as_ref()), Ok(true));
+        }
+        assert_eq!(dataset.insert(quad(8).as_ref()), Err(Limit::ChangeQuads));
+        dataset.rollback();
+        for n in 0..10 {
+            dataset.insert(quad(n).as_ref()).unwrap();
+            dataset.commit();
+        }
+        assert_eq!(dataset.insert(quad(10).as_ref()), Err(Limit::Quads));
+        assert_eq!(dataset.insert(quad(9).as_ref()), Ok(false));
+    }
+
+    #[test]
+    fn a_snapshot_stays_as_it_was() {
+        let mut dataset = dataset();
+        dataset.insert(quad(1).as_ref()).unwrap();
+        dataset.commit();
+        let snapshot = dataset.snapshot();
+        dataset.remove(quad(1).as_ref()).unwrap();
+        dataset.insert(quad(2).as_ref()).unwrap();
+        dataset.commit();
+        dataset.sweep();
+        assert_eq!(snapshot.quads().collect::<Vec<_>>(), [quad(1)]);
+        assert!(snapshot.contains(quad(1).as_ref()) && !snapshot.contains(quad(2).as_ref()));
+        assert_eq!(dataset.snapshot().quads().collect::<Vec<_>>(), [quad(2)]);
+    }
+}

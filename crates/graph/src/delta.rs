@@ -1,0 +1,240 @@
+//! What an update changed: the quads that are new and the quads that are gone, net, and the version it led to.
+//!
+//! The bytes of a delta are what a log stores: a table of the terms, then the quads by their place in it.
+
+use std::collections::BTreeMap;
+
+use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
+
+use crate::encode::{decode_checked, encode};
+
+/// The net effect of one commit. No quad is in both lists, none twice in one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delta {
+    /// The version of the dataset after it.
+    pub version: u64,
+    /// Quads that were not there before.
+    pub added: Vec<Quad>,
+    /// Quads that were there before.
+    pub removed: Vec<Quad>,
+}
+
+impl Delta {
+    /// True if nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty()
+    }
+
+    /// Quads in both lists.
+    pub fn len(&self) -> usize {
+        self.added.len() + self.removed.len()
+    }
+
+    /// The delta that takes this one back, as the given version.
+    #[must_use]
+    pub fn inverse(&self, version: u64) -> Self {
+        Self { version, added: self.removed.clone(), removed: self.added.clone() }
+    }
+
+    /// The bytes for a log.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut table = BTreeMap::new();
+        let mut texts = Vec::new();
+        let mut quads = Vec::new();
+        for list in [&self.added, &self.removed] {
+            number(&mut quads, list.len() as u64);
+            for quad in list {
+                for text in texts_of(quad) {
+                    let place = *table.entry(text).or_insert_with_key(|text| {
+                        texts.push(text.clone());
+                        texts.len() as u64 - 1
+                    });
+                    number(&mut quads, place);
+                }
+            }
+        }
+        let mut bytes = vec![FORMAT];
+        number(&mut bytes, self.version);
+        number(&mut bytes, texts.len() as u64);
+        for text in &texts {
+            number(&mut bytes, text.len() as u64);
+            bytes.extend_from_slice(text.as_bytes());
+        }
+        bytes.extend_from_slice(&quads);
+        bytes
+    }
+
+    /// The delta of bytes that [`Delta::encode`] made. `None` for anything else, at a cost that the bytes bound.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader { bytes };
+        if reader.byte()? != FORMAT {
+            return None;
+        }
+        let version = reader.number()?;
+        let count = reader.count()?;
+        let mut terms = Vec::with_capacity(count);
+        for _ in 0..count {
+            let length = reader.count()?;
+            let (text, rest) = reader.bytes.split_at_checked(length)?;
+            reader.bytes = rest;
+            let text = std::str::from_utf8(text).ok()?;
+            terms.push(if text.is_empty() { None } else { Some(decode_checked(text)?) });
+        }
+        let added = reader.quads(&terms)?;
+        let removed = reader.quads(&terms)?;
+        reader.bytes.is_empty().then_some(Self { version, added, removed })
+    }
+}
+
+/// The first byte, so that a later format is not taken for this one.
+const FORMAT: u8 = 1;
+
+/// Subject, predicate, object, graph; the default graph is the empty text.
+fn texts_of(quad: &Quad) -> [String; 4] {
+    let text = |term: Option<Term>| {
+        let mut text = String::new();
+        if let Some(term) = term {
+            encode(term.as_ref(), &mut text);
+        }
+        text
+    };
+    let graph = match &quad.graph_name {
+        GraphName::NamedNode(node) => Some(node.clone().into()),
+        GraphName::BlankNode(node) => Some(node.clone().into()),
+        GraphName::DefaultGraph => None,
+    };
+    [
+        text(Some(quad.subject.clone().into())),
+        text(Some(quad.predicate.clone().into())),
+        text(Some(quad.object.clone())),
+        text(graph),
+    ]
+}
+
+/// A quad of four terms, if they may stand where they do.
+pub(crate) fn quad_of(subject: Term, predicate: Term, object: Term, graph: Option<Term>) -> Option<Quad> {
+    let subject = match subject {
+        Term::NamedNode(node) => NamedOrBlankNode::from(node),
+        Term::BlankNode(node) => node.into(),
+        Term::Literal(_) => return None,
+    };
+    let Term::NamedNode(predicate) = predicate else { return None };
+    let graph_name = match graph {
+        None => GraphName::DefaultGraph,
+        Some(Term::NamedNode(node)) => node.into(),
+        Some(Term::BlankNode(node)) => node.into(),
+        Some(Term::Literal(_)) => return None,
+    };
+    Some(Quad { subject, predicate, object, graph_name })
+}
+
+/// LEB128: seven bits a byte, low ones first.
+fn number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
+        Some(*first)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            number |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// A number of things that take at least a byte each: more than there are bytes is a lie.
+    fn count(&mut self) -> Option<usize> {
+        usize::try_from(self.number()?).ok().filter(|count| *count <= self.bytes.len())
+    }
+
+    fn quads(&mut self, terms: &[Option<Term>]) -> Option<Vec<Quad>> {
+        let count = self.count()?;
+        let mut quads = Vec::with_capacity(count.min(self.bytes.len() / 4));
+        for _ in 0..count {
+            let mut places = [None, None, None, None];
+            for place in &mut places {
+                place.clone_from(terms.get(usize::try_from(self.number()?).ok()?)?);
+            }
+            let [subject, predicate, object, graph] = places;
+            quads.push(quad_of(subject?, predicate?, object?, graph)?);
+        }
+        Some(quads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxrdf::{BlankNode, Literal, NamedNode};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample() -> Delta {
+        let a = NamedNode::new_unchecked("http://e/a");
+        let quad = |object: Term, graph: GraphName| Quad::new(a.clone(), a.clone(), object, graph);
+        Delta {
+            version: 300,
+            added: vec![
+                quad(Literal::new_language_tagged_literal_unchecked("ü", "de").into(), GraphName::DefaultGraph),
+                quad(Literal::from(7).into(), a.clone().into()),
+            ],
+            removed: vec![quad(BlankNode::new_unchecked("x").into(), BlankNode::new_unchecked("g").into())],
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_delta_give_it_back() {
+        for delta in [sample(), Delta::default(), sample().inverse(301)] {
+            assert_eq!(Delta::decode(&delta.encode()), Some(delta));
+        }
+    }
+
+    #[test]
+    fn f099_cut_and_flipped_bytes_are_refused_or_another_delta_never_a_panic() {
+        let bytes = sample().encode();
+        for cut in 0..bytes.len() {
+            assert_eq!(Delta::decode(&bytes[..cut]), None);
+        }
+        for place in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[place] ^= 1 << bit;
+                if let Some(delta) = Delta::decode(&flipped) {
+                    assert_eq!(Delta::decode(&delta.encode()), Some(delta));
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_safe(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut with_format = vec![FORMAT];
+            with_format.extend_from_slice(&bytes);
+            let _ = Delta::decode(&bytes);
+            let _ = Delta::decode(&with_format);
+        }
+    }
+}

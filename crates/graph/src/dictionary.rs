@@ -1,0 +1,191 @@
+//! Terms as numbers. A number is used again only when no quad, mask or plan refers to its term any more, so that churn
+//! (a sensor that sends a new value every second) does not grow memory.
+//!
+//! [`Terms`] is the part that a snapshot shares: persistent, cloned in O(1). An older snapshot keeps its own meaning of
+//! a number that was used again since. [`Dictionary`] is the writer's part: counts of references and free numbers.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use imbl::{OrdSet, Vector};
+use oxrdf::{Term, TermRef};
+
+use crate::encode::{decode, encode};
+
+/// The number of a term. 0 stands for the default graph and for no term.
+pub(crate) type Id = u32;
+
+/// Number and text of every term, and the way back from the text.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    texts: Vector<Option<Arc<str>>>,
+    /// The upper half is the hash of the text, the lower the number: eight bytes a term instead of a hash trie's forty.
+    by_hash: OrdSet<u64>,
+    hasher: FixedState,
+}
+
+impl Terms {
+    pub(crate) fn text(&self, id: Id) -> Option<&str> {
+        self.texts.get(id as usize)?.as_deref()
+    }
+
+    pub(crate) fn term(&self, id: Id) -> Option<Term> {
+        decode(self.text(id)?)
+    }
+
+    pub(crate) fn find(&self, term: TermRef<'_>) -> Option<Id> {
+        let mut text = String::new();
+        encode(term, &mut text);
+        self.find_text(&text)
+    }
+
+    fn find_text(&self, text: &str) -> Option<Id> {
+        let hash = self.hash(text);
+        let mut candidates = self.by_hash.range(hash..=hash | u64::from(u32::MAX)).map(|key| *key as Id);
+        candidates.find(|id| self.text(*id) == Some(text))
+    }
+
+    fn hash(&self, text: &str) -> u64 {
+        self.hasher.hash_one(text) & !u64::from(u32::MAX)
+    }
+}
+
+/// The only writer of [`Terms`].
+pub(crate) struct Dictionary {
+    terms: Terms,
+    counts: Vec<u32>,
+    free: Vec<Id>,
+    /// Numbers whose count is or was 0 since the last sweep.
+    idle: Vec<Id>,
+    text_bytes: usize,
+    scratch: String,
+}
+
+impl Dictionary {
+    /// `seed` keeps strangers from choosing texts that collide.
+    pub(crate) fn new(seed: u64) -> Self {
+        let terms = Terms { texts: Vector::unit(None), by_hash: OrdSet::new(), hasher: FixedState::with_seed(seed) };
+        Self { terms, counts: vec![1], free: Vec::new(), idle: Vec::new(), text_bytes: 0, scratch: String::new() }
+    }
+
+    pub(crate) fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// Terms that are known now.
+    pub(crate) fn len(&self) -> usize {
+        self.terms.by_hash.len()
+    }
+
+    /// Bytes of their texts.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    /// The number of a term, which is forgotten at the next sweep unless something holds it. `None` when all numbers
+    /// are in use.
+    pub(crate) fn intern(&mut self, term: TermRef<'_>) -> Option<Id> {
+        let mut text = std::mem::take(&mut self.scratch);
+        text.clear();
+        encode(term, &mut text);
+        let id = self.terms.find_text(&text).or_else(|| self.add(&text));
+        self.scratch = text;
+        id
+    }
+
+    fn add(&mut self, text: &str) -> Option<Id> {
+        let id = if let Some(id) = self.free.pop() {
+            id
+        } else {
+            self.counts.push(0);
+            self.terms.texts.push_back(None);
+            Id::try_from(self.counts.len() - 1).ok()?
+        };
+        self.terms.texts.set(id as usize, Some(Arc::from(text)));
+        self.terms.by_hash.insert(self.terms.hash(text) | u64::from(id));
+        self.text_bytes += text.len();
+        self.idle.push(id);
+        Some(id)
+    }
+
+    pub(crate) fn hold(&mut self, id: Id) {
+        if let Some(count) = self.counts.get_mut(id as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    pub(crate) fn release(&mut self, id: Id) {
+        // A count that once stuck at its maximum is never trusted again: the term stays.
+        if let Some(count) = self.counts.get_mut(id as usize).filter(|count| **count != u32::MAX) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.idle.push(id);
+            }
+        }
+    }
+
+    /// Forgets the terms that nothing holds. Numbers stay valid between two sweeps.
+    pub(crate) fn sweep(&mut self) {
+        while let Some(id) = self.idle.pop() {
+            if self.counts.get(id as usize) != Some(&0) {
+                continue;
+            }
+            // A number may be in the list twice; the second time its text is gone.
+            let Some(text) = self.terms.texts.get(id as usize).cloned().flatten() else { continue };
+            self.terms.texts.set(id as usize, None);
+            self.terms.by_hash.remove(&(self.terms.hash(&text) | u64::from(id)));
+            self.text_bytes -= text.len();
+            self.free.push(id);
+        }
+        if self.idle.capacity() > IDLE_KEPT {
+            self.idle = Vec::new();
+        }
+    }
+}
+
+/// A larger list of idle numbers, left by a bulk load, is given back.
+const IDLE_KEPT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use oxrdf::NamedNodeRef;
+
+    use super::*;
+
+    fn iri(text: &str) -> TermRef<'_> {
+        NamedNodeRef::new_unchecked(text).into()
+    }
+
+    #[test]
+    fn a_term_has_one_number_while_it_is_held() {
+        let mut dictionary = Dictionary::new(1);
+        let a = dictionary.intern(iri("a")).unwrap();
+        dictionary.hold(a);
+        assert_eq!(dictionary.intern(iri("a")), Some(a));
+        dictionary.sweep();
+        assert_eq!(dictionary.terms().find(iri("a")), Some(a));
+        dictionary.release(a);
+        dictionary.sweep();
+        assert_eq!(dictionary.terms().find(iri("a")), None);
+        assert_eq!((dictionary.len(), dictionary.text_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn churn_does_not_grow_and_snapshots_keep_their_meaning() {
+        let mut dictionary = Dictionary::new(1);
+        let first = dictionary.intern(iri("first")).unwrap();
+        dictionary.hold(first);
+        let snapshot = dictionary.terms().clone();
+        dictionary.release(first);
+        for n in 0..1000 {
+            let id = dictionary.intern(iri(&n.to_string())).unwrap();
+            dictionary.hold(id);
+            dictionary.release(id);
+            dictionary.sweep();
+        }
+        assert!(dictionary.counts.len() < 5, "{}", dictionary.counts.len());
+        assert_eq!(snapshot.text(first), Some("Nfirst"));
+        assert_eq!(snapshot.find(iri("first")), Some(first));
+    }
+}

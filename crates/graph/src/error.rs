@@ -1,0 +1,164 @@
+//! Why a request was not done. The request's sender is at fault or the limits are; the dataset is unchanged either way.
+
+use std::fmt;
+
+/// What was answered instead of a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The text is no SPARQL; the parser's words say where.
+    Syntax(String),
+    /// It is SPARQL, but not something this broker does.
+    Refused(Refusal),
+    /// A limit was reached.
+    Limit(Limit),
+    /// The token was cancelled: a deadline passed or the client went away.
+    Cancelled,
+    /// The evaluator gave up; its words.
+    Evaluation(String),
+    /// No such subscriber, standing query or rule.
+    Unknown,
+    /// A delta that does not follow the version that is here, or does not fit the data.
+    OutOfStep,
+}
+
+/// Things that are not done on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `LOAD` fetches from elsewhere.
+    Load,
+    /// `SERVICE` asks another endpoint.
+    Service,
+    /// `DESCRIBE` has no exact delta.
+    StandingDescribe,
+    /// A rule must have a `WHERE` to wait for.
+    RuleWithoutWhere,
+}
+
+/// The limits of this crate; [`crate::QueryLimits`] and [`crate::SpaceLimits`] say how much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Limit {
+    /// Length of the text.
+    TextBytes = 1,
+    /// Brackets within brackets.
+    Depth,
+    /// Operators in a row, which the algebra nests.
+    Chain,
+    /// Quads looked at.
+    Steps,
+    /// Rows of the result.
+    Rows,
+    /// Bytes of the result.
+    ResultBytes,
+    /// Values that the evaluation holds at once.
+    Memory,
+    /// Bytes of one computed value.
+    ValueBytes,
+    /// Bytes of one stored term.
+    TermBytes,
+    /// Quads in the dataset.
+    Quads,
+    /// Quads in one update.
+    ChangeQuads,
+    /// Distinct standing queries.
+    StandingQueries,
+    /// Rows that one standing query keeps.
+    StandingRows,
+    /// Subscribers.
+    Subscribers,
+    /// Rules.
+    Rules,
+    /// Numbers for terms.
+    Terms,
+    /// Runs of rules for one request.
+    RuleRuns,
+}
+
+impl Limit {
+    const ALL: [Self; 17] = [
+        Self::TextBytes,
+        Self::Depth,
+        Self::Chain,
+        Self::Steps,
+        Self::Rows,
+        Self::ResultBytes,
+        Self::Memory,
+        Self::ValueBytes,
+        Self::TermBytes,
+        Self::Quads,
+        Self::ChangeQuads,
+        Self::StandingQueries,
+        Self::StandingRows,
+        Self::Subscribers,
+        Self::Rules,
+        Self::Terms,
+        Self::RuleRuns,
+    ];
+
+    /// The limit of a number that was one (`limit as u8`).
+    pub(crate) fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| *limit as u8 == code)
+    }
+}
+
+impl From<Limit> for Error {
+    fn from(limit: Limit) -> Self {
+        Self::Limit(limit)
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::TextBytes => "the text is too long",
+            Self::Depth => "brackets are nested too deeply",
+            Self::Chain => "too many operators in one query",
+            Self::Steps => "the query looked at too many quads",
+            Self::Rows => "the result has too many rows",
+            Self::ResultBytes => "the result has too many bytes",
+            Self::Memory => "the query needs too much memory",
+            Self::ValueBytes => "a computed value is too long",
+            Self::TermBytes => "a term is too long",
+            Self::Quads => "the dataset is full",
+            Self::ChangeQuads => "the update changes too many quads",
+            Self::StandingQueries => "too many standing queries",
+            Self::StandingRows => "the standing query keeps too many rows",
+            Self::Subscribers => "too many subscribers",
+            Self::Rules => "too many rules",
+            Self::Terms => "too many distinct terms",
+            Self::RuleRuns => "the rules do not come to rest",
+        })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(words) => write!(formatter, "not SPARQL: {words}"),
+            Self::Refused(Refusal::Load) => formatter.write_str("LOAD is not allowed"),
+            Self::Refused(Refusal::Service) => formatter.write_str("SERVICE is not allowed"),
+            Self::Refused(Refusal::StandingDescribe) => formatter.write_str("DESCRIBE cannot be subscribed to"),
+            Self::Refused(Refusal::RuleWithoutWhere) => formatter.write_str("a rule needs a WHERE"),
+            Self::Limit(limit) => limit.fmt(formatter),
+            Self::Cancelled => formatter.write_str("cancelled"),
+            Self::Evaluation(words) => write!(formatter, "cannot be evaluated: {words}"),
+            Self::Unknown => formatter.write_str("not known here"),
+            Self::OutOfStep => formatter.write_str("the delta does not fit this dataset"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_have_numbers_of_their_own() {
+        for limit in Limit::ALL {
+            assert_eq!(Limit::of_code(limit as u8), Some(limit));
+        }
+        assert_eq!(Limit::of_code(0), None);
+    }
+}

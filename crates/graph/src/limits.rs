@@ -1,0 +1,182 @@
+//! What a query may use, and the meter that holds it to that.
+//!
+//! The evaluator is not ours, so the meter sits where it must come past: every quad that it reads is a step, and every
+//! value that it holds is a reference to the meter. The number of references is the number of values in memory, which
+//! bounds `ORDER BY`, `DISTINCT`, `GROUP BY` and products without knowing how they are done. Time is not read here: the
+//! owner of a clock cancels the token.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+
+use crate::error::{Error, Limit};
+
+/// Ends an evaluation from outside, from any thread, at its next step.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken {
+    cancelled: Arc<AtomicBool>,
+}
+
+impl CancelToken {
+    /// From now on, whatever uses this token ends with [`Error::Cancelled`].
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    /// True after [`CancelToken::cancel`].
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// How much one query may use.
+#[derive(Clone, Debug)]
+pub struct QueryLimits {
+    /// Bytes of the text.
+    pub text_bytes_max: usize,
+    /// Brackets within brackets; the parser and the evaluator recurse once or more for each.
+    pub depth_max: usize,
+    /// Operators that the algebra nests although the text does not: `UNION`, `OPTIONAL`, `||`, `/` and the like.
+    pub chain_max: usize,
+    /// Quads read.
+    pub steps_max: u64,
+    /// Rows (or triples) returned.
+    pub rows_max: usize,
+    /// Bytes of their terms.
+    pub result_bytes_max: usize,
+    /// Values held at once, about 32 bytes each.
+    pub live_terms_max: usize,
+    /// Bytes of one computed value, and sixty-four times as many of all that are held.
+    pub value_bytes_max: usize,
+    /// Cancelled by whoever watches the clock or the connection.
+    pub cancel: CancelToken,
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self {
+            text_bytes_max: 1 << 20,
+            // The catalogue of faults asks for about 128. With it and the chain below, a stack of 2 MiB suffices; see
+            // the test `f092_the_deepest_accepted_queries_fit_a_small_stack`.
+            depth_max: 128,
+            chain_max: 128,
+            steps_max: 50_000_000,
+            rows_max: 1_000_000,
+            result_bytes_max: 256 << 20,
+            live_terms_max: 4_000_000,
+            value_bytes_max: 1 << 20,
+            cancel: CancelToken::default(),
+        }
+    }
+}
+
+/// The first limit that was reached, seen by functions that must be `Send`.
+#[derive(Debug, Default)]
+pub(crate) struct Trip {
+    code: AtomicU8,
+}
+
+impl Trip {
+    pub(crate) fn set(&self, limit: Limit) {
+        let _ = self.code.compare_exchange(0, limit as u8, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn limit(&self) -> Option<Limit> {
+        Limit::of_code(self.code.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.code.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The use of one evaluation.
+pub(crate) struct Meter {
+    steps: Cell<u64>,
+    steps_max: u64,
+    live_terms_max: usize,
+    value_bytes_max: usize,
+    computed_bytes: Cell<usize>,
+    pub(crate) cancel: CancelToken,
+    pub(crate) trip: Arc<Trip>,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: &QueryLimits) -> Rc<Self> {
+        Rc::new(Self {
+            steps: Cell::new(0),
+            steps_max: limits.steps_max,
+            live_terms_max: limits.live_terms_max,
+            value_bytes_max: limits.value_bytes_max,
+            computed_bytes: Cell::new(0),
+            cancel: limits.cancel.clone(),
+            trip: Arc::default(),
+        })
+    }
+
+    /// One quad was read.
+    pub(crate) fn step(self: &Rc<Self>) -> Result<(), Error> {
+        let steps = self.steps.get() + 1;
+        self.steps.set(steps);
+        if steps > self.steps_max {
+            self.trip.set(Limit::Steps);
+        }
+        if Rc::strong_count(self) > self.live_terms_max {
+            self.trip.set(Limit::Memory);
+        }
+        self.verdict()
+    }
+
+    /// Why the evaluation must end, if it must.
+    pub(crate) fn verdict(&self) -> Result<(), Error> {
+        match self.trip.limit() {
+            Some(limit) => Err(limit.into()),
+            None if self.cancel.is_cancelled() => Err(Error::Cancelled),
+            None => Ok(()),
+        }
+    }
+
+    /// A value was computed.
+    pub(crate) fn hold_bytes(&self, bytes: usize) -> Result<(), Error> {
+        let all = self.computed_bytes.get().saturating_add(bytes);
+        self.computed_bytes.set(all);
+        if bytes > self.value_bytes_max {
+            self.trip.set(Limit::ValueBytes);
+        } else if all > self.value_bytes_max.saturating_mul(VALUES_OF_MAXIMAL_SIZE) {
+            self.trip.set(Limit::Memory);
+        }
+        self.verdict()
+    }
+
+    pub(crate) fn free_bytes(&self, bytes: usize) {
+        self.computed_bytes.set(self.computed_bytes.get().saturating_sub(bytes));
+    }
+}
+
+/// All computed values together may be as large as this many of the largest.
+const VALUES_OF_MAXIMAL_SIZE: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_allowed_step_is_allowed_and_the_first_reason_stays() {
+        let meter = Meter::new(&QueryLimits { steps_max: 2, ..QueryLimits::default() });
+        assert_eq!((meter.step(), meter.step()), (Ok(()), Ok(())));
+        assert_eq!(meter.step(), Err(Error::Limit(Limit::Steps)));
+        meter.cancel.cancel();
+        assert_eq!(meter.verdict(), Err(Error::Limit(Limit::Steps)));
+    }
+
+    #[test]
+    fn what_is_held_counts_and_what_is_dropped_does_not() {
+        let meter = Meter::new(&QueryLimits { live_terms_max: 3, ..QueryLimits::default() });
+        let held = [Rc::clone(&meter), Rc::clone(&meter)];
+        assert_eq!(meter.step(), Ok(()));
+        drop(held);
+        let _held = [Rc::clone(&meter), Rc::clone(&meter), Rc::clone(&meter)];
+        assert_eq!(meter.step(), Err(Error::Limit(Limit::Memory)));
+    }
+}

@@ -1,0 +1,288 @@
+//! Can a standing query be followed change by change? If its pattern is made of triple patterns, `VALUES`, joins, unions,
+//! named graphs, and filters and bindings whose variables are bound beside them, it is a sum of products:
+//! a union of branches, each a join of leaves. Products have a difference rule (see `follow`); everything else
+//! (`OPTIONAL`, `MINUS`, `EXISTS`, aggregates, paths, sub-selects, `FROM`) is evaluated again and compared.
+//!
+//! Here is the decision and the plan. Whatever is not clearly of this form has no plan; that is always right, only
+//! slower.
+
+use oxrdf::{Term, Variable};
+use spargebra::algebra::{Expression, Function, GraphPattern};
+use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
+use sparopt::algebra::{Expression as Evaluable, GraphPattern as EvaluablePattern};
+
+use crate::algebra::{Visitor, walk, walk_expression};
+use crate::error::Error;
+use crate::guard::Guard;
+
+/// A term that is known, or the place of a variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Slot<T> {
+    Known(T),
+    Variable(usize),
+}
+
+/// A triple pattern. `graph`: `None` is the default graph.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf<T> {
+    pub(crate) subject: Slot<T>,
+    pub(crate) predicate: Slot<T>,
+    pub(crate) object: Slot<T>,
+    pub(crate) graph: Option<Slot<T>>,
+}
+
+/// What is done with a joined row.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Filter { expression: Evaluable, uses: Vec<usize> },
+    Bind { place: usize, expression: Evaluable, uses: Vec<usize> },
+}
+
+/// A join of leaves and tables, then filters and bindings.
+#[derive(Clone, Debug)]
+pub(crate) struct Branch<T> {
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) leaves: Vec<Leaf<T>>,
+    pub(crate) tables: Vec<(Vec<usize>, Vec<Vec<T>>)>,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl<T> Default for Branch<T> {
+    fn default() -> Self {
+        Self { variables: Vec::new(), leaves: Vec::new(), tables: Vec::new(), steps: Vec::new() }
+    }
+}
+
+/// More branches or leaves than this are evaluated again instead: the difference rule costs a term for each leaf.
+const BRANCHES_MAX: usize = 16;
+const LEAVES_MAX: usize = 32;
+
+/// The branches of a pattern, or nothing if it cannot be followed.
+pub(crate) fn branches(pattern: &GraphPattern, value_bytes_max: usize) -> Option<Vec<Branch<Term>>> {
+    let planner = Planner { value_bytes_max };
+    let branches = planner.branches(pattern, None)?;
+    let fits = branches.iter().all(|branch| !branch.leaves.is_empty() && branch.leaves.len() <= LEAVES_MAX);
+    fits.then_some(branches)
+}
+
+struct Planner {
+    value_bytes_max: usize,
+}
+
+type Graph = Option<Slot<Term>>;
+
+impl Planner {
+    fn branches(&self, pattern: &GraphPattern, graph: Option<&NamedNodePattern>) -> Option<Vec<Branch<Term>>> {
+        match pattern {
+            GraphPattern::Bgp { patterns } => {
+                let mut branch = Branch::default();
+                for pattern in patterns {
+                    branch.leaf(pattern, graph);
+                }
+                // An empty group within GRAPH asks whether the graph exists; no leaf could tell.
+                (graph.is_none() || !patterns.is_empty()).then(|| vec![branch])
+            }
+            GraphPattern::Join { left, right } => {
+                let (left, right) = (self.branches(left, graph)?, self.branches(right, graph)?);
+                let pairs = left.iter().flat_map(|a| right.iter().map(move |b| a.join(b)));
+                (left.len() * right.len() <= BRANCHES_MAX).then(|| pairs.collect::<Option<Vec<_>>>())?
+            }
+            GraphPattern::Union { left, right } => {
+                let mut branches = self.branches(left, graph)?;
+                branches.extend(self.branches(right, graph)?);
+                (branches.len() <= BRANCHES_MAX).then_some(branches)
+            }
+            GraphPattern::Graph { name, inner } => {
+                // A graph within a graph is rare and its scope is subtle.
+                if graph.is_some() { None } else { self.branches(inner, Some(name)) }
+            }
+            GraphPattern::Values { variables, bindings } => {
+                let mut branch = Branch::default();
+                let places = variables.iter().map(|variable| branch.place(variable)).collect();
+                let ground = |term: &Option<GroundTerm>| match term.as_ref()? {
+                    GroundTerm::NamedNode(node) => Some(Term::from(node.clone())),
+                    GroundTerm::Literal(literal) => Some(literal.clone().into()),
+                };
+                let rows = bindings.iter().map(|row| row.iter().map(ground).collect()).collect::<Option<_>>()?;
+                branch.tables.push((places, rows));
+                Some(vec![branch])
+            }
+            GraphPattern::Filter { expr, inner } => {
+                let mut branches = self.branches(inner, graph)?;
+                for branch in &mut branches {
+                    let (expression, uses) = self.expression(expr, branch)?;
+                    branch.steps.push(Step::Filter { expression, uses });
+                }
+                Some(branches)
+            }
+            GraphPattern::Extend { inner, variable, expression } => {
+                let mut branches = self.branches(inner, graph)?;
+                for branch in &mut branches {
+                    let (expression, uses) = self.expression(expression, branch)?;
+                    let place = branch.place(variable);
+                    branch.steps.push(Step::Bind { place, expression, uses });
+                }
+                Some(branches)
+            }
+            _ => None,
+        }
+    }
+
+    /// The expression, if all its variables are bound by the branch and it gives the same answer every time.
+    fn expression(&self, expression: &Expression, branch: &Branch<Term>) -> Option<(Evaluable, Vec<usize>)> {
+        let mut survey = Survey { variables: Vec::new(), steady: true };
+        walk_expression(&mut expression.clone(), &mut survey);
+        if !survey.steady {
+            return None;
+        }
+        let place = |variable: &Variable| branch.variables.iter().position(|known| known == variable);
+        let mut uses = survey.variables.iter().map(place).collect::<Option<Vec<_>>>()?;
+        uses.sort_unstable();
+        uses.dedup();
+        Some((evaluable(expression, self.value_bytes_max).ok()?, uses))
+    }
+}
+
+/// The evaluator's form of an expression, guarded. The crates convert whole patterns only, so it travels in one.
+fn evaluable(expression: &Expression, value_bytes_max: usize) -> Result<Evaluable, Error> {
+    let mut wrapped = GraphPattern::Extend {
+        inner: Box::new(GraphPattern::Bgp { patterns: Vec::new() }),
+        variable: Variable::new_unchecked("x"),
+        expression: expression.clone(),
+    };
+    Guard::pattern(&mut wrapped, value_bytes_max)?;
+    match EvaluablePattern::from(&wrapped) {
+        EvaluablePattern::Extend { expression, .. } => Ok(expression),
+        _ => Err(Error::Unknown),
+    }
+}
+
+struct Survey {
+    variables: Vec<Variable>,
+    steady: bool,
+}
+
+impl Visitor for Survey {
+    fn expression(&mut self, expression: &mut Expression) {
+        match expression {
+            Expression::Variable(variable) | Expression::Bound(variable) => self.variables.push(variable.clone()),
+            Expression::Exists(_) => self.steady = false,
+            Expression::FunctionCall(function, _) => {
+                // Chance and time change answers without a change of data; IRI depends on the base of the query.
+                use Function::{BNode, Iri, Now, Rand, StrUuid, Uuid};
+                self.steady &= !matches!(function, Rand | Now | Uuid | StrUuid | BNode | Iri);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Branch<Term> {
+    fn place(&mut self, variable: &Variable) -> usize {
+        self.variables.iter().position(|known| known == variable).unwrap_or_else(|| {
+            self.variables.push(variable.clone());
+            self.variables.len() - 1
+        })
+    }
+
+    fn leaf(&mut self, pattern: &TriplePattern, graph: Option<&NamedNodePattern>) {
+        let (subject, predicate) = (self.term(&pattern.subject), self.named(&pattern.predicate));
+        let (object, graph): (_, Graph) = (self.term(&pattern.object), graph.map(|graph| self.named(graph)));
+        self.leaves.push(Leaf { subject, predicate, object, graph });
+    }
+
+    fn named(&mut self, pattern: &NamedNodePattern) -> Slot<Term> {
+        match pattern {
+            NamedNodePattern::NamedNode(node) => Slot::Known(node.clone().into()),
+            NamedNodePattern::Variable(variable) => Slot::Variable(self.place(variable)),
+        }
+    }
+
+    fn term(&mut self, pattern: &TermPattern) -> Slot<Term> {
+        match pattern {
+            TermPattern::NamedNode(node) => Slot::Known(node.clone().into()),
+            TermPattern::Literal(literal) => Slot::Known(literal.clone().into()),
+            TermPattern::Variable(variable) => Slot::Variable(self.place(variable)),
+            // A blank node in a pattern is a variable that cannot be named; no variable has a space.
+            TermPattern::BlankNode(node) => {
+                Slot::Variable(self.place(&Variable::new_unchecked(format!("blank {}", node.as_str()))))
+            }
+        }
+    }
+
+    /// Both branches as one. `None` if a variable that one of them computes occurs in the other: the values would have
+    /// to be compared, which leaves do and steps do not.
+    fn join(&self, other: &Self) -> Option<Self> {
+        let computed = |branch: &Self| -> Vec<Variable> {
+            let places = branch.steps.iter().filter_map(|step| match step {
+                Step::Bind { place, .. } => Some(*place),
+                Step::Filter { .. } => None,
+            });
+            places.filter_map(|place| branch.variables.get(place).cloned()).collect()
+        };
+        let clash = computed(self).iter().any(|variable| other.variables.contains(variable))
+            || computed(other).iter().any(|variable| self.variables.contains(variable));
+        if clash {
+            return None;
+        }
+        let mut joined = self.clone();
+        let places: Vec<usize> = other.variables.iter().map(|variable| joined.place(variable)).collect();
+        let slot = |slot: &Slot<Term>| match slot {
+            Slot::Known(term) => Slot::Known(term.clone()),
+            Slot::Variable(place) => Slot::Variable(places.get(*place).copied().unwrap_or(*place)),
+        };
+        let all = |uses: &[usize]| uses.iter().filter_map(|place| places.get(*place).copied()).collect::<Vec<_>>();
+        joined.leaves.extend(other.leaves.iter().map(|leaf| Leaf {
+            subject: slot(&leaf.subject),
+            predicate: slot(&leaf.predicate),
+            object: slot(&leaf.object),
+            graph: leaf.graph.as_ref().map(slot),
+        }));
+        joined.tables.extend(other.tables.iter().map(|(columns, rows)| (all(columns), rows.clone())));
+        joined.steps.extend(other.steps.iter().map(|step| match step {
+            Step::Filter { expression, uses } => Step::Filter { expression: expression.clone(), uses: all(uses) },
+            Step::Bind { place, expression, uses } => Step::Bind {
+                place: places.get(*place).copied().unwrap_or(*place),
+                expression: expression.clone(),
+                uses: all(uses),
+            },
+        }));
+        Some(joined)
+    }
+}
+
+/// Every pattern in a query whose quads may change its answer, `EXISTS` and the rest included, and whether they count in
+/// every graph. `None` if any quad at all may change it.
+pub(crate) fn interests(pattern: &GraphPattern) -> Option<(Vec<Leaf<Term>>, bool)> {
+    let mut collector = Collector::default();
+    walk(&mut pattern.clone(), &mut collector);
+    // A path visits nodes that its own triples do not name; an empty group in GRAPH asks whether the graph exists.
+    let any = collector.path || collector.graph && collector.empty;
+    (!any).then_some((collector.leaves, collector.graph))
+}
+
+#[derive(Default)]
+struct Collector {
+    leaves: Vec<Leaf<Term>>,
+    path: bool,
+    graph: bool,
+    empty: bool,
+}
+
+impl Visitor for Collector {
+    fn pattern(&mut self, pattern: &mut GraphPattern) {
+        match pattern {
+            GraphPattern::Bgp { patterns } => {
+                self.empty |= patterns.is_empty();
+                let mut branch = Branch::default();
+                for pattern in patterns {
+                    branch.leaf(pattern, None);
+                }
+                self.leaves.extend(branch.leaves);
+            }
+            GraphPattern::Path { .. } => self.path = true,
+            GraphPattern::Graph { .. } => self.graph = true,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! How a standing query is made ready: its plan if it can be followed, the query to evaluate otherwise, and the patterns
+//! under which it is found, their terms held in the dictionary.
+
+use oxrdf::{NamedOrBlankNode, Term, Variable};
+use spargebra::Query as Algebra;
+use spargebra::algebra::GraphPattern;
+
+use crate::dataset::Snapshot;
+use crate::dictionary::{Dictionary, Id};
+use crate::error::{Error, Limit, Refusal};
+use crate::follow::Follower;
+use crate::form::{Form, Peeled, truth};
+use crate::index::{InGraph, Pattern};
+use crate::limits::QueryLimits;
+use crate::masks::{Mask, MaskGraph};
+use crate::plan::{Slot, branches, interests};
+use crate::query::{Query, Results, pattern_mut};
+use crate::rows::Bag;
+use crate::standing::{StandingContext, bounded};
+
+/// The followers of a query and the query for its solutions, if it can be followed.
+pub(crate) fn followed(
+    query: &Query,
+    peeled: &Peeled,
+    dictionary: &mut Dictionary,
+    limits: &StandingContext<'_>,
+) -> Result<Option<(Vec<Follower>, Query)>, Error> {
+    if !peeled.whole || query.dataset().is_some() {
+        return Ok(None);
+    }
+    let Some(branches) = branches(&peeled.pattern, limits.query.value_bytes_max) else { return Ok(None) };
+    let solutions = projection(query, peeled, limits.query)?;
+    let followers = branches.iter().map(|branch| Follower::new(branch, &peeled.columns, dictionary));
+    Ok(Some((followers.collect::<Result<_, _>>()?, solutions)))
+}
+
+/// All solutions of a pattern, with the columns that the form needs.
+fn projection(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, Error> {
+    let inner = Box::new(peeled.pattern.clone());
+    let pattern = GraphPattern::Project { inner, variables: peeled.columns.clone() };
+    let (dataset, base_iri) = (query.dataset().cloned(), query.algebra.base_iri().cloned());
+    Query::new(Algebra::Select { dataset, pattern, base_iri }, limits)
+}
+
+/// The query to evaluate again: a `CONSTRUCT` as the select of its template's variables.
+pub(crate) fn again(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, Error> {
+    match peeled.form {
+        Form::Construct { .. } => projection(query, peeled, limits),
+        _ => Ok(query.clone()),
+    }
+}
+
+pub(crate) fn solution_bag(
+    query: &Query,
+    form: &Form,
+    snapshot: &Snapshot,
+    limits: &StandingContext<'_>,
+) -> Result<Bag, Error> {
+    let mut bag = Bag::default();
+    let Results::Rows(rows) = query.run(snapshot, limits.query)? else { return Ok(bag) };
+    for row in rows {
+        for row in form.triples(&row?) {
+            bag.add(row, 1);
+        }
+        bounded(&bag, limits)?;
+    }
+    Ok(bag)
+}
+
+/// The result of a query that is evaluated again, and its columns.
+pub(crate) fn result_bag(
+    query: &Query,
+    form: &Form,
+    snapshot: &Snapshot,
+    limits: &StandingContext<'_>,
+) -> Result<(Bag, Vec<Variable>), Error> {
+    let mut bag = Bag::default();
+    match query.run(snapshot, limits.query)? {
+        Results::Boolean(holds) => bag.add(truth(holds), 1),
+        Results::Triples(_) => return Err(Error::Refused(Refusal::StandingDescribe)),
+        Results::Rows(rows) => {
+            let columns = rows.variables().to_vec();
+            for row in rows {
+                for row in form.triples(&row?) {
+                    bag.add(row, 1);
+                }
+                bounded(&bag, limits)?;
+            }
+            if !matches!(form, Form::Bag) {
+                bag.flatten();
+            }
+            return Ok((bag, columns));
+        }
+    }
+    Ok((bag, Vec::new()))
+}
+
+/// The patterns that may change a query's answer, their terms held.
+pub(crate) fn held_interests(query: &Query, dictionary: &mut Dictionary) -> Result<Vec<Pattern>, Error> {
+    let mut algebra = query.algebra.clone();
+    let everything = Pattern { graph: InGraph::Any, subject: None, predicate: None, object: None };
+    let Some((leaves, with_graphs)) = interests(pattern_mut(&mut algebra)) else {
+        return Ok(vec![everything]);
+    };
+    let graph = if with_graphs || query.dataset().is_some() { InGraph::Any } else { InGraph::One(0) };
+    let mut patterns = Vec::with_capacity(leaves.len());
+    for leaf in &leaves {
+        let mut id = |slot: &Slot<Term>| match slot {
+            Slot::Known(term) => held(Some(term), dictionary),
+            Slot::Variable(_) => Ok(None),
+        };
+        let (subject, predicate, object) = (id(&leaf.subject)?, id(&leaf.predicate)?, id(&leaf.object)?);
+        patterns.push(Pattern { graph, subject, predicate, object });
+    }
+    Ok(patterns)
+}
+
+fn held(term: Option<&Term>, dictionary: &mut Dictionary) -> Result<Option<Id>, Error> {
+    let Some(term) = term else { return Ok(None) };
+    let id = dictionary.intern(term.as_ref()).ok_or(Limit::Terms)?;
+    dictionary.hold(id);
+    Ok(Some(id))
+}
+
+pub(crate) fn held_mask(mask: &Mask, dictionary: &mut Dictionary) -> Result<Pattern, Error> {
+    let node = |node: &NamedOrBlankNode| Term::from(node.clone());
+    let subject = held(mask.subject.as_ref().map(node).as_ref(), dictionary)?;
+    let predicate = held(mask.predicate.clone().map(Term::from).as_ref(), dictionary)?;
+    let object = held(mask.object.as_ref(), dictionary)?;
+    let graph = match &mask.graph {
+        MaskGraph::Default => InGraph::One(0),
+        MaskGraph::Named(name) => InGraph::One(held(Some(&node(name)), dictionary)?.unwrap_or(0)),
+        MaskGraph::AnyNamed => InGraph::AnyNamed,
+        MaskGraph::Any => InGraph::Any,
+    };
+    Ok(Pattern { graph, subject, predicate, object })
+}
+
+pub(crate) fn pattern_ids(pattern: &Pattern) -> impl Iterator<Item = Id> + use<> {
+    let graph = match pattern.graph {
+        InGraph::One(graph) if graph != 0 => Some(graph),
+        _ => None,
+    };
+    [pattern.subject, pattern.predicate, pattern.object, graph].into_iter().flatten()
+}

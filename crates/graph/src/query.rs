@@ -1,0 +1,233 @@
+//! SPARQL queries on a snapshot.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use oxrdf::{BlankNode, GraphName, NamedNode, Term, Triple, Variable};
+use spareval::{QueryEvaluationError, QueryResults, QuerySolutionIter, QueryTripleIter};
+use spargebra::algebra::{GraphPattern, QueryDataset};
+use spargebra::{Query as Algebra, SparqlParser};
+
+use crate::dataset::Snapshot;
+use crate::error::{Error, Limit};
+use crate::guard::Guard;
+use crate::limits::{Meter, QueryLimits};
+use crate::text;
+use crate::view::{MERGED, View};
+
+/// One row of a result: a value for each variable, where it has one.
+pub type Row = Arc<[Option<Term>]>;
+
+/// A query that was parsed and judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// As the parser gave it.
+    pub(crate) algebra: Algebra,
+    /// As it is evaluated.
+    guarded: Algebra,
+    guard: Guard,
+}
+
+impl Query {
+    /// Reads a query. Its cost is bounded by the limits, whatever the text.
+    pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, Error> {
+        Self::parse_at(text, None, limits)
+    }
+
+    /// The same, with a base for relative IRIs.
+    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
+        text::check(text, limits)?;
+        let parsed = parser(base)?.parse_query(text);
+        Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)
+    }
+
+    pub(crate) fn new(algebra: Algebra, limits: &QueryLimits) -> Result<Self, Error> {
+        let mut guarded = algebra.clone();
+        let guard = Guard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
+        Ok(Self { algebra, guarded, guard })
+    }
+
+    /// The same query on these graphs, as the protocol's `default-graph-uri` and `named-graph-uri` say. They replace
+    /// `FROM` and `FROM NAMED`.
+    #[must_use]
+    pub fn on_graphs(mut self, default: Vec<NamedNode>, named: Vec<NamedNode>) -> Self {
+        let graphs = QueryDataset { default, named: Some(named) };
+        for algebra in [&mut self.algebra, &mut self.guarded] {
+            *dataset_mut(algebra) = Some(graphs.clone());
+        }
+        self
+    }
+
+    /// One text for all spellings: equal texts mean equal queries.
+    pub fn canonical(&self) -> String {
+        self.algebra.to_string()
+    }
+
+    pub(crate) fn dataset(&self) -> Option<&QueryDataset> {
+        self.algebra.dataset()
+    }
+
+    /// Starts the evaluation; rows come as they are asked for.
+    pub fn run<'a>(&self, snapshot: &'a Snapshot, limits: &QueryLimits) -> Result<Results<'a>, Error> {
+        self.run_metered(snapshot, limits, &Meter::new(limits))
+    }
+
+    pub(crate) fn run_metered<'a>(
+        &self,
+        snapshot: &'a Snapshot,
+        limits: &QueryLimits,
+        meter: &Rc<Meter>,
+    ) -> Result<Results<'a>, Error> {
+        let evaluator = self.guard.evaluator(meter, limits.value_bytes_max);
+        let mut prepared = evaluator.prepare(&self.guarded);
+        let mut view = View::new(snapshot, Rc::clone(meter));
+        if let Some(graphs) = self.dataset().filter(|graphs| graphs.default.len() > 1) {
+            // The evaluator would give a triple once for each graph it is in; a merge gives it once.
+            view.merge(&graphs.default);
+            prepared.dataset_mut().set_default_graph(vec![GraphName::from(BlankNode::new_unchecked(MERGED))]);
+        }
+        let outcome = prepared.execute(view);
+        meter.verdict()?;
+        let left =
+            Left { meter: Rc::clone(meter), rows: limits.rows_max, bytes: limits.result_bytes_max, ended: false };
+        Ok(match outcome.map_err(translate)? {
+            QueryResults::Solutions(rows) => Results::Rows(Rows { rows, left }),
+            QueryResults::Boolean(answer) => Results::Boolean(answer),
+            QueryResults::Graph(triples) => Results::Triples(Triples { triples, left }),
+        })
+    }
+}
+
+pub(crate) fn parser(base: Option<&str>) -> Result<SparqlParser, Error> {
+    let parser = SparqlParser::new();
+    match base {
+        Some(base) => parser.with_base_iri(base).map_err(|error| Error::Syntax(error.to_string())),
+        None => Ok(parser),
+    }
+}
+
+pub(crate) fn pattern_mut(algebra: &mut Algebra) -> &mut GraphPattern {
+    match algebra {
+        Algebra::Select { pattern, .. }
+        | Algebra::Construct { pattern, .. }
+        | Algebra::Describe { pattern, .. }
+        | Algebra::Ask { pattern, .. } => pattern,
+    }
+}
+
+fn dataset_mut(algebra: &mut Algebra) -> &mut Option<QueryDataset> {
+    match algebra {
+        Algebra::Select { dataset, .. }
+        | Algebra::Construct { dataset, .. }
+        | Algebra::Describe { dataset, .. }
+        | Algebra::Ask { dataset, .. } => dataset,
+    }
+}
+
+pub(crate) fn translate(error: QueryEvaluationError) -> Error {
+    match error {
+        QueryEvaluationError::Dataset(inner) => match inner.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(other) => Error::Evaluation(other.to_string()),
+        },
+        QueryEvaluationError::Cancelled => Error::Cancelled,
+        other => Error::Evaluation(other.to_string()),
+    }
+}
+
+/// What a query answers.
+pub enum Results<'a> {
+    /// `SELECT`.
+    Rows(Rows<'a>),
+    /// `ASK`.
+    Boolean(bool),
+    /// `CONSTRUCT` and `DESCRIBE`.
+    Triples(Triples<'a>),
+}
+
+/// What may still be returned.
+struct Left {
+    meter: Rc<Meter>,
+    rows: usize,
+    bytes: usize,
+    ended: bool,
+}
+
+impl Left {
+    /// Passes an item on if the limits allow. After an error there is nothing more, and a result that a limit cut short
+    /// ends with that error, never as if it were whole.
+    fn pass<T>(
+        &mut self,
+        item: Option<Result<T, QueryEvaluationError>>,
+        bytes: impl Fn(&T) -> usize,
+    ) -> Option<Result<T, Error>> {
+        if self.ended {
+            return None;
+        }
+        let outcome = match (self.meter.verdict(), item) {
+            (Err(error), _) => Err(error),
+            (Ok(()), None) => {
+                self.ended = true;
+                return None;
+            }
+            (Ok(()), Some(Err(error))) => Err(translate(error)),
+            (Ok(()), Some(Ok(item))) => self.charge(bytes(&item)).map(|()| item),
+        };
+        self.ended = outcome.is_err();
+        Some(outcome)
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+        self.rows = self.rows.checked_sub(1).ok_or(Limit::Rows)?;
+        self.bytes = self.bytes.checked_sub(bytes).ok_or(Limit::ResultBytes)?;
+        Ok(())
+    }
+}
+
+/// Rows of a `SELECT`.
+pub struct Rows<'a> {
+    rows: QuerySolutionIter<'a>,
+    left: Left,
+}
+
+impl Rows<'_> {
+    /// The variables, in the order of the values of a row.
+    pub fn variables(&self) -> &[Variable] {
+        self.rows.variables()
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<Row, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = if self.left.ended { None } else { self.rows.next() };
+        let row = self.left.pass(item, |row| row.values().iter().flatten().map(term_bytes).sum());
+        row.map(|row| row.map(|row| row.values().into()))
+    }
+}
+
+/// Triples of a `CONSTRUCT` or `DESCRIBE`.
+pub struct Triples<'a> {
+    triples: QueryTripleIter<'a>,
+    left: Left,
+}
+
+impl Iterator for Triples<'_> {
+    type Item = Result<Triple, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = if self.left.ended { None } else { self.triples.next() };
+        self.left.pass(item, |triple| term_bytes(&triple.object) + 64)
+    }
+}
+
+/// About the bytes of a term in memory.
+pub(crate) fn term_bytes(term: &Term) -> usize {
+    let text = match term {
+        Term::NamedNode(node) => node.as_str().len(),
+        Term::BlankNode(node) => node.as_str().len(),
+        Term::Literal(literal) => literal.value().len(),
+    };
+    text + size_of::<Term>()
+}

@@ -1,0 +1,275 @@
+//! The smart space: one owner of the dataset, its standing queries, subscribers and rules. Everything that changes goes
+//! through here, one request after the other; readers take a [`Snapshot`] and go elsewhere.
+//!
+//! A request that fails changes nothing. A request that succeeds answers with its deltas, which a log must have stored
+//! before the request is confirmed, and leaves events for subscribers, which [`Space::ready`] names and
+//! [`Space::poll`] hands out.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oxrdf::{BlankNode, NamedOrBlankNode, Quad, Term};
+
+use crate::dataset::{Dataset, DatasetLimits, Snapshot};
+use crate::delta::Delta;
+use crate::error::Error;
+use crate::journal::JournalLimits;
+use crate::limits::QueryLimits;
+use crate::masks::Mask;
+use crate::rules::{RuleId, Rules};
+use crate::standing::{Fired, Standing, StandingContext};
+use crate::subscribe::SubscriberId;
+use crate::subscriber::{QueueLimits, Subscriber};
+use crate::update::Update;
+
+/// Every maximum of a space.
+#[derive(Clone, Debug)]
+pub struct SpaceLimits {
+    /// Of the data.
+    pub dataset: DatasetLimits,
+    /// Of one evaluation of a standing query or a rule.
+    pub standing: QueryLimits,
+    /// Of what is kept to answer a check.
+    pub journal: JournalLimits,
+    /// Of what waits for a subscriber.
+    pub queue: QueueLimits,
+    /// Distinct standing queries.
+    pub standing_queries_max: usize,
+    /// Rows that one standing query may have to keep.
+    pub standing_rows_max: usize,
+    /// Subscribers.
+    pub subscribers_max: usize,
+    /// Rules.
+    pub rules_max: usize,
+    /// Runs of rules that one request may cause; more is a loop.
+    pub rule_runs_max: usize,
+}
+
+impl Default for SpaceLimits {
+    fn default() -> Self {
+        Self {
+            dataset: DatasetLimits::default(),
+            // A standing query is evaluated by the writer, where everybody waits: a tenth of what a reader may use.
+            standing: QueryLimits { steps_max: 5_000_000, live_terms_max: 1_000_000, ..QueryLimits::default() },
+            journal: JournalLimits::default(),
+            queue: QueueLimits::default(),
+            standing_queries_max: 200_000,
+            standing_rows_max: 1_000_000,
+            subscribers_max: 1_000_000,
+            rules_max: 1_000,
+            rule_runs_max: 64,
+        }
+    }
+}
+
+/// What a request did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its deltas, to be stored in this order: its own, then those of the rules it woke. Empty if nothing changed.
+    pub deltas: Vec<Delta>,
+    /// Rules that were removed because they did not come to rest or failed, and why.
+    pub stopped: Vec<(RuleId, Error)>,
+    /// New names of the blank nodes that the request brought.
+    pub blanks: Vec<(BlankNode, BlankNode)>,
+}
+
+/// The space.
+pub struct Space {
+    pub(crate) dataset: Dataset,
+    pub(crate) standing: Standing,
+    pub(crate) subscribers: BTreeMap<u64, Subscriber>,
+    pub(crate) subscribers_made: u64,
+    pub(crate) ready: Vec<SubscriberId>,
+    pub(crate) rules: Rules,
+    /// Rules whose `WHERE` gained solutions.
+    pub(crate) woken: BTreeSet<u64>,
+    pub(crate) limits: SpaceLimits,
+}
+
+impl Space {
+    /// An empty space. The seed keeps strangers from choosing terms that collide.
+    pub fn new(seed: u64, limits: SpaceLimits) -> Self {
+        Self {
+            dataset: Dataset::new(seed, limits.dataset.clone()),
+            standing: Standing::new(seed),
+            subscribers: BTreeMap::new(),
+            subscribers_made: 0,
+            ready: Vec::new(),
+            rules: Rules::default(),
+            woken: BTreeSet::new(),
+            limits,
+        }
+    }
+
+    /// The number of the last commit.
+    pub fn version(&self) -> u64 {
+        self.dataset.version()
+    }
+
+    /// The data now, in O(1).
+    pub fn snapshot(&self) -> Snapshot {
+        self.dataset.snapshot()
+    }
+
+    /// Distinct standing queries.
+    pub fn standing_queries(&self) -> usize {
+        self.standing.len()
+    }
+
+    /// Distinct terms and the bytes of their texts.
+    pub fn terms(&self) -> (usize, usize) {
+        (self.dataset.dictionary.len(), self.dataset.dictionary.text_bytes())
+    }
+
+    /// Does an update, all of it or nothing, then the rules it wakes.
+    pub fn update(&mut self, update: &Update, limits: &QueryLimits) -> Result<Outcome, Error> {
+        self.transaction(|dataset| update.apply(dataset, limits))
+    }
+
+    /// Removes what matches any of the masks, then inserts the quads, as one change. Blank nodes of the quads are new
+    /// ones; the outcome has their names.
+    pub fn edit(&mut self, remove: &[Mask], insert: &[Quad]) -> Result<Outcome, Error> {
+        let mut blanks = BTreeMap::new();
+        let mut outcome = self.transaction(|dataset| edit(dataset, remove, insert, &mut blanks))?;
+        outcome.blanks = blanks.into_iter().map(|(old, new)| (BlankNode::new_unchecked(old), new)).collect();
+        Ok(outcome)
+    }
+
+    fn transaction(&mut self, work: impl FnOnce(&mut Dataset) -> Result<(), Error>) -> Result<Outcome, Error> {
+        let mut outcome = Outcome::default();
+        outcome.deltas.extend(self.commit(work)?);
+        self.run_rules(&mut outcome);
+        Ok(outcome)
+    }
+
+    /// One transaction, told to the standing queries. `None` if nothing changed.
+    pub(crate) fn commit(
+        &mut self,
+        work: impl FnOnce(&mut Dataset) -> Result<(), Error>,
+    ) -> Result<Option<Delta>, Error> {
+        // Without standing queries nobody asks for the data before, and the writer may change it in place.
+        let before = (self.standing.len() > 0).then(|| self.dataset.snapshot());
+        if let Err(error) = work(&mut self.dataset) {
+            self.dataset.rollback();
+            return Err(error);
+        }
+        let (change, delta) = self.dataset.commit();
+        if delta.is_empty() {
+            self.dataset.sweep();
+            return Ok(None);
+        }
+        if let Some(before) = before {
+            let after = self.dataset.snapshot();
+            let fired = self.standing.on_change(&change, &before, &after, &context(&self.limits));
+            self.tell(fired, delta.version);
+        }
+        self.dataset.sweep();
+        Ok(Some(delta))
+    }
+
+    fn tell(&mut self, fired: Vec<Fired>, version: u64) {
+        for Fired { entry: number, outcome } in fired {
+            let Some(entry) = self.standing.entry(number) else { continue };
+            let change = entry.journal.last();
+            for id in &entry.subscribers {
+                let Some(subscriber) = self.subscribers.get_mut(id) else { continue };
+                let was_ready = subscriber.has_events();
+                match &outcome {
+                    Ok(delta) => subscriber.push(delta, change, version, &self.limits.queue),
+                    Err(error) => subscriber.end(error.clone()),
+                }
+                if !was_ready && subscriber.has_events() {
+                    self.ready.push(SubscriberId(*id));
+                }
+            }
+            match outcome {
+                Ok(delta) if !delta.added.is_empty() => self.woken.extend(&entry.rules),
+                Ok(_) => {}
+                Err(_) => {
+                    // Its rules will be found without their query, and stopped.
+                    self.woken.extend(&entry.rules);
+                    self.standing.remove(number, &mut self.dataset.dictionary);
+                }
+            }
+        }
+    }
+
+    /// Does a delta again, after a restart or on another node. Rules stay asleep: what they did has deltas of its own.
+    pub fn apply_delta(&mut self, delta: &Delta) -> Result<(), Error> {
+        if delta.version != self.version() + 1 || delta.is_empty() {
+            return Err(Error::OutOfStep);
+        }
+        self.commit(|dataset| {
+            for quad in &delta.removed {
+                if !dataset.remove(quad.as_ref())? {
+                    return Err(Error::OutOfStep);
+                }
+            }
+            for quad in &delta.added {
+                if !dataset.insert(quad.as_ref())? {
+                    return Err(Error::OutOfStep);
+                }
+            }
+            Ok(())
+        })?;
+        self.woken.clear();
+        Ok(())
+    }
+
+    /// Fills an empty space with the quads of a stored snapshot, as they were at a version.
+    pub fn restore(&mut self, version: u64, quads: impl IntoIterator<Item = Quad>) -> Result<(), Error> {
+        if self.version() != 0 || !self.snapshot().is_empty() {
+            return Err(Error::OutOfStep);
+        }
+        for quad in quads {
+            // Each by itself: a restored dataset may be larger than any update.
+            if let Err(limit) = self.dataset.insert(quad.as_ref()) {
+                self.dataset.rollback();
+                return Err(limit.into());
+            }
+            self.dataset.commit();
+        }
+        self.dataset.sweep();
+        self.dataset.set_version(version);
+        Ok(())
+    }
+}
+
+pub(crate) fn context(limits: &SpaceLimits) -> StandingContext<'_> {
+    StandingContext {
+        query: &limits.standing,
+        journal: &limits.journal,
+        queries_max: limits.standing_queries_max,
+        rows_max: limits.standing_rows_max,
+    }
+}
+
+fn edit(
+    dataset: &mut Dataset,
+    remove: &[Mask],
+    insert: &[Quad],
+    blanks: &mut BTreeMap<String, BlankNode>,
+) -> Result<(), Error> {
+    if !remove.is_empty() {
+        // Only here: while a snapshot exists, every change copies a path of each index.
+        let snapshot = dataset.snapshot();
+        for pattern in remove.iter().filter_map(|mask| mask.pattern(&snapshot)) {
+            for quad in snapshot.scan(pattern) {
+                dataset.remove_ids(quad)?;
+            }
+        }
+    }
+    for quad in insert {
+        let mut quad = quad.clone();
+        let mut fresh = |node: &mut BlankNode| {
+            *node = blanks.entry(node.as_str().to_owned()).or_insert_with(|| dataset.fresh_blank()).clone();
+        };
+        if let NamedOrBlankNode::BlankNode(node) = &mut quad.subject {
+            fresh(node);
+        }
+        if let Term::BlankNode(node) = &mut quad.object {
+            fresh(node);
+        }
+        dataset.insert(quad.as_ref())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! Subscribing, polling and checking: the side of the [`Space`] that subscribers see.
+
+use oxrdf::Variable;
+
+use crate::error::{Error, Limit};
+use crate::masks::Mask;
+use crate::query::{Query, Row};
+use crate::rows::ResultDelta;
+use crate::space::{Space, context};
+use crate::subscriber::{Event, Subscriber};
+
+/// The name of a subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SubscriberId(pub u64);
+
+/// A new subscriber and what it sees first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscribed {
+    /// Its name.
+    pub subscriber: SubscriberId,
+    /// The result now: notification 0.
+    pub baseline: Baseline,
+}
+
+/// A whole result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Baseline {
+    /// The number of this notification.
+    pub sequence: u64,
+    /// The version of the dataset it is the result of.
+    pub version: u64,
+    /// The columns.
+    pub variables: Vec<Variable>,
+    /// The rows.
+    pub rows: Vec<Row>,
+}
+
+/// The answer to "what did I miss?".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// Exactly this.
+    Missed {
+        /// It counts as the notification of this number.
+        sequence: u64,
+        /// The version of the dataset it leads to.
+        version: u64,
+        /// What entered and left since.
+        delta: ResultDelta,
+    },
+    /// That is no longer known; here is the whole result, in place of everything before.
+    Fresh(Baseline),
+}
+
+impl Space {
+    /// Subscribes to a query. Equal queries are evaluated once for all.
+    pub fn subscribe(&mut self, query: &Query) -> Result<Subscribed, Error> {
+        let snapshot = self.dataset.snapshot();
+        let dictionary = &mut self.dataset.dictionary;
+        let entry = self.standing.query(query, &snapshot, dictionary, &context(&self.limits))?;
+        self.subscribe_to(entry)
+    }
+
+    /// Subscribes to the quads that match any of the masks.
+    pub fn subscribe_masks(&mut self, masks: &[Mask]) -> Result<Subscribed, Error> {
+        let entry = self.standing.masks(masks, &mut self.dataset.dictionary, &context(&self.limits))?;
+        self.subscribe_to(entry)
+    }
+
+    fn subscribe_to(&mut self, number: usize) -> Result<Subscribed, Error> {
+        let outcome = self.try_subscribe(number);
+        if outcome.is_err() {
+            self.standing.drop_unused(number, &mut self.dataset.dictionary);
+            self.dataset.sweep();
+        }
+        outcome
+    }
+
+    fn try_subscribe(&mut self, number: usize) -> Result<Subscribed, Error> {
+        if self.subscribers.len() >= self.limits.subscribers_max {
+            return Err(Limit::Subscribers.into());
+        }
+        let baseline = self.baseline(number, 0)?;
+        let entry = self.standing.entry_mut(number).ok_or(Error::Unknown)?;
+        self.subscribers_made += 1;
+        entry.subscribers.push(self.subscribers_made);
+        self.subscribers.insert(self.subscribers_made, Subscriber::new(number, entry.journal.last()));
+        Ok(Subscribed { subscriber: SubscriberId(self.subscribers_made), baseline })
+    }
+
+    fn baseline(&self, number: usize, sequence: u64) -> Result<Baseline, Error> {
+        let entry = self.standing.entry(number).ok_or(Error::Unknown)?;
+        let rows = entry.baseline(&self.dataset.snapshot(), &context(&self.limits))?;
+        Ok(Baseline { sequence, version: self.version(), variables: entry.names(), rows })
+    }
+
+    /// Ends a subscription; no event follows.
+    pub fn unsubscribe(&mut self, subscriber: SubscriberId) -> Result<(), Error> {
+        let gone = self.subscribers.remove(&subscriber.0).ok_or(Error::Unknown)?;
+        if let Some(entry) = self.standing.entry_mut(gone.query) {
+            entry.subscribers.retain(|id| *id != subscriber.0);
+            self.standing.drop_unused(gone.query, &mut self.dataset.dictionary);
+            self.dataset.sweep();
+        }
+        Ok(())
+    }
+
+    /// Subscribers that have events since they were last named here or polled empty.
+    pub fn ready(&mut self) -> Vec<SubscriberId> {
+        std::mem::take(&mut self.ready)
+    }
+
+    /// The next event of a subscriber, if there is one.
+    pub fn poll(&mut self, subscriber: SubscriberId) -> Result<Option<Event>, Error> {
+        let known = self.subscribers.get_mut(&subscriber.0).ok_or(Error::Unknown)?;
+        Ok(known.poll(&self.limits.queue))
+    }
+
+    /// What a subscriber missed after the notification of this number. The answer takes the place of all that waits.
+    pub fn check(&mut self, subscriber: SubscriberId, since: u64) -> Result<Check, Error> {
+        let known = self.subscribers.get(&subscriber.0).ok_or(Error::Unknown)?;
+        let number = known.query;
+        let entry = self.standing.entry(number).ok_or(Error::Unknown)?;
+        let (change, version) = (entry.journal.last(), self.version());
+        let missed = known.change_of(since).and_then(|change| entry.journal.since(change));
+        let fresh = if missed.is_none() { Some(self.baseline(number, 0)?) } else { None };
+        let known = self.subscribers.get_mut(&subscriber.0).ok_or(Error::Unknown)?;
+        let sequence = known.caught_up(change, &self.limits.queue);
+        Ok(match (missed, fresh) {
+            (Some(delta), _) => Check::Missed { sequence, version, delta },
+            (None, Some(baseline)) => Check::Fresh(Baseline { sequence, ..baseline }),
+            (None, None) => return Err(Error::Unknown),
+        })
+    }
+
+    /// True if the subscriber's query is followed change by change, not evaluated again.
+    pub fn is_followed(&self, subscriber: SubscriberId) -> Option<bool> {
+        Some(self.standing.entry(self.subscribers.get(&subscriber.0)?.query)?.is_followed())
+    }
+}

@@ -1,0 +1,275 @@
+//! SPARQL updates on the open transaction of a dataset. An operation sees what the ones before it did; whoever opened
+//! the transaction takes all of it back when one fails.
+
+use std::collections::BTreeMap;
+
+use oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term, Variable};
+use spargebra::algebra::GraphTarget;
+use spargebra::term::{
+    GraphNamePattern, GroundQuad, GroundQuadPattern, GroundTerm, GroundTermPattern, NamedNodePattern, QuadPattern,
+    TermPattern,
+};
+use spargebra::{GraphUpdateOperation, Query as Algebra, Update as Operations};
+
+use crate::dataset::{Dataset, graph_name};
+use crate::delta::quad_of;
+use crate::error::{Error, Refusal};
+use crate::index::{InGraph, Pattern};
+use crate::limits::QueryLimits;
+use crate::query::{Query, Results, Row, parser};
+use crate::text;
+
+/// An update that was parsed and judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Update {
+    steps: Vec<Step>,
+}
+
+/// An operation, ready to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Insert(Vec<Quad>),
+    Delete(Vec<GroundQuad>),
+    Modify { delete: Vec<GroundQuadPattern>, insert: Vec<QuadPattern>, query: Box<Query> },
+    Clear(GraphTarget),
+    Create { silent: bool, graph: NamedNode },
+}
+
+impl Update {
+    /// Reads an update. Its cost is bounded by the limits, whatever the text.
+    pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, Error> {
+        Self::parse_at(text, None, limits)
+    }
+
+    /// The same, with a base for relative IRIs.
+    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
+        text::check(text, limits)?;
+        let parsed = parser(base)?.parse_update(text);
+        Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)
+    }
+
+    fn new(parsed: Operations, limits: &QueryLimits) -> Result<Self, Error> {
+        let mut steps = Vec::with_capacity(parsed.operations.len());
+        for operation in parsed.operations {
+            steps.push(match operation {
+                GraphUpdateOperation::InsertData { data } => Step::Insert(data.into_iter().map(inserted).collect()),
+                GraphUpdateOperation::DeleteData { data } => Step::Delete(data),
+                GraphUpdateOperation::DeleteInsert { delete, insert, using, pattern } => {
+                    let base_iri = parsed.base_iri.clone();
+                    let select = Algebra::Select { dataset: using, pattern: *pattern, base_iri };
+                    Step::Modify { delete, insert, query: Box::new(Query::new(select, limits)?) }
+                }
+                GraphUpdateOperation::Clear { graph, .. } | GraphUpdateOperation::Drop { graph, .. } => {
+                    Step::Clear(graph)
+                }
+                GraphUpdateOperation::Create { silent, graph } => Step::Create { silent, graph },
+                // Nothing is fetched. SILENT asks that a failure be no failure.
+                GraphUpdateOperation::Load { silent: true, .. } => continue,
+                GraphUpdateOperation::Load { silent: false, .. } => return Err(Error::Refused(Refusal::Load)),
+            });
+        }
+        Ok(Self { steps })
+    }
+
+    /// The same update with its `WHERE`s on these graphs, as the protocol's `using-graph-uri` says.
+    #[must_use]
+    pub fn using_graphs(mut self, default: &[NamedNode], named: &[NamedNode]) -> Self {
+        for step in &mut self.steps {
+            if let Step::Modify { query, .. } = step {
+                let on_graphs = query.as_ref().clone().on_graphs(default.to_vec(), named.to_vec());
+                **query = on_graphs;
+            }
+        }
+        self
+    }
+
+    /// The queries of its `WHERE`s.
+    pub(crate) fn wheres(&self) -> impl Iterator<Item = &Query> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Modify { query, .. } => Some(query.as_ref()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn apply(&self, dataset: &mut Dataset, limits: &QueryLimits) -> Result<(), Error> {
+        for step in &self.steps {
+            match step {
+                Step::Insert(quads) => insert_data(quads, dataset)?,
+                Step::Delete(quads) => {
+                    for quad in quads {
+                        dataset.remove(ground(quad).as_ref())?;
+                    }
+                }
+                Step::Modify { delete, insert, query } => modify(delete, insert, query, dataset, limits)?,
+                Step::Clear(target) => clear(target, dataset, limits)?,
+                Step::Create { silent, graph } => create(*silent, graph, dataset)?,
+            }
+            if limits.cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Blank nodes of data are new ones, the same within one operation.
+fn insert_data(quads: &[Quad], dataset: &mut Dataset) -> Result<(), Error> {
+    let mut blanks = BTreeMap::new();
+    for quad in quads {
+        let mut quad = quad.clone();
+        if let NamedOrBlankNode::BlankNode(node) = &mut quad.subject {
+            *node = fresh(node, &mut blanks, dataset);
+        }
+        if let Term::BlankNode(node) = &mut quad.object {
+            *node = fresh(node, &mut blanks, dataset);
+        }
+        dataset.insert(quad.as_ref())?;
+    }
+    Ok(())
+}
+
+fn fresh(node: &BlankNode, blanks: &mut BTreeMap<String, BlankNode>, dataset: &mut Dataset) -> BlankNode {
+    blanks.entry(node.as_str().to_owned()).or_insert_with(|| dataset.fresh_blank()).clone()
+}
+
+fn named(graph: &spargebra::term::GraphName) -> GraphName {
+    match graph {
+        spargebra::term::GraphName::NamedNode(node) => node.clone().into(),
+        spargebra::term::GraphName::DefaultGraph => GraphName::DefaultGraph,
+    }
+}
+
+fn inserted(quad: spargebra::term::Quad) -> Quad {
+    Quad { graph_name: named(&quad.graph_name), subject: quad.subject, predicate: quad.predicate, object: quad.object }
+}
+
+fn ground(quad: &GroundQuad) -> Quad {
+    let object = match &quad.object {
+        GroundTerm::NamedNode(node) => node.clone().into(),
+        GroundTerm::Literal(literal) => Term::from(literal.clone()),
+    };
+    let graph_name = named(&quad.graph_name);
+    Quad { subject: quad.subject.clone().into(), predicate: quad.predicate.clone(), object, graph_name }
+}
+
+fn create(silent: bool, graph: &NamedNode, dataset: &Dataset) -> Result<(), Error> {
+    // A graph exists while it has a quad; an empty one is not recorded, so creating it changes nothing.
+    let snapshot = dataset.snapshot();
+    let exists = snapshot.terms.find(graph.as_ref().into()).is_some_and(|graph| {
+        let all = Pattern { graph: InGraph::One(graph), subject: None, predicate: None, object: None };
+        snapshot.scan(all).next().is_some()
+    });
+    if exists && !silent { Err(Error::Evaluation(format!("the graph {graph} exists"))) } else { Ok(()) }
+}
+
+fn clear(target: &GraphTarget, dataset: &mut Dataset, limits: &QueryLimits) -> Result<(), Error> {
+    let snapshot = dataset.snapshot();
+    let graph = match target {
+        GraphTarget::NamedNode(node) => match snapshot.terms.find(node.as_ref().into()) {
+            Some(graph) => InGraph::One(graph),
+            None => return Ok(()),
+        },
+        GraphTarget::DefaultGraph => InGraph::One(0),
+        GraphTarget::NamedGraphs => InGraph::AnyNamed,
+        GraphTarget::AllGraphs => InGraph::Any,
+    };
+    for quad in snapshot.scan(Pattern { graph, subject: None, predicate: None, object: None }) {
+        dataset.remove_ids(quad)?;
+        if limits.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+    }
+    Ok(())
+}
+
+/// All solutions are found before anything is changed; then deletions come before insertions.
+fn modify(
+    delete: &[GroundQuadPattern],
+    insert: &[QuadPattern],
+    query: &Query,
+    dataset: &mut Dataset,
+    limits: &QueryLimits,
+) -> Result<(), Error> {
+    let snapshot = dataset.snapshot();
+    let Results::Rows(rows) = query.run(&snapshot, limits)? else { return Ok(()) };
+    let variables = rows.variables().to_vec();
+    let rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
+    // While a snapshot exists, every change copies a path of each index.
+    drop(snapshot);
+    for row in &rows {
+        let solution = Solution { variables: &variables, row };
+        for quad in delete.iter().filter_map(|pattern| solution.deleted(pattern)) {
+            dataset.remove(quad.as_ref())?;
+        }
+    }
+    for row in &rows {
+        let solution = Solution { variables: &variables, row };
+        let mut blanks = BTreeMap::new();
+        for pattern in insert {
+            if let Some(quad) = solution.inserted(pattern, &mut |node| fresh(node, &mut blanks, dataset)) {
+                dataset.insert(quad.as_ref())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A row by the names of its variables; fills templates. A quad with an unbound or misplaced term is left out.
+pub(crate) struct Solution<'a> {
+    pub(crate) variables: &'a [Variable],
+    pub(crate) row: &'a [Option<Term>],
+}
+
+impl Solution<'_> {
+    fn value(&self, variable: &Variable) -> Option<Term> {
+        let place = self.variables.iter().position(|known| known == variable)?;
+        self.row.get(place)?.clone()
+    }
+
+    pub(crate) fn named(&self, pattern: &NamedNodePattern) -> Option<Term> {
+        match pattern {
+            NamedNodePattern::NamedNode(node) => Some(node.clone().into()),
+            NamedNodePattern::Variable(variable) => self.value(variable),
+        }
+    }
+
+    pub(crate) fn term(&self, pattern: &TermPattern, blank: &mut dyn FnMut(&BlankNode) -> BlankNode) -> Option<Term> {
+        match pattern {
+            TermPattern::NamedNode(node) => Some(node.clone().into()),
+            TermPattern::Literal(literal) => Some(literal.clone().into()),
+            TermPattern::BlankNode(node) => Some(blank(node).into()),
+            TermPattern::Variable(variable) => self.value(variable),
+        }
+    }
+
+    fn ground(&self, pattern: &GroundTermPattern) -> Option<Term> {
+        match pattern {
+            GroundTermPattern::NamedNode(node) => Some(node.clone().into()),
+            GroundTermPattern::Literal(literal) => Some(literal.clone().into()),
+            GroundTermPattern::Variable(variable) => self.value(variable),
+        }
+    }
+
+    /// `None` if there is no such graph; the default graph is `Some(None)`.
+    #[expect(clippy::option_option, reason = "no graph and the default graph differ")]
+    fn graph(&self, pattern: &GraphNamePattern) -> Option<Option<Term>> {
+        match pattern {
+            GraphNamePattern::NamedNode(node) => Some(Some(node.clone().into())),
+            GraphNamePattern::DefaultGraph => Some(None),
+            GraphNamePattern::Variable(variable) => {
+                let term = self.value(variable)?;
+                graph_name(term.clone()).map(|_| Some(term))
+            }
+        }
+    }
+
+    fn deleted(&self, pattern: &GroundQuadPattern) -> Option<Quad> {
+        let (subject, object) = (self.ground(&pattern.subject)?, self.ground(&pattern.object)?);
+        quad_of(subject, self.named(&pattern.predicate)?, object, self.graph(&pattern.graph_name)?)
+    }
+
+    fn inserted(&self, pattern: &QuadPattern, blank: &mut dyn FnMut(&BlankNode) -> BlankNode) -> Option<Quad> {
+        let (subject, object) = (self.term(&pattern.subject, blank)?, self.term(&pattern.object, blank)?);
+        quad_of(subject, self.named(&pattern.predicate)?, object, self.graph(&pattern.graph_name)?)
+    }
+}

@@ -1,0 +1,219 @@
+//! A snapshot as the evaluator sees it: numbers for terms that are stored, values for terms that were computed.
+
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+use oxrdf::{NamedNode, Term};
+use spareval::{InternalQuad, QueryableDataset};
+
+use crate::dataset::Snapshot;
+use crate::dictionary::Id;
+use crate::error::Error;
+use crate::index::{InGraph, Pattern, Quad, Scan};
+use crate::limits::Meter;
+
+/// A snapshot and the meter of one evaluation.
+pub(crate) struct View<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) meter: Rc<Meter>,
+    /// The graphs of `FROM <a> FROM <b>`, whose merge stands under the number of [`MERGED`].
+    merged: Rc<[Id]>,
+}
+
+/// The label under which the evaluator asks for the merged graphs. No label in a dataset has a space.
+pub(crate) const MERGED: &str = "merged graphs";
+/// And its number, which no term has.
+const MERGED_ID: Id = Id::MAX;
+
+/// A term in the evaluator's hands. Each holds the meter, whose references are thereby the count of live terms.
+#[derive(Clone)]
+pub(crate) enum Held {
+    /// A stored term.
+    Stored(Id, #[allow(dead_code, reason = "counted by being held")] Rc<Meter>),
+    /// A term that no quad has.
+    Computed(Rc<Computed>),
+}
+
+pub(crate) struct Computed {
+    term: Term,
+    bytes: usize,
+    meter: Rc<Meter>,
+}
+
+impl Drop for Computed {
+    fn drop(&mut self) {
+        self.meter.free_bytes(self.bytes);
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Stored(a, _), Self::Stored(b, _)) => a == b,
+            (Self::Computed(a), Self::Computed(b)) => a.term == b.term,
+            // A term is computed only if it is not stored.
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Held {}
+
+impl Hash for Held {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Self::Stored(id, _) => id.hash(state),
+            Self::Computed(computed) => computed.term.hash(state),
+        }
+    }
+}
+
+/// Quads of a pattern until the meter says no; then the reason once, and nothing more, so that whatever loop the
+/// evaluator is in runs dry.
+pub(crate) struct Quads<'a> {
+    snapshot: &'a Snapshot,
+    pattern: Pattern,
+    scan: Option<Scan<'a>>,
+    meter: Rc<Meter>,
+    /// The graphs to merge, and how many of them were entered.
+    merged: Rc<[Id]>,
+    entered: usize,
+}
+
+impl Quads<'_> {
+    /// The next quad that no merged graph before has.
+    fn quad(&mut self) -> Option<Quad> {
+        if self.merged.is_empty() {
+            return self.scan.as_mut()?.next();
+        }
+        loop {
+            let Some(quad) = self.scan.as_mut().and_then(Iterator::next) else {
+                let graph = *self.merged.get(self.entered)?;
+                self.entered += 1;
+                self.scan = Some(self.snapshot.scan(Pattern { graph: InGraph::One(graph), ..self.pattern }));
+                continue;
+            };
+            let mut before = self.merged.iter().take(self.entered - 1);
+            if !before.any(|graph| self.snapshot.index.contains(Quad { graph: *graph, ..quad })) {
+                return Some(Quad { graph: 0, ..quad });
+            }
+        }
+    }
+}
+
+impl Iterator for Quads<'_> {
+    type Item = Result<InternalQuad<Held>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let quad = self.quad()?;
+        if let Err(error) = self.meter.step() {
+            (self.scan, self.merged) = (None, Rc::default());
+            return Some(Err(error));
+        }
+        let held = |id: Id| Held::Stored(id, Rc::clone(&self.meter));
+        Some(Ok(InternalQuad {
+            subject: held(quad.subject),
+            predicate: held(quad.predicate),
+            object: held(quad.object),
+            graph_name: (quad.graph != 0).then(|| held(quad.graph)),
+        }))
+    }
+}
+
+/// The number, or nothing if no quad can have the term.
+fn bound(term: Option<&Held>) -> Result<Option<Id>, ()> {
+    match term {
+        None => Ok(None),
+        Some(Held::Stored(id, _)) => Ok(Some(*id)),
+        Some(Held::Computed(_)) => Err(()),
+    }
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, meter: Rc<Meter>) -> Self {
+        Self { snapshot, meter, merged: Rc::default() }
+    }
+
+    pub(crate) fn merge(&mut self, graphs: &[NamedNode]) {
+        let ids = graphs.iter().filter_map(|graph| self.snapshot.terms.find(graph.as_ref().into()));
+        self.merged = ids.collect();
+    }
+
+    #[expect(clippy::option_option, reason = "the evaluator's words: any named graph, the default one, this one")]
+    fn pattern(
+        subject: Option<&Held>,
+        predicate: Option<&Held>,
+        object: Option<&Held>,
+        graph: Option<Option<&Held>>,
+    ) -> Result<Pattern, ()> {
+        let graph = match graph {
+            None => InGraph::AnyNamed,
+            Some(None) => InGraph::One(0),
+            Some(Some(Held::Stored(id, _))) => InGraph::One(*id),
+            Some(Some(Held::Computed(_))) => return Err(()),
+        };
+        Ok(Pattern { graph, subject: bound(subject)?, predicate: bound(predicate)?, object: bound(object)? })
+    }
+
+    fn quads(&self, pattern: Result<Pattern, ()>) -> Quads<'a> {
+        let nowhere = Pattern { graph: InGraph::One(MERGED_ID), subject: None, predicate: None, object: None };
+        let is_merge = pattern.is_ok_and(|pattern| pattern.graph == InGraph::One(MERGED_ID));
+        Quads {
+            snapshot: self.snapshot,
+            pattern: pattern.unwrap_or(nowhere),
+            scan: pattern.ok().filter(|_| !is_merge).map(|pattern| self.snapshot.scan(pattern)),
+            meter: Rc::clone(&self.meter),
+            merged: if is_merge { Rc::clone(&self.merged) } else { Rc::default() },
+            entered: 0,
+        }
+    }
+}
+
+impl<'a> QueryableDataset<'a> for View<'a> {
+    type InternalTerm = Held;
+    type Error = Error;
+
+    fn internal_quads_for_pattern(
+        &self,
+        subject: Option<&Held>,
+        predicate: Option<&Held>,
+        object: Option<&Held>,
+        graph_name: Option<Option<&Held>>,
+    ) -> impl Iterator<Item = Result<InternalQuad<Held>, Error>> + use<'a> {
+        self.quads(Self::pattern(subject, predicate, object, graph_name))
+    }
+
+    fn internal_named_graphs(&self) -> impl Iterator<Item = Result<Held, Error>> + use<'a> {
+        let (snapshot, meter) = (self.snapshot, Rc::clone(&self.meter));
+        let graphs = std::iter::successors(snapshot.index.graph_after(0), |graph| snapshot.index.graph_after(*graph));
+        graphs.map(move |graph| meter.step().map(|()| Held::Stored(graph, Rc::clone(&meter))))
+    }
+
+    fn contains_internal_graph_name(&self, graph_name: &Held) -> Result<bool, Error> {
+        let pattern = Self::pattern(None, None, None, Some(Some(graph_name)));
+        Ok(pattern.is_ok_and(|pattern| self.snapshot.scan(pattern).next().is_some()))
+    }
+
+    fn internalize_term(&self, term: Term) -> Result<Held, Error> {
+        if let Some(id) = self.snapshot.terms.find(term.as_ref()) {
+            return Ok(Held::Stored(id, Rc::clone(&self.meter)));
+        }
+        if matches!(&term, Term::BlankNode(node) if node.as_str() == MERGED) {
+            return Ok(Held::Stored(MERGED_ID, Rc::clone(&self.meter)));
+        }
+        let bytes = match &term {
+            Term::NamedNode(node) => node.as_str().len(),
+            Term::BlankNode(node) => node.as_str().len(),
+            Term::Literal(literal) => literal.value().len(),
+        };
+        self.meter.hold_bytes(bytes)?;
+        Ok(Held::Computed(Rc::new(Computed { term, bytes, meter: Rc::clone(&self.meter) })))
+    }
+
+    fn externalize_term(&self, term: Held) -> Result<Term, Error> {
+        match term {
+            Held::Stored(id, _) => self.snapshot.terms.term(id).ok_or(Error::Unknown),
+            Held::Computed(computed) => Ok(computed.term.clone()),
+        }
+    }
+}
