@@ -155,6 +155,13 @@ fn wait_for(events: u64, heard: &Receiver<usize>) {
     }
 }
 
+/// So many signs of life: each client gives one whenever it has looked at its socket, once it is ready.
+fn listen_to(heard: &Receiver<usize>, signs: usize) {
+    for _ in 0..signs {
+        heard.recv_timeout(PATIENCE).unwrap();
+    }
+}
+
 #[test]
 fn f109_what_was_acknowledged_survives_kill_9_and_exactly_once_is_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,26 +173,19 @@ fn f109_what_was_acknowledged_survives_kill_9_and_exactly_once_is_once() {
         Client::new("more", Version::V311, None, Some(("t/+", QoS::AtLeastOnce))),
     ];
     // Nobody publishes before everybody listens.
-    clients.iter_mut().for_each(|client| client.messages_max = 0);
+    for client in &mut clients {
+        client.messages_max = 0;
+    }
     let broker = Broker::start(folder.path(), 2);
     let listen = Instant::now();
-    live(
-        &mut clients,
-        broker.port,
-        0,
-        |heard| {
-            // Each tells of itself when it is ready, and again and again.
-            for _ in 0..100 {
-                heard.recv_timeout(PATIENCE).unwrap();
-            }
-        },
-        || (),
-    );
+    live(&mut clients, broker.port, 0, |heard| listen_to(heard, 100), || ());
     assert!(listen.elapsed() < PATIENCE);
     assert!(clients.iter().all(|client| client.has_subscribed() && client.is_known));
     broker.kill();
 
-    clients.iter_mut().for_each(|client| client.messages_max = u32::MAX);
+    for client in &mut clients {
+        client.messages_max = u32::MAX;
+    }
     let mut dice = Dice(7);
     for round in 0..rounds {
         let broker = Broker::start(folder.path(), 1 + dice.below(3));
@@ -205,7 +205,7 @@ fn finish(clients: &mut [Client], folder: &Path) {
     let begun = Instant::now();
     while !is_complete(clients) {
         assert!(begun.elapsed() < PATIENCE, "{:?}", std::fs::read_to_string(folder.join("log")));
-        live(clients, broker.port, 99, |heard| wait_for(1, heard), || ());
+        live(clients, broker.port, 99, |heard| listen_to(heard, 200), || ());
     }
 }
 

@@ -110,7 +110,7 @@ fn a_repeated_message_is_not_acknowledged_before_the_first_is_kept() {
 }
 
 #[test]
-fn whoever_is_owed_too_much_is_not_read_and_not_expelled() {
+fn f116_whoever_is_owed_too_much_is_not_read_and_not_expelled() {
     let mut net = Net::durable(1);
     let sender = net.connect("sender", &Options { keep_alive: 10, ..lasting_v311() });
     let reader = net.connect("reader", &lasting());
@@ -128,7 +128,7 @@ fn whoever_is_owed_too_much_is_not_read_and_not_expelled() {
 }
 
 #[test]
-fn while_the_disk_fails_what_needs_none_goes_on_and_the_rest_is_refused() {
+fn f114_while_the_disk_fails_what_needs_none_goes_on_and_the_rest_is_refused() {
     let mut net = Net::durable(1);
     let (new, old) = (net.v5("new"), net.connect("old", &lasting_v311()));
     let (reader, fleeting) = (net.connect("reader", &lasting()), net.v5("fleeting"));
