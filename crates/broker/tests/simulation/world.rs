@@ -126,7 +126,7 @@ impl World {
                     trace(|| format!("call {n} from now fails: {fault:?}"));
                 }
                 2 if self.is_disk_bad => {
-                    self.disk.set_broken([Some(Fault::Full), None, None][self.dice.below(3) as usize])
+                    self.disk.set_broken([Some(Fault::Full), None, None][self.dice.below(3) as usize]);
                 }
                 3 | 4 => {
                     let client = self.dice.below(self.clients.len() as u64) as usize;
