@@ -9,7 +9,7 @@ use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use tidegate_broker::PressureReport;
 use tidegate_control::Timestamp;
-use tidegate_core::event::{Side, Stats};
+use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 
 use crate::problem::{Answered, text};
@@ -21,7 +21,8 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     let (_, handshakes) = state.handle.sockets();
     let started = state.wall(Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    let process = Process { handshakes, started, resident_bytes: resident_bytes() };
+    let (classes, transitions) = (state.handle.classes(), state.handle.transitions());
+    let process = Process { handshakes, started, resident_bytes: resident_bytes(), classes, transitions };
     Ok(text(StatusCode::OK, KIND, page(&state.handle.stats(), &state.handle.pressure(), &process)))
 }
 
@@ -29,6 +30,9 @@ struct Process {
     handshakes: usize,
     started: f64,
     resident_bytes: u64,
+    /// Names, at most as many as there can be classes.
+    classes: Vec<String>,
+    transitions: [u64; 5],
 }
 
 fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
@@ -44,9 +48,7 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     page.gauge("retained_messages", "Retained messages.", stats.retained_messages);
     page.gauge("retained_bytes", "Bytes of retained messages.", stats.retained_bytes);
     page.counter("messages_received", "PUBLISH packets received.", stats.publish_received);
-    page.counter("messages_passed", "PUBLISH packets taken, that is retained and routed.", stats.publish_passed);
-    page.counter("deliveries", "Messages times receivers.", stats.deliveries);
-    page.counter("messages_delivered", "Deliveries written at QoS 0, or acknowledged.", stats.delivered);
+    by_class(&mut page, stats, &process.classes);
     page.head("messages_dropped", "counter", "Messages and deliveries that went nowhere, by reason.");
     for loss in dropped() {
         page.sample("messages_dropped_total", &format!("{{reason=\"{}\"}}", reason(loss)), loss.count(stats));
@@ -63,6 +65,11 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
         page.sample("publish_rejected_total", &format!("{{limit=\"{limit}\"}}"), loss.count(stats));
     }
     page.counter("publish_repeated", "PUBLISH packets sent again, and taken once.", stats.publish_repeated);
+    page.counter(
+        "messages_held",
+        "PUBLISH packets that had to wait, of publishers that are too fast.",
+        stats.publish_held,
+    );
     page.gauge("held_messages", "Messages of publishers that are too fast, waiting to be taken.", stats.held_messages);
     page.gauge("held_bytes", "Bytes of them.", stats.held_bytes);
     page.gauge("queue_messages", "Messages waiting for their receivers.", stats.queued_messages);
@@ -70,6 +77,12 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     page.head("inflight", "gauge", "Messages sent and not yet acknowledged.");
     page.sample("inflight", "{direction=\"out\"}", stats.inflight_messages);
     page.gauge("overload_level", "How hard the broker is pressed, 0 to 4.", pressure.level.number().into());
+    page.head("overload_transitions", "counter", "How often the level has become this.");
+    for (level, count) in process.transitions.iter().enumerate() {
+        page.sample("overload_transitions_total", &format!("{{to=\"{level}\"}}"), *count);
+    }
+    page.gauge("publishers_throttled", "Clients of whom messages are held.", stats.clients_held);
+    page.gauge("clients_slow", "Clients that do not take what waits for them.", stats.clients_slow);
     page.gauge("memory_budget_bytes", "Bytes that messages and clients may take.", pressure.memory_max);
     page.gauge("memory_used_bytes", "Bytes that they take.", pressure.memory_used);
     page.counter("packets_received", "Packets received.", stats.packets_received);
@@ -88,6 +101,28 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
         process.resident_bytes, process.started
     );
     text
+}
+
+type Part = fn(&ClassStats) -> u64;
+
+/// What becomes of messages, by class: the operator's names, of which there are few.
+fn by_class(page: &mut Page, stats: &Stats, classes: &[String]) {
+    let families: [(&str, &str, &str, Part); 5] = [
+        ("messages_passed", "counter", "PUBLISH packets taken, that is retained and routed.", |class| class.received),
+        ("deliveries", "counter", "Messages times receivers.", |class| class.deliveries),
+        ("messages_delivered", "counter", "Deliveries written at QoS 0, or acknowledged.", |class| class.delivered),
+        ("deliveries_dropped", "counter", "Deliveries that went nowhere.", |class| class.dropped),
+        ("deliveries_waiting", "gauge", "Deliveries that wait, or are not acknowledged yet.", ClassStats::waiting),
+    ];
+    for (name, kind, help, value) in families {
+        page.head(name, kind, help);
+        let suffix = if kind == "counter" { "_total" } else { "" };
+        for (class, stats) in classes.iter().zip(&stats.by_class) {
+            // A label value has three characters that mean something.
+            let class = class.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            page.sample(&format!("{name}{suffix}"), &format!("{{class=\"{class}\"}}"), value(stats));
+        }
+    }
 }
 
 /// Losses that are drops: those that nobody is told about, or that were for a receiver.
@@ -147,7 +182,12 @@ mod tests {
         let stats = Stats { publish_received: 7, publish_passed: 7, connections: u64::MAX, ..Stats::default() };
         let pressure =
             PressureReport { level: Level::default(), cause: None, age: Duration::ZERO, memory_used: 1, memory_max: 2 };
-        let text = page(&stats, &pressure, &Process { handshakes: 3, started: 1.5, resident_bytes: 4096 });
+        let classes = ["high", "normal", "low", "sys", "odd \"name\""].map(String::from).to_vec();
+        let (handshakes, started, resident_bytes, transitions) = (3, 1.5, 4096, [0, 1, 2, 3, 4]);
+        let process = Process { handshakes, started, resident_bytes, classes, transitions };
+        let text = page(&stats, &pressure, &process);
+        assert!(text.contains("\ntidegate_deliveries_waiting{class=\"odd \\\"name\\\"\"} 0\n"), "{text}");
+        assert!(text.contains("\ntidegate_overload_transitions_total{to=\"2\"} 2\n"), "{text}");
         assert!(text.ends_with("# EOF\n") && text.contains("\ntidegate_messages_received_total 7\n"), "{text}");
         let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
         let mut family = (String::new(), String::new());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State as Shared;
 use serde_json::{Map, Value, json};
 use tidegate_control::pressure::Cause;
-use tidegate_core::event::{Side, Stats};
+use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 
 use crate::clients::worst;
@@ -74,8 +74,26 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
             "retained_messages": stats.retained_messages,
             "retained_bytes": stats.retained_bytes,
         },
+        "classes": classes(&state.handle.classes(), &stats),
+        "publishers_throttled": stats.clients_held,
+        "clients_slow": stats.clients_slow,
         "ledger": ledger(&stats),
     })))
+}
+
+/// What became of the messages of each class.
+fn classes(names: &[String], stats: &Stats) -> Vec<Value> {
+    let class = |(name, class): (&String, &ClassStats)| {
+        json!({
+            "class": name,
+            "passed": class.received,
+            "deliveries": class.deliveries,
+            "delivered": class.delivered,
+            "dropped": class.dropped,
+            "waiting": class.waiting(),
+        })
+    };
+    names.iter().zip(&stats.by_class).map(class).collect()
 }
 
 /// How hard the broker is pressed, and why.
@@ -103,6 +121,7 @@ fn ledger(stats: &Stats) -> Value {
             "received": stats.publish_received,
             "passed": stats.publish_passed,
             "held": stats.held_messages,
+            "held_ever": stats.publish_held,
             "lost": losses(Side::In),
         },
         "out": {

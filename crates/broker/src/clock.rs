@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::Timestamp;
 
+use crate::limits::WAKE_LAG_MAX;
+
 /// A monotonic clock with an origin of its own. Copies agree.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
@@ -37,6 +39,18 @@ impl Clock {
         match self {
             Self::Machine(_) => end.since(begin),
             Self::ByHand(_) => Duration::ZERO,
+        }
+    }
+
+    /// Since when a socket that is found ready now may have been so, if that was not looked for while a turn took so
+    /// long: the machine may have let us wait, too. Nobody waits for a clock that is set by hand.
+    pub(crate) fn before(&self, now: Timestamp, took: Duration) -> Timestamp {
+        match self {
+            Self::Machine(_) => {
+                let lag = u64::try_from((took + WAKE_LAG_MAX).as_nanos()).unwrap_or(u64::MAX);
+                Timestamp::from_nanos(now.as_nanos().saturating_sub(lag))
+            }
+            Self::ByHand(_) => now,
         }
     }
 

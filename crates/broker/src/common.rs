@@ -13,7 +13,7 @@ use crate::bans::Bans;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
 use crate::keep::Keeper;
-use crate::letter::Letter;
+use crate::letter::{Letter, Rules};
 use crate::password::Questions;
 use crate::pressure::Pressure;
 use crate::seat::Seats;
@@ -38,6 +38,8 @@ pub(crate) struct Common {
     pub(crate) attempts: Mutex<Attempts>,
     /// Limits of single clients and users, as all shards have them.
     pub(crate) limits: Mutex<BTreeMap<Whom, Rate>>,
+    /// Names of the classes, by the latest rules.
+    pub(crate) classes: Mutex<Vec<String>>,
     /// By shard.
     stats: Vec<Mutex<Stats>>,
     /// Turns of each shard's loop.
@@ -71,10 +73,16 @@ impl Common {
             bans: Mutex::default(),
             attempts: Mutex::default(),
             limits: Mutex::default(),
+            classes: Mutex::default(),
             stats,
             turns,
             generation,
         }
+    }
+
+    /// New rules have come.
+    pub(crate) fn show_rules(&self, rules: &Rules) {
+        *lock(&self.classes) = rules.settings.priority.classes.names().map(str::to_owned).collect();
     }
 
     /// The number of the next rules.

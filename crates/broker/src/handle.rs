@@ -109,6 +109,16 @@ impl Handle {
         self.common.pressure.report(self.common.clock.now())
     }
 
+    /// How often the level has become each of the five, from 0 to 4.
+    pub fn transitions(&self) -> [u64; 5] {
+        self.common.pressure.transitions()
+    }
+
+    /// The names of the classes; the counters of each are at the same place in [`Stats::by_class`].
+    pub fn classes(&self) -> Vec<String> {
+        lock(&self.common.classes).clone()
+    }
+
     /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. False: there
     /// are too many bans already.
     pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
@@ -162,6 +172,7 @@ impl Handle {
         }
         let rules = Rules::new(config, authenticator, policy, self.common.next_generation());
         self.common.pressure.budget.set_max(rules.memory_max);
+        self.common.show_rules(&rules);
         self.common.tell_all(|| Letter::Reload(Box::new(rules.clone())));
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use tidegate_core::Whom;
@@ -37,8 +38,10 @@ pub(crate) enum Letter {
     Limit(Whom, Option<Rate>),
     /// Whoever this concerns has to go.
     Expel(Box<Banned>),
-    /// Time has passed (a clock that is set by hand).
-    Tick,
+    /// Time has passed (a clock that is set by hand). Let go of when a turn at the new time is over.
+    Tick(SyncSender<()>),
+    /// Something of this shard's was kept.
+    Kept,
     /// New rules.
     Reload(Box<Rules>),
     /// An operator wants to know something.

@@ -120,6 +120,7 @@ impl Broker {
             (opening, first) = (Some(opened.1), opened.2);
         }
         let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max, keeper));
+        common.show_rules(&rules);
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
         let mut broker = Self { common, doors, threads: Vec::new(), passwords, opening };
@@ -138,7 +139,7 @@ impl Broker {
         let keeper = self.common.keeper.as_ref()?;
         let inboxes = Arc::clone(&self.common.inboxes);
         // A letter, not only a call: the thread may be about to fall asleep.
-        let producer = keeper.producer(move || drop(inboxes.get(index).map(|inbox| inbox.send(Letter::Tick))))?;
+        let producer = keeper.producer(move || drop(inboxes.get(index).map(|inbox| inbox.send(Letter::Kept))))?;
         Some(Scribe::new(Arc::clone(keeper), producer, first, (index == 0).then(|| self.common.clock.now())))
     }
 
@@ -204,10 +205,15 @@ impl Broker {
         self.handle().limits()
     }
 
-    /// Sets the clock forward, of a broker that was started by hand.
+    /// Sets the clock forward, of a broker that was started by hand. When this returns every shard has done a turn at the
+    /// new time: no turn that began before is still under way, in which a socket would come in an hour ago.
     pub fn advance(&self, time: Duration) {
         self.common.clock.advance(time);
-        self.common.tell_all(|| Letter::Tick);
+        let (hand, let_go) = std::sync::mpsc::sync_channel(1);
+        self.common.tell_all(|| Letter::Tick(hand.clone()));
+        drop(hand);
+        // Nothing is ever sent: the answer is that nobody can any more.
+        let _ = let_go.recv();
     }
 
     /// Sockets that are open, in whatever state.

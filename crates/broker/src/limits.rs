@@ -141,6 +141,10 @@ pub(crate) const STATS_INTERVAL: Duration = Duration::from_millis(100);
 /// Shard threads at most: what the core can tell apart.
 pub(crate) const SHARDS_MAX: usize = 64;
 
+/// How long a machine that has other things to do may let a ready thread wait. What publishers send in such a time is not
+/// taken for a burst of theirs; a real burst is spread over as much, and no more.
+pub(crate) const WAKE_LAG_MAX: Duration = Duration::from_millis(50);
+
 const _: () = assert!(READ_BYTES_MAX <= SCRATCH_BYTES / 2, "what is left over must fit beside what is read");
 const _: () = assert!(READ_BYTES_MAX <= TURN_READ_BYTES_MAX);
 const _: () = assert!(READ_RESERVE_BYTES * 4 <= TURN_READ_BYTES_MAX, "most is for those who come first");

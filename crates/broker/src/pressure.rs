@@ -101,6 +101,8 @@ const RESTLESS_SAMPLES: u32 = 10;
 #[derive(Debug)]
 pub(crate) struct Pressure {
     shards: Vec<Shown>,
+    /// How often the level became this.
+    transitions: [AtomicU64; 5],
     pub(crate) budget: Budget,
 }
 
@@ -113,7 +115,8 @@ struct Shown {
 
 impl Pressure {
     pub(crate) fn new(shards: usize, memory_max: u64) -> Self {
-        Self { shards: (0..shards).map(|_| Shown::default()).collect(), budget: Budget::new(shards, memory_max) }
+        let budget = Budget::new(shards, memory_max);
+        Self { shards: (0..shards).map(|_| Shown::default()).collect(), transitions: Default::default(), budget }
     }
 
     pub(crate) fn show(&self, shard: usize, gauge: &Gauge) {
@@ -122,6 +125,17 @@ impl Pressure {
             shown.level.store(u64::from(gauge.level().number()) << 8 | cause, Ordering::Relaxed);
             shown.since.store(gauge.since().as_nanos(), Ordering::Relaxed);
         }
+    }
+
+    /// The level of the process has changed; told by one thread.
+    pub(crate) fn count_transition(&self, to: Level) {
+        if let Some(count) = self.transitions.get(usize::from(to.number())) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn transitions(&self) -> [u64; 5] {
+        self.transitions.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// The highest level of all shards.

@@ -10,6 +10,7 @@ use divan::{Bencher, black_box};
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, RhythmConfig};
 use tidegate_core::access::{Identity, Open};
+use tidegate_core::classes::PriorityMode;
 use tidegate_core::event::Why;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::{ConnId, Hello, Shard};
@@ -36,8 +37,10 @@ impl Rig {
     }
 
     fn with(back_off: BackOff) -> Self {
-        let settings =
-            Settings { outbox_bytes_max: usize::MAX, inflight_max: u16::MAX, back_off, ..Settings::default() };
+        Self::of(Settings { outbox_bytes_max: usize::MAX, inflight_max: u16::MAX, back_off, ..Settings::default() })
+    }
+
+    fn of(settings: Settings) -> Self {
         let shard = Shard::new(0, 1, Arc::new(settings), Arc::new(Open), 1);
         Self { shard, now: Timestamp::from_secs_f64(1.0) }
     }
@@ -157,6 +160,28 @@ fn at_the_gate(bencher: Bencher, case: &str) {
         rig.now = rig.now + Duration::from_secs(40);
         rig.shard.turn(rig.now);
         rig.shard.handle_input(publisher, black_box(&bytes), rig.now);
+        rig.flush();
+    });
+}
+
+/// One publisher that keeps its rhythm, one subscriber, a message at a time: what all of the control costs (back-off and
+/// classes; the ledger is never off).
+#[divan::bench(args = ["off", "on"])]
+fn one_to_one_in_rhythm(bencher: Bencher, control: &str) {
+    let mut settings = Settings { outbox_bytes_max: usize::MAX, ..Settings::default() };
+    if control == "off" {
+        settings.back_off.rhythm = None;
+        settings.priority.mode = PriorityMode::Off;
+    }
+    let mut rig = Rig::of(settings);
+    let (publisher, subscriber) = (rig.connect("publisher"), rig.connect("subscriber"));
+    rig.subscribe(subscriber, "news", QoS::AtMostOnce);
+    let bytes = one_message("news");
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+        for _ in 0..BATCH {
+            rig.now = rig.now + Duration::from_millis(5);
+            rig.shard.handle_input(publisher, black_box(&bytes), rig.now);
+        }
         rig.flush();
     });
 }

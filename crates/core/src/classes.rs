@@ -204,6 +204,11 @@ impl Default for Classes {
 }
 
 impl Classes {
+    /// Their names, by [`ClassId::index`].
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|class| &*class.name)
+    }
+
     /// The operator's classes beside those that are always there. A message belongs to the first whose rules it meets.
     pub fn new(own: Vec<Class>) -> Result<Self, String> {
         let mut classes = Self::default();

@@ -56,16 +56,16 @@ impl Shard {
     #[inline]
     pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Standing {
         let priority = &self.settings.priority;
-        let Some(session) = self.sessions.get_mut(index).filter(|_| priority.mode != PriorityMode::Off) else {
+        if priority.mode == PriorityMode::Off {
             return Standing::UNKNOWN;
-        };
+        }
+        let Some(session) = self.sessions.get_mut(index) else { return Standing::UNKNOWN };
         let rank = |slot| self.gate.publishers.standing(slot, now);
-        let mut standing = session.publisher.map_or(Standing::UNKNOWN, rank);
+        let standing = session.publisher.map_or(Standing::UNKNOWN, rank);
         // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
-        if !priority.has_more_to_ask() && publication.properties.is_empty() {
-            standing.rate = RATE_UNKNOWN;
+        if publication.properties.is_empty() && !priority.has_more_to_ask() {
             session.class = Some(standing.class);
-            return standing;
+            return Standing { rate: RATE_UNKNOWN, ..standing };
         }
         let standing = self.ask_further(index, publication, standing);
         if let Some(session) = self.sessions.get_mut(index) {

@@ -10,6 +10,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
 use crate::ledger::Ledger;
+use crate::limits::UNREAD_MAX;
 use crate::outbox::{Outbox, Spares};
 use crate::persist::{Owed, Until};
 
@@ -31,6 +32,8 @@ pub(crate) struct Connection {
     pub(crate) patience: Option<Duration>,
     /// Not read now: its publisher is too fast, and its version has no other word for it.
     pub(crate) pause: Option<Pause>,
+    /// Since when QoS 0 of it is left unread now and then, and nothing but messages was read.
+    pub(crate) unread_since: Option<Timestamp>,
     /// Whether it goes on with a session from before, so that packets of the connection before may be repeated.
     pub(crate) is_resumed: bool,
     /// Since when a packet is being received, and how long it may take.
@@ -106,6 +109,7 @@ impl Connection {
             traffic: Traffic::default(),
             patience: None,
             pause: None,
+            unread_since: None,
             is_resumed: false,
             partial: None,
             stalled_since: None,
@@ -135,6 +139,15 @@ impl Connection {
 }
 
 impl Connection {
+    /// Until when messages of QoS 0 that have no room may stay unread; none if they are to be dropped. A ping may be behind
+    /// them: half a keep-alive on the wire, then as long without, so that what is behind comes in sight.
+    pub(crate) fn may_leave_unread(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let time = self.patience.map_or(UNREAD_MAX, |patience| (patience / 3).min(UNREAD_MAX));
+        let since = self.unread_since.filter(|since| now.since(*since) < 2 * time).unwrap_or(now);
+        self.unread_since = Some(since);
+        Some(since + time).filter(|until| *until > now)
+    }
+
     /// So many bytes of the outbox were taken.
     pub(crate) fn on_written(&mut self, bytes: usize, spares: &mut Spares, now: Timestamp) {
         self.outbox.on_written(bytes, spares);

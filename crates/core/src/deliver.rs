@@ -11,6 +11,7 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::cache::Target;
 use crate::classes::{OnFull, PriorityMode};
+use crate::connect::may;
 use crate::connection::{Alias, Connection};
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
@@ -70,16 +71,18 @@ impl Shard {
         let publication = &message.publication;
         let class = publication.standing.class;
         self.stats.begin_delivery(class);
-        let may_receive = self.may_receive(target.session, publication.topic);
-        let session = self.sessions.get_mut(target.session);
-        session.map_or(&mut self.departed, |session| &mut session.ledger).deliveries += 1;
-        if !may_receive {
-            self.lose_delivery(target.session, Loss::NotAllowed, class);
+        let Some(session) = self.sessions.get_mut(target.session) else {
+            self.departed.deliveries += 1;
+            self.departed.lose_delivery(Loss::NotAllowed, class, &mut self.stats);
+            return;
+        };
+        session.ledger.deliveries += 1;
+        if !may(&*self.policy, &session.identity, &session.client_id, Action::Receive, publication.topic) {
+            session.ledger.lose_delivery(Loss::NotAllowed, class, &mut self.stats);
             return;
         }
         let qos = publication.qos.min(target.qos);
         let retain = publication.retain && target.retain_as_published;
-        let Some(session) = self.sessions.get_mut(target.session) else { return };
         if message.routing.get() != 0 && session.kept != 0 && qos > QoS::AtMostOnce {
             let kept = session.kept;
             self.note_reached(message, kept);

@@ -340,6 +340,12 @@ stats! {
     publish_store_error,
     /// QoS 0 messages that were delivered and not retained, because the disk fails and too much waits for it.
     retained_store_error,
+    /// Clients of whom messages are held now.
+    clients_held,
+    /// Clients that do not take what waits for them, or not as fast as it comes.
+    clients_slow,
+    /// Of those received: had to wait because their publisher was too fast, however long and whatever became of them.
+    publish_held,
     /// Messages of publishers that are held now.
     held_messages,
     /// Bytes of them.

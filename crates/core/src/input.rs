@@ -5,6 +5,7 @@ use alloc::format;
 use core::fmt::Write;
 
 use tidegate_control::Timestamp;
+use tidegate_control::rhythm::ArrivalTime;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
 use crate::connection::Connection;
@@ -50,10 +51,18 @@ impl From<PeerError> for Ending {
 }
 
 impl Shard {
-    /// Bytes of a connected client: as many whole packets as there are (bounded) are handled.
+    /// Bytes of a connected client that have just come: as many whole packets as there are (bounded) are handled.
     pub fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
+        self.handle_input_since(conn, bytes, now, now)
+    }
+
+    /// The same for bytes that may have come at any time since `since`, and could not be read before. A publisher is not
+    /// to be taken for too fast because we were too slow: they are taken to have come evenly.
+    pub fn handle_input_since(&mut self, conn: ConnId, bytes: &[u8], since: Timestamp, now: Timestamp) -> Progress {
         self.settle_memory();
         let mut consumed = 0;
+        let lag = now.as_nanos().saturating_sub(since.as_nanos());
+        let lag_per_byte = lag as f64 / bytes.len().max(1) as f64;
         for _ in 0..PACKETS_PER_INPUT_MAX {
             let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else {
                 return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
@@ -69,17 +78,16 @@ impl Shard {
             let rest = &bytes[consumed..];
             let handled = match decode(rest, version, &self.limits) {
                 Ok(Decoded::Packet { packet, consumed: size }) => {
-                    let handled = self.handle_packet(conn, &packet, now);
+                    let behind = (bytes.len() - consumed - size) as f64 * lag_per_byte;
+                    let likely = Timestamp::from_nanos(now.as_nanos().saturating_sub(behind as u64));
+                    let came = ArrivalTime::new(since, likely, now);
+                    let handled = self.handle_packet(conn, &packet, came, now);
                     self.journal.end_whole();
                     if matches!(handled, Ok(Flow::Wait)) {
                         self.note_whole(conn);
                     } else {
                         consumed += size;
-                        self.stats.packets_received += 1;
-                        self.stats.bytes_received += size as u64;
-                        if let Some(connection) = self.connections.get_mut(conn.index) {
-                            connection.traffic.bytes_received += size as u64;
-                        }
+                        self.count_received(conn, size, matches!(packet, Packet::Publish(_)));
                     }
                     handled
                 }
@@ -98,6 +106,21 @@ impl Shard {
             }
         }
         self.progress(conn, consumed, 1)
+    }
+
+    /// A packet that was dealt with. (One that waits will come again, and is counted then.)
+    #[inline]
+    fn count_received(&mut self, conn: ConnId, size: usize, is_publish: bool) {
+        self.stats.packets_received += 1;
+        self.stats.bytes_received += size as u64;
+        self.stats.publish_received += u64::from(is_publish);
+        if let Some(connection) = self.connections.get_mut(conn.index) {
+            connection.traffic.bytes_received += size as u64;
+            connection.traffic.received += u64::from(is_publish);
+            if !is_publish {
+                connection.unread_since = None;
+            }
+        }
     }
 
     /// What a client did wrong; of a packet that is too large also what would have been accepted.
@@ -119,9 +142,15 @@ impl Shard {
         Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
 
-    fn handle_packet(&mut self, conn: ConnId, packet: &Packet<'_>, now: Timestamp) -> Result<Flow, Ending> {
+    fn handle_packet(
+        &mut self,
+        conn: ConnId,
+        packet: &Packet<'_>,
+        came: ArrivalTime,
+        now: Timestamp,
+    ) -> Result<Flow, Ending> {
         match packet {
-            Packet::Publish(publish) => return self.handle_publish(conn, publish, now),
+            Packet::Publish(publish) => return self.handle_publish(conn, publish, came, now),
             Packet::Ack(ack) => match ack.kind {
                 AckKind::PubAck => self.handle_puback(conn, ack.packet_id, now)?,
                 AckKind::PubRec => self.handle_pubrec(conn, ack.packet_id, ack.reason, now)?,

@@ -200,7 +200,11 @@ impl Shard {
             sum.add(&ledger);
         }
         let stats = &self.stats();
+        let held = self.sessions.iter().filter(|(_, session)| session.held.is_some()).count() as u64;
+        let slow = self.connections.iter().filter(|(_, it)| it.stalled_since.is_some()).count() as u64;
         let pairs = [
+            (Side::In, stats.clients_held, held),
+            (Side::Out, stats.clients_slow, slow),
             (Side::In, stats.publish_received, sum.received),
             (Side::In, stats.publish_passed, sum.passed),
             (Side::Out, stats.deliveries, sum.deliveries),

@@ -73,6 +73,8 @@ pub(crate) const GHOSTS_MAX: usize = 65_536;
 pub(crate) const GHOST_AHEAD_MAX: Duration = Duration::from_secs(60);
 /// A connection is not left unread for longer, whatever a rule says: the paper's asks for years.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// The longest that QoS 0 of a publisher that is too fast is left unread before it is dropped.
+pub(crate) const UNREAD_MAX: Duration = Duration::from_secs(30);
 /// Refused for so many D_max, a publisher is disconnected; as in `tidegate_control::rhythm`.
 pub(crate) const PATIENCE: u32 = 5;
 /// Users and networks whose new names are counted; the others share one count.

@@ -4,6 +4,7 @@ use alloc::borrow::Cow;
 use alloc::sync::Arc;
 
 use tidegate_control::Timestamp;
+use tidegate_control::rhythm::ArrivalTime;
 use tidegate_wire_mqtt::property::PayloadFormat;
 use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, ReasonCode, Version};
 
@@ -25,21 +26,12 @@ impl Shard {
         &mut self,
         conn: ConnId,
         publish: &Publish<'_>,
+        came: ArrivalTime,
         now: Timestamp,
     ) -> Result<Flow, Ending> {
         let Some(session) = self.connection(conn).map(|connection| connection.session) else { return Ok(Flow::On) };
-        let flow = self.receive(Arrival { conn, session, delivery: publish.delivery }, publish, now);
-        // One that waits will come again, and is counted then.
-        let is_new = u64::from(!matches!(flow, Ok(Flow::Wait)));
-        self.stats.publish_received += is_new;
-        if let Some(connection) = self.connections.get_mut(conn.index) {
-            connection.traffic.received += is_new;
-        }
-        flow
-    }
-
-    fn receive(&mut self, arrival: Arrival, publish: &Publish<'_>, now: Timestamp) -> Result<Flow, Ending> {
-        let Arrival { conn, session: index, delivery } = arrival;
+        let (index, delivery) = (session, publish.delivery);
+        let arrival = Arrival { conn, session, delivery, came };
         let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.lose(index, Loss::Rejected))?;
         if delivery != Delivery::AtMostOnce {
             if self.is_repeated(arrival) {
@@ -139,7 +131,7 @@ impl Shard {
 
     /// Whether this is a message that we have already, sent again. QoS 2 is told by its identifier, QoS 1 by that of a
     /// held message and the flag: without the flag the client has given the identifier to another message.
-    fn is_repeated(&mut self, Arrival { conn, session, delivery }: Arrival) -> bool {
+    fn is_repeated(&mut self, Arrival { conn, session, delivery, .. }: Arrival) -> bool {
         let inbound = self.sessions.get(session).map_or(&[][..], |session| &session.inbound);
         let is_repeated = match delivery {
             Delivery::AtLeastOnce { dup: true, .. } => self.is_held(session, delivery),

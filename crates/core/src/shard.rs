@@ -299,9 +299,11 @@ impl Shard {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        let before = connection.outbox.len();
+        let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
         connection.on_written(bytes, &mut self.spares, now);
         self.memory.outboxes -= before - connection.outbox.len();
+        let is_slow = connection.stalled_since.is_some();
+        self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
         let (session, is_closing) = (connection.session, connection.is_closing);
         if connection.stalled_since.is_some() && !connection.is_watched {
             self.watch(conn, now + self.settings.write_timeout, now);

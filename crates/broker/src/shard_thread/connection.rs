@@ -2,6 +2,7 @@
 //!
 //! Small on purpose: a silent client costs this and its descriptor, and no buffer.
 
+use tidegate_control::Timestamp;
 use tidegate_core::{ConnId, Progress};
 
 use crate::limits::{READ_BYTES_MAX, SCRATCH_BYTES};
@@ -19,6 +20,8 @@ pub(super) struct Connection {
     /// Bytes that must be there before the core wants to look again.
     at_least: usize,
     pub(super) reading: Reading,
+    /// What is not read yet came after this: it was read then, or known to be silent.
+    pub(super) silent_at: Timestamp,
     pub(super) end: End,
     /// The socket takes no more; its being writable will be told.
     pub(super) blocked: bool,
@@ -62,7 +65,7 @@ pub(super) enum Filled {
 }
 
 impl Connection {
-    pub(super) fn new(id: ConnId, link: Link, rest: Vec<u8>) -> Self {
+    pub(super) fn new(id: ConnId, link: Link, rest: Vec<u8>, now: Timestamp) -> Self {
         Self {
             id,
             link,
@@ -70,6 +73,7 @@ impl Connection {
             counted: 0,
             at_least: 1,
             reading: Reading::Idle,
+            silent_at: now,
             end: End::Open,
             blocked: false,
             closing: false,

@@ -245,7 +245,7 @@ impl ShardThread {
             return;
         }
         let has_input = !rest.is_empty() || link.may_hold_input();
-        self.connections.insert(Connection::new(id, link, rest));
+        self.connections.insert(Connection::new(id, link, rest, self.now));
         if has_input {
             self.queue_read(id);
         }

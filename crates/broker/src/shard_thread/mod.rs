@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use mio::{Events, Poll};
@@ -64,6 +65,10 @@ pub(crate) struct ShardThread {
     poll: Poll,
     /// The time of this turn.
     now: Timestamp,
+    /// Sockets that became ready in this turn were silent then: the last turn, or the machine, kept us from looking.
+    silent_at: Timestamp,
+    /// How long the last turn took.
+    took: Duration,
     turn_number: u32,
     /// The one read buffer.
     scratch: Box<[u8]>,
@@ -109,6 +114,8 @@ pub(crate) struct ShardThread {
     stats_shown_at: Timestamp,
     /// The broker goes down; by then at the latest.
     draining: Option<Timestamp>,
+    /// Whoever waits for the end of this turn.
+    ticks: Vec<SyncSender<()>>,
 }
 
 impl ShardThread {
@@ -133,6 +140,8 @@ impl ShardThread {
             rules,
             poll,
             now,
+            silent_at: now,
+            took: Duration::ZERO,
             turn_number: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             connections: Connections::default(),
@@ -160,6 +169,7 @@ impl ShardThread {
             stats_due: None,
             stats_shown_at: now,
             draining: None,
+            ticks: Vec::new(),
         })
     }
 
@@ -213,13 +223,14 @@ impl ShardThread {
     }
 
     fn turn(&mut self, events: &Events) {
-        self.now = self.common.clock.now();
+        let before = std::mem::replace(&mut self.now, self.common.clock.now());
+        self.silent_at = before.max(self.common.clock.before(self.now, self.took));
         self.common.has_turned(self.index);
+        // News first: what comes in is judged by the newest rules.
+        self.take_letters();
         if let Some(scribe) = &mut self.scribe {
             scribe.hear(&mut self.shard, self.now);
         }
-        // News first: what comes in is judged by the newest rules.
-        self.take_letters();
         self.advance_queued();
         self.served = 0;
         let queued = self.read_next.lens();
@@ -249,6 +260,7 @@ impl ShardThread {
         self.resume_paused();
         self.tell(events);
         self.measure();
+        self.ticks.clear();
     }
 
     /// What this turn has changed that is to outlive the process.
@@ -261,7 +273,8 @@ impl ShardThread {
     /// What this turn was like; now and then, what that comes to.
     fn measure(&mut self) {
         let end = self.common.clock.now();
-        self.meter.on_turn(self.common.clock.took(self.now, end), self.served, self.read_next.len());
+        self.took = self.common.clock.took(self.now, end);
+        self.meter.on_turn(self.took, self.served, self.read_next.len());
         let pressure = &self.common.pressure;
         let visitors = self.visitors.len() * VISITOR_BYTES;
         let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + visitors;
@@ -273,6 +286,7 @@ impl ShardThread {
         let (before, level) = (self.shard.level(), pressure.level());
         self.shard.set_level(level);
         if before != level && self.index == 0 {
+            pressure.count_transition(level);
             self.journal.pressure_changed(&pressure.report(end), end);
         }
     }
@@ -320,7 +334,13 @@ impl ShardThread {
                     let _ = self.shard.set_limit(&whom, rate, self.now);
                 }
                 Letter::Expel(whom) => self.expel(&whom),
-                Letter::Tick => {}
+                // It is heard after the letters: what one tells of is there by then.
+                Letter::Kept => {}
+                Letter::Tick(hand) => {
+                    // This turn may have begun before the clock was set.
+                    self.now = self.common.clock.now();
+                    self.ticks.push(hand);
+                }
                 Letter::Reload(rules) => self.reload(*rules),
                 Letter::Ask(asked) => self.asked.push_back(*asked),
                 Letter::Shutdown => self.shut_down(),

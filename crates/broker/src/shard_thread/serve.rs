@@ -27,6 +27,7 @@ impl ShardThread {
             self.lose(id);
         } else if (event.is_readable() || event.is_read_closed()) && connection.reading == Reading::Idle {
             connection.reading = Reading::Queued;
+            connection.silent_at = connection.silent_at.max(self.silent_at);
             self.ready.push(id, self.shard.read_order(id));
         }
     }
@@ -108,7 +109,9 @@ impl ShardThread {
             self.after_read(id, received.source, Then::Continue);
             return;
         }
-        let progress @ Progress { then, .. } = self.shard.handle_input(id, bytes, self.now);
+        let since = connection.silent_at;
+        let progress @ Progress { then, .. } = self.shard.handle_input_since(id, bytes, since, self.now);
+        connection.silent_at = self.now;
         connection.keep(filled, &self.scratch, progress);
         self.after_read(id, received.source, then);
     }

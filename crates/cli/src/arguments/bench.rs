@@ -13,12 +13,18 @@ Groups:
   subscriptions    the same traffic beside 1, 1 000 and 100 000 subscriptions that do not match
   idle             5 000 and 10 000 silent connections: memory of each
   churn            connect and disconnect over and over
-  storm            10 000 clients come back at once
+  storm            10 000 clients come back at once, without users and with
   overload-probes  a flood towards a slow subscriber, and what others notice
-  peers            all of them, as without a group
+  overload-flooder   one publisher at 100 times its rhythm: the latency of the others
+  overload-classes   half to ten times of what a subscriber can take: latency, share and losses by class
+  overload-priority  a rare publisher among busy ones, with priorities and without
+  overload-cost      10 000 publishers: CPU time and memory with the gate and without
+  overload-fleet     publishers that keep a rhythm: how many of their messages are slowed
+  overload         all of these, and the storm (overload-storm); 11 minutes
+  peers            everything, as without a group
 
 Examples:
-  tidegate bench                              everything, beside mosquitto and rumqttd if they are installed; 6 minutes
+  tidegate bench                              everything, beside mosquitto and rumqttd if they are installed; 17 minutes
   tidegate bench idle churn                   two groups
   tidegate bench --only pairs --peer none     a part of it, this broker alone
   tidegate bench --json figures.json          the table, and the same for programs

@@ -2,6 +2,9 @@
 
 use tidegate_wire_mqtt::QoS;
 
+use super::beats::Beat;
+use super::gate::Scenario;
+use super::gate::goals::Aim;
 use super::goals::Goal;
 
 /// A row of the report.
@@ -28,8 +31,8 @@ pub(super) enum Kind {
     Idle { connections: usize },
     /// So many clients that connect and disconnect over and over.
     Churn { clients: usize },
-    /// So many clients that lose their connections and all come back at once.
-    Storm { clients: usize },
+    /// So many clients that lose their connections and all come back at once, each with a password or none.
+    Storm { clients: usize, users: Users },
     /// A flood towards a slow subscriber, and the light traffic beside it.
     Overload {
         /// What floods.
@@ -37,6 +40,17 @@ pub(super) enum Kind {
         /// What suffers.
         probes: Flow,
     },
+    /// What the gate is for, with it and without.
+    Gate(Scenario),
+}
+
+/// Whether a broker asks who its clients are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Users {
+    /// Anybody may come.
+    Nobody,
+    /// One user with a password that all clients have.
+    One,
 }
 
 /// A kind of messages and who exchanges them.
@@ -68,6 +82,8 @@ pub(super) enum Pace {
     Rate(f64),
     /// Whatever the socket takes.
     Flood,
+    /// Each publisher by a rhythm of its own, whatever comes back (an open loop).
+    Each(Beat),
 }
 
 /// Undelivered messages allowed per publisher that has a window.
@@ -150,7 +166,8 @@ pub(super) const CASES: &[Case] = &[
     alone("idle", "idle 5 000", Kind::Idle { connections: 5_000 }, &[Goal::KibPerConnection(2.0)]),
     alone("idle", "idle 10 000", Kind::Idle { connections: 10_000 }, &[Goal::KibPerConnection(2.0)]),
     alone("churn", "churn 64", Kind::Churn { clients: 64 }, &[Goal::ConnectsMost]),
-    alone("storm", "storm 10 000", Kind::Storm { clients: 10_000 }, &[Goal::AllBack]),
+    alone("storm", "storm 10 000", Kind::Storm { clients: 10_000, users: Users::Nobody }, &[Goal::AllBack]),
+    alone("storm", "storm users", Kind::Storm { clients: 10_000, users: Users::One }, &[Goal::AllBack]),
     alone(
         "overload-probes",
         "overload-probes",
@@ -160,14 +177,53 @@ pub(super) const CASES: &[Case] = &[
         },
         &[Goal::ProbesBelowMs(5.0), Goal::MemoryBelowMib(64.0), Goal::DropsCounted],
     ),
+    gate("overload-flooder", Scenario::Flooder, &[Goal::Gate(Aim::Flooder(1.2))]),
+    gate(
+        "overload-classes",
+        Scenario::Classes,
+        &[
+            Goal::Gate(Aim::Highest(2.0)),
+            Goal::Gate(Aim::LowestShare(0.05)),
+            Goal::Gate(Aim::Goodput(0.95)),
+            Goal::Gate(Aim::RareLoseNothing),
+        ],
+    ),
+    gate("overload-priority", Scenario::Priority, &[Goal::Gate(Aim::MaxBelowMin)]),
+    gate(
+        "overload-cost",
+        Scenario::Cost { publishers: 10_000 },
+        &[Goal::Gate(Aim::Cpu(1.03)), Goal::Gate(Aim::Bytes(64.0))],
+    ),
+    gate("overload-fleet", Scenario::Fleet, &[Goal::Gate(Aim::Delayed(0.001))]),
 ];
+
+/// A case of the gate is a group of its own.
+const fn gate(name: &'static str, scenario: Scenario, goals: &'static [Goal]) -> Case {
+    Case { group: name, name, kind: Kind::Gate(scenario), goals }
+}
 
 /// All groups by one word, for those who like to say what they want.
 pub(super) const EVERYTHING: &str = "peers";
 
-/// The names that choose cases: all, then each group in the order of the report.
+/// Everything about overload by one word.
+pub(super) const OVERLOAD: &str = "overload";
+/// The storm by the name that the other cases of overload have.
+pub(super) const OVERLOAD_STORM: &str = "overload-storm";
+
+/// Whether a group's cases belong to what was named.
+fn is_meant(group: &str, named: &str) -> bool {
+    let is_storm = group == "storm";
+    match named {
+        EVERYTHING => true,
+        OVERLOAD => is_storm || group.starts_with("overload-"),
+        OVERLOAD_STORM => is_storm,
+        _ => named == group,
+    }
+}
+
+/// The names that choose cases: those of many groups, then each group in the order of the report.
 pub(super) fn groups() -> Vec<&'static str> {
-    let mut names = vec![EVERYTHING];
+    let mut names = vec![EVERYTHING, OVERLOAD, OVERLOAD_STORM];
     names.extend(CASES.iter().map(|case| case.group));
     names.dedup();
     names
@@ -175,8 +231,7 @@ pub(super) fn groups() -> Vec<&'static str> {
 
 /// The cases of these groups (of all, if none is named) whose name contains this.
 pub(super) fn chosen(groups: &[String], only: Option<&str>) -> Vec<Case> {
-    let all = groups.is_empty() || groups.iter().any(|group| group == EVERYTHING);
-    let is_named = |case: &&Case| all || groups.iter().any(|group| group == case.group);
+    let is_named = |case: &&Case| groups.is_empty() || groups.iter().any(|named| is_meant(case.group, named));
     let is_wanted = |case: &&Case| only.is_none_or(|part| case.name.contains(part));
     CASES.iter().filter(is_named).filter(is_wanted).copied().collect()
 }
@@ -195,9 +250,12 @@ mod tests {
         assert_eq!(names(&[], None).len(), CASES.len());
         assert_eq!(names(&["peers"], None).len(), CASES.len());
         assert_eq!(names(&[], Some("pairs")), ["pairs q0", "pairs q1", "pairs q2", "pairs q0 1 KiB"]);
-        assert_eq!(names(&["storm", "idle"], None), ["idle 5 000", "idle 10 000", "storm 10 000"]);
+        assert_eq!(names(&["storm", "idle"], None), ["idle 5 000", "idle 10 000", "storm 10 000", "storm users"]);
         assert_eq!(names(&["idle"], Some("10 000")), ["idle 10 000"]);
         assert!(names(&["idle"], Some("storm")).is_empty());
+        assert_eq!(names(&["overload-storm"], None), names(&["storm"], None));
+        assert_eq!(names(&["overload-cost"], None), ["overload-cost"]);
+        assert_eq!(names(&["overload"], None).len(), 8);
     }
 
     #[test]
@@ -209,6 +267,6 @@ mod tests {
                 .all(|name| groups.contains(name))
         );
         assert!(groups.iter().all(|group| !names(&[group], None).is_empty()));
-        assert_eq!(groups.len(), 10);
+        assert_eq!(groups.len(), 17);
     }
 }

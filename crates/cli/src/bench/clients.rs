@@ -1,5 +1,7 @@
 //! Who takes part in a case: publishers, subscribers, and those that only stay.
 
+use std::num::NonZeroU16;
+
 use super::cases::{Flow, Shape};
 
 /// A client of the generator.
@@ -21,12 +23,14 @@ pub(super) enum Part {
 }
 
 /// How fast a subscriber reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Reader {
     /// All there is.
     Eager,
     /// A little at a time.
     Slow,
+    /// Works on one message after the other, so many a second, and acknowledges what is done; takes so many at a time.
+    Worker { per_s: f64, receive_max: NonZeroU16 },
 }
 
 /// Who publishes in a flow. `first` is the number of its first stream, `run` keeps the names of runs apart.
@@ -50,6 +54,12 @@ pub(super) fn subscribers(flow: usize, of: &Flow, first: u32, run: u32, reader: 
         Client { id, part: Part::Subscribe { flow, filter, first, streams, reader } }
     };
     (0..of.subscribers()).map(client).collect()
+}
+
+/// One subscriber of all flows of a run, whose streams are `streams` in all.
+pub(super) fn worker(streams: u32, run: u32, reader: Reader) -> Client {
+    let filter = format!("bench/{run}/#");
+    Client { id: format!("bench-{run}-w"), part: Part::Subscribe { flow: 0, filter, first: 0, streams, reader } }
 }
 
 /// Clients that only stay.

@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use mio::{Events, Poll, Token};
 
-use super::cases::Flow;
+use super::beats::{Beat, Beats};
+use super::cases::{Flow, Pace};
 use super::clients::{Client, Part, Reader};
 use super::connection::{Connection, State};
-use super::histogram::Histogram;
+use super::desk::Desk;
 use super::packets::{self, Template};
 use super::publisher::{Pacer, Publisher};
 use super::stream::Stream;
+use super::tally::Tally;
 use super::timer::{Clock, Sleeper, WAIT_MAX};
 use crate::stop::Stop;
 
@@ -44,25 +46,6 @@ pub(super) enum Load {
     Off,
 }
 
-/// What became of the messages of one flow.
-#[derive(Clone, Debug)]
-pub(super) struct Tally {
-    /// Given to the socket, over all publishers.
-    pub(super) sent: u64,
-    /// Received for the first time.
-    pub(super) received: u64,
-    /// Of those, while measuring.
-    pub(super) measured: u64,
-    pub(super) duplicated: u64,
-    pub(super) reordered: u64,
-    /// Due, but never sent: the publisher's buffer was full.
-    pub(super) unsent: u64,
-    /// Windows that were given up.
-    pub(super) stalls: u64,
-    /// From the intended time of sending to reading, ns, while measuring.
-    pub(super) latency: Histogram,
-}
-
 #[derive(Debug)]
 pub(super) enum Role {
     Publisher(Box<Publisher>),
@@ -78,6 +61,8 @@ pub(super) struct Subscriber {
     pub(super) streams: Vec<Stream>,
     pub(super) reader: Reader,
     pub(super) next_read_ns: u64,
+    /// Where the messages of one that works are.
+    pub(super) desk: Option<Desk>,
 }
 
 /// All clients of a case on one thread.
@@ -91,10 +76,13 @@ pub(super) struct Engine {
     pub(super) flows: Vec<Flow>,
     pub(super) tallies: Vec<Tally>,
     pub(super) pacers: Vec<Option<Pacer>>,
+    pub(super) beats: Vec<Option<Beats>>,
     /// Places of the publishers of each flow.
     pub(super) publishers: Vec<Vec<usize>>,
     /// Deliveries per stream.
     pub(super) delivered: Vec<u64>,
+    /// The flow of each stream.
+    pub(super) flow_of: Vec<usize>,
     pub(super) ids: Vec<String>,
     pub(super) roles: Vec<Role>,
     /// Those that were opened so far; same places as `roles`.
@@ -104,6 +92,8 @@ pub(super) struct Engine {
     pub(super) buffer: Vec<u8>,
     /// Connections that may have more to read than was read.
     pub(super) unread: Vec<usize>,
+    /// Places of the subscribers that work.
+    pub(super) workers: Vec<usize>,
     pub(super) is_measuring: bool,
     pub(super) is_hurried: bool,
 }
@@ -119,16 +109,6 @@ impl Engine {
     ) -> Result<Self> {
         let poll = Poll::new().context("no readiness loop")?;
         let sleeper = Sleeper::new(&poll).context("no timer")?;
-        let tally = || Tally {
-            sent: 0,
-            received: 0,
-            measured: 0,
-            duplicated: 0,
-            reordered: 0,
-            unsent: 0,
-            stalls: 0,
-            latency: Histogram::new(),
-        };
         let mut engine = Self {
             poll,
             events: Events::with_capacity(1024),
@@ -137,10 +117,16 @@ impl Engine {
             stop,
             greeting,
             flows: flows.to_vec(),
-            tallies: flows.iter().map(|_| tally()).collect(),
+            tallies: flows.iter().map(|_| Tally::new()).collect(),
             pacers: vec![None; flows.len()],
             publishers: vec![Vec::new(); flows.len()],
+            beats: vec![None; flows.len()],
             delivered: vec![0; flows.iter().map(|flow| flow.publishers() as usize).sum()],
+            flow_of: flows
+                .iter()
+                .enumerate()
+                .flat_map(|(number, flow)| vec![number; flow.publishers() as usize])
+                .collect(),
             ids: Vec::new(),
             roles: Vec::new(),
             connections: Vec::new(),
@@ -148,6 +134,7 @@ impl Engine {
             closed: 0,
             buffer: vec![0; 256 * 1024],
             unread: Vec::new(),
+            workers: Vec::new(),
             is_measuring: false,
             is_hurried: false,
         };
@@ -165,7 +152,14 @@ impl Engine {
             }
             Part::Subscribe { flow, filter, first, streams, reader } => {
                 let streams = vec![Stream::default(); streams as usize];
-                Role::Subscriber(Subscriber { flow, filter, first, streams, reader, next_read_ns: 0 })
+                let desk = match reader {
+                    Reader::Worker { per_s, .. } => {
+                        self.workers.push(self.roles.len());
+                        Some(Desk::new(per_s))
+                    }
+                    Reader::Eager | Reader::Slow => None,
+                };
+                Role::Subscriber(Subscriber { flow, filter, first, streams, reader, next_read_ns: 0, desk })
             }
             Part::Idle => Role::Idle,
         };
@@ -213,6 +207,25 @@ impl Engine {
         let outcome = self.run(Load::On, time);
         self.is_measuring = false;
         outcome.map(|()| begin.elapsed())
+    }
+
+    /// From now on the publishers of a flow have another rhythm.
+    pub(super) fn change(&mut self, flow: usize, beat: Beat) {
+        self.flows[flow].pace = Pace::Each(beat);
+        self.beats[flow] = None;
+    }
+
+    /// Stops sending and lets arrive what is under way. What would have been due meanwhile is not made up for.
+    pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
+        self.pacers.fill(None);
+        self.beats.fill(None);
+        self.run(Load::Off, time)
+    }
+
+    /// What was measured since the last time, flow by flow; counting begins anew.
+    pub(super) fn harvest(&mut self) -> Vec<Tally> {
+        let fresh = self.tallies.iter().map(Tally::unmeasured).collect();
+        std::mem::replace(&mut self.tallies, fresh)
     }
 
     /// Sends what waits in the generator's own buffers and nothing else, for so long at most.
@@ -265,7 +278,7 @@ impl Engine {
     }
 
     /// Whether everything that was sent has arrived. Never true of a flow whose publishers are on another thread.
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         let is_done = |(number, flow): (usize, &Flow)| {
             let sent = self.publishers[number].iter().filter_map(|&at| match &self.roles[at] {
                 Role::Publisher(publisher) => Some(publisher.sent),
@@ -286,7 +299,7 @@ impl Engine {
         if load == Load::On {
             wait = wait.min(self.send());
         }
-        wait = wait.min(self.time_to_next_read());
+        wait = wait.min(self.time_to_next_read()).min(self.work());
         // Taken out, because the loop below needs all of `self`.
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         self.sleeper.wait(&mut self.poll, &mut events, wait).context("the readiness loop failed")?;

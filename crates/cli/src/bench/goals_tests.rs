@@ -13,6 +13,7 @@ fn figures(cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> Traffic {
         p99_us,
         p999_us: p99_us,
         faults: Faults::default(),
+        reasons: None,
     }
 }
 
@@ -123,6 +124,7 @@ fn each_drop_must_be_counted_and_probes_must_arrive() {
         rss_max_kib: Some(32 * 1024),
         sent: 1_000,
         delivered: 400,
+        held: 0,
         delivered_per_s: 100.0,
         counted: Some(600),
         closed: 0,

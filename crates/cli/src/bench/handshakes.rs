@@ -46,6 +46,7 @@ pub(super) struct Handshakes {
     is_churning: bool,
     next_check: Instant,
     run: u32,
+    user: Option<(&'static str, &'static str)>,
     stop: Stop,
 }
 
@@ -67,8 +68,14 @@ impl Handshakes {
             is_churning: false,
             next_check: Instant::now(),
             run,
+            user: None,
             stop,
         })
+    }
+
+    /// From now on all have this name and password.
+    pub(super) fn introduce(&mut self, user: (&'static str, &'static str)) {
+        self.user = Some(user);
     }
 
     /// What went wrong so far.
@@ -157,7 +164,7 @@ impl Handshakes {
     fn serve(&mut self, place: usize) {
         let id = format!("bench-{}-c{place}", self.run);
         let Some(slot) = self.slots.get_mut(place) else { return };
-        match slot.step(&id) {
+        match slot.step(&id, self.user) {
             Step::Wait => {}
             Step::Failed(failure) if slot.stage == Stage::Inside => {
                 // Let in and then put out again: counted, and not back.

@@ -12,13 +12,14 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB as usize;
 pub(super) struct Histogram {
     counts: Vec<u64>,
     total: u64,
+    smallest: u64,
     largest: u64,
 }
 
 impl Histogram {
     /// Nothing seen yet.
     pub(super) fn new() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0, largest: 0 }
+        Self { counts: vec![0; BUCKETS], total: 0, smallest: u64::MAX, largest: 0 }
     }
 
     /// A value was seen.
@@ -26,7 +27,28 @@ impl Histogram {
     pub(super) fn record(&mut self, value: u64) {
         self.counts[index(value)] += 1;
         self.total += 1;
+        self.smallest = self.smallest.min(value);
         self.largest = self.largest.max(value);
+    }
+
+    /// How many values were seen.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The smallest and the largest value, exactly; none if nothing was seen.
+    pub(super) fn range(&self) -> Option<(u64, u64)> {
+        (self.total > 0).then_some((self.smallest, self.largest))
+    }
+
+    /// Adds what another one saw.
+    pub(super) fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.total += other.total;
+        self.smallest = self.smallest.min(other.smallest);
+        self.largest = self.largest.max(other.largest);
     }
 
     /// The smallest bucket edge that at least this share of the values does not exceed; 0 if there are none.
@@ -98,5 +120,16 @@ mod tests {
     #[test]
     fn nothing_seen_is_zero() {
         assert_eq!(Histogram::new().quantile(0.99), 0);
+        assert_eq!(Histogram::new().range(), None);
+    }
+
+    #[test]
+    fn two_are_one_when_added() {
+        let (mut one, mut other) = (Histogram::new(), Histogram::new());
+        one.record(1_000_000);
+        other.record(5);
+        other.record(7);
+        one.add(&other);
+        assert_eq!((one.total(), one.range(), one.quantile(0.6)), (3, Some((5, 1_000_000)), 7));
     }
 }

@@ -45,6 +45,7 @@ fn rows(entry: &Entry) -> Vec<Value> {
         Ok(Outcome::Churn(figures)) => vec![churn(figures)],
         Ok(Outcome::Storm(figures)) => vec![storm(figures)],
         Ok(Outcome::Overload(figures)) => vec![overload(figures)],
+        Ok(Outcome::Gate(figures)) => figures.rows(),
         Err(reason) => vec![json!({ "error": reason })],
     };
     for row in &mut rows {
@@ -72,6 +73,7 @@ fn traffic(figures: &Traffic) -> Value {
         "p99_us": figures.p99_us,
         "p999_us": figures.p999_us,
         "faults": faults(&figures.faults),
+        "reasons": figures.reasons,
     })
 }
 
@@ -116,6 +118,7 @@ fn overload(figures: &Overload) -> Value {
         "sent": figures.sent,
         "delivered": figures.delivered,
         "delivered_per_s": figures.delivered_per_s,
+        "held": figures.held,
         "dropped": figures.dropped(),
         "counted": figures.counted,
         "closed": figures.closed,
@@ -123,7 +126,7 @@ fn overload(figures: &Overload) -> Value {
     })
 }
 
-fn cores(cores: &Cores) -> Value {
+pub(super) fn cores(cores: &Cores) -> Value {
     json!({ "broker": cores.broker, "tool": cores.tool, "others": cores.others })
 }
 
@@ -141,6 +144,7 @@ fn trouble(trouble: &Trouble) -> Value {
 fn faults(faults: &Faults) -> Value {
     json!({
         "lost": faults.lost,
+        "held": faults.held,
         "duplicated": faults.duplicated,
         "reordered": faults.reordered,
         "unsent": faults.unsent,

@@ -4,15 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 
-use super::cases::{Case, Flow, Kind};
+use super::cases::{Case, Flow, Kind, Users};
 use super::clients::{self, Client, Reader};
-use super::engine::{Engine, Greeting, Load, Tally};
+use super::engine::{Engine, Greeting, Load};
+use super::gate::ask::Account;
 use super::handshakes::Handshakes;
 use super::outcome::{Churn, Faults, Idle, Outcome, Storm, Traffic};
 use super::overload::overload;
+use super::packets;
 use super::plain::Plain;
 use super::process::Broker;
 use super::procfs::{self, Meter, Usage};
+use super::tally::Tally;
 use super::timer::Clock;
 use crate::stop::Stop;
 
@@ -41,12 +44,12 @@ pub(super) struct Setting {
 
 impl Setting {
     /// How many of so many there are to be.
-    fn scaled(&self, count: usize) -> usize {
+    pub(super) fn scaled(&self, count: usize) -> usize {
         ((count as f64 * self.scale).round() as usize).max(1)
     }
 
     /// How many connections there can be of so many.
-    fn affordable(&self, connections: usize) -> usize {
+    pub(super) fn affordable(&self, connections: usize) -> usize {
         connections.min(self.files_max.saturating_sub(FILES_RESERVED) as usize)
     }
 }
@@ -62,7 +65,8 @@ pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u
         }
         Kind::Idle { connections } => idle(connections, broker, setting, number).map(Outcome::Idle),
         Kind::Churn { clients } => churn(clients, broker, setting, number).map(Outcome::Churn),
-        Kind::Storm { clients } => storm(clients, broker, setting, number).map(Outcome::Storm),
+        Kind::Storm { clients, users } => storm(clients, users, broker, setting, number).map(Outcome::Storm),
+        Kind::Gate(_) => bail!("a case of the gate starts its own brokers"),
         Kind::Overload { flood, probes } => overload(flood, probes, broker, setting, number).map(Outcome::Overload),
     };
     if broker.has_ended() && !setting.stop.is_wanted() {
@@ -82,9 +86,12 @@ pub(super) fn micros(tally: &Tally, share: f64) -> f64 {
 }
 
 /// What should be zero of a flow.
-pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, closed: u64) -> Faults {
+pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, held: u64, closed: u64) -> Faults {
+    let missing = (sent * fan).saturating_sub(tally.received);
+    let held = (held * fan).min(missing);
     Faults {
-        lost: (sent * fan).saturating_sub(tally.received),
+        lost: missing - held,
+        held,
         duplicated: tally.duplicated,
         reordered: tally.reordered,
         unsent: tally.unsent,
@@ -113,14 +120,20 @@ fn traffic(flow: &Flow, broker: &Broker, setting: &Setting, number: u32) -> Resu
     let clients = everybody(flow, number);
     let mut engine = Engine::new(&[*flow], clients, greeting, Clock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
+    let before = Account::of(broker).map_or(0, |account| account.received);
     engine.run(Load::On, setting.warm_up)?;
     let meter = Meter::start(broker.pid);
     let seconds = engine.measure(setting.time)?.as_secs_f64();
     let (cost, cores) = meter.stop(seconds);
     let rss_kib = usage(broker).map(|usage| usage.rss_kib);
     engine.drain()?;
+    // Asked while everybody is still there: what is held would go to nobody afterwards.
+    let account = if engine.is_complete() { None } else { Account::of(broker) };
     let (tallies, closed) = engine.finish();
     let tally = tallies.first().ok_or_else(|| anyhow!("no flow"))?;
+    let held = account.as_ref().map_or(0, |account| account.waiting);
+    let faults = faults(tally, tally.sent, flow.fan(), held, closed);
+    let reasons = account.and_then(|account| account.reasons(before + tally.sent));
     Ok(Traffic {
         delivered_per_s: tally.measured as f64 / seconds,
         s_per_million: cost.filter(|_| tally.measured > 0).map(|cost| cost.per(tally.measured as f64 / 1e6)),
@@ -129,7 +142,8 @@ fn traffic(flow: &Flow, broker: &Broker, setting: &Setting, number: u32) -> Resu
         p50_us: micros(tally, 0.5),
         p99_us: micros(tally, 0.99),
         p999_us: micros(tally, 0.999),
-        faults: faults(tally, tally.sent, flow.fan(), closed),
+        faults,
+        reasons,
     })
 }
 
@@ -212,10 +226,13 @@ fn churn(clients: usize, broker: &Broker, setting: &Setting, number: u32) -> Res
     })
 }
 
-fn storm(wanted: usize, broker: &Broker, setting: &Setting, number: u32) -> Result<Storm> {
+fn storm(wanted: usize, users: Users, broker: &Broker, setting: &Setting, number: u32) -> Result<Storm> {
     let wanted = setting.scaled(wanted);
     let clients = setting.affordable(wanted);
     let mut handshakes = Handshakes::new(broker.address, clients, number, setting.stop.clone())?;
+    if users == Users::One {
+        handshakes.introduce(packets::USER);
+    }
     let before = handshakes.fill(HANDSHAKES, STORM_MAX)?;
     if before.inside < clients {
         bail!("{} of {clients} clients were connected before the storm", before.inside);

@@ -4,10 +4,13 @@
 //! are processes of their own: their CPU time is read from outside and the generator's share is told apart. Everything
 //! that was started ends with the benchmark, also on Ctrl-C and on errors (`process.rs`).
 
+mod beats;
 mod cases;
 mod clients;
 mod connection;
+mod desk;
 mod engine;
+mod gate;
 mod goals;
 mod handshakes;
 mod histogram;
@@ -27,6 +30,7 @@ mod report;
 mod send;
 mod slot;
 mod stream;
+mod tally;
 mod timer;
 
 use std::io::Write;
@@ -42,8 +46,9 @@ use crate::target::Usage;
 use cases::{Case, Kind};
 use goals::Verdict;
 use measure::Setting;
-use process::{Counters, Source};
-use report::Entry;
+use outcome::Outcome;
+use process::{Counters, Source, Tune, Wish};
+use report::{Entry, Role};
 
 /// The warm-up before measuring: caches, buffers and the windows are full after a tenth of it.
 const WARM_UP: Duration = Duration::from_millis(400);
@@ -75,11 +80,11 @@ impl Plan {
         }
         let own = match &args.url {
             Some(url) => Source::Running { address: loopback(url)?, pid: args.pid },
-            None => Source::Tidegate { shards: None },
+            None => Source::own(),
         };
         if args.url.is_some() {
-            // The shards of a broker that already runs are not ours to choose.
-            cases.retain(|case| !matches!(case.kind, Kind::Shards(_)));
+            // The settings of a broker that already runs are not ours to choose.
+            cases.retain(|case| !matches!(case.kind, Kind::Shards(_) | Kind::Gate(_)));
         }
         let mut plan = Self { own, peers: Vec::new(), missing: Vec::new(), cases };
         plan.find_peers(args)?;
@@ -120,7 +125,14 @@ impl Plan {
     fn sources(&self, case: &Case) -> Vec<Source> {
         match case.kind {
             Kind::Relay(_) => vec![self.own.clone(), Source::Relay],
-            Kind::Shards(_) => [1, 2].map(|shards| Source::Tidegate { shards: Some(shards) }).to_vec(),
+            Kind::Shards(_) => {
+                [1, 2].map(|shards| Source::Tidegate { shards: Some(shards), tune: Tune::USUAL }).to_vec()
+            }
+            Kind::Gate(scenario) => {
+                let own = scenario.tunes().iter().map(|tune| Source::Tidegate { shards: None, tune: *tune });
+                // rumqttd speaks no version in which a subscriber can say how much it takes.
+                own.chain(self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto).cloned()).collect()
+            }
             _ => std::iter::once(&self.own).chain(&self.peers).cloned().collect(),
         }
     }
@@ -187,11 +199,24 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
 
 /// One case on one broker that lives no longer. A failure is a result like any other: the next case may work.
 fn measured(case: &Case, source: &Source, setting: &Setting, number: u32) -> Entry {
-    let counters = if matches!(case.kind, Kind::Overload { .. }) { Counters::Often } else { Counters::Usual };
-    let started = source.start(counters, &setting.stop);
-    let outcome = started.and_then(|mut broker| measure::run(case, &mut broker, setting, number));
+    let outcome = if let Kind::Gate(scenario) = case.kind {
+        // These need a fresh broker more than once.
+        gate::run(scenario, source, setting, number).map(Outcome::Gate)
+    } else {
+        let started = source.start(&wish(case), &setting.stop);
+        started.and_then(|mut broker| measure::run(case, &mut broker, setting, number))
+    };
     let outcome = outcome.map_err(|error| format!("{error:#}"));
     Entry { case: case.name, broker: source.name(), role: source.role(), outcome }
+}
+
+/// What the case asks of its broker.
+fn wish(case: &Case) -> Wish {
+    match case.kind {
+        Kind::Overload { .. } => Wish { counters: Counters::Often, ..Wish::NONE },
+        Kind::Storm { users, .. } => Wish { users, ..Wish::NONE },
+        _ => Wish::NONE,
+    }
 }
 
 /// The address of a URL, which must be on this machine: a benchmark is a flood, and floods are for one's own brokers.

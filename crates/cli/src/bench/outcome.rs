@@ -1,5 +1,7 @@
 //! What a case brought, as plain values.
 
+use super::gate::Gate;
+
 /// What a case brought.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
@@ -10,6 +12,8 @@ pub(super) enum Outcome {
     Churn(Churn),
     Storm(Storm),
     Overload(Overload),
+    /// What the gate is for.
+    Gate(Gate),
 }
 
 /// Who used the processor while a case was measured, in cores.
@@ -54,12 +58,16 @@ pub(super) struct Traffic {
     pub(super) p99_us: f64,
     pub(super) p999_us: f64,
     pub(super) faults: Faults,
+    /// Why messages were lost, if some were and the broker says so.
+    pub(super) reasons: Option<String>,
 }
 
 /// What should be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     pub(super) lost: u64,
+    /// Not lost: the broker holds them back, because it is pressed and their publisher broke its rhythm.
+    pub(super) held: u64,
     pub(super) duplicated: u64,
     pub(super) reordered: u64,
     pub(super) unsent: u64,
@@ -138,6 +146,8 @@ pub(super) struct Overload {
     pub(super) sent: u64,
     /// During the flood and after it.
     pub(super) delivered: u64,
+    /// Of the flood: held back by the broker when all was over.
+    pub(super) held: u64,
     /// During the flood: what the slow subscriber let through.
     pub(super) delivered_per_s: f64,
     /// What the broker says that it dropped, if it says so.
@@ -147,8 +157,8 @@ pub(super) struct Overload {
 }
 
 impl Overload {
-    /// Messages of the flood that did not arrive.
+    /// Messages of the flood that did not arrive, and do not wait either.
     pub(super) fn dropped(&self) -> u64 {
-        self.sent.saturating_sub(self.delivered)
+        self.sent.saturating_sub(self.delivered + self.held)
     }
 }

@@ -8,12 +8,14 @@ use anyhow::{Result, anyhow, bail};
 
 use super::cases::Flow;
 use super::clients::{self, Reader};
-use super::engine::{Engine, Greeting, Load, Tally};
+use super::engine::{Engine, Greeting, Load};
+use super::gate::ask::Account;
 use super::measure::{Setting, faults, micros};
 use super::outcome::Overload;
 use super::plain::Plain;
 use super::process::Broker;
 use super::procfs::{self, Meter};
+use super::tally::Tally;
 use super::timer::Clock;
 
 /// The longest that the sockets may take to empty what the flood left in the generator's own buffers.
@@ -50,6 +52,8 @@ pub(super) fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Set
         drained = witness.hurry(Duration::from_millis(20));
     }
     let drained = drained.and_then(|()| witness.drain());
+    // Asked while everybody is still there: what is held would go to nobody afterwards.
+    let held = Account::of(broker).map_or(0, |account| account.waiting);
     let flooded = thread.join().map_err(|_| anyhow!("the flooding thread panicked"))?;
     let seconds = measured?.as_secs_f64();
     drained?;
@@ -59,10 +63,11 @@ pub(super) fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Set
     Ok(Overload {
         probe_p50_us: micros(probe, 0.5),
         probe_p99_us: micros(probe, 0.99),
-        probes: faults(probe, probe.sent, probes.fan(), 0),
+        probes: faults(probe, probe.sent, probes.fan(), 0, 0),
         rss_max_kib: broker.pid.and_then(procfs::rss_max_kib),
         sent: sent.sent,
         delivered: received.received,
+        held,
         delivered_per_s: received.measured as f64 / seconds,
         counted: told(broker, number),
         closed: closed + cut,

@@ -5,12 +5,17 @@ use std::num::NonZeroU16;
 
 use anyhow::{Result, anyhow, ensure};
 use tidegate_wire_mqtt::{
-    Connect, Delivery, Disconnect, Encode, Encoded, Limits, PacketId, Peer, Properties, Publish, QoS, Sender,
+    Connect, Delivery, Disconnect, Encode, Encoded, Limits, PacketId, Peer, Properties, Property, Publish, QoS, Sender,
     Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version,
 };
 
 /// Messages are those of the version that most devices speak.
 pub(super) const PEER: Peer = Peer::new(Version::V311);
+/// Subscribers that say how many messages they take at a time need the word for it.
+pub(super) const PEER_V5: Peer = Peer::new(Version::V5);
+
+/// The user that brokers with users know, and the password.
+pub(super) const USER: (&str, &str) = ("bench", "bench");
 
 /// The head of each payload: time (8), sequence (8), stream (4), mark (4).
 pub(super) const HEAD_BYTES: usize = 24;
@@ -99,22 +104,34 @@ impl Template {
 
 /// Appends a CONNECT of a client that leaves nothing behind.
 pub(super) fn connect(client_id: &str, out: &mut Vec<u8>) -> Result<()> {
+    connect_as(client_id, None, None, out)
+}
+
+/// The same by a user, or by one that takes so many messages at a time.
+pub(super) fn connect_as(
+    client_id: &str,
+    user: Option<(&str, &str)>,
+    receive_max: Option<NonZeroU16>,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let peer = if receive_max.is_some() { PEER_V5 } else { PEER };
+    let properties: Vec<Property<'_>> = receive_max.map(Property::ReceiveMaximum).into_iter().collect();
     let packet = Connect {
-        version: PEER.version,
+        version: peer.version,
         clean_start: true,
         // Longer than any case: an idle client then costs no pings.
         keep_alive: 1200,
-        properties: Properties::EMPTY,
+        properties: Properties::new(&properties),
         client_id,
         will: None,
-        user_name: None,
-        password: None,
+        user_name: user.map(|(name, _)| name),
+        password: user.map(|(_, password)| password.as_bytes()),
     };
-    written(packet.encode(PEER, out))
+    written(packet.encode(peer, out))
 }
 
 /// Appends a SUBSCRIBE.
-pub(super) fn subscribe(filters: &[&str], qos: QoS, out: &mut Vec<u8>) -> Result<()> {
+pub(super) fn subscribe(peer: Peer, filters: &[&str], qos: QoS, out: &mut Vec<u8>) -> Result<()> {
     let (limits, options) = (limits(), SubscriptionOptions::with_qos(qos));
     let mut wanted = Vec::with_capacity(filters.len());
     for name in filters {
@@ -122,7 +139,7 @@ pub(super) fn subscribe(filters: &[&str], qos: QoS, out: &mut Vec<u8>) -> Result
         wanted.push(Subscription { filter, options });
     }
     let subscriptions = Subscriptions::new(&wanted);
-    written(Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions }.encode(PEER, out))
+    written(Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions }.encode(peer, out))
 }
 
 /// Appends a DISCONNECT.

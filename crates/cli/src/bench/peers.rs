@@ -3,15 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::process::{Counters, Source};
+use anyhow::Result;
+
+use super::cases::Users;
+use super::process::{Counters, Source, Wish};
 
 /// What mosquitto is told besides its port: nothing on disk, nothing in the log. Its queue holds what 50 windows need,
 /// and its window per subscriber is as large as the generator's.
 const MOSQUITTO: &str = "\
-allow_anonymous true
 persistence false
 log_type error
-max_queued_messages 10000
 max_inflight_messages 100
 set_tcp_nodelay true
 ";
@@ -23,10 +24,28 @@ pub(super) const GET_MOSQUITTO: &str = "mosquitto is not on the PATH nor in /usr
 pub(super) const GET_RUMQTTD: &str = "rumqttd is not on the PATH nor in cargo's folder: cargo install rumqttd, or say \
                                       --rumqttd PATH";
 
+/// Messages that may wait for a subscriber of mosquitto, unless a case says otherwise: enough for all windows.
+const QUEUE_MAX: u32 = 10_000;
+
+/// The user of `packets::USER` with mosquitto's own hash, which ours reads too: PBKDF2 of 101 rounds, as mosquitto makes it.
+const USERS: &str = "bench:$7$101$dGlkZWdhdGViZW5j$aukWECl4i9AxNjzt/Xj3K0RnBeGUdxwh7YLM7foszl9O5xRHk9KXDi7iOYXdyNAOJBqkdg0u/q9lStQB1wKtnQ==\n";
+
+/// Writes a file of users into a folder.
+pub(super) fn password_file(folder: &Path) -> Result<PathBuf> {
+    let file = folder.join("users");
+    std::fs::write(&file, USERS)?;
+    Ok(file)
+}
+
 /// The configuration of mosquitto.
-pub(super) fn mosquitto_config(port: u16, counters: Counters) -> String {
-    let often = if counters == Counters::Often { "sys_interval 1\n" } else { "" };
-    format!("listener {port} 127.0.0.1\n{MOSQUITTO}{often}")
+pub(super) fn mosquitto_config(port: u16, wish: &Wish, folder: &Path) -> Result<String> {
+    let often = if wish.counters == Counters::Often { "sys_interval 1\n" } else { "" };
+    let queue_max = wish.queue_max.unwrap_or(QUEUE_MAX);
+    let people = match wish.users {
+        Users::Nobody => "allow_anonymous true\n".to_owned(),
+        Users::One => format!("allow_anonymous false\npassword_file {}\n", password_file(folder)?.display()),
+    };
+    Ok(format!("listener {port} 127.0.0.1\n{MOSQUITTO}max_queued_messages {queue_max}\n{people}{often}"))
 }
 
 /// The configuration of rumqttd: one listener for MQTT 3.1.1, room for all clients, windows as large as the generator's.
@@ -105,9 +124,15 @@ mod tests {
 
     #[test]
     fn configurations_name_the_port_and_the_counters() {
-        assert!(mosquitto_config(1999, Counters::Usual).starts_with("listener 1999 127.0.0.1\n"));
-        assert!(!mosquitto_config(1999, Counters::Usual).contains("sys_interval"));
-        assert!(mosquitto_config(1999, Counters::Often).ends_with("sys_interval 1\n"));
+        let folder = tempfile::tempdir().unwrap();
+        let config = |wish: Wish| mosquitto_config(1999, &wish, folder.path()).unwrap();
+        let usual = config(Wish::NONE);
+        assert!(usual.starts_with("listener 1999 127.0.0.1\n") && usual.contains("max_queued_messages 10000\n"));
+        assert!(!usual.contains("sys_interval"));
+        assert!(config(Wish { counters: Counters::Often, ..Wish::NONE }).ends_with("sys_interval 1\n"));
+        let known = config(Wish { users: Users::One, queue_max: Some(7), ..Wish::NONE });
+        assert!(known.contains("allow_anonymous false\n") && known.contains("max_queued_messages 7\n"), "{known}");
+        assert!(std::fs::read_to_string(folder.path().join("users")).unwrap().starts_with("bench:$7$"));
         assert!(rumqttd_config(1999).contains("listen = \"127.0.0.1:1999\"\n"));
     }
 }

@@ -52,7 +52,7 @@ impl Plain {
         for batch in filters.chunks(FILTERS_PER_PACKET) {
             let mut out = Vec::new();
             let names: Vec<&str> = batch.iter().map(String::as_str).collect();
-            packets::subscribe(&names, QoS::AtMostOnce, &mut out)?;
+            packets::subscribe(PEER, &names, QoS::AtMostOnce, &mut out)?;
             self.socket.write_all(&out)?;
             loop {
                 match self.hear(ANSWER_MAX)? {

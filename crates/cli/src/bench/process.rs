@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
+use super::cases::Users;
 use super::peers;
 use super::report::Role;
 use crate::stop::Stop;
@@ -25,11 +26,40 @@ pub(super) enum Counters {
     Often,
 }
 
+/// What a case asks of every broker alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) counters: Counters,
+    pub(super) users: Users,
+    /// Messages that may wait for a subscriber; as many as by default, or as 50 windows need, if not said.
+    pub(super) queue_max: Option<u32>,
+}
+
+impl Wish {
+    /// Nothing in particular.
+    pub(super) const NONE: Self = Self { counters: Counters::Usual, users: Users::Nobody, queue_max: None };
+}
+
+/// How our broker is set where a case compares several ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tune {
+    /// Its name in the report.
+    pub(super) name: &'static str,
+    pub(super) role: Role,
+    /// As for `--set`.
+    pub(super) settings: &'static [&'static str],
+}
+
+impl Tune {
+    /// As it is by default.
+    pub(super) const USUAL: Self = Self { name: "tidegate", role: Role::Own, settings: &[] };
+}
+
 /// Where a broker comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// This binary, with so many shards or as many as it chooses.
-    Tidegate { shards: Option<u32> },
+    Tidegate { shards: Option<u32>, tune: Tune },
     /// This binary, copying bytes.
     Relay,
     /// mosquitto at this path.
@@ -43,12 +73,17 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// This binary as it is by default.
+    pub(super) const fn own() -> Self {
+        Self::Tidegate { shards: None, tune: Tune::USUAL }
+    }
+
     /// Its name in the report.
     pub(super) fn name(&self) -> String {
         match self {
-            Self::Tidegate { shards: None } => "tidegate".to_owned(),
-            Self::Tidegate { shards: Some(1) } => "1 shard".to_owned(),
-            Self::Tidegate { shards: Some(shards) } => format!("{shards} shards"),
+            Self::Tidegate { shards: None, tune } => tune.name.to_owned(),
+            Self::Tidegate { shards: Some(1), .. } => "1 shard".to_owned(),
+            Self::Tidegate { shards: Some(shards), .. } => format!("{shards} shards"),
             Self::Relay => "relay".to_owned(),
             Self::Mosquitto(path) | Self::Rumqttd(path) => file_name(path),
             Self::Command(command) => {
@@ -61,7 +96,8 @@ impl Source {
     /// What it is to the others in the report.
     pub(super) fn role(&self) -> Role {
         match self {
-            Self::Tidegate { .. } | Self::Running { .. } => Role::Own,
+            Self::Tidegate { tune, .. } => tune.role,
+            Self::Running { .. } => Role::Own,
             Self::Relay => Role::Relay,
             Self::Mosquitto(_) => Role::Mosquitto,
             Self::Rumqttd(_) | Self::Command(_) => Role::Peer,
@@ -69,18 +105,22 @@ impl Source {
     }
 
     /// Starts it, or finds it, and waits until it listens.
-    pub(super) fn start(&self, counters: Counters, stop: &Stop) -> Result<Broker> {
+    pub(super) fn start(&self, wish: &Wish, stop: &Stop) -> Result<Broker> {
         let started = match self {
             Self::Running { address, pid } => {
-                Ok(Broker { address: *address, pid: *pid, is_relay: false, started: None })
+                Ok(Broker { address: *address, admin: None, pid: *pid, is_relay: false, started: None })
             }
-            Self::Tidegate { shards } => start_tidegate(*shards, counters),
-            Self::Relay => start_own(&["bench", "--as-relay"]).map(|broker| Broker { is_relay: true, ..broker }),
+            Self::Tidegate { shards, tune } => start_tidegate(*shards, tune, wish),
+            Self::Relay => {
+                start_own(folder()?, &["bench", "--as-relay"]).map(|broker| Broker { is_relay: true, ..broker })
+            }
             Self::Mosquitto(path) => {
-                let text = |port| peers::mosquitto_config(port, counters);
+                let text = |port, folder: &Path| peers::mosquitto_config(port, wish, folder);
                 start_configured(path, &["-c"], text, stop)
             }
-            Self::Rumqttd(path) => start_configured(path, &["-q", "-c"], peers::rumqttd_config, stop),
+            Self::Rumqttd(path) => {
+                start_configured(path, &["-q", "-c"], |port, _| Ok(peers::rumqttd_config(port)), stop)
+            }
             Self::Command(command) => start_command(command, stop),
         };
         started.with_context(|| format!("{} did not start", self.name()))
@@ -91,6 +131,8 @@ impl Source {
 #[derive(Debug)]
 pub(super) struct Broker {
     pub(super) address: SocketAddr,
+    /// Where ours answers questions.
+    pub(super) admin: Option<SocketAddr>,
     pub(super) pid: Option<u32>,
     /// Whether it only copies bytes, and knows no packets.
     pub(super) is_relay: bool,
@@ -99,7 +141,7 @@ pub(super) struct Broker {
 
 impl Broker {
     fn of(started: Started, address: SocketAddr) -> Self {
-        Self { address, pid: Some(started.child.id()), is_relay: false, started: Some(started) }
+        Self { address, admin: None, pid: Some(started.child.id()), is_relay: false, started: Some(started) }
     }
 
     /// Whether it ended by itself, which it must not.
@@ -169,22 +211,28 @@ fn folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-fn start_tidegate(shards: Option<u32>, counters: Counters) -> Result<Broker> {
-    let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
-    arguments.extend(["--admin", "off", "--log-level", "warn"]);
-    let shards = shards.map(|shards| shards.to_string());
-    if let Some(shards) = &shards {
-        arguments.extend(["--shards", shards]);
+fn start_tidegate(shards: Option<u32>, tune: &Tune, wish: &Wish) -> Result<Broker> {
+    let folder = folder()?;
+    let mut arguments: Vec<String> =
+        ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"].map(Into::into).into();
+    arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "warn"].map(Into::into));
+    if let Some(shards) = shards {
+        arguments.extend(["--shards".to_owned(), shards.to_string()]);
     }
-    if counters == Counters::Often {
-        arguments.extend(["--set", "sys.interval=1s"]);
+    let mut settings: Vec<String> = tune.settings.iter().map(|&setting| setting.to_owned()).collect();
+    settings.extend((wish.counters == Counters::Often).then(|| "sys.interval=1s".to_owned()));
+    settings.extend(wish.queue_max.map(|count| format!("limits.queue_messages_max={count}")));
+    if wish.users == Users::One {
+        let file = peers::password_file(folder.path())?;
+        settings.push(format!("security.password_file={}", file.display()));
     }
-    start_own(&arguments)
+    arguments.extend(settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    start_own(folder, &arguments)
 }
 
 /// This binary says in its first line where it listens, so that no port is guessed. It runs in a folder of its own.
-fn start_own(arguments: &[&str]) -> Result<Broker> {
-    let folder = folder()?;
+fn start_own(folder: TempDir, arguments: &[&str]) -> Result<Broker> {
     let mut command = Command::new(std::env::current_exe().context("where is this program?")?);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
     // The settings of whoever runs the benchmark are not those of the broker under test.
@@ -197,16 +245,26 @@ fn start_own(arguments: &[&str]) -> Result<Broker> {
     BufReader::new(output).read_line(&mut line)?;
     let address = line.split_whitespace().find_map(|word| word.parse::<SocketAddr>().ok());
     match address {
-        Some(address) => Ok(Broker::of(started, address)),
+        Some(address) => Ok(Broker { admin: admin_in(&line), ..Broker::of(started, address) }),
         None => Err(started.complaint()),
     }
 }
 
+/// Where the first line says that questions are answered.
+fn admin_in(line: &str) -> Option<SocketAddr> {
+    line.split_whitespace().find_map(|word| word.strip_prefix("http://")?.parse().ok())
+}
+
 /// A peer that reads a file which names its port.
-fn start_configured(path: &Path, flags: &[&str], text: impl FnOnce(u16) -> String, stop: &Stop) -> Result<Broker> {
+fn start_configured(
+    path: &Path,
+    flags: &[&str],
+    text: impl FnOnce(u16, &Path) -> Result<String>,
+    stop: &Stop,
+) -> Result<Broker> {
     let (folder, port) = (folder()?, free_port()?);
     let config = folder.path().join("config.toml");
-    std::fs::write(&config, text(port))?;
+    std::fs::write(&config, text(port, folder.path())?)?;
     let mut command = Command::new(path);
     command.args(flags).arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
     await_listener(Started::new(command, folder)?, port, stop)
@@ -252,10 +310,17 @@ mod tests {
     }
 
     #[test]
+    fn both_doors_are_in_the_first_line() {
+        let line = "tidegate 0.1.0  mqtt 127.0.0.1:1999  admin http://127.0.0.1:18830";
+        assert_eq!(admin_in(line), "127.0.0.1:18830".parse().ok());
+        assert_eq!(admin_in("tidegate 0.1.0  mqtt 127.0.0.1:1999"), None);
+    }
+
+    #[test]
     fn a_broker_that_ends_at_once_is_told_with_its_last_words() {
         let stop = Stop::on_signals().unwrap();
         let source = Source::Command("sh -c 'echo no such port {port} >&2; exit 1'".to_owned());
-        let error = format!("{:#}", source.start(Counters::Usual, &stop).unwrap_err());
+        let error = format!("{:#}", source.start(&Wish::NONE, &stop).unwrap_err());
         assert!(error.starts_with("sh did not start: no such port "), "{error}");
     }
 

@@ -29,6 +29,16 @@ pub(super) fn usage(pid: u32) -> Option<Usage> {
     })
 }
 
+/// CPU time of all threads that live, in nanoseconds, as the scheduler counts it; `None` if it cannot be known.
+pub(super) fn cpu_ns(pid: u32) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of_task = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    tasks.map(|task| of_task(task.ok()?)).sum()
+}
+
 /// The fields utime and stime. The name of the command may contain anything: they are counted from its closing bracket.
 fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(") ")?;
@@ -146,5 +156,7 @@ mod tests {
     fn this_process_has_memory_and_nobody_has_none() {
         assert!(usage(std::process::id()).unwrap().rss_kib > 100);
         assert_eq!(usage(u32::MAX), None);
+        assert!(cpu_ns(std::process::id()).unwrap() > 0);
+        assert_eq!(cpu_ns(u32::MAX), None);
     }
 }

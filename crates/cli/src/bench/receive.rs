@@ -1,12 +1,16 @@
 //! What the generator does with what arrives: finish handshakes, answer, count.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
-use tidegate_wire_mqtt::{Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, Publish, QoS, ReasonCode, decode};
+use tidegate_wire_mqtt::{
+    Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, Peer, Publish, QoS, ReasonCode, decode,
+};
 
 use super::clients::Reader;
 use super::connection::{Arrived, State};
-use super::engine::{Engine, Greeting, Role};
-use super::packets::{self, Head, PEER};
+use super::engine::{Engine, Greeting, Role, Subscriber};
+use super::packets::{self, Head, PEER, PEER_V5};
 use super::stream::Seen;
 
 /// Buffers read from one connection per turn, so that one busy subscriber does not hold up the rest.
@@ -40,7 +44,11 @@ impl Engine {
             return;
         }
         connection.state = State::Greeting;
-        if packets::connect(&self.ids[place], &mut connection.outbox).is_err() {
+        let receive_max = match &self.roles[place] {
+            Role::Subscriber(Subscriber { reader: Reader::Worker { receive_max, .. }, .. }) => Some(*receive_max),
+            _ => None,
+        };
+        if packets::connect_as(&self.ids[place], None, receive_max, &mut connection.outbox).is_err() {
             self.lose(place);
         }
         self.flush(place);
@@ -118,7 +126,8 @@ impl Engine {
 
     fn packets(&mut self, place: usize, bytes: &[u8], now: u64, limits: &Limits) -> Result<usize> {
         let mut used = 0;
-        while let Decoded::Packet { packet, consumed } = decode(&bytes[used..], PEER.version, limits)? {
+        let version = self.peer(place).version;
+        while let Decoded::Packet { packet, consumed } = decode(&bytes[used..], version, limits)? {
             used += consumed;
             match packet {
                 Packet::Publish(publish) => self.delivery(place, &publish, now),
@@ -135,10 +144,11 @@ impl Engine {
     }
 
     fn welcome(&mut self, place: usize) -> Result<()> {
+        let peer = self.peer(place);
         if let Role::Subscriber(subscriber) = &self.roles[place] {
             let connection = &mut self.connections[place];
             connection.state = State::Subscribing;
-            packets::subscribe(&[&subscriber.filter], self.flows[subscriber.flow].qos, &mut connection.outbox)?;
+            packets::subscribe(peer, &[&subscriber.filter], self.flows[subscriber.flow].qos, &mut connection.outbox)?;
         } else {
             self.be_ready(place);
         }
@@ -153,17 +163,33 @@ impl Engine {
     }
 
     fn delivery(&mut self, place: usize, publish: &Publish<'_>, now: u64) {
+        let head = Head::of(publish.payload);
         match publish.delivery {
             Delivery::AtMostOnce => {}
-            Delivery::AtLeastOnce { packet_id, .. } => self.answer(place, Ack::success(AckKind::PubAck, packet_id)),
+            Delivery::AtLeastOnce { packet_id, .. } => {
+                if let (Role::Subscriber(Subscriber { desk: Some(desk), .. }), Some(head)) =
+                    (&mut self.roles[place], head)
+                {
+                    return desk.put(packet_id, head, now);
+                }
+                self.answer(place, Ack::success(AckKind::PubAck, packet_id));
+            }
             Delivery::ExactlyOnce { packet_id, .. } => self.answer(place, Ack::success(AckKind::PubRec, packet_id)),
         }
-        let (Role::Subscriber(subscriber), Some(head)) = (&mut self.roles[place], Head::of(publish.payload)) else {
+        if let Some(head) = head {
+            self.count(place, head, now);
+        }
+    }
+
+    /// Counts a message that was received, or that was worked on.
+    fn count(&mut self, place: usize, head: Head, now: u64) {
+        let Role::Subscriber(subscriber) = &mut self.roles[place] else { return };
+        let index = head.stream.wrapping_sub(subscriber.first) as usize;
+        let (Some(stream), Some(&flow)) = (subscriber.streams.get_mut(index), self.flow_of.get(head.stream as usize))
+        else {
             return;
         };
-        let index = head.stream.wrapping_sub(subscriber.first) as usize;
-        let Some(stream) = subscriber.streams.get_mut(index) else { return };
-        let tally = &mut self.tallies[subscriber.flow];
+        let tally = &mut self.tallies[flow];
         match stream.see(head.sequence) {
             Seen::New => {}
             Seen::Late => tally.reordered += 1,
@@ -178,6 +204,39 @@ impl Engine {
             tally.latency.record(now.saturating_sub(head.time_ns));
         }
         self.delivered[head.stream as usize] += 1;
+    }
+
+    /// Lets those work that do; returns how long until the next of them is done.
+    pub(super) fn work(&mut self) -> Duration {
+        let mut wait = Duration::MAX;
+        for index in 0..self.workers.len() {
+            let place = self.workers[index];
+            let now = self.clock.now_ns();
+            let deadline = if self.is_hurried { u64::MAX } else { now };
+            let mut is_done = false;
+            while let Role::Subscriber(Subscriber { desk: Some(desk), .. }) = &mut self.roles[place]
+                && let Some(task) = desk.take(deadline)
+            {
+                is_done = true;
+                self.answer(place, Ack::success(AckKind::PubAck, task.packet_id));
+                self.count(place, task.head, now);
+            }
+            if is_done {
+                self.flush(place);
+            }
+            if let Role::Subscriber(Subscriber { desk: Some(desk), .. }) = &self.roles[place]
+                && let Some(due) = desk.due_ns()
+            {
+                wait = wait.min(Duration::from_nanos(due.saturating_sub(now)));
+            }
+        }
+        wait
+    }
+
+    /// What this client speaks.
+    fn peer(&self, place: usize) -> Peer {
+        let is_worker = matches!(&self.roles[place], Role::Subscriber(Subscriber { desk: Some(_), .. }));
+        if is_worker { PEER_V5 } else { PEER }
     }
 
     fn ack(&mut self, place: usize, ack: &Ack<'_>) {
@@ -197,6 +256,7 @@ impl Engine {
 
     fn answer(&mut self, place: usize, ack: Ack<'_>) {
         // Four bytes: there is no peer for whom this is too large.
-        let _ = ack.encode(PEER, &mut self.connections[place].outbox);
+        let peer = self.peer(place);
+        let _ = ack.encode(peer, &mut self.connections[place].outbox);
     }
 }

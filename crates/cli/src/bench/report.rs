@@ -26,6 +26,10 @@ pub(super) enum Role {
     Peer,
     /// No broker: copies bytes.
     Relay,
+    /// Ours with another setting.
+    Variant,
+    /// Ours without the gate.
+    Off,
 }
 
 /// Where words begin that belong to a case and have no broker.
@@ -46,7 +50,8 @@ pub(super) fn lines(entries: &[Entry]) -> String {
     let mut text = String::new();
     for (number, entry) in entries.iter().enumerate() {
         let case = if number == 0 { entry.case } else { "" };
-        let begin = format!("{case:<17}{:<11}", entry.broker);
+        // Long names push their own line only.
+        let begin = format!("{case:<16} {:<11}", entry.broker);
         match &entry.outcome {
             Ok(Outcome::Traffic(traffic)) => {
                 let ratio = if number == 0 { None } else { ratio(entry.cost(), own) };
@@ -63,6 +68,12 @@ pub(super) fn lines(entries: &[Entry]) -> String {
             Ok(Outcome::Idle(idle)) => drop(writeln!(text, "{begin}{}", idle_words(idle))),
             Ok(Outcome::Churn(churn)) => drop(writeln!(text, "{begin}{}", churn_words(churn))),
             Ok(Outcome::Storm(storm)) => drop(writeln!(text, "{begin}{}", storm_words(storm))),
+            Ok(Outcome::Gate(gate)) => {
+                for (index, words) in gate.lines().iter().enumerate() {
+                    let begin = if index == 0 { begin.clone() } else { " ".repeat(28) };
+                    let _ = writeln!(text, "{begin}{words}");
+                }
+            }
             Ok(Outcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
             Err(reason) => drop(writeln!(text, "{begin}failed: {reason}")),
         }
@@ -109,6 +120,7 @@ impl Outcome {
             Self::Churn(churn) => vec![churn.cores],
             Self::Storm(storm) => vec![storm.cores],
             Self::Overload(overload) => vec![overload.cores],
+            Self::Gate(gate) => gate.cores(),
         }
     }
 }
@@ -129,7 +141,7 @@ fn columns(traffic: &Traffic) -> String {
 }
 
 /// Cores of the broker, the load tool and all others.
-fn core_words(cores: &Cores) -> String {
+pub(super) fn core_words(cores: &Cores) -> String {
     let known = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{value:.2}"));
     format!("{}/{:.2}/{}", known(cores.broker), cores.tool, known(cores.others))
 }
@@ -191,12 +203,13 @@ fn overload_words(overload: &Overload) -> String {
     let counted =
         overload.counted.map_or_else(|| "counts none".to_owned(), |count| format!("counts {}", grouped(count as f64)));
     format!(
-        "probes p50/p99 {:.0}/{:.0} µs, at most {}, dropped {} of {}, {counted}, cores {}",
+        "probes p50/p99 {:.0}/{:.0} µs, at most {}, dropped {} of {}, held {}, {counted}, cores {}",
         overload.probe_p50_us,
         overload.probe_p99_us,
         mib(overload.rss_max_kib),
         grouped(overload.dropped() as f64),
         grouped(overload.sent as f64),
+        grouped(overload.held as f64),
         core_words(&overload.cores)
     )
 }
@@ -215,11 +228,12 @@ pub(super) fn notes(entries: &[Entry], verdicts: &[(&'static str, Verdict)]) -> 
     // `None` while there was nothing to lose.
     let mut is_clean = None;
     for entry in entries {
-        for (what, faults) in faults_of(entry) {
+        for (what, faults, reasons) in faults_of(entry) {
             let words = fault_words(&faults);
             is_clean = Some(is_clean != Some(false) && words.is_none());
             if let Some(words) = words {
-                let _ = writeln!(text, "{}, {}{what}: {words}", entry.case, entry.broker);
+                let why = reasons.map(|reasons| format!("; the broker says: {reasons}")).unwrap_or_default();
+                let _ = writeln!(text, "{}, {}{what}: {words}{why}", entry.case, entry.broker);
             }
         }
     }
@@ -246,11 +260,17 @@ fn summary(verdicts: &[(&'static str, Verdict)]) -> String {
     text
 }
 
-fn faults_of(entry: &Entry) -> Vec<(&'static str, Faults)> {
+/// Whose, what should be zero, and why it is not.
+fn faults_of(entry: &Entry) -> Vec<(&'static str, Faults, Option<&str>)> {
+    fn of(traffic: &Traffic) -> (&'static str, Faults, Option<&str>) {
+        ("", traffic.faults, traffic.reasons.as_deref())
+    }
     match &entry.outcome {
-        Ok(Outcome::Traffic(traffic)) => vec![("", traffic.faults)],
-        Ok(Outcome::Subscriptions(rows)) => rows.iter().map(|(_, traffic)| ("", traffic.faults)).collect(),
-        Ok(Outcome::Overload(overload)) => vec![(" probes", Faults { closed: overload.closed, ..overload.probes })],
+        Ok(Outcome::Traffic(traffic)) => vec![of(traffic)],
+        Ok(Outcome::Subscriptions(rows)) => rows.iter().map(|(_, traffic)| of(traffic)).collect(),
+        Ok(Outcome::Overload(overload)) => {
+            vec![(" probes", Faults { closed: overload.closed, ..overload.probes }, None)]
+        }
         _ => Vec::new(),
     }
 }
@@ -267,6 +287,7 @@ fn is_unmeasured(entry: &Entry) -> bool {
 fn fault_words(faults: &Faults) -> Option<String> {
     listed(&[
         (faults.lost, "lost"),
+        (faults.held, "held back by the broker"),
         (faults.duplicated, "duplicated"),
         (faults.reordered, "reordered"),
         (faults.unsent, "not sent in time"),
@@ -276,7 +297,7 @@ fn fault_words(faults: &Faults) -> Option<String> {
 }
 
 /// Those that are not zero, with a comma between them; `None` if all are.
-fn listed(counts: &[(u64, &str)]) -> Option<String> {
+pub(super) fn listed(counts: &[(u64, &str)]) -> Option<String> {
     let said = counts.iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = said.map(|(count, what)| format!("{} {what}", grouped(*count as f64))).collect();
     (!words.is_empty()).then(|| words.join(", "))

@@ -13,6 +13,7 @@ fn entry(broker: &str, cost: Option<f64>, faults: Faults) -> Entry {
         p99_us: 200.4,
         p999_us: 300.0,
         faults,
+        reasons: None,
     };
     let role = if broker == "a" { Role::Own } else { Role::Mosquitto };
     Entry { case: "pairs q0", broker: broker.to_owned(), role, outcome: Ok(Outcome::Traffic(traffic)) }
@@ -36,6 +37,12 @@ fn what_is_not_zero_is_said() {
     let bad = Faults { lost: 3, reordered: 1, ..Faults::default() };
     let text = notes(&[entry("a", Some(1.0), Faults::default()), entry("b", Some(1.0), bad)], &[]);
     assert!(text.contains("pairs q0, b: 3 lost, 1 reordered\n"), "{text}");
+    let mut entry_with_reasons = entry("a", Some(1.0), bad);
+    if let Ok(Outcome::Traffic(traffic)) = &mut entry_with_reasons.outcome {
+        traffic.reasons = Some("3 dropped_held_full".to_owned());
+    }
+    let text = notes(&[entry_with_reasons], &[]);
+    assert!(text.contains("a: 3 lost, 1 reordered; the broker says: 3 dropped_held_full\n"), "{text}");
     assert!(notes(&[entry("a", Some(1.0), Faults::default())], &[]).contains("no message lost"));
     assert!(notes(&[entry("a", None, Faults::default())], &[]).contains("Linux only"));
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::beats::{Beat, Beats};
 use super::cases::Pace;
 use super::connection::State;
 use super::engine::{Engine, Role};
@@ -20,6 +21,7 @@ impl Engine {
         for number in 0..self.flows.len() {
             let pause = match self.flows[number].pace {
                 Pace::Rate(rate) => self.send_due(number, rate),
+                Pace::Each(beat) => self.send_each(number, beat),
                 Pace::Window | Pace::Flood => self.send_all(number),
             };
             wait = wait.min(pause);
@@ -64,22 +66,42 @@ impl Engine {
         let now = self.clock.now_ns();
         let mut pacer = self.pacers[number].unwrap_or_else(|| Pacer::new(now, rate));
         while let Some((message, due)) = pacer.take(now) {
-            let place = self.publishers[number][(message % count) as usize];
-            let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place])
-            else {
-                continue;
-            };
-            let has_room = connection.state == State::Ready
-                && connection.backlog() + publisher.template.len() <= BACKLOG_MAX
-                && publisher.permission(&self.flows[number], 0, now) == Permission::Send;
-            if has_room {
-                publisher.emit(&mut connection.outbox, due);
-                self.flush(place);
-            } else {
-                self.tallies[number].unsent += 1;
-            }
+            self.send_one(number, (message % count) as usize, due, now);
         }
         self.pacers[number] = Some(pacer);
         Duration::from_nanos(pacer.due_ns().saturating_sub(self.clock.now_ns()))
+    }
+
+    /// The same for publishers that each have a rhythm.
+    fn send_each(&mut self, number: usize, beat: Beat) -> Duration {
+        let now = self.clock.now_ns();
+        let count = self.publishers[number].len();
+        let mut beats = self.beats[number].take().unwrap_or_else(|| Beats::new(count, beat, now, number as u64));
+        while let Some(due) = beats.take(now) {
+            self.send_one(number, due.publisher, due.at_ns, now);
+        }
+        let wait = beats.due_ns().map_or(Duration::MAX, |due| Duration::from_nanos(due.saturating_sub(now)));
+        self.beats[number] = Some(beats);
+        wait
+    }
+
+    /// One message of an open loop, or none if its publisher is stuck.
+    fn send_one(&mut self, number: usize, index: usize, due: u64, now: u64) {
+        let place = self.publishers[number][index];
+        let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place]) else {
+            return;
+        };
+        if self.is_measuring {
+            self.tallies[number].late.record(now.saturating_sub(due));
+        }
+        let has_room = connection.state == State::Ready
+            && connection.backlog() + publisher.template.len() <= BACKLOG_MAX
+            && publisher.permission(&self.flows[number], 0, now) == Permission::Send;
+        if has_room {
+            publisher.emit(&mut connection.outbox, due);
+            self.flush(place);
+        } else {
+            self.tallies[number].unsent += 1;
+        }
     }
 }

@@ -53,16 +53,16 @@ pub(super) enum Failure {
 
 impl Slot {
     /// Something happened to the socket.
-    pub(super) fn step(&mut self, id: &str) -> Step {
+    pub(super) fn step(&mut self, id: &str, user: Option<(&str, &str)>) -> Step {
         let outcome = match self.stage {
             Stage::Away => Ok(Step::Wait),
-            Stage::Opening(since) => self.greet(id, since),
+            Stage::Opening(since) => self.greet(id, user, since),
             Stage::Greeting(_) | Stage::Inside => self.hear(),
         };
         outcome.unwrap_or(Step::Failed(Failure::Reset))
     }
 
-    fn greet(&mut self, id: &str, since: Instant) -> io::Result<Step> {
+    fn greet(&mut self, id: &str, user: Option<(&str, &str)>, since: Instant) -> io::Result<Step> {
         let Some(socket) = &mut self.socket else { return Ok(Step::Wait) };
         if let Some(error) = socket.take_error()? {
             return Err(error);
@@ -73,7 +73,7 @@ impl Slot {
         };
         socket.set_nodelay(true)?;
         let mut out = Vec::new();
-        packets::connect(id, &mut out).map_err(io::Error::other)?;
+        packets::connect_as(id, user, None, &mut out).map_err(io::Error::other)?;
         socket.write_all(&out)?;
         self.stage = Stage::Greeting(since);
         Ok(Step::Wait)

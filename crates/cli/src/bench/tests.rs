@@ -15,17 +15,20 @@ fn plan(words: &[&str]) -> Result<Plan, String> {
 #[test]
 fn without_arguments_everything_is_measured_on_our_own_broker() {
     let plan = plan(&[]).unwrap();
-    assert_eq!(plan.own, Source::Tidegate { shards: None });
+    assert_eq!(plan.own, Source::own());
     assert_eq!(plan.cases.len(), cases::CASES.len());
 }
 
 #[test]
 fn groups_are_chosen_by_name() {
     let names = |words: &[&str]| -> Vec<_> { plan(words).unwrap().cases.iter().map(|case| case.name).collect() };
-    assert_eq!(names(&["churn", "storm"]), ["churn 64", "storm 10 000"]);
+    assert_eq!(names(&["churn", "storm"]), ["churn 64", "storm 10 000", "storm users"]);
     assert_eq!(names(&["peers"]).len(), cases::CASES.len());
     let refused = plan(&["idel"]).unwrap_err();
-    assert!(refused.contains("\"idel\" is no group of cases; there are: peers, traffic, latency"), "{refused}");
+    assert!(
+        refused.contains("\"idel\" is no group of cases; there are: peers, overload, overload-storm, traffic, latency"),
+        "{refused}"
+    );
 }
 
 #[test]

@@ -15,14 +15,19 @@
 //! delay = min(D_max, max(w, D_0·(e^(over − 1) − 1)·min(1, w·h/ι)))
 //! w > D_max  ⇒  refuse;  refused for 5·D_max  ⇒  disconnect
 //! ```
+//! *Stalls of the broker.* A message is judged when it is seen, and charged from when its connection was read last:
+//! tat' = max(tat, earliest) + ι/h. Who could not be read for a second may have sent a second's worth, and no more: all that
+//! is credited is time that has passed. What is learned is learned from the times at which messages are likely to have
+//! come, or a stall would look like a batch.
+//!
 //! The last factor makes the delay start from zero at w = 0 instead of jumping (invariant 20). A message that is not
 //! held because nothing is enforced does not move tat: no debt is run up on an idle broker. tat − now
 //! is a debt of messages: it shrinks with ι, and a clock that goes back takes it along.
 
 use core::time::Duration;
 
-use super::Verdict;
 use super::learn::{Interval, SILENCE_MAX};
+use super::{ArrivalTime, Verdict};
 use crate::time::{Timestamp, duration, nanos, seconds};
 
 /// Times in seconds.
@@ -83,21 +88,34 @@ impl Gcra {
         Self { interval: Interval::Pinned(plan.allowed(interval)), ..Self::resume(plan, interval, 0, now) }
     }
 
-    pub(super) fn on_publish(&mut self, plan: &GcraPlan, now: Timestamp, enforced: bool) -> Verdict {
-        self.watch(plan, now);
+    pub(super) fn on_publish(&mut self, plan: &GcraPlan, at: ArrivalTime, enforced: bool) -> Verdict {
+        let ArrivalTime { earliest, likely, seen: now } = at;
+        self.watch(plan, likely, now);
         // A stranger may be as fast as its class, and send the largest batch.
         let (interval, batch) =
             self.interval().map_or((plan.interval_min, plan.burst_max), |interval| (interval, self.batch));
         let increment = interval / plan.headroom;
         let tolerance = increment * (plan.burst + f64::from(batch));
+        let in_time = now.plus_secs(tolerance);
+        if self.arrival <= in_time {
+            self.refused_since = NEVER;
+            self.take(earliest, increment);
+            return Verdict::Pass;
+        }
+        self.on_early(plan, at, enforced, [interval, increment, tolerance])
+    }
+
+    /// A message has come before its time.
+    fn on_early(
+        &mut self,
+        plan: &GcraPlan,
+        ArrivalTime { earliest, seen: now, .. }: ArrivalTime,
+        enforced: bool,
+        [interval, increment, tolerance]: [f64; 3],
+    ) -> Verdict {
         // Nobody owes more than what is refused, whatever the clock or a shrinking tolerance did.
         self.arrival = self.arrival.min(now.plus_secs(tolerance + plan.delay_max + increment));
         let early = self.arrival.secs_since(now.plus_secs(tolerance));
-        if early == 0.0 {
-            self.refused_since = NEVER;
-            self.take(now, increment);
-            return Verdict::Pass;
-        }
         if !enforced {
             self.refused_since = NEVER;
             return Verdict::Pass;
@@ -108,7 +126,7 @@ impl Gcra {
         if early < plan.delay_max * FORGIVEN {
             self.refused_since = NEVER;
         }
-        self.take(now, increment);
+        self.take(earliest, increment);
         Verdict::Hold(duration(plan.delay(early, interval, f64::from(self.short))))
     }
 
@@ -134,8 +152,8 @@ impl Gcra {
         if self.short < 0.0 { 0.0 } else { 1.0 / f64::from(self.short).max(1e-9) }
     }
 
-    fn take(&mut self, now: Timestamp, increment: f64) {
-        self.arrival = self.arrival.max(now).plus_secs(increment);
+    fn take(&mut self, earliest: Timestamp, increment: f64) {
+        self.arrival = self.arrival.max(earliest).plus_secs(increment);
     }
 
     fn refuse(&mut self, plan: &GcraPlan, now: Timestamp, early: f64) -> Verdict {
@@ -149,15 +167,31 @@ impl Gcra {
     }
 
     /// Learns from an arrival: interval, batch and short-term rate.
-    fn watch(&mut self, plan: &GcraPlan, now: Timestamp) {
+    fn watch(&mut self, plan: &GcraPlan, came: Timestamp, now: Timestamp) {
         if now < self.last {
             self.arrival = now + self.arrival.since(self.last);
             self.last = now;
             return;
         }
-        let latest = now.secs_since(self.last);
-        self.last = now;
-        if !matches!(self.interval, Interval::Unseen) {
+        // Read after another connection of the same publisher that was silent for longer: in which order they came nobody
+        // knows, and it says nothing about the rate of late.
+        let is_late = came < self.last;
+        if came <= self.last
+            && let Interval::Learned { mean, .. } = &mut self.interval
+            && self.level > 0.0
+        {
+            // One of many that were read at once, and nearly all of a flood. What follows, for an interval of nothing.
+            if !is_late {
+                self.short = (self.short.max(0.0) * (1.0 - SHORT_WEIGHT)).max(NANOSECOND);
+            }
+            Interval::shorten(mean);
+            self.fill(plan);
+            return;
+        }
+        let came = came.max(self.last);
+        let latest = came.secs_since(self.last);
+        self.last = came;
+        if !is_late && !matches!(self.interval, Interval::Unseen) {
             let sample = self.interval().map_or(latest, |interval| latest.min(SILENCE_MAX * interval)) as f32;
             let weight = if self.short < 0.0 { 1.0 } else { SHORT_WEIGHT };
             self.short = (self.short.max(0.0) + (sample - self.short.max(0.0)) * weight).max(NANOSECOND);
@@ -170,7 +204,7 @@ impl Gcra {
         {
             // The debt is one of messages: a publisher now known to be faster must not be too early for it. Small steps
             // need no care, it drains faster than they add up.
-            self.arrival = now.plus_secs(self.arrival.secs_since(now) * (interval / before));
+            self.arrival = self.arrival.min(came.plus_secs(self.arrival.secs_since(came) * (interval / before)));
         }
     }
 
@@ -192,6 +226,11 @@ impl Gcra {
             }
             (self.level, self.peak) = (0.0, 0.0);
         }
+        self.fill(plan);
+    }
+
+    /// One more message of the batch that goes on.
+    fn fill(&mut self, plan: &GcraPlan) {
         self.peak = self.peak.max(self.level);
         self.level = (self.level + 1.0).min(plan.burst_max + 1.0);
     }

@@ -64,18 +64,24 @@ impl Interval {
                 }
             }
             Self::Learned { interval, mean } => {
-                let sample = latest.min(SILENCE_MAX * *interval) as f32;
-                *mean = (*mean + (sample - *mean) * WEIGHT).max(NANOSECOND);
                 if latest == 0.0 {
                     // One of many that were read at once: y = 0, ι stays.
-                    return;
+                    return Self::shorten(mean);
                 }
+                let sample = latest.min(SILENCE_MAX * *interval) as f32;
+                *mean = (*mean + (sample - *mean) * WEIGHT).max(NANOSECOND);
                 // 1/(1 + y) ≥ e^(−y): many small steps move it no faster than one large one.
-                let step = 1.0 + latest * SLEW_PER_SEC;
-                let slewed = f64::from(*mean).clamp(*interval / step, *interval * step);
+                let (step, wanted) = (1.0 + latest * SLEW_PER_SEC, f64::from(*mean));
+                let slewed =
+                    if wanted < *interval { wanted.max(*interval / step) } else { wanted.min(*interval * step) };
                 *interval = slewed.clamp(plan.interval_min, plan.interval_max);
             }
         }
+    }
+
+    /// The mean after an interval of nothing.
+    pub(super) fn shorten(mean: &mut f32) {
+        *mean = (*mean - *mean * WEIGHT).max(NANOSECOND);
     }
 }
 

@@ -56,6 +56,30 @@ pub enum Pressure {
     Pressed,
 }
 
+/// When a message arrived, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrivalTime {
+    earliest: Timestamp,
+    likely: Timestamp,
+    seen: Timestamp,
+}
+
+impl ArrivalTime {
+    /// Not before `earliest`, when its connection was read last; at about `likely`, if all that came since came evenly; and
+    /// it is seen only now. Whatever is later than that is taken for it.
+    pub fn new(earliest: Timestamp, likely: Timestamp, seen: Timestamp) -> Self {
+        let likely = likely.min(seen);
+        Self { earliest: earliest.min(likely), likely, seen }
+    }
+}
+
+/// Seen as it arrived.
+impl From<Timestamp> for ArrivalTime {
+    fn from(now: Timestamp) -> Self {
+        Self { earliest: now, likely: now, seen: now }
+    }
+}
+
 /// What to do with the message that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the message waits for this decision"]
@@ -202,12 +226,17 @@ impl Rhythm {
 
     /// A message arrived.
     pub fn on_publish(&mut self, plan: &RhythmPlan, now: Timestamp, pressure: Pressure) -> Verdict {
+        self.on_arrival(plan, ArrivalTime::from(now), pressure)
+    }
+
+    /// A message is seen that may have arrived before: nobody had the time to look. (CONTROL B8)
+    pub fn on_arrival(&mut self, plan: &RhythmPlan, at: ArrivalTime, pressure: Pressure) -> Verdict {
         match &mut self.0 {
             State::Gcra(gcra) => {
                 let enforced = plan.enforcement == Enforcement::Always || pressure == Pressure::Pressed;
-                gcra.on_publish(&plan.gcra, now, enforced)
+                gcra.on_publish(&plan.gcra, at, enforced)
             }
-            State::Paper(paper) => paper.on_publish(&plan.paper, now),
+            State::Paper(paper) => paper.on_publish(&plan.paper, at),
         }
     }
 

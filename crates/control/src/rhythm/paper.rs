@@ -12,7 +12,7 @@
 //! FR_new > FR_avg is decided in whole nanoseconds, latest·(N − 1) < total: with quotients in floating point a sensor of
 //! exactly 0.7 s is faster than itself and waits for ever. Table mode compares what it prints, rates cut to one decimal.
 
-use super::Verdict;
+use super::{ArrivalTime, Verdict};
 use crate::time::{Timestamp, duration, nanos};
 
 #[derive(Clone, Copy, Debug)]
@@ -54,9 +54,13 @@ impl Paper {
         Self { last: now, total, intervals: 1, mean: Mean::Told, latest: total }
     }
 
-    pub(super) fn on_publish(&mut self, plan: &PaperPlan, now: Timestamp) -> Verdict {
+    pub(super) fn on_publish(
+        &mut self,
+        plan: &PaperPlan,
+        ArrivalTime { likely, seen: now, .. }: ArrivalTime,
+    ) -> Verdict {
         if self.mean == Mean::Unseen {
-            *self = Self { last: now, mean: Mean::Learning, ..Self::NEW };
+            *self = Self { last: likely, mean: Mean::Learning, ..Self::NEW };
             return Verdict::Pass;
         }
         if now < self.last {
@@ -65,8 +69,10 @@ impl Paper {
             *self = Self { last: now, ..kept };
             return Verdict::Pass;
         }
-        self.latest = nanos(now.since(self.last)).max(1);
-        self.last = now;
+        // Another connection of the same publisher may have been read before.
+        let came = likely.max(self.last);
+        self.latest = nanos(came.since(self.last)).max(1);
+        self.last = came;
         if self.mean == Mean::Learning {
             self.total = self.total.saturating_add(self.latest);
             self.intervals += 1;

@@ -1,6 +1,7 @@
 //! The paper's own numbers, and invariants 20 and 21 of CONTROL §11.
 
 mod publishers;
+mod stalls;
 
 use super::*;
 use proptest::prelude::*;

@@ -90,8 +90,10 @@ fn id_of(delivery: Delivery) -> Option<PacketId> {
 impl Session {
     pub(crate) fn hold(&mut self, held: Held, stats: &mut Stats) {
         let size = held.message.size();
+        stats.clients_held += u64::from(self.held.is_none());
         let queue = self.held.get_or_insert_default();
         queue.bytes += size;
+        stats.publish_held += 1;
         stats.held_messages += 1;
         stats.held_bytes += size as u64;
         queue.messages.push_back(held);
@@ -109,6 +111,7 @@ impl Session {
         stats.held_bytes -= size as u64;
         if queue.messages.is_empty() {
             self.held = None;
+            stats.clients_held -= 1;
         }
         Some(held)
     }
@@ -233,6 +236,7 @@ impl Shard {
 
     /// Takes a whole queue out of the gauges.
     fn forget_held(&mut self, queue: &HoldQueue) {
+        self.stats.clients_held -= 1;
         self.stats.held_messages -= queue.len() as u64;
         self.stats.held_bytes -= queue.bytes as u64;
     }

@@ -6,10 +6,14 @@
 //! | | QoS 0 | QoS 1 and 2, MQTT 5 | QoS 1 and 2, before |
 //! | --- | --- | --- | --- |
 //! | hold | waits (`hold`) | waits, its acknowledgement with it | the same |
-//! | hold, no room | dropped | 0x97 with hints (`refuse`) | not read, nor what follows, until there is room |
+//! | hold, no room | not read for half a keep-alive, then dropped for as long | 0x97 with hints (`refuse`) | not read, nor what follows, until there is room |
 //! | hold, longer than ¾ of a client's retry | waits | 0x97 with hints | not read until then |
 //! | refuse | dropped | 0x97 with hints | not read until then |
 //! | disconnect, or refused for 5·D_max | 0x96 with hints, or closed | the same | the same |
+//!
+//! TCP tells whoever is not read to wait; its keep-alive clock stands still meanwhile. But a PINGREQ may be behind what is
+//! not read, and its client gives up if it is not answered: hence half a keep-alive, 30 s at most, and again when
+//! something else than a PUBLISH was read (`Connection::may_leave_unread`).
 //!
 //! A message that was refused owes nothing (`Rhythm::give_back`): a sensor of 1 message/s at three times its rate gets 567
 //! of 600 QoS 1 messages through, and 255 if it owed for those refused. A publisher that hears "later" from an ended
@@ -32,7 +36,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_control::pressure::Level;
-use tidegate_control::rhythm::{Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdict};
+use tidegate_control::rhythm::{ArrivalTime, Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdict};
 use tidegate_wire_mqtt::{Delivery, Version};
 
 use crate::event::Event;
@@ -99,6 +103,8 @@ pub(crate) struct Arrival {
     pub(crate) conn: ConnId,
     pub(crate) session: u32,
     pub(crate) delivery: Delivery,
+    /// When it came, as far as is known.
+    pub(crate) came: ArrivalTime,
 }
 
 /// What became of it.
@@ -218,7 +224,7 @@ impl Shard {
                 shares.count(&mut publisher.share, now);
                 let is_culprit = *level != Level::Calm && shares.is_exceeded(&publisher.share, connected, now);
                 let pressure = if is_culprit { Pressure::Pressed } else { Pressure::Idle };
-                verdict = publisher.rhythm.on_publish(plan, now, pressure);
+                verdict = publisher.rhythm.on_arrival(plan, arrival.came, pressure);
                 drift = publisher.drift();
             }
             is_slowed |= publisher.slowed.is_some();
@@ -265,10 +271,12 @@ impl Shard {
         slot
     }
 
-    /// Before MQTT 5 there is no word to refuse with: without room the message is not even taken from the connection.
+    /// Without room a message is not even taken from the connection, unless there is a word to refuse it with: there is
+    /// none at QoS 0, and none before MQTT 5. At QoS 0 that has an end: the client may wait for something else.
     #[cold]
     fn pauses_first(&mut self, arrival: Arrival, publication: &Publication<'_>, now: Timestamp) -> bool {
-        if arrival.delivery == Delivery::AtMostOnce || self.version_of(arrival.conn) == Version::V5 {
+        let is_qos_0 = arrival.delivery == Delivery::AtMostOnce;
+        if !is_qos_0 && self.version_of(arrival.conn) == Version::V5 {
             return false;
         }
         let queue = self.sessions.get(arrival.session).and_then(|session| session.held.as_ref());
@@ -276,7 +284,13 @@ impl Shard {
         else {
             return false;
         };
-        let until = queue.first_release().unwrap_or(now);
+        let mut until = queue.first_release().unwrap_or(now);
+        if is_qos_0 {
+            let Some(end) = self.connection_mut(arrival.conn).and_then(|it| it.may_leave_unread(now)) else {
+                return false;
+            };
+            until = until.min(end);
+        }
         self.pause(arrival.conn, until, now);
         true
     }

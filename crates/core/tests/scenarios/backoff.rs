@@ -8,8 +8,8 @@ use tidegate_core::access::Open;
 use tidegate_core::event::Event;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_wire_mqtt::{
-    AckKind, Decoded, Delivery, Limits, Packet, PacketId, Properties, Property, Publish, ReasonCode, Sender, Version,
-    decode,
+    AckKind, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish, ReasonCode,
+    Sender, Version, decode,
 };
 
 use crate::net::{Got, Net, Options, Wire, message};
@@ -286,4 +286,36 @@ fn who_publishes_and_leaves_is_slowed_and_its_qos_0_messages_are_not_lost() {
     got.extend(net.payloads(reader));
     assert_eq!(got, (1..=21).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!((net.stats().held_messages, net.stats().sessions), (0, 1));
+}
+
+/// A broker that does not look for a second finds a second's worth of messages at once (B8).
+#[test]
+fn nobody_is_slowed_for_a_stall_of_ours() {
+    let (delivery, retain, properties) = (Delivery::AtMostOnce, false, Properties::EMPTY);
+    let publish = Publish { delivery, retain, topic: "t", properties, payload: b"x" };
+    for (per_second, is_slowed) in [(100, false), (190, false), (5000, true)] {
+        let mut net = strict();
+        let (sensor, reader) = (net.v5("sensor"), net.v5("reader"));
+        net.subscribe(reader, "t", 0);
+        for _ in 0..500 {
+            net.send(sensor, &publish);
+            net.live(Duration::from_millis(10));
+        }
+        let mut one = Vec::new();
+        let _ = publish.encode(Peer::new(Version::V5), &mut one);
+        for stall in [1, 2, 7] {
+            let since = net.now;
+            net.live(stall * SECOND);
+            let bytes = one.repeat(per_second * stall as usize);
+            let progress = net.offer_since(sensor, &bytes, since);
+            let stats = net.stats();
+            assert_eq!(stats.held_messages > 0, is_slowed, "{per_second} a second, for {stall} s: {stats:?}");
+            if is_slowed {
+                break;
+            }
+            assert_eq!(progress.consumed, bytes.len());
+        }
+        let rate = net.shards[0].publisher("sensor").unwrap().current_rate;
+        assert_eq!(rate > 250.0, is_slowed, "{rate}: nor does it look like a flooder to its class");
+    }
 }

@@ -204,6 +204,14 @@ impl Net {
         progress
     }
 
+    /// Bytes that may have come at any time since then: nobody looked.
+    pub(crate) fn offer_since(&mut self, wire: Wire, bytes: &[u8], since: Timestamp) -> Progress {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        let progress = self.shards[shard].handle_input_since(conn, bytes, since, self.now);
+        self.settle();
+        progress
+    }
+
     /// So many bytes of a packet are there now, and more are to come.
     pub(crate) fn arrive(&mut self, wire: Wire, bytes: usize) {
         let End { shard, conn, .. } = self.ends[wire.0];

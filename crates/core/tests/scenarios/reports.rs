@@ -37,6 +37,8 @@ fn a_flooder_is_told_from_the_others_with_what_it_lost() {
     assert_eq!(report.state, ClientState::Slowed);
     assert!(report.delay > Duration::ZERO && report.rate.unwrap() > 10.0, "{report:?}");
     flood(&mut net, flooder, 100, 0);
+    assert_eq!(client(&net, "flooder").state, ClientState::Paused, "what has no room is left on the wire");
+    net.live(Duration::from_secs(30));
     let report = client(&net, "flooder");
     assert_eq!(report.state, ClientState::BackedOff);
     let lost = report.ledger.lost(Loss::HeldFull) + report.ledger.lost(Loss::Rhythm);

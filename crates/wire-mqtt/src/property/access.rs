@@ -12,6 +12,7 @@ macro_rules! accessors {
         impl<'a> Properties<'a> {
             $(
                 #[doc = concat!("The value of [`PropertyId::", stringify!($variant), "`].")]
+                #[inline]
                 pub fn $method(&self) -> Option<$type> {
                     match self.find(PropertyId::$variant)? {
                         Property::$variant(value) => Some(value),

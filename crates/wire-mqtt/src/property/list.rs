@@ -119,10 +119,13 @@ impl<'a> Properties<'a> {
     }
 
     /// The first property with this identifier.
+    #[inline]
     pub fn find(&self, id: PropertyId) -> Option<Property<'a>> {
-        if !self.has(id) {
-            return None;
-        }
+        if self.has(id) { self.look_for(id) } else { None }
+    }
+
+    #[inline(never)]
+    fn look_for(&self, id: PropertyId) -> Option<Property<'a>> {
         self.iter().find(|property| property.id() == id)
     }
 

@@ -1,0 +1,152 @@
+//! What the gate is for, and what it costs: each case with it, without it, and with mosquitto.
+//!
+//! In the cases of contention one subscriber works on 500 messages a second and takes two at a time (MQTT 5's Receive
+//! Maximum), so that whoever is early waits in the broker and not in a socket. Latency is from the time at which a message
+//! should have been sent to the end of the work on it.
+
+pub(super) mod ask;
+mod classes;
+mod contest;
+mod cost;
+mod fleet;
+mod flooder;
+pub(super) mod goals;
+mod priority;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::histogram::Histogram;
+use super::measure::Setting;
+use super::outcome::Cores;
+use super::process::{Source, Tune};
+use super::report::Role;
+pub(super) use classes::Classes;
+pub(super) use cost::Cost;
+pub(super) use fleet::Fleet;
+pub(super) use flooder::Flooder;
+pub(super) use priority::Contended;
+
+/// A case of the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scenario {
+    /// One publisher at a hundred times its rhythm.
+    Flooder,
+    /// Three classes at half to ten times of what the subscriber can take.
+    Classes,
+    /// One rare publisher among busy ones, at twice of what the subscriber can take.
+    Priority,
+    /// So many publishers that keep their rhythm: CPU time and memory.
+    Cost { publishers: usize },
+    /// Publishers that keep a rhythm of whatever kind.
+    Fleet,
+}
+
+/// What a case of the gate brought.
+#[derive(Clone, Debug)]
+pub(super) enum Gate {
+    Flooder(Flooder),
+    Classes(Classes),
+    Priority(Contended),
+    Cost(Cost),
+    Fleet(Fleet),
+}
+
+/// Publishers that break their rhythm are slowed whether the broker is pressed or not.
+const ALWAYS: Tune = Tune { name: "always", role: Role::Variant, settings: &["backoff.enforce=always"] };
+const OFF: Tune = Tune { name: "off", role: Role::Off, settings: &["backoff.mode=off", "priority.mode=off"] };
+
+/// Ranks are known per shard, so that these compare all publishers only if there is one.
+const ONE: Tune = Tune { settings: &["server.shards=1"], ..Tune::USUAL };
+const ONE_PAPER: Tune =
+    Tune { name: "paper", role: Role::Variant, settings: &["server.shards=1", "priority.mode=paper"] };
+const ONE_OFF: Tune = Tune { settings: &["server.shards=1", "backoff.mode=off", "priority.mode=off"], ..OFF };
+
+impl Scenario {
+    /// In which ways our broker is set.
+    pub(super) fn tunes(self) -> &'static [Tune] {
+        match self {
+            Self::Flooder | Self::Fleet => &[Tune::USUAL, ALWAYS, OFF],
+            Self::Classes => &[ONE, ONE_OFF],
+            Self::Priority => &[ONE, ONE_PAPER, ONE_OFF],
+            // It starts the other one itself.
+            Self::Cost { .. } => &[Tune::USUAL],
+        }
+    }
+}
+
+/// Runs a case on brokers from this source.
+pub(super) fn run(scenario: Scenario, source: &Source, setting: &Setting, number: u32) -> Result<Gate> {
+    match scenario {
+        Scenario::Flooder => flooder::run(source, setting, number).map(Gate::Flooder),
+        Scenario::Classes => classes::run(source, setting, number).map(Gate::Classes),
+        Scenario::Priority => priority::run(source, setting, number).map(Gate::Priority),
+        Scenario::Cost { publishers } => cost::run(publishers, source, setting, number).map(Gate::Cost),
+        Scenario::Fleet => fleet::run(source, setting, number).map(Gate::Fleet),
+    }
+}
+
+impl Gate {
+    /// The words of the table, one line or more.
+    pub(super) fn lines(&self) -> Vec<String> {
+        match self {
+            Self::Flooder(figures) => figures.lines(),
+            Self::Classes(figures) => figures.lines(),
+            Self::Priority(figures) => figures.lines(),
+            Self::Cost(figures) => figures.lines(),
+            Self::Fleet(figures) => figures.lines(),
+        }
+    }
+
+    /// The same for programs.
+    pub(super) fn rows(&self) -> Vec<Value> {
+        match self {
+            Self::Flooder(figures) => vec![figures.json()],
+            Self::Classes(figures) => figures.rows(),
+            Self::Priority(figures) => vec![figures.json()],
+            Self::Cost(figures) => vec![figures.json()],
+            Self::Fleet(figures) => vec![figures.json()],
+        }
+    }
+
+    /// Who used the processor.
+    pub(super) fn cores(&self) -> Vec<Cores> {
+        match self {
+            Self::Flooder(figures) => vec![figures.cores],
+            Self::Classes(figures) => figures.loads.iter().map(|load| load.cores).collect(),
+            Self::Priority(figures) => vec![figures.cores],
+            Self::Cost(figures) => vec![figures.cores],
+            Self::Fleet(figures) => vec![figures.cores],
+        }
+    }
+}
+
+/// Latencies of some messages, in milliseconds, and how many there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Latency {
+    pub(super) count: u64,
+    pub(super) min_ms: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) max_ms: f64,
+}
+
+impl Latency {
+    fn of(histogram: &Histogram) -> Self {
+        let ms = |ns: u64| ns as f64 / 1e6;
+        let (min, max) = histogram.range().unwrap_or_default();
+        Self {
+            count: histogram.total(),
+            min_ms: ms(min),
+            p50_ms: ms(histogram.quantile(0.5)),
+            p99_ms: ms(histogram.quantile(0.99)),
+            max_ms: ms(max),
+        }
+    }
+
+    fn json(&self) -> Value {
+        serde_json::json!({
+            "count": self.count, "min_ms": self.min_ms, "p50_ms": self.p50_ms, "p99_ms": self.p99_ms, "max_ms": self.max_ms,
+        })
+    }
+}
