@@ -78,7 +78,7 @@ async fn admit(state: &State, request: &Parts) -> Result<(), Problem> {
 fn needed(method: &Method, path: &str) -> Role {
     match *method {
         Method::GET | Method::HEAD => Role::Viewer,
-        _ if matches!(path, "/api/v1/reload" | "/api/v1/drain") => Role::Admin,
+        _ if matches!(path, "/api/v1/reload" | "/api/v1/backup" | "/api/v1/drain") => Role::Admin,
         _ => Role::Operator,
     }
 }

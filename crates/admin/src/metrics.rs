@@ -55,9 +55,13 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     }
     page.sample("messages_dropped_total", "{reason=\"shard_full\"}", stats.dropped_shard_full);
     page.head("publish_rejected", "counter", "Messages that were refused, and the publisher told, by limit.");
-    for (limit, loss) in
-        [("acl", Loss::Denied), ("protocol", Loss::Rejected), ("backoff", Loss::Refused), ("memory", Loss::MemoryIn)]
-    {
+    for (limit, loss) in [
+        ("acl", Loss::Denied),
+        ("protocol", Loss::Rejected),
+        ("backoff", Loss::Refused),
+        ("memory", Loss::MemoryIn),
+        ("store_error", Loss::StoreError),
+    ] {
         page.sample("publish_rejected_total", &format!("{{limit=\"{limit}\"}}"), loss.count(stats));
     }
     page.counter("publish_repeated", "PUBLISH packets sent again, and taken once.", stats.publish_repeated);
@@ -123,8 +127,12 @@ fn by_class(page: &mut Page, stats: &Stats, classes: &[String]) {
 
 /// Losses that are drops: those that nobody is told about, or that were for a receiver.
 fn dropped() -> impl Iterator<Item = Loss> {
-    let is_told =
-        |loss: &Loss| matches!(loss, Loss::Repeated | Loss::Denied | Loss::Rejected | Loss::Refused | Loss::MemoryIn);
+    let is_told = |loss: &Loss| {
+        matches!(
+            loss,
+            Loss::Repeated | Loss::Denied | Loss::Rejected | Loss::Refused | Loss::MemoryIn | Loss::StoreError
+        )
+    };
     Loss::ALL.into_iter().filter(move |loss| loss.side() == Side::Out || !is_told(loss))
 }
 

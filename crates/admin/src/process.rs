@@ -1,10 +1,12 @@
-//! `/healthz`, `/readyz`, reload and drain.
+//! `/healthz`, `/readyz`, reload, backup and drain.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 use tidegate_broker::ask::Question;
 
 use crate::ask::ask;
@@ -39,6 +41,21 @@ pub(crate) async fn reload(Shared(state): Shared<Arc<State>>) -> Answered {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "reload-failed", detail))
         }
         Err(_) => Err(Problem::busy("the reload was not done")),
+    }
+}
+
+/// Copies the store into a directory of this machine.
+pub(crate) async fn backup(Shared(state): Shared<Arc<State>>, body: Bytes) -> Answered {
+    let words: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let to = words["to"].as_str().map(PathBuf::from).filter(|to| to.is_absolute());
+    let to = to.ok_or_else(|| Problem::usage("\"to\" must be an absolute path"))?;
+    let handle = state.handle.clone();
+    match tokio::task::spawn_blocking(move || handle.backup(&to)).await {
+        Ok(Ok(report)) => Ok(json_of(&json!({ "report": report.to_string() }))),
+        Ok(Err(error)) => {
+            Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "backup-failed", format!("nothing was copied: {error}")))
+        }
+        Err(_) => Err(Problem::busy("the copy was not made")),
     }
 }
 

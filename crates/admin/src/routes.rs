@@ -25,6 +25,7 @@ pub(crate) fn routes(state: Arc<State>) -> Router {
         .route("/api/v1/limits", get(control::limits).put(control::set_limit).delete(control::unset_limit))
         .route("/api/v1/bans", get(control::bans).post(control::add_ban).delete(control::remove_ban))
         .route("/api/v1/reload", post(process::reload))
+        .route("/api/v1/backup", post(process::backup))
         .route("/api/v1/drain", post(process::drain))
         .route("/metrics", get(metrics::show))
         .route("/healthz", get(process::healthz))

@@ -29,7 +29,7 @@ pub(crate) async fn welcome() -> Answered {
         ],
         "do": [
             "DELETE /api/v1/clients/{id}", "PUT /api/v1/limits", "DELETE /api/v1/limits?client=", "POST /api/v1/bans",
-            "DELETE /api/v1/bans?client=", "POST /api/v1/reload", "POST /api/v1/drain"],
+            "DELETE /api/v1/bans?client=", "POST /api/v1/reload", "POST /api/v1/backup", "POST /api/v1/drain"],
     })))
 }
 
@@ -176,6 +176,7 @@ pub(crate) fn meaning(loss: Loss) -> &'static str {
         Loss::Rejected => "the packet broke a rule of the protocol, or its payload is not what it says",
         Loss::Refused => "the publisher was too fast; it was told to come back later and still has the message",
         Loss::MemoryIn => "the memory budget is used up; a publisher of QoS 1 or 2 was told so",
+        Loss::StoreError => "the disk fails; the publisher was told so and still has the message",
         Loss::MemoryOut => "the memory budget is used up",
         Loss::RetainedFull => "no room to retain it",
         Loss::HeldFull => "QoS 0 of a publisher that was too fast, with no room left to wait in",

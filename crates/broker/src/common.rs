@@ -12,6 +12,7 @@ use crate::attempts::Attempts;
 use crate::bans::Bans;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
+use crate::keep::Keeper;
 use crate::letter::{Letter, Rules};
 use crate::password::Questions;
 use crate::pressure::Pressure;
@@ -30,6 +31,8 @@ pub(crate) struct Common {
     /// Questions of operators under way.
     pub(crate) asking: Seats,
     pub(crate) pressure: Pressure,
+    /// The store, if there is one.
+    pub(crate) keeper: Option<Arc<Keeper>>,
     pub(crate) bans: Mutex<Bans>,
     /// Wrong passwords.
     pub(crate) attempts: Mutex<Attempts>,
@@ -46,7 +49,13 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new(clock: Clock, inboxes: Arc<[Inbox]>, questions: Arc<Questions>, memory_max: u64) -> Self {
+    pub(crate) fn new(
+        clock: Clock,
+        inboxes: Arc<[Inbox]>,
+        questions: Arc<Questions>,
+        memory_max: u64,
+        keeper: Option<Arc<Keeper>>,
+    ) -> Self {
         let stats = inboxes.iter().map(|_| Mutex::default()).collect();
         let (connections, handshakes, asking) = (Seats::default(), Seats::default(), Seats::default());
         let turns = inboxes.iter().map(|_| AtomicU64::new(0)).collect();
@@ -60,6 +69,7 @@ impl Common {
             handshakes,
             asking,
             pressure,
+            keeper,
             bans: Mutex::default(),
             attempts: Mutex::default(),
             limits: Mutex::default(),

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tidegate_core::settings::Settings;
 
+use crate::keep::StoreConfig;
+
 /// Configuration of the process.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -35,6 +37,8 @@ pub struct Config {
     /// this machine, pages from elsewhere are refused, and nobody else is. Clients that are no browsers send no origin
     /// and are not concerned.
     pub origins: Option<Arc<[String]>>,
+    /// Where sessions, their messages and retained messages are kept. `None`: only in memory.
+    pub store: Option<StoreConfig>,
 }
 
 impl Default for Config {
@@ -51,6 +55,7 @@ impl Default for Config {
             sys_interval: Duration::from_secs(10),
             drain_timeout: Duration::from_secs(20),
             origins: None,
+            store: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Whom, shard_of};
+use tidegate_store::{RecoveryReport, StoreError};
 
 use crate::ask::{Answer, Asked, Busy, Question};
 use crate::authenticate::{Authenticator, Credentials, Refusal};
@@ -19,6 +21,7 @@ use crate::common::Common;
 use crate::config::{Config, ListenerKind};
 use crate::door::{Door, load_tls};
 use crate::inbox::lock;
+use crate::keep::StoreReport;
 use crate::letter::{Letter, Rules};
 use crate::limits::{OPERATOR_LIMITS_MAX, QUESTIONS_MAX};
 use crate::password::{Asker, Question as PasswordQuestion};
@@ -48,6 +51,16 @@ impl Handle {
         let seat = self.common.asking.take(QUESTIONS_MAX).ok_or(Busy)?;
         let asked = Asked { question, reply: Box::new(reply), seat };
         inbox.send(Letter::Ask(Box::new(asked))).map_err(|_| Busy)
+    }
+
+    /// How the store is; none without one, or after the end.
+    pub fn store(&self) -> Option<StoreReport> {
+        self.common.keeper.as_ref()?.report()
+    }
+
+    /// Copies the store as it is now into a directory that is not there yet; the broker goes on meanwhile.
+    pub fn backup(&self, to: &Path) -> Result<RecoveryReport, StoreError> {
+        self.common.keeper.as_ref().ok_or(StoreError::Failed)?.backup(to)
     }
 
     /// How many shards there are to ask.

@@ -39,6 +39,8 @@ impl Journal {
     /// Writes an event down.
     pub(crate) fn tell(&mut self, event: &Event, now: Timestamp) {
         match event {
+            // The store's own thread says more of it, once for all shards.
+            Event::Store { .. } => {}
             Event::Connected { client_id, session_present, identity, version, keep_alive, .. } => {
                 let Some(Suppressed(suppressed)) = self.connected.take(now) else { return };
                 let (peer, listener, user) = (&*identity.peer, identity.listener, quoted(identity.user.as_deref()));

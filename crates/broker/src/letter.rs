@@ -40,6 +40,8 @@ pub(crate) enum Letter {
     Expel(Box<Banned>),
     /// Time has passed (a clock that is set by hand). Let go of when a turn at the new time is over.
     Tick(SyncSender<()>),
+    /// Something of this shard's was kept.
+    Kept,
     /// New rules.
     Reload(Box<Rules>),
     /// An operator wants to know something.

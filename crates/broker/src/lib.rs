@@ -23,6 +23,7 @@ mod first_packet;
 mod handle;
 mod inbox;
 mod journal;
+pub mod keep;
 mod letter;
 mod limits;
 mod link;
@@ -45,19 +46,21 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mio::{Poll, Waker};
-use tidegate_core::Whom;
 use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
 use tidegate_core::settings::Rate;
+use tidegate_core::{Shard, Whom};
 
 use authenticate::Authenticator;
 pub use bans::{Ban, Banned};
+use chance::Chance;
 use clock::Clock;
 use common::Common;
 use config::{Config, ListenerKind};
 use door::Door;
 pub use handle::Handle;
 use inbox::Inbox;
+use keep::{Keeper, Opening, Scribe};
 use letter::{Letter, Rules};
 use limits::SHARDS_MAX;
 use password::Questions;
@@ -72,6 +75,7 @@ pub struct Broker {
     doors: Vec<Arc<Door>>,
     threads: Vec<JoinHandle<()>>,
     passwords: Vec<JoinHandle<()>>,
+    opening: Option<Opening>,
 }
 
 impl Broker {
@@ -108,19 +112,40 @@ impl Broker {
             polls.iter().map(|poll| Waker::new(poll.registry(), INBOX).map(Inbox::new)).collect();
         let questions = Arc::new(Questions::new(config.password_threads));
         let rules = Rules::new(&config, authenticator, policy, 0);
-        let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max));
+        let mut made = make_shards(polls.len(), &rules);
+        let (mut keeper, mut first, mut opening) = (None, vec![Vec::new(); polls.len()], None);
+        if let Some(store) = &config.store {
+            let opened = Keeper::open(store, &mut made, clock.now())?;
+            keeper = Some(Arc::new(opened.0));
+            (opening, first) = (Some(opened.1), opened.2);
+        }
+        let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max, keeper));
         common.show_rules(&rules);
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
-        let mut broker = Self { common, doors, threads: Vec::new(), passwords };
-        for (index, poll) in polls.into_iter().enumerate() {
+        let mut broker = Self { common, doors, threads: Vec::new(), passwords, opening };
+        for (index, ((poll, shard), first)) in polls.into_iter().zip(made).zip(first).enumerate() {
             let (common, rules) = (Arc::clone(&broker.common), rules.clone());
+            let shard = (shard, broker.scribe(index, first));
             // The first thread has all the doors.
-            let shard = ShardThread::new(index, common, rules, poll, core::mem::take(&mut open))?;
+            let shard = ShardThread::new(index, common, rules, poll, core::mem::take(&mut open), shard)?;
             let builder = thread::Builder::new().name(format!("shard-{index}"));
             broker.threads.push(builder.spawn(move || shard.run())?);
         }
         Ok(broker)
+    }
+
+    fn scribe(&self, index: usize, first: Vec<tidegate_store::Batch>) -> Option<Scribe> {
+        let keeper = self.common.keeper.as_ref()?;
+        let inboxes = Arc::clone(&self.common.inboxes);
+        // A letter, not only a call: the thread may be about to fall asleep.
+        let producer = keeper.producer(move || drop(inboxes.get(index).map(|inbox| inbox.send(Letter::Kept))))?;
+        Some(Scribe::new(Arc::clone(keeper), producer, first, (index == 0).then(|| self.common.clock.now())))
+    }
+
+    /// What the store had to say when it was opened; none without a store.
+    pub fn opening(&self) -> Option<&Opening> {
+        self.opening.as_ref()
     }
 
     /// Where it listens, with real ports.
@@ -217,11 +242,22 @@ impl Drop for Broker {
                 tracing::error!(event = "panic", "a shard thread has panicked");
             }
         }
+        if let Some(keeper) = &self.common.keeper {
+            keeper.close();
+        }
         self.common.questions.close();
         for thread in self.passwords.drain(..) {
             let _ = thread.join();
         }
     }
+}
+
+fn make_shards(count: usize, rules: &Rules) -> Vec<Shard> {
+    let make = |index| {
+        let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
+        Shard::new(index, count, settings, policy, Chance::new().seed())
+    };
+    (0..count).map(make).collect()
 }
 
 fn shards(configured: usize) -> usize {

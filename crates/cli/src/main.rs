@@ -13,6 +13,7 @@ mod demo;
 mod format;
 mod init;
 mod inspect;
+mod keep;
 mod log;
 mod operate;
 mod plan;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
-use arguments::{Cli, Command, ConfigCommand, DemoCommand};
+use arguments::{Cli, Command, ConfigCommand, DemoCommand, StoreCommand};
 use bind::CannotListen;
 use client::ClientError;
 use config::Problems;
@@ -94,6 +95,9 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Health(args)) => operate::health(&args),
         Some(Command::Reload(args)) => operate::reload(&args),
         Some(Command::Drain(args)) => operate::drain(&args),
+        Some(Command::Backup(args)) => keep::backup(&args),
+        Some(Command::Restore(args)) => keep::restore(&args),
+        Some(Command::Store { command: StoreCommand::Check(args) }) => keep::check(&args),
         Some(Command::Demo { command: DemoCommand::Flood(args) }) => demo::flood(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
+use tidegate_broker::keep::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Classes, Priority};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
@@ -40,6 +41,14 @@ pub(crate) fn password_file(options: &Options) -> Option<PathBuf> {
 /// Where the users are kept when nothing else is said.
 pub(crate) fn usual_password_file(options: &Options) -> PathBuf {
     options.server.data.join("users")
+}
+
+/// The folder of the store in the data folder.
+pub(crate) const STORE: &str = "store";
+
+/// Where sessions and messages are kept.
+pub(crate) fn store_dir(options: &Options) -> PathBuf {
+    options.server.data.join(STORE)
 }
 
 /// Where the operator's door is; none if it is off.
@@ -76,6 +85,11 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
         sys_interval: options.sys.interval.value().map_or(Duration::ZERO, |Span(interval)| interval),
         drain_timeout: options.server.drain_timeout.0,
         origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
+        store: options.store.keep.then(|| StoreConfig {
+            dir: store_dir(options),
+            durability: options.store.durability.0,
+            strict: options.store.strict,
+        }),
     })
 }
 

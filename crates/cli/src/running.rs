@@ -9,6 +9,7 @@ use tidegate_admin::{Keeper, Reloaded, Role, Roles, Steward};
 use tidegate_auth::Users;
 use tidegate_broker::Handle;
 use tidegate_broker::config::Listener;
+use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
@@ -125,7 +126,11 @@ impl Steward for Running {
     }
 
     fn unready(&self) -> Option<&'static str> {
-        self.is_draining.load(Ordering::Relaxed).then_some("draining")
+        if self.is_draining.load(Ordering::Relaxed) {
+            return Some("draining");
+        }
+        let health = self.handle.store().map(|store| store.health);
+        health.is_some_and(|health| health != Health::Fine).then_some("the store cannot write")
     }
 }
 

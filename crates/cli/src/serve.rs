@@ -13,6 +13,8 @@ use signal_hook::iterator::Signals;
 use tidegate_admin::{Admin, Steward};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
+use tidegate_broker::keep::{Opening, Restored};
+use tidegate_store::Durability;
 use tracing::{info, warn};
 
 use crate::arguments::{ServeArgs, ServeCommand};
@@ -78,6 +80,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let (handle, keeper) = (broker.handle(), running::keeper(&security));
     let running = Arc::new(Running::new(handle, sources, level, listeners, loaded.clone(), keeper));
     let admin = open_admin(&loaded, &running)?;
+    log_opening(&broker);
     print_banner(&banner.text(&broker.addresses(), admin.as_ref().map(Admin::address)));
     let supervisor = Supervisor::of_process();
     supervisor.ready();
@@ -86,6 +89,19 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);
     Ok(())
+}
+
+/// What the store had to say: one line if all is well, and one for each thing that is not.
+fn log_opening(broker: &Broker) {
+    let Some(Opening { report, restored }) = broker.opening() else { return };
+    let Restored { sessions, deliveries, retained, lost } = *restored;
+    info!(event = "store_opened", sessions, messages = deliveries, retained, lost, %report, "what was kept is back");
+    for line in &report.lines {
+        warn!(event = "store_repaired", "{line}");
+    }
+    if report.lines_left_out > 0 {
+        warn!(event = "store_repaired", "and {} more", report.lines_left_out);
+    }
 }
 
 /// The operator's door. One that nobody asked for, at a port that is taken, is no reason not to serve.
@@ -215,7 +231,12 @@ impl Banner<'_> {
         };
         let files: Vec<String> = self.loaded.files.iter().map(|path| absolute(path).display().to_string()).collect();
         let config = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
-        format!("config {config}  data {}  users {users}", options.server.data.display())
+        let store = match (options.store.keep, options.store.durability.0) {
+            (false, _) => "in memory only".to_owned(),
+            (true, Durability::Always) => "durable".to_owned(),
+            (true, other) => format!("durability {other}"),
+        };
+        format!("config {config}  store {} ({store})  users {users}", options.server.data.display())
     }
 }
 
@@ -241,7 +262,7 @@ mod tests {
         let expected = format!(
             "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  admin http://127.0.0.1:18830\nno users configured: listening for this \
              machine only. To accept others:  ./tidegate user add NAME --data x  and listen for them with --mqtt \
-             0.0.0.0:1883\nconfig /dev/null  data /nonexistent  users /nonexistent/users (none yet)\n",
+             0.0.0.0:1883\nconfig /dev/null  store /nonexistent (durable)  users /nonexistent/users (none yet)\n",
             env!("CARGO_PKG_VERSION")
         );
         assert_eq!(banner(Audience::ThisMachine, &[]), expected);

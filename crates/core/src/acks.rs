@@ -22,16 +22,22 @@ impl Shard {
             self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Sent(_)));
             return Ok(());
         }
-        let Some(session) = self.session_of(conn) else { return Ok(()) };
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return Ok(()) };
+        let Some(session) = self.sessions.get_mut(session) else { return Ok(()) };
         let position = session.inflight_position(id);
         let reason = if position.is_some() { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
         if let Some(position) = position
             && let Some(Stage::Sent(queued)) = session.release(position)
         {
+            self.journal.release(session.kept, &queued);
             session.ledger.delivered += 1;
-            self.note_delivered(&queued);
+            self.stats.inflight_messages -= 1;
+            self.stats.finish_delivery(queued.message.class());
         }
-        self.send(conn, &Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY });
+        // Released before that is kept, it would be sent again after a crash, to a client that has forgotten it.
+        let until = self.journal.until_synced_for(session.kept);
+        let answer = Ack { kind: AckKind::PubRel, packet_id: id, reason, properties: Properties::EMPTY };
+        self.reply(conn, &answer, until);
         Ok(())
     }
 
@@ -42,7 +48,7 @@ impl Shard {
         let under_way = session.inflight_position(id).and_then(|position| session.inflight.get(position));
         let sent = under_way.map(|inflight| match &inflight.stage {
             Stage::Sent(queued) => queued.qos,
-            Stage::Released => QoS::ExactlyOnce,
+            Stage::Released { .. } => QoS::ExactlyOnce,
         });
         match (answered, sent) {
             (QoS::AtLeastOnce, Some(QoS::ExactlyOnce)) => {
@@ -60,27 +66,38 @@ impl Shard {
     /// during recovery (section 3.7.2.1): then our PUBCOMP was lost with the connection before.
     pub(crate) fn handle_pubrel(&mut self, conn: ConnId, id: PacketId) {
         let is_recovery = self.connection(conn).is_some_and(|connection| connection.is_resumed);
-        let Some(session) = self.session_of(conn) else { return };
-        let is_known = session.release_inbound(id) || is_recovery;
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.sessions.get_mut(session) else { return };
+        let was_there = session.release_inbound(id);
+        if was_there {
+            self.journal.release_inbound(session.kept, id);
+        }
+        let is_known = was_there || is_recovery;
         let reason = if is_known { ReasonCode::Success } else { ReasonCode::PacketIdentifierNotFound };
-        self.send(conn, &Ack { kind: AckKind::PubComp, packet_id: id, reason, properties: Properties::EMPTY });
+        let until = self.journal.until_synced_for(session.kept);
+        let answer = Ack { kind: AckKind::PubComp, packet_id: id, reason, properties: Properties::EMPTY };
+        self.reply(conn, &answer, until);
     }
 
     /// A QoS 2 message is done.
     pub(crate) fn handle_pubcomp(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
         self.check_answer(conn, id, QoS::ExactlyOnce)?;
-        self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Released));
+        self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Released { .. }));
         Ok(())
     }
 
     /// Frees an identifier, and sends what was waiting for the window.
     fn finish_inflight(&mut self, conn: ConnId, id: PacketId, now: Timestamp, expected: impl Fn(&Stage) -> bool) {
-        let Some(session) = self.session_of(conn) else { return };
+        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return };
+        let Some(session) = self.sessions.get_mut(session) else { return };
         let Some(position) = session.inflight_position(id) else { return };
         if !session.inflight.get(position).is_some_and(|inflight| expected(&inflight.stage)) {
             return;
         }
         let finished = session.finish(position);
+        if let Some(stage) = &finished {
+            self.journal.finish(session.kept, stage);
+        }
         session.ledger.delivered += u64::from(matches!(finished, Some(Stage::Sent(_))));
         let is_waiting = session.has_more();
         // At the later stage it was counted when PUBREC came.

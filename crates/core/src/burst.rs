@@ -68,9 +68,12 @@ impl Shard {
         loop {
             let Some(session) = self.sessions.get(index) else { return Left::Done };
             let Some(wish) = session.subscriptions.get(filter).copied() else { return Left::Done };
-            let outbox = session.conn.and_then(|conn| self.connections.get(conn)).map_or(0, |it| it.outbox.len());
+            let connection = session.conn.and_then(|conn| self.connections.get(conn));
+            let outbox = connection.map_or(0, |connection| connection.outbox.len());
+            // The SUBACK that is owed comes before what it announces.
+            let is_owed = connection.is_some_and(|connection| connection.owed.is_some());
             // What waits in the queue may be older than what is retained: it goes first.
-            if session.is_waiting() || outbox > self.settings.outbox_bytes_max / 2 {
+            if is_owed || session.is_waiting() || outbox > self.settings.outbox_bytes_max / 2 {
                 return Left::Waiting;
             }
             if *steps == 0 {
@@ -92,7 +95,7 @@ impl Shard {
                 session.ledger.deliveries += 1;
             }
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
-            self.send_queued(index, Queued { message: Arc::clone(&message), qos, retain: true, ids }, now);
+            self.send_queued(index, Queued { message: Arc::clone(&message), qos, retain: true, ids, place: 0 }, now);
         }
     }
 

@@ -28,10 +28,11 @@ impl Shard {
             self.detach(conn, why, WillFate::Publish, now);
         }
         if let Some(mut connection) = self.connections.remove(conn.index) {
-            self.memory.outboxes -= connection.outbox.len();
+            self.memory.outboxes -= connection.outbox.len() + connection.owed.map_or(0, |owed| owed.len());
             self.stats.clients_slow -= u64::from(connection.stalled_since.is_some());
             connection.outbox.clear(&mut self.spares);
         }
+        self.journal.end_whole();
     }
 
     /// The broker is going down: DISCONNECT with this reason to everybody that understands it, and close.
@@ -116,6 +117,7 @@ impl Shard {
         let parting = Box::new(Parting { identity, version, since, at: now, ledger });
         let client_id = Arc::clone(&session.client_id);
         if will == WillFate::Discard {
+            self.journal.clear_will(session);
             session.will = None;
         }
         self.tell(Event::Disconnected { conn, client_id, why, parting });
@@ -135,11 +137,13 @@ impl Shard {
         if let Some(will) = session.will.as_mut() {
             will.due_at = Some(now + will.delay);
         }
+        self.keep_session(index);
+        self.keep_will(index);
         self.look_after(index, now);
     }
 
     /// Does what is due for a session without a connection, and sets the timer for what is not.
-    fn look_after(&mut self, index: u32, now: Timestamp) {
+    pub(crate) fn look_after(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
         if session.expires_at.is_some_and(|at| at <= now) {
             self.stats.sessions_expired += 1;
@@ -165,6 +169,7 @@ impl Shard {
         self.publish_will(index, now);
         let Some(mut session) = self.sessions.remove(index) else { return };
         self.by_client.remove(&session.client_id);
+        self.journal.end_session(&session);
         self.count_lost(&mut session);
         self.leave_behind(&mut session, now);
         self.subscriptions_ended += session.subscriptions.len() as u64;
@@ -181,6 +186,7 @@ impl Shard {
 
     fn publish_will(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
+        self.journal.clear_will(session);
         let Some(will) = session.will.take() else { return };
         let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
         let PendingWill { message, .. } = *will;
@@ -201,7 +207,7 @@ impl Shard {
         let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
         let Some(patience) = connection.patience else { return };
         // The clock stands still while we do not listen; who is not read because of others cannot be heard either.
-        let is_deaf = connection.pause.is_some() || self.is_clogged();
+        let is_deaf = connection.pause.is_some() || connection.is_owed_much() || self.is_clogged();
         let seen_at = if is_deaf { now } else { connection.seen_at };
         let deadline = seen_at + patience;
         if deadline <= now {

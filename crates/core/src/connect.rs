@@ -15,9 +15,10 @@ use tidegate_wire_mqtt::{
 use crate::access::{Action, Identity, Policy};
 use crate::connection::Connection;
 use crate::event::{Event, Why};
-use crate::limits::CONNECTIONS_MAX;
+use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
 use crate::message::{Message, Publication, Standing};
 use crate::overload::{Pace, Turned, is_own_notice};
+use crate::persist::Trouble;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Hello, Shard, WillFate};
 use crate::subscriptions::Presence;
@@ -34,7 +35,19 @@ impl Shard {
         self.stats.packets_received += 1;
         // It has passed the strict decoder, so that there is one way to write it: this is what came.
         self.stats.bytes_received += hello.connect.encoded_len(hello.connect.version).unwrap_or(0) as u64;
-        Some(self.greet(hello, now))
+        let conn = self.greet(hello, now);
+        self.journal.end_whole();
+        Some(conn)
+    }
+
+    /// While nothing can be kept, nobody is promised a session that would have to be. One from before goes on.
+    fn check_store(&self, hello: &Hello<'_>) -> Result<(), ReasonCode> {
+        let is_new = hello.connect.clean_start || !self.by_client.contains_key(hello.client_id);
+        let is_lasting = !self.session_expiry(hello.connect).is_zero();
+        if self.store_trouble().is_some() && is_new && is_lasting {
+            return Err(ReasonCode::ServerUnavailable);
+        }
+        Ok(())
     }
 
     fn greet(&mut self, hello: &Hello<'_>, now: Timestamp) -> ConnId {
@@ -43,6 +56,11 @@ impl Shard {
         }
         if let Err(Turned { reason, retry_after, words }) = self.check_arrival(hello, now) {
             let pace = Pace::new(None, retry_after);
+            return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
+        }
+        if let Err(reason) = self.check_store(hello) {
+            let pace = Pace::new(None, STORE_PAUSE);
+            let words = self.store_trouble().map_or("", Trouble::words);
             return self.refuse(hello, reason, Properties::new(&pace.properties(words)), now);
         }
         let session_present = self.claim_session(hello, now);
@@ -63,6 +81,7 @@ impl Shard {
             keep_alive: self.keep_alive(hello.connect),
         });
         self.send_connack(conn, hello, session_present.is_some());
+        self.hold_connack(conn, session);
         self.resume(session, now);
         conn
     }
@@ -127,7 +146,7 @@ impl Shard {
         }
         let client_id: Arc<str> = hello.client_id.into();
         // The same for every session of a client: what it sent before a reconnect is not overtaken by what it sends after.
-        let origin = self.by_client.hasher().hash_one(&*client_id);
+        let origin = origin_of(&client_id);
         let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), origin);
         self.take_over_ghost(&mut session);
         let (index, _) = self.sessions.insert(session);
@@ -144,15 +163,19 @@ impl Shard {
         connection.patience = (keep_alive > 0).then(|| Duration::from_millis(u64::from(keep_alive) * 1500));
         let patience = connection.patience;
         let (conn, generation) = self.connections.insert(connection);
-        let will = connect.will.map(|will| self.pending_will(index, &will));
         let expiry = self.session_expiry(connect);
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.expiry = expiry;
+        }
+        self.number_session(index);
+        let will = connect.will.map(|will| self.pending_will(index, &will));
         if let Some(session) = self.sessions.get_mut(index) {
             session.conn = Some(conn);
             session.class = None;
             session.identity = hello.identity.clone();
-            session.expiry = expiry;
             session.expires_at = None;
             session.timer_at = None;
+            self.journal.clear_will(session);
             session.will = will.map(Box::new);
             let receive_max = connect.properties.receive_maximum().map_or(u16::MAX, NonZeroU16::get);
             session.window = receive_max.min(settings.inflight_max).max(1);
@@ -161,6 +184,8 @@ impl Shard {
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
         }
+        self.keep_session(index);
+        self.keep_will(index);
         self.recognise(index, now);
         self.arm_release(index, now);
         self.set_group_presence(index, Presence::Online);
@@ -182,7 +207,8 @@ impl Shard {
             standing: Standing::UNKNOWN,
         };
         let delay = Duration::from_secs(will.properties.will_delay().unwrap_or(0).into());
-        PendingWill { message: Arc::new(Message::new(&publication, &self.memory.tally)), delay, due_at: None }
+        let message = Arc::new(Message::new(&publication, &self.memory.tally));
+        PendingWill { message, delay, due_at: None, is_kept: false }
     }
 
     fn session_expiry(&self, connect: &Connect<'_>) -> Duration {
@@ -334,3 +360,11 @@ mod tests {
         assert!(matches!(event, Some(Event::Connected { version: Version::V311, keep_alive: 60, .. })), "{event:?}");
     }
 }
+
+/// The number that a client's messages carry: the same on every shard and after a restart. Two clients may share one;
+/// then they share a line in queues, too.
+pub(crate) fn origin_of(client_id: &str) -> u64 {
+    foldhash::quality::FixedState::with_seed(ORIGIN_SEED).hash_one(client_id).max(1)
+}
+
+const ORIGIN_SEED: u64 = 0x7469_6465_6761_7465;

@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
 use crate::outbox::{Outbox, Spares};
+use crate::persist::{Owed, Until};
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one socket, and each a byte")]
@@ -43,6 +44,10 @@ pub(crate) struct Connection {
     pub(crate) answer_bytes: usize,
     /// A timer for one of the two is set.
     pub(crate) is_watched: bool,
+    /// Answers that wait until what they promise is kept.
+    pub(crate) owed: Option<Box<Owed>>,
+    /// Its CONNACK may not be written before this, nor anything else.
+    pub(crate) connack_after: Option<Until>,
     /// Named by `poll_write` already.
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
@@ -110,6 +115,8 @@ impl Connection {
             stalled_since: None,
             answer_bytes: 0,
             is_watched: false,
+            owed: None,
+            connack_after: None,
             is_listed: false,
             is_closing: false,
         }
@@ -146,7 +153,7 @@ impl Connection {
         self.outbox.on_written(bytes, spares);
         self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
         self.stalled_since = match self.stalled_since {
-            _ if self.outbox.len() == 0 => None,
+            _ if self.outbox.len() == 0 || self.connack_after.is_some() => None,
             Some(since) if bytes == 0 => Some(since),
             _ => Some(now),
         };

@@ -19,6 +19,7 @@ use crate::limits::{OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::outbox::Spares;
 use crate::overload::Kind;
+use crate::persist::Until;
 use crate::queue::{Bounds, Gone};
 use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
 use crate::settings::Settings;
@@ -82,6 +83,11 @@ impl Shard {
         }
         let qos = publication.qos.min(target.qos);
         let retain = publication.retain && target.retain_as_published;
+        if message.routing.get() != 0 && session.kept != 0 && qos > QoS::AtMostOnce {
+            let kept = session.kept;
+            self.note_reached(message, kept);
+        }
+        let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
         let is_open = session.conn.is_some() && !session.is_waiting();
         let is_full = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > room(it, &self.settings));
@@ -103,13 +109,12 @@ impl Shard {
             && session.has_window()
             && self.memory.has_room(Kind::Queued, publication.payload.len())
         {
-            let packet_id = session.take_packet_id();
-            let queued = Queued { message: message.share(&self.memory.tally), qos, retain, ids: target.ids.clone() };
-            session.inflight.push_back(Inflight::sent(packet_id, queued));
-            self.stats.inflight_messages += 1;
-            let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
+            let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
             let conn = session.conn;
-            if self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
+            let queued = Queued { message, qos, retain, ids, place: 0 };
+            let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
+            let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
+            if may_be_sent && self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
                 self.forget_last(target.session, packet_id);
             }
         } else {
@@ -145,12 +150,66 @@ impl Shard {
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
             return;
         }
-        let queued = Queued { message: message.share(&self.memory.tally), qos, retain, ids: target.ids.clone() };
+        let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
+        let mut queued = Queued { message, qos, retain, ids, place: 0 };
+        self.journal.queue(session, &mut queued);
+        let (journal, kept) = (&mut self.journal, session.kept);
         let mut ledger = core::mem::take(&mut session.ledger);
         session.with_queue(&mut self.stats, |queue, stats| {
-            queue.offer(queued, &settings.priority, bounds, |lost, gone| note_lost(&mut ledger, stats, &lost, gone));
+            queue.offer(queued, &settings.priority, bounds, |lost, gone| {
+                journal.dequeue(kept, &lost);
+                note_lost(&mut ledger, stats, &lost, gone);
+            });
         });
         session.ledger = ledger;
+    }
+
+    /// Gives a message an identifier. The answer is whether it may be sent now: QoS 2 to a lasting session may not before
+    /// the identifier is kept, or a crash would make it two messages; and nothing of QoS 1 overtakes those.
+    fn put_under_way(&mut self, index: u32, mut queued: Queued) -> (PacketId, bool) {
+        let Some(session) = self.sessions.get_mut(index) else { return (PacketId::MIN, false) };
+        let packet_id = session.take_packet_id();
+        if queued.place == 0 {
+            self.journal.queue(session, &mut queued);
+        }
+        self.journal.send(session.kept, queued.place, packet_id);
+        let is_kept = queued.place != 0;
+        let waits = is_kept && (queued.qos == QoS::ExactlyOnce || session.unsynced > 0);
+        let mut under_way = Inflight::sent(packet_id, queued);
+        if waits {
+            under_way.after = self.journal.wait_for_turn(index, self.sessions.generation(index).unwrap_or(0));
+        }
+        if let Some(session) = self.sessions.get_mut(index) {
+            session.unsynced += usize::from(waits);
+            session.inflight.push_back(under_way);
+        }
+        self.stats.inflight_messages += 1;
+        (packet_id, !waits)
+    }
+
+    /// Identifiers of a session are kept: its messages are sent, in order.
+    pub(crate) fn send_synced(&mut self, index: u32, now: Timestamp) {
+        loop {
+            let Some(session) = self.sessions.get_mut(index).filter(|session| session.unsynced > 0) else { return };
+            let journal = &self.journal;
+            let is_due = |inflight: &Inflight| inflight.after != 0 && journal.is_met(Until::Synced(inflight.after));
+            let Some(position) = session.inflight.iter().position(is_due) else { return };
+            let under_way = &mut session.inflight[position];
+            under_way.after = 0;
+            session.unsynced -= 1;
+            let Stage::Sent(queued) = &under_way.stage else { continue };
+            let (delivery, queued) = (delivery_of(queued.qos, under_way.packet_id, false), queued.clone());
+            let conn = session.conn;
+            let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
+            let view = queued.message.view();
+            if self.send_now(conn, &view, &copy, &mut Frames::for_receivers(1), now) == Fate::Done
+                && let Some(session) = self.sessions.get_mut(index)
+            {
+                self.journal.dequeue(session.kept, &queued);
+                session.finish(position);
+                self.stats.inflight_messages -= 1;
+            }
+        }
     }
 
     /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
@@ -223,26 +282,28 @@ impl Shard {
         let message = Arc::clone(&queued.message);
         let shareable = Shareable::of(&message);
         if shareable.publication.is_expired(now) {
+            self.forget_queued(index, &queued);
             self.lose_delivery(index, Loss::Expired, message.class());
             return;
         }
         // Rules may have changed while it waited.
         if !self.may_receive(index, shareable.publication.topic) {
+            self.forget_queued(index, &queued);
             self.lose_delivery(index, Loss::NotAllowed, message.class());
             return;
         }
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let (retain, ids) = (queued.retain, queued.ids.clone());
+        let (retain, ids, conn) = (queued.retain, queued.ids.clone(), session.conn);
         let delivery = if queued.qos == QoS::AtMostOnce {
             Delivery::AtMostOnce
         } else {
-            let packet_id = session.take_packet_id();
-            let delivery = delivery_of(queued.qos, packet_id, false);
-            session.inflight.push_back(Inflight::sent(packet_id, queued));
-            self.stats.inflight_messages += 1;
-            delivery
+            let qos = queued.qos;
+            let (packet_id, may_be_sent) = self.put_under_way(index, queued);
+            if !may_be_sent {
+                return;
+            }
+            delivery_of(qos, packet_id, false)
         };
-        let conn = session.conn;
         let copy = Copy { delivery, retain, ids: &ids };
         let fate = self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
         if let (Fate::Done, Some(packet_id)) = (fate, delivery.packet_id()) {
@@ -255,8 +316,17 @@ impl Shard {
         if let Some(session) = self.sessions.get_mut(session)
             && session.inflight.back().is_some_and(|last| last.packet_id == packet_id)
         {
-            session.inflight.pop_back();
+            if let Some(last) = session.inflight.pop_back() {
+                self.journal.finish(session.kept, &last.stage);
+            }
             self.stats.inflight_messages -= 1;
+        }
+    }
+
+    /// What was queued is dropped instead of sent.
+    fn forget_queued(&mut self, index: u32, queued: &Queued) {
+        if let Some(session) = self.sessions.get(index) {
+            self.journal.dequeue(session.kept, queued);
         }
     }
 
@@ -267,7 +337,12 @@ impl Shard {
         let Some(conn) = session.conn else { return };
         let mut steps = alloc::vec::Vec::with_capacity(session.inflight.len());
         session.unsent = 0;
+        let kept = session.kept;
         for under_way in &mut session.inflight {
+            // What has never been sent because its identifier is not kept goes on waiting for that.
+            if under_way.after != 0 {
+                continue;
+            }
             under_way.is_unsent = matches!(under_way.stage, Stage::Sent(_));
             session.unsent += usize::from(under_way.is_unsent);
             steps.push((under_way.packet_id, under_way.is_unsent));
@@ -277,7 +352,11 @@ impl Shard {
             if is_unsent {
                 self.send_again(index, now);
             } else {
-                self.send(conn, &Ack::success(AckKind::PubRel, packet_id));
+                // Behind a CONNACK that waits for the same, it need not wait itself.
+                let until = self.journal.until_synced_for(kept);
+                let is_held = self.connection(conn).is_some_and(|connection| connection.connack_after == Some(until));
+                let until = if is_held { Until::Now } else { until };
+                self.reply(conn, &Ack::success(AckKind::PubRel, packet_id), until);
             }
         }
         self.pump(index, now);
@@ -303,6 +382,7 @@ impl Shard {
         // Rules may have changed while the client was away.
         if !self.may_receive(index, publication.topic) {
             if let Some(session) = self.sessions.get_mut(index) {
+                self.journal.dequeue(session.kept, &queued);
                 session.finish(position);
             }
             self.stats.inflight_messages -= 1;
@@ -314,6 +394,7 @@ impl Shard {
         if fate == Fate::Done
             && let Some(session) = self.sessions.get_mut(index)
         {
+            self.journal.dequeue(session.kept, &queued);
             session.finish(position);
             self.stats.inflight_messages -= 1;
         }
@@ -324,11 +405,13 @@ impl Shard {
     pub(crate) fn count_lost(&mut self, session: &mut Session) {
         for inflight in &session.inflight {
             if let Stage::Sent(queued) = &inflight.stage {
+                queued.let_go();
                 self.stats.inflight_messages -= 1;
                 session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
             }
         }
         while let Some(queued) = session.dequeue(&mut self.stats) {
+            queued.let_go();
             session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
         }
     }

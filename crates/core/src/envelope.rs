@@ -17,9 +17,13 @@ use crate::subscriptions::Members;
 pub(crate) enum Envelope<'a> {
     /// A message: for the subscribers there, and kept there if it is retained, with its place in the order of all retained
     /// messages (see `Stamp`).
-    Publish { publication: Publication<'a>, count: u64 },
+    Publish { publication: Publication<'a>, count: u64, routing: u64 },
     /// A message for one member of a group there; if the last one has left, it may be passed on so many times.
-    Shared { hops: u8, filter: &'a str, group: &'a str, publication: Publication<'a> },
+    Shared { hops: u8, filter: &'a str, group: &'a str, publication: Publication<'a>, routing: u64 },
+    /// The sender wants to be told when what it has sent until now is kept; its turn.
+    Ask { turn: u64 },
+    /// What came from the receiver up to that turn is kept.
+    Kept { turn: u64 },
     /// The sender has subscribers on this filter, or has none any more.
     Interest { filter: &'a str, interested: bool },
     /// The sender's members of a group.
@@ -29,19 +33,29 @@ pub(crate) enum Envelope<'a> {
 impl<'a> Envelope<'a> {
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Publish { publication, count } => {
+            Self::Publish { publication, count, routing } => {
                 out.push(0);
                 write_publication(publication, out);
+                write_routing(publication, *routing, out);
                 if publication.retain {
                     out.extend_from_slice(&count.to_le_bytes());
                 }
             }
-            Self::Shared { hops, filter, group, publication } => {
+            Self::Shared { hops, filter, group, publication, routing } => {
                 out.push(1);
                 out.push(*hops);
                 write_text(filter, out);
                 write_text(group, out);
                 write_publication(publication, out);
+                write_routing(publication, *routing, out);
+            }
+            Self::Ask { turn } => {
+                out.push(4);
+                out.extend_from_slice(&turn.to_le_bytes());
+            }
+            Self::Kept { turn } => {
+                out.push(5);
+                out.extend_from_slice(&turn.to_le_bytes());
             }
             Self::Interest { filter, interested } => {
                 out.push(2);
@@ -64,15 +78,17 @@ impl<'a> Envelope<'a> {
         let envelope = match reader.array::<1>()?[0] {
             0 => {
                 let publication = reader.publication()?;
+                let routing = reader.routing(&publication)?;
                 let count = if publication.retain { u64::from_le_bytes(reader.array()?) } else { 0 };
-                Self::Publish { publication, count }
+                Self::Publish { publication, count, routing }
             }
-            1 => Self::Shared {
-                hops: reader.array::<1>()?[0],
-                filter: reader.text()?,
-                group: reader.text()?,
-                publication: reader.publication()?,
-            },
+            1 => {
+                let [hops] = reader.array()?;
+                let (filter, group) = (reader.text()?, reader.text()?);
+                let publication = reader.publication()?;
+                let routing = reader.routing(&publication)?;
+                Self::Shared { hops, filter, group, publication, routing }
+            }
             2 => Self::Interest { filter: reader.text()?, interested: reader.array::<1>()? == [1] },
             3 => Self::Group {
                 filter: reader.text()?,
@@ -82,10 +98,19 @@ impl<'a> Envelope<'a> {
                     offline: u32::from_le_bytes(reader.array()?),
                 },
             },
+            4 => Self::Ask { turn: u64::from_le_bytes(reader.array()?) },
+            5 => Self::Kept { turn: u64::from_le_bytes(reader.array()?) },
             _ => return None,
         };
         *bytes = reader.0;
         Some(envelope)
+    }
+}
+
+/// Only QoS 2 has one.
+fn write_routing(publication: &Publication<'_>, routing: u64, out: &mut Vec<u8>) {
+    if publication.qos == QoS::ExactlyOnce {
+        out.extend_from_slice(&routing.to_le_bytes());
     }
 }
 
@@ -137,6 +162,10 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self) -> Option<&'a str> {
         core::str::from_utf8(self.block()?).ok()
+    }
+
+    fn routing(&mut self, publication: &Publication<'_>) -> Option<u64> {
+        if publication.qos == QoS::ExactlyOnce { self.array().map(u64::from_le_bytes) } else { Some(0) }
     }
 
     fn publication(&mut self) -> Option<Publication<'a>> {

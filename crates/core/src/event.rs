@@ -3,7 +3,7 @@
 //! *The ledger.* Every message is somewhere, at any time, on every shard; [`Stats::check`] is asked in every test.
 //! ```text
 //! in   publish_received = publish_passed + publish_repeated + publish_denied + publish_rejected + publish_refused
-//!                       + publish_memory_budget + dropped_retained_full
+//!                       + publish_memory_budget + publish_store_error + dropped_retained_full
 //!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
 //!                       + dropped_{outbox_full, queue_full, conflated, expired, too_large, denied, session_ended, no_member,
@@ -25,6 +25,7 @@ use tidegate_wire_mqtt::{ReasonCode, Version};
 
 use crate::access::Identity;
 use crate::classes::{CLASSES_MAX, ClassId};
+use crate::persist::Trouble;
 use crate::report::Parting;
 use crate::shard::ConnId;
 
@@ -108,6 +109,11 @@ pub enum Event {
         from: Duration,
         /// The interval now.
         to: Duration,
+    },
+    /// The store takes nothing (with the reason), or takes again what it is given.
+    Store {
+        /// Why; none if all is well.
+        trouble: Option<Trouble>,
     },
     /// A publisher that was slowed has kept its rhythm for some time.
     Recovered {
@@ -236,6 +242,7 @@ impl Stats {
                 self.publish_rejected,
                 self.publish_refused,
                 self.publish_memory_budget,
+                self.publish_store_error,
                 self.dropped_retained_full,
                 self.held_messages,
                 self.dropped_held_full,
@@ -329,6 +336,10 @@ stats! {
     publish_refused,
     /// PUBLISH packets not taken because the memory budget is used up; those of QoS 1 and 2 were told so.
     publish_memory_budget,
+    /// PUBLISH packets of QoS 1 and 2 not taken because the disk fails; they were told so.
+    publish_store_error,
+    /// QoS 0 messages that were delivered and not retained, because the disk fails and too much waits for it.
+    retained_store_error,
     /// Clients of whom messages are held now.
     clients_held,
     /// Clients that do not take what waits for them, or not as fast as it comes.

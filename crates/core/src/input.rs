@@ -82,6 +82,7 @@ impl Shard {
                     let likely = Timestamp::from_nanos(now.as_nanos().saturating_sub(behind as u64));
                     let came = ArrivalTime::new(since, likely, now);
                     let handled = self.handle_packet(conn, &packet, came, now);
+                    self.journal.end_whole();
                     if matches!(handled, Ok(Flow::Wait)) {
                         self.note_whole(conn);
                     } else {
@@ -134,7 +135,9 @@ impl Shard {
 
     /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
     fn progress(&self, conn: ConnId, consumed: usize, at_least: usize) -> Progress {
-        let is_full = |connection: &Connection| connection.answer_bytes > self.settings.outbox_bytes_max;
+        let is_full = |connection: &Connection| {
+            connection.answer_bytes > self.settings.outbox_bytes_max || connection.is_owed_much()
+        };
         let is_clogged = self.is_clogged() || self.connection(conn).is_some_and(is_full);
         Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
     }
@@ -187,6 +190,7 @@ impl Shard {
                 seconds => core::time::Duration::from_secs(seconds.into()),
             };
             session.expiry = wanted.min(self.settings.session_expiry_max);
+            // The store is told when the connection ends, which is next.
         }
         let will = match packet.reason {
             ReasonCode::Success => WillFate::Discard,

@@ -77,6 +77,8 @@ losses! {
     Refused, In, publish_refused;
     /// The memory budget is used up; at QoS 1 and 2 the client was told so.
     MemoryIn, In, publish_memory_budget;
+    /// The disk fails, and the client was told so.
+    StoreError, In, publish_store_error;
     /// No room to retain it.
     RetainedFull, In, dropped_retained_full;
     /// The client was too fast, and had no room left to wait in.

@@ -25,6 +25,7 @@ mod message;
 mod outbox;
 mod overload;
 mod patience;
+pub mod persist;
 mod publish;
 mod queue;
 pub mod report;

@@ -105,5 +105,14 @@ pub(crate) const STRANGERS_IDLE_MAX: usize = 8192;
 /// Nothing had to wait for this long: the publisher has recovered. At most one change of mind in this time.
 pub(crate) const CALM: Duration = Duration::from_secs(10);
 
+/// Bytes of answers that a connection is owed, at which it is not read on: some 16 000 PUBACKs.
+pub(crate) const OWED_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of one shard that wait for the disk, at which no more are taken from publishers...
+pub(crate) const UNSYNCED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// ...and how long those are not read then.
+pub(crate) const UNSYNCED_PAUSE: Duration = Duration::from_millis(20);
+/// The same while the disk fails; it is tried again every two seconds at the latest.
+pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
+
 const _: () = assert!(CHANGE_COUNTERS <= 1 << 16, "the number of a counter has 16 bits");
 const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "clients are paused before anything is dropped");

@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cell::OnceCell;
+use core::cell::{Cell, OnceCell};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -81,6 +82,10 @@ pub(crate) struct Message {
     expires: Option<Timestamp>,
     origin: u64,
     tally: Tally,
+    /// Its number in the store, and how many there need it on behalf of this shard; it is gone from there with the last.
+    /// Only one thread ever changes them.
+    number: AtomicU64,
+    needed_by: AtomicU32,
 }
 
 impl Drop for Message {
@@ -109,6 +114,8 @@ impl Message {
             expires: publication.expires,
             origin: publication.origin,
             tally: tally.clone(),
+            number: AtomicU64::new(0),
+            needed_by: AtomicU32::new(0),
         };
         tally.add(message.size());
         message
@@ -128,6 +135,24 @@ impl Message {
             origin: self.origin,
             standing: self.standing,
         }
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_number(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+
+    /// One more needs it in the store; how many did before.
+    pub(crate) fn keep(&self) -> u32 {
+        self.needed_by.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// One less does.
+    pub(crate) fn let_go(&self) {
+        self.needed_by.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn standing(&self) -> &Standing {
@@ -166,15 +191,18 @@ pub(crate) fn belongs_to_message(property: &Property<'_>) -> bool {
 pub(crate) struct Shareable<'a> {
     pub(crate) publication: Publication<'a>,
     shared: OnceCell<Arc<Message>>,
+    /// Its number while it is on its way to other shards and must reach everybody exactly once; else 0. See
+    /// `persist::Change::Routing`.
+    pub(crate) routing: Cell<u64>,
 }
 
 impl<'a> Shareable<'a> {
     pub(crate) fn new(publication: Publication<'a>) -> Self {
-        Self { publication, shared: OnceCell::new() }
+        Self { publication, shared: OnceCell::new(), routing: Cell::new(0) }
     }
 
     pub(crate) fn of(message: &'a Arc<Message>) -> Self {
-        Self { publication: message.view(), shared: OnceCell::from(Arc::clone(message)) }
+        Self { publication: message.view(), shared: OnceCell::from(Arc::clone(message)), routing: Cell::new(0) }
     }
 
     pub(crate) fn share(&self, tally: &Tally) -> Arc<Message> {

@@ -17,6 +17,7 @@ use crate::ledger::Loss;
 use crate::limits::INBOUND_MAX;
 use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::overload::{Admission, Arrival, Kind};
+use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
 
@@ -50,6 +51,9 @@ impl Shard {
         };
         if let Err(reason) = self.check_rules(index, &publication) {
             return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
+        }
+        if let Some(admission) = self.admit_to_store(arrival, &publication, now) {
+            return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
         publication.standing = self.classify(index, &publication, now);
         let message = Shareable::new(publication);
@@ -91,18 +95,26 @@ impl Shard {
     }
 
     /// Keeps or forgets the retained message of a topic. [MQTT-3.3.1-5, MQTT-3.3.1-6]
-    fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp, now: Timestamp) -> Kept {
+    pub(crate) fn retain(&mut self, message: &Shareable<'_>, stamp: Stamp, now: Timestamp) -> Kept {
         let topic = message.publication.topic;
+        let before = if self.keeps_retained(topic) { self.retained.get(topic) } else { None };
         if message.publication.payload.is_empty() {
             let others = if self.outgoing.len() > 1 { Others::MayBeBehind } else { Others::None };
             self.retained.remove(topic, stamp, others);
+            self.note_retained(message, before, Kept::Yes);
+            return Kept::Yes;
+        }
+        if self.is_store_lost(&message.publication) {
+            self.stats.retained_store_error += 1;
             return Kept::Yes;
         }
         let room = self.memory.room(Kind::Retained);
         // One that replaces another as large needs no room.
         let bytes = self.settings.retained_bytes_max.min(self.retained.bytes().saturating_add(room));
         let room = Room { messages: self.settings.retained_messages_max, bytes };
-        self.retained.set(topic, message.share(&self.memory.tally), stamp, room, now)
+        let kept = self.retained.set(topic, message.share(&self.memory.tally), stamp, room, now);
+        self.note_retained(message, before, kept);
+        kept
     }
 
     /// The topic itself, or the one that the client's alias stands for.
@@ -125,8 +137,9 @@ impl Shard {
             Delivery::AtLeastOnce { dup: true, .. } => self.is_held(session, delivery),
             Delivery::ExactlyOnce { packet_id, .. } if inbound.binary_search(&packet_id).is_ok() => {
                 if !self.is_held(session, delivery) {
-                    // It has been routed already.
-                    self.answer(conn, delivery, ReasonCode::Success);
+                    // It has been routed already, and may not be kept yet.
+                    let until = self.journal.until_kept();
+                    self.answer_after(conn, delivery, ReasonCode::Success, until);
                 }
                 true
             }
@@ -173,6 +186,8 @@ impl Shard {
         message: &Shareable<'_>,
         now: Timestamp,
     ) -> Handled {
+        let mark = self.journal.mark();
+        self.prepare_routing(index, delivery, message);
         if message.publication.retain && self.retain_here(message, now) == Kept::Full {
             return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
         }
@@ -186,16 +201,24 @@ impl Shard {
             && let Some(session) = self.sessions.get_mut(index)
         {
             session.note_inbound(packet_id);
+            self.journal.note_inbound(session.kept, packet_id);
         }
         if let Some(conn) = conn {
             let reason = if places == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
-            self.answer(conn, delivery, reason);
+            self.answer_after(conn, delivery, reason, self.journal.until(mark));
         }
         Ok(())
     }
 
     pub(crate) fn answer(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode) {
         self.answer_with(conn, delivery, reason, Properties::EMPTY);
+    }
+
+    /// A message was taken, and is answered when it is kept.
+    fn answer_after(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode, until: Until) {
+        if let Some(ack) = ack_of(delivery, reason, Properties::EMPTY) {
+            self.reply(conn, &ack, until);
+        }
     }
 
     pub(crate) fn answer_with(
@@ -205,12 +228,9 @@ impl Shard {
         reason: ReasonCode,
         properties: Properties<'_>,
     ) {
-        let (kind, packet_id) = match delivery {
-            Delivery::AtMostOnce => return,
-            Delivery::AtLeastOnce { packet_id, .. } => (AckKind::PubAck, packet_id),
-            Delivery::ExactlyOnce { packet_id, .. } => (AckKind::PubRec, packet_id),
-        };
-        self.send(conn, &Ack { kind, packet_id, reason, properties });
+        if let Some(ack) = ack_of(delivery, reason, properties) {
+            self.reply(conn, &ack, Until::Now);
+        }
     }
 
     /// A message that is not taken is never acknowledged with success: MQTT 5 has reason codes for it, 3.1.1 may close
@@ -256,16 +276,20 @@ impl Shard {
 
     pub(crate) fn handle_envelope(&mut self, from: usize, envelope: &Envelope<'_>, now: Timestamp) {
         match *envelope {
-            Envelope::Publish { publication, count } => {
+            Envelope::Publish { publication, count, routing } => {
                 let message = Shareable::new(publication);
+                message.routing.set(routing);
                 if publication.retain {
                     self.retain_count = self.retain_count.max(count);
                     self.retain(&message, Stamp { count, shard: from }, now);
                 }
                 self.route_here(&message, now);
             }
-            Envelope::Shared { filter, group, publication, hops } => {
+            Envelope::Ask { turn } => self.handle_ask(from, turn, now),
+            Envelope::Kept { turn } => self.handle_kept(from, turn, now),
+            Envelope::Shared { filter, group, publication, hops, routing } => {
                 let message = Shareable::new(publication);
+                message.routing.set(routing);
                 if let Some((session, wish)) = self.subscriptions.pick_local(filter, group) {
                     self.deliver_shared(session, wish, &message, now);
                 } else if hops == 0 || !self.pass_on(filter, group, &message, hops - 1) {
@@ -281,4 +305,13 @@ impl Shard {
             }
         }
     }
+}
+
+fn ack_of(delivery: Delivery, reason: ReasonCode, properties: Properties<'_>) -> Option<Ack<'_>> {
+    let (kind, packet_id) = match delivery {
+        Delivery::AtMostOnce => return None,
+        Delivery::AtLeastOnce { packet_id, .. } => (AckKind::PubAck, packet_id),
+        Delivery::ExactlyOnce { packet_id, .. } => (AckKind::PubRec, packet_id),
+    };
+    Some(Ack { kind, packet_id, reason, properties })
 }

@@ -29,7 +29,8 @@ impl Shard {
         let shards = if message.publication.retain { u64::MAX } else { route.shards };
         if shards != 0 && self.outgoing.len() > 1 {
             for shard in self.other_shards().filter(|shard| shards & 1 << shard != 0) {
-                let envelope = Envelope::Publish { publication: message.publication, count: self.retain_count };
+                let (publication, count, routing) = (message.publication, self.retain_count, message.routing.get());
+                let envelope = Envelope::Publish { publication, count, routing };
                 self.forward(shard, &envelope, &message.publication);
             }
         }
@@ -86,8 +87,8 @@ impl Shard {
                 let Some(name) = self.subscriptions.group_name(group).map(alloc::string::String::from) else {
                     return false;
                 };
-                let publication = message.publication;
-                let envelope = Envelope::Shared { hops: HOPS_MAX, filter: &filter, group: &name, publication };
+                let (publication, routing) = (message.publication, message.routing.get());
+                let envelope = Envelope::Shared { hops: HOPS_MAX, filter: &filter, group: &name, publication, routing };
                 self.forward(shard, &envelope, &publication);
             }
             None => return false,
@@ -98,8 +99,8 @@ impl Shard {
     /// A message for a group whose members here have left: another shard may have one.
     pub(crate) fn pass_on(&mut self, filter: &str, group: &str, message: &Shareable<'_>, hops: u8) -> bool {
         let Some(shard) = self.subscriptions.shard_with_members(filter, group) else { return false };
-        let publication = message.publication;
-        self.forward(shard, &Envelope::Shared { hops, filter, group, publication }, &publication);
+        let (publication, routing) = (message.publication, message.routing.get());
+        self.forward(shard, &Envelope::Shared { hops, filter, group, publication, routing }, &publication);
         true
     }
 
@@ -117,6 +118,9 @@ impl Shard {
             return;
         }
         envelope.write(outgoing);
+        if publication.qos > QoS::AtMostOnce {
+            self.journal.ask(shard);
+        }
     }
 }
 

@@ -63,6 +63,14 @@ pub(crate) struct Session {
     pub(crate) wake_at: Option<Timestamp>,
     /// What waits for it beyond that; none if nothing does.
     pub(crate) queue: Option<Box<Queue>>,
+    /// Its number in the store; 0 if it does not outlive the process.
+    pub(crate) kept: u64,
+    /// The turn that wrote it down first; 0 if that was in an earlier life.
+    pub(crate) kept_turn: u64,
+    /// The last place there that was given to a message.
+    pub(crate) places: u64,
+    /// How many of those under way have an identifier and may not be sent before that is kept.
+    pub(crate) unsynced: usize,
     /// What became of its messages, up to its open connection.
     pub(crate) ledger: Ledger,
     next_packet_id: PacketId,
@@ -75,6 +83,17 @@ pub(crate) struct Queued {
     pub(crate) qos: QoS,
     pub(crate) retain: bool,
     pub(crate) ids: SubscriptionIds,
+    /// Its place in the store; 0 if it has none.
+    pub(crate) place: u64,
+}
+
+impl Queued {
+    /// It ends with its session, in the store too.
+    pub(crate) fn let_go(&self) {
+        if self.place != 0 {
+            self.message.let_go();
+        }
+    }
 }
 
 /// Identifiers of the matching subscriptions: none or one in nearly every case.
@@ -122,11 +141,13 @@ pub(crate) struct Inflight {
     pub(crate) stage: Stage,
     /// It was sent on an earlier connection, and not yet on this one.
     pub(crate) is_unsent: bool,
+    /// It is sent when this turn is synced; 0 once it was.
+    pub(crate) after: u64,
 }
 
 impl Inflight {
     pub(crate) fn sent(packet_id: PacketId, queued: Queued) -> Self {
-        Self { packet_id, stage: Stage::Sent(queued), is_unsent: false }
+        Self { packet_id, stage: Stage::Sent(queued), is_unsent: false, after: 0 }
     }
 }
 
@@ -135,7 +156,10 @@ pub(crate) enum Stage {
     /// QoS 1 or 2: sent, waiting for PUBACK or PUBREC.
     Sent(Queued),
     /// QoS 2: PUBREC came, PUBREL is sent, waiting for PUBCOMP. The message itself is no longer needed.
-    Released,
+    Released {
+        /// As it was; see `Queued`.
+        place: u64,
+    },
 }
 
 /// A will, and when it is due once the connection is lost.
@@ -145,6 +169,8 @@ pub(crate) struct PendingWill {
     pub(crate) delay: Duration,
     /// Set when the connection is gone and the delay runs.
     pub(crate) due_at: Option<Timestamp>,
+    /// It is in the store.
+    pub(crate) is_kept: bool,
 }
 
 impl Session {
@@ -172,6 +198,10 @@ impl Session {
             held: None,
             wake_at: None,
             queue: None,
+            kept: 0,
+            kept_turn: 0,
+            places: 0,
+            unsynced: 0,
             ledger: Ledger::default(),
             next_packet_id: PacketId::MIN,
         }
@@ -231,6 +261,7 @@ impl Session {
     pub(crate) fn finish(&mut self, position: usize) -> Option<Stage> {
         let finished = self.inflight.remove(position)?;
         self.unsent -= usize::from(finished.is_unsent);
+        self.unsynced -= usize::from(finished.after != 0);
         Some(finished.stage)
     }
 
@@ -238,7 +269,12 @@ impl Session {
     pub(crate) fn release(&mut self, position: usize) -> Option<Stage> {
         let inflight = self.inflight.get_mut(position)?;
         self.unsent -= usize::from(core::mem::take(&mut inflight.is_unsent));
-        Some(core::mem::replace(&mut inflight.stage, Stage::Released))
+        self.unsynced -= usize::from(core::mem::take(&mut inflight.after) != 0);
+        let place = match &inflight.stage {
+            Stage::Sent(queued) => queued.place,
+            Stage::Released { place } => *place,
+        };
+        Some(core::mem::replace(&mut inflight.stage, Stage::Released { place }))
     }
 
     pub(crate) fn queue_len(&self) -> usize {

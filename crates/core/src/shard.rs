@@ -25,6 +25,7 @@ use crate::ledger::Ledger;
 use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
+use crate::persist::Journal;
 use crate::retained::Retained;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -141,6 +142,8 @@ pub struct Shard {
     pub(crate) arrivals: Arrivals,
     pub(crate) memory: Memory,
     pub(crate) spares: Spares,
+    /// What is to outlive the process, and is not kept yet.
+    pub(crate) journal: Journal,
     /// Connections with something new to write, and connections to close.
     pub(crate) to_write: VecDeque<ConnId>,
     pub(crate) to_close: Vec<ConnId>,
@@ -187,6 +190,7 @@ impl Shard {
             arrivals: Arrivals::new(seed),
             memory: Memory::new(usize::MAX),
             spares: Spares::default(),
+            journal: Journal::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
             outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
@@ -219,6 +223,7 @@ impl Shard {
         let mut bytes = &*batch.bytes;
         while let Some(envelope) = Envelope::read(&mut bytes) {
             self.handle_envelope(batch.from, &envelope, now);
+            self.journal.end_whole();
         }
         debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
     }
@@ -231,6 +236,7 @@ impl Shard {
             self.apply_limits(now);
         }
         self.retained.sweep(now);
+        self.forget_swept();
         self.go_on_bursting(now);
         let before = self.work();
         let mut timers = 0;
@@ -247,6 +253,7 @@ impl Shard {
                 Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
                 None => return,
             }
+            self.journal.end_whole();
         }
     }
 
@@ -270,7 +277,9 @@ impl Shard {
         while let Some(conn) = self.to_write.pop_front() {
             if let Some(connection) = self.connection_mut(conn) {
                 connection.is_listed = false;
-                return Some(conn);
+                if connection.connack_after.is_none() {
+                    return Some(conn);
+                }
             }
         }
         None
@@ -278,7 +287,8 @@ impl Shard {
 
     /// The bytes to write, oldest first, as up to two slices (for one vectored write).
     pub fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
-        [self.connection(conn).map_or(&[][..], |connection| connection.outbox.bytes()), &[]]
+        let is_open = |connection: &&Connection| connection.connack_after.is_none();
+        [self.connection(conn).filter(is_open).map_or(&[][..], |connection| connection.outbox.bytes()), &[]]
     }
 
     /// So many bytes were written; none, if the socket takes no more. May refill the outbox from the session's queue; the connection is then named by
@@ -311,7 +321,9 @@ impl Shard {
     /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
     pub fn may_read(&self, conn: ConnId) -> bool {
         let is_willing = |connection: &Connection| {
-            connection.pause.is_none() && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
+            connection.pause.is_none()
+                && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
+                && !connection.is_owed_much()
         };
         !self.is_clogged() && self.connection(conn).is_none_or(is_willing)
     }

@@ -23,11 +23,13 @@ impl Shard {
     pub(crate) fn handle_subscribe(&mut self, conn: ConnId, packet: &Subscribe<'_>, now: Timestamp) {
         let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
         let id = packet.properties.subscription_id();
+        let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, |session| session.kept));
         let mut reasons = Vec::new();
         for subscription in packet.subscriptions.iter() {
             let granted = self.grant(index, &subscription, Wish::new(subscription.options, id));
             if let Ok(wish) = granted {
                 let change = self.subscribe_one(index, &subscription.filter, wish);
+                self.journal.subscribe(kept, subscription.filter.as_str(), wish);
                 if wants_retained(&subscription, change) {
                     self.start_burst(index, &subscription.filter);
                 }
@@ -41,12 +43,13 @@ impl Shard {
         }
         let answer =
             SubAck { packet_id: packet.packet_id, properties: Properties::EMPTY, reasons: ReasonCodes::new(&reasons) };
-        self.send(conn, &answer);
+        self.reply(conn, &answer, self.journal.until(mark));
         self.pump(index, now);
     }
 
     pub(crate) fn handle_unsubscribe(&mut self, conn: ConnId, packet: &Unsubscribe<'_>) {
         let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
+        let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, |session| session.kept));
         let mut reasons = Vec::new();
         for filter in packet.filters.iter() {
             let session = self.sessions.get_mut(index);
@@ -58,6 +61,7 @@ impl Shard {
             });
             if existed {
                 self.unsubscribe_one(index, &filter);
+                self.journal.unsubscribe(kept, filter.as_str());
             }
             reasons.push(if existed { ReasonCode::Success } else { ReasonCode::NoSubscriptionExisted });
         }
@@ -66,7 +70,7 @@ impl Shard {
             properties: Properties::EMPTY,
             reasons: ReasonCodes::new(&reasons),
         };
-        self.send(conn, &answer);
+        self.reply(conn, &answer, self.journal.until(mark));
     }
 
     /// What is granted of a wish, or why nothing is.
@@ -79,7 +83,9 @@ impl Shard {
             || !self.subscriptions.has_room_for(subscription.filter.pattern());
         // Who was let in is not made deaf because the broker is busy; only for want of memory.
         let is_pressed = !self.memory.has_room(Kind::Session, STRANGER_BYTES);
-        if (before.is_none() && (is_full || is_pressed)) || after.exceed() {
+        // A promise that cannot be kept is not made.
+        let is_lost = session.kept != 0 && self.store_trouble().is_some();
+        if is_lost || (before.is_none() && (is_full || is_pressed)) || after.exceed() {
             return Err(ReasonCode::QuotaExceeded);
         }
         // Rules are about topics: a shared subscription is judged by what it shares.
@@ -91,7 +97,7 @@ impl Shard {
         Ok(Wish { qos: wish.qos.min(self.settings.qos_max), ..wish })
     }
 
-    fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
+    pub(crate) fn subscribe_one(&mut self, index: u32, filter: &TopicFilter<'_>, wish: Wish) -> Change {
         if let Some(session) = self.sessions.get_mut(index) {
             let before = session.subscriptions.insert(filter.as_str().into(), wish);
             let before = before.map(|before| Shares::of(filter, before)).unwrap_or_default();

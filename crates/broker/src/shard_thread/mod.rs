@@ -41,6 +41,7 @@ use crate::common::Common;
 use crate::first_packet::connect_limits;
 use crate::inbox::lock;
 use crate::journal::Journal;
+use crate::keep::Scribe;
 use crate::letter::{Letter, Rules};
 use crate::limits::{
     ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
@@ -59,6 +60,8 @@ pub(crate) struct ShardThread {
     /// What a CONNECT may ask for, by the rules.
     connect_limits: Limits,
     shard: Shard,
+    /// The way to the store, if there is one.
+    scribe: Option<Scribe>,
     poll: Poll,
     /// The time of this turn.
     now: Timestamp,
@@ -122,17 +125,17 @@ impl ShardThread {
         rules: Rules,
         poll: Poll,
         mut doors: Vec<OpenDoor>,
+        (shard, scribe): (Shard, Option<Scribe>),
     ) -> io::Result<Self> {
         for (place, door) in doors.iter_mut().enumerate() {
             door.register(poll.registry(), place)?;
         }
         let (now, chance) = (common.clock.now(), Chance::new());
-        let shards = common.inboxes.len();
-        let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
         Ok(Self {
             index,
             connect_limits: connect_limits(&rules.settings),
-            shard: Shard::new(index, shards, settings, policy, chance.seed()),
+            shard,
+            scribe,
             common,
             rules,
             poll,
@@ -178,6 +181,7 @@ impl ShardThread {
             self.wait(&mut events);
             self.turn(&events);
         }
+        self.write_down();
         self.common.show_stats(self.index, &self.shard.stats());
     }
 
@@ -203,6 +207,7 @@ impl ShardThread {
         }
         [
             self.shard.poll_timeout(),
+            self.scribe.as_ref().and_then(Scribe::due),
             self.visitors.next_deadline(),
             self.closings.front().map(|&(at, _)| at),
             self.next_accept(),
@@ -223,6 +228,9 @@ impl ShardThread {
         self.common.has_turned(self.index);
         // News first: what comes in is judged by the newest rules.
         self.take_letters();
+        if let Some(scribe) = &mut self.scribe {
+            scribe.hear(&mut self.shard, self.now);
+        }
         self.advance_queued();
         self.served = 0;
         let queued = self.read_next.lens();
@@ -245,6 +253,7 @@ impl ShardThread {
         self.publish_system();
         self.shard.turn(self.now);
         self.answer_questions();
+        self.write_down();
         self.send_batches();
         self.write_all();
         self.close_all();
@@ -252,6 +261,13 @@ impl ShardThread {
         self.tell(events);
         self.measure();
         self.ticks.clear();
+    }
+
+    /// What this turn has changed that is to outlive the process.
+    fn write_down(&mut self) {
+        if let Some(scribe) = &mut self.scribe {
+            scribe.write(&mut self.shard, self.now);
+        }
     }
 
     /// What this turn was like; now and then, what that comes to.
@@ -318,6 +334,8 @@ impl ShardThread {
                     let _ = self.shard.set_limit(&whom, rate, self.now);
                 }
                 Letter::Expel(whom) => self.expel(&whom),
+                // It is heard after the letters: what one tells of is there by then.
+                Letter::Kept => {}
                 Letter::Tick(hand) => {
                     // This turn may have begun before the clock was set.
                     self.now = self.common.clock.now();
@@ -367,8 +385,9 @@ impl ShardThread {
 
     /// Nobody is left, or nobody is waited for any longer.
     fn is_done(&self) -> bool {
-        self.draining
-            .is_some_and(|until| (self.connections.is_empty() && self.visitors.is_empty()) || until <= self.now)
+        let is_idle = self.scribe.as_ref().is_none_or(Scribe::is_idle);
+        let is_empty = self.connections.is_empty() && self.visitors.is_empty() && is_idle;
+        self.draining.is_some_and(|until| is_empty || until <= self.now)
     }
 
     fn system_due(&self) -> Option<Timestamp> {

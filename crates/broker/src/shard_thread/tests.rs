@@ -60,10 +60,12 @@ fn threads(count: usize, authenticator: &Arc<dyn Authenticator>) -> Vec<ShardThr
     let polls: Vec<Poll> = (0..count).map(|_| Poll::new().unwrap()).collect();
     let inbox = |poll: &Poll| Inbox::new(Waker::new(poll.registry(), INBOX).unwrap());
     let (inboxes, questions) = (polls.iter().map(inbox).collect(), Arc::new(Questions::new(1)));
-    let common = Arc::new(Common::new(Clock::start(), inboxes, questions, u64::MAX));
+    let common = Arc::new(Common::new(Clock::start(), inboxes, questions, u64::MAX, None));
     let thread = |(index, poll)| {
         let rules = rules(Arc::clone(authenticator), 0);
-        ShardThread::new(index, Arc::clone(&common), rules, poll, Vec::new()).unwrap()
+        let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
+        let shard = tidegate_core::Shard::new(index, count, settings, policy, 1);
+        ShardThread::new(index, Arc::clone(&common), rules, poll, Vec::new(), (shard, None)).unwrap()
     };
     polls.into_iter().enumerate().map(thread).collect()
 }

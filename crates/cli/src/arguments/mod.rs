@@ -7,6 +7,7 @@ mod operate;
 mod options_file;
 mod publish;
 mod serve;
+mod store;
 mod subscribe;
 mod user;
 
@@ -22,6 +23,7 @@ pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsComm
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand, in_shell, program};
+pub(crate) use store::{BackupArgs, RestoreArgs, StoreCommand};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};
 
@@ -104,6 +106,15 @@ pub(crate) enum Command {
     Reload(PlainArgs),
     /// Let a running broker tell everybody, and end
     Drain(PlainArgs),
+    /// Copy what a broker keeps, while it runs
+    Backup(BackupArgs),
+    /// Put a copy back, where no broker runs and nothing is kept
+    Restore(Box<RestoreArgs>),
+    /// Look at what is kept
+    Store {
+        #[command(subcommand)]
+        command: StoreCommand,
+    },
     /// See the gate at work
     Demo {
         #[command(subcommand)]

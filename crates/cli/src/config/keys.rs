@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::backoff::{Enforce, Mode, Pace};
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
-use super::words::{Address, ByWord, Door, LogFormat, LogLevel, NotYet, Origins, PriorityWord, SecureDoor};
+use super::words::{Address, ByWord, Door, Durable, LogFormat, LogLevel, NotYet, Origins, PriorityWord, SecureDoor};
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,14 @@ keys! {
         Restart shards: Or<Auto, Count<1, 1024>> = Or::WORD;
         /// Longest time that a drain takes before connections are cut.
         Reload drain_timeout: Span<0> = Span(broker.drain_timeout);
+    }
+    store: Store {
+        /// Keep sessions, their messages and retained messages on disk, in the folder "store" of server.data.
+        Restart keep: bool = true;
+        /// When something counts as kept: "always" survives a power cut, "interval:100ms" may lose the last 100 ms of it, "off" what the system has not written yet; all survive the end of the process.
+        Restart durability: Durable = Durable(tidegate_store::Durability::Always);
+        /// Refuse to start when something that was kept is damaged, instead of setting it aside and saying so.
+        Restart strict: bool = false;
     }
     listeners: Listeners {
         /// MQTT over TCP.

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
+use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
 
 use super::setting::{Auto, Off, Or, Setting, Value, Word};
@@ -27,6 +28,24 @@ impl Setting for Address {
         "\"PORT\" (this machine only), \"HOST:PORT\" with an IP address or localhost (\"0.0.0.0:1883\" is all \
          addresses), \"[V6]:PORT\" (port 0 takes a free one)"
             .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+/// When something counts as kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Durable(pub(crate) Durability);
+
+impl Setting for Durable {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        value.text()?.trim().parse().ok().map(Self)
+    }
+
+    fn expected() -> String {
+        "\"always\", \"interval:TIME\" with a time of 1ms to 60s, or \"off\"".to_owned()
     }
 
     fn show(&self) -> String {

@@ -1,5 +1,7 @@
 //! The rules between keys.
 
+use tidegate_store::Durability;
+
 use super::*;
 use crate::config::{Entry, Sources, load};
 
@@ -18,7 +20,9 @@ fn open(config: &Config) -> Vec<(ListenerKind, String)> {
 fn defaults_are_those_of_the_broker() {
     let config = planned(&[]).unwrap();
     assert_eq!(config.settings, Settings::default());
-    let usual = Config { listeners: config.listeners.clone(), ..Config::default() };
+    let store = config.store.clone().unwrap();
+    assert!(store.dir.ends_with("tidegate-data/store") && store.durability == Durability::Always && !store.strict);
+    let usual = Config { listeners: config.listeners.clone(), store: Some(store), ..Config::default() };
     assert_eq!(format!("{config:?}"), format!("{usual:?}"));
     assert_eq!(
         open(&config),

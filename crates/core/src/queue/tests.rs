@@ -82,7 +82,7 @@ fn queued(sent: &Sent, number: usize) -> Queued {
         },
     };
     let message = Arc::new(Message::new(&publication, &Tally::default()));
-    Queued { message, qos: QoS::AtMostOnce, retain: false, ids: SubscriptionIds::None }
+    Queued { message, qos: QoS::AtMostOnce, retain: false, ids: SubscriptionIds::None, place: 0 }
 }
 
 fn number_of(queued: &Queued) -> usize {

@@ -32,6 +32,8 @@ pub(crate) struct Retained {
     emptied_bytes: usize,
     /// Scratch for the key that is looked for.
     key: Vec<u8>,
+    /// Messages whose lifetime is over, for who has to write that down; none if nobody has.
+    swept: Option<Vec<Arc<Message>>>,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,8 @@ pub(crate) enum Others {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Yes,
+    /// A later one was here first.
+    Older,
     /// There is no room for another topic.
     Full,
 }
@@ -93,7 +97,23 @@ impl Retained {
             emptied: HashMap::with_hasher(hasher()),
             emptied_bytes: 0,
             key: Vec::new(),
+            swept: None,
         }
+    }
+
+    /// From now on, what was swept is to be taken.
+    pub(crate) fn keep_journal(&mut self) {
+        self.swept = Some(Vec::new());
+    }
+
+    pub(crate) fn take_swept(&mut self) -> Vec<Arc<Message>> {
+        self.swept.as_mut().map(core::mem::take).unwrap_or_default()
+    }
+
+    /// The message of a topic.
+    pub(crate) fn get(&mut self, topic: &str) -> Option<Arc<Message>> {
+        write_key(topic, &mut self.key);
+        self.messages.get(&*self.key).map(|entry| Arc::clone(&entry.message))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -114,8 +134,7 @@ impl Retained {
         write_key(topic, &mut self.key);
         let last = self.messages.get(&*self.key);
         if last.map(|last| last.stamp).or_else(|| self.emptied.get(topic).copied()).is_some_and(|last| last > stamp) {
-            // A later one was here first.
-            return Kept::Yes;
+            return Kept::Older;
         }
         if !self.has_room(&message, room) {
             // Those whose lifetime is over may just not have been cleared away yet.
@@ -207,6 +226,9 @@ impl Retained {
             self.order.remove(&key);
             if let Some(entry) = self.messages.remove(&key) {
                 self.bytes -= cost(&entry.message);
+                if let Some(swept) = &mut self.swept {
+                    swept.push(entry.message);
+                }
             }
         }
     }

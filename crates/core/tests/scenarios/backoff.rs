@@ -148,7 +148,9 @@ fn nobody_is_slowed_where_all_take_the_same() {
     }
     net.shards[0].set_level(Level::Overloaded);
     for _ in 0..10 {
-        wires.iter().for_each(|wire| flood(&mut net, *wire, 50, 0));
+        for wire in &wires {
+            flood(&mut net, *wire, 50, 0);
+        }
         net.live(SECOND / 10);
     }
     let stats = net.stats();

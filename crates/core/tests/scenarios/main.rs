@@ -10,6 +10,7 @@ mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;
 mod conformance_subscribe;
+mod durable;
 mod faults_control;
 mod faults_overload;
 mod faults_patience;

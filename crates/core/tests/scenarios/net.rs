@@ -39,6 +39,12 @@ struct End {
 pub(crate) struct Net {
     are_batches_held: bool,
     are_batches_refused: bool,
+    /// What is to be written takes until somebody says so.
+    is_disk_slow: bool,
+    /// Changes that were told.
+    pub(crate) changes: usize,
+    /// The last turn of each shard that was told.
+    told: Vec<u64>,
     pub(crate) shards: Vec<Shard>,
     ends: Vec<End>,
     pub(crate) now: Timestamp,
@@ -53,16 +59,55 @@ impl Net {
     pub(crate) fn with(shards: usize, settings: Settings, policy: impl Policy + 'static) -> Self {
         let policy: Arc<dyn Policy> = Arc::new(policy);
         let settings = Arc::new(settings);
-        let shards =
+        let shards: Vec<Shard> =
             (0..shards).map(|index| Shard::new(index, shards, Arc::clone(&settings), Arc::clone(&policy), 7)).collect();
-        Self {
+        let mut net = Self {
             are_batches_held: false,
             are_batches_refused: false,
+            is_disk_slow: false,
+            changes: 0,
+            told: vec![0; shards.len()],
             shards,
             ends: Vec::new(),
             now: Timestamp::from_secs_f64(1000.0),
             events: VecDeque::new(),
+        };
+        // Every scenario holds with a store, too: `TIDEGATE_TEST_JOURNAL=1`.
+        if std::env::var_os("TIDEGATE_TEST_JOURNAL").is_some() {
+            net.shards.iter_mut().for_each(|shard| shard.keep_journal(0));
         }
+        net
+    }
+
+    /// With a store that keeps everything at once.
+    pub(crate) fn durable(shards: usize) -> Self {
+        let mut net = Self::new(shards);
+        net.shards.iter_mut().for_each(|shard| shard.keep_journal(0));
+        net
+    }
+
+    /// From now on nothing that is written is kept.
+    pub(crate) fn hold_disk(&mut self) {
+        self.is_disk_slow = true;
+    }
+
+    /// And now everything is.
+    pub(crate) fn release_disk(&mut self) {
+        self.is_disk_slow = false;
+        for shard in 0..self.shards.len() {
+            self.shards[shard].handle_synced(self.told[shard], self.now);
+        }
+        self.settle();
+    }
+
+    fn carry_journal(&mut self, shard: usize) -> bool {
+        let Some(turn) = self.shards[shard].poll_journal() else { return false };
+        self.told[shard] = turn.position;
+        self.changes += turn.changes.len();
+        if !self.is_disk_slow {
+            self.shards[shard].handle_synced(turn.position, self.now);
+        }
+        true
     }
 
     pub(crate) fn pass(&mut self, time: Duration) {
@@ -401,7 +446,8 @@ impl Net {
             for shard in 0..self.shards.len() {
                 self.shards[shard].turn(self.now);
                 moved |= self.shards[shard].poll_timeout().is_some_and(|at| at <= self.now);
-                // As the contract says: what goes to other shards first.
+                // As the contract says: what is to be kept first, then what goes to other shards.
+                moved |= self.carry_journal(shard);
                 moved |= self.carry_batches(shard);
                 moved |= self.carry_writes(shard);
                 while let Some(event) = self.shards[shard].poll_event() {

@@ -17,6 +17,8 @@ pub struct Image {
     sessions: BTreeMap<u64, SessionImage>,
     messages: BTreeMap<u64, Stored>,
     retained: BTreeMap<Box<str>, u64>,
+    /// Messages on their way to sessions, and those that have them.
+    routing: BTreeMap<u64, BTreeSet<u64>>,
     rhythms: BTreeMap<Box<str>, Box<[u8]>>,
     bans: BTreeMap<Box<str>, (Option<u64>, Box<str>)>,
     clock_ms: u64,
@@ -118,6 +120,11 @@ impl Image {
         self.retained.iter().map(|(topic, &message)| (&**topic, message))
     }
 
+    /// QoS 2 messages that were taken and may not have reached every session, with the sessions that they have reached.
+    pub fn routing(&self) -> impl Iterator<Item = (u64, &BTreeSet<u64>)> {
+        self.routing.iter().map(|(&message, reached)| (message, reached))
+    }
+
     /// What was learned about publishers.
     pub fn rhythms(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.rhythms.iter().map(|(client_id, state)| (&**client_id, &**state))
@@ -182,6 +189,23 @@ impl Image {
                 let before = self.retained.remove(topic);
                 self.leave(before);
                 true
+            }
+            Record::Routing { message } => {
+                let is_known = self.use_message(message);
+                if is_known && self.routing.insert(message, BTreeSet::new()).is_some() {
+                    self.leave(Some(message));
+                }
+                is_known
+            }
+            // From a shard that is later than the one that knows that it is done.
+            Record::Reached { message, session } => {
+                self.routing.get_mut(&message).map(|reached| reached.insert(session));
+                true
+            }
+            Record::Routed { message } => {
+                let is_known = self.routing.remove(&message).is_some();
+                self.leave(Some(message).filter(|_| is_known));
+                is_known
             }
             Record::Rhythm { client_id, state } => {
                 self.rhythms.insert(client_id.into(), state.into());

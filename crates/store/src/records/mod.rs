@@ -22,7 +22,7 @@ pub const IDS_MAX: usize = 1024;
 /// What a publisher's rhythm may take.
 pub const RHYTHM_BYTES_MAX: usize = 1024;
 /// Properties of a message, as on the wire.
-pub const PROPERTIES_BYTES_MAX: usize = 1024 * 1024;
+pub const PROPERTIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// The layout that this release writes, for every tag.
 const VERSION: u8 = 1;
@@ -46,6 +46,13 @@ pub struct MessageRecord<'a> {
     pub properties: &'a [u8],
     /// Its payload.
     pub payload: &'a [u8],
+}
+
+impl<'a> MessageRecord<'a> {
+    /// Reads the payload of a message's record, as a reader or a log gives it.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, StoreError> {
+        decode_message(&mut Fields::new(MESSAGE, payload))
+    }
 }
 
 /// How a subscriber wants its messages.
@@ -271,6 +278,23 @@ records! {
         place: u64,
         /// Identifier of the packet.
         packet_id: u16,
+    }
+    /// A QoS 2 message was taken from its publisher and is on its way to sessions elsewhere; it is kept until it is there.
+    24 Routing {
+        /// Which message.
+        message: u64,
+    }
+    /// Such a message has reached a session.
+    25 Reached {
+        /// Which message.
+        message: u64,
+        /// Which session; 0 is whoever keeps the retained messages.
+        session: u64,
+    }
+    /// Such a message has reached everybody.
+    26 Routed {
+        /// Which message.
+        message: u64,
     }
     /// Numbers up to this one are used, though nothing may be left that has them; only in snapshots.
     23 Numbers {

@@ -58,6 +58,9 @@ fn record() -> impl Strategy<Value = Record<'static>> {
         4 => (s(), place).prop_map(|(session, place)| Record::Released { session, place }),
         2 => (s(), 1..5u16).prop_map(|(session, packet_id)| Record::InboundNoted { session, packet_id }),
         1 => (s(), 1..5u16).prop_map(|(session, packet_id)| Record::InboundReleased { session, packet_id }),
+        2 => message_id.clone().prop_map(|message| Record::Routing { message }),
+        2 => (message_id.clone(), 0..4u64).prop_map(|(message, session)| Record::Reached { message, session }),
+        1 => message_id.clone().prop_map(|message| Record::Routed { message }),
         3 => (text(), message_id.clone()).prop_map(|(topic, message)| Record::Retained { topic, message }),
         1 => text().prop_map(|topic| Record::RetainedCleared { topic }),
         2 => (s(), message_id, any::<u32>(), option::of(TIME)).prop_map(|(session, message, delay_s, due_ms)| {
@@ -80,6 +83,7 @@ fn with_messages(records: Vec<Record<'static>>, so_far: &Image) -> Vec<Record<'s
     for record in &records {
         let (Record::Queued { message: id, .. }
         | Record::Retained { message: id, .. }
+        | Record::Routing { message: id }
         | Record::Will { message: id, .. }) = *record
         else {
             continue;

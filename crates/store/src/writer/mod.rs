@@ -78,6 +78,9 @@ pub struct WriterOptions {
     pub queue_batches_max: usize,
     /// How long a group is waited for, at most.
     pub gather_max: Duration,
+    /// Take batches also while the disk fails, as far as there is room: for producers that look at [`Writer::health`]
+    /// themselves, and need the order of what they have submitted.
+    pub takes_while_failed: bool,
 }
 
 impl Default for WriterOptions {
@@ -87,6 +90,7 @@ impl Default for WriterOptions {
             queue_bytes_max: 64 * 1024 * 1024,
             queue_batches_max: 65_536,
             gather_max: GATHER_MAX,
+            takes_while_failed: false,
         }
     }
 }

@@ -113,7 +113,7 @@ impl Shared {
             || queue.batches > 0 && queue.bytes + batch.bytes() > self.options.queue_bytes_max;
         let refusal = match () {
             () if queue.is_closing => Refusal::Closed,
-            () if queue.health != Health::Fine => Refusal::Failed,
+            () if queue.health != Health::Fine && !self.options.takes_while_failed => Refusal::Failed,
             () if is_full => Refusal::Full,
             () => {
                 queue.batches += 1;

@@ -43,6 +43,12 @@ impl State for Image {
         for (topic, &message) in &self.retained {
             put(&Record::Retained { topic, message })?;
         }
+        for (&message, reached) in &self.routing {
+            put(&Record::Routing { message })?;
+            for &session in reached {
+                put(&Record::Reached { message, session })?;
+            }
+        }
         for (&session, image) in &self.sessions {
             image.dump(session, &mut put)?;
         }

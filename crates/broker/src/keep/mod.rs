@@ -1,0 +1,185 @@
+//! The store of a running broker: opened and read when it starts, written by one thread, told to by every shard.
+//!
+//! Each shard thread has a [`Scribe`]: at the end of a turn it hands over what the turn has changed, and at the
+//! beginning of one it hears what is kept by now. Changes become records in `encode`, records become shards again in
+//! `restore`; both are used by the simulator as they are. Decides nothing: what waits for what is the core's business.
+
+mod encode;
+mod restore;
+mod scribe;
+mod wall;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tidegate_control::Timestamp;
+use tidegate_core::Shard;
+use tidegate_core::persist::Trouble;
+use tidegate_store::disk::{FsDisk, FsFiles};
+use tidegate_store::records::{Image, Record};
+use tidegate_store::{
+    Batch, Durability, Health, Log, LogOptions, Producer, RecoveryReport, State, StoreError, Writer, WriterMetrics,
+    WriterOptions,
+};
+
+pub use encode::batches;
+pub use restore::{Read, Restored, restore};
+pub(crate) use scribe::Scribe;
+pub use wall::Wall;
+
+/// Where and how to keep what is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The directory; nobody else may use it.
+    pub dir: PathBuf,
+    /// When something counts as kept.
+    pub durability: Durability,
+    /// Refuse to start when something that was kept is damaged, instead of setting it aside.
+    pub strict: bool,
+}
+
+/// What the store had to say when it was opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// What was read and repaired.
+    pub report: RecoveryReport,
+    /// What became of it.
+    pub restored: Restored,
+}
+
+/// How the store is.
+#[derive(Clone, Debug)]
+pub struct StoreReport {
+    /// Where it is.
+    pub dir: PathBuf,
+    /// When something counts as kept.
+    pub durability: Durability,
+    /// What the disk does.
+    pub health: Health,
+    /// What was written.
+    pub metrics: WriterMetrics,
+}
+
+/// The store of a running broker; shared by all threads.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    config: StoreConfig,
+    wall: Wall,
+    writer: Mutex<Option<Writer>>,
+    /// What was last logged about its health.
+    said: Mutex<Health>,
+}
+
+impl Keeper {
+    /// Opens the store and puts the shards back as they were.
+    pub(crate) fn open(
+        config: &StoreConfig,
+        shards: &mut [Shard],
+        now: Timestamp,
+    ) -> io::Result<(Self, Opening, Vec<Vec<Batch>>)> {
+        let options = LogOptions { strict: config.strict, ..LogOptions::default() };
+        let mut image = Image::default();
+        let disk = FsDisk::open(&config.dir).map_err(failed)?;
+        let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).map_err(failed)?;
+        let wall = Wall::now(now, image.clock_ms());
+        let restored = restore(&image, &mut |at, into| log.read(at, into), shards, &wall, now);
+        drop(image);
+        let first = write_first(&mut log, shards, &wall, now);
+        let options =
+            WriterOptions { durability: config.durability, takes_while_failed: true, ..WriterOptions::default() };
+        let writer = Writer::start::<Image, _>(log, options).map_err(failed)?;
+        if !report.is_sound() {
+            writer.compact();
+        }
+        let (writer, said) = (Mutex::new(Some(writer)), Mutex::new(Health::Fine));
+        let keeper = Self { config: config.clone(), wall, writer, said };
+        Ok((keeper, Opening { report, restored }, first))
+    }
+
+    /// The handle of one shard; `wake` is called when something of it was kept.
+    pub(crate) fn producer(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<Producer> {
+        self.with(|writer| writer.producer(wake))
+    }
+
+    pub(crate) fn wall(&self) -> Wall {
+        self.wall
+    }
+
+    /// Whether anything can be kept. Changes are logged, by whoever sees them first.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        let health = self.with(Writer::health)?;
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if *said != health {
+            match &health {
+                Health::Failed { why, .. } => tracing::error!(
+                    event = "store_error", why, dir = %self.config.dir.display(),
+                    "cannot write; nothing that needs the disk is acknowledged until that is over"
+                ),
+                Health::Fine => tracing::info!(event = "store_recovered", "the disk takes what it is given again"),
+            }
+            said.clone_from(&health);
+        }
+        match health {
+            Health::Fine => None,
+            Health::Failed { trouble: tidegate_store::Trouble::DiskFull, .. } => Some(Trouble::Full),
+            Health::Failed { .. } => Some(Trouble::Failing),
+        }
+    }
+
+    pub(crate) fn report(&self) -> Option<StoreReport> {
+        let (health, metrics) = self.with(|writer| (writer.health(), writer.metrics()))?;
+        Some(StoreReport { dir: self.config.dir.clone(), durability: self.config.durability, health, metrics })
+    }
+
+    /// Copies everything that is kept by now; writing goes on.
+    pub(crate) fn backup(&self, to: &Path) -> Result<RecoveryReport, StoreError> {
+        let answer = self.with(|writer| tidegate_store::backup_online::<Image>(writer, &self.config.dir, to));
+        answer.unwrap_or(Err(StoreError::Failed))
+    }
+
+    /// Writes what waits, and lets go of the directory. The threads that have scribes are gone.
+    pub(crate) fn close(&self) {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(error)) = writer.map(Writer::close) {
+            tracing::error!(event = "store_error", %error, "cannot close the store in good order");
+        }
+    }
+
+    fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(then)
+    }
+}
+
+/// What was done while restoring (sessions that had expired, messages that were on their way) is written before anything
+/// else, the first shard last: it is the one that says that something is done. What cannot be written is for the
+/// scribes.
+fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> Vec<Vec<Batch>> {
+    let mut first: Vec<Vec<Batch>> = shards.iter().map(|_| Vec::new()).collect();
+    for (index, shard) in shards.iter_mut().enumerate().rev() {
+        let turn = shard.poll_journal();
+        let mut batches = turn.as_ref().map(|turn| batches(turn, wall)).unwrap_or_default();
+        if index == 0 {
+            let mut batch = Batch::new();
+            if (Record::Clock { now_ms: wall.ms(now) }).push_to(&mut batch).is_ok() {
+                batches.push(batch);
+            }
+        }
+        let is_written = !batches.is_empty() && log.append(&batches, &mut Vec::new()).and_then(|()| log.sync()).is_ok();
+        if let Some(turn) = turn.filter(|_| is_written) {
+            shard.handle_synced(turn.position, now);
+        } else if !is_written && let Some(first) = first.get_mut(index) {
+            *first = batches;
+        }
+    }
+    first
+}
+
+fn failed(error: StoreError) -> io::Error {
+    io::Error::other(error)
+}
+
+/// A reader of what a running store has; for tests and tools.
+pub fn files(dir: &Path) -> FsFiles {
+    FsFiles::new(dir)
+}

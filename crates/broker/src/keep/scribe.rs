@@ -1,0 +1,102 @@
+//! One shard's way to the store.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_core::Shard;
+use tidegate_store::records::Record;
+use tidegate_store::{Batch, Done, Producer};
+
+use super::{Keeper, batches};
+
+/// How long what was handed over may take before somebody looks how the disk is; and how often, while it fails.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often the time of day is written down.
+const CLOCK_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(crate) struct Scribe {
+    keeper: Arc<Keeper>,
+    producer: Producer,
+    /// Batches that the store had no room for, with the turn that the last of them ends.
+    backlog: VecDeque<(Batch, Option<u64>)>,
+    /// Those that it has, in order.
+    sent: VecDeque<(u64, Option<u64>)>,
+    done: Vec<Done>,
+    look_at: Option<Timestamp>,
+    is_failing: bool,
+    /// When the time of day is written down; on the first thread only.
+    clock_at: Option<Timestamp>,
+}
+
+impl Scribe {
+    pub(crate) fn new(keeper: Arc<Keeper>, producer: Producer, first: Vec<Batch>, clock_at: Option<Timestamp>) -> Self {
+        let backlog = first.into_iter().map(|batch| (batch, None)).collect();
+        let (sent, done) = (VecDeque::new(), Vec::new());
+        Self { keeper, producer, backlog, sent, done, look_at: None, is_failing: false, clock_at }
+    }
+
+    /// Tells the shard what is kept by now, and how the disk is.
+    pub(crate) fn hear(&mut self, shard: &mut Shard, now: Timestamp) {
+        self.producer.poll(&mut self.done);
+        let mut position = None;
+        if let Some(last) = self.done.pop() {
+            self.done.clear();
+            while self.sent.front().is_some_and(|(ticket, _)| *ticket <= last.ticket) {
+                position = self.sent.pop_front().and_then(|(_, turn)| turn).or(position);
+            }
+        }
+        if let Some(position) = position {
+            shard.handle_synced(position, now);
+        }
+        if self.look_at.is_some_and(|at| at <= now) {
+            let trouble = self.keeper.trouble();
+            self.is_failing = trouble.is_some();
+            shard.handle_store_health(trouble);
+        }
+        let is_waiting = self.is_failing || !self.sent.is_empty() || !self.backlog.is_empty();
+        self.look_at =
+            if is_waiting { Some(self.look_at.filter(|at| *at > now).unwrap_or(now + LOOK_EVERY)) } else { None };
+    }
+
+    /// Hands over what this turn has changed. Before anything goes to other shards: the log has to have it first.
+    pub(crate) fn write(&mut self, shard: &mut Shard, now: Timestamp) {
+        if let Some(turn) = shard.poll_journal() {
+            let mut batches = batches(&turn, &self.keeper.wall()).into_iter().peekable();
+            while let Some(batch) = batches.next() {
+                self.backlog.push_back((batch, batches.peek().is_none().then_some(turn.position)));
+            }
+        }
+        if self.clock_at.is_some_and(|at| at <= now) {
+            self.clock_at = Some(now + CLOCK_EVERY);
+            let mut batch = Batch::new();
+            if (Record::Clock { now_ms: self.keeper.wall().ms(now) }).push_to(&mut batch).is_ok() {
+                self.backlog.push_back((batch, None));
+            }
+        }
+        while let Some((batch, turn)) = self.backlog.pop_front() {
+            match self.producer.submit(batch) {
+                Ok(ticket) => self.sent.push_back((ticket, turn)),
+                Err((_, batch)) => {
+                    self.backlog.push_front((batch, turn));
+                    break;
+                }
+            }
+        }
+        if self.look_at.is_none() && !(self.sent.is_empty() && self.backlog.is_empty()) {
+            self.look_at = Some(now + LOOK_EVERY);
+        }
+    }
+
+    /// Whether everything that was handed over is kept.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sent.is_empty() && self.backlog.is_empty()
+    }
+
+    /// When to call again without being told.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        [self.look_at, self.clock_at].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,130 @@
+//! A broker with a store: what it finds when it starts again, and when it does not start at all.
+
+mod support;
+
+use std::path::Path;
+
+use support::{Client, address, config, connect_packet, start, tcp};
+use tidegate_broker::Broker;
+use tidegate_broker::authenticate::Anonymous;
+use tidegate_broker::config::{Config, ListenerKind};
+use tidegate_broker::keep::StoreConfig;
+use tidegate_core::access::Open;
+use tidegate_store::Durability;
+use tidegate_wire_mqtt::{
+    Connect, Delivery, Packet, PacketId, Properties, Property, Publish, QoS, ReasonCode, Version, Will,
+};
+
+fn kept(dir: &Path, shards: usize) -> Config {
+    let store = StoreConfig { dir: dir.to_owned(), durability: Durability::Always, strict: false };
+    Config { store: Some(store), shards, ..config() }
+}
+
+/// Connects with a session that lasts; whether there was one.
+fn lasting(broker: &Broker, client_id: &str, will: Option<Will<'_>>) -> (Client, bool) {
+    let mut client = Client::new(tcp(address(broker, ListenerKind::Mqtt)), Version::V5);
+    let properties = [Property::SessionExpiry(3600)];
+    let properties = Properties::new(&properties);
+    client.send(&Connect { clean_start: false, properties, will, ..connect_packet(Version::V5, client_id) });
+    let present = client.next(|packet| match packet {
+        Packet::ConnAck(connack) if connack.reason == ReasonCode::Success => connack.session_present,
+        other => panic!("{other:?}"),
+    });
+    (client, present)
+}
+
+fn publish_kept(client: &mut Client, topic: &str, payload: &str, retain: bool) {
+    let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+    client.send(&Publish { delivery, retain, topic, properties: Properties::EMPTY, payload: payload.as_bytes() });
+    client.next(|packet| assert!(matches!(packet, Packet::Ack(ack) if !ack.reason.is_failure()), "{packet:?}"));
+}
+
+#[test]
+fn a_broker_goes_on_where_it_was_with_another_number_of_shards() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = start(kept(folder.path(), 3));
+    let names: Vec<String> = (0..6).map(|n| format!("reader{n}")).collect();
+    for name in &names {
+        let (mut reader, present) = lasting(&broker, name, None);
+        assert!(!present);
+        reader.subscribe("news/#", QoS::AtLeastOnce);
+    }
+    let (mut sender, _) = lasting(&broker, "sender", None);
+    publish_kept(&mut sender, "news/1", "one", false);
+    publish_kept(&mut sender, "news/2", "two", true);
+    drop(sender);
+    broker.shutdown();
+    for shards in [1, 4] {
+        let broker = start(kept(folder.path(), shards));
+        let opening = broker.opening().unwrap();
+        assert!(opening.report.is_sound(), "{}", opening.report);
+        assert_eq!((opening.restored.sessions, opening.restored.retained), (7, 1));
+        broker.shutdown();
+    }
+    let broker = start(kept(folder.path(), 2));
+    for name in &names {
+        let (mut reader, present) = lasting(&broker, name, None);
+        assert!(present, "{name}");
+        assert_eq!((reader.message().payload, reader.message().payload), (b"one".to_vec(), b"two".to_vec()));
+    }
+    let (mut curious, _) = lasting(&broker, "curious", None);
+    curious.subscribe("news/#", QoS::AtMostOnce);
+    assert_eq!(curious.message().payload, b"two", "retained");
+    broker.shutdown();
+}
+
+#[test]
+fn a_will_that_waits_outlives_the_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = start(kept(folder.path(), 1));
+    let (mut reader, _) = lasting(&broker, "reader", None);
+    reader.subscribe("gone", QoS::AtLeastOnce);
+    let delay = [Property::WillDelay(2)];
+    let properties = Properties::new(&delay);
+    let will = Will { qos: QoS::AtLeastOnce, retain: false, properties, topic: "gone", payload: b"fragile" };
+    let (fragile, _) = lasting(&broker, "fragile", Some(will));
+    drop((reader, fragile));
+    broker.shutdown();
+    let broker = start(kept(folder.path(), 1));
+    let (mut reader, present) = lasting(&broker, "reader", None);
+    assert!(present);
+    assert_eq!(reader.message().payload, b"fragile");
+    broker.shutdown();
+}
+
+#[test]
+fn f117_f119_a_store_that_cannot_be_used_is_named_and_nobody_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join("store");
+    let broker = start(kept(&dir, 1));
+    let refused = |dir: &Path| {
+        let started = Broker::start(kept(dir, 1), std::sync::Arc::new(Anonymous), std::sync::Arc::new(Open));
+        started.map(drop).unwrap_err().to_string()
+    };
+    let second = refused(&dir);
+    assert!(second.contains(&dir.display().to_string()), "{second}");
+    assert!(second.contains(&format!("in use by process {}", std::process::id())), "{second}");
+    broker.shutdown();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let wrong = refused(&file.join("store"));
+    assert!(wrong.contains("cannot create the directory") && wrong.contains("file"), "{wrong}");
+}
+
+#[test]
+fn a_copy_of_a_running_broker_is_a_broker() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let broker = start(kept(&dir, 2));
+    let (mut reader, _) = lasting(&broker, "reader", None);
+    reader.subscribe("t", QoS::AtLeastOnce);
+    let (mut sender, _) = lasting(&broker, "sender", None);
+    publish_kept(&mut sender, "t", "kept", true);
+    let report = broker.handle().backup(&copy).unwrap();
+    assert!(report.is_sound(), "{report}");
+    assert!(broker.handle().store().unwrap().metrics.groups > 0);
+    let twin = start(kept(&copy, 1));
+    assert_eq!(twin.opening().unwrap().restored.sessions, 2);
+    twin.shutdown();
+    broker.shutdown();
+}

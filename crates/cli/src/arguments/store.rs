@@ -1,0 +1,38 @@
+//! Arguments of the commands about what is kept.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::operate::AdminArgs;
+use super::serve::ServeArgs;
+
+/// Arguments of `tidegate backup`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct BackupArgs {
+    /// Where the copy is to be; must not be there yet, or be empty
+    #[arg(value_name = "DIR")]
+    pub(crate) to: PathBuf,
+    /// Copy the store of a broker that does not run, out of this data folder
+    #[arg(long, value_name = "DATA")]
+    pub(crate) from: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
+/// Arguments of `tidegate restore`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RestoreArgs {
+    /// The copy that `tidegate backup` made
+    #[arg(value_name = "DIR")]
+    pub(crate) from: PathBuf,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// Commands about what is kept.
+#[derive(Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Read everything in the store of a broker that does not run, and say what is damaged; changes nothing
+    Check(Box<ServeArgs>),
+}

@@ -1,0 +1,302 @@
+//! What was changed and not yet kept: the changes of this turn, and the turns before it that are not settled.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use tidegate_control::Timestamp;
+
+use super::{Change, Kept, Trouble, Turn};
+use crate::envelope::Envelope;
+use crate::message::Message;
+use crate::shard::{ConnId, Shard};
+
+/// What has to be true before something may be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    Now,
+    /// The batch of this turn is kept.
+    Synced(u64),
+    /// And so are those of other shards that its messages went to.
+    Kept(u64),
+}
+
+/// What a change costs while it is not synced, without a message's bytes.
+const CHANGE_BYTES: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Journal {
+    pub(super) is_on: bool,
+    /// Why nothing can be kept at the moment.
+    pub(super) trouble: Option<Trouble>,
+    pub(super) changes: Vec<Change>,
+    /// Length of `changes` at the last `Whole`.
+    whole: usize,
+    /// Payload bytes of this turn, and of it and all turns that are not synced.
+    turn_bytes: usize,
+    pub(super) unsynced_bytes: usize,
+    /// Number of this turn.
+    turn: u64,
+    /// Shards that got messages of this turn, and how often one was sent.
+    asked: u64,
+    asks: u64,
+    /// QoS 2 messages of this turn that are on their way to other shards.
+    routing: Vec<Arc<Message>>,
+    /// Turns that are not kept, in order.
+    pending: VecDeque<Pending>,
+    /// Every turn up to this one is synced, or kept.
+    synced: u64,
+    kept: u64,
+    /// What other shards have asked, and the turn of ours that answers it.
+    receipts: VecDeque<Receipt>,
+    /// Connections to which something is owed; each once.
+    pub(super) waiting: Vec<ConnId>,
+    /// Sessions with messages that may be sent once a turn is synced, in order of turns.
+    pub(super) sessions: VecDeque<(u64, u32, u32)>,
+    next_number: u64,
+    step: u64,
+}
+
+#[derive(Debug)]
+struct Pending {
+    number: u64,
+    is_synced: bool,
+    bytes: usize,
+    /// Shards that have not answered.
+    asked: u64,
+    routing: Vec<Arc<Message>>,
+}
+
+#[derive(Debug)]
+struct Receipt {
+    turn: u64,
+    from: usize,
+    theirs: u64,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            is_on: false,
+            trouble: None,
+            changes: Vec::new(),
+            whole: 0,
+            turn_bytes: 0,
+            unsynced_bytes: 0,
+            turn: 1,
+            asked: 0,
+            asks: 0,
+            routing: Vec::new(),
+            pending: VecDeque::new(),
+            synced: 0,
+            kept: 0,
+            receipts: VecDeque::new(),
+            waiting: Vec::new(),
+            sessions: VecDeque::new(),
+            next_number: 1,
+            step: 1,
+        }
+    }
+}
+
+impl Journal {
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    pub(super) fn turn_on(&mut self, index: usize, shards: usize, number_max: u64) {
+        self.is_on = true;
+        self.next_number = number_max + 1 + index as u64;
+        self.step = shards as u64;
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += self.step;
+        number
+    }
+
+    /// The number of this turn.
+    pub(super) fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// To find out later whether anything has changed since.
+    #[inline]
+    pub(crate) fn mark(&self) -> (usize, u64) {
+        (self.changes.len(), self.asks)
+    }
+
+    /// What an answer has to wait for, to what was done since.
+    #[inline]
+    pub(crate) fn until(&self, mark: (usize, u64)) -> Until {
+        if self.asks != mark.1 {
+            Until::Kept(self.turn)
+        } else if self.changes.len() != mark.0 {
+            Until::Synced(self.turn)
+        } else {
+            Until::Now
+        }
+    }
+
+    /// Everything that was done so far, on this shard or on all.
+    pub(crate) fn until_synced(&self) -> Until {
+        if self.changes.is_empty() { Until::Synced(self.turn - 1) } else { Until::Synced(self.turn) }
+    }
+
+    /// The same for one session, which nothing of that concerns if it does not last.
+    pub(crate) fn until_synced_for(&self, session: u64) -> Until {
+        if session == 0 { Until::Now } else { self.until_synced() }
+    }
+
+    pub(crate) fn until_kept(&self) -> Until {
+        if self.changes.is_empty() && self.asked == 0 { Until::Kept(self.turn - 1) } else { Until::Kept(self.turn) }
+    }
+
+    pub(crate) fn is_met(&self, until: Until) -> bool {
+        match until {
+            Until::Now => true,
+            Until::Synced(turn) => turn <= self.synced,
+            Until::Kept(turn) => turn <= self.kept,
+        }
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, change: Change) {
+        self.charge(CHANGE_BYTES);
+        self.changes.push(change);
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.turn_bytes += bytes;
+        self.unsynced_bytes += bytes;
+    }
+
+    pub(super) fn push_message(&mut self, message: &Arc<Message>) {
+        self.charge(message.size());
+        self.push(Change::Message(Kept(Arc::clone(message))));
+    }
+
+    /// What was pushed until now belongs together.
+    #[inline]
+    pub(crate) fn end_whole(&mut self) {
+        if self.changes.len() != self.whole {
+            self.changes.push(Change::Whole);
+            self.whole = self.changes.len();
+        }
+    }
+
+    /// A message that somebody waits for goes to this shard.
+    pub(crate) fn ask(&mut self, shard: usize) {
+        if self.is_on {
+            self.asked |= 1 << shard;
+            self.asks += 1;
+        }
+    }
+
+    /// A session has something to send when this turn is synced; which one this is.
+    pub(crate) fn wait_for_turn(&mut self, session: u32, generation: u32) -> u64 {
+        if self.sessions.back() != Some(&(self.turn, session, generation)) {
+            self.sessions.push_back((self.turn, session, generation));
+        }
+        self.turn
+    }
+
+    pub(super) fn route(&mut self, message: Arc<Message>) {
+        self.routing.push(message);
+    }
+
+    /// Ends the turn; its changes, and the shards to ask.
+    fn end_turn(&mut self) -> (Option<Turn>, u64, u64) {
+        self.whole = 0;
+        let (number, asked) = (self.turn, core::mem::take(&mut self.asked));
+        let changes = core::mem::take(&mut self.changes);
+        if changes.is_empty() && asked == 0 {
+            return (None, number, 0);
+        }
+        self.turn += 1;
+        self.pending.push_back(Pending {
+            number,
+            is_synced: changes.is_empty(),
+            bytes: core::mem::take(&mut self.turn_bytes),
+            asked,
+            routing: core::mem::take(&mut self.routing),
+        });
+        ((!changes.is_empty()).then_some(Turn { position: number, changes }), number, asked)
+    }
+
+    /// Brings the two marks up to date; the messages that have reached everybody.
+    fn advance(&mut self) -> Vec<Arc<Message>> {
+        let first = self.pending.iter().find(|turn| !turn.is_synced);
+        self.synced = first.map_or(self.turn, |turn| turn.number) - 1;
+        let mut routed = Vec::new();
+        while self.pending.front().is_some_and(|turn| turn.is_synced && turn.asked == 0) {
+            routed.extend(self.pending.pop_front().into_iter().flat_map(|turn| turn.routing));
+        }
+        self.kept = self.pending.front().map_or(self.turn, |turn| turn.number) - 1;
+        routed
+    }
+}
+
+impl Shard {
+    /// What this turn has to have written, if anything. To be asked once at the end of each turn, after `turn` and before
+    /// `poll_batch`: what goes to other shards must not be kept there before this is here.
+    pub fn poll_journal(&mut self) -> Option<Turn> {
+        if !self.journal.is_on {
+            return None;
+        }
+        let (turn, number, asked) = self.journal.end_turn();
+        for shard in self.other_shards().filter(|shard| asked & 1 << shard != 0) {
+            Envelope::Ask { turn: number }.write(&mut self.outgoing[shard].messages);
+        }
+        turn
+    }
+
+    /// Every turn up to this one is written, and survives what it should survive.
+    pub fn handle_synced(&mut self, position: u64, now: Timestamp) {
+        for turn in self.journal.pending.iter_mut().take_while(|turn| turn.number <= position) {
+            if !turn.is_synced {
+                turn.is_synced = true;
+                self.journal.unsynced_bytes -= core::mem::take(&mut turn.bytes);
+            }
+        }
+        self.settle_turns(now);
+    }
+
+    /// Another shard asks to be told when what came from it is kept.
+    pub(crate) fn handle_ask(&mut self, from: usize, theirs: u64, now: Timestamp) {
+        let Until::Synced(turn) = self.journal.until_synced() else { return };
+        self.journal.receipts.push_back(Receipt { turn, from, theirs });
+        self.settle_turns(now);
+    }
+
+    /// Another shard has kept what it got from us up to that turn.
+    pub(crate) fn handle_kept(&mut self, from: usize, turn: u64, now: Timestamp) {
+        for pending in self.journal.pending.iter_mut().take_while(|pending| pending.number <= turn) {
+            pending.asked &= !(1 << from);
+        }
+        self.settle_turns(now);
+    }
+
+    fn settle_turns(&mut self, now: Timestamp) {
+        let routed = self.journal.advance();
+        let synced = self.journal.synced;
+        while self.journal.receipts.front().is_some_and(|receipt| receipt.turn <= synced) {
+            let Some(receipt) = self.journal.receipts.pop_front() else { break };
+            if let Some(outgoing) = self.outgoing.get_mut(receipt.from) {
+                Envelope::Kept { turn: receipt.theirs }.write(&mut outgoing.messages);
+            }
+        }
+        for message in routed {
+            self.end_routing(&message);
+        }
+        self.pay_owed(now);
+        while self.journal.sessions.front().is_some_and(|(turn, ..)| *turn <= synced) {
+            let Some((_, index, generation)) = self.journal.sessions.pop_front() else { break };
+            if self.sessions.generation(index) == Some(generation) {
+                self.send_synced(index, now);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What is to outlive the process: told as changes, one batch for each turn, and promised only when they are kept.
+//!
+//! The shard says *what* changed ([`Change`]); who drives it writes that down somewhere and says when it is there
+//! ([`Shard::handle_synced`]). Until then everything that would promise it waits: answers in `owed`, QoS 2 messages to
+//! lasting sessions in their windows. Only what outlives its connection is told: lasting sessions with what belongs to
+//! them, and retained messages. Without a journal (the default) nothing here costs more than a look at a flag.
+//!
+//! Turns are numbered. A turn is *synced* when its own batch is kept, and *kept* when the shards that its messages went
+//! to have said the same of theirs: they are asked with an envelope at the end of the turn (`Ask`), and answer when
+//! their own batch is synced (`Kept`). An answer never waits for another answer, so nobody waits in a circle.
+
+mod journal;
+mod note;
+mod owed;
+mod restore;
+mod trouble;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{PacketId, QoS};
+
+use crate::message::{Message, Publication};
+use crate::subscriptions::Wish;
+
+pub(crate) use journal::{Journal, Until};
+pub(crate) use owed::Owed;
+pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill};
+pub use trouble::Trouble;
+
+/// A message that somebody keeps; a handle to it.
+#[derive(Clone, Debug)]
+pub struct Kept(pub(crate) Arc<Message>);
+
+impl Kept {
+    /// Its number in the store.
+    pub fn number(&self) -> u64 {
+        self.0.number()
+    }
+
+    /// Calls with what it is.
+    pub fn read<T>(&self, with: impl FnOnce(&SavedMessage<'_>) -> T) -> T {
+        let Publication { topic, payload, properties, qos, retain, expires, origin, .. } = self.0.view();
+        let mut encoded = Vec::new();
+        if !properties.is_empty() {
+            properties.encode(&mut encoded, |_| true);
+        }
+        with(&SavedMessage { qos, retain, expires, origin, topic, properties: &encoded, payload })
+    }
+}
+
+/// How a subscriber wants its messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SavedWish {
+    /// Highest quality of service.
+    pub qos: QoS,
+    /// Not its own.
+    pub no_local: bool,
+    /// With the flag they were published with.
+    pub retain_as_published: bool,
+    /// Identifier of the subscription.
+    pub id: Option<NonZeroU32>,
+}
+
+impl From<Wish> for SavedWish {
+    fn from(Wish { qos, no_local, retain_as_published, id }: Wish) -> Self {
+        Self { qos, no_local, retain_as_published, id }
+    }
+}
+
+impl From<SavedWish> for Wish {
+    fn from(SavedWish { qos, no_local, retain_as_published, id }: SavedWish) -> Self {
+        Self { qos, no_local, retain_as_published, id }
+    }
+}
+
+/// One thing that is to be kept. Sessions and messages are numbers: those of this shard are its own, for ever.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// What came before belongs together: it may be kept without what follows, but only as a whole.
+    Whole,
+    /// A message, which is [`Kept::number`]ed; those who need it follow.
+    Message(Kept),
+    /// A session is there, or has changed.
+    Session {
+        /// Its number.
+        session: u64,
+        /// Its client.
+        client_id: Arc<str>,
+        /// Whose it is.
+        user: Option<Arc<str>>,
+        /// How long it outlives its connection; `Duration::MAX` is for ever.
+        expiry: Duration,
+        /// When it ends; none while it is connected.
+        ends: Option<Timestamp>,
+    },
+    /// A session and everything that waits for it is gone.
+    SessionEnded {
+        /// Its number.
+        session: u64,
+    },
+    /// A subscription was made or changed.
+    Subscribed {
+        /// Whose.
+        session: u64,
+        /// As the client wrote it.
+        filter: Box<str>,
+        /// How it wants its messages.
+        wish: SavedWish,
+    },
+    /// A subscription is gone.
+    Unsubscribed {
+        /// Whose.
+        session: u64,
+        /// As the client wrote it.
+        filter: Box<str>,
+    },
+    /// A message waits for a session.
+    Queued {
+        /// Which session.
+        session: u64,
+        /// Its place in the order of the session's messages.
+        place: u64,
+        /// Which message.
+        message: u64,
+        /// Quality of service of the delivery.
+        qos: QoS,
+        /// Flag of the delivery.
+        retain: bool,
+        /// Identifiers of the subscriptions that want it.
+        ids: Box<[NonZeroU32]>,
+    },
+    /// It does not any more: acknowledged, expired or dropped.
+    Dequeued {
+        /// Which session.
+        session: u64,
+        /// Its place.
+        place: u64,
+    },
+    /// It has this identifier now.
+    Sent {
+        /// Which session.
+        session: u64,
+        /// Its place.
+        place: u64,
+        /// The identifier.
+        packet_id: PacketId,
+    },
+    /// The client has a QoS 2 message.
+    Released {
+        /// Which session.
+        session: u64,
+        /// Its place.
+        place: u64,
+    },
+    /// A QoS 2 message of the client was taken.
+    InboundNoted {
+        /// Which session.
+        session: u64,
+        /// The identifier.
+        packet_id: PacketId,
+    },
+    /// The identifier is free again.
+    InboundReleased {
+        /// Which session.
+        session: u64,
+        /// The identifier.
+        packet_id: PacketId,
+    },
+    /// A topic has a retained message.
+    Retained {
+        /// The topic.
+        topic: Box<str>,
+        /// Which message.
+        message: u64,
+    },
+    /// A topic has none any more.
+    RetainedCleared {
+        /// The topic.
+        topic: Box<str>,
+    },
+    /// A session has a will.
+    Will {
+        /// Which session.
+        session: u64,
+        /// Which message.
+        message: u64,
+        /// How long after the loss of the connection.
+        delay: Duration,
+        /// When it is due; none while the client is connected.
+        due: Option<Timestamp>,
+    },
+    /// A will was published or taken back.
+    WillCleared {
+        /// Which session.
+        session: u64,
+    },
+    /// A QoS 2 message of a lasting session is on its way to other shards, and was noted as taken.
+    Routing {
+        /// Which message.
+        message: u64,
+    },
+    /// It has reached a session, or (0) those who keep retained messages.
+    Reached {
+        /// Which message.
+        message: u64,
+        /// Which session.
+        session: u64,
+    },
+    /// It has reached everybody.
+    Routed {
+        /// Which message.
+        message: u64,
+    },
+}
+
+/// What one turn has to have written. To be written in order, each as a whole; see [`Change::Whole`].
+#[derive(Debug)]
+pub struct Turn {
+    /// To be told with [`Shard::handle_synced`](crate::Shard::handle_synced).
+    pub position: u64,
+    /// What changed; never empty.
+    pub changes: Vec<Change>,
+}

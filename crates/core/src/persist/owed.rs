@@ -1,0 +1,142 @@
+//! Answers that may not be given yet, in the order in which they will be.
+//!
+//! Answers that need nothing go out at once, unless an earlier one of their connection is owed. PINGRESP, messages of
+//! QoS 0 and 1 and DISCONNECT never wait here. A connection to which too much is owed is not read on, and its keep-alive
+//! clock stands still. A CONNACK that has to wait holds the whole outbox instead: nothing may come before it.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::Encode;
+
+use super::{Journal, Until};
+use crate::connection::Connection;
+use crate::limits::OWED_BYTES_MAX;
+use crate::shard::{ConnId, Shard};
+
+#[derive(Debug, Default)]
+pub(crate) struct Owed {
+    bytes: VecDeque<u8>,
+    /// What each answer waits for, and its length.
+    answers: VecDeque<(Until, u32)>,
+}
+
+impl Owed {
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl Connection {
+    /// More is owed than the client should add to.
+    pub(crate) fn is_owed_much(&self) -> bool {
+        self.owed.as_ref().is_some_and(|owed| owed.len() > OWED_BYTES_MAX)
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.owed.is_some() || self.connack_after.is_some()
+    }
+
+    /// Takes what may be said now out of what is owed.
+    fn take_due(&mut self, journal: &Journal) -> (Vec<u8>, usize) {
+        let Some(owed) = self.owed.as_mut() else { return (Vec::new(), 0) };
+        let (mut length, mut answers) = (0, 0);
+        for (until, bytes) in &owed.answers {
+            if !journal.is_met(*until) {
+                break;
+            }
+            (length, answers) = (length + *bytes as usize, answers + 1);
+        }
+        owed.answers.drain(..answers);
+        let due = owed.bytes.drain(..length).collect();
+        if owed.answers.is_empty() {
+            self.owed = None;
+        }
+        (due, answers)
+    }
+}
+
+impl Shard {
+    /// Answers a client as soon as what the answer promises is kept.
+    pub(crate) fn reply(&mut self, conn: ConnId, packet: &impl Encode, until: Until) {
+        let Some(connection) = self.connection(conn) else { return };
+        if connection.owed.is_none() && self.journal.is_met(until) {
+            return self.send(conn, packet);
+        }
+        let Some(connection) = self.connections.get_mut(conn.index).filter(|connection| !connection.is_closing) else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        let _ = packet.encode(connection.peer, &mut bytes);
+        if bytes.is_empty() {
+            return;
+        }
+        if !connection.is_waiting() {
+            self.journal.waiting.push(conn);
+        }
+        self.memory.outboxes += bytes.len();
+        let owed = connection.owed.get_or_insert_with(Box::default);
+        owed.answers.push_back((until, bytes.len() as u32));
+        owed.bytes.extend(bytes);
+    }
+
+    /// Nothing is written to this connection before everything is kept that was done until now. While the disk fails, a
+    /// session that was kept before need not wait for that.
+    pub(crate) fn hold_connack(&mut self, conn: ConnId, session: u32) {
+        let Some(session) = self.sessions.get(session).filter(|session| session.kept != 0) else { return };
+        let until = match self.journal.trouble {
+            Some(_) => Until::Synced(session.kept_turn),
+            None => self.journal.until_synced(),
+        };
+        if self.journal.is_met(until) {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(conn.index) else { return };
+        if !connection.is_waiting() {
+            self.journal.waiting.push(conn);
+        }
+        connection.connack_after = Some(until);
+    }
+
+    /// Something was kept: whatever waited for it is said.
+    pub(super) fn pay_owed(&mut self, now: Timestamp) {
+        let mut waiting = core::mem::take(&mut self.journal.waiting);
+        waiting.retain(|&conn| self.pay(conn, now));
+        waiting.append(&mut self.journal.waiting);
+        self.journal.waiting = waiting;
+    }
+
+    /// True if there is more to wait for.
+    fn pay(&mut self, conn: ConnId, now: Timestamp) -> bool {
+        if self.connection(conn).is_none_or(|connection| connection.is_closing) {
+            return false;
+        }
+        let Some(connection) = self.connections.get_mut(conn.index) else { return false };
+        if connection.connack_after.is_some_and(|until| !self.journal.is_met(until)) {
+            return true;
+        }
+        connection.connack_after = None;
+        let (due, answers) = connection.take_due(&self.journal);
+        if !due.is_empty() {
+            // They were charged when they were owed.
+            connection.outbox.writer(&mut self.spares).extend_from_slice(&due);
+            connection.answer_bytes += due.len();
+            self.stats.bytes_sent += due.len() as u64;
+            connection.traffic.bytes_sent += due.len() as u64;
+            self.stats.packets_sent += answers as u64;
+        }
+        let is_waiting = connection.is_waiting();
+        if connection.outbox.len() > 0 && !connection.is_listed {
+            connection.is_listed = true;
+            self.to_write.push_back(conn);
+        }
+        // Retained messages wait for the SUBACK.
+        let session = connection.session;
+        if !is_waiting && self.sessions.get(session).is_some_and(|session| !session.bursts.is_empty()) {
+            self.pump(session, now);
+        }
+        is_waiting
+    }
+}

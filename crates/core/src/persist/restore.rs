@@ -1,0 +1,240 @@
+//! A shard as it was: sessions with what belongs to them, and retained messages, put back before anybody connects.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{PacketId, Properties, QoS, TopicFilter};
+
+use super::{Kept, SavedWish};
+use crate::access::Identity;
+use crate::message::{Message, Publication, Shareable, Standing};
+use crate::queue::Bounds;
+use crate::retained::{Room, Stamp};
+use crate::session::{Inflight, PendingWill, Queued, Session, Stage, SubscriptionIds};
+use crate::shard::Shard;
+use crate::subscribe::own_filters;
+use crate::subscriptions::Presence;
+
+/// A message as it was kept.
+#[derive(Clone, Copy, Debug)]
+pub struct SavedMessage<'a> {
+    /// Quality of service it was published with.
+    pub qos: QoS,
+    /// The flag it was published with.
+    pub retain: bool,
+    /// When its lifetime ends.
+    pub expires: Option<Timestamp>,
+    /// Who published it; 0 if that is not known.
+    pub origin: u64,
+    /// Its topic.
+    pub topic: &'a str,
+    /// Its properties, as on the wire.
+    pub properties: &'a [u8],
+    /// Its payload.
+    pub payload: &'a [u8],
+}
+
+/// A session as it was kept.
+#[derive(Debug)]
+pub struct SavedSession<'a> {
+    /// Its number.
+    pub session: u64,
+    /// Its client.
+    pub client_id: &'a str,
+    /// Whose it is.
+    pub user: Option<&'a str>,
+    /// How long it outlives its connection.
+    pub expiry: Duration,
+    /// When it ends; none if it was connected at the end.
+    pub ends: Option<Timestamp>,
+    /// Filters as the client wrote them.
+    pub subscriptions: Vec<(&'a str, SavedWish)>,
+    /// Identifiers of QoS 2 messages that were taken and not released, in order.
+    pub inbound: Vec<PacketId>,
+    /// Its will.
+    pub will: Option<SavedWill>,
+    /// Messages that wait or are under way, by place.
+    pub deliveries: Vec<SavedDelivery>,
+}
+
+/// A message for a session.
+#[derive(Debug)]
+pub struct SavedDelivery {
+    /// Its place.
+    pub place: u64,
+    /// How far it is.
+    pub stage: SavedStage,
+    /// Quality of service of the delivery.
+    pub qos: QoS,
+    /// Flag of the delivery.
+    pub retain: bool,
+    /// Identifiers of the subscriptions that want it.
+    pub ids: Vec<NonZeroU32>,
+}
+
+/// How far a delivery is.
+#[derive(Debug)]
+pub enum SavedStage {
+    /// Not sent.
+    Waiting(Kept),
+    /// Sent under this identifier, or about to be.
+    Sent(Kept, PacketId),
+    /// The client has it, and the identifier is still in use.
+    Released(PacketId),
+}
+
+/// A will.
+#[derive(Debug)]
+pub struct SavedWill {
+    /// The message.
+    pub message: Kept,
+    /// How long after the loss of the connection.
+    pub delay: Duration,
+    /// When it is due; none if the client was connected at the end.
+    pub due: Option<Timestamp>,
+}
+
+impl Shard {
+    /// From now on, everything that should outlive the process is told; see [`Shard::poll_journal`]. Numbers up to this
+    /// one are in use.
+    pub fn keep_journal(&mut self, number_max: u64) {
+        self.journal.turn_on(self.index, self.outgoing.len(), number_max);
+        self.retained.keep_journal();
+    }
+
+    /// A message that was kept under this number.
+    pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
+        let SavedMessage { qos, retain, expires, origin, topic, properties, payload } = *saved;
+        let properties = if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) };
+        let standing = Standing::UNKNOWN;
+        let publication = Publication { topic, payload, properties, qos, retain, expires, origin, standing };
+        let message = Message::new(&publication, &self.memory.tally);
+        message.set_number(number);
+        Kept(Arc::new(message))
+    }
+
+    /// A retained message. Every shard has all of them.
+    pub fn restore_retained(&mut self, message: &Kept, now: Timestamp) {
+        let topic = message.0.view().topic;
+        if self.keeps_retained(topic) {
+            message.0.keep();
+        }
+        let room = Room { messages: usize::MAX, bytes: usize::MAX };
+        self.retained.set(topic, Arc::clone(&message.0), Stamp { count: 0, shard: 0 }, room, now);
+    }
+
+    /// A session, which belongs to this shard. What is due by now is done: it ends, or its will is published.
+    pub fn restore_session(&mut self, saved: SavedSession<'_>, now: Timestamp) {
+        let client_id: Arc<str> = saved.client_id.into();
+        let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
+        let mut session = Session::new(Arc::clone(&client_id), identity, crate::connect::origin_of(&client_id));
+        session.kept = saved.session;
+        session.expiry = saved.expiry;
+        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry));
+        session.inbound_before = saved.inbound.len();
+        session.inbound = saved.inbound;
+        session.inbound.sort_unstable();
+        session.will = saved.will.map(|will| {
+            will.message.0.keep();
+            let due_at = Some(will.due.unwrap_or(now + will.delay));
+            Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
+        });
+        for delivery in saved.deliveries {
+            self.restore_delivery(&mut session, delivery);
+        }
+        let (index, _) = self.sessions.insert(session);
+        self.by_client.insert(client_id, index);
+        for (filter, wish) in saved.subscriptions {
+            if let Ok(filter) = TopicFilter::parse(filter, &own_filters()) {
+                self.subscribe_one(index, &filter, wish.into());
+            }
+        }
+        self.set_group_presence(index, Presence::Offline);
+        self.look_after(index, now);
+    }
+
+    fn restore_delivery(&mut self, session: &mut Session, delivery: SavedDelivery) {
+        let SavedDelivery { place, stage, qos, retain, ids } = delivery;
+        session.places = session.places.max(place);
+        let ids: SubscriptionIds = ids.into_iter().collect();
+        let mut queued = |Kept(message): Kept| {
+            message.keep();
+            self.stats.begin_delivery(message.class());
+            session.ledger.deliveries += 1;
+            Queued { message, qos, retain, ids: ids.clone(), place }
+        };
+        match stage {
+            SavedStage::Waiting(message) => {
+                let (queued, settings) = (queued(message), Arc::clone(&self.settings));
+                let bounds = Bounds { messages_max: usize::MAX, bytes_max: usize::MAX };
+                session.with_queue(&mut self.stats, |queue, _| {
+                    queue.offer(queued, &settings.priority, bounds, |_, _| {});
+                });
+            }
+            SavedStage::Sent(message, packet_id) => {
+                session.inflight.push_back(Inflight::sent(packet_id, queued(message)));
+                self.stats.inflight_messages += 1;
+            }
+            SavedStage::Released(packet_id) => {
+                let stage = Stage::Released { place };
+                session.inflight.push_back(Inflight { packet_id, stage, is_unsent: false, after: 0 });
+            }
+        }
+    }
+
+    /// A QoS 2 message that was on its way to other shards when the process ended: whoever should have it and has not
+    /// got it gets it. To be asked of every shard when all sessions are back; then of one of them `end_restored_routing`.
+    /// `groups` are those that have been served, as `$share/group/filter`.
+    pub fn restore_routing(
+        &mut self,
+        message: &Kept,
+        reached: &BTreeSet<u64>,
+        groups: &mut BTreeSet<String>,
+        now: Timestamp,
+    ) {
+        let shareable = Shareable::of(&message.0);
+        // Whoever gets it now has it, also if the next crash comes before it is written that all have.
+        shareable.routing.set(message.number());
+        let publication = shareable.publication;
+        if publication.retain && !reached.contains(&0) {
+            self.retain(&shareable, Stamp { count: 0, shard: 0 }, now);
+        }
+        let matches = self.subscriptions.matches(publication.topic);
+        let is_new = |index: u32| {
+            let session = self.sessions.get(index);
+            session.is_some_and(|session| session.kept != 0 && !reached.contains(&session.kept))
+        };
+        let mut subscribers = matches.subscribers;
+        subscribers.retain(|(index, _)| is_new(*index));
+        for target in crate::cache::merged(subscribers, |_| true) {
+            self.deliver(&target, &shareable, &mut crate::deliver::Frames::for_receivers(1), now);
+        }
+        for group in matches.groups {
+            let filter = self.subscriptions.filter_of(group);
+            let name = self.subscriptions.group_name(group).unwrap_or_default();
+            let text = alloc::format!("$share/{name}/{filter}");
+            let is_reached = |session: &Session| {
+                reached.contains(&session.kept) && session.subscriptions.contains_key(text.as_str())
+            };
+            if groups.contains(&text) || self.sessions.iter().any(|(_, session)| is_reached(session)) {
+                groups.insert(text);
+                continue;
+            }
+            if let Some((session, wish)) = self.subscriptions.pick_local(&filter, &String::from(name)) {
+                groups.insert(text);
+                self.deliver_shared(session, wish, &shareable, now);
+            }
+        }
+    }
+
+    /// All shards have been asked.
+    pub fn end_restored_routing(&mut self, message: u64) {
+        self.journal.push(super::Change::Routed { message });
+    }
+}

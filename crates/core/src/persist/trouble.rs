@@ -1,0 +1,87 @@
+//! While nothing can be kept, what needs no disk goes on, and what does is refused or waits.
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode, Version};
+
+use crate::event::Event;
+use crate::ledger::Loss;
+use crate::limits::{STORE_PAUSE, UNSYNCED_BYTES_MAX, UNSYNCED_PAUSE};
+use crate::message::Publication;
+use crate::overload::{Admission, Arrival, Pace};
+use crate::shard::Shard;
+
+/// Why nothing can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The disk is full.
+    Full,
+    /// The disk fails.
+    Failing,
+}
+
+impl Trouble {
+    /// In words, for clients and people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Full => "the broker's disk is full",
+            Self::Failing => "the broker's disk fails",
+        }
+    }
+}
+
+impl Shard {
+    /// Whether anything can be kept at the moment; what could be before is told by `handle_synced` all the same.
+    pub fn handle_store_health(&mut self, trouble: Option<Trouble>) {
+        if self.journal.trouble != trouble {
+            self.journal.trouble = trouble;
+            self.tell(Event::Store { trouble });
+        }
+    }
+
+    pub(crate) fn store_trouble(&self) -> Option<Trouble> {
+        self.journal.trouble
+    }
+
+    /// Asks whether a message that might have to be kept may come in. None: yes.
+    pub(crate) fn admit_to_store(
+        &mut self,
+        arrival: Arrival,
+        publication: &Publication<'_>,
+        now: Timestamp,
+    ) -> Option<Admission> {
+        let is_busy = self.journal.unsynced_bytes > UNSYNCED_BYTES_MAX;
+        if !is_busy && self.journal.trouble.is_none() {
+            return None;
+        }
+        if arrival.delivery == Delivery::AtMostOnce || !self.needs_store(arrival, publication) {
+            return None;
+        }
+        let Some(trouble) = self.journal.trouble else {
+            // The disk is slow: it will get there.
+            self.pause(arrival.conn, now + UNSYNCED_PAUSE, now);
+            return Some(Admission::Wait);
+        };
+        if self.version_of(arrival.conn) != Version::V5 {
+            self.pause(arrival.conn, now + STORE_PAUSE, now);
+            return Some(Admission::Wait);
+        }
+        self.lose(arrival.session, Loss::StoreError);
+        let pace = Pace::new(None, STORE_PAUSE);
+        let properties = pace.properties(trouble.words());
+        self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
+        Some(Admission::Settled)
+    }
+
+    /// Whether somebody who lasts would get it, as far as this shard knows.
+    fn needs_store(&mut self, arrival: Arrival, publication: &Publication<'_>) -> bool {
+        let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept != 0);
+        if publication.retain || (publication.qos == QoS::ExactlyOnce && is_kept(arrival.session)) {
+            return true;
+        }
+        let route = self.find_route(publication.topic);
+        let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept != 0);
+        route.shards != 0
+            || !route.groups.is_empty()
+            || route.targets.iter().any(|target| target.qos > QoS::AtMostOnce && is_kept(target.session))
+    }
+}

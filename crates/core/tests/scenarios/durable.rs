@@ -1,0 +1,187 @@
+//! With a store: nothing is promised before it is kept, and what needs no store never waits.
+
+use tidegate_core::persist::Trouble;
+use tidegate_wire_mqtt::{AckKind, Packet, Property, ReasonCode};
+
+use crate::net::{Got, Net, Options, ack, lasting, lasting_v311, message};
+
+fn puback(id: u16) -> Got {
+    ack(AckKind::PubAck, id, ReasonCode::Success)
+}
+
+fn kinds(got: &[Got]) -> Vec<AckKind> {
+    got.iter().filter_map(|got| if let Got::Ack { kind, .. } = got { Some(*kind) } else { None }).collect()
+}
+
+#[test]
+fn a_message_is_acknowledged_when_it_is_kept_and_delivered_at_once() {
+    for shards in [1, 4] {
+        let mut net = Net::durable(shards);
+        let (sender, reader) = (net.v5("sender"), net.connect("reader", &lasting()));
+        net.subscribe(reader, "t", 1);
+        net.hold_disk();
+        net.publish(sender, "t", "one", 1, false, 1);
+        assert_eq!(net.payloads(reader), ["one"], "twice is allowed, so it need not wait");
+        assert_eq!(net.receive(sender), []);
+        net.ack(reader, AckKind::PubAck, 1);
+        net.release_disk();
+        assert_eq!(net.receive(sender), [puback(1)]);
+    }
+}
+
+#[test]
+fn what_does_not_last_never_touches_the_store() {
+    let mut net = Net::durable(2);
+    let (sender, reader) = (net.v5("sender"), net.v5("reader"));
+    net.subscribe(reader, "t", 2);
+    net.hold_disk();
+    for qos in 0..3 {
+        net.publish(sender, "t", "x", qos, false, 1 + u16::from(qos));
+    }
+    assert_eq!(net.payloads(reader).len(), 3);
+    assert_eq!(kinds(&net.receive(sender)), [AckKind::PubAck, AckKind::PubRec]);
+    assert_eq!(net.changes, 0);
+}
+
+#[test]
+fn a_message_of_qos_2_is_sent_when_its_identifier_is_kept() {
+    let mut net = Net::durable(1);
+    let (sender, reader) = (net.connect("sender", &lasting()), net.connect("reader", &lasting()));
+    net.subscribe(reader, "t", 2);
+    net.hold_disk();
+    net.publish(sender, "t", "once", 2, false, 7);
+    net.publish(sender, "t", "after", 1, false, 8);
+    net.publish(sender, "t", "zero", 0, false, 0);
+    assert_eq!(net.payloads(reader), ["zero"], "QoS 0 never waits, QoS 1 does not overtake");
+    assert_eq!(net.receive(sender), []);
+    net.release_disk();
+    assert_eq!(net.payloads(reader), ["once", "after"]);
+    assert_eq!(kinds(&net.receive(sender)), [AckKind::PubRec, AckKind::PubAck]);
+
+    net.hold_disk();
+    net.ack(reader, AckKind::PubRec, 1);
+    net.ack(sender, AckKind::PubRel, 7);
+    assert_eq!((net.receive(reader), net.receive(sender)), (vec![], vec![]));
+    net.release_disk();
+    assert_eq!(net.receive(reader), [ack(AckKind::PubRel, 1, ReasonCode::Success)]);
+    assert_eq!(net.receive(sender), [ack(AckKind::PubComp, 7, ReasonCode::Success)]);
+}
+
+#[test]
+fn answers_keep_their_order_and_pings_never_wait() {
+    let mut net = Net::durable(1);
+    let (sender, reader) = (net.v5("sender"), net.connect("reader", &lasting()));
+    net.subscribe(reader, "kept", 1);
+    net.hold_disk();
+    net.publish(sender, "kept", "x", 1, false, 1);
+    net.publish(sender, "nobody", "x", 1, false, 2);
+    net.send(sender, &Packet::PingReq);
+    assert_eq!(net.receive(sender), [Got::Pong]);
+    net.release_disk();
+    assert_eq!(net.receive(sender), [puback(1), ack(AckKind::PubAck, 2, ReasonCode::NoMatchingSubscribers)]);
+}
+
+#[test]
+fn a_session_is_promised_when_it_is_kept() {
+    let mut net = Net::durable(1);
+    net.hold_disk();
+    let reader = net.dial("reader", &lasting_v311());
+    net.subscribe_quietly(reader, "t");
+    let other = net.v5("other");
+    net.publish(other, "t", "x", 0, false, 0);
+    assert_eq!(net.receive(reader), [], "nothing comes before a CONNACK");
+    net.release_disk();
+    let got = net.receive(reader);
+    assert!(matches!(got[..], [Got::ConnAck { present: false, .. }, Got::Message { .. }, Got::SubAck(_)]), "{got:?}");
+}
+
+#[test]
+fn a_repeated_message_is_not_acknowledged_before_the_first_is_kept() {
+    let mut net = Net::durable(2);
+    let (sender, reader) = (net.connect("sender", &lasting()), net.connect("reader", &lasting()));
+    net.subscribe(reader, "t", 2);
+    net.hold_disk();
+    net.publish(sender, "t", "once", 2, false, 7);
+    net.publish_again(sender, "t", "once", 2, 7);
+    assert_eq!(net.receive(sender), []);
+    net.release_disk();
+    assert_eq!(kinds(&net.receive(sender)), [AckKind::PubRec, AckKind::PubRec]);
+    assert_eq!(net.payloads(reader), ["once"]);
+}
+
+#[test]
+fn f116_whoever_is_owed_too_much_is_not_read_and_not_expelled() {
+    let mut net = Net::durable(1);
+    let sender = net.connect("sender", &Options { keep_alive: 10, ..lasting_v311() });
+    let reader = net.connect("reader", &lasting());
+    net.subscribe(reader, "t", 1);
+    net.cut(reader);
+    net.hold_disk();
+    let many = 20_000_u16;
+    (1..=many).for_each(|id| net.publish(sender, "t", "x", 1, false, id));
+    assert!(!net.may_read(sender));
+    net.live(std::time::Duration::from_secs(60));
+    assert!(!net.is_closed(sender), "a slow disk is nobody's fault");
+    net.release_disk();
+    net.live(std::time::Duration::from_secs(1));
+    assert_eq!(net.receive(sender).len(), usize::from(many));
+}
+
+#[test]
+fn f114_while_the_disk_fails_what_needs_none_goes_on_and_the_rest_is_refused() {
+    let mut net = Net::durable(1);
+    let (new, old) = (net.v5("new"), net.connect("old", &lasting_v311()));
+    let (reader, fleeting) = (net.connect("reader", &lasting()), net.v5("fleeting"));
+    net.subscribe(reader, "kept", 1);
+    net.subscribe(fleeting, "#", 1);
+    net.hold_disk();
+    net.shards[0].handle_store_health(Some(Trouble::Full));
+    net.publish(new, "kept", "one", 1, false, 1);
+    net.publish(new, "free", "two", 1, false, 2);
+    net.publish(new, "kept", "three", 0, false, 0);
+    net.publish(old, "kept", "four", 1, false, 4);
+    assert_eq!(net.receive(new), [ack(AckKind::PubAck, 1, ReasonCode::QuotaExceeded), puback(2)]);
+    assert_eq!(net.payloads(fleeting), ["two", "three"]);
+    assert!(!net.may_read(old), "who cannot be told has to wait");
+    assert_eq!(net.payloads(reader), ["three"]);
+    assert_eq!(net.subscribe(fleeting, "more", 1), ReasonCode::GrantedQos1);
+    assert_eq!(net.subscribe(reader, "more", 1), ReasonCode::QuotaExceeded);
+    let late = net.dial("late", &lasting());
+    assert!(matches!(net.receive(late)[0], Got::ConnAck { reason: ReasonCode::ServerUnavailable, .. }));
+    assert_eq!(net.stats().publish_store_error, 1);
+
+    net.shards[0].handle_store_health(None);
+    net.release_disk();
+    net.live(std::time::Duration::from_secs(2));
+    assert_eq!(net.receive(old), [puback(4)]);
+    net.connect("late", &lasting());
+    assert_eq!(net.payloads(reader), ["four"]);
+}
+
+#[test]
+fn a_retained_message_is_kept_before_it_is_acknowledged_and_expires_everywhere() {
+    let mut net = Net::durable(3);
+    let sender = net.v5("sender");
+    net.hold_disk();
+    net.publish_with(sender, "state", "on", 1, true, 1, &[Property::MessageExpiry(10)]);
+    assert_eq!(net.receive(sender), []);
+    net.release_disk();
+    assert_eq!(kinds(&net.receive(sender)), [AckKind::PubAck]);
+    let before = net.changes;
+    net.live(std::time::Duration::from_secs(11));
+    assert_eq!(net.changes - before, 2, "one shard says that it is gone, as a whole");
+    net.publish(sender, "state", "off", 0, true, 0);
+    net.publish(sender, "state", "", 0, true, 0);
+    net.publish(sender, "state", "", 0, true, 0);
+    assert_eq!(net.changes - before, 2 + 3 + 2, "and one that there is one, and none");
+}
+
+#[test]
+fn versions_before_5_get_their_answers_too() {
+    let mut net = Net::durable(2);
+    let (sender, reader) = (net.connect("sender", &lasting_v311()), net.connect("reader", &lasting_v311()));
+    net.subscribe(reader, "t", 1);
+    net.publish(sender, "t", "x", 1, false, 1);
+    assert_eq!(net.receive(sender), [puback(1)]);
+    assert_eq!(net.receive(reader), [message("t", "x", 1, Some(1))]);
+}
