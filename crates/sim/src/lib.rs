@@ -1,0 +1,6 @@
+#![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+pub mod chance;
+pub mod statistics;
+pub mod wheel;
