@@ -2,5 +2,6 @@
 #![doc = include_str!("../README.md")]
 
 pub mod chance;
+pub mod polling;
 pub mod statistics;
 pub mod wheel;
