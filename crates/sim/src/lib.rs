@@ -3,5 +3,6 @@
 
 pub mod chance;
 pub mod polling;
+pub mod publishers;
 pub mod statistics;
 pub mod wheel;

@@ -74,7 +74,7 @@ fn a_burst_with_appointments_drains_in_about_the_ideal_time() {
     let drain = outcome.metric("drain_t100").unwrap();
     assert!(drain < 1.2, "{drain}");
     let requests = outcome.metric("requests_per_client").unwrap();
-    assert!(requests <= 2.01, "{requests}");
+    assert!(requests <= 2.05, "{requests}");
 }
 
 #[test]
