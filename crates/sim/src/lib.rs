@@ -2,7 +2,9 @@
 #![doc = include_str!("../README.md")]
 
 pub mod chance;
+pub mod experiment;
 pub mod polling;
 pub mod publishers;
+pub mod scenario;
 pub mod statistics;
 pub mod wheel;

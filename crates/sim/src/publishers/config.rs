@@ -5,6 +5,8 @@ use tidegate_control::rhythm::RhythmRule;
 /// A world of publishers. Times are in seconds, rates per second, shares in 0 ..= 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publishers {
+    /// Latencies and losses are measured from here on: ranks have to be learned first.
+    pub warm_up: f64,
     /// The end.
     pub duration: f64,
     /// How many publish.
@@ -85,6 +87,7 @@ impl Order {
 impl Default for Publishers {
     fn default() -> Self {
         Self {
+            warm_up: 0.0,
             duration: 600.0,
             count: 30,
             interval: Interval::Uniform(0.0, 20.0),

@@ -94,8 +94,8 @@ pub fn run(config: &Publishers, seed: u64) -> Result<Outcome, ConfigError> {
 
 impl<'a> World<'a> {
     fn new(config: &'a Publishers, seed: u64) -> Result<Self, ConfigError> {
-        let rule = config.rule.unwrap_or_default();
         // Without control the rhythm is still learned, for the ranks; it never has consequences.
+        let rule = config.rule.unwrap_or_default();
         let always = config.rule.is_some() && config.enforce_always;
         let enforcement = if always { Enforcement::Always } else { Enforcement::Pressure };
         let plan = RhythmConfig { rule, enforcement, ..RhythmConfig::default() }.build()?;
@@ -228,7 +228,7 @@ impl<'a> World<'a> {
             let attack = self.config.attack_from..self.config.attack_from + self.config.attack_length;
             self.tally.attack_passed += u64::from(attack.contains(&self.now.as_secs_f64()));
             self.tally.after_taken += u64::from(self.is_after_attack(Timestamp::from_nanos(arrived)));
-        } else {
+        } else if self.is_measured(self.now.as_nanos()) {
             self.tally.groups[state.group].offered += 1;
         }
         if self.config.capacity.is_none() {
@@ -240,20 +240,20 @@ impl<'a> World<'a> {
         loop {
             match self.scheduler.push(flow, message, self.config.message_bytes) {
                 Pushed::Queued => break,
-                Pushed::Refused(lost, _) => return self.lose(lost.publisher),
+                Pushed::Refused(lost, _) => return self.lose(lost),
                 Pushed::Full(again) => {
                     message = again;
-                    let Some(evicted) = self.scheduler.evict_longest() else { return self.lose(publisher) };
-                    self.lose(evicted.item.publisher);
+                    let Some(evicted) = self.scheduler.evict_longest() else { return self.lose(message) };
+                    self.lose(evicted.item);
                 }
             }
         }
         self.serve();
     }
 
-    fn lose(&mut self, publisher: u32) {
-        let state = &self.publishers[publisher as usize];
-        if !state.attacks {
+    fn lose(&mut self, message: Message) {
+        let state = &self.publishers[message.publisher as usize];
+        if !state.attacks && self.is_measured(message.taken_at) {
             self.tally.groups[state.group].lost += 1;
         }
     }
@@ -270,12 +270,17 @@ impl<'a> World<'a> {
     fn served(&mut self) {
         if let Some(message) = self.serving.take() {
             let state = &self.publishers[message.publisher as usize];
-            if !state.attacks {
+            if !state.attacks && self.is_measured(message.taken_at) {
                 let latency = (self.now.as_nanos() - message.taken_at) as f64 * 1e-9;
                 self.tally.groups[state.group].latency.add(latency);
             }
         }
         self.serve();
+    }
+
+    /// Whether a message taken then counts.
+    fn is_measured(&self, taken_at: u64) -> bool {
+        taken_at as f64 * 1e-9 >= self.config.warm_up
     }
 
     fn is_after_attack(&self, at: Timestamp) -> bool {

@@ -56,7 +56,8 @@ fn an_attacker_gets_little_and_the_rare_are_served_first() {
             rate_range: 1000.0,
             interval: Interval::Exponential(1.0),
             regular: 0,
-            duration: 2000.0,
+            warm_up: 1000.0,
+            duration: 4000.0,
             closed_loop: false,
             ..Publishers::default()
         };
