@@ -5,6 +5,7 @@ pub mod chance;
 pub mod experiment;
 pub mod polling;
 pub mod publishers;
+pub mod report;
 pub mod scenario;
 pub mod statistics;
 pub mod wheel;
