@@ -11,6 +11,7 @@ mod client;
 mod config;
 mod format;
 mod inspect;
+mod lab;
 mod log;
 mod plan;
 mod publish;
@@ -71,6 +72,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
         Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
             Ok(0)

@@ -2,6 +2,7 @@
 
 mod bench;
 mod connect;
+mod lab;
 mod publish;
 mod serve;
 mod subscribe;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
+pub(crate) use lab::{HowArgs, LabArgs, LabCommand};
 pub(crate) use publish::PubArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand};
 pub(crate) use subscribe::SubArgs;
@@ -71,6 +73,8 @@ pub(crate) enum Command {
     },
     /// Measure what messages cost, beside mosquitto if it is installed
     Bench(BenchArgs),
+    /// Experiments in virtual time: what would happen with a million clients
+    Lab(LabArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

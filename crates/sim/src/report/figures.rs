@@ -45,11 +45,9 @@ fn unit(experiment: &Experiment, metric: &str) -> String {
     }
 }
 
-/// The axis along which numbers vary, if there is one: its number, and the values.
-fn numeric_axis(experiment: &Experiment) -> Option<usize> {
-    let is_numeric =
-        |points: &[(String, Vec<_>)]| points.len() > 1 && points.iter().all(|(label, _)| number(label).is_some());
-    experiment.scenario.axes.iter().position(|axis| is_numeric(&axis.points))
+/// Whether numbers vary along an axis.
+fn is_numeric<T>(points: &[(String, T)]) -> bool {
+    points.len() > 1 && points.iter().all(|(label, _)| number(label).is_some())
 }
 
 /// The number of a label such as `10`, `5%` or `200/s`.
@@ -62,13 +60,12 @@ fn main_figure(experiment: &Experiment) -> String {
     let scenario = &experiment.scenario;
     let y = unit(experiment, &scenario.primary);
     let estimate = |result: &CaseResult| experiment.estimate(result, &scenario.primary);
-    let Some(axis) = numeric_axis(experiment) else {
-        if let [rows, columns] = scenario.axes.as_slice()
-            && columns.points.len() > 1
-            && rows.points.len() > 1
-        {
-            return heat_map(experiment);
-        }
+    let is_grid = scenario.axes.len() == 2 && scenario.axes.iter().all(|axis| axis.points.len() > 1);
+    let numeric = scenario.axes.iter().filter(|axis| is_numeric(&axis.points)).count();
+    if is_grid && numeric != 1 {
+        return heat_map(experiment);
+    }
+    let Some(axis) = scenario.axes.iter().position(|axis| is_numeric(&axis.points)) else {
         let cases: Vec<_> = experiment
             .results
             .iter()

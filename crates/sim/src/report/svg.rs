@@ -93,12 +93,13 @@ impl Scale {
             let all = exponents.flat_map(|exponent| digits.iter().map(move |digit| digit * 10_f64.powi(exponent)));
             return all.filter(|tick| (self.low * 0.999..=self.high * 1.001).contains(tick)).collect();
         }
-        let rough = (self.high - self.low) / 5.0;
+        let rough = (self.high - self.low) / 6.0;
         let unit = 10_f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].iter().map(|digit| digit * unit).find(|step| *step >= rough).unwrap_or(unit);
         let first = (self.low / step - 1e-9).ceil() as i64;
         let last = (self.high / step + 1e-9).floor() as i64;
-        (first..=last).map(|n| n as f64 * step).collect()
+        // Rounded, or 0.6 would be written 0.6000000000000001.
+        (first..=last).map(|n| (n as f64 * step * 1e9).round() / 1e9).collect()
     }
 }
 
@@ -120,7 +121,7 @@ impl Chart {
                 "<line class=\"a\" x1=\"{at:.1}\" y1=\"{TOP}\" x2=\"{at:.1}\" y2=\"{bottom}\"/>\
                  <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
                 bottom + 16.0,
-                figure(tick)
+                tick_text(tick)
             );
         }
         for tick in y.ticks() {
@@ -132,7 +133,7 @@ impl Chart {
                  <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
                 LEFT - 6.0,
                 at + 4.0,
-                figure(tick)
+                tick_text(tick)
             );
         }
         let (middle, bottom) = (LEFT + PLOT_WIDTH / 2.0, TOP + PLOT_HEIGHT + 36.0);
@@ -181,6 +182,16 @@ impl Chart {
             left + 28.0,
             escaped(&series.name)
         );
+    }
+}
+
+/// A round number without the zeros that a measured one keeps.
+fn tick_text(tick: f64) -> String {
+    let text = figure(tick);
+    if text.contains('.') && !text.contains('e') {
+        text.trim_end_matches('0').trim_end_matches('.').to_owned()
+    } else {
+        text
     }
 }
 
