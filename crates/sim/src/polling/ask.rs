@@ -159,6 +159,8 @@ impl World<'_> {
         }
         if measured {
             self.tally.useful += 1;
+            self.tally.lossy += u64::from(losses > 0);
+            self.tally.losses += u64::from(losses);
             self.tally.useful_of[usize::from(state.group)] += 1;
             self.tally.latency.add(latency as f64 * 1e-9);
             self.tally.time_to_success.add((now - state.tried) as f64 * 1e-9);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_control::advice::Declared;
 use tidegate_control::analysis::aimd::step_for_rate;
 use tidegate_control::appointments::Ticket;
-use tidegate_control::pacer::{HintUse, Outcome, Pacer, PacerConfig, PacerPlan, Start, Step};
+use tidegate_control::pacer::{HintUse, Outcome, Pacer, PacerConfig, PacerPlan, Preset, Start, Step};
 use tidegate_control::{ConfigError, Timestamp};
 
 use super::baseline::{BaselineState, Due};
@@ -40,6 +40,8 @@ pub(super) struct Client {
     pub(super) group: u8,
     /// The radio is in a burst of losses.
     pub(super) fading: bool,
+    /// A basic level of the papers: it knows nothing of urgency, so a failure waits for the next regular check.
+    pub(super) basic: bool,
     /// It has had its answer and asks no more.
     pub(super) done: bool,
 }
@@ -99,6 +101,12 @@ impl Maker {
         Ok(Self::Pacer(pacer.build()?))
     }
 
+    /// Whether an algorithm is one of the basic levels.
+    pub(super) fn is_basic(algorithm: Algorithm) -> bool {
+        let basic = [Preset::None, Preset::Fixed, Preset::Random, Preset::Exponential];
+        matches!(algorithm, Algorithm::Pacer(preset) if basic.contains(&preset))
+    }
+
     pub(super) fn make(&self) -> Control {
         match self {
             Self::Pacer(plan) => Control::Pacer(Pacer::new(plan)),
@@ -112,7 +120,7 @@ impl Client {
     pub(super) fn first_delay(&mut self, together: bool, interval: f64) -> Option<Duration> {
         match &mut self.control {
             Control::Pacer(pacer) => {
-                if together {
+                if together && !self.basic {
                     pacer.on_user_waiting();
                 }
                 pacer.first_delay(&mut self.chance)
@@ -149,8 +157,8 @@ impl Client {
     /// A notification says that there is something to fetch.
     pub(super) fn on_push_hint(&mut self, spread: Option<Duration>) -> Option<Duration> {
         match &mut self.control {
-            Control::Pacer(pacer) => pacer.on_push_hint(spread, &mut self.chance),
-            Control::Baseline(_) => Some(Duration::ZERO).filter(|_| self.sent == NEVER),
+            Control::Pacer(pacer) if !self.basic => pacer.on_push_hint(spread, &mut self.chance),
+            Control::Pacer(_) | Control::Baseline(_) => Some(Duration::ZERO).filter(|_| self.sent == NEVER),
         }
     }
 

@@ -73,14 +73,16 @@ impl Desk {
             shared_max: ITEMS_MAX,
         };
         let book = AppointmentsConfig {
+            utilisation: broker.book_utilisation,
             denial_cost: Duration::from_secs_f64(host.denial_cost / host.capacity),
             ..AppointmentsConfig::default()
         };
+        let advice = AdviceConfig { margin: broker.advice_margin, ..AdviceConfig::default() };
         let book = broker.appointments.then(|| Appointments::new(&book, TicketKey::new([7; 16]))).transpose()?;
         Ok(Self {
             pool: RequestPool::new(&pool)?,
             appointments: book,
-            advice: broker.advice.then(|| StretchAdvice::new(&AdviceConfig::default())).transpose()?,
+            advice: broker.advice.then(|| StretchAdvice::new(&advice)).transpose()?,
             reports_queue: broker.reports_queue,
             servers: host.servers,
             chance: Stream::of(seed, "broker"),

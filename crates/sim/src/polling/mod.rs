@@ -151,6 +151,7 @@ impl<'a> World<'a> {
     fn new(config: &'a Polling, seed: u64) -> Result<Self, ConfigError> {
         let makers =
             [Maker::new(config, config.clients.algorithm)?, Maker::new(config, config.clients.others_algorithm)?];
+        let basic = [config.clients.algorithm, config.clients.others_algorithm].map(Maker::is_basic);
         let count = config.clients_count();
         let (clients, updates) = (Stream::of(seed, "clients"), Stream::of(seed, "updates"));
         let mut tally = Tally::default();
@@ -184,6 +185,7 @@ impl<'a> World<'a> {
                 successes: 0,
                 group,
                 fading,
+                basic: basic[usize::from(group)],
                 done: false,
             });
         }

@@ -10,7 +10,8 @@ macro_rules! book {
 }
 
 book![
-    "goals",
+    "goals-200",
+    "goals-1000",
     "e1-overload",
     "e1-brokers",
     "e1-tenfold",

@@ -192,8 +192,8 @@ impl Scenario {
         }
     }
 
-    /// Changes a setting, as `--set` does.
-    pub fn set(&mut self, path: &str, value: Value) -> Result<(), Problem> {
+    /// Changes a setting, as `--set` does; [`Scenario::check`] says whether it fits.
+    pub fn set(&mut self, path: &str, value: Value) {
         // What the command line says holds for every case.
         for axis in &mut self.axes {
             for (_, settings) in &mut axis.points {
@@ -202,7 +202,6 @@ impl Scenario {
         }
         self.axes.retain(|axis| axis.name != path);
         self.settings.push(Setting { path: path.to_owned(), value, line: 0 });
-        self.check().into_iter().next().map_or(Ok(()), Err)
     }
 
     /// Every case, in the order of the axes.
@@ -249,8 +248,17 @@ impl Scenario {
         })
     }
 
+    /// Drops expectations about cases that there are no more after a change of the axes.
+    pub fn forget_lost_expectations(&mut self) {
+        let axes = self.axes.clone();
+        let exists = |(axis, label): &(String, String)| {
+            axes.iter().any(|known| &known.name == axis && known.points.iter().any(|(name, _)| name == label))
+        };
+        self.asserts.retain(|assert| assert.place.iter().all(exists));
+    }
+
     /// Everything that is wrong with the values.
-    fn check(&self) -> Vec<Problem> {
+    pub fn check(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if let Err(problem) = self.cases() {
             problems.push(problem);
