@@ -88,7 +88,7 @@ fn m_m_c() {
     let outcome = run(&config, 4).unwrap();
     let rho = utilisation(&outcome);
     let offered = rho * f64::from(servers);
-    let term = |n: u32| offered.powi(n as i32) / (1..=n).map(f64::from).product::<f64>();
+    let term = |n: u32| offered.powf(n.into()) / (1..=n).map(f64::from).product::<f64>();
     let all_busy = term(servers) / (1.0 - rho);
     let erlang_c = all_busy / ((0..servers).map(term).sum::<f64>() + all_busy);
     close(wait(&outcome, &config), erlang_c / (50.0 * (1.0 - rho)), 0.08, "mean wait of M/M/4");

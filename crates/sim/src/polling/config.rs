@@ -24,6 +24,7 @@ pub struct Polling {
 }
 
 /// How the clients behave.
+#[expect(clippy::struct_excessive_bools, reason = "an experiment switches one thing at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clients {
     /// How many; see [`Polling::clients_count`].
@@ -125,6 +126,7 @@ impl Baseline {
 }
 
 /// What the broker does with requests.
+#[expect(clippy::struct_excessive_bools, reason = "an experiment switches one thing at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broker {
     /// Seconds of nominal work that may wait, as a number of items; none for no bound.

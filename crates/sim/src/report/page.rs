@@ -122,9 +122,9 @@ fn section(page: &mut String, experiment: &Experiment) {
     }
     let columns = columns(experiment);
     page.push_str("<table><tr><th>case");
-    columns.iter().for_each(|name| {
+    for name in &columns {
         let _ = write!(page, "<th>{}", escaped(&name.replace('_', " ")));
-    });
+    }
     for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
         let _ = write!(page, "<tr><td>{}", escaped(&result.name()));
         for name in &columns {

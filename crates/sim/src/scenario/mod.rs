@@ -153,6 +153,9 @@ impl World {
     }
 }
 
+/// Labels and settings of a point of the grid.
+type Point<'a> = (Vec<(String, String)>, Vec<&'a Setting>);
+
 /// One point of the grid.
 #[derive(Clone, Debug)]
 pub struct Case {
@@ -206,7 +209,7 @@ impl Scenario {
 
     /// Every case, in the order of the axes.
     pub fn cases(&self) -> Result<Vec<Case>, Problem> {
-        let mut points: Vec<(Vec<(String, String)>, Vec<&Setting>)> = vec![(Vec::new(), Vec::new())];
+        let mut points: Vec<Point<'_>> = vec![(Vec::new(), Vec::new())];
         for axis in &self.axes {
             let mut next = Vec::new();
             for (labels, settings) in &points {
