@@ -14,6 +14,7 @@ mod format;
 mod init;
 mod inspect;
 mod keep;
+mod lab;
 mod log;
 mod operate;
 mod plan;
@@ -99,6 +100,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Restore(args)) => keep::restore(&args),
         Some(Command::Store { command: StoreCommand::Check(args) }) => keep::check(&args),
         Some(Command::Demo { command: DemoCommand::Flood(args) }) => demo::flood(&args),
+        Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
             Ok(0)

@@ -26,4 +26,9 @@ impl Stop {
     pub(crate) fn is_wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
+
+    /// The flag itself, for threads that look at it.
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod connect;
 mod init;
+mod lab;
 mod operate;
 mod options_file;
 mod publish;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use init::InitArgs;
+pub(crate) use lab::{HowArgs, LabArgs, LabCommand};
 pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand};
 pub(crate) use options_file::expand;
@@ -120,6 +122,8 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: DemoCommand,
     },
+    /// Experiments in virtual time: what would happen with a million clients
+    Lab(LabArgs),
     /// Print a completion script for a shell
     Completions {
         /// Which shell

@@ -3,7 +3,7 @@
 //! Several FIFO queues by class (Table I of the papers). Practical admission (CONTROL §8.1–8.3):
 //! ```text
 //! equal query waiting already                   join it: one execution, many answers (before any refusal for room)
-//! now + backlog_c + w > deadline                deny at once: nobody would read the answer
+//! now + backlog_c + w > deadline                deny at once: nobody would read the answer (unless nobody is ahead)
 //! backlog_c + w > delay_max_c                   policy of the class: the bound is delay, not items
 //! at dequeue: now > deadline                    drop, do not execute: never work for the dead
 //! ```
@@ -76,7 +76,10 @@ impl<T> RequestPool<T> {
             Err(entry) => entry,
         };
         let ahead = self.queues[class.index()].work_with_parked();
-        if self.is_hopeless(now, ahead, entry.work, entry.first.deadline) {
+        // Whoever finds nobody is served, however long it may take: the estimate is learned from what is served only, so
+        // one long stall would make everything hopeless for ever.
+        let alone = ahead == 0 && self.wait(now, 0).is_zero();
+        if !alone && self.is_hopeless(now, ahead, entry.work, entry.first.deadline) {
             return self.deny(now, class, entry, ShedReason::DeadlineHopeless);
         }
         if self.queues[class.index()].parked_len() == 0 && self.admits(now, class, entry.work) {

@@ -64,6 +64,23 @@ fn what_cannot_be_in_time_is_denied_and_what_is_late_is_not_executed() {
 }
 
 #[test]
+fn a_stall_does_not_make_everything_hopeless_for_ever() {
+    let mut pool = pool(Policy::Deny, |_| {});
+    assert_eq!(pool.offer(at(0), query(0)), Offered::Queued);
+    let stalled = pool.take(at(0)).unwrap();
+    // The estimate is now some 4 s, beyond the deadline of 1.8 s.
+    pool.on_served(stalled.job, Duration::from_secs(60));
+    let mut now = 60_000;
+    for value in 1..40 {
+        assert_eq!(pool.offer(at(now), query(value)), Offered::Queued, "an idle server takes whoever comes");
+        let taken = pool.take(at(now)).unwrap();
+        pool.on_served(taken.job, Duration::from_millis(10));
+        now += 10;
+    }
+    assert!(pool.cost(Class::Query) < Duration::from_millis(500), "{:?}", pool.cost(Class::Query));
+}
+
+#[test]
 fn head_drop_keeps_the_newest() {
     let mut pool = pool(Policy::HeadDrop, |_| {});
     for value in 0..12 {

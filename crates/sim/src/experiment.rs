@@ -1,0 +1,323 @@
+//! Runs the cases of a scenario, each with several seeds, on several threads; and what came of it.
+//!
+//! The result does not depend on the number of threads or on their order. Cases share their seeds, so that differences
+//! between them are paired. A run that is stopped gives what was finished.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::polling::Second;
+use crate::scenario::{Assert, Case, Relation, Scenario};
+use crate::statistics::Estimate;
+
+/// What came of a scenario.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What was run.
+    pub scenario: Scenario,
+    /// By case.
+    pub results: Vec<CaseResult>,
+    /// Whether every case has all its replications.
+    pub complete: bool,
+}
+
+/// What came of one case.
+#[derive(Clone, Debug)]
+pub struct CaseResult {
+    /// Axis and label.
+    pub labels: Vec<(String, String)>,
+    /// By replication, the metrics in the order of the world's list.
+    pub runs: Vec<Vec<f64>>,
+    /// The first replication second by second.
+    pub timeline: Vec<Second>,
+    /// AST and RBT of one client in the first replication.
+    pub trace: Vec<(f64, f64, f64)>,
+}
+
+/// One expectation, and whether it held.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// In words.
+    pub says: String,
+    /// What was found.
+    pub found: String,
+    /// Whether it held.
+    pub holds: bool,
+}
+
+/// How to run.
+pub struct Options<'a> {
+    /// Runs at the same time.
+    pub threads: usize,
+    /// Set it to end early.
+    pub stop: &'a AtomicBool,
+    /// Called after every run with the number of finished runs and of all.
+    pub progress: &'a (dyn Fn(usize, usize) + Sync),
+}
+
+type Run = (Vec<f64>, Vec<Second>, Vec<(f64, f64, f64)>);
+
+/// Runs a scenario.
+pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Experiment, String> {
+    let cases = scenario.cases().map_err(|problem| problem.to_string())?;
+    let replications = scenario.replications as usize;
+    let total = cases.len() * replications;
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let finished: Mutex<Vec<Option<Run>>> = Mutex::new((0..total).map(|_| None).collect());
+    let failed: Mutex<Option<String>> = Mutex::new(None);
+    let work = || {
+        while !options.stop.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            // Replication by replication: what is finished early is a smaller experiment, not a part of the cases.
+            let Some(case) = cases.get(index % cases.len().max(1)).filter(|_| index < total) else { break };
+            let replication = index / cases.len();
+            match case.world.run(scenario.seed + replication as u64) {
+                Ok(outcome) => {
+                    let metrics = outcome.metrics.iter().map(|(_, value)| *value).collect();
+                    let first = replication == 0;
+                    let run = (
+                        metrics,
+                        if first { outcome.timeline } else { Vec::new() },
+                        if first { outcome.trace } else { Vec::new() },
+                    );
+                    if let Ok(mut finished) = finished.lock() {
+                        finished[index] = Some(run);
+                    }
+                }
+                Err(error) => {
+                    if let Ok(mut failed) = failed.lock() {
+                        failed.get_or_insert(error);
+                    }
+                    break;
+                }
+            }
+            (options.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..options.threads.clamp(1, total.max(1)) {
+            scope.spawn(work);
+        }
+    });
+    if let Some(error) = failed.into_inner().unwrap_or_default() {
+        return Err(error);
+    }
+    let finished = finished.into_inner().unwrap_or_default();
+    Ok(gather(scenario, &cases, finished))
+}
+
+fn gather(scenario: &Scenario, cases: &[Case], finished: Vec<Option<Run>>) -> Experiment {
+    let complete = finished.iter().all(Option::is_some);
+    let mut results: Vec<CaseResult> = cases
+        .iter()
+        .map(|case| CaseResult {
+            labels: case.labels.clone(),
+            runs: Vec::new(),
+            timeline: Vec::new(),
+            trace: Vec::new(),
+        })
+        .collect();
+    // Only whole replications, so that comparisons stay paired.
+    let whole = finished.chunks(cases.len().max(1)).take_while(|chunk| chunk.iter().all(Option::is_some)).count();
+    for (index, run) in finished.into_iter().enumerate().take(whole * cases.len()) {
+        let Some((metrics, timeline, trace)) = run else { continue };
+        let result = &mut results[index % cases.len()];
+        result.runs.push(metrics);
+        if index < cases.len() {
+            result.timeline = timeline;
+            result.trace = trace;
+        }
+    }
+    Experiment { scenario: scenario.clone(), results, complete }
+}
+
+impl CaseResult {
+    /// Its labels in one line.
+    pub fn name(&self) -> String {
+        if self.labels.is_empty() {
+            return "the scenario".to_owned();
+        }
+        let part = |(axis, label): &(String, String)| {
+            if axis == "variant" { label.clone() } else { format!("{} {label}", short(axis)) }
+        };
+        self.labels.iter().map(part).collect::<Vec<_>>().join(", ")
+    }
+
+    fn is_at(&self, place: &[(String, String)]) -> bool {
+        place.iter().all(|wanted| self.labels.contains(wanted))
+    }
+}
+
+/// A key without its section.
+pub fn short(key: &str) -> &str {
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+impl Experiment {
+    /// The values of a metric, by replication.
+    pub fn values(&self, result: &CaseResult, metric: &str) -> Vec<f64> {
+        let index = self.scenario.metrics().iter().position(|(name, _, _)| *name == metric);
+        index.map_or_else(Vec::new, |index| result.runs.iter().map(|run| run[index]).collect())
+    }
+
+    /// A metric with its confidence interval.
+    pub fn estimate(&self, result: &CaseResult, metric: &str) -> Estimate {
+        Estimate::of(&self.values(result, metric))
+    }
+
+    /// Replications that every case has.
+    pub fn replications(&self) -> usize {
+        self.results.iter().map(|result| result.runs.len()).min().unwrap_or(0)
+    }
+
+    /// Every expectation, and whether it held.
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        self.scenario.asserts.iter().map(|assert| self.judge(assert)).collect()
+    }
+
+    /// One sentence about the whole.
+    pub fn verdict(&self) -> String {
+        if self.replications() == 0 {
+            return "Nothing was finished.".to_owned();
+        }
+        let verdicts = self.verdicts();
+        let missed: Vec<String> =
+            verdicts.iter().filter(|verdict| !verdict.holds).map(|verdict| verdict.says.clone()).collect();
+        let expected = match (verdicts.len(), missed.len()) {
+            (0, _) => String::new(),
+            (all, 0) => format!("All {all} expectations hold. "),
+            (all, missing) => format!("{} of {all} expectations hold; missed: {}. ", all - missing, missed.join("; ")),
+        };
+        let means =
+            self.results.iter().map(|result| (self.estimate(result, &self.scenario.primary).mean, result.name()));
+        let mut means: Vec<(f64, String)> = means.collect();
+        means.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let metric = self.scenario.primary.replace('_', " ");
+        let range = match (means.first(), means.last()) {
+            (Some((low, best)), Some((high, worst))) if means.len() > 1 => {
+                format!("The {metric} goes from {} ({best}) to {} ({worst}).", figure(*low), figure(*high))
+            }
+            (Some((only, _)), _) => format!("The {metric} is {}.", figure(*only)),
+            _ => String::new(),
+        };
+        let partial = if self.complete { "" } else { " Stopped early: fewer replications than planned." };
+        format!("{expected}{range}{partial}")
+    }
+
+    fn judge(&self, assert: &Assert) -> Verdict {
+        let mut worst: Option<(f64, String)> = None;
+        let mut holds = true;
+        let mut cases = 0;
+        for result in self.results.iter().filter(|result| result.is_at(&assert.place) && !result.runs.is_empty()) {
+            cases += 1;
+            let (margin, text) = self.margin(assert, result);
+            holds &= margin >= 0.0;
+            if worst.as_ref().is_none_or(|(least, _)| margin < *least) {
+                worst = Some((margin, text));
+            }
+        }
+        let found = worst.map_or_else(|| "no such case was run".to_owned(), |(_, text)| text);
+        let says = if assert.says.is_empty() { assert.metric.clone() } else { assert.says.clone() };
+        Verdict { says, found, holds: holds && cases > 0 }
+    }
+
+    /// How far a case is on the right side, and what was found.
+    fn margin(&self, assert: &Assert, result: &CaseResult) -> (f64, String) {
+        let here = self.estimate(result, &assert.metric);
+        let found = format!("{} {}", result.name(), with_interval(here));
+        match &assert.relation {
+            None => (0.0, found),
+            Some(Relation::AtLeast(least)) => {
+                (here.mean - least, format!("{found}, at least {} wanted", figure(*least)))
+            }
+            Some(Relation::AtMost(most)) => (most - here.mean, format!("{found}, at most {} wanted", figure(*most))),
+            Some(Relation::LessThan(place) | Relation::MoreThan(place)) => {
+                // The other case differs in the named labels only.
+                let mut labels = result.labels.clone();
+                for (axis, label) in place {
+                    labels.iter_mut().filter(|(name, _)| name == axis).for_each(|(_, old)| old.clone_from(label));
+                }
+                let Some(other) = self.results.iter().find(|other| other.labels == labels) else {
+                    return (-1.0, "there is no such case to compare with".to_owned());
+                };
+                let (first, second) = (self.values(result, &assert.metric), self.values(other, &assert.metric));
+                let difference = Estimate::of_difference(&first, &second);
+                let side = if matches!(assert.relation, Some(Relation::LessThan(_))) { -1.0 } else { 1.0 };
+                let text =
+                    format!("{found} against {} {}", other.name(), with_interval(self.estimate(other, &assert.metric)));
+                (side * difference.mean - difference.half_width, text)
+            }
+        }
+    }
+}
+
+/// A number with as many digits as it deserves.
+pub fn figure(value: f64) -> String {
+    let size = value.abs();
+    if value == value.trunc() && size < 1e7 {
+        format!("{value}")
+    } else if size >= 1000.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else if size >= 1.0 {
+        format!("{value:.2}")
+    } else if size >= 0.001 {
+        format!("{value:.3}")
+    } else {
+        format!("{value:.1e}")
+    }
+}
+
+/// A mean with the half width of its interval.
+pub fn with_interval(estimate: Estimate) -> String {
+    if estimate.half_width.is_finite() && estimate.half_width > 0.0 {
+        format!("{} ± {}", figure(estimate.mean), figure(estimate.half_width))
+    } else {
+        figure(estimate.mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "question = \"?\"\nreplications = 3\n[run]\nduration = \"40s\"\nwarm_up = \"20s\"\n\
+        [[vary]]\nkey = \"clients.load\"\nvalues = [0.5, 2]\n\
+        [[assert]]\nsays = \"more load, more stale\"\nmetric = \"stale\"\nwhere = { \"clients.load\" = 2 }\n\
+        more_than = { \"clients.load\" = 0.5 }\n\
+        [[assert]]\nmetric = \"offered\"\nmax = 0.1\n";
+
+    fn quiet(threads: usize, stop: &AtomicBool) -> Experiment {
+        let scenario = Scenario::read("t", TEXT).unwrap();
+        run(&scenario, &Options { threads, stop, progress: &|_, _| {} }).unwrap()
+    }
+
+    #[test]
+    fn threads_do_not_change_the_result_and_expectations_are_judged() {
+        let stop = AtomicBool::new(false);
+        let (one, three) = (quiet(1, &stop), quiet(3, &stop));
+        for (one, three) in one.results.iter().zip(&three.results) {
+            assert_eq!(one.runs, three.runs);
+        }
+        assert!(one.complete && one.replications() == 3);
+        let verdicts = one.verdicts();
+        assert!(verdicts[0].holds, "{verdicts:?}");
+        assert!(!verdicts[1].holds, "{verdicts:?}");
+        assert!(one.verdict().starts_with("1 of 2 expectations hold; missed: offered."), "{}", one.verdict());
+    }
+
+    #[test]
+    fn a_stopped_experiment_is_valid_and_says_so() {
+        let experiment = quiet(1, &AtomicBool::new(true));
+        assert!(!experiment.complete);
+        assert_eq!(experiment.verdict(), "Nothing was finished.");
+    }
+
+    #[test]
+    fn figures_are_short() {
+        for (value, text) in [(0.0, "0"), (12.0, "12"), (0.10849, "0.108"), (29400.4, "29400"), (0.000123, "1.2e-4")] {
+            assert_eq!(figure(value), text);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+#![forbid(unsafe_code)]
+#![doc = include_str!("../README.md")]
+
+pub mod chance;
+pub mod experiment;
+pub mod polling;
+pub mod publishers;
+pub mod report;
+pub mod scenario;
+pub mod statistics;
+pub mod wheel;

@@ -1,0 +1,170 @@
+//! One client: its algorithm and what is known about it, in as few bytes as possible.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_control::advice::Declared;
+use tidegate_control::analysis::aimd::step_for_rate;
+use tidegate_control::appointments::Ticket;
+use tidegate_control::pacer::{HintUse, Outcome, Pacer, PacerConfig, PacerPlan, Preset, Start, Step};
+use tidegate_control::{ConfigError, Timestamp};
+
+use super::baseline::{BaselineState, Due};
+use super::config::{Algorithm, Polling, StepChoice};
+use crate::chance::Stream;
+
+pub(super) struct Client {
+    pub(super) control: Control,
+    pub(super) chance: Stream,
+    /// When its item changes, and whether the notification is lost: the same in every run of a seed.
+    pub(super) updates: Stream,
+    pub(super) declared: Declared,
+    pub(super) ticket: Option<Ticket>,
+    /// When the request under way was sent, nanoseconds; [`NEVER`] if there is none.
+    pub(super) sent: u64,
+    /// When the check under way was first tried.
+    pub(super) tried: u64,
+    pub(super) succeeded: u64,
+    /// Since when the copy is out of date; [`NEVER`] if it is not.
+    pub(super) stale_since: u64,
+    /// Sum of the times at which notifications were lost that no check has shown yet, seconds.
+    pub(super) lost_at_sum: f64,
+    pub(super) lost: u32,
+    pub(super) attempt: u32,
+    /// Changes of its item so far, and the last one it knows.
+    pub(super) version: u32,
+    pub(super) known: u32,
+    /// Updates per second.
+    pub(super) rate: f32,
+    pub(super) successes: u16,
+    pub(super) group: u8,
+    /// The radio is in a burst of losses.
+    pub(super) fading: bool,
+    /// A basic level of the papers: it knows nothing of urgency, so a failure waits for the next regular check.
+    pub(super) basic: bool,
+    /// It has had its answer and asks no more.
+    pub(super) done: bool,
+}
+
+pub(super) const NEVER: u64 = u64::MAX;
+
+pub(super) enum Control {
+    Pacer(Pacer),
+    Baseline(BaselineState),
+}
+
+/// How clients of one group are made.
+pub(super) enum Maker {
+    Pacer(Arc<PacerPlan>),
+    Baseline(BaselineState),
+}
+
+impl Maker {
+    pub(super) fn new(config: &Polling, algorithm: Algorithm) -> Result<Self, ConfigError> {
+        let clients = &config.clients;
+        let preset = match algorithm {
+            Algorithm::Baseline(rule) => return Ok(Self::Baseline(BaselineState::new(rule, clients.interval))),
+            Algorithm::Pacer(preset) => preset,
+        };
+        let mut pacer = PacerConfig::from(preset);
+        let is_paper = pacer.hints == HintUse::Ignore;
+        pacer.interval = Duration::from_secs_f64(clients.interval);
+        pacer.request_timeout = Duration::from_secs_f64(clients.request_timeout);
+        pacer.ast.alpha = clients.alpha;
+        pacer.ast.gate = clients.gate;
+        pacer.ast.thinning = clients.thinning;
+        pacer.back_off.beta = clients.beta;
+        pacer.back_off.recovery = clients.recovery;
+        if !is_paper {
+            pacer.jitter = clients.jitter;
+        }
+        match clients.step {
+            StepChoice::Matched => {
+                let losses = config.updates.rate * config.link.loss;
+                let step = step_for_rate(losses, 1.0 / clients.interval, clients.alpha);
+                pacer.ast.step = Step::Fixed(Duration::from_secs_f64(step.clamp(1e-6, 3600.0)));
+            }
+            StepChoice::Fixed(step) => pacer.ast.step = Step::Fixed(Duration::from_secs_f64(step)),
+            StepChoice::Shipped => {}
+        }
+        if let Some(rule) = clients.detector {
+            pacer.detector.rule = rule;
+        }
+        if let Some(rule) = clients.initial {
+            pacer.initial = rule;
+        }
+        if !clients.hints {
+            pacer.hints = HintUse::Ignore;
+        }
+        pacer.detector.network = Duration::from_secs_f64(config.link.rtt);
+        pacer.start = if clients.together { Start::Immediately } else { Start::Spread };
+        Ok(Self::Pacer(pacer.build()?))
+    }
+
+    /// Whether an algorithm is one of the basic levels.
+    pub(super) fn is_basic(algorithm: Algorithm) -> bool {
+        let basic = [Preset::None, Preset::Fixed, Preset::Random, Preset::Exponential];
+        matches!(algorithm, Algorithm::Pacer(preset) if basic.contains(&preset))
+    }
+
+    pub(super) fn make(&self) -> Control {
+        match self {
+            Self::Pacer(plan) => Control::Pacer(Pacer::new(plan)),
+            Self::Baseline(state) => Control::Baseline(*state),
+        }
+    }
+}
+
+impl Client {
+    /// The delay before the first check, if there is to be any.
+    pub(super) fn first_delay(&mut self, together: bool, interval: f64) -> Option<Duration> {
+        match &mut self.control {
+            Control::Pacer(pacer) => {
+                if together && !self.basic {
+                    pacer.on_user_waiting();
+                }
+                pacer.first_delay(&mut self.chance)
+            }
+            Control::Baseline(_) if together => Some(Duration::ZERO),
+            Control::Baseline(_) => Some(Duration::from_secs_f64(self.chance.unit() * interval)),
+        }
+    }
+
+    /// A check is due; the answer says how long to wait instead, if the client refuses itself.
+    pub(super) fn on_due(&mut self, now: Timestamp) -> Option<Duration> {
+        match &mut self.control {
+            Control::Pacer(pacer) => {
+                pacer.on_sent();
+                None
+            }
+            Control::Baseline(state) => match state.on_due(now.as_secs_f64(), &mut self.chance) {
+                Due::Ask => None,
+                Due::Skip(seconds) => Some(Duration::from_secs_f64(seconds)),
+            },
+        }
+    }
+
+    pub(super) fn on_outcome(&mut self, now: Timestamp, outcome: &Outcome) -> Option<Duration> {
+        match &mut self.control {
+            Control::Pacer(pacer) => pacer.on_outcome(now, outcome, &mut self.chance),
+            Control::Baseline(state) => {
+                let answered = matches!(outcome, Outcome::Answered { .. });
+                Some(Duration::from_secs_f64(state.on_outcome(answered, &mut self.chance)))
+            }
+        }
+    }
+
+    /// A notification says that there is something to fetch.
+    pub(super) fn on_push_hint(&mut self, spread: Option<Duration>) -> Option<Duration> {
+        match &mut self.control {
+            Control::Pacer(pacer) if !self.basic => pacer.on_push_hint(spread, &mut self.chance),
+            Control::Pacer(_) | Control::Baseline(_) => Some(Duration::ZERO).filter(|_| self.sent == NEVER),
+        }
+    }
+
+    pub(super) fn on_late_answer(&mut self, now: Timestamp, losses: u32) {
+        if let Control::Pacer(pacer) = &mut self.control {
+            pacer.on_late_answer(now, losses);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The broker's side: the real request pool, appointment book and stretch advice, each switched by the scenario.
+
+use std::time::Duration;
+
+use tidegate_control::admission::{
+    Class, ClassConfig, Counts, DELAY_UNBOUNDED, Deadlines, Key, Offered, Policy, PoolConfig, Request, RequestPool,
+    Taken,
+};
+use tidegate_control::advice::{AdviceConfig, Declared, StretchAdvice};
+use tidegate_control::appointments::{
+    Appointment, Appointments, AppointmentsConfig, Server, Ticket, TicketKey, Visitor,
+};
+use tidegate_control::{ConfigError, Timestamp};
+
+use super::config::Polling;
+use crate::chance::Stream;
+
+/// One attempt of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) client: u32,
+    pub(super) attempt: u32,
+}
+
+/// What became of an arrival.
+pub(super) enum Arrival {
+    Waits,
+    Denied { retry_after: Duration, ticket: Option<Ticket> },
+    Dropped,
+}
+
+/// What a client brings with a request.
+pub(super) struct Asked {
+    pub(super) asker: Asker,
+    pub(super) deadline: Duration,
+    pub(super) ticket: Option<Ticket>,
+    /// What it shares with others, if equal queries are to be executed once.
+    pub(super) key: Option<Key>,
+}
+
+pub(super) struct Desk {
+    pool: RequestPool<Asker>,
+    appointments: Option<Appointments>,
+    advice: Option<StretchAdvice>,
+    reports_queue: bool,
+    servers: u32,
+    chance: Stream,
+}
+
+/// Everybody asks for the same kind of thing.
+const CLASS: Class = Class::Query;
+/// Requests that the pool can take at most; what a scenario calls unbounded.
+const ITEMS_MAX: u32 = 16_000_000;
+
+impl Desk {
+    pub(super) fn new(config: &Polling, seed: u64) -> Result<Self, ConfigError> {
+        let (broker, host) = (&config.broker, &config.host);
+        let service = Duration::from_secs_f64(host.mean_service(0.0));
+        let class = ClassConfig {
+            items_max: broker.queue_items.map_or(ITEMS_MAX, |seconds| (seconds * host.capacity).max(1.0) as u32),
+            delay_max: broker.queue_delay.map_or(DELAY_UNBOUNDED, Duration::from_secs_f64),
+            waiters_max: ITEMS_MAX,
+            policy: if broker.denies { Policy::Deny } else { Policy::TailDrop },
+            cost_initial: service,
+            answer_cost: service.mul_f64(host.answer_cost),
+            ..ClassConfig::default()
+        };
+        let pool = PoolConfig {
+            classes: [class; Class::COUNT],
+            deadlines: if broker.deadlines { Deadlines::Enforce } else { Deadlines::Ignore },
+            deadline_default: Duration::from_secs_f64(config.clients.request_timeout),
+            servers: host.servers,
+            shared_max: ITEMS_MAX,
+        };
+        let book = AppointmentsConfig {
+            utilisation: broker.book_utilisation,
+            denial_cost: Duration::from_secs_f64(host.denial_cost / host.capacity),
+            ..AppointmentsConfig::default()
+        };
+        let advice = AdviceConfig { margin: broker.advice_margin, ..AdviceConfig::default() };
+        let book = broker.appointments.then(|| Appointments::new(&book, TicketKey::new([7; 16]))).transpose()?;
+        Ok(Self {
+            pool: RequestPool::new(&pool)?,
+            appointments: book,
+            advice: broker.advice.then(|| StretchAdvice::new(&advice)).transpose()?,
+            reports_queue: broker.reports_queue,
+            servers: host.servers,
+            chance: Stream::of(seed, "broker"),
+        })
+    }
+
+    /// A request is at the door.
+    pub(super) fn on_request(&mut self, now: Timestamp, asked: &Asked, idle: bool) -> Arrival {
+        // Equal queries join before anybody is sent away: apart they would cost more.
+        if asked.key.is_none()
+            && let Some(refused) = self.make_appointment(now, asked, idle)
+        {
+            return refused;
+        }
+        let request = Request { class: CLASS, key: asked.key, deadline: Some(asked.deadline), value: asked.asker };
+        match self.pool.offer(now, request) {
+            Offered::Queued | Offered::Joined | Offered::Parked { .. } | Offered::Immediate(_) => Arrival::Waits,
+            Offered::Denied { retry_after, .. } => Arrival::Denied { retry_after, ticket: None },
+            Offered::Dropped { .. } => Arrival::Dropped,
+        }
+    }
+
+    fn make_appointment(&mut self, now: Timestamp, asked: &Asked, idle: bool) -> Option<Arrival> {
+        let book = self.appointments.as_mut()?;
+        book.on_backlog(now, self.pool.backlog_total(now));
+        let client = asked.asker.client.to_le_bytes();
+        // The book is about the host, which has several servers.
+        let work = self.pool.cost(CLASS) / self.servers;
+        let visitor = Visitor { client: &client, work, ticket: asked.ticket };
+        let server = if idle && self.pool.is_empty() { Server::Idle } else { Server::Busy };
+        match book.decide(now, &visitor, server, &mut self.chance) {
+            Appointment::Admit => None,
+            Appointment::Deny { retry_after, ticket } => Some(Arrival::Denied { retry_after, ticket }),
+        }
+    }
+
+    pub(super) fn declare(&mut self, session: &mut Declared, want: Duration) {
+        if let Some(advice) = &mut self.advice {
+            advice.declare(session, want);
+        }
+    }
+
+    /// What everybody is told.
+    pub(super) fn stretch(&self) -> Option<f64> {
+        let advice = self.advice.as_ref()?;
+        Some(advice.stretch(self.pool.cost(CLASS) / self.servers))
+    }
+
+    /// What a client is told about its own request.
+    pub(super) fn queued(&self, queued: Duration) -> Option<Duration> {
+        self.reports_queue.then_some(queued)
+    }
+
+    pub(super) fn take(&mut self, now: Timestamp) -> Option<Taken<Asker>> {
+        self.pool.take(now)
+    }
+
+    /// Nobody is told that a request expired: its client has given up, or will.
+    pub(super) fn forget_ended(&mut self) {
+        while self.pool.poll_ended().is_some() {}
+    }
+
+    pub(super) fn on_served(&mut self, job: tidegate_control::admission::Job, elapsed: Duration) {
+        self.pool.on_served(job, elapsed);
+    }
+
+    /// Seconds of work that wait.
+    pub(super) fn backlog(&self, now: Timestamp) -> f64 {
+        self.pool.backlog(CLASS, now).as_secs_f64()
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        self.pool.counts(CLASS)
+    }
+}

@@ -1,0 +1,185 @@
+//! Which figures an experiment gets: lines if a number varies, bars if names do, and what the scenario asks for besides.
+
+use super::caption;
+use super::svg::{Chart, Series, bars, heat};
+use crate::experiment::{CaseResult, Experiment, short};
+use crate::scenario::WorldKind;
+
+/// A figure and its file.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// `e1-overload-stale.svg`
+    pub file: String,
+    /// The file's text.
+    pub svg: String,
+}
+
+/// All figures of an experiment.
+pub fn figures(experiment: &Experiment) -> Vec<Figure> {
+    if experiment.replications() == 0 {
+        return Vec::new();
+    }
+    let scenario = &experiment.scenario;
+    let mut list = vec![Figure {
+        file: format!("{}-{}.svg", scenario.name, scenario.primary.replace('_', "-")),
+        svg: main_figure(experiment),
+    }];
+    let extra = match scenario.plot.as_deref() {
+        Some("timeline") => Some(timeline(experiment)),
+        Some("trace") => Some(trace(experiment)),
+        _ => None,
+    };
+    if let (Some(svg), Some(kind)) = (extra, &scenario.plot) {
+        list.push(Figure { file: format!("{}-{kind}.svg", scenario.name), svg });
+    }
+    list
+}
+
+/// Name and unit of a metric.
+fn unit(experiment: &Experiment, metric: &str) -> String {
+    let found = experiment.scenario.metrics().iter().find(|(name, _, _)| *name == metric);
+    match found {
+        Some((name, "", _)) => name.replace('_', " "),
+        Some((name, unit, _)) => format!("{}, {unit}", name.replace('_', " ")),
+        None => metric.to_owned(),
+    }
+}
+
+/// Whether numbers vary along an axis.
+fn is_numeric<T>(points: &[(String, T)]) -> bool {
+    points.len() > 1 && points.iter().all(|(label, _)| number(label).is_some())
+}
+
+/// The number of a label such as `10`, `5%` or `200/s`.
+fn number(label: &str) -> Option<f64> {
+    let end = label.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(label.len());
+    label[..end].parse().ok()
+}
+
+fn main_figure(experiment: &Experiment) -> String {
+    let scenario = &experiment.scenario;
+    let y = unit(experiment, &scenario.primary);
+    let estimate = |result: &CaseResult| experiment.estimate(result, &scenario.primary);
+    let is_grid = scenario.axes.len() == 2 && scenario.axes.iter().all(|axis| axis.points.len() > 1);
+    let numeric = scenario.axes.iter().filter(|axis| is_numeric(&axis.points)).count();
+    if is_grid && numeric != 1 {
+        return heat_map(experiment);
+    }
+    let Some(axis) = scenario.axes.iter().position(|axis| is_numeric(&axis.points)) else {
+        let cases: Vec<_> = experiment
+            .results
+            .iter()
+            .map(|result| (result.name(), estimate(result).mean, estimate(result).half_width))
+            .collect();
+        return bars(&scenario.title, &y, &caption(experiment), &cases);
+    };
+    let mut series: Vec<Series> = Vec::new();
+    for result in &experiment.results {
+        let others: Vec<String> = result
+            .labels
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != axis)
+            .map(|(_, (_, label))| label.clone())
+            .collect();
+        let name = if others.is_empty() { scenario.primary.replace('_', " ") } else { others.join(", ") };
+        let here = estimate(result);
+        let point = (number(&result.labels[axis].1).unwrap_or(0.0), here.mean, here.half_width);
+        match series.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => series.push(Series { name, points: vec![point], is_bound: false }),
+        }
+    }
+    if let Some(bound) = bound(experiment, axis) {
+        series.push(bound);
+    }
+    let x = short(&scenario.axes[axis].name).replace('_', " ");
+    Chart { title: scenario.title.clone(), caption: caption(experiment), x, y, series, dense: false }.svg()
+}
+
+/// The least that the capacity allows, beside measured staleness.
+fn bound(experiment: &Experiment, axis: usize) -> Option<Series> {
+    if experiment.scenario.primary != "stale" || experiment.scenario.world != WorldKind::Polling {
+        return None;
+    }
+    let mut points = Vec::new();
+    for result in &experiment.results {
+        let ratio = experiment.estimate(result, "stale_over_bound").mean;
+        let x = number(&result.labels[axis].1)?;
+        if ratio > 0.0 && !points.iter().any(|(known, _, _)| *known == x) {
+            points.push((x, experiment.estimate(result, "stale").mean / ratio, 0.0));
+        }
+    }
+    Some(Series { name: "least possible".to_owned(), points, is_bound: true })
+}
+
+fn heat_map(experiment: &Experiment) -> String {
+    let scenario = &experiment.scenario;
+    let [rows, columns] = scenario.axes.as_slice() else { return String::new() };
+    let names: Vec<String> = columns.points.iter().map(|(label, _)| label.clone()).collect();
+    let lines: Vec<(String, Vec<f64>)> = experiment
+        .results
+        .chunks(names.len())
+        .zip(&rows.points)
+        .map(|(results, (label, _))| {
+            (label.clone(), results.iter().map(|result| experiment.estimate(result, &scenario.primary).mean).collect())
+        })
+        .collect();
+    let title = format!("{}: {}", scenario.title, unit(experiment, &scenario.primary));
+    heat(&title, &caption(experiment), (short(&columns.name), short(&rows.name)), &names, &lines)
+}
+
+/// Curves have about this many points: a pixel or two each.
+const POINTS: usize = 150;
+
+fn timeline(experiment: &Experiment) -> String {
+    let series = experiment
+        .results
+        .iter()
+        .map(|result| {
+            let bin = result.timeline.len().div_ceil(POINTS).max(1);
+            let mean = |chunk: &[crate::polling::Second]| {
+                chunk.iter().map(|second| f64::from(second.stale)).sum::<f64>() / chunk.len() as f64
+            };
+            let points = result.timeline.chunks(bin).enumerate().map(|(n, chunk)| ((n * bin) as f64, mean(chunk), 0.0));
+            Series { name: result.name(), points: points.collect(), is_bound: false }
+        })
+        .collect();
+    let title = format!("{}: over time, first seed", experiment.scenario.title);
+    Chart {
+        title,
+        caption: caption(experiment),
+        x: "time, s".to_owned(),
+        y: "stale, share".to_owned(),
+        series,
+        dense: true,
+    }
+    .svg()
+}
+
+fn trace(experiment: &Experiment) -> String {
+    let mut series = Vec::new();
+    for result in &experiment.results {
+        let step = result.trace.len().div_ceil(POINTS).max(1);
+        let pick = |value: fn(&(f64, f64, f64)) -> f64| -> Vec<(f64, f64, f64)> {
+            result.trace.iter().step_by(step).map(|point| (point.0, value(point), 0.0)).collect()
+        };
+        let name = result.name();
+        series.push(Series { name: format!("{name}: AST"), points: pick(|point| point.1), is_bound: false });
+        series.push(Series {
+            name: format!("{name}: AST + RBT"),
+            points: pick(|point| point.1 + point.2),
+            is_bound: false,
+        });
+    }
+    let title = format!("{}: one client, first seed", experiment.scenario.title);
+    Chart {
+        title,
+        caption: caption(experiment),
+        x: "time, s".to_owned(),
+        y: "timeout, s".to_owned(),
+        series,
+        dense: true,
+    }
+    .svg()
+}

@@ -1,0 +1,30 @@
+//! What is written about an experiment: `summary.json`, CSV, figures, one page of HTML, and the chapter of the manual.
+//!
+//! Everything is a text made of an [`Experiment`]; files are the caller's business. The texts depend on the results
+//! only, not on the clock or the machine, so the same seed and version give the same bytes.
+
+mod figures;
+mod page;
+mod summary;
+pub mod svg;
+
+pub use figures::{Figure, figures};
+pub use page::{html, markdown};
+pub use summary::{csv, json, timeline_csv};
+
+use crate::experiment::Experiment;
+
+/// The version that is written into everything.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Where the numbers come from, in one line.
+pub fn caption(experiment: &Experiment) -> String {
+    let Experiment { scenario, .. } = experiment;
+    let replications = experiment.replications();
+    let seeds = match replications {
+        0 | 1 => format!("seed {}", scenario.seed),
+        count => format!("seeds {}–{}", scenario.seed, scenario.seed + count as u64 - 1),
+    };
+    let interval = if replications > 1 { ", bars are 95 % intervals" } else { "" };
+    format!("{}, tidegate {VERSION}, {seeds}, {replications} replications{interval}", scenario.name)
+}

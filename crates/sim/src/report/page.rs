@@ -1,0 +1,157 @@
+//! An experiment as a section of a page, in HTML and in Markdown.
+
+use std::fmt::Write;
+
+use super::figures::figures;
+use super::svg::escaped;
+use super::{VERSION, caption};
+use crate::experiment::{Experiment, with_interval};
+use crate::scenario::WorldKind;
+
+/// Columns of the tables: what a reader wants to see side by side.
+fn columns(experiment: &Experiment) -> Vec<&'static str> {
+    let wanted: &[&str] = match experiment.scenario.world {
+        WorldKind::Polling if experiment.scenario.primary.starts_with("drain") => {
+            &["drain_t50", "drain_t99", "drain_t100", "requests_per_client", "unserved", "latency_p99"]
+        }
+        WorldKind::Polling if experiment.scenario.primary == "recovered" => {
+            &["recovered", "recovery", "stale", "offered", "goodput", "shed"]
+        }
+        WorldKind::Polling if experiment.scenario.primary.starts_with("outdated") => {
+            &["outdated_mean", "outdated_p99", "goodput", "offered", "requests_per_answer", "latency_p99"]
+        }
+        WorldKind::Polling => &[
+            "stale",
+            "stale_over_bound",
+            "goodput",
+            "offered",
+            "requests_per_answer",
+            "latency_p99",
+            "detection_mean",
+            "shed",
+            "jain",
+        ],
+        WorldKind::Publishers if experiment.scenario.primary.starts_with("latency") => &[
+            "latency_rare_mean",
+            "latency_rare_p99",
+            "lost_rare",
+            "latency_busy_mean",
+            "latency_busy_p99",
+            "lost_busy",
+        ],
+        WorldKind::Publishers => &[
+            "uplink_bytes",
+            "messages",
+            "held",
+            "hold_mean",
+            "refused",
+            "blocked",
+            "attack_passed",
+            "after_attack_passed",
+        ],
+    };
+    let all = experiment.scenario.metrics().iter().map(|(name, _, _)| *name);
+    let mut columns: Vec<&str> = all.filter(|name| wanted.contains(name)).collect();
+    let primary = experiment
+        .scenario
+        .metrics()
+        .iter()
+        .map(|(name, _, _)| *name)
+        .find(|name| *name == experiment.scenario.primary);
+    if let Some(primary) = primary {
+        columns.retain(|name| *name != primary);
+        columns.insert(0, primary);
+    }
+    columns
+}
+
+/// A page of its own: nothing is fetched from anywhere.
+pub fn html(experiments: &[Experiment]) -> String {
+    let mut page = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>Tidegate laboratory</title><style>\
+         :root{{color-scheme:light dark}}body{{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}}\
+         table{{border-collapse:collapse;font-size:14px;display:block;overflow-x:auto}}td,th{{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #8884}}\
+         td:first-child,th:first-child{{text-align:left}}svg{{max-width:100%;height:auto}}.no{{color:#c9424a}}.yes{{color:#3aa655}}</style>\
+         <h1>Tidegate laboratory</h1><p>Version {VERSION}. {} experiments.</p><ul>",
+        experiments.len()
+    );
+    for experiment in experiments {
+        let name = escaped(&experiment.scenario.name);
+        let _ = write!(
+            page,
+            "<li><a href=\"#{name}\">{}</a>: {}",
+            escaped(&experiment.scenario.title),
+            escaped(&experiment.verdict())
+        );
+    }
+    page.push_str("</ul>");
+    for experiment in experiments {
+        section(&mut page, experiment);
+    }
+    page.push_str("</html>\n");
+    page
+}
+
+fn section(page: &mut String, experiment: &Experiment) {
+    let scenario = &experiment.scenario;
+    let _ = write!(
+        page,
+        "<h2 id=\"{}\">{}</h2><p><em>{}</em></p><p><strong>{}</strong></p>",
+        escaped(&scenario.name),
+        escaped(&scenario.title),
+        escaped(&scenario.question),
+        escaped(&experiment.verdict())
+    );
+    for figure in figures(experiment) {
+        let _ = write!(page, "<figure>{}</figure>", figure.svg);
+    }
+    let verdicts = experiment.verdicts();
+    if !verdicts.is_empty() {
+        page.push_str("<ul>");
+        for verdict in verdicts {
+            let (class, word) = if verdict.holds { ("yes", "holds") } else { ("no", "missed") };
+            let _ = write!(
+                page,
+                "<li><span class=\"{class}\">{word}</span>: {} ({})",
+                escaped(&verdict.says),
+                escaped(&verdict.found)
+            );
+        }
+        page.push_str("</ul>");
+    }
+    let columns = columns(experiment);
+    page.push_str("<table><tr><th>case");
+    for name in &columns {
+        let _ = write!(page, "<th>{}", escaped(&name.replace('_', " ")));
+    }
+    for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
+        let _ = write!(page, "<tr><td>{}", escaped(&result.name()));
+        for name in &columns {
+            let _ = write!(page, "<td>{}", with_interval(experiment.estimate(result, name)));
+        }
+    }
+    let _ = write!(page, "</table><p><small>{}</small></p>", escaped(&caption(experiment)));
+}
+
+/// A section of the manual; figures lie in `folder`.
+pub fn markdown(experiment: &Experiment, folder: &str) -> String {
+    let scenario = &experiment.scenario;
+    let mut text = format!("## {}\n\n*{}* {}\n\n", scenario.title, scenario.question, experiment.verdict());
+    for figure in figures(experiment) {
+        let _ = write!(text, "![{}]({folder}/{})\n\n", scenario.title, figure.file);
+    }
+    for verdict in experiment.verdicts() {
+        let word = if verdict.holds { "holds" } else { "**missed**" };
+        let _ = writeln!(text, "- {word}: {} ({})", verdict.says, verdict.found);
+    }
+    let columns = columns(experiment);
+    let names: Vec<String> = columns.iter().map(|name| name.replace('_', " ")).collect();
+    let _ = write!(text, "\n| case | {} |\n| --- |{}\n", names.join(" | "), " ---: |".repeat(columns.len()));
+    for result in experiment.results.iter().filter(|result| !result.runs.is_empty()) {
+        let cells: Vec<String> = columns.iter().map(|name| with_interval(experiment.estimate(result, name))).collect();
+        let _ = writeln!(text, "| {} | {} |", result.name(), cells.join(" | "));
+    }
+    let _ = write!(text, "\n{}.\n\n", caption(experiment));
+    text
+}

@@ -1,0 +1,296 @@
+//! Scenarios: what to run, in TOML.
+//!
+//! A scenario names a world, changes some of its settings, varies others along axes, says how often to repeat, and what
+//! is expected to come out. Everything is checked before anything runs, and every mistake is named with its line.
+
+mod book;
+mod keys;
+mod read;
+mod suggest;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::fmt;
+
+pub use book::{BOOK, named};
+pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
+pub use value::Value;
+
+use crate::polling::{self, Outcome, Polling};
+use crate::publishers::{self, Publishers};
+
+/// A scenario that has been checked.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name: that of the file.
+    pub name: String,
+    /// One line.
+    pub title: String,
+    /// What it is to find out.
+    pub question: String,
+    /// Which world.
+    pub world: WorldKind,
+    /// The metric that was chosen before the first run.
+    pub primary: String,
+    /// How often each case is run, with consecutive seeds.
+    pub replications: u32,
+    /// The first seed.
+    pub seed: u64,
+    /// An extra figure: `timeline` or `trace`.
+    pub plot: Option<String>,
+    /// What differs from the default world.
+    pub settings: Vec<Setting>,
+    /// What varies.
+    pub axes: Vec<Axis>,
+    /// What is expected.
+    pub asserts: Vec<Assert>,
+}
+
+/// Which world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorldKind {
+    /// Clients that poll.
+    Polling,
+    /// Publishers.
+    Publishers,
+}
+
+/// One changed setting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// `clients.interval`
+    pub path: String,
+    /// Its value.
+    pub value: Value,
+    /// Where it stands; 0 for one of the command line.
+    pub line: usize,
+}
+
+/// What varies: named points, each with its settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    /// The key, or `variant`.
+    pub name: String,
+    /// Label and settings.
+    pub points: Vec<(String, Vec<Setting>)>,
+}
+
+/// What is expected of a metric in some of the cases.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Assert {
+    /// In words.
+    pub says: String,
+    /// Of which metric.
+    pub metric: String,
+    /// In the cases with these labels.
+    pub place: Vec<(String, String)>,
+    /// What.
+    pub relation: Option<Relation>,
+    /// Where it stands.
+    pub line: usize,
+}
+
+/// What is expected.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Relation {
+    /// The mean is at least this.
+    AtLeast(f64),
+    /// The mean is at most this.
+    AtMost(f64),
+    /// Less than in the case with these labels, by a paired comparison.
+    LessThan(Vec<(String, String)>),
+    /// More than there.
+    MoreThan(Vec<(String, String)>),
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Where; 0 if it is not in the file.
+    pub line: usize,
+    /// Which key.
+    pub key: String,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        if self.key.is_empty() { f.write_str(&self.text) } else { write!(f, "{}: {}", self.key, self.text) }
+    }
+}
+
+/// A world ready to run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum World {
+    /// Clients that poll.
+    Polling(Box<Polling>),
+    /// Publishers.
+    Publishers(Box<Publishers>),
+}
+
+impl World {
+    /// Runs it.
+    pub fn run(&self, seed: u64) -> Result<Outcome, String> {
+        match self {
+            Self::Polling(config) => polling::run(config, seed),
+            Self::Publishers(config) => publishers::run(config, seed),
+        }
+        .map_err(|error| error.to_string())
+    }
+
+    /// Bytes that a run will need, about.
+    pub fn memory_estimate(&self) -> u64 {
+        match self {
+            Self::Polling(config) => config.memory_estimate(),
+            // A publisher is a rhythm, a flow and an event.
+            Self::Publishers(config) => u64::from(config.count) * 512,
+        }
+    }
+}
+
+/// Labels and settings of a point of the grid.
+type Point<'a> = (Vec<(String, String)>, Vec<&'a Setting>);
+
+/// One point of the grid.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Axis and label, in the order of the axes.
+    pub labels: Vec<(String, String)>,
+    /// What to run.
+    pub world: World,
+}
+
+impl Scenario {
+    fn empty(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            title: name.to_owned(),
+            question: String::new(),
+            world: WorldKind::Polling,
+            primary: "stale".to_owned(),
+            replications: 10,
+            seed: 1,
+            plot: None,
+            settings: Vec::new(),
+            axes: Vec::new(),
+            asserts: Vec::new(),
+        }
+    }
+
+    /// Reads a scenario; the name is that of the file.
+    pub fn read(name: &str, text: &str) -> Result<Self, Vec<Problem>> {
+        read::read(name, text)
+    }
+
+    /// The metrics of its world: name, unit, meaning.
+    pub fn metrics(&self) -> &'static [(&'static str, &'static str, &'static str)] {
+        match self.world {
+            WorldKind::Polling => polling::METRICS,
+            WorldKind::Publishers => publishers::METRICS,
+        }
+    }
+
+    /// Changes a setting, as `--set` does; [`Scenario::check`] says whether it fits.
+    pub fn set(&mut self, path: &str, value: Value) {
+        // What the command line says holds for every case.
+        for axis in &mut self.axes {
+            for (_, settings) in &mut axis.points {
+                settings.retain(|setting| setting.path != path);
+            }
+        }
+        self.axes.retain(|axis| axis.name != path);
+        self.settings.push(Setting { path: path.to_owned(), value, line: 0 });
+    }
+
+    /// Every case, in the order of the axes.
+    pub fn cases(&self) -> Result<Vec<Case>, Problem> {
+        let mut points: Vec<Point<'_>> = vec![(Vec::new(), Vec::new())];
+        for axis in &self.axes {
+            let mut next = Vec::new();
+            for (labels, settings) in &points {
+                for (label, more) in &axis.points {
+                    let mut labels = labels.clone();
+                    labels.push((axis.name.clone(), label.clone()));
+                    next.push((labels, settings.iter().copied().chain(more).collect()));
+                }
+            }
+            points = next;
+        }
+        points.into_iter().map(|(labels, settings)| Ok(Case { labels, world: self.world_with(&settings)? })).collect()
+    }
+
+    fn world_with(&self, varied: &[&Setting]) -> Result<World, Problem> {
+        let mut settings: Vec<&Setting> = self.settings.iter().chain(varied.iter().copied()).collect();
+        // A preset first: the other keys of its section change it.
+        settings.sort_by_key(|setting| !matches!(setting.path.as_str(), "broker.preset" | "publishers.interval"));
+        let mut polling = Polling::default();
+        let mut publishers = Publishers::default();
+        for Setting { path, value, line } in settings {
+            match self.world {
+                WorldKind::Polling => keys::set_polling(&mut polling, path, value),
+                WorldKind::Publishers => keys::set_publishers(&mut publishers, path, value),
+            }
+            .map_err(|text| Problem { line: *line, key: path.clone(), text })?;
+        }
+        let (warm_up, duration) = match self.world {
+            WorldKind::Polling => (polling.warm_up, polling.duration),
+            WorldKind::Publishers => (publishers.warm_up, publishers.duration),
+        };
+        if warm_up >= duration {
+            let text = format!("{warm_up} s is not before the end of the run at {duration} s");
+            return Err(Problem { line: 0, key: "run.warm_up".to_owned(), text });
+        }
+        Ok(match self.world {
+            WorldKind::Polling => World::Polling(Box::new(polling)),
+            WorldKind::Publishers => World::Publishers(Box::new(publishers)),
+        })
+    }
+
+    /// Drops expectations about cases that there are no more after a change of the axes.
+    pub fn forget_lost_expectations(&mut self) {
+        let axes = self.axes.clone();
+        let exists = |(axis, label): &(String, String)| {
+            axes.iter().any(|known| &known.name == axis && known.points.iter().any(|(name, _)| name == label))
+        };
+        self.asserts.retain(|assert| assert.place.iter().all(exists));
+    }
+
+    /// Everything that is wrong with the values.
+    pub fn check(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if let Err(problem) = self.cases() {
+            problems.push(problem);
+        }
+        let known = |metric: &str| self.metrics().iter().any(|(name, _, _)| *name == metric);
+        let hint = |metric: &str| {
+            let names = self.metrics().iter().map(|(name, _, _)| *name);
+            suggest::did_you_mean(metric, names).unwrap_or_default()
+        };
+        let mut metrics = vec![(0, &self.primary)];
+        metrics.extend(self.asserts.iter().map(|assert| (assert.line, &assert.metric)));
+        for (line, metric) in metrics {
+            if !known(metric) {
+                let text = format!("unknown metric{}", hint(metric));
+                problems.push(Problem { line, key: metric.clone(), text });
+            }
+        }
+        for assert in &self.asserts {
+            for (axis, label) in &assert.place {
+                let exists = self
+                    .axes
+                    .iter()
+                    .any(|known| &known.name == axis && known.points.iter().any(|(name, _)| name == label));
+                if !exists {
+                    let text = format!("no case has {axis} = {label}");
+                    problems.push(Problem { line: assert.line, key: "assert.where".to_owned(), text });
+                }
+            }
+        }
+        problems
+    }
+}

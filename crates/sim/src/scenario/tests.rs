@@ -1,0 +1,62 @@
+//! Scenario files: what they mean, and what is refused.
+
+use super::*;
+
+fn problems(text: &str) -> Vec<String> {
+    Scenario::read("t", text).err().unwrap_or_default().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_scenario_of_the_book_is_sound() {
+    for (name, text) in BOOK {
+        match Scenario::read(name, text) {
+            Ok(scenario) => assert!(!scenario.question.is_empty() && !scenario.cases().unwrap().is_empty(), "{name}"),
+            Err(problems) => panic!("{name}: {problems:#?}"),
+        }
+    }
+}
+
+#[test]
+fn mistakes_are_named_with_line_and_suggestion() {
+    let text =
+        "version = 1\n[clients]\nintervall = \"10s\"\ninterval = 10\n[[vary]]\nkey = \"host.capasity\"\nvalues = [1]\n";
+    assert_eq!(
+        problems(text),
+        [
+            "line 3: clients.intervall: unknown key; did you mean \"clients.interval\"?",
+            "line 6: host.capasity: unknown key; did you mean \"host.capacity\"?",
+        ]
+    );
+    assert_eq!(
+        problems("[clients]\ninterval = 10\n"),
+        ["line 2: clients.interval: expected a time with a unit, such as \"10s\" or \"250ms\"; did you mean \"10s\"?"]
+    );
+    assert_eq!(problems("[link]\nloss = \"120%\"\n"), ["line 2: link.loss: 1.2 is not within 0 and 0.99"]);
+    assert_eq!(problems("wurld = \"polling\"\n"), ["line 1: wurld: unknown key; did you mean \"world\"?"]);
+    assert!(problems("primary = \"stail\"\n")[0].contains("did you mean \"stale\"?"));
+    assert!(problems("[run]\nwarm_up = \"900s\"\n")[0].contains("not before the end"));
+    assert!(problems("version = 2\n")[0].starts_with("line 1: version"));
+    assert!(!problems("title = = 3\n").is_empty());
+}
+
+#[test]
+fn axes_make_a_grid_and_variants_are_bundles() {
+    let text = "[[vary]]\nkey = \"clients.load\"\nvalues = [0.5, 2]\n\
+                [[variant]]\nname = \"a\"\n\"broker.preset\" = \"paper\"\n\"broker.deadlines\" = true\n\
+                [[variant]]\nname = \"b\"\n";
+    let scenario = Scenario::read("t", text).unwrap();
+    let cases = scenario.cases().unwrap();
+    let labels: Vec<String> = cases.iter().map(|case| format!("{} {}", case.labels[0].1, case.labels[1].1)).collect();
+    assert_eq!(labels, ["0.5 a", "0.5 b", "2 a", "2 b"]);
+    let World::Polling(config) = &cases[0].world else { panic!("polling is the default") };
+    assert!(config.broker.deadlines && config.broker.queue_items == Some(5.0));
+}
+
+#[test]
+fn the_command_line_has_the_last_word() {
+    let mut scenario = Scenario::read("t", "[[vary]]\nkey = \"clients.load\"\nvalues = [0.5, 2]\n").unwrap();
+    scenario.set("clients.load", Value::from_argument("3"));
+    assert_eq!(scenario.cases().unwrap().len(), 1);
+    scenario.set("clients.load", Value::from_argument("many"));
+    assert_eq!(scenario.check()[0].to_string(), "clients.load: expected a number without quotes");
+}

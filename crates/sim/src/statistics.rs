@@ -1,0 +1,177 @@
+//! Means with confidence, shares and quantiles.
+
+/// The mean of independent replications, with the half width of its 95 % confidence interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean.
+    pub mean: f64,
+    /// Half of the width of the interval; infinite with fewer than two replications.
+    pub half_width: f64,
+    /// Replications.
+    pub count: usize,
+}
+
+impl Estimate {
+    /// Of these replications.
+    pub fn of(values: &[f64]) -> Self {
+        let count = values.len();
+        let mean = values.iter().sum::<f64>() / count.max(1) as f64;
+        if count < 2 {
+            return Self { mean, half_width: f64::INFINITY, count };
+        }
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1) as f64;
+        let half_width = student_95(count - 1) * (variance / count as f64).sqrt();
+        Self { mean, half_width, count }
+    }
+
+    /// Of the differences between two series with common random numbers: a paired comparison.
+    pub fn of_difference(first: &[f64], second: &[f64]) -> Self {
+        let differences: Vec<f64> = first.iter().zip(second).map(|(first, second)| first - second).collect();
+        Self::of(&differences)
+    }
+
+    /// The ends of the interval.
+    pub fn interval(&self) -> (f64, f64) {
+        (self.mean - self.half_width, self.mean + self.half_width)
+    }
+
+    /// Whether zero is outside of the interval.
+    pub fn is_significant(&self) -> bool {
+        self.mean.abs() > self.half_width
+    }
+}
+
+/// The 97.5 % point of Student's t.
+fn student_95(freedom: usize) -> f64 {
+    const POINTS: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+    ];
+    match POINTS.get(freedom.saturating_sub(1)) {
+        Some(point) => *point,
+        // Cornish and Fisher's first terms: better than 0.001 from here on.
+        None => 1.959_964 + 2.372 / freedom as f64,
+    }
+}
+
+/// Jain's index of fairness: 1 if all have the same, 1/n if one has everything.
+pub fn jain(shares: impl IntoIterator<Item = f64>) -> f64 {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for share in shares {
+        count += 1.0;
+        sum += share;
+        squares += share * share;
+    }
+    if squares == 0.0 { 1.0 } else { sum * sum / (count * squares) }
+}
+
+/// Counts of values in buckets of equal ratio: quantiles within 1.6 %, from a microsecond to a day, in 8 KiB.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    buckets: Vec<u64>,
+    count: u64,
+    sum: f64,
+    max: f64,
+}
+
+const BUCKETS_PER_DOUBLING: f64 = 32.0;
+const SMALLEST: f64 = 1e-6;
+const BUCKETS: usize = 1184;
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS], count: 0, sum: 0.0, max: 0.0 }
+    }
+}
+
+impl Histogram {
+    /// Counts a value, in seconds.
+    pub fn add(&mut self, value: f64) {
+        let bucket = ((value.max(SMALLEST) / SMALLEST).log2() * BUCKETS_PER_DOUBLING) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)] += 1;
+        self.count += 1;
+        self.sum += value;
+        self.max = self.max.max(value);
+    }
+
+    /// Values counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean; zero without any.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+
+    /// The largest.
+    pub fn max(&self) -> f64 {
+        self.max
+    }
+
+    /// The value that this share of all does not exceed; zero without any.
+    pub fn quantile(&self, share: f64) -> f64 {
+        let rank = (share * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank && self.count > 0 {
+                // The geometric middle of the bucket, and never more than there was.
+                let middle = SMALLEST * ((bucket as f64 + 0.5) / BUCKETS_PER_DOUBLING).exp2();
+                return middle.min(self.max);
+            }
+        }
+        0.0
+    }
+
+    /// Adds another one's counts.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += theirs;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance::Stream;
+
+    #[test]
+    fn the_interval_covers_the_truth_as_often_as_it_says() {
+        let mut stream = Stream::of(3, "coverage");
+        let covered = (0..4000)
+            .filter(|_| {
+                let values: Vec<f64> = (0..10).map(|_| 5.0 + stream.normal()).collect();
+                let (low, high) = Estimate::of(&values).interval();
+                (low..=high).contains(&5.0)
+            })
+            .count();
+        assert!((0.94..=0.96).contains(&(covered as f64 / 4000.0)), "{covered} of 4000");
+        assert_eq!(Estimate::of(&[1.0]).half_width, f64::INFINITY);
+        assert!((student_95(30) - student_95(31)).abs() < 0.01 && (student_95(1000) - 1.962).abs() < 0.001);
+    }
+
+    #[test]
+    fn quantiles_are_close() {
+        let mut histogram = Histogram::default();
+        (1..=100_000).for_each(|n| histogram.add(f64::from(n) / 1000.0));
+        for share in [0.5, 0.9, 0.99, 0.999] {
+            let exact = share * 100.0;
+            assert!((histogram.quantile(share) / exact - 1.0).abs() < 0.02, "{share}: {}", histogram.quantile(share));
+        }
+        assert_eq!(histogram.quantile(1.0), 100.0);
+        assert!((histogram.mean() - 50.0).abs() < 0.01);
+        assert_eq!(Histogram::default().quantile(0.5), 0.0);
+    }
+
+    #[test]
+    fn fairness_is_between_one_and_one_of_n() {
+        assert_eq!(jain([2.0; 10]), 1.0);
+        assert!((jain([1.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+        assert_eq!(jain([]), 1.0);
+    }
+}
