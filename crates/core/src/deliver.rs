@@ -139,8 +139,7 @@ impl Shard {
         }
         let bounds = Bounds { messages_max: settings.queue_messages_max, bytes_max: settings.queue_bytes_max };
         let size = message.publication.payload.len();
-        let kind = if is_away { Kind::Away } else { Kind::Queued };
-        if !self.memory.has_room(kind, size) {
+        if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
             return;
         }

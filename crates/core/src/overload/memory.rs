@@ -46,8 +46,6 @@ pub(crate) enum Kind {
     Passing,
     /// A message that comes in, and has to be kept until its receivers have it.
     Incoming,
-    /// A copy for somebody who is away: all of those together leave room for who is here.
-    Away,
     /// A copy of one that is in already: it was acknowledged, so there should be room for it.
     Queued,
 }
@@ -56,7 +54,6 @@ impl Kind {
     /// Up to which part of the budget it is served, in thousandths.
     const fn share(self) -> usize {
         match self {
-            Self::Away => 600,
             Self::Retained => 850,
             Self::Session => 880,
             Self::Passing => 900,
