@@ -25,14 +25,20 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
             let roles = roles.as_deref();
             let is_new = edit(&path, Missing::IsEmpty, |users| add(users, name, &password, roles))?;
             let what = if is_new { "added" } else { "changed" };
-            println!("{what} {name} in {}; a running broker reads it again on SIGHUP", path.display());
+            println!(
+                "{what} {name} in {}; a running broker reads it again with `tidegate reload` or on SIGHUP",
+                path.display()
+            );
         }
         UserCommand::Remove { name } => {
-            if !path.exists() {
+            if plan::is_missing(&path) {
                 bail!("there are no users: {} does not exist", path.display());
             }
             edit(&path, Missing::IsError, |users| users.remove(name).with_context(|| format!("{name:?}")))?;
-            println!("removed {name} from {}; a running broker reads it again on SIGHUP", path.display());
+            println!(
+                "removed {name} from {}; a running broker reads it again with `tidegate reload` or on SIGHUP",
+                path.display()
+            );
         }
         UserCommand::List => list(&path)?,
     }
@@ -104,7 +110,7 @@ enum Missing {
 }
 
 fn read(path: &Path, missing: Missing) -> Result<Users> {
-    if missing == Missing::IsEmpty && !path.exists() {
+    if missing == Missing::IsEmpty && plan::is_missing(path) {
         return Ok(Users::default());
     }
     let mut problems = Vec::new();
