@@ -165,7 +165,8 @@ fn report(args: &InitArgs, place: &Place, made_up: Option<&str>) -> String {
     let mut text = format!("created {}\n        {}\n", place.config.display(), place.users.display());
     if *tls {
         let _ = writeln!(text, "        {} (signed by itself; clients trust it with --cafile)", place.cert.display());
-        let _ = writeln!(text, "        valid for {}; for more names: --name HOST", names(args).join(", "));
+        let _ =
+            writeln!(text, "        valid for {}; for others make it anew, with --name HOST", names(args).join(", "));
     }
     match made_up {
         Some(password) => {

@@ -221,11 +221,19 @@ fn unreadable(loaded: &Loaded, named: &[(&'static str, &Option<PathBuf>)]) -> Ve
     named.iter().filter_map(problem).collect()
 }
 
-/// Refuses a data folder that cannot be one. One that is not there yet is made by whoever writes first.
+/// Refuses a data path that is no folder: whatever is looked for in it would fail, and say less.
+pub(crate) fn check_data_kind(loaded: &Loaded) -> Result<(), Problems> {
+    match std::fs::metadata(&loaded.options.server.data) {
+        Ok(found) if !found.is_dir() => Err(no_data(loaded, "is a file, and a folder is needed")),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a data folder that cannot be written, by a broker that is to serve. One that is not there yet is made by
+/// whoever writes first.
 pub(crate) fn check_data(loaded: &Loaded) -> Result<(), Problems> {
     let folder = &loaded.options.server.data;
     let why = match std::fs::metadata(folder) {
-        Ok(found) if !found.is_dir() => "is a file, and a folder is needed".to_owned(),
         Ok(_) => match rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
             Ok(()) => return Ok(()),
             Err(error) => format!("cannot be written: {}", std::io::Error::from(error)),
@@ -233,8 +241,13 @@ pub(crate) fn check_data(loaded: &Loaded) -> Result<(), Problems> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => format!("cannot be looked at: {error}"),
     };
-    let problem = Problem::of_key(loaded.origin("server.data"), "server.data", format!("{} {why}", folder.display()));
-    Err(Problems(vec![problem.with_hint("name another folder with --data DIR".to_owned())]))
+    Err(no_data(loaded, &why))
+}
+
+fn no_data(loaded: &Loaded, why: &str) -> Problems {
+    let message = format!("{} {why}", loaded.options.server.data.display());
+    let problem = Problem::of_key(loaded.origin("server.data"), "server.data", message);
+    Problems(vec![problem.with_hint("name another folder with --data DIR".to_owned())])
 }
 
 fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Problem>) -> Vec<Listener> {

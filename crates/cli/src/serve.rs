@@ -38,6 +38,7 @@ pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
         problems.extend(plan::unreadable_files(&loaded));
         return Err(Problems(problems));
     }
+    plan::check_data_kind(&loaded)?;
     // Two independent judgements: the operator should see the problems of both.
     let (config, security) = match (plan::broker(&loaded), security::load(&loaded)) {
         (Ok(config), Ok(security)) => (config, security),

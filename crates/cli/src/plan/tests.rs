@@ -99,7 +99,7 @@ fn a_data_folder_must_be_one() {
     let checked = |path: &Path| {
         let flags = vec![Entry::flag("--data", "server.data", &path.display().to_string())];
         let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
-        check_data(&loaded).map_err(|problems| problems.to_string())
+        check_data_kind(&loaded).and_then(|()| check_data(&loaded)).map_err(|problems| problems.to_string())
     };
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
