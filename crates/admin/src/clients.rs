@@ -134,6 +134,17 @@ pub(crate) async fn worst(state: &State, limit: usize) -> Result<Vec<ClientRepor
     Ok(first(state, column, None, limit, lost).await?.0.into_iter().map(|(_, client)| client).collect())
 }
 
+/// The connections of late with the most losses.
+pub(crate) async fn worst_closed(state: &State, limit: usize) -> Result<Vec<Closed>, Problem> {
+    let mut all = Vec::new();
+    for shard in 0..state.handle.shards() {
+        all.extend(closed_of(state, shard, ROWS_USUAL, |closed| view::drops(&closed.parting.ledger) > 0).await?);
+    }
+    all.sort_by_key(|closed| core::cmp::Reverse(view::drops(&closed.parting.ledger)));
+    all.truncate(limit);
+    Ok(all)
+}
+
 fn limit(words: &Words) -> Result<usize, Problem> {
     let Some(text) = words.get("limit") else { return Ok(ROWS_USUAL) };
     let limit = text.parse().ok().filter(|limit| (1..=ROWS_MAX).contains(limit));

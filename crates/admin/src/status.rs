@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State as Shared;
 use serde_json::{Map, Value, json};
+use tidegate_broker::ask::Closed;
 use tidegate_control::pressure::Cause;
 use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 
-use crate::clients::worst;
+use crate::clients::{worst, worst_closed};
 use crate::problem::{Answered, json_of};
 use crate::state::State;
 use crate::view;
@@ -164,8 +165,14 @@ pub(crate) async fn drops(Shared(state): Shared<Arc<State>>) -> Answered {
         "rate": view::rounded(stats.dropped_shard_full.saturating_sub(before.dropped_shard_full) as f64 / seconds),
         "meaning": "the way to another shard was full",
     }));
-    let worst: Vec<Value> = worst(&state, WORST).await?.iter().map(|client| view::client(&state, client)).collect();
-    Ok(json_of(&json!({ "ledger": ledger(&stats), "reasons": reasons, "clients": worst })))
+    let worst = worst(&state, WORST).await?;
+    // A session that is kept goes on with its ledger: it is named once.
+    let is_there = |closed: &&Closed| worst.iter().any(|client| client.client_id == closed.client_id);
+    let closed = worst_closed(&state, WORST).await?;
+    let closed: Vec<Value> =
+        closed.iter().filter(|closed| !is_there(closed)).map(|closed| view::closed(&state, closed)).collect();
+    let clients: Vec<Value> = worst.iter().map(|client| view::client(&state, client)).collect();
+    Ok(json_of(&json!({ "ledger": ledger(&stats), "reasons": reasons, "clients": clients, "closed": closed })))
 }
 
 /// What a loss means, to somebody who was not there.

@@ -105,6 +105,8 @@ pub(crate) fn closed(state: &State, closed: &Closed) -> Value {
         "reason": &*closed.why,
         "received": parting.ledger.received,
         "delivered": parting.ledger.delivered,
+        "lost_in": parting.ledger.lost_on(Side::In),
+        "lost_out": parting.ledger.lost_on(Side::Out),
         "drops": drops(&parting.ledger),
         "bytes_received": parting.ledger.bytes_received,
         "bytes_sent": parting.ledger.bytes_sent,

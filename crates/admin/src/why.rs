@@ -3,13 +3,16 @@
 //! What is said first is what an operator would ask: is it slowed, since when, by how much, and what was lost. The words
 //! are made here, once for the command line and the dashboard.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State as Shared};
 use serde_json::json;
 use tidegate_broker::ask::Closed;
+use tidegate_broker::{Ban, Banned};
 use tidegate_core::Whom;
+use tidegate_core::access::Identity;
 use tidegate_core::event::Side;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
@@ -24,16 +27,28 @@ use crate::view;
 pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Path<String>) -> Answered {
     let closed = last_closed(&state, &client_id).await?;
     let Some(detail) = find(&state, &client_id).await? else {
-        let closed = closed.ok_or_else(|| Problem::no_client(&client_id))?;
-        let text = gone(&state, &closed);
-        return Ok(json_of(&json!({ "client": view::closed(&state, &closed), "state": "closed", "text": text })));
+        let identity = closed.as_ref().map(|closed| &closed.parting.identity);
+        let ban = ban_of(&state, &client_id, identity).map(|ban| banned(&ban));
+        let state_name = if ban.is_some() { "banned" } else { "closed" };
+        let Some(closed) = closed else {
+            // Who was never let in has no other trace.
+            let ban = ban.ok_or_else(|| Problem::no_client(&client_id))?;
+            let text = format!("client {client_id:?} {ban}");
+            return Ok(json_of(&json!({ "client": null, "state": state_name, "text": text })));
+        };
+        let mut text = gone(&state, &closed);
+        text.extend(ban.map(|ban| format!("\n  it {ban}")));
+        return Ok(json_of(&json!({ "client": view::closed(&state, &closed), "state": state_name, "text": text })));
     };
     let rank = rank(&state, &detail.client).await?;
     let client = &detail.client;
     let factor = factor(client);
-    let mut lines = vec![headline(client, factor)];
+    let limit = limit_of(&state, client);
+    let mut lines = vec![headline(client, factor, limit.as_ref().map(|(_, rate)| *rate))];
+    let ban = ban_of(&state, &client_id, Some(&client.identity));
+    lines.extend(ban.map(|ban| format!("it {}", banned(&ban))));
     lines.extend(gate(&state, client, rank));
-    lines.extend(limited(&state, client));
+    lines.extend(limit.as_ref().map(limited));
     lines.extend(receiver(&detail));
     lines.extend(lost(&client.ledger));
     lines.extend(closed.as_ref().map(|closed| earlier(&state, closed)));
@@ -78,7 +93,8 @@ fn code(state: ClientState) -> Option<&'static str> {
     }
 }
 
-fn headline(client: &ClientReport, factor: Option<f64>) -> String {
+/// `limit`: what an operator has set, in messages a second.
+fn headline(client: &ClientReport, factor: Option<f64>, limit: Option<f64>) -> String {
     let user = client.identity.user.as_deref().map(|user| format!(", user {user:?}")).unwrap_or_default();
     let who = format!(
         "client {:?} ({}, listener {}{user})",
@@ -88,9 +104,14 @@ fn headline(client: &ClientReport, factor: Option<f64>) -> String {
     let usual = view::learned_rate(client).map(per_second);
     let code = code(client.state).unwrap_or_default();
     let times = factor.map(|factor| format!("x{}", number(factor))).unwrap_or_default();
-    let too_fast = |what: &str| match &usual {
-        Some(usual) => format!("{who} {what}: rate {rate} over learned {usual} ({times}) [limit backoff.auto, {code}]"),
-        None => format!("{who} {what}: rate {rate} before its rhythm is known [limit backoff.auto, {code}]"),
+    let too_fast = |what: &str| match (&usual, limit) {
+        (_, Some(limit)) => {
+            format!("{who} {what}: rate {rate} over its limit {} [limits set, {code}]", whole_per_second(limit))
+        }
+        (Some(usual), None) => {
+            format!("{who} {what}: rate {rate} over learned {usual} ({times}) [limit backoff.auto, {code}]")
+        }
+        (None, None) => format!("{who} {what}: rate {rate} before its rhythm is known [limit backoff.auto, {code}]"),
     };
     match client.state {
         ClientState::Slowed => too_fast("slowed"),
@@ -133,19 +154,53 @@ fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> O
     (!facts.is_empty()).then(|| facts.join(", "))
 }
 
-/// What an operator has said about it.
-fn limited(state: &State, client: &ClientReport) -> Option<String> {
+/// What an operator has said about it, in messages a second.
+fn limit_of(state: &State, client: &ClientReport) -> Option<(Whom, f64)> {
     let is_it = |whom: &Whom| match whom {
         Whom::Client(name) => *name == client.client_id,
         Whom::User(name) => Some(name) == client.identity.user.as_ref(),
     };
     let (whom, rate) = state.handle.limits().into_iter().find(|(whom, _)| is_it(whom))?;
+    Some((whom, 1.0 / rate.interval().as_secs_f64().max(1e-9)))
+}
+
+fn limited((whom, rate): &(Whom, f64)) -> String {
     let whom = match whom {
         Whom::Client(_) => "this client",
         Whom::User(_) => "its user",
     };
-    let rate = per_second(1.0 / rate.interval().as_secs_f64().max(1e-9));
-    Some(format!("an operator has set a limit for {whom}: {rate}; what was learned does not count"))
+    let rate = whole_per_second(*rate);
+    format!("an operator has set a limit for {whom}: {rate}; what was learned does not count")
+}
+
+/// The ban that keeps a client out the longest. Of one that never came in only the identifier is known.
+fn ban_of(state: &State, client_id: &str, identity: Option<&Identity>) -> Option<Ban> {
+    let user = identity.and_then(|identity| identity.user.as_deref());
+    let ip = identity.and_then(|identity| identity.peer.parse::<SocketAddr>().ok()).map(|peer| peer.ip());
+    let is_it = |ban: &Ban| match (&ban.whom, ip) {
+        (Banned::Client(name) | Banned::ClientAt(name, ..), None) => name == client_id,
+        (Banned::User(name), None) => Some(name.as_str()) == user,
+        (Banned::Network(..), None) => false,
+        (whom, Some(ip)) => whom.concerns(client_id, user, ip),
+    };
+    state.handle.bans().into_iter().filter(is_it).max_by_key(|ban| ban.left)
+}
+
+/// Continues "it" or a name.
+fn banned(ban: &Ban) -> String {
+    let (whom, remove) = match &ban.whom {
+        Banned::Client(name) => (String::new(), quoted(name)),
+        Banned::User(name) => (format!(", as user {name:?}"), format!("--user {}", quoted(name))),
+        Banned::Network(ip, bits) => (format!(", with all of {ip}/{bits}"), format!("--network {ip}/{bits}")),
+        Banned::ClientAt(name, ip, bits) => {
+            (format!(", from {ip}/{bits}"), format!("{} --network {ip}/{bits}", quoted(name)))
+        }
+    };
+    format!(
+        "is banned{whom} for {} s more ({:?}); to let it in again:  tidegate ban remove {remove}",
+        ban.left.as_secs(),
+        ban.reason
+    )
 }
 
 fn receiver(detail: &ClientDetail) -> Option<String> {
@@ -239,6 +294,11 @@ fn per_second(rate: f64) -> String {
     format!("{}/s", number(rate))
 }
 
+/// What somebody has set, as it was set.
+fn whole_per_second(rate: f64) -> String {
+    if (rate - rate.round()).abs() < 1e-6 { format!("{rate:.0}/s") } else { per_second(rate) }
+}
+
 /// Three digits that mean something.
 fn number(value: f64) -> String {
     match value {
@@ -251,4 +311,23 @@ fn number(value: f64) -> String {
 fn span(duration: Duration) -> String {
     let secs = duration.as_secs_f64();
     if secs < 10.0 { format!("{:.0} ms", secs * 1000.0) } else { format!("{secs:.0} s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ban_says_how_long_why_and_what_ends_it() {
+        let ban = |whom| Ban { whom, left: Duration::from_secs(90), reason: "flooding".to_owned() };
+        let text = banned(&ban(Banned::Client("a b".to_owned())));
+        assert_eq!(text, "is banned for 90 s more (\"flooding\"); to let it in again:  tidegate ban remove 'a b'");
+        let text = banned(&ban(Banned::ClientAt("x".to_owned(), [10, 0, 0, 0].into(), 24)));
+        assert!(text.contains(", from 10.0.0.0/24 for") && text.ends_with("remove x --network 10.0.0.0/24"), "{text}");
+    }
+
+    #[test]
+    fn limits_are_shown_as_they_were_set() {
+        assert_eq!((whole_per_second(5.0), whole_per_second(0.5)), ("5/s".to_owned(), "0.50/s".to_owned()));
+    }
 }

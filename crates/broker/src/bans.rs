@@ -39,7 +39,8 @@ impl Banned {
         }
     }
 
-    pub(crate) fn concerns(&self, client_id: &str, user: Option<&str>, ip: IpAddr) -> bool {
+    /// Whether somebody with this client identifier and user, from this address, is meant.
+    pub fn concerns(&self, client_id: &str, user: Option<&str>, ip: IpAddr) -> bool {
         let is_near = |net: &IpAddr, bits: u8| masked(ip.to_canonical(), bits) == *net;
         match self {
             Self::Client(client) => client == client_id,

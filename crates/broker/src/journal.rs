@@ -12,7 +12,7 @@ use tidegate_core::event::{Event, Why};
 use tidegate_wire_mqtt::{ReasonCode, Version};
 use tracing::{debug, info, warn};
 
-use crate::limits::LOG_LINES_PER_SECOND;
+use crate::limits::{LOG_LINES_PER_SECOND, RATE_TOLD_MAX};
 use crate::pressure::PressureReport;
 use crate::visitor::Trouble;
 
@@ -88,10 +88,11 @@ impl Journal {
             }
             Event::Slowed { client_id, interval, rate, .. } => {
                 let Some(Suppressed(suppressed)) = self.slowed.take(now) else { return };
+                let rate = told(*rate);
                 warn!(
                     event = "publisher_slowed",
                     client = ?client_id,
-                    usual_interval = ?interval,
+                    usual_interval = interval.map(tracing::field::debug),
                     rate,
                     suppressed,
                     "publishes too fast: slowed"
@@ -157,6 +158,11 @@ impl Journal {
 /// What is not ours, with quotes and escapes; nothing if there is none.
 fn quoted(text: Option<&str>) -> Option<tracing::field::DebugValue<&str>> {
     text.map(tracing::field::debug)
+}
+
+/// A rate for people, in messages a second. Of a few that came in one read it is not known better than this.
+fn told(rate: f64) -> f64 {
+    (rate.min(RATE_TOLD_MAX) * 10.0).round() / 10.0
 }
 
 fn protocol(version: Version) -> &'static str {

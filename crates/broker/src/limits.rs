@@ -101,6 +101,10 @@ pub(crate) const PEM_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Lines of each kind of event that one thread logs in a second; the others are counted.
 pub(crate) const LOG_LINES_PER_SECOND: u32 = 20;
 
+/// Messages a second that a log line says at most: one publisher cannot send more over one connection, and a larger
+/// figure is only that of a few that came in one read.
+pub(crate) const RATE_TOLD_MAX: f64 = 1_000_000.0;
+
 /// Connections that have ended and are remembered by each shard, with the reason: some 3 MiB.
 pub(crate) const CLOSED_MAX: usize = 10_000;
 

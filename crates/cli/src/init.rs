@@ -22,6 +22,9 @@ const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// Four groups of five are 100 bits.
 const GROUPS: usize = 4;
 
+/// The first user may do everything: at the operator's door, and read what the broker says of itself.
+const FIRST_ROLES: [&str; 2] = ["admin", tidegate_auth::MONITOR];
+
 /// The files of a new broker.
 struct Place {
     folder: PathBuf,
@@ -70,7 +73,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<()> {
         None if args.password_stdin => (user::first_line()?, false),
         None => (made_up_password()?, true),
     };
-    user::add_new(&place.users, &args.user, &password, &[tidegate_auth::MONITOR])?;
+    user::add_new(&place.users, &args.user, &password, &FIRST_ROLES)?;
     if args.tls {
         let (cert, key) = certificate(&names(args))?;
         write_new(&place.key, &key, 0o600)?;
@@ -119,7 +122,7 @@ fn config(tls: bool) -> String {
         );
     }
     text.push_str(
-        "\n# Every user may do everything until there is a rule:\n# [[security.rule]]\n# user = \"alice\"\n\
+        "\n# Every user may do everything until there is a rule; then only what rules allow (docs/SECURITY.md):\n# [[security.rule]]\n# user = \"alice\"\n\
          # allow = \"readwrite\"           # publish, subscribe, receive, read, write, readwrite\n# topic = \"home/#\"\n",
     );
     text
@@ -162,6 +165,8 @@ fn report(args: &InitArgs, place: &Place, made_up: Option<&str>) -> String {
     let mut text = format!("created {}\n        {}\n", place.config.display(), place.users.display());
     if *tls {
         let _ = writeln!(text, "        {} (signed by itself; clients trust it with --cafile)", place.cert.display());
+        let _ =
+            writeln!(text, "        valid for {}; for others make it anew, with --name HOST", names(args).join(", "));
     }
     match made_up {
         Some(password) => {
@@ -174,13 +179,16 @@ fn report(args: &InitArgs, place: &Place, made_up: Option<&str>) -> String {
             let _ = writeln!(text, "user    {user}");
         }
     }
+    // A name that the certificate is for; which one others reach this machine by is for them to know.
+    let host = if *tls { args.name.first().map_or("NAME", String::as_str) } else { "HOST" };
     let (door, port, trust) =
         if *tls { ("mqtts 0.0.0.0:8883", " -p 8883", " --cafile cert.pem") } else { ("mqtt 0.0.0.0:1883", "", "") };
+    let where_from = if *tls { " that has cert.pem and reaches this one by one of its names" } else { "" };
     let password = made_up.unwrap_or("PASSWORD");
     let _ = write!(
         text,
-        "\nstart the broker ({door}):\n  {program}{}\nthen, from any machine:\n  \
-         tidegate sub -h HOST{port}{trust} -u {user} -P {password} -t 'test/#' -v\n",
+        "\nstart the broker ({door}):\n  {program}{}\nthen, from any machine{where_from}:\n  \
+         tidegate sub -h {host}{port}{trust} -u {user} -P {password} -t 'test/#' -v\n",
         place.as_flag()
     );
     text
@@ -239,6 +247,9 @@ mod tests {
         let users = std::fs::read_to_string(folder.path().join("tidegate-data/users")).unwrap();
         let users = tidegate_auth::Users::parse(&users).unwrap();
         assert_eq!(users.verify("admin", b"secret"), tidegate_auth::Verdict::Right);
+        let may = crate::running::RoleTable::new(&users);
+        assert_eq!(tidegate_admin::Roles::role(&may, "admin"), Some(tidegate_admin::Role::Admin));
+        assert!(users.roles("admin").iter().any(|role| &**role == tidegate_auth::MONITOR));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
@@ -32,10 +33,17 @@ pub(crate) fn door_name(kind: ListenerKind) -> &'static str {
     DOORS.iter().find(|(other, _)| *other == kind).map_or("?", |(_, name)| name)
 }
 
-/// The file with the users: the one that is configured, else the one in the data folder if it is there.
+/// The file with the users: the one that is configured, else the one in the data folder unless there surely is none.
 pub(crate) fn password_file(options: &Options) -> Option<PathBuf> {
-    let usual = || Some(usual_password_file(options)).filter(|path| path.exists());
+    let usual = || Some(usual_password_file(options)).filter(|path| !is_missing(path));
     options.security.password_file.clone().or_else(usual)
+}
+
+/// Whether there surely is no such file. One that we may not look at may be there: to take it for missing would open the
+/// broker to everybody.
+pub(crate) fn is_missing(path: &Path) -> bool {
+    // Not through a link: one that leads nowhere was put there by somebody.
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Where the users are kept when nothing else is said.
@@ -174,13 +182,7 @@ fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, Count<MIN, MAX>>)
 fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
     let tls = &loaded.options.tls;
     let named = [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca)];
-    for (key, path) in named.iter().filter_map(|(key, path)| Some((*key, path.as_deref()?))) {
-        // Opened, not only looked at: a file that exists and may not be read is the more usual mistake.
-        if let Err(error) = std::fs::File::open(path) {
-            let message = format!("{} cannot be read: {error}", path.display());
-            problems.push(Problem::of_key(loaded.origin(key), key, message));
-        }
-    }
+    problems.extend(unreadable(loaded, &named));
     let are_readable = problems.is_empty();
     match (&tls.cert, &tls.key) {
         (Some(cert), Some(key)) => {
@@ -207,6 +209,59 @@ fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
             None
         }
     }
+}
+
+/// Files that are named and cannot be read, for a configuration that is wrong in other ways, too.
+pub(crate) fn unreadable_files(loaded: &Loaded) -> Vec<Problem> {
+    let (tls, security) = (&loaded.options.tls, &loaded.options.security);
+    let named = [
+        ("tls.cert", &tls.cert),
+        ("tls.key", &tls.key),
+        ("tls.client_ca", &tls.client_ca),
+        ("security.password_file", &security.password_file),
+        ("security.acl_file", &security.acl_file),
+    ];
+    unreadable(loaded, &named)
+}
+
+fn unreadable(loaded: &Loaded, named: &[(&'static str, &Option<PathBuf>)]) -> Vec<Problem> {
+    let problem = |(key, path): &(&'static str, &Option<PathBuf>)| {
+        let path = path.as_deref()?;
+        // Opened, not only looked at: a file that exists and may not be read is the more usual mistake.
+        let error = std::fs::File::open(path).err()?;
+        let message = format!("{} cannot be read: {error}", path.display());
+        Some(Problem::of_key(loaded.origin(key), key, message))
+    };
+    named.iter().filter_map(problem).collect()
+}
+
+/// Refuses a data path that is no folder: whatever is looked for in it would fail, and say less.
+pub(crate) fn check_data_kind(loaded: &Loaded) -> Result<(), Problems> {
+    match std::fs::metadata(&loaded.options.server.data) {
+        Ok(found) if !found.is_dir() => Err(no_data(loaded, "is a file, and a folder is needed")),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a data folder that cannot be written, by a broker that is to serve. One that is not there yet is made by
+/// whoever writes first.
+pub(crate) fn check_data(loaded: &Loaded) -> Result<(), Problems> {
+    let folder = &loaded.options.server.data;
+    let why = match std::fs::metadata(folder) {
+        Ok(_) => match rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+            Ok(()) => return Ok(()),
+            Err(error) => format!("cannot be written: {}", std::io::Error::from(error)),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => format!("cannot be looked at: {error}"),
+    };
+    Err(no_data(loaded, &why))
+}
+
+fn no_data(loaded: &Loaded, why: &str) -> Problems {
+    let message = format!("{} {why}", loaded.options.server.data.display());
+    let problem = Problem::of_key(loaded.origin("server.data"), "server.data", message);
+    Problems(vec![problem.with_hint("name another folder with --data DIR".to_owned())])
 }
 
 fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Problem>) -> Vec<Listener> {

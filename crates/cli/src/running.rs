@@ -27,6 +27,8 @@ pub(crate) struct Running {
     pub(crate) level: Level,
     /// As they were opened.
     pub(crate) listeners: Vec<Listener>,
+    /// The configuration at the start: what only a restart changes is still in force as it says.
+    started: Loaded,
     now: Mutex<Now>,
     is_draining: AtomicBool,
 }
@@ -47,8 +49,8 @@ impl Running {
         loaded: Loaded,
         keeper: Option<Keeper>,
     ) -> Self {
-        let now = Mutex::new(Now { loaded, keeper });
-        Self { handle, sources, level, listeners, now, is_draining: AtomicBool::new(false) }
+        let now = Mutex::new(Now { loaded: loaded.clone(), keeper });
+        Self { handle, sources, level, listeners, started: loaded, now, is_draining: AtomicBool::new(false) }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -91,11 +93,7 @@ impl Running {
         let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
         reloaded.map_err(|problem| vec![problem.to_string()])?;
         self.level.set(loaded.options.log.level.0);
-        let changed = |when| {
-            let keys = loaded.changed_from(&now.loaded).filter(move |key| key.change == when);
-            keys.map(|key| key.path.to_owned()).collect()
-        };
-        let done = Reloaded { changed: changed(Change::Reload), restart: changed(Change::Restart) };
+        let done = changes(&loaded, &now.loaded, &self.started);
         *now = Now { loaded, keeper };
         Ok(done)
     }
@@ -134,6 +132,17 @@ impl Steward for Running {
     }
 }
 
+/// What a new configuration changes: at once against the one before, after a restart against the one of the start.
+fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
+    let keys = |other: &Loaded, when| -> Vec<String> {
+        let keys = new.changed_from(other).filter(move |key| key.change == when);
+        keys.map(|key| key.path.to_owned()).collect()
+    };
+    let mut changed = keys(before, Change::Reload);
+    changed.extend(new.changed_lists(before));
+    Reloaded { changed, restart: keys(started, Change::Restart) }
+}
+
 /// Who may come in at the operator's door; none if there are no users.
 pub(crate) fn keeper(security: &Security) -> Option<Keeper> {
     let (authenticator, roles) = (Arc::clone(&security.authenticator), security.roles.clone()?);
@@ -154,5 +163,41 @@ impl RoleTable {
 impl Roles for RoleTable {
     fn role(&self, user: &str) -> Option<Role> {
         self.0.get(user).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Entry, load};
+
+    fn loaded(text: &str, listener: &str) -> Loaded {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidegate.toml");
+        std::fs::write(&file, text).unwrap();
+        let flags = vec![
+            Entry::flag("--mqtt", "listeners.mqtt", listener),
+            // Else beside the file, which is elsewhere each time.
+            Entry::flag("--data", "server.data", "/nonexistent"),
+        ];
+        load(&Sources { file: Some(file), flags, ..Sources::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_reload_says_what_became_of_rules() {
+        let rule = |topic: &str| format!("[[security.rule]]\nallow = \"read\"\ntopic = \"{topic}\"\n");
+        let (none, one, other) = (loaded("", "1884"), loaded(&rule("a"), "1884"), loaded(&rule("b"), "1884"));
+        assert_eq!(changes(&one, &none, &none).changed, ["security.rules 0 → 1"]);
+        assert_eq!(changes(&other, &one, &none).changed, ["security.rules (still 1)"]);
+        let moved = loaded(&format!("# a line more\n{}", rule("a")), "1884");
+        assert_eq!(changes(&moved, &one, &none), Reloaded::default(), "where it stands does not matter");
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_what_differs_from_the_start() {
+        let (started, moved) = (loaded("", "1884"), loaded("", "1885"));
+        assert_eq!(changes(&moved, &started, &started).restart, ["listeners.mqtt"]);
+        assert_eq!(changes(&moved, &moved, &started).restart, ["listeners.mqtt"], "still, at the next reload");
+        assert_eq!(changes(&started, &moved, &started).restart, [""; 0], "changed back: nothing is left to do");
     }
 }

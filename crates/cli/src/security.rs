@@ -234,10 +234,6 @@ pub(crate) fn warnings(loaded: &Loaded, config: &Config, security: &Security) ->
     }
     let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
     warnings.extend(security.strangers.iter().map(stranger));
-    // The owner of our own entry in /proc is who we are; no system call of our own is needed.
-    if std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0) {
-        warnings.push("running as root; a user of its own is safer".to_owned());
-    }
     warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
     warnings.extend(space::warning(&loaded.options.server.data));
     let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
@@ -245,6 +241,12 @@ pub(crate) fn warnings(loaded: &Loaded, config: &Config, security: &Security) ->
         warnings.push(format!("{0} can be read by everybody on this machine: chmod 600 {0}", path.display()));
     }
     warnings
+}
+
+/// Whether this process may do everything. Said once, when it serves.
+pub(crate) fn is_root() -> bool {
+    // The owner of our own entry in /proc is who we are; no system call of our own is needed.
+    std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
 }
 
 /// Whether others than owner and group may read the file (mosquitto's CVE-2017-9868 was this, for its database).

@@ -18,7 +18,7 @@ use tidegate_store::Durability;
 use tracing::{info, warn};
 
 use crate::arguments::{ServeArgs, ServeCommand};
-use crate::config::{Loaded, Origin, Problems, Sources, absolute, load};
+use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
 use crate::plan::password_file;
 use crate::running::{self, Running};
 use crate::security::{Audience, Security};
@@ -34,7 +34,13 @@ pub(crate) struct Ready {
 
 /// Reads and judges everything but whether ports are free.
 pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
-    let loaded = load(sources)?;
+    let (loaded, mut problems) = read(sources);
+    if !problems.is_empty() {
+        // What the values mean together cannot be said yet; whether files are there can.
+        problems.extend(plan::unreadable_files(&loaded));
+        return Err(Problems(problems));
+    }
+    plan::check_data_kind(&loaded)?;
     // Two independent judgements: the operator should see the problems of both.
     let (config, security) = match (plan::broker(&loaded), security::load(&loaded)) {
         (Ok(config), Ok(security)) => (config, security),
@@ -66,11 +72,15 @@ pub(crate) fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready,
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let sources = args.sources();
     let ready = prepare(&sources)?;
+    plan::check_data(&ready.loaded)?;
     bind::check(&ready.config.listeners)?;
     let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
     // Registered before the first thread starts: a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
     log_warnings(&ready);
+    if security::is_root() {
+        warn!(event = "security", "running as root; a user of its own is safer");
+    }
     let Ready { loaded, config, security } = ready;
     let audience = security::audience(&config, &security);
     let banner = Banner { audience, command: args.command(), loaded: &loaded };
@@ -111,7 +121,12 @@ fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> 
     match Admin::start(bind, running.handle.clone(), steward) {
         Ok(admin) => Ok(Some(admin)),
         Err(error) if *loaded.origin("listeners.admin") == Origin::Default => {
-            warn!(event = "admin_off", %error, "no admin: {bind} cannot be opened; choose another with --admin ADDR");
+            let other = SocketAddr::new(bind.ip(), bind.port().saturating_add(1));
+            warn!(
+                event = "admin_off", %error,
+                "no admin, so `tidegate top`, `why` and the like cannot ask this broker: {bind} cannot be opened, \
+                 perhaps it is another broker's; give this one its own with --admin {other}"
+            );
             Ok(None)
         }
         Err(error) => Err(bind::cannot_listen("admin", bind, &error).into()),
@@ -243,6 +258,7 @@ impl Banner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::load;
 
     fn banner(audience: Audience, flags: &[(&str, &str)]) -> String {
         let addresses = [

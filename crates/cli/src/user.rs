@@ -24,19 +24,37 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
             let password = if *password_stdin { first_line()? } else { ask_twice(name)? };
             let roles = roles.as_deref();
             let is_new = edit(&path, Missing::IsEmpty, |users| add(users, name, &password, roles))?;
+            roles.into_iter().flatten().filter_map(|role| hint_for_role(role)).for_each(|hint| eprintln!("{hint}"));
             let what = if is_new { "added" } else { "changed" };
-            println!("{what} {name} in {}; a running broker reads it again on SIGHUP", path.display());
+            println!(
+                "{what} {name} in {}; a running broker reads it again with `tidegate reload` or on SIGHUP",
+                path.display()
+            );
         }
         UserCommand::Remove { name } => {
-            if !path.exists() {
+            if plan::is_missing(&path) {
                 bail!("there are no users: {} does not exist", path.display());
             }
             edit(&path, Missing::IsError, |users| users.remove(name).with_context(|| format!("{name:?}")))?;
-            println!("removed {name} from {}; a running broker reads it again on SIGHUP", path.display());
+            println!(
+                "removed {name} from {}; a running broker reads it again with `tidegate reload` or on SIGHUP",
+                path.display()
+            );
         }
         UserCommand::List => list(&path)?,
     }
     Ok(())
+}
+
+/// About a role that means nothing to the broker itself, and may be mistyped.
+fn hint_for_role(role: &str) -> Option<String> {
+    let is_known = role.is_empty() || role == tidegate_auth::MONITOR || tidegate_admin::Role::named(role).is_some();
+    (!is_known).then(|| {
+        format!(
+            "note: {role:?} is none of the broker's own roles (viewer, operator, admin, monitor); it only counts where \
+             a rule of access names it"
+        )
+    })
 }
 
 /// The file that the broker would read with the same configuration.
@@ -104,7 +122,7 @@ enum Missing {
 }
 
 fn read(path: &Path, missing: Missing) -> Result<Users> {
-    if missing == Missing::IsEmpty && !path.exists() {
+    if missing == Missing::IsEmpty && plan::is_missing(path) {
         return Ok(Users::default());
     }
     let mut problems = Vec::new();
@@ -187,6 +205,14 @@ mod tests {
         edit(&path, Missing::IsError, |users| Ok(users.remove("ann")?)).unwrap();
         assert!(read(&path, Missing::IsError).unwrap().is_empty());
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left behind");
+    }
+
+    #[test]
+    fn roles_that_only_rules_know_are_pointed_out() {
+        for known in ["viewer", "operator", "admin", "monitor", ""] {
+            assert_eq!(hint_for_role(known), None);
+        }
+        assert!(hint_for_role("oprator").unwrap().contains("viewer, operator, admin, monitor"));
     }
 
     #[test]

@@ -161,6 +161,8 @@ fn limits_and_bans_are_set_listed_and_removed() {
 
     broker.told(&["ban", "add", "meter-17", "--for", "10m", "--reason", "too loud"]);
     assert!(broker.told(&["ban"]).contains("too loud"));
+    let why = broker.told(&["why", "meter-17"]);
+    assert!(why.starts_with("client \"meter-17\" is banned for") && why.contains("too loud"), "{why}");
     let output = tidegate(&["pub", "-h", "127.0.0.1", "-p", &broker.port, "-i", "meter-17", "-t", "t", "-m", "x"])
         .args(["-V", "5"])
         .output()
@@ -179,6 +181,9 @@ fn a_broker_is_asked_for_its_health_reloaded_and_drained() {
     std::fs::write(&file, "[limits]\nreceive_max = 77\n[listeners]\nws = \"127.0.0.1:1\"\n").expect("written");
     let reloaded = broker.json(&["reload"]);
     assert_eq!(reloaded["changed"][0], "limits.receive_max", "{reloaded}");
+    assert_eq!(reloaded["needs_restart"], serde_json::json!([]), "a flag of the start wins over the file: {reloaded}");
+    std::fs::write(&file, "[[security.rule]]\nallow = \"readwrite\"\ntopic = \"#\"\n").expect("written");
+    assert!(broker.told(&["reload"]).contains("security.rules 0 → 1"));
     std::fs::write(&file, "[limits]\nreceive_max = 0\n").expect("written");
     let refused = broker.ask(&["reload"]);
     assert_eq!(refused.status.code(), Some(1));

@@ -10,7 +10,7 @@ use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilt
 
 use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
-use crate::ledger::Loss;
+use crate::ledger::{Ledger, Loss};
 use crate::message::{Message, expiry};
 use crate::overload::Pace;
 use crate::report::Parting;
@@ -114,25 +114,31 @@ impl Shard {
             session.ledger = ledger;
         }
         let (identity, ledger) = (session.identity.clone(), session.ledger.clone());
-        let parting = Box::new(Parting { identity, version, since, at: now, ledger });
-        let client_id = Arc::clone(&session.client_id);
+        let mut parting = Box::new(Parting { identity, version, since, at: now, ledger });
+        let (client_id, ends_now) = (Arc::clone(&session.client_id), session.expiry.is_zero());
         if will == WillFate::Discard {
             self.journal.clear_will(session);
             session.will = None;
         }
-        self.tell(Event::Disconnected { conn, client_id, why, parting });
         self.leave_gate(index, now);
         self.set_group_presence(index, Presence::Offline);
-        self.start_clocks(index, now);
-    }
-
-    /// A session without a connection ends now or later, and so does its will.
-    fn start_clocks(&mut self, index: u32, now: Timestamp) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
-        if session.expiry.is_zero() {
-            self.end_session(index, now);
+        if !ends_now {
+            self.tell(Event::Disconnected { conn, client_id, why, parting });
+            self.start_clocks(index, now);
             return;
         }
+        if let Some(session) = self.dissolve(index, now) {
+            // What its end has cost belongs to this client's account: nobody can ask for it later. What it sent and a
+            // ghost still holds was received all the same.
+            parting.ledger = Ledger { received: parting.ledger.received, ..session.ledger };
+        }
+        self.tell(Event::Disconnected { conn, client_id: Arc::clone(&client_id), why, parting });
+        self.tell(Event::SessionEnded { client_id });
+    }
+
+    /// A session without a connection ends later, and so does its will.
+    fn start_clocks(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
         session.expires_at = Some(now + session.expiry);
         if let Some(will) = session.will.as_mut() {
             will.due_at = Some(now + will.delay);
@@ -166,8 +172,15 @@ impl Shard {
 
     /// Ends a session: its will is published, its subscriptions and messages go.
     pub(crate) fn end_session(&mut self, index: u32, now: Timestamp) {
+        if let Some(session) = self.dissolve(index, now) {
+            self.tell(Event::SessionEnded { client_id: session.client_id });
+        }
+    }
+
+    /// The same, to be told by the caller; what is left of the session is its account.
+    fn dissolve(&mut self, index: u32, now: Timestamp) -> Option<Session> {
         self.publish_will(index, now);
-        let Some(mut session) = self.sessions.remove(index) else { return };
+        let mut session = self.sessions.remove(index)?;
         self.by_client.remove(&session.client_id);
         self.journal.end_session(&session);
         self.count_lost(&mut session);
@@ -181,7 +194,7 @@ impl Shard {
                 self.unsubscribe_one(index, &filter);
             }
         }
-        self.tell(Event::SessionEnded { client_id: session.client_id });
+        Some(session)
     }
 
     fn publish_will(&mut self, index: u32, now: Timestamp) {

@@ -111,7 +111,7 @@ pub struct Parting {
     pub since: Timestamp,
     /// When it ended.
     pub at: Timestamp,
-    /// What had become of the messages of its session by then.
+    /// What had become of the messages of its session by then, with what was lost if the session ended with it.
     pub ledger: Ledger,
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 
 const EXAMPLES: &str = "\
 Groups:
-  traffic          fan-in, fan-out, pairs at QoS 0, 1 and 2: CPU per delivery, deliveries per second
+  traffic          fan-in, fan-out, pairs at QoS 0, 1 and 2: CPU and deliveries per second
   latency          a paced 5 000 messages a second
   relay            our broker beside a process that only copies bytes
   shards           one shard, then two
@@ -24,13 +24,14 @@ Groups:
   peers            everything, as without a group
 
 Examples:
-  tidegate bench                              everything, beside mosquitto and rumqttd if they are installed; 17 minutes
+  tidegate bench                              everything, beside the peers found; 17 minutes
   tidegate bench idle churn                   two groups
   tidegate bench --only pairs --peer none     a part of it, this broker alone
   tidegate bench --json figures.json          the table, and the same for programs
-  tidegate bench --url mqtt://127.0.0.1:1883 --pid 4711     a broker that already runs on this machine
+  tidegate bench --url mqtt://127.0.0.1:1883 --pid 4711     a broker that already runs here
 
-Goals stand below each case. Messages carry a sequence number: what is lost, comes twice or out of order is said below.
+Goals stand below each case. Messages carry a sequence number: what is lost, comes twice or
+out of order is said below.
 Exit codes: 0 measured, 1 a case failed, 2 wrong usage";
 
 /// Arguments of `tidegate bench`.

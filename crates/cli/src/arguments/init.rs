@@ -6,7 +6,7 @@ use clap::Args;
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate init                               tidegate.toml and a user \"admin\" here; the password is printed once
+  tidegate init                               here, with a user \"admin\"; prints its password once
   tidegate init --tls --name broker.example   with a certificate that vouches for itself
   tidegate init --folder /etc/tidegate --user alice --password-file /run/secrets/alice";
 
@@ -26,7 +26,7 @@ pub(crate) struct InitArgs {
     #[arg(long, conflicts_with = "password_file")]
     pub(crate) password_stdin: bool,
 
-    /// Read the password from the first line of this file
+    /// Read the new user's password from the first line of this file; users are kept in tidegate-data/users
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 

@@ -39,17 +39,17 @@ Examples:
   tidegate check -c tidegate.toml             find every mistake of a configuration
   tidegate config show --origin               print each setting and where it comes from
   tidegate bench                              measure this broker, beside mosquitto and rumqttd
-  tidegate top                                watch its clients: rates, who is slowed, queues, drops
+  tidegate top                                watch its clients: rates, queues, drops
   tidegate why meter-17                       why is this client slowed, and what was lost
-  tidegate demo flood                         20 good publishers and a flooder, with the gate off and on
+  tidegate demo flood                         good publishers and a flooder, gate off and on
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else
               /etc/tidegate/tidegate.toml with /etc/tidegate/conf.d/*.toml
 Environment:  TIDEGATE_SECTION__KEY=value, for instance TIDEGATE_LISTENERS__MQTT=127.0.0.1:1884
 Signals:      TERM and INT drain (a second one stops at once), HUP reloads, USR1 logs counters,
               USR2 switches debug logs on and off
-Exit codes:   0 success, 1 failure, 2 wrong usage or configuration, 3 no broker to ask, 4 refused, 5 it is busy;
-              pub and sub: see their --help";
+Exit codes:   0 success, 1 failure, 2 wrong usage or configuration, 3 no broker to ask,
+              4 refused, 5 it is busy; pub and sub: see their --help";
 
 /// An MQTT broker that stays calm under load. Without a command: serve.
 #[derive(Parser)]
@@ -169,6 +169,9 @@ pub(crate) struct FileArgs {
 /// Advice for an argument that does not exist: letters of mosquitto and of other servers.
 pub(crate) fn hint_for(error: &clap::Error, command: Option<&str>) -> Option<&'static str> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if error.kind() == ErrorKind::ArgumentConflict && command.is_some_and(|first| first.starts_with('-')) {
+        return Some("put it after the command: tidegate top --admin URL, tidegate check --set KEY=VALUE");
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
     }
@@ -226,10 +229,22 @@ mod tests {
         assert!(hint(&["serve", "--port", "1884"]).unwrap().contains("--mqtt 1884"));
         assert!(hint(&["-v"]).unwrap().contains("--log-level debug"));
         assert!(hint(&["-d"]).unwrap().contains("--log-level debug"));
+        assert!(hint(&["--admin", "http://127.0.0.1:1", "top"]).unwrap().starts_with("put it after the command"));
+        assert!(hint(&["--set", "a.b=1", "check"]).unwrap().starts_with("put it after the command"));
         assert_eq!(hint(&["--nonsense"]), None);
         assert_eq!(hint(&["pub", "-v"]), None);
         assert!(hint(&["sub", "-t", "a", "--psk", "00"]).unwrap().contains("use certificates"));
         assert!(hint(&["pub", "--unix", "/tmp/x"]).unwrap().contains("unix sockets are not supported"));
+    }
+
+    #[test]
+    fn texts_broken_by_hand_fit_a_hundred_columns() {
+        let command = Cli::command();
+        let commands = std::iter::once(&command).chain(command.get_subcommands());
+        let texts = commands.filter_map(|command| command.get_after_help()).map(ToString::to_string);
+        for line in texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
     }
 
     #[test]

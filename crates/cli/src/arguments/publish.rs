@@ -12,7 +12,8 @@ Examples:
   tidegate pub -t test/a -m hello
   tidegate pub -t test/a -m hello -q 1 -r -u alice -P secret
   sensors | tidegate pub -t sensors/all -l
-  tidegate pub -L mqtts://alice:secret@broker.example/test/a -m hello -V 5 -D publish user-property unit celsius";
+  tidegate pub -L mqtts://alice:secret@broker.example/test/a -m hello
+  tidegate pub -t test/a -m 21 -V 5 -D publish user-property unit celsius";
 
 /// Arguments of `tidegate pub`.
 #[derive(Args, Clone, Debug)]

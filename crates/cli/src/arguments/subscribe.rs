@@ -8,14 +8,15 @@ use super::connect::EXIT_CODES;
 const EXAMPLES: &str = "\
 Examples:
   tidegate sub -t 'test/#' -v
-  tidegate sub -t 'test/#' -C 1 -W 10                 one message, or exit code 27 after ten seconds
+  tidegate sub -t 'test/#' -C 1 -W 10                 one message, or exit code 27 after 10 s
   tidegate sub -t '#' -F '%I %t %q %r %p'             time, topic, QoS, retained, payload
   tidegate sub -t 'test/#' -q 1 -c -i keeper          keep the session for the next time
 
-Formats of -F:  %t topic  %p payload  %x %X payload in hex  %l length  %q QoS  %r retained  %d duplicate
-  %m packet identifier  %I time (ISO 8601)  %U time (unix)  %j %J JSON (payload as text, as JSON)  %C content type
-  %D correlation data  %E expiry  %F payload format  %P user properties  %R response topic  %S subscription
-  identifiers  %% a percent sign  \\n \\t \\r \\0 \\e \\\\";
+Formats of -F:
+  %t topic  %p payload  %x %X payload in hex  %l length  %q QoS  %r retained  %d duplicate
+  %m packet identifier  %I time (ISO 8601)  %U time (unix)  %j %J JSON (payload as text, as JSON)
+  %C content type  %D correlation data  %E expiry  %F payload format  %P user properties
+  %R response topic  %S subscription identifiers  %% a percent sign  \\n \\t \\r \\0 \\e \\\\";
 
 /// Arguments of `tidegate sub`.
 #[derive(Args, Clone, Debug)]

@@ -10,7 +10,7 @@ pub(crate) struct UserArgs {
     #[command(subcommand)]
     pub(crate) command: UserCommand,
 
-    /// The file with the users; else that of the configuration
+    /// The file with the users (not one with a password: see --password-stdin); else that of the configuration
     #[arg(long, value_name = "FILE", global = true)]
     // A string, as the flag of the same name of serve: the parser hands one to the other.
     pub(crate) password_file: Option<String>,
@@ -30,7 +30,8 @@ pub(crate) enum UserCommand {
     Add {
         /// The user's name
         name: String,
-        /// Roles instead of those that the user has
+        /// Roles instead of those that the user has: viewer, operator or admin to ask and steer the broker, monitor to
+        /// read $SYS topics; any other is a name for access rules
         #[arg(long, value_delimiter = ',', value_name = "A,B")]
         roles: Option<Vec<String>>,
         /// Read the password from the first line of standard input

@@ -57,6 +57,16 @@ fn state(is_met: bool) -> State {
     if is_met { State::Met } else { State::Missed }
 }
 
+/// Whether those take part that a goal compares with. Without them it says nothing, not even that it was missed.
+pub(super) fn can_be_judged(goal: Goal, entries: &[Entry]) -> bool {
+    let has = |role: Role| entries.iter().any(|entry| entry.role == role);
+    match goal {
+        Goal::CostRatio(_) | Goal::LatencyNotAbove | Goal::ConnectsMost => has(Role::Mosquitto),
+        Goal::DeliversMost => has(Role::Mosquitto) || has(Role::Peer),
+        _ => true,
+    }
+}
+
 /// Judges the entries of one case.
 pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
     if let Goal::Gate(aim) = goal {

@@ -103,7 +103,7 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let with_detail = |f: &mut fmt::Formatter<'_>, detail: &Option<String>| match detail {
             // A stranger's text: escaped before it meets a terminal.
-            Some(detail) => write!(f, " ({})", detail.escape_debug()),
+            Some(detail) => write!(f, " ({})", crate::operate::harmless(detail)),
             None => Ok(()),
         };
         match self {
@@ -116,7 +116,18 @@ impl fmt::Display for ClientError {
                     _ => Ok(()),
                 }
             }
-            Self::Tls(error) => write!(f, "TLS: {error:#}"),
+            Self::Tls(error) => {
+                let text = format!("{error:#}");
+                // The words of the TLS library; without them there is only less advice.
+                let next = if text.contains("UnknownIssuer") {
+                    "; if you trust this broker, name its certificate, or that of who signed it, with --cafile FILE"
+                } else if text.contains("NotValidForName") || text.contains("not valid for name") {
+                    "; the certificate is for other names: give one of them with -h"
+                } else {
+                    ""
+                };
+                write!(f, "TLS: {text}{next}")
+            }
             Self::NotTls { address } => {
                 write!(f, "TLS: the port {address} does not speak TLS; leave TLS out, or give its TLS port with -p")
             }
@@ -124,14 +135,16 @@ impl fmt::Display for ClientError {
                 write!(f, "connection refused: {} (0x{:02x})", reason.name(), reason.code())?;
                 with_detail(f, detail)?;
                 match (reason, had_credentials) {
-                    (ReasonCode::NotAuthorized | ReasonCode::BadUserNameOrPassword, false) => {
-                        f.write_str("; give a user with -u and -P")
-                    }
+                    (ReasonCode::BadUserNameOrPassword, false) => f.write_str("; give a user with -u and -P"),
+                    (ReasonCode::NotAuthorized, false) => f.write_str(
+                        "; give a user with -u and -P, unless the broker has banned this client (`tidegate why` knows)",
+                    ),
                     (ReasonCode::BadUserNameOrPassword, true) => {
                         f.write_str("; the broker does not know this user with this password")
                     }
                     (ReasonCode::NotAuthorized, true) => f.write_str(
-                        "; this user may not connect so: its client identifier (-i), will or session is not its own",
+                        "; this user may not connect so: its client identifier (-i), will or session is not its own, \
+                         or the broker has banned it (`tidegate why` knows)",
                     ),
                     _ => Ok(()),
                 }
@@ -184,7 +197,10 @@ mod tests {
         };
         let wrong = refused(ReasonCode::BadUserNameOrPassword, true);
         assert!(wrong.ends_with("the broker does not know this user with this password"), "{wrong}");
-        assert!(refused(ReasonCode::NotAuthorized, false).ends_with("give a user with -u and -P"));
+        assert!(
+            refused(ReasonCode::NotAuthorized, false)
+                .contains("give a user with -u and -P, unless the broker has banned")
+        );
         assert!(!refused(ReasonCode::NotAuthorized, true).contains("-P"));
         let large = ClientError::TooLarge { bytes: Some(2000), most: Some(1024) };
         assert_eq!(large.exit_code(), 25);

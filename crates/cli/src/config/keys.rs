@@ -211,7 +211,7 @@ keys! {
         Reload subscriptions_max: CountLimit<1> = Or::Is(Count(core.subscriptions_max as u64));
         /// Sessions of one shard, connected or not.
         Reload sessions_max: CountLimit<1> = Or::Is(Count(core.sessions_max as u64));
-        /// Messages that each publisher may send, such as \"500/s\"; so many at once, and then evenly.
+        /// Messages that each publisher may send, such as "500/s"; so many at once, and then evenly.
         Reload rate: Or<Unlimited, Pace> = Or::WORD;
         /// New client identifiers from one user, or one network without users.
         Reload new_clients: Pace = Pace::of(&core.arrivals.new_clients);

@@ -88,6 +88,22 @@ impl Loaded {
         self.origins.get(path).unwrap_or(&Origin::Default)
     }
 
+    /// What rules and classes have become, in words, where they differ from another configuration's.
+    pub(crate) fn changed_lists(&self, before: &Self) -> Vec<String> {
+        // Where a rule stands is no part of what it says.
+        let same_rule = |(a, b): (&Rule, &Rule)| a == &Rule { origin: a.origin.clone(), ..b.clone() };
+        let rules = (self.rules.len(), before.rules.len());
+        let classes = (self.classes.len(), before.classes.len());
+        let same_rules = rules.0 == rules.1 && self.rules.iter().zip(&before.rules).all(same_rule);
+        let same_classes =
+            classes.0 == classes.1 && self.classes.iter().zip(&before.classes).all(|((a, _), (b, _))| a == b);
+        let lists = [("security.rules", same_rules, rules), ("classes", same_classes, classes)];
+        let words = |(name, _, (now, before))| {
+            if now == before { format!("{name} (still {now})") } else { format!("{name} {before} → {now}") }
+        };
+        lists.into_iter().filter(|(_, is_same, _)| !is_same).map(words).collect()
+    }
+
     /// Keys whose values differ from another configuration's.
     pub(crate) fn changed_from(&self, before: &Self) -> impl Iterator<Item = &'static Key> {
         KEYS.iter().filter(|key| (key.show)(&self.options) != (key.show)(&before.options))
@@ -96,6 +112,12 @@ impl Loaded {
 
 /// Reads all sources; every problem of every source at once.
 pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
+    let (loaded, problems) = read(sources);
+    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
+}
+
+/// What could be read of all sources, and every problem.
+pub(crate) fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
     let mut loaded = Loaded::default();
     let mut problems = Vec::new();
     let mut entries = Vec::new();
@@ -135,7 +157,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
         problems.extend(loaded.apply(entry));
     }
     loaded.options.make_absolute();
-    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
+    (loaded, problems)
 }
 
 /// The same path, whatever the working directory will be.

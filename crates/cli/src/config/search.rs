@@ -1,6 +1,9 @@
 //! Which files are read: the one that was named, else `./tidegate.toml`, else the system's with its `conf.d`.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+use crate::plan::is_missing;
 
 /// Beside the broker's start, for trying things out.
 const LOCAL: &str = "tidegate.toml";
@@ -18,13 +21,19 @@ pub(crate) fn files(named: Option<PathBuf>) -> Vec<PathBuf> {
         return vec![LOCAL.into()];
     }
     let mut files: Vec<PathBuf> = vec![SYSTEM.into()];
-    files.retain(|path| path.is_file());
+    // One that we may not look at is reported when it is read: without it the broker would be open.
+    files.retain(|path| !is_missing(path));
     files.extend(fragments(Path::new(FRAGMENTS)));
     files
 }
 
 fn fragments(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries.flatten(),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        // Reading it will say what is wrong.
+        Err(_) => return vec![folder.to_owned()],
+    };
     let is_toml = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "toml");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_toml).collect();
     files.sort();
@@ -49,5 +58,7 @@ mod tests {
         let names: Vec<_> = fragments(folder.path()).iter().map(|path| path.file_name().unwrap().to_owned()).collect();
         assert_eq!(names, ["10-a.toml", "20-b.toml"]);
         assert!(fragments(Path::new("/nonexistent")).is_empty());
+        let no_folder = folder.path().join("README");
+        assert_eq!(fragments(&no_folder), std::slice::from_ref(&no_folder), "to be complained about, not left out");
     }
 }

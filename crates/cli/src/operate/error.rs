@@ -5,6 +5,8 @@ use std::io;
 
 use serde_json::Value;
 
+use super::table::harmless;
+
 /// No answer.
 #[derive(Debug)]
 pub(crate) struct AdminError {
@@ -43,23 +45,28 @@ impl AdminError {
             _ => format!("HTTP status {status}"),
         };
         let (code, next) = match status {
-            401 => (4, "; name a user with -u and -P"),
-            403 => (4, "; roles are given with `tidegate user add NAME --roles operator`"),
-            400 => (2, ""),
-            429 | 503 => (5, "; try again in a moment"),
+            401 => (4, "; name a user with -u and -P".to_owned()),
+            403 => (4, role_hint(&detail).unwrap_or_default()),
+            400 => (2, String::new()),
+            429 | 503 => (5, "; try again in a moment".to_owned()),
             404 if problem["type"].as_str().is_some_and(|kind| kind.ends_with(":no-such-client")) => {
-                (1, "; `tidegate clients` lists who is there, `tidegate clients --closed` who was")
+                (1, "; `tidegate clients` lists who is there, `tidegate clients --closed` who was".to_owned())
             }
-            _ => (1, ""),
+            _ => (1, String::new()),
         };
-        // Quotes are ours; what could move a cursor is not.
-        let harmless = |c: char| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
-        Self { code, text: format!("{}{next}", detail.chars().map(harmless).collect::<String>()) }
+        Self { code, text: format!("{}{next}", harmless(&detail)) }
     }
 
     pub(crate) fn exit_code(&self) -> u8 {
         self.code
     }
+}
+
+/// How to get the role that the broker asks for: the least of those it names.
+fn role_hint(detail: &str) -> Option<String> {
+    let after = detail.split_once("the role ").or_else(|| detail.split_once("the roles "))?.1;
+    let role: String = after.chars().take_while(char::is_ascii_alphabetic).collect();
+    Some(format!("; roles are given with `tidegate user add NAME --roles {role}`"))
 }
 
 impl fmt::Display for AdminError {
@@ -69,3 +76,17 @@ impl fmt::Display for AdminError {
 }
 
 impl std::error::Error for AdminError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_role_that_is_needed_is_the_one_advised() {
+        let refused = |detail: &str| AdminError::refused(403, &json!({ "detail": detail })).to_string();
+        assert!(refused("this needs the role admin, and you are operator").ends_with("--roles admin`"));
+        assert!(refused("this user has none of the roles viewer, operator and admin").ends_with("--roles viewer`"));
+        assert_eq!(refused("changes are not taken from pages of other sites").matches("--roles").count(), 0);
+    }
+}

@@ -16,7 +16,8 @@ use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
 pub(crate) use control::{ban, limits};
 pub(crate) use error::AdminError;
 use http::{Door, escaped};
-use table::{Align, Table, number, shown};
+pub(crate) use table::harmless;
+use table::{Align, Table, number, shown, whole};
 pub(crate) use top::top;
 
 /// `tidegate why`.
@@ -130,15 +131,22 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
         return print_json(&answer);
     }
     let (incoming, outgoing) = (&answer["ledger"]["in"], &answer["ledger"]["out"]);
+    let repeated = match incoming["lost"][REPEATED].as_u64() {
+        Some(count) => format!(" + {count} repeated"),
+        None => String::new(),
+    };
     out(&format!(
-        "in:  {} received = {} passed + {} held + lost\nout: {} deliveries = {} delivered + {} queued + {} under way + lost\n",
+        "in:  {} received = {} passed + {} held{repeated} + {} lost\n\
+         out: {} deliveries = {} delivered + {} queued + {} under way + {} lost\n",
         shown(&incoming["received"]),
         shown(&incoming["passed"]),
         shown(&incoming["held"]),
+        lost_of(incoming),
         shown(&outgoing["deliveries"]),
         shown(&outgoing["delivered"]),
         shown(&outgoing["queued"]),
         shown(&outgoing["inflight"]),
+        lost_of(outgoing),
     ));
     let reasons = answer["reasons"].as_array().map_or(&[][..], Vec::as_slice);
     let lost: Vec<&Value> = reasons.iter().filter(|reason| reason["messages"].as_u64().unwrap_or(0) > 0).collect();
@@ -153,11 +161,12 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
         ("MEANING", Align::Left),
     ]);
     for reason in lost {
-        let [messages, name, meaning] = ["messages", "reason", "meaning"].map(|name| shown(&reason[name]));
-        table.row([messages, number(&reason["rate"]), name, meaning]);
+        let [messages, name] = ["messages", "reason"].map(|name| shown(&reason[name]));
+        table.row([messages, number(&reason["rate"]), name, whole(&reason["meaning"])]);
     }
-    out(&format!("\n{}", table.text()));
-    let clients = answer["clients"].as_array().map_or(&[][..], Vec::as_slice);
+    out(&format!("\n{}", table.text_within(terminal_columns())));
+    let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
+    let clients: Vec<&Value> = rows("clients").iter().chain(rows("closed")).collect();
     if !clients.is_empty() {
         let mut table = Table::new(&[
             ("CLIENT", Align::Left),
@@ -172,6 +181,21 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
         out("more about one:  tidegate why CLIENT\n");
     }
     Ok(0)
+}
+
+/// The name of what is not lost at all.
+const REPEATED: &str = "publish_repeated";
+
+/// All losses of one side.
+fn lost_of(side: &Value) -> u64 {
+    let losses = side["lost"].as_object().into_iter().flatten();
+    losses.filter(|(name, _)| *name != REPEATED).filter_map(|(_, count)| count.as_u64()).sum()
+}
+
+/// How wide the terminal is; none if the output goes elsewhere.
+fn terminal_columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 /// `tidegate kick`.

@@ -11,6 +11,9 @@ pub(crate) enum Align {
 /// Characters of a cell; longer ones are cut. Client identifiers may have 256.
 const CELL_MAX: usize = 40;
 
+/// Characters of the last column, however narrow the terminal is.
+const LAST_COLUMN_MIN: usize = 20;
+
 #[derive(Debug)]
 pub(crate) struct Table {
     align: Vec<Align>,
@@ -29,13 +32,21 @@ impl Table {
 
     /// One line for each row, columns two spaces apart.
     pub(crate) fn text(&self) -> String {
+        self.text_within(None)
+    }
+
+    /// The same, with the last column broken into lines where the text would be wider than this.
+    pub(crate) fn text_within(&self, columns: Option<usize>) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.align.len()).map(width).collect();
         let mut text = String::new();
+        let indent: usize = widths.iter().rev().skip(1).map(|width| width + 2).sum();
+        let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(indent).max(LAST_COLUMN_MIN));
         for row in &self.rows {
+            let (row, rest) = broken(row, room);
             let cells = row.iter().zip(&widths).zip(&self.align);
             let cells = cells.map(|((cell, width), align)| match align {
                 Align::Left => format!("{cell:<width$}"),
@@ -44,18 +55,58 @@ impl Table {
             let line = cells.collect::<Vec<_>>().join("  ");
             text.push_str(line.trim_end());
             text.push('\n');
+            for line in rest {
+                text.extend([" ".repeat(indent).as_str(), &line, "\n"]);
+            }
         }
         text
     }
 }
 
+/// A row whose last cell ends where there is no more room, and the lines that follow.
+fn broken(row: &[String], room: usize) -> (Vec<String>, Vec<String>) {
+    let mut row = row.to_vec();
+    let Some(last) = row.last_mut().filter(|last| last.chars().count() > room) else { return (row, Vec::new()) };
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in last.split(' ') {
+        let Some(line) = lines.last_mut() else { break };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    *last = lines.remove(0);
+    (row, lines)
+}
+
+/// A text that may be a stranger's: what could move a cursor or hide is escaped, quotes stay as they are.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\'' | '"' | '\\' => out.push(letter),
+            _ => out.extend(letter.escape_debug()),
+        }
+    }
+    out
+}
+
+/// A value as a cell of any length.
+pub(crate) fn whole(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => harmless(text),
+        other => other.to_string(),
+    }
+}
+
 /// A value as a cell.
 pub(crate) fn shown(value: &Value) -> String {
-    let text = match value {
-        Value::Null => return "-".to_owned(),
-        Value::String(text) => text.escape_debug().to_string(),
-        other => other.to_string(),
-    };
+    let text = whole(value);
     if text.chars().count() <= CELL_MAX {
         return text;
     }
@@ -88,9 +139,18 @@ mod tests {
     }
 
     #[test]
+    fn the_last_column_is_broken_where_the_terminal_ends() {
+        let mut table = Table::new(&[("N", Align::Right), ("MEANING", Align::Left)]);
+        table.row(["1".to_owned(), "no room was left in the queue".to_owned()]);
+        assert_eq!(table.text_within(Some(24)), "N  MEANING\n1  no room was left in\n   the queue\n");
+        assert!(table.text().ends_with("1  no room was left in the queue\n"));
+    }
+
+    #[test]
     fn strangers_text_is_escaped_and_cut() {
         assert_eq!(shown(&json!("a\u{1b}[2Jb")), "a\\u{1b}[2Jb");
         assert_eq!(shown(&json!("x".repeat(300))).chars().count(), CELL_MAX);
+        assert_eq!(shown(&json!("the receiver's \"x\"")), "the receiver's \"x\"", "quotes harm nobody");
         assert_eq!((shown(&Value::Null), number(&json!(0.123))), ("-".to_owned(), "0.12".to_owned()));
     }
 }

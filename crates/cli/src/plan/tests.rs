@@ -85,3 +85,45 @@ fn doors_must_not_share_an_address_and_one_must_be_open() {
     let refused = planned(&[("listeners.ws", "off"), ("listeners.mqtt", "off")]).unwrap_err();
     assert!(refused.contains("every listener is off"), "{refused}");
 }
+
+#[test]
+fn a_file_that_cannot_be_looked_at_is_not_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("file"), "").unwrap();
+    std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
+    assert!(is_missing(&at("users")) && is_missing(&at("no/users")));
+    // Not a folder and not permitted are the same to it; the tests may run as root, who is permitted everything.
+    assert!(!is_missing(&at("file/users")) && !is_missing(&at("link")) && !is_missing(&at("file")));
+}
+
+#[test]
+fn a_data_folder_must_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let checked = |path: &Path| {
+        let flags = vec![Entry::flag("--data", "server.data", &path.display().to_string())];
+        let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
+        check_data_kind(&loaded).and_then(|()| check_data(&loaded)).map_err(|problems| problems.to_string())
+    };
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    assert_eq!((checked(folder.path()), checked(&folder.path().join("later"))), (Ok(()), Ok(())));
+    let refused = checked(&file).unwrap_err();
+    assert!(
+        refused.contains("file is a file, and a folder is needed; name another folder with --data DIR"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn missing_files_are_named_beside_other_mistakes() {
+    let flags =
+        ["limits.nonsense", "tls.cert", "security.acl_file"].map(|path| Entry::flag("--set", path, "/nonexistent"));
+    let sources = Sources { file: Some("/dev/null".into()), flags: flags.into(), ..Sources::default() };
+    let refused = crate::serve::prepare(&sources).err().unwrap().to_string();
+    for part in
+        ["limits.nonsense: unknown key", "tls.cert: /nonexistent cannot", "security.acl_file: /nonexistent cannot"]
+    {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+}

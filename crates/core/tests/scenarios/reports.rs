@@ -85,6 +85,27 @@ fn a_client_that_is_away_keeps_its_ledger_and_its_queue_shows() {
 }
 
 #[test]
+fn what_a_session_loses_as_it_ends_is_in_its_last_account() {
+    let mut net = strict();
+    let flooder = net.v5("flooder");
+    learn(&mut net, flooder);
+    flood(&mut net, flooder, 20, 1);
+    net.cut(flooder);
+    let ended = net.stats().dropped_held_ended;
+    let ledger = net.events.iter().find_map(|event| match event {
+        Event::Disconnected { parting, .. } => Some(parting.ledger.clone()),
+        _ => None,
+    });
+    let ledger = ledger.unwrap();
+    assert!(ended > 0, "some had to wait");
+    assert_eq!(ledger.lost(Loss::HeldEnded), ended);
+    assert_eq!(ledger.received, ledger.passed + ledger.lost_on(Side::In), "nothing is left to wait");
+    let told = |event: &&Event| matches!(event, Event::Disconnected { .. } | Event::SessionEnded { .. });
+    let last = net.events.iter().rfind(told);
+    assert!(matches!(last, Some(Event::SessionEnded { .. })), "in the order of what happened: {last:?}");
+}
+
+#[test]
 fn pages_lead_through_all_clients_and_a_kick_ends_one() {
     let mut net = Net::new(1);
     for n in 0..1300 {
