@@ -8,7 +8,9 @@ use signal_hook::consts::SIGTERM;
 use tidegate_admin::{Keeper, Reloaded, Role, Roles, Steward};
 use tidegate_auth::Users;
 use tidegate_broker::Handle;
+use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
+use tidegate_space::{Porter, Rule};
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
@@ -35,6 +37,8 @@ pub(crate) struct Running {
 struct Now {
     loaded: Loaded,
     keeper: Option<Keeper>,
+    /// How often it was read again.
+    generation: u64,
 }
 
 impl Running {
@@ -46,7 +50,7 @@ impl Running {
         loaded: Loaded,
         keeper: Option<Keeper>,
     ) -> Self {
-        let now = Mutex::new(Now { loaded, keeper });
+        let now = Mutex::new(Now { loaded, keeper, generation: 0 });
         Self { handle, sources, level, listeners, now, is_draining: AtomicBool::new(false) }
     }
 
@@ -95,7 +99,7 @@ impl Running {
             keys.map(|key| key.path.to_owned()).collect()
         };
         let done = Reloaded { changed: changed(Change::Reload), restart: changed(Change::Restart) };
-        *now = Now { loaded, keeper };
+        *now = Now { loaded, keeper, generation: now.generation + 1 };
         Ok(done)
     }
 
@@ -126,6 +130,33 @@ impl Steward for Running {
 
     fn unready(&self) -> Option<&'static str> {
         self.is_draining.load(Ordering::Relaxed).then_some("draining")
+    }
+}
+
+impl Porter for Running {
+    fn rule(&self) -> Rule {
+        let now = self.now();
+        match &now.keeper {
+            None => Rule::Open,
+            Some(_) if now.loaded.options.security.allow_anonymous => Rule::ReadersOpen,
+            Some(_) => Rule::Users,
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        self.now().generation
+    }
+
+    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
+        let Some(keeper) = self.keeper() else { return false };
+        let credentials = Credentials {
+            client_id: String::new(),
+            user_name: Some(user),
+            password: Some(password),
+            certificate_name: None,
+        };
+        let told = move |who: Result<Option<Arc<str>>, _>| verdict(matches!(who, Ok(Some(_))));
+        self.handle.authenticate(keeper.authenticator, credentials, told).is_ok()
     }
 }
 

@@ -171,7 +171,7 @@ fn folder() -> Result<TempDir> {
 
 fn start_tidegate(shards: Option<u32>, counters: Counters) -> Result<Broker> {
     let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
-    arguments.extend(["--admin", "off", "--log-level", "warn"]);
+    arguments.extend(["--admin", "off", "--http", "off", "--ssap", "off", "--log-level", "warn"]);
     let shards = shards.map(|shards| shards.to_string());
     if let Some(shards) = &shards {
         arguments.extend(["--shards", shards]);

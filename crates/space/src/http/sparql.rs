@@ -151,7 +151,8 @@ async fn change(door: &Door, text: String, parameters: &Parameters, headers: &He
     })
     .await?;
     let answered = door.handle.ask(Ask::Update(Box::new(update)), asker).await?;
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    response.headers_mut().insert("pace-version", HeaderValue::from(answered.version));
-    Ok(response)
+    let is_change = matches!(answered.answer, Answer::Changed { is_change: true, .. });
+    // 200 and not 204: clients of SEPA take nothing else for success.
+    let body = serde_json::json!({"changed": is_change, "version": answered.version});
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.to_string()).into_response())
 }

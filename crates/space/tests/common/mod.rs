@@ -67,7 +67,14 @@ impl Broker {
     }
 }
 
-pub(crate) fn send(stream: &mut TcpStream, host: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) {
+pub(crate) fn send(
+    stream: &mut TcpStream,
+    host: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) {
     let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
     if !headers.iter().any(|(name, _)| *name == "Host") {
         head += &format!("Host: {host}\r\n");
