@@ -28,8 +28,14 @@ pub const INLINE_BYTES: usize = 64 << 10;
 /// Threads for long texts.
 pub const PARSERS: usize = 2;
 
-/// Connections of the HTTP door, WebSockets included.
+/// Connections of the HTTP door.
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;
+/// WebSockets beside them.
+pub const SOCKETS_MAX: usize = 4096;
+/// After this time an HTTP connection takes no new request, and whoever has not read its answer is cut soon after.
+pub const HTTP_CONNECTION_TIME: Duration = Duration::from_secs(240);
+/// Time for the last answer of such a connection.
+pub const HTTP_LAST_TIME: Duration = Duration::from_secs(60);
 /// Bytes of a request's body.
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 /// Time for a request's head, and again for its body.

@@ -178,7 +178,7 @@ fn without_prolog(xml: Vec<u8>) -> Vec<u8> {
             out.push(character);
         } else {
             // Only texts and attribute values can have such characters here, where a reference means the same.
-            out.push_str(&format!("&#{};", u32::from(character)));
+            let _ = std::fmt::Write::write_fmt(&mut out, format_args!("&#{};", u32::from(character)));
         }
     }
     out.into_bytes()

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tracing::error;
 
-use crate::limits::{PARSERS, STACK_BYTES};
+use crate::limits::{PARSERS, SOCKETS_MAX, STACK_BYTES};
 use crate::porter::Porter;
 use crate::service::Handle;
 use crate::{http, ssap};
@@ -72,7 +72,12 @@ impl Doors {
             .thread_stack_size(STACK_BYTES)
             .build()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let web = Arc::new(http::Door { handle: handle.clone(), porter, remembered: http::Remembered::new() });
+        let web = Arc::new(http::Door {
+            handle: handle.clone(),
+            porter,
+            remembered: http::Remembered::new(),
+            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+        });
         let m3 = Arc::new(ssap::Door::new(handle.clone()));
         let life = move || {
             let served = runtime.block_on(async {

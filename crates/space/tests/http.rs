@@ -1,5 +1,7 @@
 //! The HTTP door by its bytes: SPARQL 1.1 Protocol, Graph Store Protocol, refusals.
 
+#![allow(clippy::unwrap_used, reason = "a step that cannot be done has failed the test")]
+
 mod common;
 
 use common::start;
@@ -125,4 +127,45 @@ fn an_answer_that_is_known_already_is_not_sent_again() {
     assert_eq!(again().status, 200);
     let now = "/query?query=SELECT%20(NOW()%20AS%20%3Ft)%20%7B%7D";
     assert_eq!(broker.get(now, JSON).header("etag"), None, "what depends on time has no version");
+}
+
+/// One user, ann, whose password is x.
+#[derive(Debug)]
+struct OneUser(tidegate_space::Rule);
+
+impl tidegate_space::Porter for OneUser {
+    fn rule(&self) -> tidegate_space::Rule {
+        self.0
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
+        verdict(user == "ann" && password == b"x");
+        true
+    }
+}
+
+#[test]
+fn with_users_writing_needs_one_and_reading_as_the_rule_says() {
+    use tidegate_space::Rule;
+    let (right, wrong) = ("Basic YW5uOng=", "Basic YW5uOnk=");
+    for (rule, read) in [(Rule::Users, 401), (Rule::ReadersOpen, 200)] {
+        let broker = common::start_with(tidegate_graph::SpaceLimits::default(), std::sync::Arc::new(OneUser(rule)));
+        let ask = |method: &str, path: &str, who: Option<&str>| {
+            let mut headers = vec![("Content-Type", "application/sparql-update"), ("Host", "any.example")];
+            headers.extend(who.map(|who| ("Authorization", who)));
+            broker.request(method, path, &headers, b"INSERT DATA { <urn:a> <urn:b> 1 }")
+        };
+        let refused = ask("POST", "/update", None);
+        assert_eq!((refused.status, refused.header("www-authenticate").is_some()), (401, true));
+        assert_eq!(ask("POST", "/update", Some(wrong)).status, 401);
+        assert_eq!(ask("POST", "/sparql", None).status, 401, "it may be an update");
+        assert_eq!(ask("POST", "/update", Some(right)).status, 200);
+        assert_eq!(ask("POST", "/update", Some(right)).status, 200, "and again, remembered");
+        assert_eq!(ask("GET", "/query?query=ASK%7B%7D", None).status, read);
+        assert_eq!(ask("GET", "/query?query=ASK%7B%7D", Some(right)).status, 200);
+    }
 }

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(quads(bomb, RdfFormat::RdfXml, None, 10).unwrap_err().status, StatusCode::BAD_REQUEST);
         let external = b"<!DOCTYPE r SYSTEM 'file:///etc/passwd'><rdf:RDF \
             xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'/>";
-        assert_eq!(quads(external, RdfFormat::RdfXml, None, 10).map(|quads| quads.len()).unwrap_or(0), 0);
+        assert_eq!(quads(external, RdfFormat::RdfXml, None, 10).map_or(0, |quads| quads.len()), 0);
         let relative = b"<../../x> <urn:b> <urn:c> .";
         assert!(quads(relative, RdfFormat::Turtle, None, 10).is_err(), "there is no base to be relative to");
         let many = b"<urn:a> <urn:b> 1, 2, 3 .";

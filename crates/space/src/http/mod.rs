@@ -8,6 +8,7 @@ mod sparql;
 mod store;
 mod subscribe;
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,10 @@ pub(crate) use guard::Remembered;
 use problem::Problem;
 
 use crate::ask::Asker;
-use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTIONS_MAX, INLINE_BYTES};
+use crate::limits::{
+    BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_CONNECTIONS_MAX,
+    HTTP_LAST_TIME, INLINE_BYTES,
+};
 use crate::porter::Porter;
 use crate::service::Handle;
 
@@ -39,6 +43,8 @@ pub(crate) struct Door {
     pub(crate) handle: Handle,
     pub(crate) porter: Arc<dyn Porter>,
     pub(crate) remembered: Remembered,
+    /// Places for WebSockets.
+    pub(crate) sockets: Arc<Semaphore>,
 }
 
 pub(crate) fn routes(door: Arc<Door>) -> Router {
@@ -65,9 +71,9 @@ async fn welcome(axum::extract::State(door): axum::extract::State<Arc<Door>>) ->
          /store      graphs as a whole (Graph Store Protocol)\n/subscribe  WebSocket: standing queries, as SEPA has them\n\n",
     );
     let (running, bytes) = door.handle.load();
-    text += &format!("version {}  running {running}  answer bytes {bytes}\n", door.handle.version());
+    let _ = writeln!(text, "version {}  running {running}  answer bytes {bytes}", door.handle.version());
     for (class, outcome, number) in door.handle.counts() {
-        text += &format!("{class} {outcome} {number}\n");
+        let _ = writeln!(text, "{class} {outcome} {number}");
     }
     text.into_response()
 }
@@ -87,8 +93,12 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
                         .max_buf_size(HEAD_BYTES_MAX)
                         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
                         .with_upgrades();
-                    // However it ends: that is the client's affair.
-                    let _ = serving.await;
+                    let mut serving = std::pin::pin!(serving);
+                    // However it ends: that is the client's affair. That it ends is ours.
+                    if timeout(HTTP_CONNECTION_TIME, serving.as_mut()).await.is_err() {
+                        serving.as_mut().graceful_shutdown();
+                        let _ = timeout(HTTP_LAST_TIME, serving).await;
+                    }
                     drop(place);
                 });
             }

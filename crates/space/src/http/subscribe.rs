@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
 use super::Door;
+use super::problem::Problem;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Watched};
 use crate::limits::{SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::outlet::{Inlet, Told, outlet};
@@ -24,12 +25,17 @@ const WINDOW: usize = 16;
 /// How often a silent socket is asked whether somebody is there.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
-pub(super) async fn upgrade(State(door): State<Arc<Door>>, socket: WebSocketUpgrade) -> Response {
+pub(super) async fn upgrade(State(door): State<Arc<Door>>, socket: WebSocketUpgrade) -> Result<Response, Problem> {
     let handle = door.handle.clone();
-    socket
+    let place = Arc::clone(&door.sockets).try_acquire_owned().map_err(|_| Problem::busy(PING_INTERVAL))?;
+    let response = socket
         .max_message_size(SOCKET_MESSAGE_BYTES_MAX)
         .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)
-        .on_upgrade(move |socket| attend(socket, handle))
+        .on_upgrade(move |socket| async move {
+            attend(socket, handle).await;
+            drop(place);
+        });
+    Ok(response)
 }
 
 struct Socket {
@@ -137,7 +143,9 @@ impl Socket {
                 let words = error.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
                 let texts = [Wrong::ended(&words, subscription.alias.as_deref()).text(), subscription.unsubscribed()];
                 self.subscriptions.remove(&id.0);
-                texts.into_iter().for_each(|text| self.say(text));
+                for text in texts {
+                    self.say(text);
+                }
             }
         }
     }

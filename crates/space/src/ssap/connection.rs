@@ -172,8 +172,8 @@ impl Connection {
     fn begin(&mut self) {
         while let Some(next) = self.next_plan() {
             let is_change = next.step.is_change();
-            let must_wait = !self.under_way.is_empty() && !(is_change && self.are_changes);
-            if must_wait || self.under_way.len() >= SSAP_WINDOW {
+            let may_begin = self.under_way.is_empty() || is_change && self.are_changes;
+            if !may_begin || self.under_way.len() >= SSAP_WINDOW {
                 self.parked = Some(next);
                 return;
             }

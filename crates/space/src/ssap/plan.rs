@@ -105,13 +105,13 @@ fn step(request: Request<'_>, name: impl FnMut() -> String) -> Result<Step, Wron
             Step::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples)
         }
         Request::Subscribe(Question::Sparql(text)) => {
-            let query = Query::parse(&text, &QueryLimits::default()).map_err(refused)?;
+            let query = Query::parse(&text, &QueryLimits::default()).map_err(|error| refused(&error))?;
             Step::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql)
         }
         Request::Unsubscribe { subscription_id } => Step::Unsubscribe(subscription_id.into_owned()),
         Request::PersistentUpdate { update, confirm } => {
             // Judged here, so that what is wrong with it is said at once.
-            Update::parse(&update, &QueryLimits::default()).map_err(refused)?;
+            Update::parse(&update, &QueryLimits::default()).map_err(|error| refused(&error))?;
             Step::Ask(Ask::AddRule(update.into_owned()), Reply::Rule { confirm })
         }
         Request::CancelPersistentUpdate { update_id } => Step::Cancel(update_id.into_owned()),
@@ -126,7 +126,7 @@ fn change(
     name: impl FnMut() -> String,
 ) -> Result<Step, Wrong> {
     if let Some(Graph::Sparql(text)) = insert.as_ref().or(remove.as_ref()) {
-        let update = Update::parse(text, &QueryLimits::default()).map_err(refused)?;
+        let update = Update::parse(text, &QueryLimits::default()).map_err(|error| refused(&error))?;
         return Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Blanks { names: Vec::new(), confirm }));
     }
     let remove = match remove {
@@ -154,13 +154,13 @@ fn sparql(text: &str) -> Result<Step, Wrong> {
     match (Update::parse(text, &limits), error) {
         (Ok(update), _) => Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Truth)),
         // It is an update, and something else is the matter with it.
-        (Err(other @ (Error::Refused(_) | Error::Limit(_))), Error::Syntax(_)) => Err(refused(other)),
-        (Err(_), error) => Err(refused(error)),
+        (Err(other @ (Error::Refused(_) | Error::Limit(_))), Error::Syntax(_)) => Err(refused(&other)),
+        (Err(_), error) => Err(refused(&error)),
     }
 }
 
-fn refused(error: Error) -> Wrong {
-    (status_of(&error), error.to_string())
+fn refused(error: &Error) -> Wrong {
+    (status_of(error), error.to_string())
 }
 
 /// The status that says best what happened.

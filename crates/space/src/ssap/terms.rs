@@ -9,6 +9,9 @@ use tidegate_wire_ssap::{Node, Status, Triple};
 /// Why triples cannot be used: a status and words for people.
 pub(crate) type Wrong = (Status, String);
 
+/// Labels of blank nodes and the names that they were given.
+pub(crate) type Names = Vec<(String, String)>;
+
 fn wrong(words: impl Into<String>) -> Wrong {
     (Status::Syntax, words.into())
 }
@@ -54,11 +57,8 @@ pub(crate) fn masks(patterns: &[Triple<'_>]) -> Result<Vec<Mask>, Wrong> {
 
 /// Triples to insert, and the names that were given to the labels of their blank nodes. Brokers of this protocol store
 /// those as resources with names of their own; `name` makes them.
-pub(crate) fn quads(
-    triples: &[Triple<'_>],
-    mut name: impl FnMut() -> String,
-) -> Result<(Vec<Quad>, Vec<(String, String)>), Wrong> {
-    let mut names: Vec<(String, String)> = Vec::new();
+pub(crate) fn quads(triples: &[Triple<'_>], mut name: impl FnMut() -> String) -> Result<(Vec<Quad>, Names), Wrong> {
+    let mut names = Names::new();
     let mut places: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
     let mut named = |label: &str| {
         let place = *places.entry(label.to_owned()).or_insert_with(|| {

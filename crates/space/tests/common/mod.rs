@@ -76,11 +76,10 @@ pub(crate) fn send(
     body: &[u8],
 ) {
     let mut head = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
-    if !headers.iter().any(|(name, _)| *name == "Host") {
-        head += &format!("Host: {host}\r\n");
-    }
-    for (name, value) in headers {
-        head += &format!("{name}: {value}\r\n");
+    let host = host.to_string();
+    let has_host = headers.iter().any(|(name, _)| *name == "Host");
+    for (name, value) in headers.iter().copied().chain((!has_host).then_some(("Host", host.as_str()))) {
+        head.extend([name, ": ", value, "\r\n"]);
     }
     head += "\r\n";
     stream.write_all(head.as_bytes()).unwrap();

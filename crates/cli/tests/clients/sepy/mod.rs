@@ -29,7 +29,7 @@ fn scenarios() {
     };
     let broker = Broker::start();
     let mut command = Command::new(environment.join("bin/python"));
-    command.env("PYTHONDONTWRITEBYTECODE", "1").arg(here().join("suite.py"));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").args(["-W", "ignore"]).arg(here().join("suite.py"));
     broker.describe_to(&mut command);
     judge(&mut command, SCENARIOS);
 }
