@@ -328,3 +328,45 @@ impl Shared {
 fn drain(pool: &mut RequestPool<Task>) -> Vec<Task> {
     std::iter::from_fn(|| pool.poll_ended()).map(|ended| ended.value).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody works here: what is offered waits.
+    fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<Answered, Refused>> {
+        let (reply, answer) = oneshot::channel();
+        let ask = Ask::Edit { remove: Vec::new(), insert: Vec::new() };
+        shared.offer(ask, Asker { scope: 0, patience }, reply);
+        answer
+    }
+
+    #[test]
+    fn what_would_wait_too_long_is_refused_at_once_with_the_time_to_come_back() {
+        let shared = Shared::new((1, 2)).unwrap();
+        let mut waiting = Vec::new();
+        let retry_after = loop {
+            let mut answer = offered(&shared, Duration::from_secs(10));
+            match answer.try_recv() {
+                Ok(Err(Refused::Busy { retry_after })) => break retry_after,
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => waiting.push(answer),
+            }
+            assert!(waiting.len() <= 10_000, "nothing is ever refused");
+        };
+        // A tenth of a second of changes that are taken to last 50 µs.
+        assert_eq!(waiting.len(), 2000);
+        assert!(retry_after >= Duration::from_millis(90), "{retry_after:?}");
+        assert_eq!(shared.counts.all(), [("update", "busy", 1)]);
+    }
+
+    #[test]
+    fn who_cannot_wait_is_told_so_and_after_the_end_nobody_waits() {
+        let shared = Shared::new((1, 2)).unwrap();
+        let _first = offered(&shared, Duration::from_secs(10));
+        let mut hopeless = offered(&shared, Duration::from_micros(1));
+        assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy { .. }))));
+        shared.close();
+        assert!(matches!(offered(&shared, Duration::from_secs(1)).try_recv(), Ok(Err(Refused::Closing))));
+    }
+}
