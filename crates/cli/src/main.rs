@@ -23,6 +23,7 @@ mod running;
 mod security;
 mod serve;
 mod show;
+mod smart;
 mod space;
 mod stop;
 mod subscribe;

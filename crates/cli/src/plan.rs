@@ -12,6 +12,7 @@ use tidegate_broker::keep::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Classes, Priority};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
+use tidegate_space::Binds;
 use tidegate_wire_mqtt::QoS;
 
 use crate::certificate;
@@ -62,6 +63,15 @@ pub(crate) fn store_dir(options: &Options) -> PathBuf {
 /// Where the operator's door is; none if it is off.
 pub(crate) fn admin(options: &Options) -> Option<SocketAddr> {
     address(options.listeners.admin)
+}
+
+/// Where the doors of the smart space are. Smart-M3 knows no users, so with users it is opened on demand only.
+pub(crate) fn space(options: &Options, has_users: bool) -> Binds {
+    let ssap = match options.listeners.ssap {
+        Or::Is(door) => address(door),
+        Or::Word(_) => (!has_users).then(|| ([127, 0, 0, 1], 10010).into()),
+    };
+    Binds { http: address(options.listeners.http), ssap }
 }
 
 /// What the broker is to do. The security rule is checked separately, once the users are known.

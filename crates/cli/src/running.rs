@@ -8,7 +8,9 @@ use signal_hook::consts::SIGTERM;
 use tidegate_admin::{Keeper, Reloaded, Role, Roles, Steward};
 use tidegate_auth::Users;
 use tidegate_broker::Handle;
+use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
+use tidegate_space::{Porter, Rule};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
@@ -38,6 +40,8 @@ pub(crate) struct Running {
 struct Now {
     loaded: Loaded,
     keeper: Option<Keeper>,
+    /// How often it was read again.
+    generation: u64,
 }
 
 impl Running {
@@ -49,7 +53,7 @@ impl Running {
         loaded: Loaded,
         keeper: Option<Keeper>,
     ) -> Self {
-        let now = Mutex::new(Now { loaded: loaded.clone(), keeper });
+        let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0 });
         Self { handle, sources, level, listeners, started: loaded, now, is_draining: AtomicBool::new(false) }
     }
 
@@ -94,7 +98,7 @@ impl Running {
         reloaded.map_err(|problem| vec![problem.to_string()])?;
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
-        *now = Now { loaded, keeper };
+        *now = Now { loaded, keeper, generation: now.generation + 1 };
         Ok(done)
     }
 
@@ -141,6 +145,33 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     let mut changed = keys(before, Change::Reload);
     changed.extend(new.changed_lists(before));
     Reloaded { changed, restart: keys(started, Change::Restart) }
+}
+
+impl Porter for Running {
+    fn rule(&self) -> Rule {
+        let now = self.now();
+        match &now.keeper {
+            None => Rule::Open,
+            Some(_) if now.loaded.options.security.allow_anonymous => Rule::ReadersOpen,
+            Some(_) => Rule::Users,
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        self.now().generation
+    }
+
+    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
+        let Some(keeper) = self.keeper() else { return false };
+        let credentials = Credentials {
+            client_id: String::new(),
+            user_name: Some(user),
+            password: Some(password),
+            certificate_name: None,
+        };
+        let told = move |who: Result<Option<Arc<str>>, _>| verdict(matches!(who, Ok(Some(_))));
+        self.handle.authenticate(keeper.authenticator, credentials, told).is_ok()
+    }
 }
 
 /// Who may come in at the operator's door; none if there are no users.

@@ -3,7 +3,7 @@
 //! Without a password file and rules the broker is open, and `check_exposure` keeps it on this machine. A password file
 //! that is named and missing, or has one bad line, is an error and never an open door.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tidegate_core::access::{Open, Policy};
 
 use crate::config::rule::{Effect, Rule, Subject};
 use crate::config::{Loaded, Origin, Problem, Problems};
-use crate::plan::{admin, door_name, password_file};
+use crate::plan::{admin, door_name, password_file, space as space_doors};
 use crate::running::RoleTable;
 use crate::{certificate, space};
 
@@ -148,8 +148,20 @@ pub(crate) fn read<T>(
 
 /// Refuses to open the broker to other machines while everybody could come in.
 pub(crate) fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> Result<(), Problems> {
+    let doors = space_doors(&loaded.options, security.has_users);
+    let is_exposed = |at: &SocketAddr| !is_loopback(at.ip());
+    if let Some(at) = doors.ssap.filter(is_exposed).filter(|_| !security.allow_anonymous) {
+        let message = format!("listeners.ssap = \"{at}\" accepts other machines, but Smart-M3 knows no users");
+        let hint = "listen on this machine only, or insist on an open door with --allow-anonymous".to_owned();
+        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+    }
     if security.has_users {
         return Ok(());
+    }
+    if let Some(at) = doors.http.filter(is_exposed) {
+        let message = format!("listeners.http = \"{at}\" accepts other machines, but there are no users");
+        let hint = "add one with `tidegate user add NAME`, or listen on this machine only".to_owned();
+        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
     }
     // Who may not be kept from publishing may still be kept from ending connections.
     if let Some(at) = admin(&loaded.options).filter(|at| !is_loopback(at.ip())) {

@@ -14,6 +14,7 @@ use tidegate_admin::{Admin, Steward};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::keep::{Opening, Restored};
+use tidegate_space::Binds;
 use tidegate_store::Durability;
 use tracing::{info, warn};
 
@@ -23,7 +24,7 @@ use crate::plan::password_file;
 use crate::running::{self, Running};
 use crate::security::{Audience, Security};
 use crate::supervisor::Supervisor;
-use crate::{bind, log, plan, security};
+use crate::{bind, log, plan, security, smart};
 
 /// A configuration that is sound as a whole.
 pub(crate) struct Ready {
@@ -84,20 +85,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let Ready { loaded, config, security } = ready;
     let audience = security::audience(&config, &security);
     let banner = Banner { audience, command: args.command(), loaded: &loaded };
-    let listeners = config.listeners.clone();
+    let (listeners, has_users) = (config.listeners.clone(), security.has_users);
     let (authenticator, policy) = (Arc::clone(&security.authenticator), Arc::clone(&security.policy));
     let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
     let (handle, keeper) = (broker.handle(), running::keeper(&security));
     let running = Arc::new(Running::new(handle, sources, level, listeners, loaded.clone(), keeper));
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);
-    print_banner(&banner.text(&broker.addresses(), admin.as_ref().map(Admin::address)));
+    let smart = smart::open(&loaded, has_users, &running)?;
+    let doors = smart.as_ref().map(smart::Smart::addresses).unwrap_or_default();
+    print_banner(&banner.text(&broker.addresses(), admin.as_ref().map(Admin::address), doors));
     let supervisor = Supervisor::of_process();
     supervisor.ready();
     supervisor.feed(broker.pulse());
     wait(broker, signals, &running, &supervisor);
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);
+    drop(smart);
     Ok(())
 }
 
@@ -189,15 +193,18 @@ struct Banner<'a> {
 }
 
 impl Banner<'_> {
-    fn text(&self, addresses: &[(ListenerKind, SocketAddr)], admin: Option<SocketAddr>) -> String {
+    fn text(&self, addresses: &[(ListenerKind, SocketAddr)], admin: Option<SocketAddr>, space: Binds) -> String {
         let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
             ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
             ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
         };
         let doors: String = addresses.iter().map(door).collect();
         let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
+        // What is in it is gone when the process ends, and whoever relies on it should know.
+        let http = space.http.map(|at| format!("  sparql http://{at} (in memory)")).unwrap_or_default();
+        let ssap = space.ssap.map(|at| format!("  ssap {at}")).unwrap_or_default();
         let next = self.next_step(addresses);
-        format!("tidegate {}{doors}{admin}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
+        format!("tidegate {}{doors}{admin}{http}{ssap}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
     }
 
     fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
@@ -270,13 +277,18 @@ mod tests {
         flags.push(crate::config::Entry::flag("--data", "server.data", "/nonexistent"));
         let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
         let command = ServeCommand { program: "./tidegate".into(), place: " --data x".into() };
-        Banner { audience, command, loaded: &loaded }.text(&addresses, Some("127.0.0.1:18830".parse().unwrap()))
+        Banner { audience, command, loaded: &loaded }.text(
+            &addresses,
+            Some("127.0.0.1:18830".parse().unwrap()),
+            Binds { http: Some("127.0.0.1:7878".parse().unwrap()), ssap: Some("127.0.0.1:10010".parse().unwrap()) },
+        )
     }
 
     #[test]
     fn the_banner_names_every_door_the_next_step_and_the_files() {
         let expected = format!(
-            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  admin http://127.0.0.1:18830\nno users configured: listening for this \
+            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  admin http://127.0.0.1:18830  sparql \
+             http://127.0.0.1:7878 (in memory)  ssap 127.0.0.1:10010\nno users configured: listening for this \
              machine only. To accept others:  ./tidegate user add NAME --data x  and listen for them with --mqtt \
              0.0.0.0:1883\nconfig /dev/null  store /nonexistent (durable)  users /nonexistent/users (none yet)\n",
             env!("CARGO_PKG_VERSION")

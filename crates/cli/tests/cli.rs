@@ -123,11 +123,9 @@ fn check_speaks_json() {
 fn a_bad_configuration_stops_serve_with_code_2() {
     let (_folder, path) = written("[limits]\nqos_max = 7\n");
     assert_eq!(run(&["serve", "-c", &path]).status.code(), Some(2));
-    let output = run(&["serve", "-c", "/dev/null", "--http", "127.0.0.1:0"]);
+    let output = run(&["serve", "-c", "/dev/null", "--http", "everywhere"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(
-        text(&output.stderr).contains("flag --http: listeners.http: \"127.0.0.1:0\" does not fit: expected \"off\"")
-    );
+    assert!(text(&output.stderr).contains("flag --http: listeners.http: \"everywhere\" does not fit: expected"));
 }
 
 #[test]

@@ -43,17 +43,30 @@ impl Broker {
         std::fs::write(&file, config).expect("the configuration is written");
         let data = folder.path().join("data");
         let log = std::fs::File::create(folder.path().join("log")).expect("a log");
-        let mut child =
-            binary(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "127.0.0.1:0", "--admin", "off", "--shards", "2"])
-                .args(flags)
-                .arg("-c")
-                .arg(&file)
-                .arg("--data")
-                .arg(&data)
-                .stdout(Stdio::piped())
-                .stderr(log)
-                .spawn()
-                .expect("the broker starts");
+        let mut child = binary(&[
+            "serve",
+            "--mqtt",
+            "127.0.0.1:0",
+            "--ws",
+            "127.0.0.1:0",
+            "--admin",
+            "off",
+            "--http",
+            "off",
+            "--ssap",
+            "off",
+            "--shards",
+            "2",
+        ])
+        .args(flags)
+        .arg("-c")
+        .arg(&file)
+        .arg("--data")
+        .arg(&data)
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .expect("the broker starts");
         let mut output = BufReader::new(child.stdout.take().expect("piped"));
         let mut line = || {
             let mut line = String::new();

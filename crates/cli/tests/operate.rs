@@ -28,16 +28,28 @@ impl Broker {
         std::fs::write(folder.path().join("tidegate.toml"), "").expect("a configuration");
         prepare(folder.path());
         let log = std::fs::File::create(folder.path().join("log")).expect("a log");
-        let mut child = tidegate(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", "127.0.0.1:0"])
-            .arg("-c")
-            .arg(folder.path().join("tidegate.toml"))
-            .arg("--data")
-            .arg(folder.path().join("data"))
-            .args(["--shards", "2"])
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the broker starts");
+        let mut child = tidegate(&[
+            "serve",
+            "--mqtt",
+            "127.0.0.1:0",
+            "--ws",
+            "off",
+            "--http",
+            "off",
+            "--ssap",
+            "off",
+            "--admin",
+            "127.0.0.1:0",
+        ])
+        .arg("-c")
+        .arg(folder.path().join("tidegate.toml"))
+        .arg("--data")
+        .arg(folder.path().join("data"))
+        .args(["--shards", "2"])
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .expect("the broker starts");
         let mut banner = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
         let word = |door: &str| {

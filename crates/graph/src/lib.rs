@@ -13,6 +13,7 @@ mod index;
 mod journal;
 mod limits;
 mod masks;
+mod nature;
 mod plan;
 mod prepare;
 mod product;

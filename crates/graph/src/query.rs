@@ -12,6 +12,7 @@ use crate::dataset::Snapshot;
 use crate::error::{Error, Limit};
 use crate::guard::Guard;
 use crate::limits::{Meter, QueryLimits};
+use crate::nature::invented;
 use crate::text;
 use crate::view::{MERGED, View};
 
@@ -26,6 +27,8 @@ pub struct Query {
     /// As it is evaluated.
     guarded: Algebra,
     guard: Guard,
+    /// Names that the parser made up, in the order in which they appear; they are others each time.
+    invented: Vec<String>,
 }
 
 impl Query {
@@ -38,13 +41,15 @@ impl Query {
     pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
         text::check(text, limits)?;
         let parsed = parser(base)?.parse_query(text);
-        Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)
+        let mut query = Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)?;
+        query.invented = invented(&query.algebra.to_string(), text);
+        Ok(query)
     }
 
     pub(crate) fn new(algebra: Algebra, limits: &QueryLimits) -> Result<Self, Error> {
         let mut guarded = algebra.clone();
         let guard = Guard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
-        Ok(Self { algebra, guarded, guard })
+        Ok(Self { algebra, guarded, guard, invented: Vec::new() })
     }
 
     /// The same query on these graphs, as the protocol's `default-graph-uri` and `named-graph-uri` say. They replace
@@ -60,7 +65,12 @@ impl Query {
 
     /// One text for all spellings: equal texts mean equal queries.
     pub fn canonical(&self) -> String {
-        self.algebra.to_string()
+        let mut text = self.algebra.to_string();
+        for (number, name) in self.invented.iter().enumerate() {
+            // No name that can be written has this sign.
+            text = text.replace(name, &format!("${number}"));
+        }
+        text
     }
 
     pub(crate) fn dataset(&self) -> Option<&QueryDataset> {

@@ -38,12 +38,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     wss: Option<String>,
 
-    /// Smart-M3; not built yet, only "off"
-    #[arg(long, value_name = "off", help_heading = "Listeners")]
+    /// Smart-M3 (SSAP)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     ssap: Option<String>,
 
-    /// SPARQL over HTTP; not built yet, only "off"
-    #[arg(long, value_name = "off", help_heading = "Listeners")]
+    /// SPARQL and subscriptions over HTTP
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     http: Option<String>,
 
     /// Status, clients, metrics and health over HTTP

@@ -215,7 +215,8 @@ fn start_tidegate(shards: Option<u32>, tune: &Tune, wish: &Wish) -> Result<Broke
     let folder = folder()?;
     let mut arguments: Vec<String> =
         ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"].map(Into::into).into();
-    arguments.extend(["--admin", "127.0.0.1:0", "--log-level", "warn"].map(Into::into));
+    arguments
+        .extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "warn"].map(Into::into));
     if let Some(shards) = shards {
         arguments.extend(["--shards".to_owned(), shards.to_string()]);
     }

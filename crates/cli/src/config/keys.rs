@@ -12,7 +12,7 @@ use tracing::level_filters::LevelFilter;
 
 use super::backoff::{Enforce, Mode, Pace};
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
-use super::words::{Address, ByWord, Door, Durable, LogFormat, LogLevel, NotYet, Origins, PriorityWord, SecureDoor};
+use super::words::{Address, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PriorityWord, SecureDoor};
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,10 +133,10 @@ keys! {
         Restart ws: Door = Or::Is(Address(([127, 0, 0, 1], 8083).into()));
         /// MQTT over secure WebSocket, at the path /mqtt; auto is 127.0.0.1:8084 when there is a certificate.
         Restart wss: SecureDoor = Or::WORD;
-        /// Smart-M3 (SSAP); not built yet.
-        Restart ssap: NotYet = NotYet;
-        /// SPARQL over HTTP; not built yet.
-        Restart http: NotYet = NotYet;
+        /// Smart-M3 (SSAP), which knows no users; auto is 127.0.0.1:10010 while there are none.
+        Restart ssap: SecureDoor = Or::WORD;
+        /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.
+        Restart http: Door = Or::Is(Address(([127, 0, 0, 1], 7878).into()));
         /// Status, clients, metrics and health over HTTP, for operators; beyond this machine it needs users.
         Restart admin: Door = Or::Is(Address(([127, 0, 0, 1], 18830).into()));
     }

@@ -46,7 +46,7 @@ fn flag_beats_environment_beats_file_beats_default() {
 #[test]
 fn f146_values_of_the_wrong_kind_say_what_is_expected() {
     let text = "[limits]\nreceive_max = \"5\"\nhandshake_timeout = 10\npacket_bytes_max = \"1Mib\"\nqos_max = 3\n\
-                connections_max = -1\nqueue_qos0 = \"yes\"\n[listeners]\nmqtt = 1883\nhttp = \"127.0.0.1:1\"\n";
+                connections_max = -1\nqueue_qos0 = \"yes\"\n[listeners]\nmqtt = 1883\nssap = \"on\"\n";
     assert_eq!(
         problems(text),
         [
@@ -62,8 +62,9 @@ fn f146_values_of_the_wrong_kind_say_what_is_expected() {
             "tidegate.toml:9:1: listeners.mqtt: 1883 does not fit: expected \"PORT\" (this machine only), \
              \"HOST:PORT\" with an IP address or localhost (\"0.0.0.0:1883\" is all addresses), \"[V6]:PORT\" (port 0 \
              takes a free one), or \"off\"",
-            "tidegate.toml:10:1: listeners.http: \"127.0.0.1:1\" does not fit: expected \"off\": this version has no \
-             such listener yet",
+            "tidegate.toml:10:1: listeners.ssap: \"on\" does not fit: expected \"PORT\" (this machine only), \
+             \"HOST:PORT\" with an IP address or localhost (\"0.0.0.0:1883\" is all addresses), \"[V6]:PORT\" (port 0 \
+             takes a free one), or \"off\", or \"auto\"",
         ]
     );
 }

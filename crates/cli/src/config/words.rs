@@ -1,4 +1,4 @@
-//! Settings with a meaning of their own: addresses, doors that are not built yet, log level and format, priorities.
+//! Settings with a meaning of their own: addresses, log level and format, priorities.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -7,7 +7,7 @@ use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
 use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
 
-use super::setting::{Auto, Off, Or, Setting, Value, Word};
+use super::setting::{Auto, Off, Or, Setting, Value};
 
 /// An address to listen on. Loopback unless another one is written, so that nothing is opened to the world by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,26 +56,8 @@ impl Setting for Durable {
 /// A listener: an address, or switched off.
 pub(crate) type Door = Or<Off, Address>;
 
-/// A listener that is only opened by itself when there are certificates.
+/// A listener that is only opened by itself when something else is so: a certificate is there, or no users are.
 pub(crate) type SecureDoor = Or<Auto, Door>;
-
-/// A listener that has its place in the configuration and no code behind it yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotYet;
-
-impl Setting for NotYet {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
-        value.text().filter(|text| *text == Off::NAME).map(|_| Self)
-    }
-
-    fn expected() -> String {
-        "\"off\": this version has no such listener yet".to_owned()
-    }
-
-    fn show(&self) -> String {
-        "\"off\"".to_owned()
-    }
-}
 
 /// Pages that may use the WebSocket listeners, by their origins as browsers send them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,12 +226,6 @@ mod tests {
         for bad in ["", ":1883", "host", "example.org:1883", "127.0.0.1", "127.0.0.1:70000", "on"] {
             assert_eq!(door(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn unbuilt_doors_can_only_be_closed() {
-        assert_eq!(NotYet::read(&Value::Text("off".into()), None), Some(NotYet));
-        assert_eq!(NotYet::read(&Value::Bare("127.0.0.1:18830".into()), None), None);
     }
 
     #[test]

@@ -172,3 +172,24 @@ fn rules_for_users_that_do_not_exist_are_a_warning() {
     let found: Vec<String> = warned(&place, &[]).into_iter().filter(about).collect();
     assert_eq!(found, ["rules name the user \"bbo\", who is not in the password file"]);
 }
+
+#[test]
+fn the_smart_space_is_open_to_others_only_with_users_and_smart_m3_only_on_demand() {
+    let users = alice();
+    let exposure = |users: Option<&str>, flags: &[(&str, &str)]| {
+        let place = Place::new("", users);
+        let loaded = place.loaded(flags);
+        let config = crate::plan::broker(&loaded).unwrap();
+        check_exposure(&config, &load(&loaded).unwrap(), &loaded).map_err(|problems| problems.to_string())
+    };
+    let http = [("listeners.http", "0.0.0.0:7878")];
+    assert!(exposure(None, &http).unwrap_err().contains("listeners.http = \"0.0.0.0:7878\" accepts other machines"));
+    assert_eq!(exposure(Some(&users), &http), Ok(()));
+    let ssap = [("listeners.ssap", "0.0.0.0:10010"), ("security.allow_anonymous", "false")];
+    for users in [None, Some(users.as_str())] {
+        assert!(exposure(users, &ssap).unwrap_err().contains("Smart-M3 knows no users"));
+    }
+    assert_eq!(exposure(Some(&users), &[ssap[0], ("security.allow_anonymous", "true")]), Ok(()));
+    let options = Place::new("", None).loaded(&[]).options;
+    assert!(space_doors(&options, false).ssap.is_some() && space_doors(&options, true).ssap.is_none());
+}

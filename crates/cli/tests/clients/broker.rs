@@ -1,4 +1,4 @@
-//! A broker on free ports with all four doors open, ended with the test.
+//! A broker on free ports with its doors open, ended with the test.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ pub(crate) struct Ports {
     pub(crate) mqtts: u16,
     pub(crate) ws: u16,
     pub(crate) wss: u16,
+    pub(crate) http: u16,
 }
 
 /// A running broker.
@@ -51,8 +52,8 @@ impl Broker {
         write("key.pem", &key);
         let log = std::fs::File::create(path("log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        command.args(["serve", "--shards", "2", "--admin", "off"]);
-        for door in ["--mqtt", "--mqtts", "--ws", "--wss"] {
+        command.args(["serve", "--shards", "2", "--admin", "off", "--ssap", "off"]);
+        for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http"] {
             command.args([door, "127.0.0.1:0"]);
         }
         for (flag, name) in [("-c", "tidegate.toml"), ("--data", "data"), ("--cert", "cert.pem"), ("--key", "key.pem")]
@@ -66,7 +67,8 @@ impl Broker {
         let mut banner = String::new();
         BufReader::new(output).read_line(&mut banner).expect("the broker speaks");
         let port = |door| port_of(door, &banner);
-        broker.ports = Ports { mqtt: port("mqtt"), mqtts: port("mqtts"), ws: port("ws"), wss: port("wss") };
+        let (mqtt, mqtts, ws, wss) = (port("mqtt"), port("mqtts"), port("ws"), port("wss"));
+        broker.ports = Ports { mqtt, mqtts, ws, wss, http: port("sparql") };
         broker
     }
 
@@ -77,8 +79,8 @@ impl Broker {
 
     /// Tells a program that is not ours where to find the broker.
     pub(crate) fn describe_to(&self, command: &mut Command) {
-        let Ports { mqtt, mqtts, ws, wss } = self.ports;
-        for (name, port) in [("MQTT", mqtt), ("MQTTS", mqtts), ("WS", ws), ("WSS", wss)] {
+        let Ports { mqtt, mqtts, ws, wss, http } = self.ports;
+        for (name, port) in [("MQTT", mqtt), ("MQTTS", mqtts), ("WS", ws), ("WSS", wss), ("HTTP", http)] {
             command.env(format!("BROKER_{name}"), port.to_string());
         }
         command.env("BROKER_HOST", HOST).env("BROKER_CA", self.ca_file());
@@ -99,7 +101,7 @@ impl Drop for Broker {
 /// The port of a door, from the line that the broker prints: `mqtt 127.0.0.1:1883  ws://127.0.0.1:8083/mqtt`.
 fn port_of(door: &str, banner: &str) -> u16 {
     let address = banner.split("  ").find_map(|part| part.strip_prefix(door)?.strip_prefix([' ', ':']));
-    let port = address.and_then(|address| address.rsplit(':').next()).and_then(|port| port.split('/').next());
+    let port = address.and_then(|address| address.rsplit(':').next()).and_then(|port| port.split(['/', ' ']).next());
     port.and_then(|port| port.trim().parse().ok()).unwrap_or_else(|| panic!("no {door} in {banner:?}"))
 }
 

@@ -1,0 +1,35 @@
+//! SEPA's Python client `sepy`, in a virtual environment of its own. The scenarios are in `suite.py`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::broker::Broker;
+use crate::tool::{install_step, installed, judge, missing};
+
+/// Scenarios that `suite.py` must have run.
+const SCENARIOS: usize = 3;
+
+/// Where this file is.
+fn here() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients/sepy")
+}
+
+fn install(folder: &Path) -> Result<(), String> {
+    install_step(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--retries", "1"]);
+    install_step(pip.args(["--timeout", "10", "-r"]).arg(here().join("requirements.txt")))
+}
+
+#[test]
+fn scenarios() {
+    let environment = match installed("sepy-0.43.2.1", install) {
+        Ok(folder) => folder,
+        Err(why) => return missing("sepy", &why, "python3 with venv and pip, and a way to PyPI"),
+    };
+    let broker = Broker::start();
+    let mut command = Command::new(environment.join("bin/python"));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").args(["-W", "ignore"]).arg(here().join("suite.py"));
+    broker.describe_to(&mut command);
+    judge(&mut command, SCENARIOS);
+}

@@ -1,0 +1,172 @@
+//! What kind of query it is, for whoever decides where it waits and whether its answer may be shared.
+
+use spargebra::Query as Algebra;
+use spargebra::algebra::{Expression, Function, GraphPattern};
+
+use crate::algebra::{Visitor, walk};
+use crate::dataset::Snapshot;
+use crate::error::Error;
+use crate::limits::{Meter, QueryLimits};
+use crate::masks::Mask;
+use crate::query::{Query, pattern_mut};
+
+/// A query with so many triple patterns, and nothing worse, is cheap.
+const CHEAP_PATTERNS: usize = 4;
+
+/// The parser names what has no name (aggregates, brackets) by so many hexadecimal digits of chance, at most.
+const INVENTED_DIGITS: std::ops::RangeInclusive<usize> = 20..=32;
+
+/// The names in the algebra that its text does not have.
+pub(crate) fn invented(algebra: &str, text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    // What is written with escapes could be a name that seems invented; then equal queries are taken for different ones.
+    if text.contains('\\') {
+        return names;
+    }
+    for part in algebra.split(['?', ':']).skip(1) {
+        let length = part.bytes().take_while(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).count();
+        let name = &part[..length];
+        if INVENTED_DIGITS.contains(&length) && !names.iter().any(|known| known == name) && !text.contains(name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+#[derive(Default)]
+struct Nature {
+    patterns: usize,
+    is_costly: bool,
+    is_fickle: bool,
+}
+
+impl Visitor for Nature {
+    fn pattern(&mut self, pattern: &mut GraphPattern) {
+        match pattern {
+            GraphPattern::Bgp { patterns } => self.patterns += patterns.len(),
+            GraphPattern::Join { .. }
+            | GraphPattern::Filter { .. }
+            | GraphPattern::Union { .. }
+            | GraphPattern::Graph { .. }
+            | GraphPattern::Extend { .. }
+            | GraphPattern::Values { .. }
+            | GraphPattern::Project { .. }
+            | GraphPattern::Distinct { .. }
+            | GraphPattern::Reduced { .. }
+            | GraphPattern::Slice { .. } => {}
+            _ => self.is_costly = true,
+        }
+    }
+
+    fn expression(&mut self, expression: &mut Expression) {
+        match expression {
+            Expression::Exists(_) => self.is_costly = true,
+            Expression::FunctionCall(function, _) => {
+                use Function::{BNode, Now, Rand, StrUuid, Uuid};
+                self.is_fickle |= matches!(function, BNode | Now | Rand | StrUuid | Uuid);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Query {
+    fn nature(&self) -> Nature {
+        let mut nature = Nature::default();
+        walk(pattern_mut(&mut self.algebra.clone()), &mut nature);
+        nature
+    }
+
+    /// True for `CONSTRUCT` and `DESCRIBE`, whose answers are graphs.
+    pub fn is_graph(&self) -> bool {
+        matches!(self.algebra, Algebra::Construct { .. } | Algebra::Describe { .. })
+    }
+
+    /// True if nothing in it is likely to take long: few triple patterns, joined, filtered and cut.
+    pub fn is_cheap(&self) -> bool {
+        let nature = self.nature();
+        !nature.is_costly && nature.patterns <= CHEAP_PATTERNS && !matches!(self.algebra, Algebra::Describe { .. })
+    }
+
+    /// True if the same data give the same answer: no function of chance or time in it.
+    pub fn is_repeatable(&self) -> bool {
+        !self.nature().is_fickle
+    }
+}
+
+impl Snapshot {
+    /// The quads that match any of the masks, each once.
+    pub fn matching(&self, masks: &[Mask], limits: &QueryLimits) -> Result<Vec<oxrdf::Quad>, Error> {
+        let meter = Meter::new(limits);
+        let mut found = std::collections::BTreeSet::new();
+        for pattern in masks.iter().filter_map(|mask| mask.pattern(self)) {
+            for quad in self.scan(pattern) {
+                meter.step()?;
+                found.insert((quad.graph, quad.subject, quad.predicate, quad.object));
+                if found.len() > limits.rows_max {
+                    return Err(crate::error::Limit::Rows.into());
+                }
+            }
+        }
+        let of = |(graph, subject, predicate, object)| crate::index::Quad { graph, subject, predicate, object };
+        Ok(found.into_iter().filter_map(|ids| self.quad(of(ids))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxrdf::{NamedNode, NamedOrBlankNode};
+
+    use super::*;
+    use crate::space::{Space, SpaceLimits};
+    use crate::update::Update;
+
+    fn query(text: &str) -> Query {
+        Query::parse(text, &QueryLimits::default()).unwrap()
+    }
+
+    #[test]
+    fn cheap_is_what_reads_little() {
+        for cheap in ["ASK { ?s ?p ?o }", "SELECT * { ?s <urn:a> ?o . ?o <urn:b> ?x FILTER(?x > 1) } LIMIT 3"] {
+            assert!(query(cheap).is_cheap(), "{cheap}");
+        }
+        for costly in [
+            "SELECT * { ?s <urn:a>+ ?o }",
+            "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
+            "SELECT * { ?s ?p ?o } ORDER BY ?o",
+            "SELECT * { ?s ?p ?o FILTER NOT EXISTS { ?o ?p ?s } }",
+            "DESCRIBE <urn:a>",
+        ] {
+            assert!(!query(costly).is_cheap(), "{costly}");
+        }
+    }
+
+    #[test]
+    fn f104_names_that_the_parser_invents_do_not_make_queries_different() {
+        let equal = |a: &str, b: &str| query(a).canonical() == query(b).canonical();
+        let count = "SELECT (COUNT(*) AS ?n) (MAX(?o) AS ?m) { ?s <urn:p> [ <urn:q> ?o ] } GROUP BY ?s";
+        assert!(equal(count, &count.replace(' ', "\n")));
+        assert!(!equal(count, &count.replace("MAX", "MIN")));
+        let (a, b) = ("a".repeat(32), "b".repeat(32));
+        let select = |name: &str| format!("SELECT ?{name} {{ ?s ?p ?{name} }}");
+        assert!(!equal(&select(&a), &select(&b)), "these names are the client's own");
+    }
+
+    #[test]
+    fn chance_and_time_are_not_shared() {
+        assert!(query("SELECT (STR(?s) AS ?t) { ?s ?p ?o }").is_repeatable());
+        assert!(!query("SELECT (NOW() AS ?t) {}").is_repeatable());
+        assert!(!query("SELECT ?s { ?s ?p ?o FILTER(RAND() < 0.5) }").is_repeatable());
+    }
+
+    #[test]
+    fn masks_together_match_each_quad_once() {
+        let (mut space, limits) = (Space::new(1, SpaceLimits::default()), QueryLimits::default());
+        let update = "INSERT DATA { <urn:a> <urn:p> 1 , 2 . <urn:b> <urn:p> 1 . GRAPH <urn:g> { <urn:a> <urn:p> 3 } }";
+        space.update(&Update::parse(update, &limits).unwrap(), &limits).unwrap();
+        let a = Mask { subject: Some(NamedOrBlankNode::from(NamedNode::new_unchecked("urn:a"))), ..Mask::default() };
+        let snapshot = space.snapshot();
+        let count = |masks: &[Mask]| snapshot.matching(masks, &limits).unwrap().len();
+        assert_eq!((count(std::slice::from_ref(&a)), count(&[a, Mask::default()]), count(&[])), (2, 3, 0));
+    }
+}

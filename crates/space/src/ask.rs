@@ -1,0 +1,223 @@
+//! What a door asks of the service, and what it gets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use oxrdf::{BlankNode, Quad};
+use oxrdfio::RdfFormat;
+use sparesults::QueryResultsFormat;
+use tidegate_control::admission::{Class, Key};
+use tidegate_graph::{Baseline, Error, Mask, Query, RuleId, SubscriberId, Update};
+
+use crate::limits::{TIME_MAX, TIME_MIN};
+use crate::outlet::Outlet;
+
+/// A request, parsed.
+#[derive(Debug)]
+pub enum Ask {
+    /// SPARQL, answered with bytes.
+    Query {
+        /// The query.
+        query: Box<Query>,
+        /// How the answer is written.
+        form: Form,
+    },
+    /// What matches any of the masks, answered with bytes.
+    Match {
+        /// The masks.
+        masks: Vec<Mask>,
+        /// How the answer is written.
+        form: Form,
+    },
+    /// SPARQL that changes something.
+    Update(Box<Update>),
+    /// Removes what matches, then inserts.
+    Edit {
+        /// What goes.
+        remove: Vec<Mask>,
+        /// What comes.
+        insert: Vec<Quad>,
+    },
+    /// Stands from now on.
+    Subscribe {
+        /// What is watched.
+        what: Watched,
+        /// Where its changes go.
+        outlet: Arc<Outlet>,
+    },
+    /// Adds a rule, by its text.
+    AddRule(String),
+    /// Removes a rule.
+    RemoveRule(RuleId),
+}
+
+/// What a subscription watches.
+#[derive(Debug)]
+pub enum Watched {
+    /// The result of a query.
+    Query(Box<Query>),
+    /// What matches any of the masks.
+    Masks(Vec<Mask>),
+}
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// Rows or a truth value.
+    Results(QueryResultsFormat),
+    /// Triples or quads.
+    Graph(RdfFormat),
+    /// As SSAP has it, without the message around it.
+    Ssap,
+}
+
+/// Who asks, and how much time it gives.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// What it may see: only those with equal rights share an answer.
+    pub scope: u64,
+    /// How long it waits.
+    pub patience: Duration,
+}
+
+impl Asker {
+    /// Somebody with these rights. Its time can only be less than the usual.
+    pub fn new(scope: u64, patience: Option<Duration>) -> Self {
+        Self { scope, patience: patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX) }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To a question.
+    Bytes(Bytes),
+    /// A change was done.
+    Changed {
+        /// Whether anything is different now.
+        is_change: bool,
+        /// Names that blank nodes were given.
+        blanks: Vec<(BlankNode, BlankNode)>,
+    },
+    /// A subscription stands.
+    Subscribed(SubscriberId, Box<Baseline>),
+    /// A rule is in force.
+    Rule(RuleId),
+}
+
+/// An answer and how it came about.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The answer.
+    pub answer: Answer,
+    /// The version of the data it is about.
+    pub version: u64,
+    /// How long it waited.
+    pub queued: Duration,
+    /// Where it is from.
+    pub source: Source,
+}
+
+/// Where an answer is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// It was worked out for this request.
+    Fresh,
+    /// It was worked out for an equal request that waited at the same time.
+    Shared,
+    /// It was worked out before, and nothing has changed since.
+    Remembered,
+}
+
+/// No answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refused {
+    /// Too much to do: come back after this time.
+    Busy {
+        /// When there will be room, as far as is known.
+        retry_after: Duration,
+    },
+    /// Not done in time.
+    Late,
+    /// The request is at fault, or a limit.
+    Failed(Error),
+    /// The answer is longer than answers may be.
+    TooLong,
+    /// The service ends.
+    Closing,
+}
+
+impl Ask {
+    /// Where it waits.
+    pub(crate) fn class(&self) -> Class {
+        match self {
+            Self::Query { query, .. } if !query.is_cheap() => Class::AdvancedQuery,
+            Self::Query { .. } | Self::Match { .. } => Class::Query,
+            Self::Update(_) | Self::Edit { .. } | Self::AddRule(_) | Self::RemoveRule(_) => Class::Update,
+            Self::Subscribe { .. } => Class::Subscribe,
+        }
+    }
+
+    /// True if it needs only a snapshot.
+    pub(crate) fn only_reads(&self) -> bool {
+        matches!(self, Self::Query { .. } | Self::Match { .. })
+    }
+
+    /// Its name for sharing: equal for equal questions in equal forms by askers with equal rights. None if its answer
+    /// cannot be shared.
+    pub(crate) fn key(&self, scope: u64, seed: (u64, u64)) -> Option<Key> {
+        use siphasher::sip128::{Hasher128, SipHasher24};
+        use std::hash::Hash;
+        let mut hasher = SipHasher24::new_with_keys(seed.0, seed.1);
+        scope.hash(&mut hasher);
+        match self {
+            Self::Query { query, form } if query.is_repeatable() => {
+                (0, form).hash(&mut hasher);
+                query.canonical().hash(&mut hasher);
+            }
+            Self::Match { masks, form } => {
+                (1, form).hash(&mut hasher);
+                format!("{masks:?}").hash(&mut hasher);
+            }
+            _ => return None,
+        }
+        Some(Key(hasher.finish128().as_u128()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_graph::QueryLimits;
+
+    use super::*;
+
+    fn key(text: &str, form: Form, scope: u64) -> Option<Key> {
+        let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
+        Ask::Query { query, form }.key(scope, (1, 2))
+    }
+
+    #[test]
+    fn f104_only_equal_questions_in_equal_forms_by_equals_share() {
+        let json = Form::Results(QueryResultsFormat::Json);
+        let plain = key("SELECT ?o { <urn:a> <urn:b> ?o }", json, 0);
+        assert!(plain.is_some());
+        assert_eq!(key("PREFIX u: <urn:>\nSELECT  ?o # spaces\nWHERE { u:a u:b ?o . }", json, 0), plain);
+        for (text, form, scope) in [
+            ("SELECT ?o { <urn:a> <urn:b> ?o }", json, 1),
+            ("SELECT ?o { <urn:a> <urn:b> ?o }", Form::Ssap, 0),
+            ("SELECT ?o { <urn:a> <urn:c> ?o }", json, 0),
+            ("SELECT ?x { <urn:a> <urn:b> ?x }", json, 0),
+        ] {
+            assert_ne!(key(text, form, scope), plain, "{text} {form:?} {scope}");
+        }
+        assert_eq!(key("SELECT (RAND() AS ?x) {}", json, 0), None);
+    }
+
+    #[test]
+    fn patience_can_only_be_shortened() {
+        assert_eq!(Asker::new(0, None).patience, TIME_MAX);
+        assert_eq!(Asker::new(0, Some(Duration::from_secs(3600))).patience, TIME_MAX);
+        assert_eq!(Asker::new(0, Some(Duration::ZERO)).patience, TIME_MIN);
+    }
+}

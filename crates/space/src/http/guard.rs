@@ -1,0 +1,188 @@
+//! Who may ask: the checks before every request.
+//!
+//! - *Host.* While there are no users, only `localhost` and addresses are taken: a name that anybody can point at this
+//!   machine must not make a browser talk to us.
+//! - *Origin.* Changes and WebSockets are not taken from pages of other sites.
+//! - *User.* With users: HTTP Basic. Right passwords are remembered for a minute, as hashes.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::digest::{SHA256, digest};
+use tokio::sync::oneshot;
+
+use super::Door;
+use super::problem::Problem;
+use crate::desk::lock;
+use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX};
+use crate::porter::Rule;
+use crate::service::random;
+
+pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    match admit(&door, &head).await {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn admit(door: &Door, head: &Parts) -> Result<(), Problem> {
+    let forbidden = |name, detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, name, detail));
+    let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let rule = door.porter.rule();
+    if rule == Rule::Open && !host.is_some_and(is_here) {
+        let detail = "this door answers to addresses and to localhost only, because there are no users";
+        return forbidden("host-not-allowed", detail);
+    }
+    let writes = writes(&head.method, head.uri.path());
+    let is_socket = head.headers.contains_key(header::UPGRADE);
+    if (writes || is_socket) && !is_own_page(&head.headers, host) {
+        return forbidden("origin-not-allowed", "changes and WebSockets are not taken from pages of other sites");
+    }
+    let is_free = match rule {
+        Rule::Open => true,
+        Rule::ReadersOpen => !writes,
+        Rule::Users => false,
+    };
+    if is_free { Ok(()) } else { identify(door, &head.headers).await }
+}
+
+/// A query that is posted to `/query` changes nothing; at `/sparql` it might.
+fn writes(method: &Method, path: &str) -> bool {
+    let is_read = matches!(*method, Method::GET | Method::HEAD);
+    !is_read && path != "/query"
+}
+
+/// Whether a `Host` names this machine in a way that nobody else can arrange.
+fn is_here(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+/// No browser, or a page of ours.
+fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
+    let Some(origin) = headers.get(header::ORIGIN) else { return true };
+    let origin = origin.to_str().unwrap_or_default();
+    let from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    from.is_some() && from == host
+}
+
+async fn identify(door: &Door, headers: &HeaderMap) -> Result<(), Problem> {
+    let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", detail);
+    let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| unknown("a user name and a password are needed"))?;
+    let (name, password) = basic(shown.as_bytes()).ok_or_else(|| unknown("only HTTP Basic is understood"))?;
+    let generation = door.porter.generation();
+    if door.remembered.knows(generation, shown.as_bytes()) {
+        return Ok(());
+    }
+    let (reply, verdict) = oneshot::channel();
+    let told = Box::new(move |is_right| {
+        let _ = reply.send(is_right);
+    });
+    let too_many = || Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many passwords are being checked");
+    if !door.porter.check(name, password, told) {
+        return Err(too_many());
+    }
+    if !verdict.await.map_err(|_| too_many())? {
+        return Err(unknown("wrong user name or password"));
+    }
+    door.remembered.keep(generation, shown.as_bytes());
+    Ok(())
+}
+
+/// User name and password of `Basic …`.
+fn basic(shown: &[u8]) -> Option<(String, Vec<u8>)> {
+    let (scheme, rest) = shown.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"Basic ") {
+        return None;
+    }
+    let decoded = BASE64_STANDARD.decode(rest.trim_ascii()).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
+    (!name.is_empty()).then(|| (name, decoded[colon + 1..].to_vec()))
+}
+
+/// Passwords that were right a moment ago, as hashes with a key that only this process has.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    key: [u8; 32],
+    hashes: Mutex<Vec<([u8; 32], Instant)>>,
+}
+
+impl Remembered {
+    pub(crate) fn new() -> Self {
+        Self { key: random(), hashes: Mutex::default() }
+    }
+
+    fn hash(&self, generation: u64, shown: &[u8]) -> [u8; 32] {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(digest(&SHA256, &[&self.key, &generation.to_le_bytes()[..], shown].concat()).as_ref());
+        hash
+    }
+
+    fn knows(&self, generation: u64, shown: &[u8]) -> bool {
+        let (hash, now) = (self.hash(generation, shown), Instant::now());
+        let mut hashes = lock(&self.hashes);
+        hashes.retain(|(_, until)| *until > now);
+        hashes.iter().any(|(known, _)| *known == hash)
+    }
+
+    fn keep(&self, generation: u64, shown: &[u8]) {
+        let hash = self.hash(generation, shown);
+        let mut hashes = lock(&self.hashes);
+        if hashes.len() >= REMEMBERED_MAX {
+            hashes.remove(0);
+        }
+        hashes.push((hash, Instant::now() + REMEMBERED_FOR));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_nobody_else_can_arrange_are_this_machine() {
+        for here in ["localhost", "LOCALHOST:7878", "127.0.0.1:7878", "[::1]:7878", "10.0.0.7"] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in ["evil.example", "localhost.evil.example", "127.0.0.1.nip.io", "", "[x]"] {
+            assert!(!is_here(elsewhere), "{elsewhere}");
+        }
+    }
+
+    #[test]
+    fn what_may_change_something_is_a_write() {
+        for (method, path, expected) in [
+            (Method::GET, "/query", false),
+            (Method::POST, "/query", false),
+            (Method::POST, "/update", true),
+            (Method::POST, "/sparql", true),
+            (Method::PUT, "/store", true),
+            (Method::HEAD, "/store", false),
+            (Method::DELETE, "/store", true),
+        ] {
+            assert_eq!(writes(&method, path), expected, "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_basic_header_is_read_or_refused() {
+        let shown = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text)).into_bytes();
+        assert_eq!(basic(&shown("ann:a:b")), Some(("ann".to_owned(), b"a:b".to_vec())));
+        for bad in [shown(":x"), shown("ann"), b"Basic".to_vec(), b"Bearer abc".to_vec()] {
+            assert_eq!(basic(&bad), None, "{bad:?}");
+        }
+    }
+}

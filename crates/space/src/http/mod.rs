@@ -1,0 +1,165 @@
+//! The HTTP door: SPARQL 1.1 Protocol, Graph Store Protocol, and subscriptions over WebSocket.
+
+pub(crate) mod body;
+mod guard;
+mod negotiate;
+pub(crate) mod problem;
+mod sparql;
+mod store;
+mod subscribe;
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tracing::warn;
+
+pub(crate) use guard::Remembered;
+use problem::Problem;
+
+use crate::ask::Asker;
+use crate::limits::{
+    BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_CONNECTIONS_MAX,
+    HTTP_LAST_TIME, INLINE_BYTES,
+};
+use crate::porter::Porter;
+use crate::service::Handle;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) handle: Handle,
+    pub(crate) porter: Arc<dyn Porter>,
+    pub(crate) remembered: Remembered,
+    /// Places for WebSockets.
+    pub(crate) sockets: Arc<Semaphore>,
+}
+
+pub(crate) fn routes(door: Arc<Door>) -> Router {
+    Router::new()
+        .route("/", get(welcome))
+        .route("/query", any(sparql::query))
+        .route("/update", any(sparql::update))
+        .route("/sparql", any(sparql::either))
+        .route("/store", any(store::serve))
+        .route("/subscribe", get(subscribe::upgrade))
+        .fallback(nothing_here)
+        .layer(from_fn_with_state(Arc::clone(&door), guard::guard))
+        .with_state(door)
+}
+
+async fn nothing_here(uri: Uri) -> Problem {
+    let detail = format!("there is nothing at {}; GET / lists what there is", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, "no-such-place", detail)
+}
+
+async fn welcome(axum::extract::State(door): axum::extract::State<Arc<Door>>) -> Response {
+    let mut text = String::from(
+        "tidegate, smart space\n\n/query      SPARQL 1.1 queries\n/update     SPARQL 1.1 updates\n/sparql     both\n\
+         /store      graphs as a whole (Graph Store Protocol)\n/subscribe  WebSocket: standing queries, as SEPA has them\n\n",
+    );
+    let (running, bytes) = door.handle.load();
+    let _ = writeln!(text, "version {}  running {running}  answer bytes {bytes}", door.handle.version());
+    for (class, outcome, number) in door.handle.counts() {
+        let _ = writeln!(text, "{class} {outcome} {number}");
+    }
+    text.into_response()
+}
+
+pub(crate) async fn serve(listener: TcpListener, router: Router) {
+    let places = Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+                let _ = stream.set_nodelay(true);
+                let router = router.clone();
+                tokio::spawn(async move {
+                    let serving = http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(HEAD_TIMEOUT)
+                        .max_buf_size(HEAD_BYTES_MAX)
+                        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+                        .with_upgrades();
+                    let mut serving = std::pin::pin!(serving);
+                    // However it ends: that is the client's affair. That it ends is ours.
+                    if timeout(HTTP_CONNECTION_TIME, serving.as_mut()).await.is_err() {
+                        serving.as_mut().graceful_shutdown();
+                        let _ = timeout(HTTP_LAST_TIME, serving).await;
+                    }
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                warn!(event = "accept_failed", listener = "http", %error, "cannot accept");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+/// The whole body, within its size and time.
+async fn read_body(body: Body) -> Result<Bytes, Problem> {
+    let too_large = |_| {
+        let detail = format!("the body has more than {} MiB", BODY_BYTES_MAX >> 20);
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
+    };
+    match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(read) => read.map_err(too_large),
+        Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow", "the body did not come in time")),
+    }
+}
+
+/// Parses: short texts here, long ones where they delay nobody.
+async fn parse<T: Send + 'static>(
+    length: usize,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    if length <= INLINE_BYTES {
+        return work();
+    }
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::busy(Duration::from_secs(1))))
+}
+
+/// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
+fn asker(parameters: &body::Parameters, headers: &HeaderMap) -> Result<Asker, Problem> {
+    let header = headers.get("pace-deadline-ms").and_then(|value| value.to_str().ok()?.parse().ok());
+    let patience = match parameters.one("timeout")? {
+        Some(text) => {
+            let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+            let number = digits.parse::<u64>().ok();
+            let span = match (number, unit) {
+                (Some(number), "s" | "") => Duration::from_secs(number),
+                (Some(number), "ms") => Duration::from_millis(number),
+                _ => return Err(Problem::usage(format!("timeout={text:?}: a number of seconds, or such as 250ms"))),
+            };
+            Some(span)
+        }
+        None => header.map(Duration::from_millis),
+    };
+    Ok(Asker::new(0, patience))
+}
+
+/// A header that is made of numbers and known words.
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+fn method_not_allowed(allowed: &'static str) -> Response {
+    let detail = format!("only {allowed} here");
+    let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail).into_response();
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
+    response
+}

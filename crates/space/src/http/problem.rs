@@ -1,0 +1,102 @@
+//! What goes wrong, as problem JSON (RFC 9457), with the members that SEPA's clients look for beside it.
+
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use tidegate_graph::Error;
+
+use crate::ask::Refused;
+
+/// An answer that is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    /// The last part of the type, which does not change.
+    pub(crate) name: &'static str,
+    pub(crate) detail: String,
+    retry_after: Option<Duration>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, name: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, name, detail: detail.into(), retry_after: None }
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn usage(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
+    }
+
+    pub(crate) fn busy(retry_after: Duration) -> Self {
+        let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too much to do at the moment");
+        Self { retry_after: Some(retry_after), ..problem }
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Busy { retry_after } => Self::busy(retry_after),
+            Refused::Late => {
+                let detail = "not done within its time; an update that was not done in time has changed nothing";
+                Self {
+                    retry_after: Some(Duration::from_secs(1)),
+                    ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "late", detail)
+                }
+            }
+            Refused::TooLong => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-long", "the answer is too long; use LIMIT")
+            }
+            Refused::Closing => Self {
+                retry_after: Some(Duration::from_secs(5)),
+                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", "the broker ends")
+            },
+            Refused::Failed(error) => error.into(),
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let (status, name) = match &error {
+            Error::Syntax(_) => (StatusCode::BAD_REQUEST, "not-sparql"),
+            Error::Refused(_) => (StatusCode::BAD_REQUEST, "not-done-here"),
+            Error::Limit(_) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
+            Error::Unknown => (StatusCode::NOT_FOUND, "unknown"),
+            Error::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "late"),
+            Error::Evaluation(_) | Error::OutOfStep => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        };
+        Self::new(status, name, error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let title = self.status.canonical_reason().unwrap_or("Problem");
+        let body = json!({
+            "type": format!("urn:tidegate:problem:{}", self.name),
+            "title": title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "error": self.name,
+            "status_code": self.status.as_u16(),
+            "error_description": self.detail,
+        });
+        let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
+        let mut response = (self.status, kind, body.to_string()).into_response();
+        let headers = response.headers_mut();
+        if let Some(after) = self.retry_after {
+            let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
+            // Whole seconds is all that the standard has; the exact time is beside it.
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(millis.div_ceil(1000)));
+            headers.insert("pace-retry-after-ms", HeaderValue::from(millis));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let ask = HeaderValue::from_static("Basic realm=\"tidegate\", charset=\"UTF-8\"");
+            headers.insert(header::WWW_AUTHENTICATE, ask);
+        }
+        response
+    }
+}

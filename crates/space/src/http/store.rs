@@ -1,0 +1,92 @@
+//! `/store`: graphs as a whole, as the SPARQL 1.1 Graph Store Protocol has them. Without `graph` or `default` it is all
+//! of them, as quads.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Method, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use oxrdf::GraphName;
+use tidegate_graph::{Mask, MaskGraph};
+
+use super::body::{Parameters, content_type, iri, quads, rdf_format};
+use super::problem::Problem;
+use super::sparql::respond;
+use super::{Door, asker, method_not_allowed, negotiate, parse, read_body};
+use crate::ask::{Answer, Ask};
+
+/// Quads of one request: as many as one change may have.
+const QUADS_MAX: usize = 1_000_000;
+
+/// What is meant.
+enum Place {
+    One(GraphName),
+    All,
+}
+
+impl Place {
+    fn read(parameters: &Parameters) -> Result<Self, Problem> {
+        match (parameters.one("graph")?, parameters.has("default")) {
+            (Some(_), true) => Err(Problem::usage("graph and default at once")),
+            (Some(graph), false) => Ok(Self::One(iri(graph)?.into())),
+            (None, true) => Ok(Self::One(GraphName::DefaultGraph)),
+            (None, false) => Ok(Self::All),
+        }
+    }
+
+    fn mask(&self) -> Mask {
+        let graph = match self {
+            Self::All => MaskGraph::Any,
+            Self::One(GraphName::DefaultGraph) => MaskGraph::Default,
+            Self::One(GraphName::NamedNode(node)) => MaskGraph::Named(node.clone().into()),
+            Self::One(GraphName::BlankNode(node)) => MaskGraph::Named(node.clone().into()),
+        };
+        Mask { graph, ..Mask::default() }
+    }
+
+    /// The graph that a body goes to; none if it has graphs of its own.
+    fn graph(&self) -> Option<&GraphName> {
+        match self {
+            Self::One(graph) => Some(graph),
+            Self::All => None,
+        }
+    }
+}
+
+pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
+    let place = Place::read(&parameters)?;
+    let asker = asker(&parameters, &head.headers)?;
+    let change = |ask| door.handle.ask(ask, asker);
+    match head.method {
+        Method::GET | Method::HEAD => {
+            let form = negotiate::graph(&head.headers, matches!(place, Place::All))?;
+            let answered = door.handle.ask(Ask::Match { masks: vec![place.mask()], form }, asker).await?;
+            let is_named = matches!(place, Place::One(GraphName::NamedNode(_)));
+            let is_empty = matches!(&answered.answer, Answer::Bytes(bytes) if bytes.trim_ascii().is_empty());
+            if is_named && is_empty {
+                return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
+            }
+            Ok(respond(&door, answered, form, true))
+        }
+        Method::PUT | Method::POST => {
+            let format = rdf_format(&content_type(&head.headers))?;
+            let bytes = read_body(body).await?;
+            let remove = if head.method == Method::PUT { vec![place.mask()] } else { Vec::new() };
+            let insert = parse(bytes.len(), move || quads(&bytes, format, place.graph(), QUADS_MAX)).await?;
+            change(Ask::Edit { remove, insert }).await?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        Method::DELETE => {
+            let answered = change(Ask::Edit { remove: vec![place.mask()], insert: Vec::new() }).await?;
+            let is_named = matches!(place, Place::One(GraphName::NamedNode(_)));
+            if is_named && matches!(answered.answer, Answer::Changed { is_change: false, .. }) {
+                return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
+            }
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        _ => Ok(method_not_allowed("GET, HEAD, PUT, POST, DELETE")),
+    }
+}

@@ -1,0 +1,159 @@
+//! `/subscribe`: standing queries over a WebSocket, as many as a client likes on one socket.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use tidegate_graph::SubscriberId;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::info;
+
+use super::Door;
+use super::problem::Problem;
+use crate::ask::{Answer, Answered, Ask, Asker, Refused, Watched};
+use crate::limits::{SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
+use crate::outlet::{Inlet, Told, outlet};
+use crate::sepa::{Said, Subscription, Wrong, read};
+use crate::service::{Handle, Waiting};
+use crate::ssap::uuid;
+
+/// Requests of one socket that may be under way; more wait in it.
+const WINDOW: usize = 16;
+/// How often a silent socket is asked whether somebody is there.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+
+pub(super) async fn upgrade(State(door): State<Arc<Door>>, socket: WebSocketUpgrade) -> Result<Response, Problem> {
+    let handle = door.handle.clone();
+    let place = Arc::clone(&door.sockets).try_acquire_owned().map_err(|_| Problem::busy(PING_INTERVAL))?;
+    let response = socket
+        .max_message_size(SOCKET_MESSAGE_BYTES_MAX)
+        .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)
+        .on_upgrade(move |socket| async move {
+            attend(socket, handle).await;
+            drop(place);
+        });
+    Ok(response)
+}
+
+struct Socket {
+    handle: Handle,
+    subscriptions: HashMap<u64, Subscription>,
+    under_way: VecDeque<(Option<String>, Waiting)>,
+    out: VecDeque<Message>,
+}
+
+async fn attend(mut socket: WebSocket, handle: Handle) {
+    let (outlet, mut inlet) = outlet(&handle);
+    let (subscriptions, under_way, out) = (HashMap::new(), VecDeque::new(), VecDeque::new());
+    let mut state = Socket { handle, subscriptions, under_way, out };
+    state.serve(&mut socket, &outlet, &mut inlet).await;
+    for id in state.subscriptions.into_keys() {
+        state.handle.unsubscribe(SubscriberId(id));
+    }
+}
+
+impl Socket {
+    async fn serve(&mut self, socket: &mut WebSocket, outlet: &Arc<crate::outlet::Outlet>, inlet: &mut Inlet) {
+        loop {
+            while let Some(message) = self.out.pop_front() {
+                match timeout(WRITE_TIMEOUT, socket.send(message)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) => return,
+                    Err(_) => {
+                        let spuid = self.subscriptions.values().next().map_or("?", |it| &it.spuid);
+                        let seconds = WRITE_TIMEOUT.as_secs();
+                        return info!(event = "subscriber_cut", spuid, seconds, "cut: it reads too slowly");
+                    }
+                }
+            }
+            let reads = self.under_way.len() < WINDOW;
+            tokio::select! {
+                biased;
+                (alias, outcome) = next(&mut self.under_way) => self.answer(alias, outcome),
+                Some((id, told)) = inlet.next() => self.tell(id, told),
+                message = socket.recv(), if reads => match message {
+                    Some(Ok(Message::Text(text))) => self.hear(&text, outlet),
+                    Some(Ok(Message::Binary(bytes))) => {
+                        self.hear(std::str::from_utf8(&bytes).unwrap_or_default(), outlet);
+                    }
+                    // Pings are answered below us.
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                },
+                () = sleep_until(Instant::now() + PING_INTERVAL) => {
+                    self.out.push_back(Message::Ping(bytes::Bytes::new()));
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, text: String) {
+        self.out.push_back(Message::Text(text.into()));
+    }
+
+    fn hear(&mut self, text: &str, outlet: &Arc<crate::outlet::Outlet>) {
+        match read(text) {
+            Err(wrong) => self.say(wrong.text()),
+            Ok(Said::Subscribe { alias, .. })
+                if self.subscriptions.len() + self.under_way.len() >= SUBSCRIPTIONS_MAX =>
+            {
+                self.say(Wrong::too_many(alias.as_deref()).text());
+            }
+            Ok(Said::Subscribe { query, alias }) => {
+                let ask = Ask::Subscribe { what: Watched::Query(query), outlet: Arc::clone(outlet) };
+                self.under_way.push_back((alias, self.handle.start(ask, Asker::new(0, None))));
+            }
+            Ok(Said::Unsubscribe { spuid, alias }) => {
+                let found = self.subscriptions.iter().find(|(_, it)| it.spuid == spuid).map(|(id, _)| *id);
+                match found.and_then(|id| Some((id, self.subscriptions.remove(&id)?))) {
+                    Some((id, subscription)) => {
+                        self.handle.unsubscribe(SubscriberId(id));
+                        self.say(subscription.unsubscribed());
+                    }
+                    None => self.say(Wrong::no_such(&spuid, alias.as_deref()).text()),
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, alias: Option<String>, outcome: Result<Answered, Refused>) {
+        match outcome {
+            Ok(Answered { answer: Answer::Subscribed(id, baseline), .. }) => {
+                let spuid = format!("sepa://subscription/{}", uuid());
+                let subscription = Subscription { spuid, alias, variables: baseline.variables };
+                self.say(subscription.notification(baseline.sequence, &baseline.rows, &[]));
+                self.subscriptions.insert(id.0, subscription);
+            }
+            Ok(_) => self.say(Wrong::refused(&Refused::Closing, alias.as_deref()).text()),
+            Err(refused) => self.say(Wrong::refused(&refused, alias.as_deref()).text()),
+        }
+    }
+
+    fn tell(&mut self, id: SubscriberId, told: Told) {
+        let Some(subscription) = self.subscriptions.get(&id.0) else { return };
+        match told {
+            Told::Changed { sequence, delta } => {
+                let text = subscription.notification(sequence, &delta.added, &delta.removed);
+                self.say(text);
+            }
+            Told::Ended(error) => {
+                let words = error.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
+                let texts = [Wrong::ended(&words, subscription.alias.as_deref()).text(), subscription.unsubscribed()];
+                self.subscriptions.remove(&id.0);
+                for text in texts {
+                    self.say(text);
+                }
+            }
+        }
+    }
+}
+
+/// The answer to the request that came first; never, if there is none.
+async fn next(under_way: &mut VecDeque<(Option<String>, Waiting)>) -> (Option<String>, Result<Answered, Refused>) {
+    let Some((_, waiting)) = under_way.front_mut() else { return std::future::pending().await };
+    let outcome = waiting.wait().await;
+    (under_way.pop_front().and_then(|(alias, _)| alias), outcome)
+}

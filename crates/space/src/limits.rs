@@ -1,0 +1,74 @@
+//! Every maximum of the service and its doors.
+
+use std::time::Duration;
+
+/// Threads that read. Each evaluates one query at a time.
+pub const READERS: usize = 2;
+/// Longest time of a query or update, unless a request asks for less.
+pub const TIME_MAX: Duration = Duration::from_secs(10);
+/// Least time that a request may ask for.
+pub const TIME_MIN: Duration = Duration::from_millis(1);
+/// How often running evaluations are compared with their time and with who still waits for them.
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
+/// Bytes of one answer, as it is sent.
+pub const ANSWER_BYTES_MAX: usize = 32 << 20;
+/// Bytes of all answers that are being made, sent or remembered.
+pub const ANSWERS_BYTES_MAX: usize = 256 << 20;
+/// Answers that are remembered, and their bytes.
+pub const CACHE_ENTRIES_MAX: usize = 4096;
+/// Bytes of the answers that are remembered.
+pub const CACHE_BYTES_MAX: usize = 32 << 20;
+/// Events on their way to one connection; more wait in the graph's queue, where they merge.
+pub const OUTLET_EVENTS: usize = 16;
+/// Stack of threads that parse and evaluate: the deepest query that is accepted needs a quarter of it.
+pub const STACK_BYTES: usize = 8 << 20;
+
+/// Texts up to this are parsed where they arrive; longer ones on threads for that.
+pub const INLINE_BYTES: usize = 64 << 10;
+/// Threads for long texts.
+pub const PARSERS: usize = 2;
+
+/// Connections of the HTTP door.
+pub const HTTP_CONNECTIONS_MAX: usize = 4096;
+/// WebSockets beside them.
+pub const SOCKETS_MAX: usize = 4096;
+/// After this time an HTTP connection takes no new request, and whoever has not read its answer is cut soon after.
+pub const HTTP_CONNECTION_TIME: Duration = Duration::from_secs(240);
+/// Time for the last answer of such a connection.
+pub const HTTP_LAST_TIME: Duration = Duration::from_secs(60);
+/// Bytes of a request's body.
+pub const BODY_BYTES_MAX: usize = 16 << 20;
+/// Time for a request's head, and again for its body.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a request's body.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Buffer of an HTTP connection, which bounds its head.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Graphs that one request may name.
+pub const GRAPHS_MAX: usize = 256;
+/// Bytes of one message of a WebSocket.
+pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Subscriptions of one connection.
+pub const SUBSCRIPTIONS_MAX: usize = 1024;
+/// How long a reader of notifications may take for one message before it is cut.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Connections of the SSAP door.
+pub const SSAP_CONNECTIONS_MAX: usize = 4096;
+/// Bytes of one SSAP message.
+pub const SSAP_MESSAGE_BYTES_MAX: usize = tidegate_wire_ssap::limits::MESSAGE_BYTES_MAX;
+/// Requests of one connection that may be under way; more wait in its socket.
+pub const SSAP_WINDOW: usize = 64;
+/// Time for the rest of a message that has begun.
+pub const SSAP_MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time that a connection without a subscription may say nothing.
+pub const SSAP_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+/// How often a silent subscription is sent a blank.
+pub const SSAP_KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// Ends of subscriptions, asked for by other connections, on their way to one connection.
+pub const SSAP_FAREWELLS: usize = 64;
+
+/// Passwords that are remembered, and for how long.
+pub const REMEMBERED_MAX: usize = 64;
+/// How long a password that was right is not checked again.
+pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);

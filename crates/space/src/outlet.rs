@@ -1,0 +1,91 @@
+//! Where the changes of a connection's subscriptions go. Bounded: when it is full, the rest waits in the graph, where
+//! changes merge, until the connection has taken something and says so.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tidegate_graph::{Error, ResultDelta, SubscriberId};
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+use crate::desk::lock;
+use crate::limits::OUTLET_EVENTS;
+use crate::service::Handle;
+
+/// What a subscriber is told after its baseline.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// The result changed.
+    Changed {
+        /// 1, 2, 3, … ; a number left out is a change that this one includes.
+        sequence: u64,
+        /// What entered and left.
+        delta: Arc<ResultDelta>,
+    },
+    /// It is over: the standing query failed, or what was missed is not known any more.
+    Ended(Option<Error>),
+}
+
+/// The service's end.
+#[derive(Debug)]
+pub struct Outlet {
+    sender: mpsc::Sender<(SubscriberId, Told)>,
+    /// Somebody waits for room.
+    is_wanted: AtomicBool,
+    waiting: Mutex<Vec<SubscriberId>>,
+}
+
+/// The connection's end.
+#[derive(Debug)]
+pub struct Inlet {
+    receiver: mpsc::Receiver<(SubscriberId, Told)>,
+    outlet: Arc<Outlet>,
+    handle: Handle,
+}
+
+/// Both ends.
+pub fn outlet(handle: &Handle) -> (Arc<Outlet>, Inlet) {
+    let (sender, receiver) = mpsc::channel(OUTLET_EVENTS);
+    let outlet = Arc::new(Outlet { sender, is_wanted: AtomicBool::new(false), waiting: Mutex::default() });
+    let inlet = Inlet { receiver, outlet: Arc::clone(&outlet), handle: handle.clone() };
+    (outlet, inlet)
+}
+
+/// A place for one event.
+pub(crate) enum Room<'a> {
+    Here(mpsc::Permit<'a, (SubscriberId, Told)>),
+    /// The subscriber is called again when there is room.
+    Later,
+    Gone,
+}
+
+impl Outlet {
+    pub(crate) fn room(&self, id: SubscriberId) -> Room<'_> {
+        match self.sender.try_reserve() {
+            Ok(permit) => return Room::Here(permit),
+            Err(TrySendError::Closed(())) => return Room::Gone,
+            Err(TrySendError::Full(())) => {}
+        }
+        lock(&self.waiting).push(id);
+        self.is_wanted.store(true, Ordering::SeqCst);
+        // The connection may have emptied it in between, and not have seen that somebody waits.
+        match self.sender.try_reserve() {
+            Ok(permit) => {
+                lock(&self.waiting).retain(|other| *other != id);
+                Room::Here(permit)
+            }
+            Err(TrySendError::Closed(())) => Room::Gone,
+            Err(TrySendError::Full(())) => Room::Later,
+        }
+    }
+}
+
+impl Inlet {
+    /// The next event of any subscription of this connection.
+    pub async fn next(&mut self) -> Option<(SubscriberId, Told)> {
+        let next = self.receiver.recv().await;
+        if self.outlet.is_wanted.swap(false, Ordering::SeqCst) {
+            self.handle.call(std::mem::take(&mut *lock(&self.outlet.waiting)));
+        }
+        next
+    }
+}

@@ -1,0 +1,45 @@
+//! Who may come in, as the process knows it.
+
+use std::fmt;
+
+/// Knows the users. Asked for every request, so that a reload holds from the next one on.
+pub trait Porter: fmt::Debug + Send + Sync {
+    /// What the doors are to ask for.
+    fn rule(&self) -> Rule;
+
+    /// Changes with the users: what was known of passwords before is forgotten.
+    fn generation(&self) -> u64;
+
+    /// Checks a password elsewhere and calls back. False if too many are being checked.
+    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool;
+}
+
+/// Who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// There are no users: everybody on this machine may read and write.
+    Open,
+    /// Everybody may read; writing needs a user.
+    ReadersOpen,
+    /// Everything needs a user.
+    Users,
+}
+
+/// Lets everybody in: for tests, and for a machine of one's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Everybody;
+
+impl Porter for Everybody {
+    fn rule(&self) -> Rule {
+        Rule::Open
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn check(&self, _: String, _: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
+        verdict(false);
+        true
+    }
+}

@@ -1,0 +1,201 @@
+//! Answers as bytes: complete before the first is sent, so that nobody takes half of one for the whole.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use oxrdf::{Quad, Term, TripleRef, Variable};
+use oxrdfio::RdfSerializer;
+use sparesults::QueryResultsSerializer;
+use tidegate_graph::{Mask, Query, QueryLimits, Results, Row, Snapshot};
+use tidegate_wire_ssap::{RowWriter, Value, write_boolean, write_triples};
+
+use crate::ask::{Form, Refused};
+use crate::limits::ANSWER_BYTES_MAX;
+use crate::ssap::terms::triple_of;
+
+/// A growing answer with an end to it.
+#[derive(Default)]
+struct Sheet(Vec<u8>);
+
+impl Write for Sheet {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > ANSWER_BYTES_MAX {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes that are counted as long as somebody has them.
+struct Held {
+    bytes: Vec<u8>,
+    sum: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.bytes.capacity(), Ordering::Relaxed);
+    }
+}
+
+/// Counts bytes until the last copy of them is gone.
+pub(crate) fn held(mut bytes: Vec<u8>, sum: &Arc<AtomicUsize>) -> Bytes {
+    bytes.shrink_to_fit();
+    sum.fetch_add(bytes.capacity(), Ordering::Relaxed);
+    Bytes::from_owner(Held { bytes, sum: Arc::clone(sum) })
+}
+
+/// The answer to a query.
+pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &QueryLimits) -> Result<Vec<u8>, Refused> {
+    match (query.run(snapshot, limits)?, form) {
+        (Results::Rows(rows), Form::Results(format)) => {
+            let variables = rows.variables().to_vec();
+            let serializer = QueryResultsSerializer::from_format(format);
+            let mut writer = serializer.serialize_solutions_to_writer(Sheet::default(), variables.clone())?;
+            for row in rows {
+                writer.serialize(bound(&variables, &row?))?;
+            }
+            Ok(writer.finish()?.0)
+        }
+        (Results::Boolean(answer), Form::Results(format)) => {
+            let serializer = QueryResultsSerializer::from_format(format);
+            Ok(serializer.serialize_boolean_to_writer(Sheet::default(), answer)?.0)
+        }
+        (Results::Triples(triples), Form::Graph(format)) => {
+            let mut writer = RdfSerializer::from_format(format).for_writer(Sheet::default());
+            for triple in triples {
+                writer.serialize_triple(&triple?)?;
+            }
+            Ok(writer.finish()?.0)
+        }
+        (Results::Rows(rows), Form::Ssap) => {
+            let variables: Vec<String> = rows.variables().iter().map(|name| name.as_str().to_owned()).collect();
+            let mut out = String::new();
+            let mut writer = RowWriter::new(&variables, &mut out);
+            for row in rows {
+                write_row(&mut writer, &row?);
+                if writer.len() > ANSWER_BYTES_MAX {
+                    return Err(Refused::TooLong);
+                }
+            }
+            writer.finish();
+            Ok(out.into_bytes())
+        }
+        (Results::Boolean(answer), Form::Ssap) => {
+            let mut out = String::new();
+            write_boolean(answer, &mut out);
+            Ok(out.into_bytes())
+        }
+        (Results::Triples(triples), Form::Ssap) => {
+            let mut writer = RdfSerializer::from_format(oxrdfio::RdfFormat::RdfXml).for_writer(Sheet::default());
+            for triple in triples {
+                writer.serialize_triple(&triple?)?;
+            }
+            Ok(without_prolog(writer.finish()?.0))
+        }
+        // Doors choose the form by the kind of query.
+        _ => Err(Refused::TooLong),
+    }
+}
+
+/// What matches, as triples or quads.
+pub(crate) fn matches(
+    masks: &[Mask],
+    form: Form,
+    snapshot: &Snapshot,
+    limits: &QueryLimits,
+) -> Result<Vec<u8>, Refused> {
+    let quads = snapshot.matching(masks, limits)?;
+    match form {
+        Form::Graph(format) => {
+            let mut writer = RdfSerializer::from_format(format).for_writer(Sheet::default());
+            for quad in &quads {
+                if format.supports_datasets() {
+                    writer.serialize_quad(quad)?;
+                } else {
+                    writer.serialize_triple(TripleRef::from(quad.as_ref()))?;
+                }
+            }
+            Ok(writer.finish()?.0)
+        }
+        Form::Ssap | Form::Results(_) => {
+            let mut out = String::new();
+            let triples: Vec<_> = quads.iter().map(of_quad).collect();
+            write_triples(&triples, &mut out);
+            if out.len() > ANSWER_BYTES_MAX { Err(Refused::TooLong) } else { Ok(out.into_bytes()) }
+        }
+    }
+}
+
+fn of_quad(quad: &Quad) -> tidegate_wire_ssap::Triple<'_> {
+    triple_of(&quad.subject.clone().into(), &quad.predicate.clone().into(), &quad.object)
+}
+
+fn bound<'a>(variables: &'a [Variable], row: &'a Row) -> Vec<(&'a Variable, &'a Term)> {
+    variables.iter().zip(row.iter()).filter_map(|(name, value)| Some((name, value.as_ref()?))).collect()
+}
+
+/// A row as SSAP has it.
+pub(crate) fn write_row(writer: &mut RowWriter<'_, '_>, row: &Row) {
+    let values: Vec<Option<Value>> = row.iter().map(|term| term.as_ref().map(value_of)).collect();
+    writer.row(values.iter().map(Option::as_ref));
+}
+
+fn value_of(term: &Term) -> Value {
+    match term {
+        Term::NamedNode(node) => Value::Uri(node.as_str().to_owned()),
+        Term::BlankNode(node) => Value::Blank(node.as_str().to_owned()),
+        Term::Literal(literal) => {
+            let language = literal.language().map(str::to_owned);
+            let datatype = literal.datatype();
+            let is_plain = language.is_some() || datatype == oxrdf::vocab::xsd::STRING;
+            let datatype = (!is_plain).then(|| datatype.as_str().to_owned());
+            Value::Literal { text: literal.value().to_owned(), datatype, language }
+        }
+    }
+}
+
+/// RDF/XML inside a message: a prolog is only allowed at its beginning, and a client reads nothing but ASCII.
+fn without_prolog(xml: Vec<u8>) -> Vec<u8> {
+    let text = String::from_utf8(xml).unwrap_or_default();
+    let body = text.find("?>").map_or(text.as_str(), |end| &text[end + 2..]).trim_start();
+    let mut out = String::with_capacity(body.len());
+    for character in body.chars() {
+        if character.is_ascii() {
+            out.push(character);
+        } else {
+            // Only texts and attribute values can have such characters here, where a reference means the same.
+            let _ = std::fmt::Write::write_fmt(&mut out, format_args!("&#{};", u32::from(character)));
+        }
+    }
+    out.into_bytes()
+}
+
+impl From<io::Error> for Refused {
+    /// Serializers fail only because the sheet is full.
+    fn from(_: io::Error) -> Self {
+        Self::TooLong
+    }
+}
+
+impl From<tidegate_graph::Error> for Refused {
+    fn from(error: tidegate_graph::Error) -> Self {
+        match error {
+            tidegate_graph::Error::Cancelled => Self::Late,
+            error => Self::Failed(error),
+        }
+    }
+}

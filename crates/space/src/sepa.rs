@@ -1,0 +1,198 @@
+//! The messages of `/subscribe`, in SEPA's shapes: one JSON object each.
+
+use oxrdf::{NamedNode, Term, Variable};
+use serde_json::{Map, Value, json};
+use tidegate_graph::{Query, QueryLimits, Row};
+
+use crate::ask::Refused;
+use crate::limits::GRAPHS_MAX;
+
+/// What a client says.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Subscribe { query: Box<Query>, alias: Option<String> },
+    Unsubscribe { spuid: String, alias: Option<String> },
+}
+
+/// What is wrong, as the client is told.
+#[derive(Debug)]
+pub(crate) struct Wrong {
+    pub(crate) code: u16,
+    pub(crate) error: &'static str,
+    pub(crate) description: String,
+    pub(crate) alias: Option<String>,
+}
+
+fn wrong(code: u16, error: &'static str, description: impl Into<String>, alias: Option<&str>) -> Wrong {
+    Wrong { code, error, description: description.into(), alias: alias.map(str::to_owned) }
+}
+
+/// Reads one message. Members that are not known are passed over: a client sends its whole configuration along.
+pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
+    let bad = |error: &'static str, words: &str| wrong(400, error, words, None);
+    let message: Value = serde_json::from_str(text).map_err(|error| bad("not_json", &error.to_string()))?;
+    let word = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
+    if let Some(subscribe) = message.get("subscribe") {
+        let alias = word(subscribe, "alias");
+        let wrong = |error, words: &str| wrong(400, error, words, alias.as_deref());
+        let sparql = word(subscribe, "sparql").ok_or_else(|| wrong("bad_request", "sparql is missing"))?;
+        let query = Query::parse(&sparql, &QueryLimits::default())
+            .map_err(|error| wrong("parsing failed", &error.to_string()))?;
+        let default = graphs(subscribe.get("default-graph-uri")).map_err(|words| wrong("bad_request", &words))?;
+        let named = graphs(subscribe.get("named-graph-uri")).map_err(|words| wrong("bad_request", &words))?;
+        let is_plain = default.is_empty() && named.is_empty();
+        let query = Box::new(if is_plain { query } else { query.on_graphs(default, named) });
+        return Ok(Said::Subscribe { query, alias });
+    }
+    if let Some(unsubscribe) = message.get("unsubscribe") {
+        let alias = word(unsubscribe, "alias");
+        let spuid = word(unsubscribe, "spuid");
+        let spuid = spuid.ok_or_else(|| wrong(400, "bad_request", "spuid is missing", alias.as_deref()))?;
+        return Ok(Said::Unsubscribe { spuid, alias });
+    }
+    Err(bad("bad_request", "neither subscribe nor unsubscribe"))
+}
+
+/// One graph, a list of them, or nothing.
+fn graphs(value: Option<&Value>) -> Result<Vec<NamedNode>, String> {
+    let texts: Vec<&str> = match value {
+        Some(Value::String(text)) if !text.is_empty() => vec![text],
+        Some(Value::Array(list)) => list.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if texts.len() > GRAPHS_MAX {
+        return Err(format!("more than {GRAPHS_MAX} graphs"));
+    }
+    texts.into_iter().map(|text| NamedNode::new(text).map_err(|_| format!("{text:?} is no absolute IRI"))).collect()
+}
+
+/// A subscription as it is written about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) spuid: String,
+    pub(crate) alias: Option<String>,
+    pub(crate) variables: Vec<Variable>,
+}
+
+impl Subscription {
+    pub(crate) fn notification(&self, sequence: u64, added: &[Row], removed: &[Row]) -> String {
+        let results = |rows: &[Row]| {
+            let names: Vec<&str> = self.variables.iter().map(Variable::as_str).collect();
+            let bindings: Vec<Value> = rows.iter().map(|row| binding(&self.variables, row)).collect();
+            json!({"head": {"vars": names}, "results": {"bindings": bindings}})
+        };
+        let mut told = json!({
+            "spuid": self.spuid,
+            "sequence": sequence,
+            "addedResults": results(added),
+            "removedResults": results(removed),
+        });
+        if let Some(alias) = &self.alias {
+            told["alias"] = alias.as_str().into();
+        }
+        json!({ "notification": told }).to_string()
+    }
+
+    /// It is over, by the client's wish or ours.
+    pub(crate) fn unsubscribed(&self) -> String {
+        let mut told = json!({"spuid": self.spuid});
+        if let Some(alias) = &self.alias {
+            told["alias"] = alias.as_str().into();
+        }
+        json!({ "unsubscribed": told }).to_string()
+    }
+}
+
+fn binding(variables: &[Variable], row: &Row) -> Value {
+    let pairs = variables.iter().zip(row.iter()).filter_map(|(name, term)| Some((name, term.as_ref()?)));
+    pairs.map(|(name, term)| (name.as_str().to_owned(), value(term))).collect::<Map<_, _>>().into()
+}
+
+fn value(term: &Term) -> Value {
+    match term {
+        Term::NamedNode(node) => json!({"type": "uri", "value": node.as_str()}),
+        Term::BlankNode(node) => json!({"type": "bnode", "value": node.as_str()}),
+        Term::Literal(literal) => {
+            let mut value = json!({"type": "literal", "value": literal.value()});
+            if let Some(language) = literal.language() {
+                value["xml:lang"] = language.into();
+            } else if literal.datatype() != oxrdf::vocab::xsd::STRING {
+                value["datatype"] = literal.datatype().as_str().into();
+            }
+            value
+        }
+    }
+}
+
+impl Wrong {
+    pub(crate) fn text(&self) -> String {
+        let mut told = json!({"error": self.error, "status_code": self.code, "error_description": self.description});
+        if let Some(alias) = &self.alias {
+            told["alias"] = alias.as_str().into();
+        }
+        told.to_string()
+    }
+
+    pub(crate) fn no_such(spuid: &str, alias: Option<&str>) -> Self {
+        wrong(500, "sid_not_found", format!("no subscription {spuid}"), alias)
+    }
+
+    pub(crate) fn too_many(alias: Option<&str>) -> Self {
+        wrong(429, "too_many_requests", "too many subscriptions on this connection", alias)
+    }
+
+    pub(crate) fn ended(words: &str, alias: Option<&str>) -> Self {
+        wrong(410, "subscription_ended", words, alias)
+    }
+
+    pub(crate) fn refused(refused: &Refused, alias: Option<&str>) -> Self {
+        match refused {
+            Refused::Busy { retry_after } => {
+                let words = format!("too much to do; come back in {} ms", retry_after.as_millis().max(1));
+                wrong(429, "too_many_requests", words, alias)
+            }
+            Refused::Late => wrong(503, "late", "not done in time", alias),
+            Refused::TooLong => wrong(413, "too_long", "the result is too long", alias),
+            Refused::Closing => wrong(503, "closing", "the broker ends", alias),
+            Refused::Failed(error) => wrong(400, "failed", error.to_string(), alias),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_both_clients_are_read() {
+        let text = r#"{"subscribe":{"sparql":"SELECT * {?s ?p ?o}","alias":"a","default-graph-uri":["urn:g"],
+                       "named-graph-uri":"","host":"x","options":{"deep":[1]}}}"#;
+        assert!(matches!(read(text), Ok(Said::Subscribe { alias: Some(alias), .. }) if alias == "a"));
+        let text = r#"{"unsubscribe":{"spuid":"s","alias":"a","more":1}}"#;
+        assert!(matches!(read(text), Ok(Said::Unsubscribe { spuid, .. }) if spuid == "s"));
+    }
+
+    #[test]
+    fn everything_else_is_answered_with_its_alias() {
+        for text in ["", "[]", "nonsense", "{}", r#"{"subscribe":1}"#, r#"{"subscribe":{}}"#, r#"{"unsubscribe":{}}"#] {
+            assert_eq!(read(text).unwrap_err().code, 400, "{text}");
+        }
+        let told = read(r#"{"subscribe":{"sparql":"SELEC","alias":"x"}}"#).unwrap_err().text();
+        assert!(told.contains(r#""alias":"x""#) && told.contains(r#""error":"parsing failed""#), "{told}");
+        let deep = "[".repeat(100_000);
+        assert_eq!(read(&deep).unwrap_err().code, 400);
+    }
+
+    #[test]
+    fn a_notification_has_all_that_clients_look_at_even_if_empty() {
+        let variables = vec![Variable::new_unchecked("o")];
+        let subscription = Subscription { spuid: "s".into(), alias: Some("a".into()), variables };
+        let row: Row = std::sync::Arc::from([Some(Term::from(oxrdf::Literal::from(5)))]);
+        let told: Value = serde_json::from_str(&subscription.notification(0, &[row], &[])).unwrap();
+        let expected = json!({"notification": {"spuid": "s", "alias": "a", "sequence": 0,
+            "addedResults": {"head": {"vars": ["o"]}, "results": {"bindings": [{"o": {"type": "literal", "value": "5",
+                "datatype": "http://www.w3.org/2001/XMLSchema#integer"}}]}},
+            "removedResults": {"head": {"vars": ["o"]}, "results": {"bindings": []}}}});
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,118 @@
+//! The doors: one thread for all of them.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::{fmt, io};
+
+use tokio::sync::{Semaphore, oneshot};
+use tracing::error;
+
+use crate::limits::{PARSERS, SOCKETS_MAX, STACK_BYTES};
+use crate::porter::Porter;
+use crate::service::Handle;
+use crate::{http, ssap};
+
+/// Where the doors are; port 0 takes a free one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Binds {
+    /// SPARQL and subscriptions.
+    pub http: Option<SocketAddr>,
+    /// Smart-M3.
+    pub ssap: Option<SocketAddr>,
+}
+
+/// The sockets of the doors, before anybody is served.
+#[derive(Debug)]
+pub struct Bound {
+    http: Option<TcpListener>,
+    ssap: Option<TcpListener>,
+}
+
+/// The doors while they are open. Dropping them closes them.
+pub struct Doors {
+    addresses: Binds,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl fmt::Debug for Doors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Doors").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+/// Opens one door.
+pub fn bind(at: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(at)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+impl Bound {
+    /// Doors whose sockets are open already.
+    pub fn new(http: Option<TcpListener>, ssap: Option<TcpListener>) -> Self {
+        Self { http, ssap }
+    }
+
+    /// Opens all of them.
+    pub fn open(binds: Binds) -> io::Result<Self> {
+        Ok(Self { http: binds.http.map(bind).transpose()?, ssap: binds.ssap.map(bind).transpose()? })
+    }
+}
+
+impl Doors {
+    /// Begins to serve.
+    pub fn start(bound: Bound, handle: &Handle, porter: Arc<dyn Porter>) -> io::Result<Self> {
+        let address = |listener: &Option<TcpListener>| listener.as_ref().map(TcpListener::local_addr).transpose();
+        let addresses = Binds { http: address(&bound.http)?, ssap: address(&bound.ssap)? };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(PARSERS)
+            .thread_stack_size(STACK_BYTES)
+            .build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let web = Arc::new(http::Door {
+            handle: handle.clone(),
+            porter,
+            remembered: http::Remembered::new(),
+            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+        });
+        let m3 = Arc::new(ssap::Door::new(handle.clone()));
+        let life = move || {
+            let served = runtime.block_on(async {
+                if let Some(listener) = bound.http {
+                    tokio::spawn(http::serve(tokio::net::TcpListener::from_std(listener)?, http::routes(web)));
+                }
+                if let Some(listener) = bound.ssap {
+                    tokio::spawn(ssap::serve(tokio::net::TcpListener::from_std(listener)?, m3));
+                }
+                // Told to stop, or whoever could tell is gone.
+                let _ = stopped.await;
+                Ok::<_, io::Error>(())
+            });
+            if let Err(error) = served {
+                error!(event = "space_failed", %error, "the doors of the smart space are closed");
+            }
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("space-doors".to_owned()).stack_size(STACK_BYTES).spawn(life)?;
+        Ok(Self { addresses, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Where they are, with the real ports.
+    pub fn addresses(&self) -> Binds {
+        self.addresses
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            error!(event = "panic", "the thread of the doors has panicked");
+        }
+    }
+}

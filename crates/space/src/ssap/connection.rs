@@ -1,0 +1,328 @@
+//! One connection: requests are answered in order, subscriptions are told of changes, and neither waits for the other
+//! longer than it takes to write a message.
+//!
+//! Changes that follow each other are under way together, up to a window; everything else waits until what came before
+//! it is done, so that a question sees every change that was sent before it.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tidegate_graph::SubscriberId;
+use tidegate_wire_ssap::{Header, Scanned, Scanner, Status};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, info};
+
+use super::plan::{Plan, Reply, Rows, Step, plan};
+use super::write::{self, Subscription};
+use super::{Door, Farewell, uuid};
+use crate::ask::{Answer, Answered, Ask, Asker, Refused};
+use crate::limits::{
+    SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_WINDOW,
+    SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
+};
+use crate::outlet::{Inlet, Outlet, Told, outlet};
+use crate::service::Waiting;
+
+/// Bytes that are asked of the socket at once.
+const READ_BYTES: usize = 16 << 10;
+
+/// A request that was started.
+struct Started {
+    header: Header,
+    kind: Kind,
+    waiting: Waiting,
+}
+
+enum Kind {
+    Ask(Reply),
+    Subscribe(Rows),
+}
+
+struct Connection {
+    door: Arc<Door>,
+    peer: SocketAddr,
+    writer: OwnedWriteHalf,
+    scanner: Scanner,
+    bytes: Vec<u8>,
+    /// What was read and cannot begin yet.
+    parked: Option<Plan>,
+    under_way: VecDeque<Started>,
+    are_changes: bool,
+    subscriptions: HashMap<u64, Subscription>,
+    outlet: Arc<Outlet>,
+    farewell: mpsc::Sender<Farewell>,
+    out: String,
+    /// Nothing more will be read.
+    is_over: bool,
+    /// When the socket was last written to, and when what was read began.
+    wrote: Instant,
+    since: Instant,
+}
+
+/// Why a connection ends, in the log.
+type Ended = &'static str;
+
+pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>) {
+    let _ = stream.set_nodelay(true);
+    let (reader, writer) = stream.into_split();
+    let (outlet, inlet) = outlet(&door.handle);
+    let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
+    let now = Instant::now();
+    let mut connection = Connection {
+        door,
+        peer,
+        writer,
+        scanner: Scanner::default(),
+        bytes: Vec::new(),
+        parked: None,
+        under_way: VecDeque::new(),
+        are_changes: true,
+        subscriptions: HashMap::new(),
+        outlet,
+        farewell,
+        out: String::new(),
+        is_over: false,
+        wrote: now,
+        since: now,
+    };
+    let why = connection.serve(reader, inlet, farewells).await;
+    debug!(event = "ssap_closed", %peer, why, "an SSAP connection is closed");
+    for (id, subscription) in connection.subscriptions.drain() {
+        connection.door.forget(&subscription.name);
+        connection.door.handle.unsubscribe(SubscriberId(id));
+    }
+}
+
+impl Connection {
+    async fn serve(
+        &mut self,
+        mut reader: OwnedReadHalf,
+        mut inlet: Inlet,
+        mut farewells: mpsc::Receiver<Farewell>,
+    ) -> Ended {
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            self.begin();
+            if let Err(why) = self.flush().await {
+                return why;
+            }
+            let is_idle = self.under_way.is_empty() && self.parked.is_none();
+            if self.is_over && is_idle && self.subscriptions.is_empty() {
+                return "done";
+            }
+            let reads = !self.is_over && self.parked.is_none() && self.under_way.len() < SSAP_WINDOW;
+            let alarm = self.alarm();
+            tokio::select! {
+                biased;
+                answered = next(&mut self.under_way) => self.answer(answered),
+                Some(farewell) = farewells.recv() => self.leave(&farewell),
+                Some((id, told)) = inlet.next() => self.tell(id, told),
+                read = reader.read(&mut buffer), if reads => match read {
+                    Ok(0) => self.is_over = true,
+                    Ok(length) => {
+                        if self.bytes.is_empty() {
+                            self.since = Instant::now();
+                        }
+                        self.bytes.extend_from_slice(&buffer[..length]);
+                    }
+                    Err(_) => return "reset",
+                },
+                () = sleep_until(alarm) => {
+                    if let Some(why) = self.ring() {
+                        return why;
+                    }
+                }
+            }
+        }
+    }
+
+    /// When something is due although nothing happens.
+    fn alarm(&self) -> Instant {
+        if !self.subscriptions.is_empty() {
+            self.wrote + SSAP_KEEP_ALIVE
+        } else if self.is_waiting_for_rest() {
+            self.since + SSAP_MESSAGE_TIMEOUT
+        } else {
+            self.wrote.max(self.since) + SSAP_IDLE_TIMEOUT
+        }
+    }
+
+    fn is_waiting_for_rest(&self) -> bool {
+        !self.is_over && self.parked.is_none() && self.bytes.iter().any(|byte| !byte.is_ascii_whitespace())
+    }
+
+    fn ring(&mut self) -> Option<Ended> {
+        if self.is_waiting_for_rest() && self.since.elapsed() >= SSAP_MESSAGE_TIMEOUT {
+            return Some("half a message");
+        }
+        if self.subscriptions.is_empty() {
+            return self.under_way.is_empty().then_some("idle");
+        }
+        // Between messages, where clients pass over it.
+        self.out.push(' ');
+        None
+    }
+
+    /// Begins what can begin.
+    fn begin(&mut self) {
+        while let Some(next) = self.next_plan() {
+            let is_change = next.step.is_change();
+            let may_begin = self.under_way.is_empty() || is_change && self.are_changes;
+            if !may_begin || self.under_way.len() >= SSAP_WINDOW {
+                self.parked = Some(next);
+                return;
+            }
+            self.are_changes = is_change;
+            self.start(next);
+        }
+    }
+
+    fn next_plan(&mut self) -> Option<Plan> {
+        if let Some(parked) = self.parked.take() {
+            return Some(parked);
+        }
+        match self.scanner.scan(&self.bytes, SSAP_MESSAGE_BYTES_MAX) {
+            Scanned::Message(range) => {
+                let next = plan(&self.bytes[range.clone()], uuid);
+                self.bytes.drain(..range.end);
+                self.since = Instant::now();
+                Some(next)
+            }
+            Scanned::TooLarge => {
+                self.bytes = Vec::new();
+                self.is_over = true;
+                None
+            }
+            Scanned::Incomplete => None,
+        }
+    }
+
+    fn start(&mut self, Plan { header, patience, step }: Plan) {
+        let asker = Asker::new(0, patience);
+        match step {
+            Step::Reply(status, words) => write::status(&header, status, &words, &mut self.out),
+            Step::Close(status, words) => {
+                if header.is_answerable() {
+                    write::status(&header, status, &words, &mut self.out);
+                }
+                self.bytes = Vec::new();
+                self.is_over = true;
+            }
+            Step::Ask(ask, reply) => {
+                let waiting = self.door.handle.start(ask, asker);
+                self.under_way.push_back(Started { header, kind: Kind::Ask(reply), waiting });
+            }
+            Step::Subscribe(..) if self.subscriptions.len() >= SUBSCRIPTIONS_MAX => {
+                let words = "too many subscriptions on this connection";
+                write::status(&header, Status::OutOfResources, words, &mut self.out);
+            }
+            Step::Subscribe(what, rows) => {
+                let ask = Ask::Subscribe { what, outlet: Arc::clone(&self.outlet) };
+                let waiting = self.door.handle.start(ask, asker);
+                self.under_way.push_back(Started { header, kind: Kind::Subscribe(rows), waiting });
+            }
+            Step::Unsubscribe(name) => {
+                if !self.door.end(&name, &header) {
+                    write::status(&header, Status::KpRequest, "no such subscription", &mut self.out);
+                }
+            }
+            Step::Cancel(name) => match self.door.take_rule(&name) {
+                Some(rule) => {
+                    let waiting = self.door.handle.start(Ask::RemoveRule(rule), asker);
+                    let kind = Kind::Ask(Reply::Status { confirm: true });
+                    self.under_way.push_back(Started { header, kind, waiting });
+                }
+                None => write::status(&header, Status::KpRequest, "no such update", &mut self.out),
+            },
+        }
+    }
+
+    fn answer(&mut self, outcome: Result<Answered, Refused>) {
+        let Some(Started { header, kind, .. }) = self.under_way.pop_front() else { return };
+        match (kind, outcome) {
+            (Kind::Ask(reply), Ok(answered)) => {
+                let rule = match (&reply, &answered.answer) {
+                    (Reply::Rule { .. }, Answer::Rule(id)) => self.door.name_rule(*id),
+                    _ => String::new(),
+                };
+                write::answer(&header, &reply, &answered, &rule, &mut self.out);
+            }
+            (Kind::Subscribe(rows), Ok(Answered { answer: Answer::Subscribed(id, baseline), .. })) => {
+                let name = self.door.register(&self.farewell);
+                let variables = baseline.variables.iter().map(|name| name.as_str().to_owned()).collect();
+                let subscription = Subscription { header, name, rows, variables, sequence: 0 };
+                subscription.baseline(&baseline, &mut self.out);
+                self.subscriptions.insert(id.0, subscription);
+            }
+            (Kind::Subscribe(_), Ok(_)) => write::status(&header, Status::SibError, "", &mut self.out),
+            (Kind::Ask(reply), Err(refused)) => {
+                let is_silent = matches!(
+                    reply,
+                    Reply::Blanks { confirm: false, .. }
+                        | Reply::Status { confirm: false }
+                        | Reply::Rule { confirm: false }
+                );
+                if !is_silent {
+                    write::refusal(&header, &refused, &mut self.out);
+                }
+            }
+            (Kind::Subscribe(_), Err(refused)) => write::refusal(&header, &refused, &mut self.out),
+        }
+    }
+
+    fn tell(&mut self, id: SubscriberId, told: Told) {
+        let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
+        match told {
+            Told::Changed { delta, .. } => subscription.indication(&delta, &mut self.out),
+            Told::Ended(error) => {
+                let words = error.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
+                subscription.ended(Status::Reset, &words, &mut self.out);
+                self.door.forget(&subscription.name);
+                self.subscriptions.remove(&id.0);
+            }
+        }
+    }
+
+    /// The confirmation goes to the connection of the subscription, and nothing about it follows.
+    fn leave(&mut self, Farewell { name, request }: &Farewell) {
+        let Some(id) = self.subscriptions.iter().find(|(_, it)| it.name == *name).map(|(id, _)| *id) else { return };
+        if let Some(subscription) = self.subscriptions.remove(&id) {
+            subscription.left(request, &mut self.out);
+        }
+        self.door.forget(name);
+        self.door.handle.unsubscribe(SubscriberId(id));
+    }
+
+    async fn flush(&mut self) -> Result<(), Ended> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let written = timeout(WRITE_TIMEOUT, self.writer.write_all(self.out.as_bytes())).await;
+        self.out.clear();
+        self.out.shrink_to(READ_BYTES);
+        self.wrote = Instant::now();
+        match written {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err("gone"),
+            Err(_) => {
+                let node = self.subscriptions.values().next().map_or("?", |it| &*it.header.node_id);
+                let seconds = WRITE_TIMEOUT.as_secs();
+                info!(event = "ssap_cut", peer = %self.peer, node, seconds, "cut: it reads too slowly");
+                Err("too slow")
+            }
+        }
+    }
+}
+
+/// The answer to the request that is to be answered next; never, if there is none.
+async fn next(under_way: &mut VecDeque<Started>) -> Result<Answered, Refused> {
+    match under_way.front_mut() {
+        Some(started) => started.waiting.wait().await,
+        None => std::future::pending().await,
+    }
+}

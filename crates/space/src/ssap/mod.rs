@@ -1,0 +1,119 @@
+//! The SSAP door: old Smart-M3 clients, unchanged.
+
+mod connection;
+pub(crate) mod plan;
+pub(crate) mod terms;
+mod write;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tidegate_graph::RuleId;
+use tidegate_wire_ssap::Header;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, mpsc};
+use tracing::warn;
+
+use crate::desk::lock;
+use crate::limits::SSAP_CONNECTIONS_MAX;
+use crate::service::{Handle, random};
+
+/// What the connections of this door share.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) handle: Handle,
+    /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
+    /// subscribers, at most.
+    subscriptions: Mutex<HashMap<String, mpsc::Sender<Farewell>>>,
+    /// Names of rules; as many as the space has rules, at most.
+    rules: Mutex<HashMap<String, RuleId>>,
+}
+
+/// The end of a subscription, asked for by this request.
+#[derive(Debug)]
+pub(crate) struct Farewell {
+    pub(crate) name: String,
+    pub(crate) request: Header,
+}
+
+impl Door {
+    pub(crate) fn new(handle: Handle) -> Self {
+        Self { handle, subscriptions: Mutex::default(), rules: Mutex::default() }
+    }
+
+    /// Tells the connection that has this subscription; false if there is none.
+    pub(crate) fn end(&self, name: &str, request: &Header) -> bool {
+        let connection = lock(&self.subscriptions).get(name).cloned();
+        let farewell = Farewell { name: name.to_owned(), request: request.clone() };
+        connection.is_some_and(|connection| connection.try_send(farewell).is_ok())
+    }
+
+    pub(crate) fn register(&self, connection: &mpsc::Sender<Farewell>) -> String {
+        // Whoever knows the name can end it, so it is not to be guessed.
+        let name = format!("http://subscribe_graph#{}", uuid());
+        lock(&self.subscriptions).insert(name.clone(), connection.clone());
+        name
+    }
+
+    pub(crate) fn forget(&self, name: &str) {
+        lock(&self.subscriptions).remove(name);
+    }
+
+    pub(crate) fn name_rule(&self, id: RuleId) -> String {
+        let name = uuid();
+        lock(&self.rules).insert(name.clone(), id);
+        name
+    }
+
+    pub(crate) fn take_rule(&self, name: &str) -> Option<RuleId> {
+        lock(&self.rules).remove(name)
+    }
+}
+
+/// A random UUID: 36 characters, which a widespread client counts.
+pub(crate) fn uuid() -> String {
+    use std::fmt::Write;
+    let mut bytes: [u8; 16] = random();
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (place, byte) in bytes.iter().enumerate() {
+        if matches!(place, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>) {
+    let places = Arc::new(Semaphore::new(SSAP_CONNECTIONS_MAX));
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                // Without a place it is closed at once: there is nobody to answer yet.
+                if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+                    let door = Arc::clone(&door);
+                    tokio::spawn(async move {
+                        connection::attend(stream, peer, door).await;
+                        drop(place);
+                    });
+                }
+            }
+            Err(error) => {
+                warn!(event = "accept_failed", listener = "ssap", %error, "cannot accept");
+                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_have_the_36_characters_of_a_uuid() {
+        let (a, b) = (super::uuid(), super::uuid());
+        assert_eq!((a.len(), a.matches('-').count(), &a[14..15]), (36, 4, "4"));
+        assert_ne!(a, b);
+    }
+}

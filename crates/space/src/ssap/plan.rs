@@ -1,0 +1,173 @@
+//! From a message to what is to be done about it, without doing it.
+
+use std::time::Duration;
+
+use tidegate_control::hints::Asks;
+use tidegate_graph::{Error, Query, QueryLimits, Update};
+use tidegate_wire_ssap::{Fault, Graph, Header, Message, Question, Request, Status};
+
+use super::terms::{Wrong, masks, masks_of, quads, rdf_xml};
+use crate::ask::{Ask, Form, Watched};
+
+/// A message, understood.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) header: Header,
+    /// How long the sender will wait, if it says.
+    pub(crate) patience: Option<Duration>,
+    pub(crate) step: Step,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Answer with this status, and nothing else.
+    Reply(Status, String),
+    /// The same, and then close: what follows on the connection is not to be trusted.
+    Close(Status, String),
+    /// A change, a question or a rule.
+    Ask(Ask, Reply),
+    /// A new subscription.
+    Subscribe(Watched, Rows),
+    /// The end of one.
+    Unsubscribe(String),
+    /// The end of a rule.
+    Cancel(String),
+}
+
+/// How a change or question is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// With the names of blank nodes, if at all.
+    Blanks { names: Vec<(String, String)>, confirm: bool },
+    /// With a status only, if at all.
+    Status { confirm: bool },
+    /// With results.
+    Results,
+    /// With a truth value: it was an update in the guise of a query.
+    Truth,
+    /// With the name of a rule, if at all.
+    Rule { confirm: bool },
+}
+
+/// How the rows of a subscription are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rows {
+    Triples,
+    Sparql,
+}
+
+impl Step {
+    /// Whether it may be under way together with changes before it.
+    pub(crate) fn is_change(&self) -> bool {
+        matches!(self, Self::Ask(Ask::Edit { .. } | Ask::Update(_), _))
+    }
+}
+
+/// Reads the bytes of one message. `name` makes names for blank nodes.
+pub(crate) fn plan(bytes: &[u8], name: impl FnMut() -> String) -> Plan {
+    let message = match Message::parse(bytes) {
+        Ok(message) => message,
+        Err(fault) => return of_fault(fault),
+    };
+    let mut asks = Asks::default();
+    for known in ["pace-deadline-ms", "pace-want-ms"] {
+        if let Ok(Some(text)) = message.text(known) {
+            asks.read(known, text.trim());
+        }
+    }
+    match Request::read(&message) {
+        Ok(request) => {
+            let step = step(request, name).unwrap_or_else(|(status, words)| Step::Reply(status, words));
+            Plan { header: message.header, patience: asks.deadline, step }
+        }
+        Err(fault) => of_fault(fault),
+    }
+}
+
+fn of_fault(fault: Fault) -> Plan {
+    let Fault { status, detail, header, is_broken } = fault;
+    let step = if is_broken { Step::Close(status, detail) } else { Step::Reply(status, detail) };
+    Plan { header: *header, patience: None, step }
+}
+
+fn step(request: Request<'_>, name: impl FnMut() -> String) -> Result<Step, Wrong> {
+    Ok(match request {
+        Request::Join { .. } | Request::Leave => Step::Reply(Status::Success, String::new()),
+        Request::Insert { graph, confirm } => change(Some(graph), None, confirm, true, name)?,
+        Request::Remove { graph, confirm } => change(None, Some(graph), confirm, false, name)?,
+        Request::Update { insert, remove, confirm } => change(Some(insert), remove, confirm, true, name)?,
+        Request::Query(Question::Patterns(patterns)) => {
+            Step::Ask(Ask::Match { masks: masks(&patterns)?, form: Form::Ssap }, Reply::Results)
+        }
+        Request::Query(Question::Sparql(text)) => sparql(&text)?,
+        Request::Subscribe(Question::Patterns(patterns)) => {
+            Step::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples)
+        }
+        Request::Subscribe(Question::Sparql(text)) => {
+            let query = Query::parse(&text, &QueryLimits::default()).map_err(|error| refused(&error))?;
+            Step::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql)
+        }
+        Request::Unsubscribe { subscription_id } => Step::Unsubscribe(subscription_id.into_owned()),
+        Request::PersistentUpdate { update, confirm } => {
+            // Judged here, so that what is wrong with it is said at once.
+            Update::parse(&update, &QueryLimits::default()).map_err(|error| refused(&error))?;
+            Step::Ask(Ask::AddRule(update.into_owned()), Reply::Rule { confirm })
+        }
+        Request::CancelPersistentUpdate { update_id } => Step::Cancel(update_id.into_owned()),
+    })
+}
+
+fn change(
+    insert: Option<Graph<'_>>,
+    remove: Option<Graph<'_>>,
+    confirm: bool,
+    with_names: bool,
+    name: impl FnMut() -> String,
+) -> Result<Step, Wrong> {
+    if let Some(Graph::Sparql(text)) = insert.as_ref().or(remove.as_ref()) {
+        let update = Update::parse(text, &QueryLimits::default()).map_err(|error| refused(&error))?;
+        return Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Blanks { names: Vec::new(), confirm }));
+    }
+    let remove = match remove {
+        Some(Graph::Triples(patterns)) => masks(&patterns)?,
+        Some(Graph::RdfXml(text)) => masks_of(rdf_xml(&text)?),
+        Some(Graph::Sparql(_)) => return Err((Status::NotImplemented, "SPARQL as a graph to remove".to_owned())),
+        None => Vec::new(),
+    };
+    let (insert, names) = match insert {
+        Some(Graph::Triples(triples)) => quads(&triples, name)?,
+        Some(Graph::RdfXml(text)) => (rdf_xml(&text)?, Vec::new()),
+        Some(Graph::Sparql(_)) | None => (Vec::new(), Vec::new()),
+    };
+    let reply = if with_names { Reply::Blanks { names, confirm } } else { Reply::Status { confirm } };
+    Ok(Step::Ask(Ask::Edit { remove, insert }, reply))
+}
+
+/// A query, or an update: old clients send both in the same message.
+fn sparql(text: &str) -> Result<Step, Wrong> {
+    let limits = QueryLimits::default();
+    let error = match Query::parse(text, &limits) {
+        Ok(query) => return Ok(Step::Ask(Ask::Query { query: Box::new(query), form: Form::Ssap }, Reply::Results)),
+        Err(error) => error,
+    };
+    match (Update::parse(text, &limits), error) {
+        (Ok(update), _) => Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Truth)),
+        // It is an update, and something else is the matter with it.
+        (Err(other @ (Error::Refused(_) | Error::Limit(_))), Error::Syntax(_)) => Err(refused(&other)),
+        (Err(_), error) => Err(refused(&error)),
+    }
+}
+
+fn refused(error: &Error) -> Wrong {
+    (status_of(error), error.to_string())
+}
+
+/// The status that says best what happened.
+pub(crate) fn status_of(error: &Error) -> Status {
+    match error {
+        Error::Syntax(_) | Error::Refused(_) | Error::Unknown => Status::KpRequest,
+        Error::Limit(_) | Error::Cancelled => Status::OutOfResources,
+        Error::Evaluation(_) | Error::OutOfStep => Status::SibError,
+    }
+}

@@ -1,0 +1,178 @@
+//! Between the triples of RDF-M3 and terms of RDF.
+
+use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term};
+use oxrdfio::{RdfFormat, RdfParser};
+use tidegate_graph::{Mask, MaskGraph};
+use tidegate_wire_ssap::limits::TRIPLES_MAX;
+use tidegate_wire_ssap::{Node, Status, Triple};
+
+/// Why triples cannot be used: a status and words for people.
+pub(crate) type Wrong = (Status, String);
+
+/// Labels of blank nodes and the names that they were given.
+pub(crate) type Names = Vec<(String, String)>;
+
+fn wrong(words: impl Into<String>) -> Wrong {
+    (Status::Syntax, words.into())
+}
+
+/// A URI is any text that can be written between angle brackets: bare names and UUIDs are common. What would end the
+/// brackets is refused, or else a dump of the data would say something else than the data.
+fn uri(text: &str) -> Result<NamedNode, Wrong> {
+    let is_forbidden = |c: char| c <= ' ' || "<>\"{}|^`\\".contains(c);
+    match text.chars().find(|c| is_forbidden(*c)) {
+        None => Ok(NamedNode::new_unchecked(text)),
+        Some(c) => Err(wrong(format!("a URI with the character {c:?}"))),
+    }
+}
+
+fn blank(label: &str) -> Result<BlankNode, Wrong> {
+    BlankNode::new(label).map_err(|_| wrong(format!("{label:?} names no blank node")))
+}
+
+/// Patterns of the default graph, which is all that SSAP knows.
+pub(crate) fn masks(patterns: &[Triple<'_>]) -> Result<Vec<Mask>, Wrong> {
+    let mask = |pattern: &Triple<'_>| {
+        Ok(Mask {
+            subject: match &pattern.subject {
+                Node::Any => None,
+                Node::Blank(label) => Some(NamedOrBlankNode::from(blank(label)?)),
+                Node::Uri(text) | Node::Literal(text) => Some(uri(text)?.into()),
+            },
+            predicate: match &pattern.predicate {
+                Node::Any => None,
+                Node::Uri(text) | Node::Literal(text) | Node::Blank(text) => Some(uri(text)?),
+            },
+            object: match &pattern.object {
+                Node::Any => None,
+                Node::Uri(text) => Some(Term::from(uri(text)?)),
+                Node::Blank(label) => Some(blank(label)?.into()),
+                Node::Literal(text) => Some(Literal::new_simple_literal(text.as_ref()).into()),
+            },
+            graph: MaskGraph::Default,
+        })
+    };
+    patterns.iter().map(mask).collect()
+}
+
+/// Triples to insert, and the names that were given to the labels of their blank nodes. Brokers of this protocol store
+/// those as resources with names of their own; `name` makes them.
+pub(crate) fn quads(triples: &[Triple<'_>], mut name: impl FnMut() -> String) -> Result<(Vec<Quad>, Names), Wrong> {
+    let mut names = Names::new();
+    let mut places: std::collections::HashMap<String, usize> = std::collections::HashMap::new();
+    let mut named = |label: &str| {
+        let place = *places.entry(label.to_owned()).or_insert_with(|| {
+            names.push((label.to_owned(), name()));
+            names.len() - 1
+        });
+        NamedNode::new_unchecked(names[place].1.as_str())
+    };
+    let mut quads = Vec::with_capacity(triples.len());
+    for triple in triples {
+        if triple.is_pattern() {
+            return Err(wrong("a wildcard among triples to insert"));
+        }
+        let subject = match &triple.subject {
+            Node::Blank(label) => named(label),
+            Node::Uri(text) | Node::Literal(text) => uri(text)?,
+            Node::Any => continue,
+        };
+        let predicate = match &triple.predicate {
+            Node::Uri(text) | Node::Literal(text) | Node::Blank(text) => uri(text)?,
+            Node::Any => continue,
+        };
+        let object = match &triple.object {
+            Node::Blank(label) => Term::from(named(label)),
+            Node::Uri(text) => uri(text)?.into(),
+            Node::Literal(text) => Literal::new_simple_literal(text.as_ref()).into(),
+            Node::Any => continue,
+        };
+        quads.push(Quad::new(subject, predicate, object, GraphName::DefaultGraph));
+    }
+    Ok((quads, names))
+}
+
+/// The triples of an RDF/XML document. Entities of its own are refused, nothing is fetched.
+pub(crate) fn rdf_xml(text: &str) -> Result<Vec<Quad>, Wrong> {
+    crate::http::body::check_entities(text.as_bytes()).map_err(wrong)?;
+    let mut quads = Vec::new();
+    for quad in RdfParser::from_format(RdfFormat::RdfXml).for_slice(text.trim()) {
+        quads.push(quad.map_err(|error| wrong(error.to_string()))?);
+        if quads.len() > TRIPLES_MAX {
+            return Err(wrong(format!("more than {TRIPLES_MAX} triples")));
+        }
+    }
+    Ok(quads)
+}
+
+/// Exactly these quads, as masks.
+pub(crate) fn masks_of(quads: Vec<Quad>) -> Vec<Mask> {
+    let mask = |quad: Quad| Mask {
+        subject: Some(quad.subject),
+        predicate: Some(quad.predicate),
+        object: Some(quad.object),
+        graph: MaskGraph::Default,
+    };
+    quads.into_iter().map(mask).collect()
+}
+
+fn node(term: &Term) -> Node<'static> {
+    match term {
+        Term::NamedNode(node) => Node::Uri(node.as_str().to_owned().into()),
+        Term::BlankNode(node) => Node::Blank(node.as_str().to_owned().into()),
+        // RDF-M3 has no place for a datatype or a language.
+        Term::Literal(literal) => Node::Literal(literal.value().to_owned().into()),
+    }
+}
+
+/// A triple as RDF-M3 has it.
+pub(crate) fn triple_of(subject: &Term, predicate: &Term, object: &Term) -> Triple<'static> {
+    Triple { subject: node(subject), predicate: node(predicate), object: node(object) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn triple<'a>(subject: Node<'a>, object: Node<'a>) -> Triple<'a> {
+        Triple { subject, predicate: Node::Uri("p".into()), object }
+    }
+
+    #[test]
+    fn labels_become_resources_with_new_names_once_each() {
+        let triples = [
+            triple(Node::Blank("a".into()), Node::Blank("".into())),
+            triple(Node::Blank("".into()), Node::Blank("a".into())),
+        ];
+        let mut number = 0;
+        let (quads, names) = quads(&triples, || {
+            number += 1;
+            format!("uuid-{number}")
+        })
+        .unwrap();
+        assert_eq!(names, [("a".into(), "uuid-1".into()), (String::new(), "uuid-2".into())]);
+        assert_eq!(quads[0].to_string(), "<uuid-1> <p> <uuid-2>");
+        assert_eq!(quads[1].to_string(), "<uuid-2> <p> <uuid-1>");
+    }
+
+    #[test]
+    fn what_would_leave_its_brackets_is_refused_and_bare_names_are_not() {
+        let bad = [triple(Node::Uri("a> <b".into()), Node::Literal("x".into()))];
+        assert_eq!(quads(&bad, String::new).unwrap_err().0, Status::Syntax);
+        assert!(masks(&bad).is_err());
+        let bare = [triple(Node::Uri("Agent_X".into()), Node::Literal("<any> \"text\"\n".into()))];
+        assert_eq!(quads(&bare, String::new).unwrap().0.len(), 1);
+        let pattern = [triple(Node::Any, Node::Any)];
+        assert!(quads(&pattern, String::new).is_err() && masks(&pattern).is_ok());
+    }
+
+    #[test]
+    fn f096_entities_of_ones_own_are_refused_in_rdf_xml() {
+        let bomb = "<!DOCTYPE x [<!ENTITY a \"aa\"><!ENTITY b \"&a;&a;\">]><rdf:RDF \
+                    xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"/>";
+        assert!(rdf_xml(bomb).is_err());
+        let plain = "<rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\" xmlns:e=\"http://ex.org/\">\
+                     <rdf:Description rdf:about=\"http://ex.org/a\"><e:b>c</e:b></rdf:Description></rdf:RDF>";
+        assert_eq!(rdf_xml(plain).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,166 @@
+//! What is said on the wire: answers and indications.
+
+use tidegate_control::hints::Hints;
+use tidegate_graph::{Baseline, ResultDelta, Row};
+use tidegate_wire_ssap::{Answer as Message, Header, RowWriter, Status, write_triples};
+
+use super::plan::{Reply, Rows, status_of};
+use super::terms::triple_of;
+use crate::ask::{Answer, Answered, Refused};
+use crate::render::write_row;
+
+/// A status and nothing else. The words are for people; clients pass over parameters that they do not know.
+pub(crate) fn status(header: &Header, status: Status, words: &str, out: &mut String) {
+    let message = Message::confirm(header, status, out);
+    if words.is_empty() { message.finish() } else { message.text("reason", words).finish() }
+}
+
+/// The answer to a change, a question or a rule. `rule` is the name that a rule was given.
+pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, rule: &str, out: &mut String) {
+    match (reply, &answered.answer) {
+        (
+            Reply::Blanks { confirm: false, .. } | Reply::Status { confirm: false } | Reply::Rule { confirm: false },
+            _,
+        ) => {}
+        (Reply::Blanks { names, .. }, Answer::Changed { blanks, .. }) => {
+            let given = names.iter().map(|(label, name)| (label.as_str(), name.as_str()));
+            let made = blanks.iter().map(|(label, name)| (label.as_str(), name.as_str()));
+            Message::confirm(header, Status::Success, out).blank_nodes(given.chain(made)).finish();
+        }
+        (Reply::Results, Answer::Bytes(bytes)) => {
+            let text = std::str::from_utf8(bytes).unwrap_or_default();
+            Message::confirm(header, Status::Success, out).with("results", |out| out.push_str(text)).finish();
+        }
+        (Reply::Truth, Answer::Changed { is_change, .. }) => {
+            let write = |out: &mut String| tidegate_wire_ssap::write_boolean(*is_change, out);
+            Message::confirm(header, Status::Success, out).with("results", write).finish();
+        }
+        (Reply::Rule { .. }, Answer::Rule(_)) if !rule.is_empty() => {
+            Message::confirm(header, Status::Success, out).text("update_id", rule).finish();
+        }
+        _ => status(header, Status::Success, "", out),
+    }
+}
+
+/// Why there is no answer, and when to come back.
+pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
+    let (status, words, retry_after) = match refused {
+        Refused::Busy { retry_after } => (Status::OutOfResources, "too much to do".to_owned(), Some(*retry_after)),
+        Refused::Late => (Status::OutOfResources, "not done in time".to_owned(), None),
+        Refused::TooLong => (Status::OutOfResources, "the answer is too long".to_owned(), None),
+        Refused::Closing => (Status::Closing, "the broker ends".to_owned(), None),
+        Refused::Failed(error) => (status_of(error), error.to_string(), None),
+    };
+    let mut message = Message::confirm(header, status, out).text("reason", &words);
+    let mut pairs = Vec::new();
+    Hints { retry_after, ..Hints::default() }.write(|name, text| pairs.push((name, text)));
+    for (name, text) in pairs {
+        message = message.text(name, &text);
+    }
+    message.finish();
+}
+
+/// A subscription as it is written about.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) header: Header,
+    /// Its name on the wire.
+    pub(crate) name: String,
+    pub(crate) rows: Rows,
+    pub(crate) variables: Vec<String>,
+    /// The number of the last indication.
+    pub(crate) sequence: u32,
+}
+
+impl Subscription {
+    pub(crate) fn baseline(&self, baseline: &Baseline, out: &mut String) {
+        let message = Message::confirm(&self.header, Status::Success, out).text("subscription_id", &self.name);
+        message.with("results", |out| self.write(&baseline.rows, out)).finish();
+    }
+
+    /// Tells of a change. Numbers are consecutive even if changes were merged: each says all that is new.
+    pub(crate) fn indication(&mut self, delta: &ResultDelta, out: &mut String) {
+        self.sequence = if self.sequence >= tidegate_wire_ssap::SEQUENCE_MAX { 1 } else { self.sequence + 1 };
+        let side = |rows: &[Row], out: &mut String| {
+            // An empty text for no rows of SPARQL: what clients expect of one side only.
+            if !(rows.is_empty() && self.rows == Rows::Sparql) {
+                self.write(rows, out);
+            }
+        };
+        Message::indication(&self.header, self.sequence, &self.name, out)
+            .with("new_results", |out| side(&delta.added, out))
+            .with("obsolete_results", |out| side(&delta.removed, out))
+            .finish();
+    }
+
+    /// The broker ends it.
+    pub(crate) fn ended(&self, status: Status, words: &str, out: &mut String) {
+        Message::ended(&self.header, status, &self.name, out).text("reason", words).finish();
+    }
+
+    /// The client ends it, by a request that may have come elsewhere.
+    pub(crate) fn left(&self, request: &Header, out: &mut String) {
+        Message::confirm(request, Status::Success, out).text("subscription_id", &self.name).finish();
+    }
+
+    fn write(&self, rows: &[Row], out: &mut String) {
+        match self.rows {
+            Rows::Triples => {
+                let triples: Vec<_> = rows.iter().filter_map(triple_of_row).collect();
+                write_triples(&triples, out);
+            }
+            Rows::Sparql => {
+                let mut writer = RowWriter::new(&self.variables, out);
+                for row in rows {
+                    write_row(&mut writer, row);
+                }
+                writer.finish();
+            }
+        }
+    }
+}
+
+fn triple_of_row(row: &Row) -> Option<tidegate_wire_ssap::Triple<'static>> {
+    let term = |place: usize| row.get(place).and_then(Option::as_ref);
+    Some(triple_of(term(0)?, term(1)?, term(2)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn header() -> Header {
+        let text = |text: &str| text.into();
+        Header {
+            transaction_type: text("SUBSCRIBE"),
+            message_type: text("REQUEST"),
+            transaction_id: text("7"),
+            node_id: text("kp1"),
+            space_id: text("X"),
+        }
+    }
+
+    #[test]
+    fn numbers_begin_at_one_and_again_after_9999() {
+        let (rows, variables) = (Rows::Triples, Vec::new());
+        let mut subscription = Subscription { header: header(), name: "s".into(), rows, variables, sequence: 0 };
+        let mut number = |before: u32| {
+            subscription.sequence = before;
+            let mut out = String::new();
+            subscription.indication(&ResultDelta::default(), &mut out);
+            assert!(out.contains("<parameter name=\"new_results\"><triple_list></triple_list></parameter>"), "{out}");
+            subscription.sequence
+        };
+        assert_eq!((number(0), number(1), number(9998), number(9999)), (1, 2, 9999, 1));
+    }
+
+    #[test]
+    fn a_refusal_says_when_to_come_back() {
+        let mut out = String::new();
+        refusal(&header(), &Refused::Busy { retry_after: Duration::from_millis(120) }, &mut out);
+        assert!(out.contains("<parameter name=\"status\">m3:SIB.Failure.OutOfResources</parameter>"), "{out}");
+        assert!(out.contains("<parameter name=\"pace-retry-after-ms\">120</parameter>"), "{out}");
+    }
+}

@@ -1,0 +1,171 @@
+//! The HTTP door by its bytes: SPARQL 1.1 Protocol, Graph Store Protocol, refusals.
+
+#![allow(clippy::unwrap_used, reason = "a step that cannot be done has failed the test")]
+
+mod common;
+
+use common::start;
+
+const JSON: &str = "application/sparql-results+json";
+
+#[test]
+fn a_query_comes_in_three_ways_and_an_update_in_two() {
+    let broker = start();
+    let done = broker.update("INSERT DATA { <urn:lamp> <urn:state> 'on' }");
+    assert_eq!((done.status, done.body.as_str()), (200, r#"{"changed":true,"version":1}"#));
+    let expected = r#"{"head":{"vars":["o"]},"results":{"bindings":[{"o":{"type":"literal","value":"on"}}]}}"#;
+    let text = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
+    let encoded = "SELECT%20%3Fo%20%7B%20%3Curn%3Alamp%3E%20%3Curn%3Astate%3E%20%3Fo%20%7D";
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
+    for path in ["/query", "/sparql"] {
+        let got = broker.get(&format!("{path}?query={encoded}"), JSON);
+        assert_eq!((got.status, got.body.as_str()), (200, expected));
+        let posted = broker.request("POST", path, &form, format!("query={encoded}").as_bytes());
+        assert_eq!((posted.status, posted.body.as_str()), (200, expected));
+    }
+    assert_eq!(broker.query(text, JSON).body, expected);
+    let posted = broker.request("POST", "/sparql", &form, b"update=DELETE+WHERE+%7B%3Fs+%3Fp+%3Fo%7D");
+    assert_eq!(posted.status, 200);
+    assert_eq!(broker.query("ASK { ?s ?p ?o }", JSON).body, r#"{"head":{},"boolean":false}"#);
+}
+
+#[test]
+fn answers_come_in_the_format_that_is_asked_for() {
+    let broker = start();
+    broker.update("INSERT DATA { <urn:a> <urn:b> 'x' }");
+    let select = "SELECT ?o { <urn:a> <urn:b> ?o }";
+    assert_eq!(broker.query(select, "text/csv").body, "o\r\nx\r\n");
+    assert_eq!(broker.query(select, "text/tab-separated-values").body, "?o\n\"x\"\n");
+    assert!(broker.query(select, "application/sparql-results+xml").body.contains("<literal>x</literal>"));
+    let construct = "CONSTRUCT WHERE { ?s ?p ?o }";
+    let triples = broker.query(construct, "application/n-triples");
+    assert_eq!((triples.status, triples.body.as_str()), (200, "<urn:a> <urn:b> \"x\" .\n"));
+    for format in ["text/turtle", "application/rdf+xml", "application/ld+json", "application/trig"] {
+        let answer = broker.query(construct, format);
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some(format)), "{}", answer.body);
+    }
+    let refused = broker.query(select, "image/png");
+    assert_eq!((refused.status, refused.header("content-type")), (406, Some("application/problem+json")));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_its_name() {
+    let broker = start();
+    let direct = [("Content-Type", "application/sparql-query")];
+    for (method, path, headers, body, status) in [
+        ("POST", "/query", &direct[..], "SELEC", 400),
+        ("POST", "/query", &direct[..], "SELECT * { SERVICE <urn:x> { ?s ?p ?o } }", 400),
+        ("POST", "/update", &[("Content-Type", "application/sparql-update")][..], "LOAD <http://192.0.2.1/>", 400),
+        ("POST", "/query", &[("Content-Type", "text/plain")][..], "ASK {}", 415),
+        ("POST", "/update", &direct[..], "ASK {}", 415),
+        ("GET", "/query", &[][..], "", 400),
+        ("GET", "/update?update=x", &[][..], "", 405),
+        ("DELETE", "/query", &[][..], "", 405),
+        ("GET", "/query?query=ASK%7B%7D&query=ASK%7B%7D", &[][..], "", 400),
+        ("GET", "/query?query=ASK%7B%7D&default-graph-uri=relative", &[][..], "", 400),
+        ("GET", "/query?query=ASK%7B%7D&timeout=soon", &[][..], "", 400),
+        ("GET", "/nothing", &[][..], "", 404),
+        ("GET", "/", &[("Host", "evil.example")][..], "", 403),
+        ("POST", "/update", &[("Origin", "https://evil.example")][..], "", 403),
+        ("PUT", "/store?default", &[("Content-Type", "text/plain;x")][..], "", 204),
+        ("PUT", "/store?default", &[("Content-Type", "image/png")][..], "", 415),
+        ("PUT", "/store?default", &[("Content-Type", "text/turtle")][..], "<a", 400),
+        ("GET", "/store?graph=urn:none", &[][..], "", 404),
+    ] {
+        let answer = broker.request(method, path, headers, body.as_bytes());
+        assert_eq!(answer.status, status, "{method} {path} {body}: {}", answer.body);
+        if status >= 400 {
+            assert_eq!(answer.header("content-type"), Some("application/problem+json"), "{method} {path}");
+        }
+    }
+}
+
+#[test]
+fn graphs_are_put_posted_got_and_deleted() {
+    let broker = start();
+    let turtle = [("Content-Type", "text/turtle")];
+    let graph = "/store?graph=urn:g";
+    assert_eq!(broker.request("PUT", graph, &turtle, b"<urn:a> <urn:b> 1 .").status, 204);
+    assert_eq!(broker.request("POST", graph, &turtle, b"<urn:a> <urn:b> 2 .").status, 204);
+    let both = broker.get(graph, "application/n-triples").body;
+    assert_eq!(both.lines().count(), 2, "{both}");
+    assert_eq!(broker.request("PUT", graph, &turtle, b"<urn:a> <urn:b> 3 .").status, 204);
+    assert_eq!(broker.get(graph, "application/n-triples").body.lines().count(), 1);
+    let all = broker.get("/store", "application/n-quads").body;
+    assert_eq!(all, "<urn:a> <urn:b> \"3\"^^<http://www.w3.org/2001/XMLSchema#integer> <urn:g> .\n");
+    assert_eq!(broker.request("DELETE", graph, &[], b"").status, 204);
+    assert_eq!(broker.request("DELETE", graph, &[], b"").status, 404);
+    let scoped = "/query?query=ASK%20%7B%3Fs%20%3Fp%20%3Fo%7D&default-graph-uri=urn:h";
+    broker.request("PUT", "/store?graph=urn:h", &turtle, b"<urn:a> <urn:b> 3 .");
+    assert!(broker.get(scoped, JSON).body.contains("true"));
+}
+
+#[test]
+fn f106_what_was_confirmed_is_seen_by_every_query_after_it() {
+    let broker = start();
+    for round in 0..50 {
+        let update = format!("DELETE WHERE {{ <urn:n> <urn:v> ?o }}; INSERT DATA {{ <urn:n> <urn:v> {round} }}");
+        assert_eq!(broker.update(&update).status, 200);
+        for _ in 0..2 {
+            let answer = broker.query("SELECT ?o { <urn:n> <urn:v> ?o }", "text/csv");
+            assert_eq!(answer.body, format!("o\r\n{round}\r\n"), "{}", answer.head);
+        }
+    }
+    let counts = broker.handle().counts();
+    assert!(counts.contains(&("query", "remembered", 50)), "{counts:?}");
+}
+
+#[test]
+fn an_answer_that_is_known_already_is_not_sent_again() {
+    let broker = start();
+    broker.update("INSERT DATA { <urn:a> <urn:b> 1 }");
+    let path = "/query?query=SELECT%20*%20%7B%3Fs%20%3Fp%20%3Fo%7D";
+    let tag = broker.get(path, JSON).header("etag").unwrap().to_owned();
+    let again = || broker.request("GET", path, &[("If-None-Match", &tag)], b"");
+    assert_eq!((again().status, again().body.as_str()), (304, ""));
+    broker.update("INSERT DATA { <urn:a> <urn:b> 2 }");
+    assert_eq!(again().status, 200);
+    let now = "/query?query=SELECT%20(NOW()%20AS%20%3Ft)%20%7B%7D";
+    assert_eq!(broker.get(now, JSON).header("etag"), None, "what depends on time has no version");
+}
+
+/// One user, ann, whose password is x.
+#[derive(Debug)]
+struct OneUser(tidegate_space::Rule);
+
+impl tidegate_space::Porter for OneUser {
+    fn rule(&self) -> tidegate_space::Rule {
+        self.0
+    }
+
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
+        verdict(user == "ann" && password == b"x");
+        true
+    }
+}
+
+#[test]
+fn with_users_writing_needs_one_and_reading_as_the_rule_says() {
+    use tidegate_space::Rule;
+    let (right, wrong) = ("Basic YW5uOng=", "Basic YW5uOnk=");
+    for (rule, read) in [(Rule::Users, 401), (Rule::ReadersOpen, 200)] {
+        let broker = common::start_with(tidegate_graph::SpaceLimits::default(), std::sync::Arc::new(OneUser(rule)));
+        let ask = |method: &str, path: &str, who: Option<&str>| {
+            let mut headers = vec![("Content-Type", "application/sparql-update"), ("Host", "any.example")];
+            headers.extend(who.map(|who| ("Authorization", who)));
+            broker.request(method, path, &headers, b"INSERT DATA { <urn:a> <urn:b> 1 }")
+        };
+        let refused = ask("POST", "/update", None);
+        assert_eq!((refused.status, refused.header("www-authenticate").is_some()), (401, true));
+        assert_eq!(ask("POST", "/update", Some(wrong)).status, 401);
+        assert_eq!(ask("POST", "/sparql", None).status, 401, "it may be an update");
+        assert_eq!(ask("POST", "/update", Some(right)).status, 200);
+        assert_eq!(ask("POST", "/update", Some(right)).status, 200, "and again, remembered");
+        assert_eq!(ask("GET", "/query?query=ASK%7B%7D", None).status, read);
+        assert_eq!(ask("GET", "/query?query=ASK%7B%7D", Some(right)).status, 200);
+    }
+}
