@@ -12,6 +12,7 @@ use crate::attempts::Attempts;
 use crate::bans::Bans;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
+use crate::known::Known;
 use crate::letter::Letter;
 use crate::password::Questions;
 use crate::pressure::Pressure;
@@ -33,6 +34,8 @@ pub(crate) struct Common {
     pub(crate) bans: Mutex<Bans>,
     /// Wrong passwords.
     pub(crate) attempts: Mutex<Attempts>,
+    /// Right ones.
+    pub(crate) known: Known,
     /// Limits of single clients and users, as all shards have them.
     pub(crate) limits: Mutex<BTreeMap<Whom, Rate>>,
     /// By shard.
@@ -60,6 +63,7 @@ impl Common {
             pressure,
             bans: Mutex::default(),
             attempts: Mutex::default(),
+            known: Known::new(),
             limits: Mutex::default(),
             stats,
             turns,

@@ -178,6 +178,67 @@ fn f065_wrong_passwords_are_not_looked_at_after_a_few_and_others_get_in() {
 }
 
 #[test]
+fn f132_a_password_that_was_right_is_let_in_again_whatever_wrong_ones_came_and_without_a_hash() {
+    let slow = Arc::new(Slow::default());
+    let broker = start_with(config(), Arc::clone(&slow) as Arc<dyn Authenticator>);
+    let address = address(&broker, ListenerKind::Mqtt);
+    let hello = |user, password| Connect {
+        user_name: Some(user),
+        password: Some(password),
+        ..connect_packet(Version::V5, "client1")
+    };
+    assert_eq!(knock(address, &hello("fleet", b"right")).0, ReasonCode::Success);
+    let is_paused = || knock(address, &hello("fleet", b"wrong")).0 == ReasonCode::ConnectionRateExceeded;
+    assert!((0..100).any(|_| is_paused()));
+    let asked = slow.0.load(Ordering::SeqCst);
+    for _ in 0..10 {
+        assert_eq!(knock(address, &hello("fleet", b"right")).0, ReasonCode::Success);
+    }
+    assert_eq!(slow.0.load(Ordering::SeqCst), asked);
+    broker.shutdown();
+}
+
+/// Answers when it is told to.
+#[derive(Debug, Default)]
+struct Gate(std::sync::Mutex<()>);
+
+impl Authenticator for Gate {
+    fn is_slow(&self, _: &Credentials) -> bool {
+        true
+    }
+
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+        drop(self.0.lock().unwrap());
+        Ok(credentials.user_name.as_deref().map(Arc::from))
+    }
+}
+
+#[test]
+fn f065_three_hundred_right_passwords_at_once_are_all_let_in() {
+    let gate = Arc::new(Gate::default());
+    let broker = start_with(config(), Arc::clone(&gate) as Arc<dyn Authenticator>);
+    let address = address(&broker, ListenerKind::Mqtt);
+    let closed = gate.0.lock().unwrap();
+    let names: Vec<String> = (0..300).map(|n| format!("client{n}")).collect();
+    let mut clients: Vec<Client> = Vec::new();
+    for name in &names {
+        let mut client = Client::new(tcp(address), Version::V5);
+        let hello = Connect { user_name: Some(name), password: Some(b"right"), ..connect_packet(Version::V5, name) };
+        client.send(&hello);
+        clients.push(client);
+    }
+    drop(closed);
+    for client in &mut clients {
+        client.next(|packet| match packet {
+            Packet::ConnAck(connack) => assert_eq!(connack.reason, ReasonCode::Success),
+            other => panic!("{other:?} instead of a CONNACK"),
+        });
+    }
+    drop(clients);
+    broker.shutdown();
+}
+
+#[test]
 fn f062_silent_sockets_fill_the_handshakes_and_hold_up_nobody_inside() {
     let broker = start(Config { handshakes_max: 16, ..config() });
     let address = address(&broker, ListenerKind::Mqtt);
