@@ -59,7 +59,7 @@ pub(crate) const BATCH_RETRY: Duration = Duration::from_millis(1);
 
 /// Password checks that wait for each password thread. At some 140 ms a check, a thread does two hundred while somebody
 /// is patient (`PASSWORD_PATIENCE`); those behind them are told when to come back. Each costs a handshake's place.
-pub(crate) const PASSWORD_QUEUE_PER_THREAD: usize = 1024;
+pub(crate) const PASSWORD_QUEUE_PER_THREAD: usize = 640;
 
 /// What one password check takes, about.
 pub(crate) const PASSWORD_TIME: Duration = Duration::from_millis(140);
