@@ -152,8 +152,9 @@ async fn check(
     asked.map_err(|why| match why {
         NotAsked::Busy => busy(),
         NotAsked::Wait(wait) => {
-            let detail = format!("too many wrong passwords: try again in {} s", wait.as_secs() + 1);
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-wrong-passwords", detail)
+            let seconds = wait.as_secs() + 1;
+            let detail = format!("too many wrong passwords: try again in {seconds} s");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-wrong-passwords", detail).after(seconds)
         }
     })?;
     Ok(verdict.await.map_err(|_| busy())?.ok().flatten())

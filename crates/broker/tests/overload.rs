@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::{Client, address, config, connect_packet, publish, start, start_with, tcp};
 use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
 use tidegate_broker::config::{Config, ListenerKind};
-use tidegate_broker::{Banned, Broker};
+use tidegate_broker::{Banned, Broker, NotAsked};
 use tidegate_control::pressure::Level;
 use tidegate_control::rhythm::{RhythmConfig, RhythmRule};
 use tidegate_core::Whom;
@@ -195,6 +195,30 @@ fn f132_a_password_that_was_right_is_let_in_again_whatever_wrong_ones_came_and_w
         assert_eq!(knock(address, &hello("fleet", b"right")).0, ReasonCode::Success);
     }
     assert_eq!(slow.0.load(Ordering::SeqCst), asked);
+    broker.shutdown();
+}
+
+#[test]
+fn f065_an_operators_wrong_passwords_have_the_same_pauses() {
+    let slow: Arc<dyn Authenticator> = Arc::new(Slow::default());
+    let broker = start_with(config(), Arc::clone(&slow));
+    let handle = broker.handle();
+    let ask = |user: &str, from: [u8; 4]| {
+        let credentials = Credentials {
+            client_id: String::new(),
+            user_name: Some(user.into()),
+            password: Some(b"wrong".to_vec()),
+            certificate_name: None,
+        };
+        let (reply, answer) = std::sync::mpsc::channel();
+        handle
+            .authenticate(Arc::clone(&slow), credentials, from.into(), move |verdict| reply.send(verdict).unwrap())?;
+        assert!(answer.recv().unwrap().is_err());
+        Ok(())
+    };
+    assert!((0..100).any(|_| matches!(ask("ann", [10, 0, 0, 1]), Err(NotAsked::Wait(_)))));
+    assert_eq!(ask("bob", [10, 0, 0, 1]), Ok(()));
+    assert_eq!(ask("ann", [10, 0, 0, 2]), Ok(()));
     broker.shutdown();
 }
 
