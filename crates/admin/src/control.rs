@@ -94,6 +94,7 @@ fn ban_json(ban: &Ban) -> Value {
         Banned::Client(name) => json!({ "client": name }),
         Banned::User(name) => json!({ "user": name }),
         Banned::Network(ip, bits) => json!({ "network": format!("{ip}/{bits}") }),
+        Banned::ClientOf(name, user) => json!({ "client": name, "user": user }),
         Banned::ClientAt(name, ip, bits) => json!({ "client": name, "network": format!("{ip}/{bits}") }),
     };
     if let Value::Object(value) = &mut value {
@@ -144,6 +145,7 @@ fn banned(find: impl Fn(&str) -> Option<String>) -> Result<Banned, Problem> {
         (Some(client), None, None) => Ok(Banned::Client(client)),
         (None, Some(user), None) => Ok(Banned::User(user)),
         (None, None, Some((ip, bits))) => Ok(Banned::Network(ip, bits)),
+        (Some(client), Some(user), None) => Ok(Banned::ClientOf(client, user)),
         (Some(client), None, Some((ip, bits))) => Ok(Banned::ClientAt(client, ip, bits)),
         _ => Err(Problem::usage("name a \"client\", a \"user\" or a \"network\"")),
     }

@@ -4,9 +4,10 @@
 //!   there are no users, only `localhost` and addresses are taken. With users everything needs a password, which a
 //!   browser gives to the site that it was typed in for and to no other.
 //! - *Origin.* What changes something is not taken from pages of other sites.
-//! - *User.* With users: HTTP Basic, judged by the broker's own threads for passwords, and a role.
+//! - *User.* With users: HTTP Basic, judged by the broker's own threads for passwords and with the same pauses
+//!   after wrong ones, and a role.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -19,6 +20,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
+use tidegate_broker::NotAsked;
 use tidegate_broker::authenticate::{Authenticator, Credentials};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -27,6 +29,10 @@ use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX, REQUEST_TIMEOUT};
 use crate::problem::Problem;
 use crate::state::{State, lock};
 use crate::steward::{Keeper, Role};
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// Everything that is asked of a request before it is looked at, and a limit to the time it takes.
 pub(crate) async fn guard(
@@ -65,7 +71,9 @@ async fn admit(state: &State, request: &Parts) -> Result<(), Problem> {
         return Ok(());
     }
     let Some(keeper) = keeper else { return Ok(()) };
-    let role = identify(state, &keeper, headers).await?;
+    // Set by whoever accepted the connection.
+    let from = request.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip);
+    let role = identify(state, &keeper, headers, from).await?;
     let needed = needed(method, path);
     if role < needed {
         let detail = format!("this needs the role {}, and you are {}", needed.name(), role.name());
@@ -104,14 +112,14 @@ fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
     }
 }
 
-async fn identify(state: &State, keeper: &Keeper, headers: &HeaderMap) -> Result<Role, Problem> {
+async fn identify(state: &State, keeper: &Keeper, headers: &HeaderMap, from: IpAddr) -> Result<Role, Problem> {
     let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", detail);
     let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| unknown("a user name and a password are needed"))?;
     let (name, password) = basic(shown.as_bytes()).ok_or_else(|| unknown("only HTTP Basic is understood"))?;
     let user: Arc<str> = if let Some(user) = state.remembered.find(keeper, shown.as_bytes()) {
         user
     } else {
-        let user = check(state, keeper, name, password).await?;
+        let user = check(state, keeper, name, password, from).await?;
         let user = user.ok_or_else(|| unknown("wrong user name or password"))?;
         state.remembered.keep(keeper, shown.as_bytes(), Arc::clone(&user));
         user
@@ -122,7 +130,13 @@ async fn identify(state: &State, keeper: &Keeper, headers: &HeaderMap) -> Result
     })
 }
 
-async fn check(state: &State, keeper: &Keeper, name: String, password: Vec<u8>) -> Result<Option<Arc<str>>, Problem> {
+async fn check(
+    state: &State,
+    keeper: &Keeper,
+    name: String,
+    password: Vec<u8>,
+    from: IpAddr,
+) -> Result<Option<Arc<str>>, Problem> {
     let busy = || Problem::busy("too many passwords are being checked");
     let _place = state.checks.try_acquire().map_err(|_| busy())?;
     let credentials = Credentials {
@@ -132,10 +146,17 @@ async fn check(state: &State, keeper: &Keeper, name: String, password: Vec<u8>) 
         certificate_name: None,
     };
     let (reply, verdict) = oneshot::channel();
-    let asked = state.handle.authenticate(Arc::clone(&keeper.authenticator), credentials, move |verdict| {
+    let asked = state.handle.authenticate(Arc::clone(&keeper.authenticator), credentials, from, move |verdict| {
         let _ = reply.send(verdict);
     });
-    asked.map_err(|_| busy())?;
+    asked.map_err(|why| match why {
+        NotAsked::Busy => busy(),
+        NotAsked::Wait(wait) => {
+            let seconds = wait.as_secs() + 1;
+            let detail = format!("too many wrong passwords: try again in {seconds} s");
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-wrong-passwords", detail).after(seconds)
+        }
+    })?;
     Ok(verdict.await.map_err(|_| busy())?.ok().flatten())
 }
 

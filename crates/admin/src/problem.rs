@@ -19,6 +19,11 @@ impl Problem {
         Self { status, name, detail: detail.into(), retry_after: None }
     }
 
+    /// The same, and after how many seconds it is worth another try.
+    pub(crate) fn after(self, seconds: u64) -> Self {
+        Self { retry_after: Some(seconds), ..self }
+    }
+
     /// The request makes no sense.
     pub(crate) fn usage(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
 
+use crate::guard::Peer;
 use crate::limits::{BUFFER_BYTES, CONNECTION_TIMEOUT, CONNECTIONS_MAX, HEAD_TIMEOUT};
 use crate::routes::routes;
 use crate::state::State;
@@ -90,10 +91,11 @@ async fn serve(listener: tokio::net::TcpListener, router: Router) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 // Without a place it is closed at once: a client that waits does not know why.
                 if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                    tokio::spawn(attend(stream, router.clone(), place));
+                    let router = router.clone().layer(Extension(Peer(peer.ip())));
+                    tokio::spawn(attend(stream, router, place));
                 }
             }
             Err(error) => {

@@ -178,7 +178,7 @@ fn ban_of(state: &State, client_id: &str, identity: Option<&Identity>) -> Option
     let user = identity.and_then(|identity| identity.user.as_deref());
     let ip = identity.and_then(|identity| identity.peer.parse::<SocketAddr>().ok()).map(|peer| peer.ip());
     let is_it = |ban: &Ban| match (&ban.whom, ip) {
-        (Banned::Client(name) | Banned::ClientAt(name, ..), None) => name == client_id,
+        (Banned::Client(name) | Banned::ClientAt(name, ..) | Banned::ClientOf(name, _), None) => name == client_id,
         (Banned::User(name), None) => Some(name.as_str()) == user,
         (Banned::Network(..), None) => false,
         (whom, Some(ip)) => whom.concerns(client_id, user, ip),
@@ -191,6 +191,9 @@ fn banned(ban: &Ban) -> String {
     let (whom, remove) = match &ban.whom {
         Banned::Client(name) => (String::new(), quoted(name)),
         Banned::User(name) => (format!(", as user {name:?}"), format!("--user {}", quoted(name))),
+        Banned::ClientOf(name, user) => {
+            (format!(", as user {user:?}"), format!("{} --user {}", quoted(name), quoted(user)))
+        }
         Banned::Network(ip, bits) => (format!(", with all of {ip}/{bits}"), format!("--network {ip}/{bits}")),
         Banned::ClientAt(name, ip, bits) => {
             (format!(", from {ip}/{bits}"), format!("{} --network {ip}/{bits}", quoted(name)))

@@ -135,6 +135,16 @@ impl Authenticator for PasswordAuthenticator {
         self.check_client_id(client_id, user.as_deref())?;
         Ok(user)
     }
+
+    /// Where any name of a certificate is taken, nobody can be missing from the file. A changed password ends nothing: it
+    /// was the right one when it was shown.
+    fn admits(&self, user: Option<&str>, client_id: &str) -> bool {
+        let is_known = match user {
+            Some(name) => self.users.contains(name) || self.settings.certificate_users == CertificateUsers::Any,
+            None => self.settings.anonymous == AnonymousClients::Admit,
+        };
+        is_known && self.check_client_id(client_id, user).is_ok()
+    }
 }
 
 /// Not the users: there may be many, and their names are nobody's business in a log.

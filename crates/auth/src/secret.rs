@@ -8,9 +8,10 @@
 //!
 //! Digests are compared in constant time. What a line asks for is bounded before anything is computed.
 
+use std::cell::RefCell;
 use std::fmt;
 
-use argon2::{Algorithm, Argon2, Params, Version};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use sha2::{Digest, Sha512};
 use subtle::ConstantTimeEq;
@@ -50,9 +51,7 @@ impl Cost {
         match self {
             Self::Argon2id { memory_kib, passes, lanes, digest_bytes } => {
                 let params = Params::new(memory_kib, passes, lanes, Some(digest_bytes)).map_err(|_| Fault::HashCost)?;
-                Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
-                    .hash_password_into(password, salt, &mut out)
-                    .map_err(|_| Fault::HashCost)?;
+                argon2id(params, password, salt, &mut out)?;
             }
             Self::Pbkdf2 { rounds } => pbkdf2::pbkdf2_hmac::<Sha512>(password, salt, rounds, &mut out),
             Self::Sha512 => {
@@ -62,6 +61,24 @@ impl Cost {
         }
         Ok(out)
     }
+}
+
+thread_local! {
+    /// The memory of this thread's hashes. Given back and asked for again with each hash, such a large piece makes the
+    /// allocator grow one heap after the other; so a thread keeps its own, and there are as many as there are threads.
+    static WORKSPACE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
+}
+
+fn argon2id(params: Params, password: &[u8], salt: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    let blocks = params.block_count();
+    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+    WORKSPACE.with_borrow_mut(|workspace| {
+        if workspace.len() < blocks {
+            workspace.resize(blocks, Block::new());
+        }
+        let memory = workspace.get_mut(..blocks).ok_or(Fault::HashCost)?;
+        argon2.hash_password_into_with_memory(password, salt, out, memory).map_err(|_| Fault::HashCost)
+    })
 }
 
 /// A stored password hash.
@@ -199,3 +216,26 @@ fn decode<E: Encoding>(field: Option<&str>) -> Result<Box<[u8]>, Fault> {
 pub(crate) const SALT_BYTES: usize = 16;
 const ARGON2_DIGEST_BYTES: usize = 32;
 const SHA512_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_of_one_thread_share_their_memory_and_are_what_they_were() {
+        let cost = |memory_kib| Cost::Argon2id { memory_kib, passes: 1, lanes: 1, digest_bytes: ARGON2_DIGEST_BYTES };
+        let place = || WORKSPACE.with_borrow(|workspace| (workspace.as_ptr(), workspace.len()));
+        let first = cost(64).digest(b"right", &[7; SALT_BYTES]).unwrap();
+        let before = place();
+        assert_eq!(before.1, 64);
+        // A smaller one in between, and another password: what they leave behind must not count.
+        cost(16).digest(b"wrong", &[8; SALT_BYTES]).unwrap();
+        assert_eq!(cost(64).digest(b"right", &[7; SALT_BYTES]).unwrap(), first);
+        assert_eq!(place(), before, "no other memory was asked for");
+        let params = Params::new(64, 1, 1, Some(ARGON2_DIGEST_BYTES)).unwrap();
+        let mut fresh = [0; ARGON2_DIGEST_BYTES];
+        let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+        argon2.hash_password_into(b"right", &[7; SALT_BYTES], &mut fresh).unwrap();
+        assert_eq!(first, fresh);
+    }
+}

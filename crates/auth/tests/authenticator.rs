@@ -54,6 +54,19 @@ fn the_right_password_gives_the_name_and_everything_else_the_same_refusal() {
 }
 
 #[test]
+fn f072_whoever_was_let_in_may_stay_while_it_is_still_known() {
+    let door = strict();
+    assert!(door.admits(Some("alice"), "any"));
+    assert!(!door.admits(Some("removed"), "any") && !door.admits(None, "any"));
+    let open = authenticator(AuthSettings { anonymous: AnonymousClients::Admit, ..AuthSettings::default() });
+    assert!(open.admits(None, "any"));
+    let any = authenticator(AuthSettings { certificate_users: CertificateUsers::Any, ..AuthSettings::default() });
+    assert!(any.admits(Some("of a certificate"), "any"));
+    let bound = authenticator(AuthSettings { client_ids: ClientIds::BoundToUser, ..AuthSettings::default() });
+    assert!(bound.admits(Some("a"), "a-1") && bound.admits(Some("a"), "") && !bound.admits(Some("a"), "a-b-1"));
+}
+
+#[test]
 fn anonymous_clients_are_refused_unless_admitted() {
     assert_eq!(strict().authenticate(&nothing()), Err(Refusal::NotAuthorized));
     let open = authenticator(AuthSettings { anonymous: AnonymousClients::Admit, ..AuthSettings::default() });

@@ -33,6 +33,13 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
 
     /// The user that this is; `None` for an anonymous client that is let in.
     fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal>;
+
+    /// Whether a client that was let in as this user may still be there: the user exists, and the identifier is one of
+    /// its own. Fast; asked after a reload, and where a password was right a moment ago.
+    fn admits(&self, user: Option<&str>, client_id: &str) -> bool {
+        let _ = (user, client_id);
+        true
+    }
 }
 
 /// Lets everybody in, as nobody in particular.

@@ -20,6 +20,8 @@ pub enum Banned {
     Network(IpAddr, u8),
     /// A client identifier from one network only: others who use the name are not to suffer for it.
     ClientAt(String, IpAddr, u8),
+    /// A client identifier of one user only: neither its other clients nor others who use the name are to suffer for it.
+    ClientOf(String, String),
 }
 
 impl Banned {
@@ -47,6 +49,7 @@ impl Banned {
             Self::User(banned) => user == Some(banned),
             Self::Network(net, bits) => is_near(net, *bits),
             Self::ClientAt(client, net, bits) => client == client_id && is_near(net, *bits),
+            Self::ClientOf(client, banned) => client == client_id && user == Some(banned),
         }
     }
 }
@@ -114,7 +117,11 @@ impl Bans {
             return None;
         }
         let ip = ip.to_canonical();
-        let named = [Some(Banned::Client(client_id.to_owned())), user.map(|user| Banned::User(user.to_owned()))];
+        let named = [
+            Some(Banned::Client(client_id.to_owned())),
+            user.map(|user| Banned::User(user.to_owned())),
+            user.map(|user| Banned::ClientOf(client_id.to_owned(), user.to_owned())),
+        ];
         let near = self.sizes.keys().flat_map(|bits| {
             let net = masked(ip, *bits);
             [Banned::Network(net, *bits), Banned::ClientAt(client_id.to_owned(), net, *bits)]
@@ -145,7 +152,7 @@ impl Bans {
 fn bits_of(whom: &Banned) -> Option<u8> {
     match whom {
         Banned::Network(_, bits) | Banned::ClientAt(_, _, bits) => Some(*bits),
-        Banned::Client(_) | Banned::User(_) => None,
+        Banned::Client(_) | Banned::User(_) | Banned::ClientOf(..) => None,
     }
 }
 
@@ -195,6 +202,20 @@ mod tests {
         assert!(bans.remove(Banned::Network(ip("10.1.7.7"), 16)));
         assert_eq!(bans.find("e", None, ip("10.1.200.3"), now), None);
         assert!(!bans.remove(Banned::Client("nobody".into())));
+    }
+
+    #[test]
+    fn f136_a_client_of_a_user_is_neither_the_user_nor_the_client_of_another() {
+        let (mut bans, now) = (Bans::default(), Timestamp::ZERO);
+        let whom = Banned::ClientOf("c".into(), "u".into());
+        assert!(bans.add(whom.clone(), MINUTE, "x", now));
+        for (client, user, is_banned) in
+            [("c", Some("u"), true), ("d", Some("u"), false), ("c", Some("v"), false), ("c", None, false)]
+        {
+            let here = ip("1.1.1.1");
+            assert_eq!(bans.find(client, user, here, now).is_some(), is_banned, "{client} {user:?}");
+            assert_eq!(whom.concerns(client, user, here), is_banned, "{client} {user:?}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::bans::Bans;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
 use crate::keep::Keeper;
+use crate::known::Known;
 use crate::letter::{Letter, Rules};
 use crate::password::Questions;
 use crate::pressure::Pressure;
@@ -36,6 +37,8 @@ pub(crate) struct Common {
     pub(crate) bans: Mutex<Bans>,
     /// Wrong passwords.
     pub(crate) attempts: Mutex<Attempts>,
+    /// Right ones.
+    pub(crate) known: Known,
     /// Limits of single clients and users, as all shards have them.
     pub(crate) limits: Mutex<BTreeMap<Whom, Rate>>,
     /// Names of the classes, by the latest rules.
@@ -72,6 +75,7 @@ impl Common {
             keeper,
             bans: Mutex::default(),
             attempts: Mutex::default(),
+            known: Known::new(),
             limits: Mutex::default(),
             classes: Mutex::default(),
             stats,

@@ -2,7 +2,7 @@
 //! answers any more.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,15 @@ use crate::pressure::PressureReport;
 pub struct Handle {
     common: Arc<Common>,
     doors: Vec<Arc<Door>>,
+}
+
+/// Why a password was not looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAsked {
+    /// Too many are waiting.
+    Busy,
+    /// Too many were wrong: not for so long.
+    Wait(Duration),
 }
 
 impl Handle {
@@ -73,15 +82,33 @@ impl Handle {
         shard_of(client_id, self.shards())
     }
 
-    /// Checks a user's password, on the threads that do it for clients.
+    /// Checks a user's password, on the threads that do it for clients, and with the same pauses for those who have given
+    /// wrong ones. The answer is told on such a thread, which must not be kept waiting.
     pub fn authenticate(
         &self,
         authenticator: Arc<dyn Authenticator>,
         credentials: Credentials,
+        from: IpAddr,
         reply: impl FnOnce(Result<Option<Arc<str>>, Refusal>) + Send + 'static,
-    ) -> Result<(), Busy> {
-        let asker = Asker::Caller(Box::new(reply));
-        self.common.questions.ask(PasswordQuestion { asker, credentials, authenticator, generation: 0 })
+    ) -> Result<(), NotAsked> {
+        let common = Arc::clone(&self.common);
+        let user = credentials.user_name.clone().unwrap_or_default();
+        if let Some(wait) = lock(&common.attempts).wait(from, &user, common.clock.now()) {
+            return Err(NotAsked::Wait(wait));
+        }
+        let note = move |verdict: Result<Option<Arc<str>>, Refusal>| {
+            match &verdict {
+                Err(Refusal::BadUserNameOrPassword) => {
+                    lock(&common.attempts).failed(from, &user, common.clock.now());
+                }
+                Ok(_) => lock(&common.attempts).succeeded(from, &user),
+                Err(Refusal::NotAuthorized) => {}
+            }
+            reply(verdict);
+        };
+        let asker = Asker::Caller(Box::new(note));
+        let question = PasswordQuestion { asker, credentials, authenticator, generation: 0, from, print: None };
+        self.common.questions.ask(question).map_err(|Busy| NotAsked::Busy)
     }
 
     /// The time by the broker's own clock, which all its answers use.

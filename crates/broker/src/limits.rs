@@ -57,9 +57,16 @@ pub(crate) const INBOX_SOCKETS_MAX: usize = 16 * 1024;
 /// How long a shard waits before it offers a refused batch again.
 pub(crate) const BATCH_RETRY: Duration = Duration::from_millis(1);
 
-/// Password checks that wait for each password thread. At some 140 ms a check, 64 are done in nine seconds; whoever is
-/// behind them would run into the handshake timeout anyway, and is told to come back instead.
-pub(crate) const PASSWORD_QUEUE_PER_THREAD: usize = 64;
+/// Password checks that wait for each password thread. At some 140 ms a check, a thread does two hundred while somebody
+/// is patient (`PASSWORD_PATIENCE`); those behind them are told when to come back. Each costs a handshake's place.
+pub(crate) const PASSWORD_QUEUE_PER_THREAD: usize = 640;
+
+/// What one password check takes, about.
+pub(crate) const PASSWORD_TIME: Duration = Duration::from_millis(140);
+
+/// How long a client that has said hello is kept waiting for its turn at a password thread, beyond the time for its
+/// handshake. Client libraries give up after half a minute or later.
+pub(crate) const PASSWORD_PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a socket is still read (and the bytes thrown away) after the last word was written to it. Closing earlier
 /// would make the kernel send a reset if anything arrives, and a reset destroys that last word on its way.
@@ -138,6 +145,9 @@ pub(crate) const BANS_MAX: usize = 65_536;
 
 /// Addresses, and users of addresses, whose wrong passwords are counted.
 pub(crate) const ATTEMPTS_MAX: usize = 65_536;
+
+/// Passwords that are known to have been right of late: some 10 MiB.
+pub(crate) const KNOWN_MAX: usize = 65_536;
 
 /// How often a shard shows its counters to the others.
 pub(crate) const STATS_INTERVAL: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@
 //! peer has closed. TLS happens inside the link: until it is done, there are no bytes. Decides nothing about users.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::access::Identity;
@@ -21,6 +21,9 @@ use crate::websocket::{Upgrade, upgrade};
 
 /// Nobody asks for the address of somebody that is leaving.
 const UNKNOWN_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
+
+/// Said to those whose password is not looked at for lack of time.
+pub(crate) const PASSWORDS_WAIT: &str = "too many passwords are waiting";
 
 /// A socket and its stage.
 #[derive(Debug)]
@@ -70,6 +73,16 @@ struct Checking {
     connect: usize,
     version: Version,
     client_id: String,
+    /// Gone with it: who works for it looks here whether it is still there.
+    presence: Arc<()>,
+    /// It has been given more time.
+    is_extended: bool,
+}
+
+impl Checking {
+    fn new(connect: usize, version: Version, client_id: String) -> Self {
+        Self { connect, version, client_id, presence: Arc::default(), is_extended: false }
+    }
 }
 
 /// What is asked of whoever comes in, by the rules of now.
@@ -141,14 +154,22 @@ impl Visitor {
         }
     }
 
-    /// The time for this stage is up.
-    pub(crate) fn on_deadline(&mut self) -> Next {
+    /// More time for the answer to who this is, once.
+    pub(crate) fn extend(&mut self) -> bool {
+        match &mut self.stage {
+            Stage::Checking(checking) => !std::mem::replace(&mut checking.is_extended, true),
+            _ => false,
+        }
+    }
+
+    /// The time for this stage is up; a client that has said hello may come back after a while.
+    pub(crate) fn on_deadline(&mut self, retry_after: Duration) -> Next {
         match &self.stage {
             Stage::Upgrade | Stage::Connect => {
                 self.trouble = Some("no CONNECT in time".into());
                 Next::Close
             }
-            Stage::Checking(_) => self.refuse(ReasonCode::ServerBusy),
+            Stage::Checking(_) => self.refuse_until(ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after),
             Stage::Farewell | Stage::Lingering => Next::Close,
         }
     }
@@ -173,9 +194,17 @@ impl Visitor {
         self.farewell(answer)
     }
 
-    /// The address it comes from, and the user that it says it is.
-    pub(crate) fn claim(&self) -> (IpAddr, Option<&str>) {
-        (self.peer.ip(), self.name.as_ref().and_then(|(_, user)| user.as_deref()))
+    /// The address it comes from.
+    pub(crate) fn ip(&self) -> IpAddr {
+        self.peer.ip()
+    }
+
+    /// The client identifier of one that has said hello, and what is gone with it.
+    pub(crate) fn checking(&self) -> Option<(&str, Weak<()>)> {
+        match &self.stage {
+            Stage::Checking(checking) => Some((&checking.client_id, Arc::downgrade(&checking.presence))),
+            _ => None,
+        }
     }
 
     /// True while it is on its way in.
@@ -210,11 +239,12 @@ impl Visitor {
     }
 
     /// Somebody that was let in by rules that do not hold any more: it is asked again.
-    pub(crate) fn returned(handover: Handover, version: Version) -> Self {
+    pub(crate) fn returned(handover: Handover, version: Version, user: Option<String>) -> Self {
         let Handover { link, connect, rest, client_id, peer, door, handshake, .. } = handover;
-        let stage = Stage::Checking(Checking { connect: connect.len(), version, client_id });
+        let name = Some((client_id.clone(), user));
+        let stage = Stage::Checking(Checking::new(connect.len(), version, client_id));
         let (input, output, door) = ([connect, rest].concat(), Vec::new(), Some(door));
-        Self { link, stage, input, output, peer, door, handshake, trouble: None, name: None }
+        Self { link, stage, input, output, peer, door, handshake, trouble: None, name }
     }
 
     fn read(&mut self, scratch: &mut [u8], terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
@@ -275,8 +305,8 @@ impl Visitor {
                     return self.farewell(answer);
                 };
                 let client_id = if connect.client_id.is_empty() { make_id() } else { connect.client_id.to_owned() };
-                let credentials = credentials(&connect, &client_id, certificate_name);
-                self.stage = Stage::Checking(Checking { connect: consumed, version: connect.version, client_id });
+                let credentials = credentials(&connect, certificate_name);
+                self.stage = Stage::Checking(Checking::new(consumed, connect.version, client_id));
                 Next::Check(credentials)
             }
         }
@@ -311,9 +341,9 @@ impl Visitor {
 }
 
 /// What a client shows.
-pub(crate) fn credentials(connect: &Connect<'_>, client_id: &str, certificate_name: Option<String>) -> Credentials {
+pub(crate) fn credentials(connect: &Connect<'_>, certificate_name: Option<String>) -> Credentials {
     Credentials {
-        client_id: client_id.to_owned(),
+        client_id: connect.client_id.to_owned(),
         user_name: connect.user_name.map(str::to_owned),
         password: connect.password.map(<[u8]>::to_vec),
         certificate_name,

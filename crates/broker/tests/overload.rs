@@ -12,7 +12,7 @@ use std::time::Duration;
 use support::{Client, address, config, connect_packet, publish, start, start_with, tcp};
 use tidegate_broker::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
 use tidegate_broker::config::{Config, ListenerKind};
-use tidegate_broker::{Banned, Broker};
+use tidegate_broker::{Banned, Broker, NotAsked};
 use tidegate_control::pressure::Level;
 use tidegate_control::rhythm::{RhythmConfig, RhythmRule};
 use tidegate_core::Whom;
@@ -214,6 +214,91 @@ fn f065_wrong_passwords_are_not_looked_at_after_a_few_and_others_get_in() {
     // A slow machine may take some seconds for this, and each second may cost another look.
     assert!((5..40).contains(&asked) && waits > 60, "{asked} {waits}");
     assert_eq!(knock(address, &hello("bob", b"right")).0, ReasonCode::Success);
+    broker.shutdown();
+}
+
+#[test]
+fn f132_a_password_that_was_right_is_let_in_again_whatever_wrong_ones_came_and_without_a_hash() {
+    let slow = Arc::new(Slow::default());
+    let broker = start_with(config(), Arc::clone(&slow) as Arc<dyn Authenticator>);
+    let address = address(&broker, ListenerKind::Mqtt);
+    let hello = |user, password| Connect {
+        user_name: Some(user),
+        password: Some(password),
+        ..connect_packet(Version::V5, "client1")
+    };
+    assert_eq!(knock(address, &hello("fleet", b"right")).0, ReasonCode::Success);
+    let is_paused = || knock(address, &hello("fleet", b"wrong")).0 == ReasonCode::ConnectionRateExceeded;
+    assert!((0..100).any(|_| is_paused()));
+    let asked = slow.0.load(Ordering::SeqCst);
+    for _ in 0..10 {
+        assert_eq!(knock(address, &hello("fleet", b"right")).0, ReasonCode::Success);
+    }
+    assert_eq!(slow.0.load(Ordering::SeqCst), asked);
+    broker.shutdown();
+}
+
+#[test]
+fn f065_an_operators_wrong_passwords_have_the_same_pauses() {
+    let slow: Arc<dyn Authenticator> = Arc::new(Slow::default());
+    let broker = start_with(config(), Arc::clone(&slow));
+    let handle = broker.handle();
+    let ask = |user: &str, from: [u8; 4]| {
+        let credentials = Credentials {
+            client_id: String::new(),
+            user_name: Some(user.into()),
+            password: Some(b"wrong".to_vec()),
+            certificate_name: None,
+        };
+        let (reply, answer) = std::sync::mpsc::channel();
+        handle
+            .authenticate(Arc::clone(&slow), credentials, from.into(), move |verdict| reply.send(verdict).unwrap())?;
+        assert!(answer.recv().unwrap().is_err());
+        Ok(())
+    };
+    assert!((0..100).any(|_| matches!(ask("ann", [10, 0, 0, 1]), Err(NotAsked::Wait(_)))));
+    assert_eq!(ask("bob", [10, 0, 0, 1]), Ok(()));
+    assert_eq!(ask("ann", [10, 0, 0, 2]), Ok(()));
+    broker.shutdown();
+}
+
+/// Answers when it is told to.
+#[derive(Debug, Default)]
+struct Gate(std::sync::Mutex<()>);
+
+impl Authenticator for Gate {
+    fn is_slow(&self, _: &Credentials) -> bool {
+        true
+    }
+
+    fn authenticate(&self, credentials: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+        drop(self.0.lock().unwrap());
+        Ok(credentials.user_name.as_deref().map(Arc::from))
+    }
+}
+
+#[test]
+fn f065_three_hundred_right_passwords_at_once_are_all_let_in() {
+    let gate = Arc::new(Gate::default());
+    let broker = start_with(config(), Arc::clone(&gate) as Arc<dyn Authenticator>);
+    let address = address(&broker, ListenerKind::Mqtt);
+    let closed = gate.0.lock().unwrap();
+    let names: Vec<String> = (0..300).map(|n| format!("client{n}")).collect();
+    let mut clients: Vec<Client> = Vec::new();
+    for name in &names {
+        let mut client = Client::new(tcp(address), Version::V5);
+        let hello = Connect { user_name: Some(name), password: Some(b"right"), ..connect_packet(Version::V5, name) };
+        client.send(&hello);
+        clients.push(client);
+    }
+    drop(closed);
+    for client in &mut clients {
+        client.next(|packet| match packet {
+            Packet::ConnAck(connack) => assert_eq!(connack.reason, ReasonCode::Success),
+            other => panic!("{other:?} instead of a CONNACK"),
+        });
+    }
+    drop(clients);
     broker.shutdown();
 }
 

@@ -113,9 +113,12 @@ impl Shard {
         }
         let owner = self.by_client.get(hello.client_id).and_then(|session| self.sessions.get(*session));
         // A session belongs to the user that made it; another user with the same client id does not get its messages.
-        // What nobody in particular has made keeps no user out: else anybody could occupy a user's identifier.
-        let is_kept =
-            |session: &Session| session.identity.user.is_some() && session.identity.user != hello.identity.user;
+        // Else anybody could occupy a user's identifier: a session that is not connected, or that nobody in particular has
+        // made, gives way to a user (see `claim_session`), and nothing of a user's gives way to nobody.
+        let is_kept = |session: &Session| {
+            let is_another = session.identity.user.is_some() && session.identity.user != hello.identity.user;
+            is_another && (session.conn.is_some() || hello.identity.user.is_none())
+        };
         if owner.is_some_and(is_kept) {
             return Err(ReasonCode::NotAuthorized);
         }
@@ -131,7 +134,7 @@ impl Shard {
         }
         // It may have ended with the connection that was just closed.
         let session = *self.by_client.get(hello.client_id)?;
-        // An anonymous session gives way to a user and leaves it nothing: neither messages nor subscriptions.
+        // A session that gives way to another user leaves it nothing: neither messages nor subscriptions.
         let is_another = self.sessions.get(session)?.identity.user != hello.identity.user;
         if hello.connect.clean_start || is_another {
             self.end_session(session, now);

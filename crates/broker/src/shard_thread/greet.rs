@@ -1,6 +1,8 @@
 //! Sockets that the core does not know: accepted, led through the handshake, handed over, turned away.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mio::event::Event;
 use tidegate_core::{Hello, shard_of};
@@ -11,10 +13,11 @@ use super::{ShardThread, token};
 use crate::authenticate::{Credentials, Refusal};
 use crate::first_packet::{First, first_packet, refusal};
 use crate::inbox::lock;
+use crate::known::{Acquaintance, Print};
 use crate::letter::{Arrival, Handover, Letter};
-use crate::limits::{LINGER, TLS_STEPS_PER_TURN_MAX};
+use crate::limits::{LINGER, PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
 use crate::password::{Asker, Question};
-use crate::visitor::{Next, Terms, Visitor, credentials};
+use crate::visitor::{Next, PASSWORDS_WAIT, Terms, Visitor, credentials};
 use crate::visitors::Key;
 
 impl ShardThread {
@@ -47,9 +50,13 @@ impl ShardThread {
         self.advance(key);
     }
 
-    pub(super) fn on_visitor_event(&mut self, index: usize, _: &Event) {
+    pub(super) fn on_visitor_event(&mut self, index: usize, event: &Event) {
         if let Some(key) = self.visitors.at(index) {
             self.advance(key);
+            // Nobody waits for the answer any more: no hash is to be computed for it.
+            if (event.is_read_closed() || event.is_error()) && self.is_checking(key) {
+                drop(self.visitors.remove(key));
+            }
         }
     }
 
@@ -85,8 +92,13 @@ impl ShardThread {
     /// Visitors whose time is up.
     pub(super) fn dismiss_late(&mut self) {
         while let Some(key) = self.visitors.pop_due(self.now) {
+            let retry_after = self.after_the_backlog();
             if let Some(visitor) = self.visitors.get(key) {
-                let next = visitor.on_deadline();
+                if visitor.extend() {
+                    self.visitors.set_deadline(key, self.now + PASSWORD_PATIENCE);
+                    continue;
+                }
+                let next = visitor.on_deadline(retry_after);
                 self.follow(key, next);
             }
         }
@@ -121,12 +133,12 @@ impl ShardThread {
 
     fn check(&mut self, key: Key, credentials: Credentials) {
         let Some(visitor) = self.visitors.get(key) else { return };
-        let (ip, user) = visitor.claim();
-        let user = user.or(credentials.certificate_name.as_deref());
-        let banned = lock(&self.common.bans).find(&credentials.client_id, user, ip, self.now);
+        let Some((client_id, presence)) = visitor.checking() else { return };
+        // Before anything is paid for, as who it says it is; as who it is when that is known: see `on_verdict`.
+        let (ip, user) = (visitor.ip(), credentials.certificate_name.as_deref().or(credentials.user_name.as_deref()));
+        let banned = lock(&self.common.bans).find(client_id, user, ip, self.now);
         if let Some(left) = banned {
-            let next = visitor.refuse_until(ReasonCode::Banned, "banned", left);
-            self.follow(key, next);
+            self.refuse_until(key, ReasonCode::Banned, "banned", left);
             return;
         }
         let authenticator = Arc::clone(&self.rules.authenticator);
@@ -135,27 +147,45 @@ impl ShardThread {
             self.on_verdict(key, verdict);
             return;
         }
-        let wait = user.and_then(|user| lock(&self.common.attempts).wait(ip, user, self.now));
-        if let Some((wait, visitor)) = wait.zip(self.visitors.get(key)) {
-            let words = "too many wrong passwords";
-            let next = visitor.refuse_until(ReasonCode::ConnectionRateExceeded, words, wait);
-            self.follow(key, next);
-            return;
+        let (generation, print) = (self.rules.generation, self.common.known.print(&credentials));
+        match print.map_or(Acquaintance::Stranger, |print| self.common.known.find(&print, generation, self.now)) {
+            Acquaintance::Verified(user) if authenticator.admits(Some(&user), &credentials.client_id) => {
+                self.on_verdict(key, Ok(Some(user)));
+                return;
+            }
+            Acquaintance::Verified(_) | Acquaintance::Familiar => {}
+            Acquaintance::Stranger => {
+                let wait = user.and_then(|user| lock(&self.common.attempts).wait(ip, user, self.now));
+                if let Some(wait) = wait {
+                    self.refuse_until(key, ReasonCode::ConnectionRateExceeded, "too many wrong passwords", wait);
+                    return;
+                }
+            }
         }
-        let generation = self.rules.generation;
-        let asker = Asker::Visitor { shard: self.index, key };
-        let question = Question { asker, credentials, authenticator, generation };
+        let asker = Asker::Visitor { shard: self.index, key, presence };
+        let question = Question { asker, credentials, authenticator, generation, from: ip, print };
         if self.common.questions.ask(question).is_err() {
-            self.refuse(key, ReasonCode::ServerBusy);
+            let retry_after = self.after_the_backlog();
+            self.refuse_until(key, ReasonCode::ServerBusy, PASSWORDS_WAIT, retry_after);
         }
+    }
+
+    /// When somebody may come back for whose password there was no time: a moment within the time that those who wait
+    /// take and as much again, so that not all come back at once.
+    fn after_the_backlog(&self) -> Duration {
+        let backlog = self.common.questions.backlog().max(Duration::from_secs(1));
+        let spread = u64::try_from(backlog.as_millis()).unwrap_or(u64::MAX);
+        backlog + Duration::from_millis(self.chance.seed() % spread)
     }
 
     /// A password thread has answered. If the rules have changed meanwhile, the answer is worth nothing: the user may be
     /// gone, or have another password. Each reload can cause one more question.
     pub(super) fn on_checked(&mut self, question: Question, verdict: Result<Option<Arc<str>>, Refusal>) {
-        let Question { asker, credentials, generation, .. } = question;
-        let Asker::Visitor { key, .. } = asker else { return };
+        let Asker::Visitor { key, .. } = question.asker else { return };
+        let Question { credentials, generation, from, print, .. } = question;
         if generation == self.rules.generation {
+            // Whoever has left meanwhile has had its hash nevertheless.
+            self.note_attempt(from, &credentials, print, &verdict);
             self.on_verdict(key, verdict);
         } else if self.is_checking(key) {
             self.check(key, credentials);
@@ -172,8 +202,8 @@ impl ShardThread {
             // Its time was up, or the broker goes down: it has had its answer.
             return;
         }
-        self.note_attempt(key, &verdict);
         match verdict {
+            Ok(user) if self.is_banned(key, user.as_deref()) => {}
             Ok(user) => {
                 let (visitor, generation) = (self.visitors.remove(key), self.rules.generation);
                 if let Some(handover) = visitor.and_then(|visitor| visitor.into_handover(user, generation)) {
@@ -185,14 +215,47 @@ impl ShardThread {
         }
     }
 
-    /// Wrong passwords are remembered, right ones forgive them.
-    fn note_attempt(&mut self, key: Key, verdict: &Result<Option<Arc<str>>, Refusal>) {
-        let Some(visitor) = self.visitors.get(key) else { return };
-        let (ip, Some(user)) = visitor.claim() else { return };
-        match verdict {
-            Err(Refusal::BadUserNameOrPassword) => lock(&self.common.attempts).failed(ip, user, self.now),
-            Ok(_) => lock(&self.common.attempts).succeeded(ip, user),
-            Err(Refusal::NotAuthorized) => {}
+    /// Sends away whoever turns out to be banned, whatever it said it is.
+    fn is_banned(&mut self, key: Key, user: Option<&str>) -> bool {
+        let Some(visitor) = self.visitors.get(key) else { return false };
+        let Some((client_id, _)) = visitor.checking() else { return false };
+        let banned = lock(&self.common.bans).find(client_id, user, visitor.ip(), self.now);
+        if let Some(left) = banned {
+            self.refuse_until(key, ReasonCode::Banned, "banned", left);
+        }
+        banned.is_some()
+    }
+
+    /// Wrong passwords are remembered, right ones forgive them and are known again.
+    fn note_attempt(
+        &self,
+        from: IpAddr,
+        credentials: &Credentials,
+        print: Option<Print>,
+        verdict: &Result<Option<Arc<str>>, Refusal>,
+    ) {
+        let Some(name) = credentials.user_name.as_deref() else { return };
+        match (verdict, print) {
+            (Err(Refusal::BadUserNameOrPassword), print) => {
+                lock(&self.common.attempts).failed(from, name, self.now);
+                if let Some(print) = print {
+                    self.common.known.forget(&print);
+                }
+            }
+            (Ok(user), print) => {
+                lock(&self.common.attempts).succeeded(from, name);
+                if let Some((user, print)) = user.as_ref().zip(print) {
+                    self.common.known.note(print, Arc::clone(user), self.rules.generation, self.now);
+                }
+            }
+            (Err(Refusal::NotAuthorized), _) => {}
+        }
+    }
+
+    fn refuse_until(&mut self, key: Key, reason: ReasonCode, words: &str, retry_after: Duration) {
+        if let Some(visitor) = self.visitors.get(key) {
+            let next = visitor.refuse_until(reason, words, retry_after);
+            self.follow(key, next);
         }
     }
 
@@ -255,13 +318,13 @@ impl ShardThread {
     fn ask_again(&mut self, mut handover: Handover, version: Version) {
         let certificate_name = handover.link.certificate_name().unwrap_or_default();
         let First::Connect { connect, .. } = first_packet(&handover.connect, &self.connect_limits) else { return };
-        let credentials = credentials(&connect, &handover.client_id, certificate_name);
+        let credentials = credentials(&connect, certificate_name);
         let key = self.visitors.next_key();
         if handover.link.register(self.poll.registry(), token::visitor(key.index)).is_err() {
             return;
         }
         let deadline = self.now + self.rules.handshake_timeout;
-        let key = self.visitors.insert(Visitor::returned(handover, version), deadline);
+        let key = self.visitors.insert(Visitor::returned(handover, version, credentials.user_name.clone()), deadline);
         self.check(key, credentials);
     }
 

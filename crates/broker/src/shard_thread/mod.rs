@@ -372,6 +372,10 @@ impl ShardThread {
         self.shard.set_settings(Arc::clone(&rules.settings));
         self.shard.set_policy(Arc::clone(&rules.policy));
         self.rules = rules;
+        // Whoever is no user any more has to go; who may not use its identifier any more goes when it comes back.
+        let authenticator = Arc::clone(&self.rules.authenticator);
+        let is_stranger = |_: &str, identity: &Identity| !authenticator.admits(identity.user.as_deref(), "");
+        self.shard.handle_expel(is_stranger, ReasonCode::NotAuthorized, self.now);
     }
 
     fn shut_down(&mut self) {
@@ -407,11 +411,12 @@ impl ShardThread {
         }
     }
 
-    /// A publisher that does not listen to reason: its user, or its name where it comes from.
+    /// A publisher that does not listen to reason, and not those who share its user: its name, of its user or where it
+    /// comes from.
     fn ban(&self, client_id: &str, identity: &Identity, time: Duration) {
         let peer = identity.peer.parse::<SocketAddr>().map(|peer| peer.ip());
         let whom = match (&identity.user, peer) {
-            (Some(user), _) => Banned::User(user.to_string()),
+            (Some(user), _) => Banned::ClientOf(client_id.to_owned(), user.to_string()),
             (None, Ok(ip)) => Banned::client_near(client_id, ip),
             (None, Err(_)) => Banned::Client(client_id.to_owned()),
         };

@@ -14,13 +14,14 @@ use tidegate_core::shard_of;
 
 use super::{INBOX, ShardThread};
 use crate::authenticate::{Anonymous, Authenticator, Credentials, Refusal};
+use crate::bans::Banned;
 use crate::clock::Clock;
 use crate::common::Common;
 use crate::config::{Config, Listener, ListenerKind, TlsFiles};
 use crate::door::Door;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, lock};
 use crate::letter::{Arrival, Rules};
-use crate::limits::TLS_STEPS_PER_TURN_MAX;
+use crate::limits::{PASSWORD_PATIENCE, TLS_STEPS_PER_TURN_MAX};
 use crate::link::Link;
 use crate::password::Questions;
 
@@ -49,6 +50,26 @@ impl Authenticator for Nobody {
 
     fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
         Err(Refusal::NotAuthorized)
+    }
+}
+
+/// Knows by the certificate, say, that everybody is ann; and who else is still there.
+#[derive(Debug)]
+struct Ann {
+    is_known: bool,
+}
+
+impl Authenticator for Ann {
+    fn is_slow(&self, _: &Credentials) -> bool {
+        false
+    }
+
+    fn authenticate(&self, _: &Credentials) -> Result<Option<Arc<str>>, Refusal> {
+        Ok(Some("ann".into()))
+    }
+
+    fn admits(&self, user: Option<&str>, _: &str) -> bool {
+        user != Some("ann") || self.is_known
     }
 }
 
@@ -105,7 +126,7 @@ fn turn(thread: &mut ShardThread) {
 }
 
 fn answer(client: &mut TcpStream) -> Vec<u8> {
-    let mut bytes = [0; 64];
+    let mut bytes = [0; 256];
     let count = client.read(&mut bytes).unwrap();
     bytes[..count].to_vec()
 }
@@ -139,6 +160,58 @@ fn f072_who_was_removed_on_the_way_to_its_shard_is_not_let_in() {
         assert_eq!(answer(&mut client), expected);
         assert_eq!(threads[1].common.handshakes.taken(), 0, "its place among the handshakes is free again");
     }
+}
+
+#[test]
+fn f136_a_ban_is_for_who_somebody_is_and_not_for_who_it_says_it_is() {
+    let ann: Arc<dyn Authenticator> = Arc::new(Ann { is_known: true });
+    let mut thread = threads(1, &ann).remove(0);
+    let minute = std::time::Duration::from_secs(60);
+    for (whom, client_id, is_banned) in [
+        (Banned::ClientOf("x".into(), "ann".into()), "x", true),
+        (Banned::ClientOf("x".into(), "ann".into()), "y", false),
+        (Banned::User("ann".into()), "z", true),
+    ] {
+        assert!(lock(&thread.common.bans).add(whom.clone(), minute, "a test", thread.now));
+        let mut client = connecting(&mut thread, 5, client_id);
+        turn(&mut thread);
+        assert_eq!(answer(&mut client)[3] == 0x8A, is_banned, "{whom:?} {client_id}");
+    }
+}
+
+#[test]
+fn f072_who_is_no_user_any_more_has_to_go_and_others_stay() {
+    let ann: Arc<dyn Authenticator> = Arc::new(Ann { is_known: true });
+    let mut thread = threads(1, &ann).remove(0);
+    let mut client = connecting(&mut thread, 5, "x");
+    turn(&mut thread);
+    assert_eq!(answer(&mut client)[3], 0);
+    thread.reload(rules(Arc::new(Ann { is_known: true }), 1));
+    turn(&mut thread);
+    assert_eq!(thread.shard.stats().connections, 1);
+    thread.reload(rules(Arc::new(Ann { is_known: false }), 2));
+    turn(&mut thread);
+    let said = answer(&mut client);
+    assert_eq!((said[0], said[2]), (0xE0, 0x87), "DISCONNECT, not authorized");
+    assert_eq!(thread.shard.stats().connections, 0);
+}
+
+#[test]
+fn nothing_is_hashed_for_a_visitor_whose_time_was_up_and_it_is_told_when_to_come_back() {
+    let slow: Arc<dyn Authenticator> = Arc::new(Slow);
+    let mut thread = threads(1, &slow).remove(0);
+    let mut client = connecting(&mut thread, 5, "x");
+    thread.now = thread.now + thread.rules.handshake_timeout;
+    thread.dismiss_late();
+    assert_eq!(thread.visitors.keys().len(), 1);
+    assert!(!thread.common.questions.backlog().is_zero(), "it is given more time");
+    thread.now = thread.now + PASSWORD_PATIENCE;
+    thread.dismiss_late();
+    let said = answer(&mut client);
+    assert_eq!(said[3], 0x89, "busy");
+    assert!(said.windows(19).any(|words| words == b"pace-retry-after-ms"));
+    thread.common.questions.close();
+    assert!(thread.common.questions.next().is_none());
 }
 
 #[test]

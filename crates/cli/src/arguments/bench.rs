@@ -16,7 +16,7 @@ Groups:
   storm            10 000 clients come back at once, without users and with
   overload-probes  a flood towards a slow subscriber, and what others notice
   overload-flooder   one publisher at 100 times its rhythm: the latency of the others
-  overload-classes   half to ten times of what a subscriber can take: latency, share and losses by class
+  overload-classes   half to ten times of what a subscriber can take: latency and losses by class
   overload-priority  a rare publisher among busy ones, with priorities and without
   overload-cost      10 000 publishers: CPU time and memory with the gate and without
   overload-fleet     publishers that keep a rhythm: how many of their messages are slowed

@@ -199,9 +199,8 @@ pub(crate) enum BanCommand {
 #[group(required = true, multiple = true)]
 pub(crate) struct BannedArgs {
     /// The client identifier
-    #[arg(conflicts_with = "user")]
     pub(crate) client: Option<String>,
-    /// A user
+    /// A user; with a client: that client of this user only
     #[arg(long, value_name = "NAME", conflicts_with = "network")]
     pub(crate) user: Option<String>,
     /// An address, or a network such as 10.1.2.0/24; with a client: that client from there only

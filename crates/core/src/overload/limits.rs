@@ -3,12 +3,14 @@
 //! A limit pins a publisher: nothing is learned, the rate is the operator's, and it holds at any level of pressure and in
 //! any mode, `off` included. "N per time" lets N messages through at once and then one every time/N. The limit of a client
 //! goes before that of its user, and both before the one for everybody. Like all that is known of publishers it belongs
-//! to the principal: a limit for one client of a user holds for all clients of that user on the same shard, together. A
-//! user whose clients live on several shards has its rate on each of them.
+//! to the principal: a limit for one client of a user holds for all clients of that user on the same shard, together, and of
+//! several the strictest does, until none of them is connected. A user whose clients live on several shards has its rate on each of them.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
@@ -81,16 +83,27 @@ impl Shard {
 
     /// Limits have changed: whoever publishes now is measured by the new ones. (Others are when they come back.)
     pub(crate) fn apply_limits(&mut self, now: Timestamp) {
-        let publishing = self.sessions.iter().filter(|(_, session)| session.conn.is_some());
-        let publishing: Vec<u32> = publishing.map(|(index, _)| index).collect();
-        for index in publishing {
-            self.apply_limit(index, now);
+        let mut by_publisher: BTreeMap<u32, (u32, Option<Rate>)> = BTreeMap::new();
+        for (index, session) in self.sessions.iter().filter(|(_, session)| session.conn.is_some()) {
+            let (Some(slot), limit) = (session.publisher, self.limit_of(session)) else { continue };
+            let (_, strictest) = by_publisher.entry(slot).or_insert((index, None));
+            *strictest = stricter(*strictest, limit);
+        }
+        for (index, limit) in by_publisher.into_values() {
+            self.pin(index, limit, now);
         }
     }
 
+    /// A session begins to publish. Beside others of its principal it can make the limit stricter, never looser.
     pub(super) fn apply_limit(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
-        let limit = self.limit_of(session);
+        let own = self.limit_of(session);
+        let Some(publisher) = self.publisher_of(index) else { return };
+        let limit = if publisher.is_shared() { stricter(publisher.limit(), own) } else { own };
+        self.pin(index, limit, now);
+    }
+
+    fn pin(&mut self, index: u32, limit: Option<Rate>, now: Timestamp) {
         let plan = self.gate.plan;
         let Some(publisher) = self.publisher_of(index).filter(|publisher| publisher.limit() != limit) else { return };
         match (limit.and_then(|rate| Some((rate, plan_of(rate)?))), plan) {
@@ -106,6 +119,12 @@ impl Shard {
             }
         }
     }
+}
+
+/// The one that lets less through; any is less than none.
+fn stricter(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
+    let slowness = |rate: &Rate| (rate.interval(), Reverse(rate.burst()));
+    one.into_iter().chain(other).max_by_key(slowness)
 }
 
 /// No headroom, no batches and no punishment: the operator has said what is right, and what is beyond waits its time.

@@ -81,6 +81,11 @@ impl Publisher {
     }
 
     /// The operator's limit.
+    /// Whether several connections publish as this principal.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.connections > 1
+    }
+
     pub(crate) fn limit(&self) -> Option<Rate> {
         self.pin.as_deref().map(|(rate, _)| *rate)
     }

@@ -198,6 +198,29 @@ fn f143_a_limit_of_n_lets_n_through_and_not_one_more() {
 }
 
 #[test]
+fn f143_a_limit_of_a_client_is_not_undone_by_another_client_of_its_user() {
+    let mut net = Net::new(1);
+    let fleet = Options { user: Some("fleet"), ..Options::default() };
+    let limited = net.connect("x", &fleet);
+    net.publish(limited, "t", "x", 0, false, 0);
+    let whom = Whom::Client("x".into());
+    net.shards[0].set_limit(&whom, Some(Rate::new(1, SECOND, 1)), net.now).unwrap();
+    // One that comes later, and one whose looser limit is set later.
+    let sibling = net.connect("y", &fleet);
+    net.publish(sibling, "t", "y", 0, false, 0);
+    net.shards[0].set_limit(&Whom::Client("y".into()), Some(Rate::new(50, SECOND, 50)), net.now).unwrap();
+    let before = net.stats().publish_passed;
+    flood(&mut net, limited, 100, 0);
+    assert!(net.stats().publish_passed <= before + 1, "{}", net.stats().publish_passed - before);
+    // What the operator takes back does not hold any more.
+    net.shards[0].set_limit(&whom, None, net.now).unwrap();
+    net.live(200 * SECOND);
+    let before = net.stats().publish_passed;
+    flood(&mut net, sibling, 50, 0);
+    assert_eq!(net.stats().publish_passed, before + 50);
+}
+
+#[test]
 fn f143_a_limit_for_everybody_holds_without_a_mode_and_changes_with_a_reload() {
     let rate = Some(Rate::new(10, SECOND, 10));
     let limited = Settings { back_off: BackOff { rhythm: None, rate, ..BackOff::default() }, ..Settings::default() };

@@ -116,6 +116,25 @@ fn f039_a_user_is_not_kept_out_by_an_anonymous_client_and_inherits_nothing_from_
 }
 
 #[test]
+fn f039_a_user_that_has_left_keeps_no_other_user_out_and_leaves_it_nothing() {
+    let mut net = Net::new(1);
+    let squatter = net.connect("c", &Options { user: Some("mallory"), ..lasting(100) });
+    net.subscribe(squatter, "trap", 1);
+    net.cut(squatter);
+    let sender = net.v5("sender");
+    net.publish(sender, "trap", "x", 1, false, 1);
+    let alice = net.dial("c", &Options { user: Some("alice"), ..lasting(100) });
+    assert!(!present(&net.receive(alice)), "a session of its own");
+    assert_eq!((net.stats().subscriptions, net.stats().queued_messages), (0, 0));
+    net.publish(sender, "trap", "y", 1, false, 2);
+    assert_eq!(net.receive(alice), []);
+    // While she is connected she stays.
+    let mallory = net.dial("c", &Options { user: Some("mallory"), ..lasting(100) });
+    assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+    assert!(!net.is_closed(alice));
+}
+
+#[test]
 fn silence_beyond_one_and_a_half_keep_alives_ends_a_connection() {
     let mut net = Net::new(1);
     let wire = net.connect("c", &Options { keep_alive: 10, ..Options::default() });

@@ -1,0 +1,165 @@
+//! Passwords that were right of late, as keyed hashes: the key is this process's own and leaves it never, the passwords
+//! are not kept. Time is an argument.
+//!
+//! Two uses. A password that was verified minutes ago, by the rules that still hold, need not be hashed again: a fleet
+//! that comes back together comes back at once. And a password that was right within a day does not wait because of
+//! wrong ones (F132): whoever guesses cannot lock out whoever knows.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ring::hmac;
+use ring::rand::SystemRandom;
+use tidegate_control::Timestamp;
+
+use crate::authenticate::Credentials;
+use crate::inbox::lock;
+use crate::limits::KNOWN_MAX;
+
+/// A user name and a password, as nobody else can compute it.
+pub(crate) type Print = [u8; 32];
+
+/// How well credentials are known.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Acquaintance {
+    /// Not at all.
+    Stranger,
+    /// They were right of late: worth a hash, whatever else came from there.
+    Familiar,
+    /// They were right a moment ago, and nothing has changed.
+    Verified(Arc<str>),
+}
+
+/// The table, shared by all threads.
+#[derive(Debug)]
+pub(crate) struct Known {
+    /// None without randomness: then nobody is known.
+    key: Option<hmac::Key>,
+    table: Mutex<Table>,
+}
+
+/// When the young fill their half, they become the old, and the old are forgotten; whoever is seen is young.
+#[derive(Debug, Default)]
+struct Table {
+    young: BTreeMap<Print, Proof>,
+    old: BTreeMap<Print, Proof>,
+}
+
+#[derive(Clone, Debug)]
+struct Proof {
+    user: Arc<str>,
+    generation: u64,
+    hashed_at: Timestamp,
+}
+
+/// A hash of the password is computed at least so often.
+const VERIFIED_FOR: Duration = Duration::from_secs(600);
+const FAMILIAR_FOR: Duration = Duration::from_secs(86_400);
+
+impl Known {
+    pub(crate) fn new() -> Self {
+        let key = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok();
+        Self { key, table: Mutex::default() }
+    }
+
+    /// None if there is nothing to recognise.
+    pub(crate) fn print(&self, credentials: &Credentials) -> Option<Print> {
+        let (user, password) = (credentials.user_name.as_ref()?, credentials.password.as_ref()?);
+        let mut context = hmac::Context::with_key(self.key.as_ref()?);
+        // The length first: where the name ends must not be a matter of opinion.
+        context.update(&(user.len() as u64).to_le_bytes());
+        context.update(user.as_bytes());
+        context.update(password);
+        context.sign().as_ref().try_into().ok()
+    }
+
+    /// How well these are known, by the rules of this number.
+    pub(crate) fn find(&self, print: &Print, generation: u64, now: Timestamp) -> Acquaintance {
+        let mut table = lock(&self.table);
+        let Some(proof) = table.take(print) else { return Acquaintance::Stranger };
+        let age = now.since(proof.hashed_at);
+        if age >= FAMILIAR_FOR {
+            return Acquaintance::Stranger;
+        }
+        let is_valid = age < VERIFIED_FOR && proof.generation == generation;
+        let user = Arc::clone(&proof.user);
+        table.put(*print, proof);
+        if is_valid { Acquaintance::Verified(user) } else { Acquaintance::Familiar }
+    }
+
+    /// They were hashed, and right.
+    pub(crate) fn note(&self, print: Print, user: Arc<str>, generation: u64, now: Timestamp) {
+        lock(&self.table).put(print, Proof { user, generation, hashed_at: now });
+    }
+
+    /// They were hashed, and wrong.
+    pub(crate) fn forget(&self, print: &Print) {
+        lock(&self.table).take(print);
+    }
+}
+
+impl Table {
+    fn take(&mut self, print: &Print) -> Option<Proof> {
+        let old = self.old.remove(print);
+        self.young.remove(print).or(old)
+    }
+
+    fn put(&mut self, print: Print, proof: Proof) {
+        if self.young.len() >= KNOWN_MAX / 2 {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(print, proof);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::ZERO;
+
+    fn shown(user: &str, password: &str) -> Credentials {
+        Credentials {
+            client_id: "c".into(),
+            user_name: Some(user.into()),
+            password: Some(password.into()),
+            certificate_name: None,
+        }
+    }
+
+    #[test]
+    fn f132_right_passwords_are_known_for_a_while_and_by_the_rules_that_hold() {
+        let known = Known::new();
+        let print = |user, password| known.print(&shown(user, password)).unwrap();
+        let right = print("ann", "right");
+        assert_eq!(known.find(&right, 1, NOW), Acquaintance::Stranger);
+        known.note(right, "ann".into(), 1, NOW);
+        assert_eq!(known.find(&right, 1, NOW), Acquaintance::Verified("ann".into()));
+        assert_eq!(known.find(&right, 2, NOW), Acquaintance::Familiar, "after a reload");
+        assert_eq!(known.find(&right, 1, NOW + VERIFIED_FOR), Acquaintance::Familiar);
+        assert_eq!(known.find(&print("ann", "wrong"), 1, NOW), Acquaintance::Stranger);
+        assert_eq!(known.find(&print("annr", "ight"), 1, NOW), Acquaintance::Stranger);
+        assert_eq!(known.find(&right, 1, NOW + FAMILIAR_FOR), Acquaintance::Stranger);
+        known.note(right, "ann".into(), 1, NOW);
+        known.forget(&right);
+        assert_eq!(known.find(&right, 1, NOW), Acquaintance::Stranger);
+        assert_ne!(Known::new().print(&shown("ann", "right")), Some(right), "a key of its own");
+    }
+
+    #[test]
+    fn the_table_is_bounded_and_keeps_those_that_come_back() {
+        let known = Known::new();
+        let print = |n: usize| {
+            let mut print = [0; 32];
+            print[..8].copy_from_slice(&n.to_le_bytes());
+            print
+        };
+        for n in 0..2 * KNOWN_MAX {
+            known.note(print(n), "x".into(), 0, NOW);
+            assert_ne!(known.find(&print(0), 0, NOW), Acquaintance::Stranger, "it is seen all the time");
+        }
+        let table = lock(&known.table);
+        assert!(table.young.len() + table.old.len() <= KNOWN_MAX);
+    }
+}
