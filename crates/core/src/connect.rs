@@ -336,6 +336,14 @@ pub(crate) fn may(policy: &dyn Policy, identity: &Identity, client_id: &str, act
     policy.allows(identity, client_id, action, topic)
 }
 
+/// The number that a client's messages carry: the same on every shard and after a restart. Two clients may share one;
+/// then they share a line in queues, too.
+pub(crate) fn origin_of(client_id: &str) -> u64 {
+    foldhash::quality::FixedState::with_seed(ORIGIN_SEED).hash_one(client_id).max(1)
+}
+
+const ORIGIN_SEED: u64 = 0x7469_6465_6761_7465;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,11 +371,3 @@ mod tests {
         assert!(matches!(event, Some(Event::Connected { version: Version::V311, keep_alive: 60, .. })), "{event:?}");
     }
 }
-
-/// The number that a client's messages carry: the same on every shard and after a restart. Two clients may share one;
-/// then they share a line in queues, too.
-pub(crate) fn origin_of(client_id: &str) -> u64 {
-    foldhash::quality::FixedState::with_seed(ORIGIN_SEED).hash_one(client_id).max(1)
-}
-
-const ORIGIN_SEED: u64 = 0x7469_6465_6761_7465;

@@ -1,6 +1,6 @@
 //! The store of a running broker: opened and read when it starts, written by one thread, told to by every shard.
 //!
-//! Each shard thread has a [`Scribe`]: at the end of a turn it hands over what the turn has changed, and at the
+//! Each shard thread has a `Scribe`: at the end of a turn it hands over what the turn has changed, and at the
 //! beginning of one it hears what is kept by now. Changes become records in `encode`, records become shards again in
 //! `restore`; both are used by the simulator as they are. Decides nothing: what waits for what is the core's business.
 

@@ -6,16 +6,16 @@ use clap::{Args, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  tidegate lab list                                         the experiments that come with the program
-  tidegate lab run e1-overload --out lab                    one of them: figures, tables, report.html
-  tidegate lab run mine.toml --seed 7 --replications 20     one of your own
-  tidegate lab run e1-overload --set host.capacity=1000/s   with another host
-  tidegate lab sweep e1-overload --vary clients.beta=1.5,2,4 --vary clients.recovery=0.01,0.02,0.05
-  tidegate lab compare before after                         two results, with confidence intervals
+  tidegate lab list                                    the experiments that come with the program
+  tidegate lab run e1-overload --out lab               one of them: figures, tables, report.html
+  tidegate lab run mine.toml --seed 7 --replications 20  one of your own
+  tidegate lab run e1-overload --set host.capacity=1000/s  with another host
+  tidegate lab sweep e1-overload --vary clients.beta=1.5,2,4
+  tidegate lab compare before after                    two results, with confidence intervals
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
-  tidegate lab all --out book                               everything, with docs for the manual
+  tidegate lab all --out book                          everything, with docs for the manual
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or scenario, 99 an expectation was missed or something became worse";
+Exit codes: 0 done, 1 failed, 2 wrong usage or scenario, 99 an expectation was missed";
 
 /// Arguments of `tidegate lab`.
 #[derive(Args, Clone, Debug)]

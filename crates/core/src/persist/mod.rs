@@ -1,7 +1,7 @@
 //! What is to outlive the process: told as changes, one batch for each turn, and promised only when they are kept.
 //!
 //! The shard says *what* changed ([`Change`]); who drives it writes that down somewhere and says when it is there
-//! ([`Shard::handle_synced`]). Until then everything that would promise it waits: answers in `owed`, QoS 2 messages to
+//! (`Shard::handle_synced`). Until then everything that would promise it waits: answers in `owed`, QoS 2 messages to
 //! lasting sessions in their windows. Only what outlives its connection is told: lasting sessions with what belongs to
 //! them, and retained messages. Without a journal (the default) nothing here costs more than a look at a flag.
 //!
