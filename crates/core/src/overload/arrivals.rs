@@ -103,7 +103,9 @@ impl Shard {
         }
         let settings = self.settings.arrivals;
         let from = origin_of(&hello.identity);
-        if !self.arrivals.may_bring(from, &settings.new_clients, now) {
+        // A calm broker turns nobody away: names that come once are forgotten again.
+        let is_within = self.arrivals.may_bring(from, &settings.new_clients, now);
+        if !is_within && self.gate.level >= Level::Strained {
             self.stats.connects_refused_rate += 1;
             let retry_after = self.arrivals.appointments.give(settings.paced.interval(), now);
             let words = "too many new client identifiers from this user or network";
