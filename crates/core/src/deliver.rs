@@ -3,63 +3,28 @@
 use alloc::sync::Arc;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{
-    Ack, AckKind, Delivery, Encode, Encoded, OutgoingAlias, PacketId, Patch, PayloadPlace, Peer, Publish, PublishFrame,
-    QoS,
-};
+use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 
 use crate::access::Action;
 use crate::cache::Target;
 use crate::classes::{OnFull, PriorityMode};
 use crate::connect::may;
-use crate::connection::{Alias, Connection};
+use crate::connection::Connection;
+use crate::copy::{Copy, Frames, delivery_of, write_copy};
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
 use crate::limits::{OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
-use crate::outbox::Spares;
 use crate::overload::Kind;
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone};
-use crate::session::{Inflight, Queued, Session, Stage, SubscriptionIds};
+use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
 
-/// The encodings of one publication that several receivers share: by version, and with or without packet identifier.
-pub(crate) struct Frames {
-    /// Encoding once pays from the second receiver on.
-    is_shared: bool,
-    frames: [Option<PublishFrame>; 4],
-}
-
-impl Frames {
-    pub(crate) fn for_receivers(count: usize) -> Self {
-        Self { is_shared: count > 1, frames: [const { None }; 4] }
-    }
-
-    fn get(&mut self, publication: &Publication<'_>, peer: Peer, delivery: Delivery) -> Option<&PublishFrame> {
-        if !self.is_shared {
-            return None;
-        }
-        let has_id = delivery.packet_id().is_some();
-        let frame = &mut self.frames[usize::from(peer.version.is_v5()) * 2 + usize::from(has_id)];
-        if frame.is_none() {
-            *frame = PublishFrame::new(&as_packet(publication, delivery, false), peer.version, PayloadPlace::Inside);
-        }
-        frame.as_ref()
-    }
-}
-
-/// What belongs to one delivery beside the publication.
-struct Copy<'a> {
-    delivery: Delivery,
-    retain: bool,
-    ids: &'a SubscriptionIds,
-}
-
 /// What became of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+pub(crate) enum Fate {
     /// It is on its way, or will be when the client is back.
     UnderWay,
     /// It was dropped and counted; there is nothing to wait for.
@@ -122,7 +87,7 @@ impl Shard {
         }
     }
 
-    fn may_receive(&self, session: u32, topic: &str) -> bool {
+    pub(crate) fn may_receive(&self, session: u32, topic: &str) -> bool {
         self.sessions
             .get(session)
             .is_some_and(|session| self.may(&session.identity, &session.client_id, Action::Receive, topic))
@@ -213,7 +178,7 @@ impl Shard {
 
     /// Appends one copy to an outbox. A QoS 0 message that finds the outbox full is dropped; others have a window.
     /// A message that the client does not accept counts as delivered. [MQTT-3.1.2-25]
-    fn send_now(
+    pub(crate) fn send_now(
         &mut self,
         conn: Option<u32>,
         publication: &Publication<'_>,
@@ -329,77 +294,6 @@ impl Shard {
         }
     }
 
-    /// A session goes on with a new connection: everything under way is sent again, in order and within the window of
-    /// this connection, then what waits. [MQTT-4.4.0-1]
-    pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
-        let Some(session) = self.sessions.get_mut(index) else { return };
-        let Some(conn) = session.conn else { return };
-        let mut steps = alloc::vec::Vec::with_capacity(session.inflight.len());
-        session.unsent = 0;
-        let kept = session.kept;
-        for under_way in &mut session.inflight {
-            // What has never been sent because its identifier is not kept goes on waiting for that.
-            if under_way.after != 0 {
-                continue;
-            }
-            under_way.is_unsent = matches!(under_way.stage, Stage::Sent(_));
-            session.unsent += usize::from(under_way.is_unsent);
-            steps.push((under_way.packet_id, under_way.is_unsent));
-        }
-        let conn = self.conn_id(conn);
-        for (packet_id, is_unsent) in steps {
-            if is_unsent {
-                self.send_again(index, now);
-            } else {
-                // Behind a CONNACK that waits for the same, it need not wait itself.
-                let until = self.journal.until_synced_for(kept);
-                let is_held = self.connection(conn).is_some_and(|connection| connection.connack_after == Some(until));
-                let until = if is_held { Until::Now } else { until };
-                self.reply(conn, &Ack::success(AckKind::PubRel, packet_id), until);
-            }
-        }
-        self.pump(index, now);
-    }
-
-    /// Sends again the first message that was under way on an earlier connection; false if there is none, or no window.
-    /// Lifetimes do not matter any more: delivery has begun, and the client may know the identifier.
-    fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
-        let Some(session) = self.sessions.get_mut(index) else { return false };
-        let (conn, under_way) = (session.conn, session.inflight.len() - session.unsent);
-        let outbox = conn.and_then(|conn| self.connections.get(conn)).map_or(0, |connection| connection.outbox.len());
-        let is_clogged = outbox > self.settings.outbox_bytes_max;
-        if session.unsent == 0 || under_way >= usize::from(session.window) || is_clogged {
-            return false;
-        }
-        let Some(position) = session.inflight.iter().position(|inflight| inflight.is_unsent) else { return false };
-        let again = &mut session.inflight[position];
-        let Stage::Sent(queued) = &again.stage else { return false };
-        let (delivery, queued) = (delivery_of(queued.qos, again.packet_id, true), queued.clone());
-        again.is_unsent = false;
-        session.unsent -= 1;
-        let publication = queued.message.view();
-        // Rules may have changed while the client was away.
-        if !self.may_receive(index, publication.topic) {
-            if let Some(session) = self.sessions.get_mut(index) {
-                self.journal.dequeue(session.kept, &queued);
-                session.finish(position);
-            }
-            self.stats.inflight_messages -= 1;
-            self.lose_delivery(index, Loss::NotAllowed, publication.standing.class);
-            return true;
-        }
-        let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
-        let fate = self.send_now(conn, &publication, &copy, &mut Frames::for_receivers(1), now);
-        if fate == Fate::Done
-            && let Some(session) = self.sessions.get_mut(index)
-        {
-            self.journal.dequeue(session.kept, &queued);
-            session.finish(position);
-            self.stats.inflight_messages -= 1;
-        }
-        true
-    }
-
     /// Messages that a session takes with it when it ends.
     pub(crate) fn count_lost(&mut self, session: &mut Session) {
         for inflight in &session.inflight {
@@ -439,65 +333,5 @@ fn note_lost(ledger: &mut Ledger, stats: &mut Stats, lost: &Queued, gone: Gone) 
             stats.dropped_queue_oldest += 1;
         }
         Gone::Conflated => ledger.lose_delivery(Loss::Conflated, class, stats),
-    }
-}
-
-fn delivery_of(qos: QoS, packet_id: PacketId, dup: bool) -> Delivery {
-    match qos {
-        QoS::AtMostOnce => Delivery::AtMostOnce,
-        QoS::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup },
-        QoS::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup },
-    }
-}
-
-fn as_packet<'a>(publication: &Publication<'a>, delivery: Delivery, retain: bool) -> Publish<'a> {
-    let Publication { topic, properties, payload, .. } = *publication;
-    Publish { delivery, retain, topic, properties, payload }
-}
-
-/// Bytes written; none if the client does not accept a packet of this size.
-fn write_copy(
-    connection: &mut Connection,
-    spares: &mut Spares,
-    publication: &Publication<'_>,
-    copy: &Copy<'_>,
-    frames: &mut Frames,
-    now: Timestamp,
-) -> Option<usize> {
-    let peer = connection.peer;
-    let alias = connection.aliases_out.as_mut().map_or(Alias::None, |aliases| aliases.alias(publication.topic));
-    let is_plain = copy.ids.as_slice().is_empty() && publication.properties.is_empty() && matches!(alias, Alias::None);
-    let out = connection.outbox.writer(spares);
-    let encoded = if let Some(frame) = frames.get(publication, peer, copy.delivery) {
-        frame.write(&patch_of(publication, copy, &alias, now), peer, out)
-    } else if is_plain {
-        as_packet(publication, copy.delivery, copy.retain).encode(peer, out)
-    } else {
-        let packet = as_packet(publication, copy.delivery, false);
-        let frame = PublishFrame::new(&packet, peer.version, PayloadPlace::Inside)?;
-        frame.write(&patch_of(publication, copy, &alias, now), peer, out)
-    };
-    match encoded {
-        Encoded::Written { len } | Encoded::Trimmed { len } => Some(len),
-        Encoded::TooLarge | Encoded::NotInVersion => {
-            if let (Alias::Define(_), Some(aliases)) = (alias, connection.aliases_out.as_mut()) {
-                aliases.forget(publication.topic);
-            }
-            None
-        }
-    }
-}
-
-fn patch_of<'p>(publication: &Publication<'_>, copy: &'p Copy<'_>, alias: &Alias, now: Timestamp) -> Patch<'p> {
-    Patch {
-        delivery: copy.delivery,
-        retain: copy.retain,
-        message_expiry: publication.seconds_left(now),
-        subscription_ids: copy.ids.as_slice(),
-        alias: match *alias {
-            Alias::None => OutgoingAlias::None,
-            Alias::Define(alias) => OutgoingAlias::Define(alias),
-            Alias::Use(alias) => OutgoingAlias::Use(alias),
-        },
     }
 }

@@ -10,7 +10,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
 
 use crate::cache::{Route, Target, merged};
-use crate::deliver::Frames;
+use crate::copy::Frames;
 use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Publication, Shareable};

@@ -15,7 +15,7 @@ use tidegate_control::hints::Hints;
 use tidegate_wire_mqtt::{Properties, QoS, Version};
 
 use crate::access::Action;
-use crate::deliver::Frames;
+use crate::copy::Frames;
 use crate::message::{Publication, Shareable};
 use crate::shard::Shard;
 

@@ -213,7 +213,7 @@ impl Shard {
         let mut subscribers = matches.subscribers;
         subscribers.retain(|(index, _)| is_new(*index));
         for target in crate::cache::merged(subscribers, |_| true) {
-            self.deliver(&target, &shareable, &mut crate::deliver::Frames::for_receivers(1), now);
+            self.deliver(&target, &shareable, &mut crate::copy::Frames::for_receivers(1), now);
         }
         for group in matches.groups {
             let filter = self.subscriptions.filter_of(group);

@@ -1,0 +1,84 @@
+//! A session on a new connection: what was under way is sent again.
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{Ack, AckKind};
+
+use crate::copy::{Copy, Frames, delivery_of};
+use crate::deliver::Fate;
+use crate::ledger::Loss;
+use crate::persist::Until;
+use crate::session::Stage;
+use crate::shard::Shard;
+
+impl Shard {
+    /// A session goes on with a new connection: everything under way is sent again, in order and within the window of
+    /// this connection, then what waits. [MQTT-4.4.0-1]
+    pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Some(conn) = session.conn else { return };
+        let mut steps = alloc::vec::Vec::with_capacity(session.inflight.len());
+        session.unsent = 0;
+        let kept = session.kept;
+        for under_way in &mut session.inflight {
+            // What has never been sent because its identifier is not kept goes on waiting for that.
+            if under_way.after != 0 {
+                continue;
+            }
+            under_way.is_unsent = matches!(under_way.stage, Stage::Sent(_));
+            session.unsent += usize::from(under_way.is_unsent);
+            steps.push((under_way.packet_id, under_way.is_unsent));
+        }
+        let conn = self.conn_id(conn);
+        for (packet_id, is_unsent) in steps {
+            if is_unsent {
+                self.send_again(index, now);
+            } else {
+                // Behind a CONNACK that waits for the same, it need not wait itself.
+                let until = self.journal.until_synced_for(kept);
+                let is_held = self.connection(conn).is_some_and(|connection| connection.connack_after == Some(until));
+                let until = if is_held { Until::Now } else { until };
+                self.reply(conn, &Ack::success(AckKind::PubRel, packet_id), until);
+            }
+        }
+        self.pump(index, now);
+    }
+
+    /// Sends again the first message that was under way on an earlier connection; false if there is none, or no window.
+    /// Lifetimes do not matter any more: delivery has begun, and the client may know the identifier.
+    pub(crate) fn send_again(&mut self, index: u32, now: Timestamp) -> bool {
+        let Some(session) = self.sessions.get_mut(index) else { return false };
+        let (conn, under_way) = (session.conn, session.inflight.len() - session.unsent);
+        let outbox = conn.and_then(|conn| self.connections.get(conn)).map_or(0, |connection| connection.outbox.len());
+        let is_clogged = outbox > self.settings.outbox_bytes_max;
+        if session.unsent == 0 || under_way >= usize::from(session.window) || is_clogged {
+            return false;
+        }
+        let Some(position) = session.inflight.iter().position(|inflight| inflight.is_unsent) else { return false };
+        let again = &mut session.inflight[position];
+        let Stage::Sent(queued) = &again.stage else { return false };
+        let (delivery, queued) = (delivery_of(queued.qos, again.packet_id, true), queued.clone());
+        again.is_unsent = false;
+        session.unsent -= 1;
+        let publication = queued.message.view();
+        // Rules may have changed while the client was away.
+        if !self.may_receive(index, publication.topic) {
+            if let Some(session) = self.sessions.get_mut(index) {
+                self.journal.dequeue(session.kept, &queued);
+                session.finish(position);
+            }
+            self.stats.inflight_messages -= 1;
+            self.lose_delivery(index, Loss::NotAllowed, publication.standing.class);
+            return true;
+        }
+        let copy = Copy { delivery, retain: queued.retain, ids: &queued.ids };
+        let fate = self.send_now(conn, &publication, &copy, &mut Frames::for_receivers(1), now);
+        if fate == Fate::Done
+            && let Some(session) = self.sessions.get_mut(index)
+        {
+            self.journal.dequeue(session.kept, &queued);
+            session.finish(position);
+            self.stats.inflight_messages -= 1;
+        }
+        true
+    }
+}
