@@ -40,6 +40,8 @@ pub const HTTP_LAST_TIME: Duration = Duration::from_secs(60);
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 /// Time for a request's head, and again for its body.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of all bodies that are being read, beside short ones.
+pub const BODIES_BYTES_MAX: usize = 128 << 20;
 /// Time for a request's body.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Buffer of an HTTP connection, which bounds its head.

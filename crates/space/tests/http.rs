@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::io::{Read, Write};
+
 use common::start;
 
 const JSON: &str = "application/sparql-results+json";
@@ -168,4 +170,17 @@ fn with_users_writing_needs_one_and_reading_as_the_rule_says() {
         assert_eq!(ask("GET", "/query?query=ASK%7B%7D", None).status, read);
         assert_eq!(ask("GET", "/query?query=ASK%7B%7D", Some(right)).status, 200);
     }
+}
+
+/// What is too long by its own word is refused by its head: nobody waits for it, and nothing is set aside.
+#[test]
+fn a_body_that_announces_too_much_is_refused_at_once() {
+    let broker = start();
+    let mut stream = common::connect(broker.http());
+    let head = "POST /update HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-update\r\nContent-Length: \
+                4000000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"HTTP/1.1 413");
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -31,8 +31,8 @@ use problem::Problem;
 
 use crate::ask::Asker;
 use crate::limits::{
-    BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_CONNECTIONS_MAX,
-    HTTP_LAST_TIME, INLINE_BYTES,
+    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME,
+    HTTP_CONNECTIONS_MAX, HTTP_LAST_TIME, INLINE_BYTES,
 };
 use crate::porter::Porter;
 use crate::service::Handle;
@@ -110,14 +110,28 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-/// The whole body, within its size and time.
+/// Room for bodies that are being read, in pieces of [`INLINE_BYTES`]. A short one needs none: connections bound those.
+static ROOM: Semaphore = Semaphore::const_new(BODIES_BYTES_MAX / INLINE_BYTES);
+
+/// What a body needs of it. One that does not say how long it is may become as long as any.
+fn pieces(declared: Option<u64>) -> u32 {
+    let length = declared.map_or(BODY_BYTES_MAX, |length| usize::try_from(length).unwrap_or(BODY_BYTES_MAX));
+    if length > INLINE_BYTES { length.div_ceil(INLINE_BYTES) as u32 } else { 0 }
+}
+
+/// The whole body, within its size and time, and within what all of them may take together.
 async fn read_body(body: Body) -> Result<Bytes, Problem> {
-    let too_large = |_| {
+    let too_large = || {
         let detail = format!("the body has more than {} MiB", BODY_BYTES_MAX >> 20);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
     };
+    let declared = body.size_hint().upper();
+    if declared.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
+        return Err(too_large());
+    }
+    let _room = ROOM.try_acquire_many(pieces(declared)).map_err(|_| Problem::busy(Duration::from_secs(1)))?;
     match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(read) => read.map_err(too_large),
+        Ok(read) => read.map_err(|_| too_large()),
         Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow", "the body did not come in time")),
     }
 }
@@ -162,4 +176,20 @@ fn method_not_allowed(allowed: &'static str) -> Response {
     let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail).into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_bodies_share_a_room_and_short_ones_need_none() {
+        let room = Semaphore::new(BODIES_BYTES_MAX / INLINE_BYTES);
+        let largest = BODY_BYTES_MAX as u64;
+        let taken: Vec<_> = (0..BODIES_BYTES_MAX / BODY_BYTES_MAX)
+            .map(|number| room.try_acquire_many(pieces(if number == 0 { None } else { Some(largest) })).unwrap())
+            .collect();
+        assert!(room.try_acquire_many(pieces(Some(INLINE_BYTES as u64 + 1))).is_err(), "{} have it", taken.len());
+        assert!(room.try_acquire_many(pieces(Some(INLINE_BYTES as u64))).is_ok());
+    }
 }
