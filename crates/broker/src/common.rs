@@ -91,7 +91,12 @@ impl Common {
 
     /// The number of the next rules.
     pub(crate) fn next_generation(&self) -> u64 {
-        self.generation.fetch_add(1, Ordering::Relaxed) + 1
+        self.generation.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The number of the newest rules; a shard may have their letter still before it.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// A shard's loop has turned.

@@ -71,7 +71,9 @@ impl ShardThread {
 
     fn advance(&mut self, key: Key) {
         let Some(visitor) = self.visitors.get(key) else { return };
-        if self.tls_steps_left == 0 && visitor.is_handshaking() {
+        // Whoever came after a reload is judged by its rules, and their letter is read at the start of the next turn.
+        let is_behind = self.rules.generation != self.common.generation();
+        if is_behind || (self.tls_steps_left == 0 && visitor.is_handshaking()) {
             self.queue_visitor(key);
             return;
         }

@@ -368,6 +368,10 @@ impl ShardThread {
     }
 
     fn reload(&mut self, rules: Rules) {
+        // Two reloads at once may send their letters in another order than they took their numbers.
+        if rules.generation < self.rules.generation {
+            return;
+        }
         self.connect_limits = connect_limits(&rules.settings);
         self.shard.set_settings(Arc::clone(&rules.settings));
         self.shard.set_policy(Arc::clone(&rules.policy));
