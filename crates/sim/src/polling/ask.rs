@@ -49,6 +49,9 @@ impl World<'_> {
         let state = &mut self.clients[asker.client as usize];
         if let Control::Pacer(pacer) = &state.control {
             self.desk.declare(&mut state.declared, pacer.want());
+            if state.tried == state.sent {
+                self.desk.on_check(self.now);
+            }
         }
         let deadline = Duration::from_secs_f64(self.config.clients.request_timeout * DEADLINE_SHARE);
         let asked = Asked { asker, deadline, ticket: state.ticket.take(), key };
@@ -105,7 +108,7 @@ impl World<'_> {
     }
 
     fn send_reply(&mut self, asker: Asker, word: Word) {
-        let reply = Reply { asker, word, stretch: self.desk.stretch() };
+        let reply = Reply { asker, word, stretch: self.desk.stretch(self.now) };
         let slot = if let Some(slot) = self.replies_free.pop() {
             self.replies[slot as usize] = reply;
             slot

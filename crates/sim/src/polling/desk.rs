@@ -6,7 +6,7 @@ use tidegate_control::admission::{
     Class, ClassConfig, Counts, DELAY_UNBOUNDED, Deadlines, Key, Offered, Policy, PoolConfig, Request, RequestPool,
     Taken,
 };
-use tidegate_control::advice::{AdviceConfig, Declared, StretchAdvice};
+use tidegate_control::advice::{AdviceConfig, Declared, Strain, StretchAdvice};
 use tidegate_control::appointments::{
     Appointment, Appointments, AppointmentsConfig, Server, Ticket, TicketKey, Visitor,
 };
@@ -44,6 +44,7 @@ pub(super) struct Desk {
     advice: Option<StretchAdvice>,
     reports_queue: bool,
     servers: u32,
+    denial_cost: Duration,
     chance: Stream,
 }
 
@@ -72,11 +73,9 @@ impl Desk {
             servers: host.servers,
             shared_max: ITEMS_MAX,
         };
-        let book = AppointmentsConfig {
-            utilisation: broker.book_utilisation,
-            denial_cost: Duration::from_secs_f64(host.denial_cost / host.capacity),
-            ..AppointmentsConfig::default()
-        };
+        let denial_cost = Duration::from_secs_f64(host.denial_cost / host.capacity);
+        let book =
+            AppointmentsConfig { utilisation: broker.book_utilisation, denial_cost, ..AppointmentsConfig::default() };
         let advice = AdviceConfig { margin: broker.advice_margin, ..AdviceConfig::default() };
         let book = broker.appointments.then(|| Appointments::new(&book, TicketKey::new([7; 16]))).transpose()?;
         Ok(Self {
@@ -85,6 +84,7 @@ impl Desk {
             advice: broker.advice.then(|| StretchAdvice::new(&advice)).transpose()?,
             reports_queue: broker.reports_queue,
             servers: host.servers,
+            denial_cost,
             chance: Stream::of(seed, "broker"),
         })
     }
@@ -125,10 +125,24 @@ impl Desk {
         }
     }
 
+    /// A client asks because its own time has come.
+    pub(super) fn on_check(&mut self, now: Timestamp) {
+        let strain = self.strain(now);
+        if let Some(advice) = &mut self.advice {
+            advice.on_check(now, advice.advise(&strain));
+        }
+    }
+
     /// What everybody is told.
-    pub(super) fn stretch(&self) -> Option<f64> {
-        let advice = self.advice.as_ref()?;
-        Some(advice.stretch(self.pool.cost(CLASS) / self.servers))
+    pub(super) fn stretch(&self, now: Timestamp) -> Option<f64> {
+        self.advice.as_ref().map(|advice| advice.advise(&self.strain(now)))
+    }
+
+    fn strain(&self, now: Timestamp) -> Strain {
+        self.appointments.as_ref().map_or_else(Strain::default, |book| Strain {
+            denials: self.denial_cost.mul_f64(book.refused()),
+            wait: book.wait(now),
+        })
     }
 
     /// What a client is told about its own request.
@@ -147,6 +161,9 @@ impl Desk {
 
     pub(super) fn on_served(&mut self, job: tidegate_control::admission::Job, elapsed: Duration) {
         self.pool.on_served(job, elapsed);
+        if let Some(advice) = &mut self.advice {
+            advice.on_served(elapsed / self.servers);
+        }
     }
 
     /// Seconds of work that wait.
