@@ -77,6 +77,8 @@ losses! {
     Refused, In, publish_refused;
     /// The memory budget is used up; at QoS 1 and 2 the client was told so.
     MemoryIn, In, publish_memory_budget;
+    /// The queue of a receiver has no more room for its class, which wants it refused; the client was told so.
+    ClassRefused, In, publish_class_full;
     /// The disk fails, and the client was told so.
     StoreError, In, publish_store_error;
     /// No room to retain it.
@@ -93,6 +95,10 @@ losses! {
     OutboxFull, Out, dropped_outbox_full;
     /// The client's queue was full.
     QueueFull, Out, dropped_queue_full;
+    /// The bytes that its class may have waiting were used up.
+    ClassBytes, Out, dropped_class_bytes;
+    /// It waited longer than its class may.
+    ClassDelay, Out, dropped_class_delay;
     /// A newer message of its topic took its place in the queue, as the class wants it.
     Conflated, Out, dropped_conflated;
     /// Its lifetime was over.

@@ -56,6 +56,9 @@ impl Shard {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
         publication.standing = self.classify(index, &publication, now);
+        if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
+            return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
+        }
         let message = Shareable::new(publication);
         match self.admit(arrival, &message.publication, now)? {
             Admission::Pass => self.take(Some(conn), index, delivery, &message, now).map(|()| Flow::On),

@@ -85,6 +85,8 @@ pub(crate) struct Queued {
     pub(crate) ids: SubscriptionIds,
     /// Its place in the store; 0 if it has none.
     pub(crate) place: u64,
+    /// Since when it waits.
+    pub(crate) since: Timestamp,
 }
 
 impl Queued {

@@ -250,6 +250,7 @@ impl Shard {
                     self.check_progress(ConnId { index: conn, generation }, now);
                 }
                 Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
+                Some((at, Due::Overdue { session, generation })) => self.check_overdue(session, generation, at, now),
                 Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
                 None => return,
             }

@@ -280,8 +280,8 @@ impl Shard {
             return false;
         }
         let queue = self.sessions.get(arrival.session).and_then(|session| session.held.as_ref());
-        let Some(queue) = queue.filter(|queue| !queue.has_room(Message::size_of(publication), &self.settings.back_off))
-        else {
+        let (class, size) = (publication.standing.class, Message::size_of(publication));
+        let Some(queue) = queue.filter(|queue| !queue.has_room(class, size, &self.settings)) else {
             return false;
         };
         let mut until = queue.first_release().unwrap_or(now);
@@ -320,7 +320,8 @@ impl Shard {
         let queue = session.held.as_deref().unwrap_or(&nothing);
         let release_at = queue.last_release().map_or(now + wait, |last| last.max(now + wait));
         let wait = release_at.since(now);
-        let cause = if !queue.has_room(size, &bounds) || !self.memory.has_room(Kind::Passing, size) {
+        let class = publication.standing.class;
+        let cause = if !queue.has_room(class, size, &self.settings) || !self.memory.has_room(Kind::Passing, size) {
             Some(Cause::HoldFull)
         } else if arrival.delivery != Delivery::AtMostOnce && wait > bounds.hold_max() {
             Some(Cause::Rhythm)

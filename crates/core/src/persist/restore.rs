@@ -146,7 +146,7 @@ impl Shard {
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
         for delivery in saved.deliveries {
-            self.restore_delivery(&mut session, delivery);
+            self.restore_delivery(&mut session, delivery, now);
         }
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
@@ -156,10 +156,11 @@ impl Shard {
             }
         }
         self.set_group_presence(index, Presence::Offline);
+        self.drop_overdue(index, now);
         self.look_after(index, now);
     }
 
-    fn restore_delivery(&mut self, session: &mut Session, delivery: SavedDelivery) {
+    fn restore_delivery(&mut self, session: &mut Session, delivery: SavedDelivery, now: Timestamp) {
         let SavedDelivery { place, stage, qos, retain, ids } = delivery;
         session.places = session.places.max(place);
         let ids: SubscriptionIds = ids.into_iter().collect();
@@ -167,12 +168,14 @@ impl Shard {
             message.keep();
             self.stats.begin_delivery(message.class());
             session.ledger.deliveries += 1;
-            Queued { message, qos, retain, ids: ids.clone(), place }
+            // What it waited before is not known; it begins again.
+            Queued { message, qos, retain, ids: ids.clone(), place, since: now }
         };
         match stage {
             SavedStage::Waiting(message) => {
                 let (queued, settings) = (queued(message), Arc::clone(&self.settings));
-                let bounds = Bounds { messages_max: usize::MAX, bytes_max: usize::MAX };
+                let (bytes_max, class_bytes) = (usize::MAX, usize::MAX);
+                let bounds = Bounds { messages_max: usize::MAX, bytes_max, class_bytes };
                 session.with_queue(&mut self.stats, |queue, _| {
                     queue.offer(queued, &settings.priority, bounds, |_, _| {});
                 });

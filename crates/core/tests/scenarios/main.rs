@@ -6,6 +6,7 @@ mod backoff;
 mod backoff_abuse;
 mod bounds;
 mod bursts;
+mod class_caps;
 mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;
