@@ -30,4 +30,5 @@ mod reports;
 mod retained;
 mod session;
 mod shards;
+mod strained;
 mod subscribing;
