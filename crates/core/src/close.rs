@@ -92,7 +92,7 @@ impl Shard {
             }
             _ => vec![Property::ReasonString(reason.name())],
         };
-        self.send(conn, &Disconnect { reason, properties: Properties::new(&properties) });
+        self.send_last(conn, &Disconnect { reason, properties: Properties::new(&properties) });
     }
 
     /// Takes a connection from its session.

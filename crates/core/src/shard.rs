@@ -286,10 +286,11 @@ impl Shard {
         None
     }
 
-    /// The bytes to write, oldest first, as up to two slices (for one vectored write).
+    /// The bytes to write next, as up to two slices (for one vectored write); what `handle_written` then lists again has
+    /// more.
     pub fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
         let is_open = |connection: &&Connection| connection.connack_after.is_none();
-        [self.connection(conn).filter(is_open).map_or(&[][..], |connection| connection.outbox.bytes()), &[]]
+        self.connection(conn).filter(is_open).map_or([&[], &[]], |connection| connection.outbox.slices())
     }
 
     /// So many bytes were written; none, if the socket takes no more. May refill the outbox from the session's queue; the connection is then named by
@@ -300,11 +301,17 @@ impl Shard {
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
         let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
+        let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
         connection.on_written(bytes, &mut self.spares, now);
         self.memory.outboxes -= before - connection.outbox.len();
         let is_slow = connection.stalled_since.is_some();
         self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
         let (session, is_closing) = (connection.session, connection.is_closing);
+        // Behind the answers there were messages that were not shown.
+        if bytes > 0 && bytes == shown && connection.outbox.len() > 0 && !connection.is_listed {
+            connection.is_listed = true;
+            self.to_write.push_back(conn);
+        }
         if connection.stalled_since.is_some() && !connection.is_watched {
             self.watch(conn, now + self.settings.write_timeout, now);
         }
