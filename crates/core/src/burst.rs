@@ -96,7 +96,8 @@ impl Shard {
             }
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
             let message = Arc::clone(&message);
-            self.send_queued(index, Queued { message, qos, retain: true, ids, place: 0, since: now }, now);
+            let queued = Queued { message, qos, retain: true, ids, place: 0, since: now, is_latest: wish.is_latest };
+            self.send_queued(index, queued, now);
         }
     }
 

@@ -76,7 +76,7 @@ impl Shard {
         {
             let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
             let conn = session.conn;
-            let queued = Queued { message, qos, retain, ids, place: 0, since: now };
+            let queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
             if may_be_sent && self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
@@ -109,13 +109,13 @@ impl Shard {
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
-        if is_full && settings.priority.on_full(class) == OnFull::DropNewest {
+        if is_full && !target.is_latest && settings.priority.on_full(class) == OnFull::DropNewest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
             return;
         }
         let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
-        let mut queued = Queued { message, qos, retain, ids, place: 0, since: now };
+        let mut queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
         let overdue_at = queued.overdue_at(&settings.priority);
         self.journal.queue(session, &mut queued);
         let (journal, kept) = (&mut self.journal, session.kept);

@@ -116,6 +116,11 @@ impl Place {
     }
 }
 
+/// Whether of its topic only the newest waits: its class says so, or who gets it.
+fn is_latest(queued: &Queued, on_full: OnFull) -> bool {
+    queued.is_latest || on_full == OnFull::Latest
+}
+
 /// Nobody was promised that it arrives.
 fn is_passing(queued: &Queued) -> bool {
     queued.qos == QoS::AtMostOnce
@@ -149,8 +154,8 @@ impl Queue {
         if size > bounds.bytes_max {
             return lose(queued, Gone::Newest);
         }
-        let queued = match on_full {
-            OnFull::Latest => match self.replace(queued) {
+        let queued = match is_latest(&queued, on_full) {
+            true => match self.replace(queued) {
                 Ok(before) => {
                     lose(before, Gone::Conflated);
                     // It may be larger than the one before.
@@ -164,7 +169,7 @@ impl Queue {
                 }
                 Err(queued) => queued,
             },
-            _ => queued,
+            false => queued,
         };
         if !self.make_room_in_class(&queued, on_full, bounds, |victim| lose(victim, Gone::ClassBytes)) {
             return lose(queued, Gone::ClassBytes);
@@ -251,7 +256,7 @@ impl Queue {
     }
 
     fn wait(&mut self, queued: Queued, on_full: OnFull) -> Waiting {
-        if on_full != OnFull::Latest {
+        if !is_latest(&queued, on_full) {
             return Waiting::Message(queued);
         }
         let topic: Box<str> = queued.message.view().topic.into();

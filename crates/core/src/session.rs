@@ -87,6 +87,8 @@ pub(crate) struct Queued {
     pub(crate) place: u64,
     /// Since when it waits.
     pub(crate) since: Timestamp,
+    /// A newer one of its topic takes its place.
+    pub(crate) is_latest: bool,
 }
 
 impl Queued {

@@ -88,7 +88,13 @@ fn queued(sent: &Sent, number: usize) -> Queued {
     };
     let message = Arc::new(Message::new(&publication, &Tally::default()));
     let since = Timestamp::from_secs_f64(number as f64);
-    Queued { message, qos: QoS::AtMostOnce, retain: false, ids: SubscriptionIds::None, place: 0, since }
+    let (ids, is_latest) = (SubscriptionIds::None, is_of_latest_subscription(sent));
+    Queued { message, qos: QoS::AtMostOnce, retain: false, ids, place: 0, since, is_latest }
+}
+
+/// To the last topic there is a subscription that wants only the newest, whatever the class.
+fn is_of_latest_subscription(sent: &Sent) -> bool {
+    sent.topic == 2
 }
 
 fn number_of(queued: &Queued) -> usize {
@@ -156,7 +162,8 @@ impl Model {
                     // Of its flow the oldest that does not stand in the place of an older one.
                     let victim = self.remove(number);
                     let longest = self.waiting.iter().map(|known| self.flow_bytes(Self::flow(known))).max();
-                    assert_ne!(on_full, OnFull::DropNewest);
+                    // One that takes the place of another may be larger.
+                    assert!(on_full != OnFull::DropNewest || Self::is_conflated(&known, priority));
                     if on_full == OnFull::DropLongest && priority.mode == PriorityMode::Practical {
                         let length = self.flow_bytes(Self::flow(&victim)) + victim.size + SLACK;
                         assert!(
@@ -170,10 +177,11 @@ impl Model {
                     let victim = self.remove(number);
                     assert_eq!(usize::from(victim.sent.class), class);
                     let is_newest = number == self.offered;
-                    assert!(is_newest || !matches!(on_full, OnFull::DropNewest | OnFull::Refuse));
+                    let may_evict = !matches!(on_full, OnFull::DropNewest | OnFull::Refuse);
+                    assert!(is_newest || may_evict || Self::is_conflated(&known, priority));
                 }
                 Gone::Conflated => {
-                    assert_eq!(on_full, OnFull::Latest);
+                    assert!(Self::is_conflated(&known, priority));
                     let victim = self.remove(number);
                     assert_eq!((victim.sent.topic, victim.sent.is_by_topic), (sent.topic, sent.is_by_topic));
                 }
@@ -205,10 +213,15 @@ impl Model {
 
     /// It may stand in the place of an older one of another publisher.
     fn is_conflated(known: &Known, priority: &Priority) -> bool {
-        priority.on_full(ClassId::from_bits(known.sent.class)) == OnFull::Latest
+        let is_latest = priority.on_full(ClassId::from_bits(known.sent.class)) == OnFull::Latest;
+        is_latest || is_of_latest_subscription(&known.sent)
     }
 
     fn invariants(&self, queue: &Queue, is_uncapped: bool) {
+        for by_topic in [true, false] {
+            let is_it = |known: &&Known| is_of_latest_subscription(&known.sent) && known.sent.is_by_topic == by_topic;
+            assert!(self.waiting.iter().filter(is_it).count() <= 1, "of each such topic the newest");
+        }
         assert_eq!((queue.len(), queue.bytes()), (self.waiting.len(), self.bytes));
         assert_eq!(self.offered, self.gone + queue.len());
         assert!(!(queue.line_flow.is_some() && queue.flows.is_some()), "a line, or flows");
@@ -259,6 +272,7 @@ proptest! {
             // One that was replaced is newer than those behind it, and hides them until it goes.
             if let Operation::Offer(sent) = operation
                 && priority.on_full(ClassId::from_bits(sent.class)) != OnFull::Latest
+                && !is_of_latest_subscription(sent)
             {
                 model.offer(&mut queue, &priority, sent);
             }

@@ -8,6 +8,7 @@ mod backoff_abuse;
 mod bounds;
 mod bursts;
 mod class_caps;
+mod conflation;
 mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;
