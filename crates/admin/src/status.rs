@@ -204,6 +204,7 @@ pub(crate) fn meaning(loss: Loss) -> &'static str {
         Loss::NotAllowed => "the rules of access forbid the receiver this topic",
         Loss::SessionEnded => "the receiver's session ended before it took them",
         Loss::NoMember => "the last member of a shared subscription left",
+        Loss::AbsentBudget => "what waits for those who are away was more than half of the memory budget",
         Loss::Away => "QoS 0 for a receiver that was away",
     }
 }

@@ -47,6 +47,7 @@ impl Shard {
             })
         });
         session.ledger = ledger;
+        self.note_absent(index);
         if let Some(at) = next {
             self.watch_overdue(index, at, now);
         }

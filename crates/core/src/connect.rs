@@ -187,6 +187,7 @@ impl Shard {
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
         }
+        self.note_absent(index);
         self.keep_session(index);
         self.keep_will(index);
         self.recognise(index, now);

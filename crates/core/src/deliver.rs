@@ -130,6 +130,10 @@ impl Shard {
         if let Some(at) = overdue_at {
             self.watch_overdue(target.session, at, now);
         }
+        if is_away {
+            self.note_absent(target.session);
+            self.bound_absent();
+        }
     }
 
     /// Gives a message an identifier. The answer is whether it may be sent now: QoS 2 to a lasting session may not before

@@ -8,7 +8,7 @@
 //!                       + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
 //!                       + dropped_{outbox_full, queue_full, class_bytes, class_delay, conflated, expired, too_large,
-//!                         denied, session_ended, no_member, away, memory_budget}
+//!                         denied, session_ended, no_member, away, memory_budget, absent_budget}
 //! ```
 //! A delivery is one message for one receiver. A retained message that answers a subscription becomes one when its turn
 //! comes, and not before: what is still to be sent of them is in neither sum. `dropped_shard_full` is in neither sum: nobody knows how many receivers
@@ -272,6 +272,7 @@ impl Stats {
                 self.dropped_session_ended,
                 self.dropped_away,
                 self.dropped_memory_budget,
+                self.dropped_absent_budget,
                 self.dropped_conflated,
             ],
         )?;
@@ -348,6 +349,9 @@ stats! {
     publish_class_full,
     /// QoS 0 messages that were delivered and not retained, because the disk fails and too much waits for it.
     retained_store_error,
+    /// Messages that were delivered and not retained, because there is no room for them: of clients before MQTT 5, wills, and
+    /// copies on other shards.
+    retained_memory_budget,
     /// Clients of whom messages are held now.
     clients_held,
     /// Clients that do not take what waits for them, or not as fast as it comes.
@@ -405,6 +409,8 @@ stats! {
     dropped_away,
     /// Deliveries dropped because the memory budget is used up.
     dropped_memory_budget,
+    /// Deliveries dropped because those who are away have more waiting than their part of the memory budget.
+    dropped_absent_budget,
     /// QoS 0 messages of a publisher that was too fast and had no room left to wait in.
     dropped_held_full,
     /// QoS 0 messages of a publisher that was too fast for too long.

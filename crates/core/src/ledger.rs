@@ -115,6 +115,8 @@ losses! {
     NoMember, Out, dropped_no_member;
     /// The memory budget is used up.
     MemoryOut, Out, dropped_memory_budget;
+    /// Those who are away have more waiting than their part of the memory budget.
+    AbsentBudget, Out, dropped_absent_budget;
     /// The client is away, and this kind of message is not kept.
     Away, Out, dropped_away;
 }
@@ -209,10 +211,13 @@ impl Shard {
         }
         let stats = &self.stats();
         let held = self.sessions.iter().filter(|(_, session)| session.held.is_some()).count() as u64;
+        let is_away = |(_, session): &(u32, &Session)| session.conn.is_none();
+        let away = self.sessions.iter().filter(is_away).map(|(_, session)| session.queue_bytes() as u64).sum();
         let slow = self.connections.iter().filter(|(_, it)| it.stalled_since.is_some()).count() as u64;
         let pairs = [
             (Side::In, stats.clients_held, held),
             (Side::Out, stats.clients_slow, slow),
+            (Side::Out, self.memory.absent.bytes() as u64, away),
             (Side::In, stats.publish_received, sum.received),
             (Side::In, stats.publish_passed, sum.passed),
             (Side::Out, stats.deliveries, sum.deliveries),

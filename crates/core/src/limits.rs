@@ -49,6 +49,8 @@ pub(crate) const CACHE_TOPIC_BYTES_MAX: usize = 512;
 pub(crate) const BURST_STEPS_MAX: usize = 256;
 /// ...and for all sessions in one turn.
 pub(crate) const BURST_STEPS_PER_TURN_MAX: usize = 1024;
+/// Messages that those who are away lose at once, when they have more than their part of the memory.
+pub(crate) const ABSENT_DROPS_MAX: usize = 1024;
 /// Retained messages that are forgotten at once when their lifetime is over.
 pub(crate) const RETAINED_SWEEP_MAX: usize = 1024;
 /// Bytes of topics whose retained message was deleted a moment ago.

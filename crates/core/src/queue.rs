@@ -309,6 +309,11 @@ impl Queue {
         }
     }
 
+    /// Whoever has to go for want of memory.
+    pub(crate) fn evict(&mut self) -> Option<Queued> {
+        self.evict_for(false).or_else(|| self.pop())
+    }
+
     /// The oldest message of the flow with the most bytes.
     fn evict_longest(&mut self) -> Option<Queued> {
         let victim = match &mut self.flows {

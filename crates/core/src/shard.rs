@@ -154,6 +154,8 @@ pub struct Shard {
     /// Steps that are left for them in this turn.
     pub(crate) burst_steps: usize,
     pub(crate) events: VecDeque<Event>,
+    /// Those that must not be lost among the others.
+    bans: VecDeque<Event>,
     pub(crate) stats: Stats,
     /// The ledgers of sessions that have ended, and of nobody in particular.
     pub(crate) departed: Ledger,
@@ -197,6 +199,7 @@ impl Shard {
             bursting: VecDeque::new(),
             burst_steps: BURST_STEPS_PER_TURN_MAX,
             events: VecDeque::new(),
+            bans: VecDeque::new(),
             stats: Stats::default(),
             departed: Ledger::default(),
             subscriptions_ended: 0,
@@ -231,6 +234,7 @@ impl Shard {
     /// Timers: keep-alives, wills, expiries, releases. Retained messages that were not all sent. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
         self.settle_memory();
+        self.bound_absent();
         self.shed(now);
         if core::mem::take(&mut self.gate.has_new_limits) {
             self.apply_limits(now);
@@ -371,7 +375,7 @@ impl Shard {
 
     /// What happened.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.bans.pop_front().or_else(|| self.events.pop_front())
     }
 
     /// Counters and gauges.
@@ -410,10 +414,12 @@ impl Shard {
 
     /// Events are for people; when nobody drains them the oldest go.
     pub(crate) fn tell(&mut self, event: Event) {
-        if self.events.len() >= EVENTS_MAX {
-            self.events.pop_front();
+        // A ban is more than news: it has room of its own.
+        let events = if matches!(event, Event::Outlawed { .. }) { &mut self.bans } else { &mut self.events };
+        if events.len() >= EVENTS_MAX {
+            events.pop_front();
         }
-        self.events.push_back(event);
+        events.push_back(event);
     }
 
     pub(crate) fn other_shards(&self) -> impl Iterator<Item = usize> + use<> {

@@ -23,6 +23,7 @@
 //! of 600 QoS 1 messages through, and 255 if it owed for those refused. A publisher that hears "later" from an ended
 //! connection hears it again at once on the next, until it has been quiet for D_max: a ban that expires by itself.
 
+mod absent;
 mod arrivals;
 pub(crate) mod hold;
 mod limits;

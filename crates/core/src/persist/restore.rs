@@ -158,6 +158,8 @@ impl Shard {
         }
         self.set_group_presence(index, Presence::Offline);
         self.drop_overdue(index, now);
+        self.note_absent(index);
+        self.memory.absent.forgive();
         self.look_after(index, now);
     }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod absent;
 mod answers;
 mod backoff;
 mod backoff_abuse;
