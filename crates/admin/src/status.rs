@@ -188,16 +188,23 @@ pub(crate) fn meaning(loss: Loss) -> &'static str {
         Loss::RetainedFull => "no room to retain it",
         Loss::HeldFull => "QoS 0 of a publisher that was too fast, with no room left to wait in",
         Loss::Rhythm => "QoS 0 of a publisher that was too fast for too long",
+        Loss::Strained => {
+            "QoS 0 of the lowest class, beyond its publisher's share, while the broker was strained (level 2)"
+        }
         Loss::HeldEnded => "never acknowledged: its session ended while it had to wait",
         Loss::HeldExpired => "its lifetime was over while it had to wait",
         Loss::OutboxFull => "QoS 0 for a receiver that does not read what is there already",
         Loss::QueueFull => "the receiver's queue was full",
+        Loss::ClassRefused => "a receiver's queue has no more room for its class; the publisher was told so",
+        Loss::ClassBytes => "its class had max_bytes waiting in the receiver's queue",
+        Loss::ClassDelay => "it waited for the receiver longer than max_delay of its class",
         Loss::Conflated => "a newer message of its topic took its place in the receiver's queue",
         Loss::Expired => "its lifetime was over before the receiver took it",
         Loss::TooLarge => "larger than the receiver accepts",
         Loss::NotAllowed => "the rules of access forbid the receiver this topic",
         Loss::SessionEnded => "the receiver's session ended before it took them",
         Loss::NoMember => "the last member of a shared subscription left",
+        Loss::AbsentBudget => "what waits for those who are away was more than half of the memory budget",
         Loss::Away => "QoS 0 for a receiver that was away",
     }
 }

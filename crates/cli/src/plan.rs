@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
 use tidegate_broker::keep::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
-use tidegate_core::classes::{Classes, Priority};
+use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
 use tidegate_space::Binds;
 use tidegate_wire_mqtt::QoS;
@@ -19,7 +19,7 @@ use crate::certificate;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{Count, FOREVER, Or, Size, Span};
 use crate::config::words::{Address, Door, Origins, SecureDoor};
-use crate::config::{Loaded, Problem, Problems};
+use crate::config::{Loaded, Origin, Problem, Problems};
 
 /// Names and keys of the listeners, for messages.
 pub(crate) const DOORS: &[(ListenerKind, &str)] = &[
@@ -177,12 +177,30 @@ fn arrivals(limits: &Limits) -> ArrivalRules {
 
 fn priority(loaded: &Loaded, problems: &mut Vec<Problem>) -> Priority {
     let section = &loaded.options.priority;
+    problems.extend(loaded.classes.iter().filter_map(|(class, origin)| pointless(class, origin, loaded)));
     let own = loaded.classes.iter().map(|(class, _)| class.clone()).collect();
     let classes = Classes::new(own).unwrap_or_else(|message| {
         problems.push(Problem::general(message));
         Classes::default()
     });
     Priority { mode: section.mode.0, by: section.by.0, classes }
+}
+
+/// What a class asks for and will never get.
+fn pointless(class: &Class, origin: &Origin, loaded: &Loaded) -> Option<Problem> {
+    let queue = loaded.options.limits.queue_bytes_max.0;
+    let problem = |field: &str, message: String| {
+        Some(Problem::of_key(origin, &format!("classes.{}.{field}", class.name), message))
+    };
+    if class.max_bytes.is_some_and(|bytes| bytes as u64 > queue) {
+        return problem("max_bytes", format!("more than limits.queue_bytes_max ({queue} bytes), which comes first"));
+    }
+    let capped = [("max_bytes", class.max_bytes.is_some()), ("max_delay", class.max_delay.is_some())];
+    let (field, _) = capped.into_iter().find(|(_, is_set)| *is_set)?;
+    match loaded.options.priority.mode.0 {
+        PriorityMode::Off => problem(field, "there are no classes while priority.mode is \"off\"".to_owned()),
+        _ => None,
+    }
 }
 
 fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, Count<MIN, MAX>>) -> usize {

@@ -95,7 +95,9 @@ impl Shard {
                 session.ledger.deliveries += 1;
             }
             let ids = wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One);
-            self.send_queued(index, Queued { message: Arc::clone(&message), qos, retain: true, ids, place: 0 }, now);
+            let message = Arc::clone(&message);
+            let queued = Queued { message, qos, retain: true, ids, place: 0, since: now, is_latest: wish.is_latest };
+            self.send_queued(index, queued, now);
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) struct Target {
     pub(crate) session: u32,
     pub(crate) qos: QoS,
     pub(crate) retain_as_published: bool,
+    /// None of its subscriptions wants more than the newest while it has to wait.
+    pub(crate) is_latest: bool,
     /// Some of its subscriptions do not want the session's own messages.
     pub(crate) no_local: bool,
     pub(crate) ids: SubscriptionIds,
@@ -125,6 +127,7 @@ impl Target {
             session,
             qos: wish.qos,
             retain_as_published: wish.retain_as_published,
+            is_latest: wish.is_latest,
             no_local: wish.no_local,
             ids: wish.id.map_or(SubscriptionIds::None, SubscriptionIds::One),
         }
@@ -134,6 +137,7 @@ impl Target {
     fn add(&mut self, wish: Wish) {
         self.qos = self.qos.max(wish.qos);
         self.retain_as_published |= wish.retain_as_published;
+        self.is_latest &= wish.is_latest;
         self.no_local |= wish.no_local;
     }
 }
@@ -145,7 +149,8 @@ mod tests {
     use core::num::NonZeroU32;
 
     fn wish(id: u32) -> Wish {
-        Wish { qos: QoS::AtMostOnce, no_local: false, retain_as_published: false, id: NonZeroU32::new(id) }
+        let (no_local, retain_as_published, is_latest) = (false, false, false);
+        Wish { qos: QoS::AtMostOnce, no_local, retain_as_published, is_latest, id: NonZeroU32::new(id) }
     }
 
     fn remember(cache: &mut MatchCache, subscriptions: &mut Subscriptions, topic: &str) {

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use tidegate_control::rank::Tercile;
 use tidegate_control::schedule::WEIGHT_MAX;
@@ -23,6 +24,11 @@ use crate::glob::Glob;
 pub const CLASSES_MAX: usize = 8;
 /// Patterns of one class, of each kind: all of them may be looked at for every message.
 pub const PATTERNS_MAX: usize = 64;
+
+/// The least that a class may be allowed to have waiting: a message with a small payload and what it costs to keep.
+pub const CLASS_BYTES_MIN: usize = 1024;
+/// The shortest time that a class may be given: a turn of a busy broker takes some milliseconds.
+pub const CLASS_DELAY_MIN: Duration = Duration::from_millis(10);
 
 /// Which messages come first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,6 +60,28 @@ impl Priority {
             // P22: whoever comes to a full queue is dropped.
             PriorityMode::Paper | PriorityMode::Off => OnFull::DropNewest,
         }
+    }
+
+    /// Whether no other class counts for less, the broker's own apart: who gives way first.
+    pub(crate) fn is_least(&self, class: ClassId) -> bool {
+        let others = self.classes.iter().filter(|(id, _)| *id != ClassId::SYS);
+        let least = others.map(|(_, class)| class.weight).min();
+        self.mode != PriorityMode::Off && Some(self.classes.weight(class)) == least
+    }
+
+    /// Bytes of this class that may wait in one queue.
+    pub(crate) fn bytes_max(&self, class: ClassId) -> usize {
+        self.capped(class).and_then(|class| class.max_bytes).unwrap_or(usize::MAX)
+    }
+
+    /// How long a message of this class may wait for its receiver.
+    pub(crate) fn delay_max(&self, class: ClassId) -> Option<Duration> {
+        self.capped(class).and_then(|class| class.max_delay)
+    }
+
+    /// Without priorities nobody belongs to a class, so there is nothing to cap.
+    fn capped(&self, class: ClassId) -> Option<&Class> {
+        if self.mode == PriorityMode::Off { None } else { self.classes.get(class) }
     }
 }
 
@@ -93,6 +121,8 @@ pub enum OnFull {
     DropOldest,
     /// Of each topic only the newest message waits, full or not; beyond that as `DropLongest`.
     Latest,
+    /// QoS 1 and 2 are not taken from their publisher, which is told so; what is in already is dropped.
+    Refuse,
 }
 
 /// One class.
@@ -104,6 +134,10 @@ pub struct Class {
     pub weight: u32,
     /// What happens when a queue is full.
     pub on_full: OnFull,
+    /// Bytes of it that may wait in one queue, or in the hold of one publisher; none: as many as fit.
+    pub max_bytes: Option<usize>,
+    /// How long a message of it may wait for its receiver; none: as long as it lives.
+    pub max_delay: Option<Duration>,
     /// Topic filters, one of which must match. None: any topic.
     pub topics: Vec<Box<str>>,
     /// Users, one of whom must be the publisher. None: anybody.
@@ -116,7 +150,8 @@ impl Class {
     /// A class without rules.
     pub fn new(name: &str, weight: u32) -> Self {
         let (topics, users, clients) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name: name.into(), weight, on_full: OnFull::default(), topics, users, clients }
+        let (on_full, max_bytes, max_delay) = (OnFull::default(), None, None);
+        Self { name: name.into(), weight, on_full, max_bytes, max_delay, topics, users, clients }
     }
 
     fn has_rules(&self) -> bool {
@@ -138,6 +173,13 @@ impl Class {
         }
         if [self.topics.len(), self.users.len(), self.clients.len()].iter().any(|count| *count > PATTERNS_MAX) {
             return Err(format!("class {:?}: at most {PATTERNS_MAX} of each kind", self.name));
+        }
+        // Every message would be dropped.
+        if self.max_bytes.is_some_and(|bytes| bytes < CLASS_BYTES_MIN) {
+            return Err(format!("class {:?}: max_bytes is at least {CLASS_BYTES_MIN}", self.name));
+        }
+        if self.max_delay.is_some_and(|delay| delay < CLASS_DELAY_MIN) {
+            return Err(format!("class {:?}: max_delay is at least {} ms", self.name, CLASS_DELAY_MIN.as_millis()));
         }
         let is_filter = |text: &str| TopicFilter::parse(text, &Limits::default()).is_ok_and(|it| it.group().is_none());
         match self.topics.iter().find(|text| !is_filter(text)) {
@@ -305,6 +347,10 @@ mod tests {
         assert!(faults(alloc::vec![Class::new("a", 0)]).contains("weight"));
         assert!(faults(alloc::vec![class("a", &["x/#/y"], &[])]).contains("no topic filter"));
         assert!(faults(alloc::vec![class("a", &["x"], &[]), class("a", &[], &[])]).contains("twice"));
+        let small = Class { max_bytes: Some(10), ..Class::new("a", 1) };
+        assert!(faults(alloc::vec![small]).contains("max_bytes is at least 1024"));
+        let short = Class { max_delay: Some(Duration::ZERO), ..Class::new("a", 1) };
+        assert!(faults(alloc::vec![short]).contains("max_delay is at least 10 ms"));
         let five = ["a", "b", "c", "d", "e"].map(|name| Class::new(name, 1));
         assert!(faults(five.to_vec()).contains("at most 8"));
     }

@@ -92,7 +92,7 @@ impl Shard {
             }
             _ => vec![Property::ReasonString(reason.name())],
         };
-        self.send(conn, &Disconnect { reason, properties: Properties::new(&properties) });
+        self.send_last(conn, &Disconnect { reason, properties: Properties::new(&properties) });
     }
 
     /// Takes a connection from its session.
@@ -125,6 +125,8 @@ impl Shard {
         if !ends_now {
             self.tell(Event::Disconnected { conn, client_id, why, parting });
             self.start_clocks(index, now);
+            self.note_absent(index);
+            self.bound_absent();
             return;
         }
         if let Some(session) = self.dissolve(index, now) {
@@ -181,6 +183,7 @@ impl Shard {
     fn dissolve(&mut self, index: u32, now: Timestamp) -> Option<Session> {
         self.publish_will(index, now);
         let mut session = self.sessions.remove(index)?;
+        self.memory.absent.change(index, core::mem::take(&mut session.absent_bytes), 0);
         self.by_client.remove(&session.client_id);
         self.journal.end_session(&session);
         self.count_lost(&mut session);

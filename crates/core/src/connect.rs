@@ -187,6 +187,7 @@ impl Shard {
         if let Some(patience) = patience {
             self.timers.set(now, now + patience, Due::KeepAlive { conn, generation });
         }
+        self.note_absent(index);
         self.keep_session(index);
         self.keep_will(index);
         self.recognise(index, now);
@@ -299,10 +300,27 @@ impl Shard {
             return;
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        let writer = connection.outbox.writer(&mut self.spares);
-        let before = writer.len();
-        let _ = packet.encode(connection.peer, writer);
-        let written = writer.len() - before;
+        let peer = connection.peer;
+        let written = connection.outbox.answer(&mut self.spares, |out| {
+            let _ = packet.encode(peer, out);
+        });
+        self.note_sent(conn, written);
+    }
+
+    /// The last packet of a connection: nothing that is there already may come after it.
+    pub(crate) fn send_last(&mut self, conn: ConnId, packet: &impl Encode) {
+        let Some(connection) = self.connection_mut(conn) else { return };
+        let mut bytes = alloc::vec::Vec::new();
+        let _ = packet.encode(connection.peer, &mut bytes);
+        if let Some(connection) = self.connections.get_mut(conn.index) {
+            connection.outbox.writer(&mut self.spares).extend_from_slice(&bytes);
+        }
+        self.note_sent(conn, bytes.len());
+    }
+
+    /// A packet that answers the client is in its outbox.
+    fn note_sent(&mut self, conn: ConnId, written: usize) {
+        let Some(connection) = self.connections.get_mut(conn.index) else { return };
         if written > 0 {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;

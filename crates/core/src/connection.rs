@@ -48,6 +48,8 @@ pub(crate) struct Connection {
     pub(crate) owed: Option<Box<Owed>>,
     /// Its CONNACK may not be written before this, nor anything else.
     pub(crate) connack_after: Option<Until>,
+    /// It was told that there is no room for retained messages.
+    pub(crate) is_told_of_room: bool,
     /// Named by `poll_write` already.
     pub(crate) is_listed: bool,
     /// Nothing more is read or sent; the rest of the outbox is written, then it closes.
@@ -117,6 +119,7 @@ impl Connection {
             is_watched: false,
             owed: None,
             connack_after: None,
+            is_told_of_room: false,
             is_listed: false,
             is_closing: false,
         }

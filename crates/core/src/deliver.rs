@@ -7,7 +7,7 @@ use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 
 use crate::access::Action;
 use crate::cache::Target;
-use crate::classes::{OnFull, PriorityMode};
+use crate::classes::{ClassId, OnFull, PriorityMode};
 use crate::connect::may;
 use crate::connection::Connection;
 use crate::copy::{Copy, Frames, delivery_of, write_copy};
@@ -76,14 +76,14 @@ impl Shard {
         {
             let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
             let conn = session.conn;
-            let queued = Queued { message, qos, retain, ids, place: 0 };
+            let queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
             if may_be_sent && self.send_now(conn, publication, &copy, frames, now) == Fate::Done {
                 self.forget_last(target.session, packet_id);
             }
         } else {
-            self.enqueue(target, qos, retain, message);
+            self.enqueue(target, qos, retain, message, now);
         }
     }
 
@@ -94,7 +94,7 @@ impl Shard {
     }
 
     /// Keeps a message for later, within the bounds of the session's queue.
-    fn enqueue(&mut self, target: &Target, qos: QoS, retain: bool, message: &Shareable<'_>) {
+    fn enqueue(&mut self, target: &Target, qos: QoS, retain: bool, message: &Shareable<'_>, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         let (class, settings) = (message.publication.standing.class, &self.settings);
         let is_away = session.conn.is_none();
@@ -102,20 +102,21 @@ impl Shard {
             session.ledger.lose_delivery(Loss::Away, class, &mut self.stats);
             return;
         }
-        let bounds = Bounds { messages_max: settings.queue_messages_max, bytes_max: settings.queue_bytes_max };
+        let bounds = bounds_of(settings, class);
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
-        if is_full && settings.priority.on_full(class) == OnFull::DropNewest {
+        if is_full && !target.is_latest && settings.priority.on_full(class) == OnFull::DropNewest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
             return;
         }
         let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
-        let mut queued = Queued { message, qos, retain, ids, place: 0 };
+        let mut queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
+        let overdue_at = queued.overdue_at(&settings.priority);
         self.journal.queue(session, &mut queued);
         let (journal, kept) = (&mut self.journal, session.kept);
         let mut ledger = core::mem::take(&mut session.ledger);
@@ -126,6 +127,13 @@ impl Shard {
             });
         });
         session.ledger = ledger;
+        if let Some(at) = overdue_at {
+            self.watch_overdue(target.session, at, now);
+        }
+        if is_away {
+            self.note_absent(target.session);
+            self.bound_absent();
+        }
     }
 
     /// Gives a message an identifier. The answer is whether it may be sent now: QoS 2 to a lasting session may not before
@@ -250,6 +258,11 @@ impl Shard {
             self.lose_delivery(index, Loss::Expired, message.class());
             return;
         }
+        if queued.overdue_at(&self.settings.priority).is_some_and(|at| at <= now) {
+            self.forget_queued(index, &queued);
+            self.lose_delivery(index, Loss::ClassDelay, message.class());
+            return;
+        }
         // Rules may have changed while it waited.
         if !self.may_receive(index, shareable.publication.topic) {
             self.forget_queued(index, &queued);
@@ -310,6 +323,15 @@ impl Shard {
     }
 }
 
+/// How much may wait for one session when a message of this class comes.
+pub(crate) fn bounds_of(settings: &Settings, class: ClassId) -> Bounds {
+    Bounds {
+        messages_max: settings.queue_messages_max,
+        bytes_max: settings.queue_bytes_max,
+        class_bytes: settings.priority.bytes_max(class),
+    }
+}
+
 /// Bytes that may wait in an outbox before messages wait elsewhere, or go. Much while the socket takes what it is given:
 /// a turn may bring that much. Little when it does not, because what is in the outbox cannot be overtaken.
 fn room(connection: &Connection, settings: &Settings) -> usize {
@@ -333,5 +355,6 @@ fn note_lost(ledger: &mut Ledger, stats: &mut Stats, lost: &Queued, gone: Gone) 
             stats.dropped_queue_oldest += 1;
         }
         Gone::Conflated => ledger.lose_delivery(Loss::Conflated, class, stats),
+        Gone::ClassBytes => ledger.lose_delivery(Loss::ClassBytes, class, stats),
     }
 }

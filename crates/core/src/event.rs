@@ -3,11 +3,12 @@
 //! *The ledger.* Every message is somewhere, at any time, on every shard; [`Stats::check`] is asked in every test.
 //! ```text
 //! in   publish_received = publish_passed + publish_repeated + publish_denied + publish_rejected + publish_refused
-//!                       + publish_memory_budget + publish_store_error + dropped_retained_full
-//!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended + dropped_held_expired
+//!                       + publish_memory_budget + publish_store_error + publish_class_full + dropped_retained_full
+//!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_strained + dropped_held_ended
+//!                       + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
-//!                       + dropped_{outbox_full, queue_full, conflated, expired, too_large, denied, session_ended, no_member,
-//!                         away, memory_budget}
+//!                       + dropped_{outbox_full, queue_full, class_bytes, class_delay, conflated, expired, too_large,
+//!                         denied, session_ended, no_member, away, memory_budget, absent_budget}
 //! ```
 //! A delivery is one message for one receiver. A retained message that answers a subscription becomes one when its turn
 //! comes, and not before: what is still to be sent of them is in neither sum. `dropped_shard_full` is in neither sum: nobody knows how many receivers
@@ -243,10 +244,12 @@ impl Stats {
                 self.publish_refused,
                 self.publish_memory_budget,
                 self.publish_store_error,
+                self.publish_class_full,
                 self.dropped_retained_full,
                 self.held_messages,
                 self.dropped_held_full,
                 self.dropped_rhythm,
+                self.dropped_strained,
                 self.dropped_held_ended,
                 self.dropped_held_expired,
             ],
@@ -260,6 +263,8 @@ impl Stats {
                 self.inflight_messages,
                 self.dropped_outbox_full,
                 self.dropped_queue_full,
+                self.dropped_class_bytes,
+                self.dropped_class_delay,
                 self.dropped_no_member,
                 self.dropped_expired,
                 self.dropped_too_large,
@@ -267,6 +272,7 @@ impl Stats {
                 self.dropped_session_ended,
                 self.dropped_away,
                 self.dropped_memory_budget,
+                self.dropped_absent_budget,
                 self.dropped_conflated,
             ],
         )?;
@@ -338,8 +344,14 @@ stats! {
     publish_memory_budget,
     /// PUBLISH packets of QoS 1 and 2 not taken because the disk fails; they were told so.
     publish_store_error,
+    /// PUBLISH packets of QoS 1 and 2 not taken because the queue of a receiver has no more room for their class, which
+    /// wants them refused; they were told so.
+    publish_class_full,
     /// QoS 0 messages that were delivered and not retained, because the disk fails and too much waits for it.
     retained_store_error,
+    /// Messages that were delivered and not retained, because there is no room for them: of clients before MQTT 5, wills, and
+    /// copies on other shards.
+    retained_memory_budget,
     /// Clients of whom messages are held now.
     clients_held,
     /// Clients that do not take what waits for them, or not as fast as it comes.
@@ -369,6 +381,10 @@ stats! {
     dropped_queue_full,
     /// Of those: messages that had waited the longest for their publisher, and made room for another one.
     dropped_queue_oldest,
+    /// Messages dropped because the bytes that their class may have waiting in one queue were used up.
+    dropped_class_bytes,
+    /// Messages that waited longer for their receiver than their class may.
+    dropped_class_delay,
     /// Messages replaced, while they waited, by a newer one of their topic, in a class that wants only the newest.
     dropped_conflated,
     /// Messages whose sender claimed a class that it has no right to; they went on without it.
@@ -393,10 +409,14 @@ stats! {
     dropped_away,
     /// Deliveries dropped because the memory budget is used up.
     dropped_memory_budget,
+    /// Deliveries dropped because those who are away have more waiting than their part of the memory budget.
+    dropped_absent_budget,
     /// QoS 0 messages of a publisher that was too fast and had no room left to wait in.
     dropped_held_full,
     /// QoS 0 messages of a publisher that was too fast for too long.
     dropped_rhythm,
+    /// QoS 0 messages of the lowest class beyond their publisher's share, while the broker was strained.
+    dropped_strained,
     /// Held messages, never acknowledged, whose session ended.
     dropped_held_ended,
     /// Held messages whose lifetime was over before they were released.

@@ -77,6 +77,8 @@ losses! {
     Refused, In, publish_refused;
     /// The memory budget is used up; at QoS 1 and 2 the client was told so.
     MemoryIn, In, publish_memory_budget;
+    /// The queue of a receiver has no more room for its class, which wants it refused; the client was told so.
+    ClassRefused, In, publish_class_full;
     /// The disk fails, and the client was told so.
     StoreError, In, publish_store_error;
     /// No room to retain it.
@@ -85,6 +87,8 @@ losses! {
     HeldFull, In, dropped_held_full;
     /// The client was too fast for too long.
     Rhythm, In, dropped_rhythm;
+    /// The broker is strained, and the client has had its share.
+    Strained, In, dropped_strained;
     /// The session ended while it was held.
     HeldEnded, In, dropped_held_ended;
     /// Its lifetime was over while it was held.
@@ -93,6 +97,10 @@ losses! {
     OutboxFull, Out, dropped_outbox_full;
     /// The client's queue was full.
     QueueFull, Out, dropped_queue_full;
+    /// The bytes that its class may have waiting were used up.
+    ClassBytes, Out, dropped_class_bytes;
+    /// It waited longer than its class may.
+    ClassDelay, Out, dropped_class_delay;
     /// A newer message of its topic took its place in the queue, as the class wants it.
     Conflated, Out, dropped_conflated;
     /// Its lifetime was over.
@@ -107,6 +115,8 @@ losses! {
     NoMember, Out, dropped_no_member;
     /// The memory budget is used up.
     MemoryOut, Out, dropped_memory_budget;
+    /// Those who are away have more waiting than their part of the memory budget.
+    AbsentBudget, Out, dropped_absent_budget;
     /// The client is away, and this kind of message is not kept.
     Away, Out, dropped_away;
 }
@@ -201,10 +211,13 @@ impl Shard {
         }
         let stats = &self.stats();
         let held = self.sessions.iter().filter(|(_, session)| session.held.is_some()).count() as u64;
+        let is_away = |(_, session): &(u32, &Session)| session.conn.is_none();
+        let away = self.sessions.iter().filter(is_away).map(|(_, session)| session.queue_bytes() as u64).sum();
         let slow = self.connections.iter().filter(|(_, it)| it.stalled_since.is_some()).count() as u64;
         let pairs = [
             (Side::In, stats.clients_held, held),
             (Side::Out, stats.clients_slow, slow),
+            (Side::Out, self.memory.absent.bytes() as u64, away),
             (Side::In, stats.publish_received, sum.received),
             (Side::In, stats.publish_passed, sum.passed),
             (Side::Out, stats.deliveries, sum.deliveries),

@@ -9,6 +9,7 @@ pub mod access;
 mod acks;
 mod burst;
 mod cache;
+mod caps;
 pub mod classes;
 mod classify;
 mod close;

@@ -49,6 +49,8 @@ pub(crate) const CACHE_TOPIC_BYTES_MAX: usize = 512;
 pub(crate) const BURST_STEPS_MAX: usize = 256;
 /// ...and for all sessions in one turn.
 pub(crate) const BURST_STEPS_PER_TURN_MAX: usize = 1024;
+/// Messages that those who are away lose at once, when they have more than their part of the memory.
+pub(crate) const ABSENT_DROPS_MAX: usize = 1024;
 /// Retained messages that are forgotten at once when their lifetime is over.
 pub(crate) const RETAINED_SWEEP_MAX: usize = 1024;
 /// Bytes of topics whose retained message was deleted a moment ago.
@@ -66,6 +68,12 @@ pub(crate) const OUTBOX_CONGESTED_BYTES: usize = 16 * 1024;
 pub(crate) const FLOWS_MAX: u32 = 16 * 1024;
 /// How long the class that a publisher has by its rate holds before it is looked at again.
 pub(crate) const RANK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a queue is searched for what waited longer than its class may, at most; nothing is ever sent too late...
+pub(crate) const OVERDUE_EVERY: Duration = Duration::from_millis(250);
+/// ...and how many messages it loses for that at once.
+pub(crate) const OVERDUE_MAX: usize = 1024;
+/// How long a client is told to wait, or not read, while the queue of a receiver has no more room for its class.
+pub(crate) const CLASS_PAUSE: Duration = Duration::from_secs(1);
 /// QoS 2 messages received and not released that a session keeps for a client that announced no window.
 pub(crate) const INBOUND_MAX: usize = 65_535;
 /// Publishers without a connection that are remembered.

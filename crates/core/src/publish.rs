@@ -56,6 +56,9 @@ impl Shard {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
         publication.standing = self.classify(index, &publication, now);
+        if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
+            return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
+        }
         let message = Shareable::new(publication);
         match self.admit(arrival, &message.publication, now)? {
             Admission::Pass => self.take(Some(conn), index, delivery, &message, now).map(|()| Flow::On),
@@ -82,8 +85,9 @@ impl Shard {
     /// Retains and routes a publication of this shard; the answer is how many places it went to.
     pub(crate) fn publish(&mut self, publication: &Publication<'_>, now: Timestamp) -> usize {
         let message = Shareable::new(*publication);
-        if publication.retain {
-            self.retain_here(&message, now);
+        if publication.retain && self.retain_here(&message, now) == Kept::Full {
+            self.stats.retained_memory_budget += 1;
+            return self.route(&unretained(&message), now);
         }
         self.route(&message, now)
     }
@@ -188,9 +192,18 @@ impl Shard {
     ) -> Handled {
         let mark = self.journal.mark();
         self.prepare_routing(index, delivery, message);
+        let mut not_retained = None;
         if message.publication.retain && self.retain_here(message, now) == Kept::Full {
-            return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
+            // MQTT 5 has a word for it, and then nothing is taken. Before, the connection would have to be closed, and its
+            // client would come back with the same message for ever: it is delivered, which is what an acknowledgement
+            // promises, and the client is told elsewhere that it is not retained.
+            let Some(conn) = conn.filter(|conn| self.version_of(*conn) != Version::V5) else {
+                return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
+            };
+            self.note_not_retained(conn, index, now);
+            not_retained = Some(unretained(message));
         }
+        let message = not_retained.as_ref().unwrap_or(message);
         self.stats.publish_passed += 1;
         self.stats.by_class[message.publication.standing.class.index()].received += 1;
         if let Some(session) = self.sessions.get_mut(index) {
@@ -281,7 +294,8 @@ impl Shard {
                 message.routing.set(routing);
                 if publication.retain {
                     self.retain_count = self.retain_count.max(count);
-                    self.retain(&message, Stamp { count, shard: from }, now);
+                    let kept = self.retain(&message, Stamp { count, shard: from }, now);
+                    self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
                 }
                 self.route_here(&message, now);
             }
@@ -305,6 +319,13 @@ impl Shard {
             }
         }
     }
+}
+
+/// The same message, for those who get it now.
+fn unretained<'a>(message: &Shareable<'a>) -> Shareable<'a> {
+    let copy = Shareable::new(Publication { retain: false, ..message.publication });
+    copy.routing.set(message.routing.get());
+    copy
 }
 
 fn ack_of(delivery: Delivery, reason: ReasonCode, properties: Properties<'_>) -> Option<Ack<'_>> {

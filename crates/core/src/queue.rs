@@ -4,7 +4,9 @@
 //! class if the class is told by the topic. Between flows decides [`Scheduler`], by the weight of their classes. A queue
 //! with a single flow, which is nearly every one, is a plain line; the scheduler is made when a second one comes.
 //!
-//! Knows neither connections nor counters. Whoever drives it is told of every message that goes, and why.
+//! What a class may have waiting is in `caps`. Knows neither connections nor counters. Whoever drives it is told of every message that goes, and why.
+
+mod caps;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,10 +14,11 @@ use alloc::vec::Vec;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
+use tidegate_control::Timestamp;
 use tidegate_control::schedule::{FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 use tidegate_wire_mqtt::QoS;
 
-use crate::classes::{OnFull, Priority, PriorityMode};
+use crate::classes::{CLASSES_MAX, OnFull, Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
 use crate::session::Queued;
 
@@ -34,6 +37,10 @@ pub(crate) struct Queue {
     bytes: usize,
     /// How many of them are of QoS 0.
     passing: usize,
+    /// Bytes by class.
+    class_bytes: [usize; CLASSES_MAX],
+    /// The timer that looks for what waited too long, if one is set.
+    pub(crate) overdue_at: Option<Timestamp>,
 }
 
 /// How much may wait.
@@ -41,6 +48,8 @@ pub(crate) struct Queue {
 pub(crate) struct Bounds {
     pub(crate) messages_max: usize,
     pub(crate) bytes_max: usize,
+    /// Bytes of the class of the message that is offered.
+    pub(crate) class_bytes: usize,
 }
 
 /// Why a message does not wait any more.
@@ -52,6 +61,8 @@ pub(crate) enum Gone {
     Oldest,
     /// A newer one of its topic came, and only the newest is wanted.
     Conflated,
+    /// Its class had as many bytes waiting as it may.
+    ClassBytes,
 }
 
 #[derive(Debug)]
@@ -78,6 +89,14 @@ impl Flow {
         let class = standing.is_by_topic.then(|| standing.class.bits());
         Self::Publisher(queued.message.origin(), class, is_passing(queued))
     }
+
+    fn is_passing(self) -> bool {
+        matches!(self, Self::Publisher(.., true))
+    }
+
+    fn origin(self) -> u64 {
+        if let Self::Publisher(origin, ..) = self { origin } else { 0 }
+    }
 }
 
 /// Where a message belongs.
@@ -95,6 +114,11 @@ impl Place {
         let weight = priority.classes.weight(standing.class);
         Self { flow: Flow::of(queued), size: message.size(), weight, rate: standing.rate }
     }
+}
+
+/// Whether of its topic only the newest waits: its class says so, or who gets it.
+fn is_latest(queued: &Queued, on_full: OnFull) -> bool {
+    queued.is_latest || on_full == OnFull::Latest
 }
 
 /// Nobody was promised that it arrives.
@@ -124,13 +148,14 @@ impl Queue {
         bounds: Bounds,
         mut lose: impl FnMut(Queued, Gone),
     ) {
-        let on_full = priority.on_full(queued.message.standing().class);
+        let class = queued.message.class();
+        let on_full = priority.on_full(class);
         let size = queued.message.size();
         if size > bounds.bytes_max {
             return lose(queued, Gone::Newest);
         }
-        let queued = match on_full {
-            OnFull::Latest => match self.replace(queued) {
+        let queued = match is_latest(&queued, on_full) {
+            true => match self.replace(queued) {
                 Ok(before) => {
                     lose(before, Gone::Conflated);
                     // It may be larger than the one before.
@@ -139,15 +164,19 @@ impl Queue {
                     {
                         lose(victim, Gone::Oldest);
                     }
+                    self.shrink_class(class, bounds, |victim| lose(victim, Gone::ClassBytes));
                     return;
                 }
                 Err(queued) => queued,
             },
-            _ => queued,
+            false => queued,
         };
+        if !self.make_room_in_class(&queued, on_full, bounds, |victim| lose(victim, Gone::ClassBytes)) {
+            return lose(queued, Gone::ClassBytes);
+        }
         while self.is_full(size, bounds) {
             let victim = match on_full {
-                OnFull::DropNewest => None,
+                OnFull::DropNewest | OnFull::Refuse => None,
                 OnFull::DropOldest => {
                     self.evict_from(Flow::of(&queued)).or_else(|| self.evict_for(is_passing(&queued)))
                 }
@@ -227,7 +256,7 @@ impl Queue {
     }
 
     fn wait(&mut self, queued: Queued, on_full: OnFull) -> Waiting {
-        if on_full != OnFull::Latest {
+        if !is_latest(&queued, on_full) {
             return Waiting::Message(queued);
         }
         let topic: Box<str> = queued.message.view().topic.into();
@@ -238,11 +267,10 @@ impl Queue {
     /// Puts a message into the place of an older one of its topic, which is the answer; else gives it back.
     fn replace(&mut self, queued: Queued) -> Result<Queued, Queued> {
         let Some(place) = self.latest.get_mut(queued.message.view().topic) else { return Err(queued) };
-        self.bytes += queued.message.size();
-        self.passing += usize::from(is_passing(&queued));
+        let new = Weighed::of(&queued);
         let before = core::mem::replace(place, queued);
-        self.bytes -= before.message.size();
-        self.passing -= usize::from(is_passing(&before));
+        self.weigh_in(new);
+        self.weigh_out(Weighed::of(&before));
         Ok(before)
     }
 
@@ -281,6 +309,11 @@ impl Queue {
         }
     }
 
+    /// Whoever has to go for want of memory.
+    pub(crate) fn evict(&mut self) -> Option<Queued> {
+        self.evict_for(false).or_else(|| self.pop())
+    }
+
     /// The oldest message of the flow with the most bytes.
     fn evict_longest(&mut self) -> Option<Queued> {
         let victim = match &mut self.flows {
@@ -302,8 +335,7 @@ impl Queue {
 
     fn count_in(&mut self, queued: &Queued) {
         self.len += 1;
-        self.bytes += queued.message.size();
-        self.passing += usize::from(is_passing(queued));
+        self.weigh_in(Weighed::of(queued));
     }
 
     fn leave(&mut self, waiting: Waiting) -> Option<Queued> {
@@ -315,9 +347,34 @@ impl Queue {
             Waiting::Latest(topic) => self.latest.remove(&topic)?,
         };
         self.len -= 1;
-        self.bytes -= queued.message.size();
-        self.passing -= usize::from(is_passing(&queued));
+        self.weigh_out(Weighed::of(&queued));
         Some(queued)
+    }
+
+    fn weigh_in(&mut self, Weighed { size, class, passing }: Weighed) {
+        self.bytes += size;
+        self.class_bytes[class] += size;
+        self.passing += passing;
+    }
+
+    fn weigh_out(&mut self, Weighed { size, class, passing }: Weighed) {
+        self.bytes -= size;
+        self.class_bytes[class] -= size;
+        self.passing -= passing;
+    }
+}
+
+/// What a message counts for.
+struct Weighed {
+    size: usize,
+    class: usize,
+    passing: usize,
+}
+
+impl Weighed {
+    fn of(queued: &Queued) -> Self {
+        let message = &queued.message;
+        Self { size: message.size(), class: message.class().index(), passing: usize::from(is_passing(queued)) }
     }
 }
 
@@ -363,7 +420,7 @@ impl Flows {
     }
 
     fn longest_passing(&self) -> Option<Flow> {
-        let passing = self.places.iter().filter(|(flow, _)| matches!(flow, Flow::Publisher(.., true)));
+        let passing = self.places.iter().filter(|(flow, _)| flow.is_passing());
         let (flow, place) = passing.max_by_key(|(_, place)| self.scheduler.flow_len(**place))?;
         (self.scheduler.flow_len(*place) > 0).then_some(*flow)
     }

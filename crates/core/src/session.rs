@@ -63,6 +63,8 @@ pub(crate) struct Session {
     pub(crate) wake_at: Option<Timestamp>,
     /// What waits for it beyond that; none if nothing does.
     pub(crate) queue: Option<Box<Queue>>,
+    /// Bytes of that which are counted as those of somebody who is away; see `overload::absent`.
+    pub(crate) absent_bytes: usize,
     /// Its number in the store; 0 if it does not outlive the process.
     pub(crate) kept: u64,
     /// The turn that wrote it down first; 0 if that was in an earlier life.
@@ -85,6 +87,10 @@ pub(crate) struct Queued {
     pub(crate) ids: SubscriptionIds,
     /// Its place in the store; 0 if it has none.
     pub(crate) place: u64,
+    /// Since when it waits.
+    pub(crate) since: Timestamp,
+    /// A newer one of its topic takes its place.
+    pub(crate) is_latest: bool,
 }
 
 impl Queued {
@@ -198,6 +204,7 @@ impl Session {
             held: None,
             wake_at: None,
             queue: None,
+            absent_bytes: 0,
             kept: 0,
             kept_turn: 0,
             places: 0,

@@ -154,6 +154,8 @@ pub struct Shard {
     /// Steps that are left for them in this turn.
     pub(crate) burst_steps: usize,
     pub(crate) events: VecDeque<Event>,
+    /// Those that must not be lost among the others.
+    bans: VecDeque<Event>,
     pub(crate) stats: Stats,
     /// The ledgers of sessions that have ended, and of nobody in particular.
     pub(crate) departed: Ledger,
@@ -197,6 +199,7 @@ impl Shard {
             bursting: VecDeque::new(),
             burst_steps: BURST_STEPS_PER_TURN_MAX,
             events: VecDeque::new(),
+            bans: VecDeque::new(),
             stats: Stats::default(),
             departed: Ledger::default(),
             subscriptions_ended: 0,
@@ -231,6 +234,7 @@ impl Shard {
     /// Timers: keep-alives, wills, expiries, releases. Retained messages that were not all sent. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
         self.settle_memory();
+        self.bound_absent();
         self.shed(now);
         if core::mem::take(&mut self.gate.has_new_limits) {
             self.apply_limits(now);
@@ -250,6 +254,7 @@ impl Shard {
                     self.check_progress(ConnId { index: conn, generation }, now);
                 }
                 Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
+                Some((at, Due::Overdue { session, generation })) => self.check_overdue(session, generation, at, now),
                 Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
                 None => return,
             }
@@ -285,10 +290,11 @@ impl Shard {
         None
     }
 
-    /// The bytes to write, oldest first, as up to two slices (for one vectored write).
+    /// The bytes to write next, as up to two slices (for one vectored write); what `handle_written` then lists again has
+    /// more.
     pub fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
         let is_open = |connection: &&Connection| connection.connack_after.is_none();
-        [self.connection(conn).filter(is_open).map_or(&[][..], |connection| connection.outbox.bytes()), &[]]
+        self.connection(conn).filter(is_open).map_or([&[], &[]], |connection| connection.outbox.slices())
     }
 
     /// So many bytes were written; none, if the socket takes no more. May refill the outbox from the session's queue; the connection is then named by
@@ -299,11 +305,17 @@ impl Shard {
         }
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
         let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
+        let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
         connection.on_written(bytes, &mut self.spares, now);
         self.memory.outboxes -= before - connection.outbox.len();
         let is_slow = connection.stalled_since.is_some();
         self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
         let (session, is_closing) = (connection.session, connection.is_closing);
+        // Behind the answers there were messages that were not shown.
+        if bytes > 0 && bytes == shown && connection.outbox.len() > 0 && !connection.is_listed {
+            connection.is_listed = true;
+            self.to_write.push_back(conn);
+        }
         if connection.stalled_since.is_some() && !connection.is_watched {
             self.watch(conn, now + self.settings.write_timeout, now);
         }
@@ -363,7 +375,7 @@ impl Shard {
 
     /// What happened.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.bans.pop_front().or_else(|| self.events.pop_front())
     }
 
     /// Counters and gauges.
@@ -402,10 +414,12 @@ impl Shard {
 
     /// Events are for people; when nobody drains them the oldest go.
     pub(crate) fn tell(&mut self, event: Event) {
-        if self.events.len() >= EVENTS_MAX {
-            self.events.pop_front();
+        // A ban is more than news: it has room of its own.
+        let events = if matches!(event, Event::Outlawed { .. }) { &mut self.bans } else { &mut self.events };
+        if events.len() >= EVENTS_MAX {
+            events.pop_front();
         }
-        self.events.push_back(event);
+        events.push_back(event);
     }
 
     pub(crate) fn other_shards(&self) -> impl Iterator<Item = usize> + use<> {

@@ -23,10 +23,14 @@ impl Shard {
     pub(crate) fn handle_subscribe(&mut self, conn: ConnId, packet: &Subscribe<'_>, now: Timestamp) {
         let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
         let id = packet.properties.subscription_id();
+        let wants_latest = packet.properties.user_properties().any(|(name, text)| name == CONFLATE && text == "latest");
         let (mark, kept) = (self.journal.mark(), self.sessions.get(index).map_or(0, |session| session.kept));
         let mut reasons = Vec::new();
         for subscription in packet.subscriptions.iter() {
-            let granted = self.grant(index, &subscription, Wish::new(subscription.options, id));
+            // Of a group's messages each has one receiver: one that is dropped there would be missed by all.
+            let is_latest = wants_latest && subscription.filter.group().is_none();
+            let wish = Wish { is_latest, ..Wish::new(subscription.options, id) };
+            let granted = self.grant(index, &subscription, wish);
             if let Ok(wish) = granted {
                 let change = self.subscribe_one(index, &subscription.filter, wish);
                 self.journal.subscribe(kept, subscription.filter.as_str(), wish);
@@ -162,3 +166,7 @@ fn wants_retained(subscription: &Subscription<'_>, change: Change) -> bool {
             RetainHandling::DoNotSend => false,
         }
 }
+
+/// The user property by which a client asks, with the text `latest`, for no more than the newest message of each topic
+/// while it is away or slow. It asks for less, and for itself only: no right is needed.
+const CONFLATE: &str = "pace-conflate";

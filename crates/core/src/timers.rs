@@ -19,6 +19,8 @@ pub(crate) enum Due {
     Progress { conn: u32, generation: u32 },
     /// Look after a session without a connection: its will, its end.
     Session { session: u32, generation: u32 },
+    /// Drop what waited longer for a session than its class may.
+    Overdue { session: u32, generation: u32 },
     /// Release what a session holds, or read its connection again.
     Release { session: u32, generation: u32 },
 }

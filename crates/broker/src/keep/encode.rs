@@ -65,9 +65,10 @@ fn push(change: &Change, wall: &Wall, batch: &mut Batch) -> Result<(), StoreErro
         },
         Change::SessionEnded { session } => Record::SessionEnded { session },
         Change::Subscribed { session, ref filter, wish } => {
-            let SavedWish { qos, no_local, retain_as_published, id } = wish;
+            let SavedWish { qos, no_local, retain_as_published, is_latest, id } = wish;
             let (qos, id) = (qos.bits(), id.map(std::num::NonZeroU32::get));
-            Record::Subscribed { session, filter, wish: WishRecord { qos, no_local, retain_as_published, id } }
+            let wish = WishRecord { qos, no_local, retain_as_published, is_latest, id };
+            Record::Subscribed { session, filter, wish }
         }
         Change::Unsubscribed { session, ref filter } => Record::Unsubscribed { session, filter },
         Change::Queued { session, place, message, qos, retain, ref ids } => {

@@ -131,9 +131,10 @@ impl Restoring<'_> {
             Some(SavedWill { message: self.message(will.message, index, shard)?, delay, due })
         });
         let wish = |wish: &WishRecord| {
-            let WishRecord { qos, no_local, retain_as_published, id } = *wish;
+            let WishRecord { qos, no_local, retain_as_published, is_latest, id } = *wish;
             let qos = QoS::from_bits(qos).unwrap_or(QoS::AtMostOnce);
-            SavedWish { qos, no_local, retain_as_published, id: id.and_then(NonZeroU32::new) }
+            let id = id.and_then(NonZeroU32::new);
+            SavedWish { qos, no_local, retain_as_published, is_latest, id }
         };
         let deliveries = session.queue.iter();
         SavedSession {

@@ -86,19 +86,20 @@ impl Connection {
         !self.kept.is_empty() && self.kept.len() >= self.at_least
     }
 
-    /// Reads once, unless there is enough to do already. The bytes for the core are then where `Filled` says.
-    pub(super) fn fill(&mut self, scratch: &mut [u8]) -> std::io::Result<(Filled, Received)> {
+    /// Reads `most` bytes at most, unless there is enough to do already. The bytes for the core are then where `Filled`
+    /// says.
+    pub(super) fn fill(&mut self, scratch: &mut [u8], most: usize) -> std::io::Result<(Filled, Received)> {
         if self.has_work() || self.end == End::Reached {
             return Ok((Filled::Kept, Received { bytes: 0, source: Source::More }));
         }
         let kept = self.kept.len();
         if kept > SCRATCH_BYTES - READ_BYTES_MAX || self.at_least > SCRATCH_BYTES {
             // A large packet is collected here. Memory follows what has come, not what was announced.
-            let received = self.link.receive(&mut scratch[..READ_BYTES_MAX])?;
+            let received = self.link.receive(&mut scratch[..most])?;
             self.kept.extend_from_slice(&scratch[..received.bytes]);
             return Ok((Filled::Kept, received));
         }
-        let received = self.link.receive(&mut scratch[kept..kept + READ_BYTES_MAX])?;
+        let received = self.link.receive(&mut scratch[kept..kept + most])?;
         scratch[..kept].copy_from_slice(&self.kept);
         Ok((Filled::Scratch(kept + received.bytes), received))
     }

@@ -5,9 +5,20 @@
 
 use std::collections::VecDeque;
 
+use tidegate_control::pressure::Level;
 use tidegate_core::{ConnId, ReadOrder};
 
-use crate::limits::READ_RESERVE_BYTES;
+use crate::limits::{READ_BYTES_MAX, READ_RESERVE_BYTES};
+
+/// Bytes that are read from one connection at once. While the broker is strained, less of those who send a lot of what
+/// counts for little: a turn is over sooner, and whoever came meanwhile is read.
+pub(super) fn bytes_at_once(level: Level, order: ReadOrder) -> usize {
+    match order {
+        ReadOrder::Middle if level >= Level::Strained => READ_BYTES_MAX / 2,
+        ReadOrder::Last if level >= Level::Strained => READ_BYTES_MAX / 4,
+        _ => READ_BYTES_MAX,
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct ReadQueue([VecDeque<ConnId>; ReadOrder::ALL.len()]);
@@ -68,6 +79,13 @@ mod tests {
         assert_eq!(queue.reserved_behind(ReadOrder::Last), 0);
         assert_eq!(queue.pop(ReadOrder::Last), Some(id(1)));
         assert_eq!(queue.reserved_behind(ReadOrder::Middle), 0);
+    }
+
+    #[test]
+    fn turns_are_smaller_while_the_broker_is_strained_for_those_who_say_little_that_matters() {
+        let at_once = |level| ReadOrder::ALL.map(|order| READ_BYTES_MAX / bytes_at_once(level, order));
+        assert_eq!([Level::Calm, Level::Busy].map(at_once), [[1, 1, 1]; 2]);
+        assert_eq!([Level::Strained, Level::Overloaded, Level::Emergency].map(at_once), [[1, 2, 4]; 3]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use tidegate_core::event::Why;
 use tidegate_core::{ConnId, Progress, ReadOrder, Shard, Then};
 
 use super::connection::{Connection, End, Reading};
+use super::read_queue::bytes_at_once;
 use super::{ShardThread, token};
 use crate::limits::LINGER;
 use crate::link::Source;
@@ -84,7 +85,8 @@ impl ShardThread {
             return;
         }
         let Some(connection) = self.connections.get(id) else { return };
-        let Ok((filled, received)) = connection.fill(&mut self.scratch) else {
+        let most = bytes_at_once(self.shard.level(), self.shard.read_order(id));
+        let Ok((filled, received)) = connection.fill(&mut self.scratch, most) else {
             self.lose(id);
             return;
         };

@@ -204,6 +204,7 @@ one_of! {
         "drop_newest" = OnFull::DropNewest,
         "drop_oldest" = OnFull::DropOldest,
         "latest" = OnFull::Latest,
+        "refuse" = OnFull::Refuse,
     }
 }
 

@@ -127,3 +127,20 @@ fn missing_files_are_named_beside_other_mistakes() {
         assert!(refused.contains(part), "{part}: {refused}");
     }
 }
+
+#[test]
+fn what_a_class_asks_for_in_vain_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.toml");
+    let problems = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        let loaded = load(&Sources { file: Some(file.clone()), ..Sources::default() }).unwrap();
+        broker(&loaded).map(|_| ()).map_err(|problems| problems.to_string())
+    };
+    let class = "[classes.bulk]\nweight = 1\nmax_bytes = \"1MiB\"\nmax_delay = \"5s\"\n";
+    assert_eq!(problems(class), Ok(()));
+    let small = problems(&format!("[limits]\nqueue_bytes_max = \"64KiB\"\n{class}")).unwrap_err();
+    assert!(small.contains("classes.bulk.max_bytes: more than limits.queue_bytes_max (65536 bytes)"), "{small}");
+    let off = problems(&format!("[priority]\nmode = \"off\"\n{class}")).unwrap_err();
+    assert!(off.contains("classes.bulk.max_bytes: there are no classes while priority.mode is \"off\""), "{off}");
+}

@@ -9,7 +9,7 @@
 //! | --- | --- | --- | --- | --- |
 //! | 0 calm | | | | nobody is slowed |
 //! | 1 busy | ½·target | 90 % with somebody unread | 60 % | publishers out of rhythm are slowed |
-//! | 2 strained | target | | 75 % | new connections are paced |
+//! | 2 strained | target | | 75 % | new connections are paced; who sends a lot of little weight is read less at once, and its QoS 0 shed |
 //! | 3 overloaded | 10·target | | 85 % | no new sessions or retained topics; known clients come in |
 //! | 4 emergency | | | 95 % | messages that have to be kept are refused; the largest backlog is cut off |
 //!

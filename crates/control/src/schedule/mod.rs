@@ -213,6 +213,11 @@ impl<T> Scheduler<T> {
         self.pool.queue(flow.0).backlog
     }
 
+    /// The oldest item of a flow.
+    pub fn first(&self, flow: FlowId) -> Option<&T> {
+        self.pool.first(flow.0)
+    }
+
     /// Share of a flow in the service, clamped to `1..=WEIGHT_MAX`; 1 until it is set. Counts from the flow's next turn
     /// on, and under [`SchedulerRule::Drr`] only.
     pub fn set_weight(&mut self, flow: FlowId, weight: u32) -> Result<(), FlowOverMaximum> {

@@ -17,12 +17,13 @@ use alloc::sync::Arc;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
 
+use crate::classes::ClassId;
 use crate::event::Stats;
 use crate::ledger::Loss;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
 use crate::message::{Message, Shareable};
 use crate::session::Session;
-use crate::settings::BackOff;
+use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
 use crate::timers::Due;
 
@@ -53,8 +54,14 @@ impl HoldQueue {
         self.messages.len()
     }
 
-    pub(crate) fn has_room(&self, size: usize, bounds: &BackOff) -> bool {
-        self.messages.len() < bounds.hold_messages_max && self.bytes + size <= bounds.hold_bytes_max
+    /// Whether a message of this class and size may wait, too.
+    pub(crate) fn has_room(&self, class: ClassId, size: usize, settings: &Settings) -> bool {
+        let (bounds, class_max) = (&settings.back_off, settings.priority.bytes_max(class));
+        let is_of_class = |held: &&Held| held.message.class() == class;
+        let of_class = || self.messages.iter().filter(is_of_class).map(|held| held.message.size()).sum::<usize>();
+        self.messages.len() < bounds.hold_messages_max
+            && self.bytes + size <= bounds.hold_bytes_max
+            && (class_max == usize::MAX || of_class() + size <= class_max)
     }
 
     pub(crate) fn first_release(&self) -> Option<Timestamp> {

@@ -13,6 +13,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use super::absent::Absent;
 use crate::connection::Connection;
 use crate::session::Session;
 use crate::shard::Shard;
@@ -63,6 +64,9 @@ impl Kind {
     }
 }
 
+/// What waits for clients that are away may be so much of the budget, in thousandths: whoever comes finds room.
+const ABSENT_SHARE: usize = 500;
+
 /// What is left for answers and for what is counted at the end of a turn only.
 #[derive(Debug)]
 pub(crate) struct Memory {
@@ -73,11 +77,13 @@ pub(crate) struct Memory {
     settled: usize,
     outside: usize,
     max: usize,
+    /// What waits for those who are away.
+    pub(crate) absent: Absent,
 }
 
 impl Memory {
     pub(crate) fn new(max: usize) -> Self {
-        Self { tally: Tally::default(), outboxes: 0, settled: 0, outside: 0, max }
+        Self { tally: Tally::default(), outboxes: 0, settled: 0, outside: 0, max, absent: Absent::default() }
     }
 
     #[inline]
@@ -88,8 +94,18 @@ impl Memory {
     /// Bytes that may still be asked for.
     #[inline]
     pub(crate) fn room(&self, kind: Kind) -> usize {
-        let used = self.tally.bytes() + self.outboxes + self.settled;
-        (self.max / 1000).saturating_mul(kind.share()).saturating_sub(used)
+        (self.max / 1000).saturating_mul(kind.share()).saturating_sub(self.used())
+    }
+
+    /// Whether those who are away have more than their part.
+    #[inline]
+    pub(crate) fn is_absent_excess(&self) -> bool {
+        let part = (self.max / 1000).saturating_mul(ABSENT_SHARE);
+        self.absent.bytes() > part && self.used() > part
+    }
+
+    fn used(&self) -> usize {
+        self.tally.bytes() + self.outboxes + self.settled
     }
 }
 

@@ -15,10 +15,15 @@
 //! not read, and its client gives up if it is not answered: hence half a keep-alive, 30 s at most, and again when
 //! something else than a PUBLISH was read (`Connection::may_leave_unread`).
 //!
+//! While the broker is strained (level 2), QoS 0 of the lowest class is dropped beyond twice the share that each publisher
+//! would have if all had the same (`share`), in rhythm or not: somebody has to give way, and those who send the most of
+//! what matters the least feel it the least.
+//!
 //! A message that was refused owes nothing (`Rhythm::give_back`): a sensor of 1 message/s at three times its rate gets 567
 //! of 600 QoS 1 messages through, and 255 if it owed for those refused. A publisher that hears "later" from an ended
 //! connection hears it again at once on the next, until it has been quiet for D_max: a ban that expires by itself.
 
+mod absent;
 mod arrivals;
 pub(crate) mod hold;
 mod limits;
@@ -41,6 +46,7 @@ use tidegate_wire_mqtt::{Delivery, Version};
 
 use crate::event::Event;
 use crate::input::Ending;
+use crate::ledger::Loss;
 use crate::limits::CALM;
 use crate::message::{Message, Publication};
 use crate::session::Session;
@@ -215,7 +221,10 @@ impl Shard {
         let slot = slot.unwrap_or_else(|| self.enrol(arrival.session, now));
         let Gate { plan, level, publishers, shares, .. } = &mut self.gate;
         let connected = publishers.connected();
-        let (mut verdict, mut drift) = (Verdict::Pass, None);
+        let may_be_shed = arrival.delivery == Delivery::AtMostOnce
+            && *level >= Level::Strained
+            && self.settings.priority.is_least(publication.standing.class);
+        let (mut verdict, mut drift, mut is_shed) = (Verdict::Pass, None, false);
         let mut is_slowed = is_holding;
         if let Some(publisher) = publishers.get_mut(slot) {
             let is_told = !is_refresh || !publisher.may_refresh(now);
@@ -226,11 +235,16 @@ impl Shard {
                 let pressure = if is_culprit { Pressure::Pressed } else { Pressure::Idle };
                 verdict = publisher.rhythm.on_arrival(plan, arrival.came, pressure);
                 drift = publisher.drift();
+                is_shed = may_be_shed && shares.is_used_up(&publisher.share, connected);
             }
             is_slowed |= publisher.slowed.is_some();
         }
         if let Some((from, to)) = drift {
             self.tell_drift(arrival.session, from, to);
+        }
+        if is_shed && verdict == Verdict::Pass {
+            self.lose(arrival.session, Loss::Strained);
+            return Ok(Admission::Settled);
         }
         if verdict == Verdict::Pass && !is_slowed {
             return Ok(Admission::Pass);
@@ -280,8 +294,8 @@ impl Shard {
             return false;
         }
         let queue = self.sessions.get(arrival.session).and_then(|session| session.held.as_ref());
-        let Some(queue) = queue.filter(|queue| !queue.has_room(Message::size_of(publication), &self.settings.back_off))
-        else {
+        let (class, size) = (publication.standing.class, Message::size_of(publication));
+        let Some(queue) = queue.filter(|queue| !queue.has_room(class, size, &self.settings)) else {
             return false;
         };
         let mut until = queue.first_release().unwrap_or(now);
@@ -320,7 +334,8 @@ impl Shard {
         let queue = session.held.as_deref().unwrap_or(&nothing);
         let release_at = queue.last_release().map_or(now + wait, |last| last.max(now + wait));
         let wait = release_at.since(now);
-        let cause = if !queue.has_room(size, &bounds) || !self.memory.has_room(Kind::Passing, size) {
+        let class = publication.standing.class;
+        let cause = if !queue.has_room(class, size, &self.settings) || !self.memory.has_room(Kind::Passing, size) {
             Some(Cause::HoldFull)
         } else if arrival.delivery != Delivery::AtMostOnce && wait > bounds.hold_max() {
             Some(Cause::Rhythm)

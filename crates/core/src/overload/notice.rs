@@ -6,7 +6,6 @@
 //! subscribed to; and no rule of access is needed for one's own.
 
 use alloc::format;
-use alloc::string::String;
 use core::fmt::Write;
 use core::time::Duration;
 
@@ -17,7 +16,7 @@ use tidegate_wire_mqtt::{Properties, QoS, Version};
 use crate::access::Action;
 use crate::copy::Frames;
 use crate::message::{Publication, Shareable};
-use crate::shard::Shard;
+use crate::shard::{ConnId, Shard};
 
 const PREFIX: &str = "$SYS/broker/pace/";
 
@@ -27,6 +26,16 @@ pub(crate) fn is_own_notice(client_id: &str, action: Action, topic: &str) -> boo
 }
 
 impl Shard {
+    /// A message of a client without a word for it was delivered and not retained. Said once on a connection.
+    #[cold]
+    pub(crate) fn note_not_retained(&mut self, conn: ConnId, index: u32, now: Timestamp) {
+        self.stats.retained_memory_budget += 1;
+        let Some(connection) = self.connection_mut(conn) else { return };
+        if !core::mem::replace(&mut connection.is_told_of_room, true) {
+            self.publish_notice(index, "delivered, but not retained: there is no room", &Hints::default(), now);
+        }
+    }
+
     #[cold]
     pub(super) fn send_notice(&mut self, index: u32, retry_after: Duration, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
@@ -34,10 +43,15 @@ impl Shard {
         if self.version_of(conn) == Version::V5 {
             return;
         }
-        let topic = format!("{PREFIX}{}", session.client_id);
         let hints =
             Hints { interval: self.learned_interval(index), retry_after: Some(retry_after), ..Hints::default() };
-        let mut payload = String::from("{\"reason\":\"publishing too fast\"");
+        self.publish_notice(index, "publishing too fast", &hints, now);
+    }
+
+    fn publish_notice(&mut self, index: u32, reason: &str, hints: &Hints, now: Timestamp) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let topic = format!("{PREFIX}{}", session.client_id);
+        let mut payload = format!("{{\"reason\":\"{reason}\"");
         // Writing into a string cannot fail; all the words are numbers.
         hints.write(|name, text| {
             let _ = write!(payload, ",\"{name}\":{text}");

@@ -125,3 +125,24 @@ impl Pace {
         [Property::ReasonString(reason)].into_iter().chain(words).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Identity, Open};
+    use crate::limits::EVENTS_MAX;
+    use crate::settings::Settings;
+
+    #[test]
+    fn a_ban_is_not_lost_among_news_that_nobody_drains() {
+        let mut shard = Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 1);
+        let (client_id, identity): (Arc<str>, _) = ("loud".into(), Identity::default());
+        let ban = Event::Outlawed { client_id: Arc::clone(&client_id), identity, time: Duration::from_secs(60) };
+        shard.tell(ban.clone());
+        for _ in 0..2 * EVENTS_MAX {
+            shard.tell(Event::Recovered { client_id: Arc::clone(&client_id) });
+        }
+        assert_eq!(shard.poll_event(), Some(ban));
+        assert_eq!(core::iter::from_fn(|| shard.poll_event()).count(), EVENTS_MAX);
+    }
+}

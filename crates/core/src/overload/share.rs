@@ -63,11 +63,20 @@ impl Shares {
         let is_telling = self.ends.since(now) < WINDOW / 2;
         publishers > 1 && (is_over(share.before, self.before) || (is_telling && is_over(share.count, self.count)))
     }
+
+    /// Whether one of so many publishers has had what it may have of this window while the broker is strained: twice what
+    /// each would have if all had the same, by the window before. `share` was counted just now.
+    pub(crate) fn is_used_up(&self, share: &Share, publishers: usize) -> bool {
+        let (own, all, publishers) = (u64::from(share.count), u64::from(self.before), publishers as u64);
+        publishers > 1 && all > 0 && own > MESSAGES_MIN && own * publishers > all * STRAINED_FACTOR
+    }
 }
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// So many times its share is too much.
 const SHARE_FACTOR: u64 = 4;
+/// So many times its share is left to those of the lowest class while the broker is strained.
+const STRAINED_FACTOR: u64 = 2;
 /// Fewer messages in a second press nobody, whatever share of all they are.
 const MESSAGES_MIN: u64 = 16;
 
@@ -109,6 +118,24 @@ mod tests {
         rates.push(1000);
         assert_eq!(exceeding(&rates), [20]);
         assert_eq!(exceeding(&[1, 1000]), [1], "even beside a single other");
+    }
+
+    #[test]
+    fn twice_its_share_is_what_one_gets_while_the_broker_is_strained() {
+        let rates = [1000, 200, 100, 100, 100, 5, 5, 5, 5, 5];
+        let (mut shares, mut own) = (Shares::default(), [Share::default(); 10]);
+        let mut passed = [0; 10];
+        for millis in 0..10_000 {
+            for (n, rate) in rates.iter().enumerate() {
+                if millis * rate / 1000 != (millis + 1) * rate / 1000 {
+                    shares.count(&mut own[n], at(millis));
+                    passed[n] += u64::from(!shares.is_used_up(&own[n], rates.len()));
+                }
+            }
+        }
+        // 1525 a second are some 150 for each; in the first second nobody knows.
+        assert!((3500..4000).contains(&passed[0]), "{passed:?}");
+        assert_eq!(passed[1..], [2000, 1000, 1000, 1000, 50, 50, 50, 50, 50]);
     }
 
     #[test]

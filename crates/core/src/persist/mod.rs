@@ -62,19 +62,21 @@ pub struct SavedWish {
     pub no_local: bool,
     /// With the flag they were published with.
     pub retain_as_published: bool,
+    /// While they have to wait, only the newest of each topic.
+    pub is_latest: bool,
     /// Identifier of the subscription.
     pub id: Option<NonZeroU32>,
 }
 
 impl From<Wish> for SavedWish {
-    fn from(Wish { qos, no_local, retain_as_published, id }: Wish) -> Self {
-        Self { qos, no_local, retain_as_published, id }
+    fn from(Wish { qos, no_local, retain_as_published, is_latest, id }: Wish) -> Self {
+        Self { qos, no_local, retain_as_published, is_latest, id }
     }
 }
 
 impl From<SavedWish> for Wish {
-    fn from(SavedWish { qos, no_local, retain_as_published, id }: SavedWish) -> Self {
-        Self { qos, no_local, retain_as_published, id }
+    fn from(SavedWish { qos, no_local, retain_as_published, is_latest, id }: SavedWish) -> Self {
+        Self { qos, no_local, retain_as_published, is_latest, id }
     }
 }
 

@@ -121,7 +121,7 @@ impl Shard {
         let (due, answers) = connection.take_due(&self.journal);
         if !due.is_empty() {
             // They were charged when they were owed.
-            connection.outbox.writer(&mut self.spares).extend_from_slice(&due);
+            connection.outbox.answer(&mut self.spares, |out| out.extend_from_slice(&due));
             connection.answer_bytes += due.len();
             self.stats.bytes_sent += due.len() as u64;
             connection.traffic.bytes_sent += due.len() as u64;

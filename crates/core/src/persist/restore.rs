@@ -9,10 +9,11 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{PacketId, Properties, QoS, TopicFilter};
+use tidegate_wire_mqtt::{PacketId, Properties, QoS, TopicFilter, topic};
 
 use super::{Kept, SavedWish};
 use crate::access::Identity;
+use crate::ledger::Loss;
 use crate::message::{Message, Publication, Shareable, Standing};
 use crate::queue::Bounds;
 use crate::retained::{Room, Stamp};
@@ -146,7 +147,7 @@ impl Shard {
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
         for delivery in saved.deliveries {
-            self.restore_delivery(&mut session, delivery);
+            self.restore_delivery(&mut session, &saved.subscriptions, delivery, now);
         }
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
@@ -156,10 +157,19 @@ impl Shard {
             }
         }
         self.set_group_presence(index, Presence::Offline);
+        self.drop_overdue(index, now);
+        self.note_absent(index);
+        self.memory.absent.forgive();
         self.look_after(index, now);
     }
 
-    fn restore_delivery(&mut self, session: &mut Session, delivery: SavedDelivery) {
+    fn restore_delivery(
+        &mut self,
+        session: &mut Session,
+        subscriptions: &[(&str, SavedWish)],
+        delivery: SavedDelivery,
+        now: Timestamp,
+    ) {
         let SavedDelivery { place, stage, qos, retain, ids } = delivery;
         session.places = session.places.max(place);
         let ids: SubscriptionIds = ids.into_iter().collect();
@@ -167,15 +177,25 @@ impl Shard {
             message.keep();
             self.stats.begin_delivery(message.class());
             session.ledger.deliveries += 1;
-            Queued { message, qos, retain, ids: ids.clone(), place }
+            // What it waited before is not known; it begins again.
+            let is_latest = wants_latest(subscriptions, message.view().topic);
+            Queued { message, qos, retain, ids: ids.clone(), place, since: now, is_latest }
         };
         match stage {
             SavedStage::Waiting(message) => {
                 let (queued, settings) = (queued(message), Arc::clone(&self.settings));
-                let bounds = Bounds { messages_max: usize::MAX, bytes_max: usize::MAX };
-                session.with_queue(&mut self.stats, |queue, _| {
-                    queue.offer(queued, &settings.priority, bounds, |_, _| {});
+                let (bytes_max, class_bytes) = (usize::MAX, usize::MAX);
+                let bounds = Bounds { messages_max: usize::MAX, bytes_max, class_bytes };
+                let (journal, kept) = (&mut self.journal, session.kept);
+                let mut ledger = core::mem::take(&mut session.ledger);
+                session.with_queue(&mut self.stats, |queue, stats| {
+                    // There is room for all; what only the newest is wanted of may have changed.
+                    queue.offer(queued, &settings.priority, bounds, |lost, _| {
+                        journal.dequeue(kept, &lost);
+                        ledger.lose_delivery(Loss::Conflated, lost.message.class(), stats);
+                    });
                 });
+                session.ledger = ledger;
             }
             SavedStage::Sent(message, packet_id) => {
                 session.inflight.push_back(Inflight::sent(packet_id, queued(message)));
@@ -237,4 +257,13 @@ impl Shard {
     pub fn end_restored_routing(&mut self, message: u64) {
         self.journal.push(super::Change::Routed { message });
     }
+}
+
+/// Whether all subscriptions to a topic, of which there is one, want only the newest while they wait.
+fn wants_latest(subscriptions: &[(&str, SavedWish)], name: &str) -> bool {
+    if !subscriptions.iter().any(|(_, wish)| wish.is_latest) {
+        return false;
+    }
+    let mut wishes = subscriptions.iter().filter(|(filter, _)| topic::matches(filter, name)).map(|(_, wish)| wish);
+    wishes.next().is_some_and(|wish| wish.is_latest) && wishes.all(|wish| wish.is_latest)
 }

@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use proptest::prelude::*;
 use tidegate_wire_mqtt::Properties;
@@ -15,7 +16,8 @@ use crate::overload::Tally;
 use crate::session::SubscriptionIds;
 
 const PUBLISHERS: u64 = 4;
-const BOUNDS: Bounds = Bounds { messages_max: 12, bytes_max: 2600 };
+const BOUNDS: Bounds = Bounds { messages_max: 12, bytes_max: 2600, class_bytes: usize::MAX };
+const CLASS_BYTES: usize = 1100;
 
 #[derive(Clone, Debug)]
 struct Sent {
@@ -51,7 +53,10 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// A class of each policy.
 fn priority(mode: PriorityMode) -> Priority {
-    let class = |name, weight, on_full| Class { on_full, ..Class::new(name, weight) };
+    let class = |name, weight, on_full| {
+        let (max_bytes, max_delay) = (Some(CLASS_BYTES), Some(Duration::from_secs(40)));
+        Class { on_full, max_bytes, max_delay, ..Class::new(name, weight) }
+    };
     let own = vec![
         class("high", 4, OnFull::DropLongest),
         class("normal", 2, OnFull::DropNewest),
@@ -82,7 +87,14 @@ fn queued(sent: &Sent, number: usize) -> Queued {
         },
     };
     let message = Arc::new(Message::new(&publication, &Tally::default()));
-    Queued { message, qos: QoS::AtMostOnce, retain: false, ids: SubscriptionIds::None, place: 0 }
+    let since = Timestamp::from_secs_f64(number as f64);
+    let (ids, is_latest) = (SubscriptionIds::None, is_of_latest_subscription(sent));
+    Queued { message, qos: QoS::AtMostOnce, retain: false, ids, place: 0, since, is_latest }
+}
+
+/// To the last topic there is a subscription that wants only the newest, whatever the class.
+fn is_of_latest_subscription(sent: &Sent) -> bool {
+    sent.topic == 2
 }
 
 fn number_of(queued: &Queued) -> usize {
@@ -114,6 +126,11 @@ impl Model {
         self.waiting.iter().filter(|known| Self::flow(known) == flow).map(|known| known.size).sum()
     }
 
+    fn class_bytes(&self, class: usize) -> usize {
+        let of_class = self.waiting.iter().filter(|known| usize::from(known.sent.class) == class);
+        of_class.map(|known| known.size).sum()
+    }
+
     fn remove(&mut self, number: usize) -> Known {
         let place = self.waiting.iter().position(|known| known.number == number).unwrap();
         let known = self.waiting.remove(place);
@@ -126,9 +143,10 @@ impl Model {
         self.offered += 1;
         let (number, message) = (self.offered, queued(sent, self.offered));
         let on_full = priority.on_full(ClassId::from_bits(sent.class));
-        let mut lost = Vec::new();
+        let (mut lost, class) = (Vec::new(), usize::from(sent.class));
+        let bounds = Bounds { class_bytes: priority.bytes_max(ClassId::from_bits(sent.class)), ..BOUNDS };
         let known = Known { number, sent: sent.clone(), size: message.message.size() };
-        queue.offer(message, priority, BOUNDS, |queued, loss| lost.push((number_of(&queued), loss)));
+        queue.offer(message, priority, bounds, |queued, loss| lost.push((number_of(&queued), loss)));
         self.bytes += known.size;
         self.waiting.push(known.clone());
         for (number, loss) in lost {
@@ -144,7 +162,8 @@ impl Model {
                     // Of its flow the oldest that does not stand in the place of an older one.
                     let victim = self.remove(number);
                     let longest = self.waiting.iter().map(|known| self.flow_bytes(Self::flow(known))).max();
-                    assert_ne!(on_full, OnFull::DropNewest);
+                    // One that takes the place of another may be larger.
+                    assert!(on_full != OnFull::DropNewest || Self::is_conflated(&known, priority));
                     if on_full == OnFull::DropLongest && priority.mode == PriorityMode::Practical {
                         let length = self.flow_bytes(Self::flow(&victim)) + victim.size + SLACK;
                         assert!(
@@ -153,8 +172,16 @@ impl Model {
                         );
                     }
                 }
+                Gone::ClassBytes => {
+                    assert!(self.class_bytes(class) > bounds.class_bytes, "for its own class");
+                    let victim = self.remove(number);
+                    assert_eq!(usize::from(victim.sent.class), class);
+                    let is_newest = number == self.offered;
+                    let may_evict = !matches!(on_full, OnFull::DropNewest | OnFull::Refuse);
+                    assert!(is_newest || may_evict || Self::is_conflated(&known, priority));
+                }
                 Gone::Conflated => {
-                    assert_eq!(on_full, OnFull::Latest);
+                    assert!(Self::is_conflated(&known, priority));
                     let victim = self.remove(number);
                     assert_eq!((victim.sent.topic, victim.sent.is_by_topic), (sent.topic, sent.is_by_topic));
                 }
@@ -186,13 +213,22 @@ impl Model {
 
     /// It may stand in the place of an older one of another publisher.
     fn is_conflated(known: &Known, priority: &Priority) -> bool {
-        priority.on_full(ClassId::from_bits(known.sent.class)) == OnFull::Latest
+        let is_latest = priority.on_full(ClassId::from_bits(known.sent.class)) == OnFull::Latest;
+        is_latest || is_of_latest_subscription(&known.sent)
     }
 
-    fn invariants(&self, queue: &Queue) {
+    fn invariants(&self, queue: &Queue, is_uncapped: bool) {
+        for by_topic in [true, false] {
+            let is_it = |known: &&Known| is_of_latest_subscription(&known.sent) && known.sent.is_by_topic == by_topic;
+            assert!(self.waiting.iter().filter(is_it).count() <= 1, "of each such topic the newest");
+        }
         assert_eq!((queue.len(), queue.bytes()), (self.waiting.len(), self.bytes));
         assert_eq!(self.offered, self.gone + queue.len());
         assert!(!(queue.line_flow.is_some() && queue.flows.is_some()), "a line, or flows");
+        for class in 0..CLASSES_MAX {
+            assert_eq!(queue.class_bytes[class], self.class_bytes(class));
+            assert!(class > 5 || is_uncapped || queue.class_bytes[class] <= CLASS_BYTES);
+        }
         let conflated = queue.latest.len();
         assert!(conflated <= 6, "one of each topic");
     }
@@ -210,18 +246,47 @@ proptest! {
         operations in prop::collection::vec(operation(), 1..150),
     ) {
         let (mut queue, mut model, priority) = (Queue::default(), Model::default(), priority(mode));
+        let is_uncapped = mode == PriorityMode::Off;
         for operation in &operations {
             match operation {
                 Operation::Offer(sent) => model.offer(&mut queue, &priority, sent),
                 Operation::Pop => model.pop(&mut queue, &priority),
             }
-            model.invariants(&queue);
+            model.invariants(&queue, is_uncapped);
             prop_assert!(queue.len() <= BOUNDS.messages_max);
         }
         while queue.len() > 0 {
             model.pop(&mut queue, &priority);
         }
-        model.invariants(&queue);
+        model.invariants(&queue, is_uncapped);
+    }
+
+    #[test]
+    fn what_waited_too_long_goes_and_nothing_else(
+        operations in prop::collection::vec(operation(), 1..80),
+        wait in 0..120_usize,
+    ) {
+        let (mut queue, mut model) = (Queue::default(), Model::default());
+        let priority = priority(PriorityMode::Practical);
+        for operation in &operations {
+            // One that was replaced is newer than those behind it, and hides them until it goes.
+            if let Operation::Offer(sent) = operation
+                && priority.on_full(ClassId::from_bits(sent.class)) != OnFull::Latest
+                && !is_of_latest_subscription(sent)
+            {
+                model.offer(&mut queue, &priority, sent);
+            }
+        }
+        let now = Timestamp::from_secs_f64((model.offered + wait) as f64);
+        let next = queue.drop_overdue(&priority, now, usize::MAX, |lost| {
+            let known = model.remove(number_of(&lost));
+            assert!(known.number as u64 + 40 <= (model.offered + wait) as u64);
+        });
+        // All have the same time to wait, and each flow is in order.
+        let left = model.waiting.iter().map(|known| known.number).min();
+        prop_assert!(left.is_none_or(|number| number + 40 > model.offered + wait));
+        prop_assert_eq!(next, left.map(|number| Timestamp::from_secs_f64((number + 40) as f64)));
+        model.invariants(&queue, false);
     }
 }
 

@@ -29,13 +29,15 @@ pub(crate) struct Wish {
     pub(crate) qos: QoS,
     pub(crate) no_local: bool,
     pub(crate) retain_as_published: bool,
+    /// While they have to wait, only the newest of each topic.
+    pub(crate) is_latest: bool,
     pub(crate) id: Option<NonZeroU32>,
 }
 
 impl Wish {
     pub(crate) fn new(options: SubscriptionOptions, id: Option<NonZeroU32>) -> Self {
         let SubscriptionOptions { qos, no_local, retain_as_published, .. } = options;
-        Self { qos, no_local, retain_as_published, id }
+        Self { qos, no_local, retain_as_published, is_latest: false, id }
     }
 }
 

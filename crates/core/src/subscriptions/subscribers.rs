@@ -84,7 +84,7 @@ mod tests {
             let (mut subscribers, mut model) = (Subscribers::default(), BTreeMap::new());
             for (session, operation) in operations {
                 let qos = QoS::from_bits(operation).unwrap_or(QoS::AtMostOnce);
-                let wish = Wish { qos, no_local: false, retain_as_published: false, id: None };
+                let wish = Wish { qos, no_local: false, retain_as_published: false, is_latest: false, id: None };
                 if operation == 2 {
                     prop_assert_eq!(subscribers.remove(session), model.remove(&session));
                 } else {

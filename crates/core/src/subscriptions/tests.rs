@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use tidegate_wire_mqtt::{Limits, TopicFilter};
 
 fn wish() -> Wish {
-    Wish { qos: QoS::AtMostOnce, no_local: false, retain_as_published: false, id: None }
+    Wish { qos: QoS::AtMostOnce, no_local: false, retain_as_published: false, is_latest: false, id: None }
 }
 
 #[derive(Clone, Debug)]

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod absent;
+mod answers;
 mod backoff;
 mod backoff_abuse;
 mod bounds;
 mod bursts;
+mod class_caps;
+mod conflation;
 mod conformance_311;
 mod conformance_connect;
 mod conformance_publish;
@@ -29,4 +33,5 @@ mod reports;
 mod retained;
 mod session;
 mod shards;
+mod strained;
 mod subscribing;

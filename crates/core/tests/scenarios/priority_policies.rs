@@ -11,23 +11,23 @@ use tidegate_wire_mqtt::Property;
 use crate::net::{Net, Options, lasting};
 use crate::priority::SlowReader;
 
-fn settings(own: Vec<Class>, by: ClassBy) -> Settings {
+pub(crate) fn settings(own: Vec<Class>, by: ClassBy) -> Settings {
     let priority = Priority { classes: Classes::new(own).unwrap(), by, ..Priority::default() };
     Settings { priority, queue_messages_max: 10, ..Settings::default() }
 }
 
-fn on(name: &str, weight: u32, filter: &str, on_full: OnFull) -> Class {
+pub(crate) fn on(name: &str, weight: u32, filter: &str, on_full: OnFull) -> Class {
     Class { topics: vec![filter.into()], on_full, ..Class::new(name, weight) }
 }
 
 /// A session that is away, on everything; what waits for it is in its queue.
-fn away(net: &mut Net) {
+pub(crate) fn away(net: &mut Net) {
     let reader = net.connect("reader", &lasting());
     net.subscribe(reader, "#", 1);
     net.cut(reader);
 }
 
-fn back(net: &mut Net) -> Vec<String> {
+pub(crate) fn back(net: &mut Net) -> Vec<String> {
     let reader = net.dial("reader", &lasting());
     net.payloads(reader)
 }

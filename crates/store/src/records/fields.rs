@@ -157,14 +157,15 @@ field! {
         |fields| Ok(Self { file: FileId::from_bits(fields.number()?), offset: fields.number()?, len: fields.small()? });
     WishRecord: |it, out| {
         it.qos.put(out);
-        out.push(u8::from(it.no_local) | u8::from(it.retain_as_published) << 1);
+        out.push(u8::from(it.no_local) | u8::from(it.retain_as_published) << 1 | u8::from(it.is_latest) << 2);
         it.id.put(out);
     }, |fields| {
         let qos = u8::take(fields)?;
         let flags: u8 = fields.small()?;
-        if flags > 3 {
+        if flags > 7 {
             return Err(fields.wrong("has flags that are not known"));
         }
-        Ok(Self { qos, no_local: flags & 1 != 0, retain_as_published: flags & 2 != 0, id: Field::take(fields)? })
+        let (no_local, retain_as_published, is_latest) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+        Ok(Self { qos, no_local, retain_as_published, is_latest, id: Field::take(fields)? })
     };
 }

@@ -64,6 +64,8 @@ pub struct WishRecord {
     pub no_local: bool,
     /// With the flag they were published with.
     pub retain_as_published: bool,
+    /// While they wait, only the newest of each topic.
+    pub is_latest: bool,
     /// Identifier of the subscription.
     pub id: Option<u32>,
 }

@@ -19,8 +19,15 @@ fn text() -> impl Strategy<Value = &'static str> {
 }
 
 fn wish() -> impl Strategy<Value = WishRecord> {
-    (0..3u8, any::<bool>(), any::<bool>(), option::of(any::<u32>()))
-        .prop_map(|(qos, no_local, retain_as_published, id)| WishRecord { qos, no_local, retain_as_published, id })
+    (0..3u8, any::<bool>(), any::<bool>(), any::<bool>(), option::of(any::<u32>())).prop_map(
+        |(qos, no_local, retain_as_published, is_latest, id)| WishRecord {
+            qos,
+            no_local,
+            retain_as_published,
+            is_latest,
+            id,
+        },
+    )
 }
 
 fn message() -> impl Strategy<Value = Record<'static>> {

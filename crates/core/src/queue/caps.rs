@@ -1,0 +1,156 @@
+//! What one class may have waiting in a queue: bytes, and time.
+//!
+//! Messages of a flow are in the order in which they came, so what has waited the longest is first in its flow: only the
+//! first of each flow is looked at. A publisher whose class changes with its rate may have messages of several classes in
+//! one flow; those behind the first are found when it has gone, or when they would be sent.
+
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::schedule::FlowId;
+
+use super::{Bounds, Flow, Queue, SHARED, Waiting, is_passing};
+use crate::classes::{ClassId, OnFull, Priority};
+use crate::session::Queued;
+
+impl Queued {
+    /// When it has waited as long as its class may.
+    pub(crate) fn overdue_at(&self, priority: &Priority) -> Option<Timestamp> {
+        let delay: Duration = priority.delay_max(self.message.class())?;
+        Some(self.since + delay)
+    }
+}
+
+impl Queue {
+    /// Whether so many more bytes of a class would be too much.
+    pub(crate) fn is_class_full(&self, class: ClassId, size: usize, bounds: Bounds) -> bool {
+        self.class_bytes[class.index()].saturating_add(size) > bounds.class_bytes
+    }
+
+    /// Makes room for a message among those of its class; false if it is the one that has to go.
+    pub(super) fn make_room_in_class(
+        &mut self,
+        queued: &Queued,
+        on_full: OnFull,
+        bounds: Bounds,
+        mut lose: impl FnMut(Queued),
+    ) -> bool {
+        let (class, size) = (queued.message.class(), queued.message.size());
+        if size > bounds.class_bytes {
+            return false;
+        }
+        while self.is_class_full(class, size, bounds) {
+            let own = Flow::of(queued);
+            let victim = match on_full {
+                OnFull::DropNewest | OnFull::Refuse => None,
+                OnFull::DropOldest if self.leads(own, class) => self.evict_from(own),
+                OnFull::DropOldest | OnFull::DropLongest | OnFull::Latest => {
+                    self.evict_of_class(class, is_passing(queued))
+                }
+            };
+            match victim {
+                Some(victim) => lose(victim),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// A message was replaced by a larger one.
+    pub(super) fn shrink_class(&mut self, class: ClassId, bounds: Bounds, mut lose: impl FnMut(Queued)) {
+        while self.is_class_full(class, 0, bounds)
+            && let Some(victim) = self.evict_of_class(class, false)
+        {
+            lose(victim);
+        }
+    }
+
+    /// The oldest message of the longest flow that has one of this class first. As with a full queue, what was
+    /// acknowledged does not go as long as there is something that was not, and never for that.
+    fn evict_of_class(&mut self, class: ClassId, newcomer_is_passing: bool) -> Option<Queued> {
+        let flow = match &self.flows {
+            None => self.line_flow,
+            Some(flows) => {
+                let fits = |flow: &Flow| flow.is_passing() || !newcomer_is_passing;
+                let places = flows
+                    .places
+                    .iter()
+                    .filter(|(flow, place)| fits(flow) && self.class_of(flows.scheduler.first(**place)) == Some(class));
+                let by_length = |(flow, place): &(&Flow, &FlowId)| {
+                    (flow.is_passing(), flows.scheduler.flow_backlog(**place), flow.origin())
+                };
+                places.max_by_key(by_length).map(|(flow, _)| *flow)
+            }
+        }?;
+        let fits = flow.is_passing() || !newcomer_is_passing;
+        if fits && self.leads(flow, class) { self.evict_from(flow) } else { None }
+    }
+
+    /// Whether the oldest message of a flow is of this class.
+    fn leads(&self, flow: Flow, class: ClassId) -> bool {
+        let first = match &self.flows {
+            None if self.line_flow == Some(flow) => self.line.front(),
+            None => None,
+            Some(flows) => flows.places.get(&flow).and_then(|place| flows.scheduler.first(*place)),
+        };
+        self.class_of(first) == Some(class)
+    }
+
+    fn class_of(&self, waiting: Option<&Waiting>) -> Option<ClassId> {
+        self.seen(waiting?).map(|queued| queued.message.class())
+    }
+
+    /// The message that would leave.
+    pub(super) fn seen<'a>(&'a self, waiting: &'a Waiting) -> Option<&'a Queued> {
+        match waiting {
+            Waiting::Message(queued) => Some(queued),
+            Waiting::Latest(topic) => self.latest.get(topic),
+        }
+    }
+
+    /// Hands over what has waited longer than its class may, `max` of them at most; the answer is when to look again.
+    pub(crate) fn drop_overdue(
+        &mut self,
+        priority: &Priority,
+        now: Timestamp,
+        max: usize,
+        mut lose: impl FnMut(Queued),
+    ) -> Option<Timestamp> {
+        let mut next: Option<Timestamp> = None;
+        let mut left = max;
+        for place in self.places() {
+            while let Some(due) = self.first_of(place).and_then(|first| first.overdue_at(priority)) {
+                if due > now || left == 0 {
+                    next = Some(next.map_or(due, |next| next.min(due)));
+                    break;
+                }
+                let Some(lost) = self.evict_at(place) else { break };
+                left -= 1;
+                lose(lost);
+            }
+        }
+        next
+    }
+
+    /// Where something may wait; none is the line.
+    fn places(&self) -> alloc::vec::Vec<Option<FlowId>> {
+        let flows = self.flows.iter().flat_map(|flows| flows.places.values().copied().chain([SHARED]));
+        core::iter::once(None).chain(flows.map(Some)).collect()
+    }
+
+    fn first_of(&self, place: Option<FlowId>) -> Option<&Queued> {
+        let waiting = match place {
+            None => self.line.front(),
+            Some(place) => self.flows.as_ref().and_then(|flows| flows.scheduler.first(place)),
+        };
+        self.seen(waiting?)
+    }
+
+    fn evict_at(&mut self, place: Option<FlowId>) -> Option<Queued> {
+        let waiting = match place {
+            None => self.line.pop_front()?,
+            Some(place) => self.flows.as_mut()?.scheduler.evict(place)?.item,
+        };
+        self.leave(waiting)
+    }
+}
