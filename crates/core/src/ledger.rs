@@ -109,6 +109,8 @@ losses! {
     MemoryOut, Out, dropped_memory_budget;
     /// The client is away, and this kind of message is not kept.
     Away, Out, dropped_away;
+    /// It waited on disk and cannot be read any more.
+    Unreadable, Out, dropped_unreadable;
 }
 
 impl Ledger {

@@ -9,12 +9,14 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{PacketId, Properties, QoS, TopicFilter};
+use tidegate_wire_mqtt::{PacketId, QoS, TopicFilter};
 
-use super::{Kept, SavedWish};
+use super::page::as_publication;
+use super::{Kept, SavedWish, Spot};
 use crate::access::Identity;
-use crate::message::{Message, Publication, Shareable, Standing};
-use crate::queue::Bounds;
+use crate::classes::{ClassId, OnFull};
+use crate::message::{Message, Shareable, Standing};
+use crate::queue::{Bounds, Paged, Paging};
 use crate::retained::{Room, Stamp};
 use crate::session::{Inflight, PendingWill, Queued, Session, Stage, SubscriptionIds};
 use crate::shard::Shard;
@@ -83,6 +85,15 @@ pub struct SavedDelivery {
 pub enum SavedStage {
     /// Not sent.
     Waiting(Kept),
+    /// Not sent, and not in memory.
+    OnDisk {
+        /// Where it is.
+        spot: Spot,
+        /// Who published it.
+        origin: u64,
+        /// Bytes of its topic, properties and payload.
+        bytes: usize,
+    },
     /// Sent under this identifier, or about to be.
     Sent(Kept, PacketId),
     /// The client has it, and the identifier is still in use.
@@ -110,13 +121,16 @@ impl Shard {
 
     /// A message that was kept under this number.
     pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
-        let SavedMessage { qos, retain, expires, origin, topic, properties, payload } = *saved;
-        let properties = if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) };
-        let standing = Standing::UNKNOWN;
-        let publication = Publication { topic, payload, properties, qos, retain, expires, origin, standing };
+        let publication = as_publication(saved, Standing::UNKNOWN);
         let message = Message::new(&publication, &self.memory.tally);
         message.set_number(number);
         Kept(Arc::new(message))
+    }
+
+    /// Whether messages that wait may be restored as [`SavedStage::OnDisk`]. Not if only the newest of each topic is
+    /// wanted: their topics have to be known.
+    pub fn may_restore_on_disk(&self) -> bool {
+        self.settings.priority.on_full(ClassId::NORMAL) != OnFull::Latest
     }
 
     /// A retained message. Every shard has all of them.
@@ -173,9 +187,17 @@ impl Shard {
             SavedStage::Waiting(message) => {
                 let (queued, settings) = (queued(message), Arc::clone(&self.settings));
                 let bounds = Bounds { messages_max: usize::MAX, bytes_max: usize::MAX };
+                let paging = Paging { window: usize::MAX, turn: 0 };
                 session.with_queue(&mut self.stats, |queue, _| {
-                    queue.offer(queued, &settings.priority, bounds, |_, _| {});
+                    queue.offer(queued, &settings.priority, bounds, paging, |_, _| {});
                 });
+            }
+            SavedStage::OnDisk { spot, origin, bytes } => {
+                self.stats.begin_delivery(ClassId::NORMAL);
+                session.ledger.deliveries += 1;
+                let paged = Paged::restored(spot, place, Message::size_with(bytes), qos, retain);
+                let priority = &self.settings.priority;
+                session.with_queue(&mut self.stats, |queue, _| queue.restore(paged, &ids, origin, priority));
             }
             SavedStage::Sent(message, packet_id) => {
                 session.inflight.push_back(Inflight::sent(packet_id, queued(message)));

@@ -1,5 +1,7 @@
 //! Any sequence of operations, against lists that are searched from end to end.
 
+mod paging;
+
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -8,13 +10,17 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use tidegate_wire_mqtt::Properties;
 
+use super::flows::SHARED;
 use super::*;
 use crate::classes::{Class, ClassBy, ClassId, Classes};
+use crate::limits::FLOWS_MAX;
 use crate::message::{Message, Publication, RATE_UNKNOWN, Standing};
 use crate::overload::Tally;
 use crate::session::SubscriptionIds;
 
 const PUBLISHERS: u64 = 4;
+/// Everything in memory.
+const NO_PAGING: Paging = Paging { window: usize::MAX, turn: 0 };
 const BOUNDS: Bounds = Bounds { messages_max: 12, bytes_max: 2600 };
 
 #[derive(Clone, Debug)]
@@ -33,16 +39,17 @@ enum Operation {
     Pop,
 }
 
+fn sent() -> impl Strategy<Value = Sent> {
+    (0..PUBLISHERS, 0..6_u8, any::<bool>(), 0..3_u8, 0..400_usize, 0..3_u32).prop_map(
+        |(publisher, class, is_by_topic, topic, payload, rate)| {
+            // A class that the topic tells is the same for all messages to it.
+            let class = if is_by_topic { 3 + topic } else { class };
+            Sent { publisher, class, is_by_topic, topic, payload, rate }
+        },
+    )
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
-    let sent = || {
-        (0..PUBLISHERS, 0..6_u8, any::<bool>(), 0..3_u8, 0..400_usize, 0..3_u32).prop_map(
-            |(publisher, class, is_by_topic, topic, payload, rate)| {
-                // A class that the topic tells is the same for all messages to it.
-                let class = if is_by_topic { 3 + topic } else { class };
-                Sent { publisher, class, is_by_topic, topic, payload, rate }
-            },
-        )
-    };
     prop_oneof![
         8 => sent().prop_map(Operation::Offer),
         5 => Just(Operation::Pop),
@@ -83,6 +90,13 @@ fn queued(sent: &Sent, number: usize) -> Queued {
     };
     let message = Arc::new(Message::new(&publication, &Tally::default()));
     Queued { message, qos: QoS::AtMostOnce, retain: false, ids: SubscriptionIds::None, place: 0 }
+}
+
+fn here(item: Item) -> Queued {
+    match item {
+        Item::Message(queued) => queued,
+        Item::Paged(paged) => panic!("{paged:?} without paging"),
+    }
 }
 
 fn number_of(queued: &Queued) -> usize {
@@ -128,7 +142,7 @@ impl Model {
         let on_full = priority.on_full(ClassId::from_bits(sent.class));
         let mut lost = Vec::new();
         let known = Known { number, sent: sent.clone(), size: message.message.size() };
-        queue.offer(message, priority, BOUNDS, |queued, loss| lost.push((number_of(&queued), loss)));
+        queue.offer(message, priority, BOUNDS, NO_PAGING, |item, loss| lost.push((number_of(&here(item)), loss)));
         self.bytes += known.size;
         self.waiting.push(known.clone());
         for (number, loss) in lost {
@@ -163,11 +177,11 @@ impl Model {
     }
 
     fn pop(&mut self, queue: &mut Queue, priority: &Priority) {
-        let next = queue.next_qos();
+        let next = queue.next();
         let Some(queued) = queue.pop() else {
             return assert!(self.waiting.is_empty(), "idle while something waits");
         };
-        assert!(next.is_some());
+        assert_eq!(next, Next::Message(queued.qos));
         let number = number_of(&queued);
         let known = self.remove(number);
         // To one topic, nobody overtakes itself.
@@ -231,10 +245,10 @@ fn one_flow_is_a_line_and_the_second_makes_the_scheduler() {
     let sent = |publisher| Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
     let mut queue = Queue::default();
     for number in 0..3 {
-        queue.offer(queued(&sent(1), number), &priority, BOUNDS, |_, _| panic!("there is room"));
+        queue.offer(queued(&sent(1), number), &priority, BOUNDS, NO_PAGING, |_, _| panic!("there is room"));
     }
     assert!(queue.flows.is_none());
-    queue.offer(queued(&sent(2), 3), &priority, BOUNDS, |_, _| panic!("there is room"));
+    queue.offer(queued(&sent(2), 3), &priority, BOUNDS, NO_PAGING, |_, _| panic!("there is room"));
     assert!(queue.flows.is_some() && queue.line.is_empty());
     while queue.pop().is_some() {}
     assert!(queue.flows.is_none(), "and all of it goes with the last message");
@@ -246,7 +260,7 @@ fn more_publishers_than_places_keep_their_order() {
     let flow = |publisher| Flow::Publisher(publisher, None, true);
     let push = |flows: &mut Flows, publisher, number| {
         let sent = Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
-        let place = Place { flow: flow(publisher), size: 100, weight: 1, rate: 0 };
+        let place = Place { flow: flow(publisher), size: 100, weight: 1, rate: Some(0) };
         assert!(flows.push(place, Waiting::Message(queued(&sent, number))).is_none());
     };
     let many = u64::from(FLOWS_MAX);
