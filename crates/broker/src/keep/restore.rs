@@ -8,10 +8,11 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_core::persist::{Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish};
 use tidegate_core::{Shard, shard_of};
-use tidegate_store::records::{Entry, Image, MessageRecord, SessionImage, Stage, WishRecord};
+use tidegate_store::records::{Entry, Image, MessageRecord, Outline, SessionImage, Stage, WishRecord};
 use tidegate_store::{Location, StoreError};
 use tidegate_wire_mqtt::{PacketId, QoS};
 
+use super::spot::spot_of;
 use super::wall::Wall;
 
 /// What came of it.
@@ -62,6 +63,14 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
     restored
 }
 
+/// A message as the store has it, with its number; none if it makes no sense.
+pub fn saved<'a>(record: &'a [u8], wall: &Wall) -> Option<(u64, SavedMessage<'a>)> {
+    let MessageRecord { id, qos, retain, expires_ms, origin, topic, properties, payload } =
+        MessageRecord::decode(record).ok()?;
+    let (qos, expires) = (QoS::from_bits(qos)?, expires_ms.map(|ms| wall.timestamp(ms)));
+    Some((id, SavedMessage { qos, retain, expires, origin, topic, properties, payload }))
+}
+
 /// Nothing runs yet: what shards have for each other goes by hand.
 fn carry(shards: &mut [Shard], now: Timestamp) {
     for from in 0..shards.len() {
@@ -104,17 +113,15 @@ impl Restoring<'_> {
             tracing::error!(event = "store_error", %error, "a message that was kept cannot be read");
             return None;
         }
-        let message = MessageRecord::decode(&self.payload).ok()?;
-        let saved = SavedMessage {
-            qos: QoS::from_bits(message.qos)?,
-            retain: message.retain,
-            expires: message.expires_ms.map(|ms| self.wall.timestamp(ms)),
-            origin: message.origin,
-            topic: message.topic,
-            properties: message.properties,
-            payload: message.payload,
-        };
+        let (_, saved) = saved(&self.payload, self.wall)?;
         Some(shard.restore_message(number, &saved))
+    }
+
+    /// A message that waits stays where it is, if it can.
+    fn on_disk(&self, number: u64, shard: &Shard) -> Option<SavedStage> {
+        let Outline { origin, bytes } = self.image.outline(number).filter(|_| shard.may_restore_on_disk())?;
+        let spot = spot_of(self.image.message(number)?)?;
+        Some(SavedStage::OnDisk { spot, origin, bytes: bytes as usize })
     }
 
     fn session<'s>(
@@ -151,7 +158,10 @@ impl Restoring<'_> {
 
     fn delivery(&mut self, place: u64, entry: &Entry, index: usize, shard: &mut Shard) -> Option<SavedDelivery> {
         let stage = match entry.stage {
-            Stage::Waiting => SavedStage::Waiting(self.message(entry.message, index, shard)?),
+            Stage::Waiting => match self.on_disk(entry.message, shard) {
+                Some(stage) => stage,
+                None => SavedStage::Waiting(self.message(entry.message, index, shard)?),
+            },
             Stage::Sent(id) => SavedStage::Sent(self.message(entry.message, index, shard)?, PacketId::new(id)?),
             Stage::Released(id) => SavedStage::Released(PacketId::new(id)?),
         };

@@ -61,7 +61,7 @@ impl Net {
     pub(crate) fn with(shards: usize, mut settings: Settings, policy: impl Policy + 'static) -> Self {
         // Every scenario holds with a store, too, and if everything that may be is on disk: `TIDEGATE_TEST_JOURNAL=1`.
         let is_durable = std::env::var_os("TIDEGATE_TEST_JOURNAL").is_some();
-        if is_durable {
+        if is_durable && settings.queue_memory_max == Settings::default().queue_memory_max {
             settings.queue_memory_max = 1;
         }
         let policy: Arc<dyn Policy> = Arc::new(policy);
