@@ -199,5 +199,6 @@ pub(crate) fn meaning(loss: Loss) -> &'static str {
         Loss::SessionEnded => "the receiver's session ended before it took them",
         Loss::NoMember => "the last member of a shared subscription left",
         Loss::Away => "QoS 0 for a receiver that was away",
+        Loss::Unreadable => "it waited on disk, and damage has taken it: the log names the file",
     }
 }
