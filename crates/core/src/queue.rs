@@ -26,6 +26,7 @@ use crate::classes::{ClassId, OnFull, Priority, PriorityMode};
 use crate::session::Queued;
 use flows::{Flow, Flows, ITEMS_MAX, Place};
 use page::Pages;
+pub use page::ID_SETS_MAX;
 pub(crate) use page::{Paged, Paging};
 
 /// Everything that waits for a session beyond what is under way.

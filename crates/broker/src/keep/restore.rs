@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_core::persist::{Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish};
+use tidegate_core::persist::{ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish};
 use tidegate_core::{Shard, shard_of};
 use tidegate_store::records::{Entry, Image, MessageRecord, Outline, SessionImage, Stage, WishRecord};
 use tidegate_store::{Location, StoreError};
@@ -36,7 +36,7 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
     for shard in &mut *shards {
         shard.keep_journal(image.id_max());
     }
-    let mut restoring = Restoring { image, read, wall, payload: Vec::new(), known: BTreeMap::new(), lost: 0 };
+    let mut restoring = Restoring { image, read, wall, payload: Vec::new(), known: BTreeMap::new(), sets: BTreeSet::new(), lost: 0 };
     let mut restored = Restored::default();
     for (_, message) in image.retained() {
         for (index, shard) in shards.iter_mut().enumerate() {
@@ -50,9 +50,16 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
         let index = shard_of(&session.client_id, shards.len());
         let Some(shard) = shards.get_mut(index) else { continue };
         let saved = restoring.session(number, session, index, shard);
-        restored.deliveries += saved.deliveries.len();
+        let mut entries = session.queue.iter();
+        let next = |shard: &mut Shard| {
+            let mut deliveries =
+                entries.by_ref().filter_map(|(place, entry)| restoring.delivery(*place, entry, index, shard));
+            let delivery = deliveries.next();
+            restored.deliveries += usize::from(delivery.is_some());
+            delivery
+        };
+        shard.restore_session(saved, next, now);
         restored.sessions += 1;
-        shard.restore_session(saved, now);
     }
     carry(shards, now);
     for (message, reached) in image.routing() {
@@ -91,10 +98,12 @@ struct Restoring<'a> {
     payload: Vec<u8>,
     /// Messages that several sessions of a shard wait for are there once.
     known: BTreeMap<(u64, usize), Kept>,
+    /// Sets of subscription identifiers that messages on disk have, of this session.
+    sets: BTreeSet<&'a [u32]>,
     lost: usize,
 }
 
-impl Restoring<'_> {
+impl<'a> Restoring<'a> {
     fn message(&mut self, number: u64, index: usize, shard: &mut Shard) -> Option<Kept> {
         if let Some(known) = self.known.get(&(number, index)) {
             return Some(known.clone());
@@ -118,19 +127,28 @@ impl Restoring<'_> {
     }
 
     /// A message that waits stays where it is, if it can.
-    fn on_disk(&self, number: u64, shard: &Shard) -> Option<SavedStage> {
-        let Outline { origin, bytes } = self.image.outline(number).filter(|_| shard.may_restore_on_disk())?;
-        let spot = spot_of(self.image.message(number)?)?;
+    fn on_disk(&mut self, entry: &'a Entry, shard: &Shard) -> Option<SavedStage> {
+        let Outline { origin, bytes } = self.image.outline(entry.message).filter(|_| shard.may_restore_on_disk())?;
+        let spot = spot_of(self.image.message(entry.message)?)?;
+        if let Some(ids) = &entry.ids
+            && !self.sets.contains(&**ids)
+        {
+            if self.sets.len() >= ID_SETS_MAX {
+                return None;
+            }
+            self.sets.insert(ids);
+        }
         Some(SavedStage::OnDisk { spot, origin, bytes: bytes as usize })
     }
 
-    fn session<'s>(
+    fn session(
         &mut self,
         number: u64,
-        session: &'s SessionImage,
+        session: &'a SessionImage,
         index: usize,
         shard: &mut Shard,
-    ) -> SavedSession<'s> {
+    ) -> SavedSession<'a> {
+        self.sets.clear();
         let expiry = session.expiry_s.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.into()));
         let will = session.will.and_then(|will| {
             let delay = Duration::from_secs(will.delay_s.into());
@@ -142,7 +160,6 @@ impl Restoring<'_> {
             let qos = QoS::from_bits(qos).unwrap_or(QoS::AtMostOnce);
             SavedWish { qos, no_local, retain_as_published, id: id.and_then(NonZeroU32::new) }
         };
-        let deliveries = session.queue.iter();
         SavedSession {
             session: number,
             client_id: &session.client_id,
@@ -152,13 +169,12 @@ impl Restoring<'_> {
             subscriptions: session.subscriptions.iter().map(|(filter, it)| (&**filter, wish(it))).collect(),
             inbound: session.inbound.iter().filter_map(|id| PacketId::new(*id)).collect(),
             will,
-            deliveries: deliveries.filter_map(|(place, entry)| self.delivery(*place, entry, index, shard)).collect(),
         }
     }
 
-    fn delivery(&mut self, place: u64, entry: &Entry, index: usize, shard: &mut Shard) -> Option<SavedDelivery> {
+    fn delivery(&mut self, place: u64, entry: &'a Entry, index: usize, shard: &mut Shard) -> Option<SavedDelivery> {
         let stage = match entry.stage {
-            Stage::Waiting => match self.on_disk(entry.message, shard) {
+            Stage::Waiting => match self.on_disk(entry, shard) {
                 Some(stage) => stage,
                 None => SavedStage::Waiting(self.message(entry.message, index, shard)?),
             },

@@ -26,6 +26,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::message::{Message, Publication};
+pub use crate::queue::ID_SETS_MAX;
 use crate::subscriptions::Wish;
 
 pub(crate) use journal::{Journal, Until};

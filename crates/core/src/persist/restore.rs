@@ -61,8 +61,6 @@ pub struct SavedSession<'a> {
     pub inbound: Vec<PacketId>,
     /// Its will.
     pub will: Option<SavedWill>,
-    /// Messages that wait or are under way, by place.
-    pub deliveries: Vec<SavedDelivery>,
 }
 
 /// A message for a session.
@@ -85,7 +83,8 @@ pub struct SavedDelivery {
 pub enum SavedStage {
     /// Not sent.
     Waiting(Kept),
-    /// Not sent, and not in memory.
+    /// Not sent, and not in memory. A session may have at most [`ID_SETS_MAX`](super::ID_SETS_MAX) different sets of
+    /// subscription identifiers with these.
     OnDisk {
         /// Where it is.
         spot: Spot,
@@ -143,8 +142,15 @@ impl Shard {
         self.retained.set(topic, Arc::clone(&message.0), Stamp { count: 0, shard: 0 }, room, now);
     }
 
-    /// A session, which belongs to this shard. What is due by now is done: it ends, or its will is published.
-    pub fn restore_session(&mut self, saved: SavedSession<'_>, now: Timestamp) {
+    /// A session, which belongs to this shard, and the messages that wait for it or are under way, by place: `next` is
+    /// asked for them one after the other, because there may be millions. What is due by now is done: it ends, or its
+    /// will is published.
+    pub fn restore_session(
+        &mut self,
+        saved: SavedSession<'_>,
+        mut next: impl FnMut(&mut Self) -> Option<SavedDelivery>,
+        now: Timestamp,
+    ) {
         let client_id: Arc<str> = saved.client_id.into();
         let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
         let mut session = Session::new(Arc::clone(&client_id), identity, crate::connect::origin_of(&client_id));
@@ -159,7 +165,7 @@ impl Shard {
             let due_at = Some(will.due.unwrap_or(now + will.delay));
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
-        for delivery in saved.deliveries {
+        while let Some(delivery) = next(self) {
             self.restore_delivery(&mut session, delivery);
         }
         let (index, _) = self.sessions.insert(session);

@@ -58,7 +58,7 @@ pub(crate) struct Paging {
 }
 
 /// Sets of subscription identifiers that a queue tells apart; messages with others stay in memory.
-const ID_SETS_MAX: usize = 255;
+pub const ID_SETS_MAX: usize = 255;
 
 /// What comes before and behind line and flows.
 #[derive(Debug, Default)]
@@ -211,7 +211,7 @@ impl Queue {
 
     /// A message that was on disk before the queue was there.
     pub(crate) fn restore(&mut self, paged: Paged, ids: &SubscriptionIds, origin: u64, priority: &Priority) {
-        // With more sets than there are numbers, some are delivered without: that is all that a restart may cost.
+        // Whoever restores keeps to the maximum.
         let number = self.pages.get_or_insert_default().ids_number(ids).unwrap_or(0);
         let paged = Paged { ids: number, ..paged };
         self.put_paged(paged, paged.belongs(Flow::Publisher(origin, None, false), priority), priority);

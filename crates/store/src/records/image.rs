@@ -31,7 +31,9 @@ pub struct Image {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stored {
     at: Location,
-    outline: Option<Outline>,
+    /// See `Outline`; there are millions of these.
+    origin: u64,
+    bytes: u32,
     /// Queues, retained topics and wills that need it.
     users: u32,
 }
@@ -44,6 +46,9 @@ pub struct Outline {
     /// Bytes of its topic, properties and payload.
     pub bytes: u32,
 }
+
+/// Bytes of a message of which only the place is known.
+const UNKNOWN: u32 = u32::MAX;
 
 /// A session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,7 +127,8 @@ impl Image {
 
     /// What is known of a message besides; none if an earlier release wrote it.
     pub fn outline(&self, id: u64) -> Option<Outline> {
-        self.messages.get(&id)?.outline
+        let Stored { origin, bytes, .. } = *self.messages.get(&id)?;
+        (bytes != UNKNOWN).then_some(Outline { origin, bytes })
     }
 
     /// Number of messages that somebody needs, and of some that nobody does yet.
@@ -320,8 +326,9 @@ impl Image {
 
     fn store(&mut self, id: u64, at: Location, outline: Option<Outline>) {
         self.id_max = self.id_max.max(id);
-        let stored = self.messages.entry(id).or_insert(Stored { at, outline, users: 0 });
-        (stored.at, stored.outline) = (at, outline);
+        let Outline { origin, bytes } = outline.unwrap_or(Outline { origin: 0, bytes: UNKNOWN });
+        let users = self.messages.get(&id).map_or(0, |stored| stored.users);
+        self.messages.insert(id, Stored { at, origin, bytes, users });
     }
 
     fn use_message(&mut self, id: u64) -> bool {
