@@ -41,8 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The broker, until it is killed; it says its address.
 fn serve(dir: &Path) -> Result<(), Box<dyn Error>> {
-    let listeners =
-        vec![Listener { kind: ListenerKind::Mqtt, bind: SocketAddr::from(([127, 0, 0, 1], 0)), tls: None }];
+    let listeners = vec![Listener { kind: ListenerKind::Mqtt, bind: SocketAddr::from(([127, 0, 0, 1], 0)), tls: None }];
     let settings = Settings { queue_messages_max: usize::MAX, queue_bytes_max: usize::MAX, ..Settings::default() };
     let store = Some(StoreConfig { dir: dir.to_owned(), durability: Durability::Always, strict: false });
     let config = Config { listeners, shards: 1, settings, store, ..Config::default() };
@@ -155,7 +154,7 @@ impl Client {
                 return Ok(look(&packet));
             }
             self.input.drain(..std::mem::take(&mut self.used));
-            let mut more = [0; 65_536];
+            let mut more = [0; 16_384];
             match self.socket.read(&mut more)? {
                 0 => return Err("the broker has closed the connection".into()),
                 len => self.input.extend_from_slice(&more[..len]),

@@ -1,7 +1,10 @@
 //! Queues that are mostly on disk, in a whole broker: live, after a restart, after compactions, and with a damaged file.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
 mod support;
 
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use support::{Client, PATIENCE, address, config, connect_packet, start, tcp};
@@ -129,7 +132,6 @@ fn flip(dir: &Path, payload: &str) {
         if let Some(at) = found {
             bytes[at + payload.len() - 1] ^= 1;
             // In place: the broker has the file open.
-            use std::os::unix::fs::FileExt;
             let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
             file.write_all_at(&bytes[at..at + payload.len()], at as u64).unwrap();
             return;

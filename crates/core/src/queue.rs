@@ -25,8 +25,8 @@ use tidegate_wire_mqtt::QoS;
 use crate::classes::{ClassId, OnFull, Priority, PriorityMode};
 use crate::session::Queued;
 use flows::{Flow, Flows, ITEMS_MAX, Place};
-use page::Pages;
 pub use page::ID_SETS_MAX;
+use page::Pages;
 pub(crate) use page::{Paged, Paging};
 
 /// Everything that waits for a session beyond what is under way.

@@ -6,7 +6,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_core::persist::{ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish};
+use tidegate_core::persist::{
+    ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish,
+};
 use tidegate_core::{Shard, shard_of};
 use tidegate_store::records::{Entry, Image, MessageRecord, Outline, SessionImage, Stage, WishRecord};
 use tidegate_store::{Location, StoreError};
@@ -36,7 +38,8 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
     for shard in &mut *shards {
         shard.keep_journal(image.id_max());
     }
-    let mut restoring = Restoring { image, read, wall, payload: Vec::new(), known: BTreeMap::new(), sets: BTreeSet::new(), lost: 0 };
+    let mut restoring =
+        Restoring { image, read, wall, payload: Vec::new(), known: BTreeMap::new(), sets: BTreeSet::new(), lost: 0 };
     let mut restored = Restored::default();
     for (_, message) in image.retained() {
         for (index, shard) in shards.iter_mut().enumerate() {
@@ -141,13 +144,7 @@ impl<'a> Restoring<'a> {
         Some(SavedStage::OnDisk { spot, origin, bytes: bytes as usize })
     }
 
-    fn session(
-        &mut self,
-        number: u64,
-        session: &'a SessionImage,
-        index: usize,
-        shard: &mut Shard,
-    ) -> SavedSession<'a> {
+    fn session(&mut self, number: u64, session: &'a SessionImage, index: usize, shard: &mut Shard) -> SavedSession<'a> {
         self.sets.clear();
         let expiry = session.expiry_s.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.into()));
         let will = session.will.and_then(|will| {

@@ -78,6 +78,8 @@ fn f110_f114_whatever_fails_what_was_acknowledged_is_there_and_exactly_once_is_o
         (delivered, repeated) = (delivered + all, repeated + twice);
         drop(replay);
     }
-    println!("{crashes} crashes, {delivered} messages delivered, {repeated} of them repeated at QoS 1, {pages} pages read");
+    println!(
+        "{crashes} crashes, {delivered} messages delivered, {repeated} of them repeated at QoS 1, {pages} pages read"
+    );
     assert!(delivered > 0);
 }

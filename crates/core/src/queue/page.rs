@@ -168,7 +168,8 @@ impl Queue {
     #[cfg(test)]
     pub(crate) fn here(&self) -> usize {
         let size = |item: &Item| if let Item::Message(queued) = item { queued.message.size() } else { 0 };
-        self.here + self.pages.as_ref().map_or(0, |pages| pages.held_bytes + pages.chosen.iter().map(size).sum::<usize>())
+        self.here
+            + self.pages.as_ref().map_or(0, |pages| pages.held_bytes + pages.chosen.iter().map(size).sum::<usize>())
     }
 
     /// The turn of the last message that is held back, if there is one.

@@ -16,8 +16,8 @@ use tidegate_wire_mqtt::{
 };
 
 use crate::got::owned;
-use crate::shelf::Shelf;
 pub(crate) use crate::got::{Forbid, Got, Options, ack, lasting, lasting_v311, message, options};
+use crate::shelf::Shelf;
 
 /// A client's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tidegate_core::settings::Settings;
-use tidegate_wire_mqtt::{AckKind, Disconnect, Property, Properties, QoS, ReasonCode};
+use tidegate_wire_mqtt::{AckKind, Disconnect, Properties, Property, QoS, ReasonCode};
 
 use crate::net::{Got, Net, Options, Wire, lasting, lasting_v311, options};
 
@@ -127,7 +127,9 @@ fn a_message_that_cannot_be_read_back_is_lost_by_name_and_the_session_goes_on() 
     leave_reader(&mut net, &lasting());
     publish(&mut net, sender, 0, 300);
     let lost = [100, 101, 250];
-    lost.iter().for_each(|number| net.shelf.damage(&text(*number)));
+    for number in lost {
+        net.shelf.damage(&text(number));
+    }
     let reader = net.connect_quietly("reader", &lasting());
     let numbers = read(&mut net, reader);
     assert_eq!(numbers, (0..300).filter(|number| !lost.contains(number)).collect::<Vec<_>>());

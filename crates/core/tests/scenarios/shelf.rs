@@ -32,7 +32,15 @@ struct Stored {
 impl Stored {
     fn of(saved: &SavedMessage<'_>) -> Self {
         let SavedMessage { qos, retain, expires, origin, topic, properties, payload } = *saved;
-        Self { qos, retain, expires, origin, topic: topic.into(), properties: properties.into(), payload: payload.into() }
+        Self {
+            qos,
+            retain,
+            expires,
+            origin,
+            topic: topic.into(),
+            properties: properties.into(),
+            payload: payload.into(),
+        }
     }
 
     fn saved(&self) -> SavedMessage<'_> {
@@ -67,7 +75,9 @@ impl Shelf {
     /// Reads what the shard wants to have; whether there was anything.
     pub(crate) fn serve(&mut self, shard: &mut Shard, now: Timestamp) -> bool {
         let mut moved = false;
-        while !self.is_slow && let Some(fetch) = shard.poll_fetch() {
+        while !self.is_slow
+            && let Some(fetch) = shard.poll_fetch()
+        {
             moved = true;
             self.pages += 1;
             let spots: Vec<u64> = fetch.messages.iter().map(|(_, Spot([number, _]))| *number).collect();
