@@ -73,6 +73,7 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     page.gauge("held_messages", "Messages of publishers that are too fast, waiting to be taken.", stats.held_messages);
     page.gauge("held_bytes", "Bytes of them.", stats.held_bytes);
     page.gauge("queue_messages", "Messages waiting for their receivers.", stats.queued_messages);
+    page.gauge("queue_on_disk", "Of those: on disk, and not in memory.", stats.queued_on_disk);
     page.gauge("queue_bytes", "Bytes of them.", stats.queued_bytes);
     page.head("inflight", "gauge", "Messages sent and not yet acknowledged.");
     page.sample("inflight", "{direction=\"out\"}", stats.inflight_messages);

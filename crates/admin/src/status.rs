@@ -206,5 +206,6 @@ pub(crate) fn meaning(loss: Loss) -> &'static str {
         Loss::NoMember => "the last member of a shared subscription left",
         Loss::AbsentBudget => "what waits for those who are away was more than half of the memory budget",
         Loss::Away => "QoS 0 for a receiver that was away",
+        Loss::Unreadable => "it waited on disk, and damage has taken it: the log names the file",
     }
 }

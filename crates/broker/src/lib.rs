@@ -140,8 +140,9 @@ impl Broker {
         let keeper = self.common.keeper.as_ref()?;
         let inboxes = Arc::clone(&self.common.inboxes);
         // A letter, not only a call: the thread may be about to fall asleep.
-        let producer = keeper.producer(move || drop(inboxes.get(index).map(|inbox| inbox.send(Letter::Kept))))?;
-        Some(Scribe::new(Arc::clone(keeper), producer, first, (index == 0).then(|| self.common.clock.now())))
+        let wake = move || drop(inboxes.get(index).map(|inbox| inbox.send(Letter::Kept)));
+        let ways = (keeper.producer(wake.clone())?, keeper.desk(wake)?);
+        Some(Scribe::new(Arc::clone(keeper), ways, first, (index == 0).then(|| self.common.clock.now())))
     }
 
     /// What the store had to say when it was opened; none without a store.

@@ -119,6 +119,7 @@ fn settings(options: &Options) -> Settings {
         inflight_max: limits.inflight_max.0 as u16,
         queue_messages_max: limits.queue_messages_max.0 as usize,
         queue_bytes_max: limits.queue_bytes_max.0 as usize,
+        queue_memory_max: limits.queue_memory_max.0 as usize,
         outbox_bytes_max: limits.outbox_bytes_max.0 as usize,
         queue_qos0: limits.queue_qos0,
         topic_alias_max: limits.topic_alias_max.0 as u16,

@@ -79,6 +79,11 @@ impl Priority {
         self.capped(class).and_then(|class| class.max_delay)
     }
 
+    /// Whether either is bounded.
+    pub(crate) fn is_capped(&self, class: ClassId) -> bool {
+        self.bytes_max(class) < usize::MAX || self.delay_max(class).is_some()
+    }
+
     /// Without priorities nobody belongs to a class, so there is nothing to cap.
     fn capped(&self, class: ClassId) -> Option<&Class> {
         if self.mode == PriorityMode::Off { None } else { self.classes.get(class) }

@@ -107,7 +107,7 @@ impl Shard {
         if !self.settings.queue_qos0 && session.queue.is_some() {
             let mut ledger = core::mem::take(&mut session.ledger);
             session.with_queue(&mut self.stats, |queue, stats| {
-                queue.drop_passing(&self.settings.priority, |lost| {
+                queue.drop_passing(|lost| {
                     ledger.lose_delivery(Loss::Away, lost.message.class(), stats);
                 });
             });

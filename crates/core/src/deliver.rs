@@ -17,7 +17,7 @@ use crate::limits::{OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::overload::Kind;
 use crate::persist::Until;
-use crate::queue::{Bounds, Gone};
+use crate::queue::{Bounds, Gone, Item, Next, Paging};
 use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
@@ -95,6 +95,7 @@ impl Shard {
 
     /// Keeps a message for later, within the bounds of the session's queue.
     fn enqueue(&mut self, target: &Target, qos: QoS, retain: bool, message: &Shareable<'_>, now: Timestamp) {
+        let generation = self.sessions.generation(target.session).unwrap_or(0);
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         let (class, settings) = (message.publication.standing.class, &self.settings);
         let is_away = session.conn.is_none();
@@ -118,15 +119,21 @@ impl Shard {
         let mut queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
         let overdue_at = queued.overdue_at(&settings.priority);
         self.journal.queue(session, &mut queued);
+        let paging = Paging { window: settings.queue_memory_max, turn: self.journal.turn() };
+        let held_before = session.queue.as_ref().and_then(|queue| queue.held_turn());
         let (journal, kept) = (&mut self.journal, session.kept);
         let mut ledger = core::mem::take(&mut session.ledger);
         session.with_queue(&mut self.stats, |queue, stats| {
-            queue.offer(queued, &settings.priority, bounds, |lost, gone| {
-                journal.dequeue(kept, &lost);
+            queue.offer(queued, &settings.priority, bounds, paging, |lost, gone| {
+                journal.dequeue_item(kept, &lost);
                 note_lost(&mut ledger, stats, &lost, gone);
             });
         });
         session.ledger = ledger;
+        let held = session.queue.as_ref().and_then(|queue| queue.held_turn());
+        if held == Some(paging.turn) && held != held_before {
+            self.journal.page_after_turn(target.session, generation);
+        }
         if let Some(at) = overdue_at {
             self.watch_overdue(target.session, at, now);
         }
@@ -235,19 +242,24 @@ impl Shard {
     }
 
     fn pump_queue(&mut self, index: u32, now: Timestamp) {
+        while self.pump_one(index, now) {}
+        self.want_page(index);
+    }
+
+    /// False when there is nothing more to send, or no room for it.
+    fn pump_one(&mut self, index: u32, now: Timestamp) -> bool {
         // Little at a time, so that what comes next can still be chosen.
         let outbox_max = congested_room(&self.settings).min(self.settings.outbox_bytes_max / 2);
-        loop {
-            let Some(session) = self.sessions.get_mut(index) else { return };
-            let Some(conn) = session.conn else { return };
-            let Some(qos) = session.queue.as_mut().and_then(|queue| queue.next_qos()) else { return };
-            let outbox = self.connections.get(conn).map_or(0, |connection| connection.outbox.len());
-            if outbox > outbox_max || (qos > QoS::AtMostOnce && !session.has_window()) {
-                return;
-            }
-            let Some(queued) = session.dequeue(&mut self.stats) else { return };
-            self.send_queued(index, queued, now);
+        let Some(session) = self.sessions.get_mut(index) else { return false };
+        let Some(conn) = session.conn else { return false };
+        let Some(Next::Message(qos)) = session.queue.as_mut().map(|queue| queue.next()) else { return false };
+        let outbox = self.connections.get(conn).map_or(0, |connection| connection.outbox.len());
+        if outbox > outbox_max || (qos > QoS::AtMostOnce && !session.has_window()) {
+            return false;
         }
+        let Some(queued) = session.dequeue(&mut self.stats) else { return false };
+        self.send_queued(index, queued, now);
+        true
     }
 
     pub(crate) fn send_queued(&mut self, index: u32, queued: Queued, now: Timestamp) {
@@ -316,9 +328,11 @@ impl Shard {
                 session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
             }
         }
-        while let Some(queued) = session.dequeue(&mut self.stats) {
-            queued.let_go();
-            session.ledger.lose_delivery(Loss::SessionEnded, queued.message.class(), &mut self.stats);
+        while let Some(item) = session.dequeue_any(&mut self.stats) {
+            if let Item::Message(queued) = &item {
+                queued.let_go();
+            }
+            session.ledger.lose_delivery(Loss::SessionEnded, item.class(), &mut self.stats);
         }
     }
 }
@@ -346,8 +360,8 @@ fn congested_room(settings: &Settings) -> usize {
 }
 
 /// A queue has lost a message.
-fn note_lost(ledger: &mut Ledger, stats: &mut Stats, lost: &Queued, gone: Gone) {
-    let class = lost.message.class();
+fn note_lost(ledger: &mut Ledger, stats: &mut Stats, lost: &Item, gone: Gone) {
+    let class = lost.class();
     match gone {
         Gone::Newest => ledger.lose_delivery(Loss::QueueFull, class, stats),
         Gone::Oldest => {

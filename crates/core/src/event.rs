@@ -8,7 +8,7 @@
 //!                       + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
 //!                       + dropped_{outbox_full, queue_full, class_bytes, class_delay, conflated, expired, too_large,
-//!                         denied, session_ended, no_member, away, memory_budget, absent_budget}
+//!                         denied, session_ended, no_member, away, unreadable, memory_budget, absent_budget}
 //! ```
 //! A delivery is one message for one receiver. A retained message that answers a subscription becomes one when its turn
 //! comes, and not before: what is still to be sent of them is in neither sum. `dropped_shard_full` is in neither sum: nobody knows how many receivers
@@ -273,6 +273,7 @@ impl Stats {
                 self.dropped_away,
                 self.dropped_memory_budget,
                 self.dropped_absent_budget,
+                self.dropped_unreadable,
                 self.dropped_conflated,
             ],
         )?;
@@ -374,6 +375,8 @@ stats! {
     queued_messages,
     /// Bytes of them.
     queued_bytes,
+    /// Of those messages: on disk, and not in memory.
+    queued_on_disk,
     /// QoS 0 messages dropped because the receiver's outbox was full.
     dropped_outbox_full,
     /// Messages dropped because the session's queue was full. Never retained ones that answer a subscription: those wait
@@ -407,6 +410,8 @@ stats! {
     dropped_shard_full,
     /// Messages for clients that are away and for which this kind of message is not kept.
     dropped_away,
+    /// Messages that waited on disk and cannot be read any more: damage has taken them.
+    dropped_unreadable,
     /// Deliveries dropped because the memory budget is used up.
     dropped_memory_budget,
     /// Deliveries dropped because those who are away have more waiting than their part of the memory budget.

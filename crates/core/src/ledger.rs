@@ -119,6 +119,8 @@ losses! {
     AbsentBudget, Out, dropped_absent_budget;
     /// The client is away, and this kind of message is not kept.
     Away, Out, dropped_away;
+    /// It waited on disk and cannot be read any more.
+    Unreadable, Out, dropped_unreadable;
 }
 
 impl Ledger {
@@ -211,8 +213,7 @@ impl Shard {
         }
         let stats = &self.stats();
         let held = self.sessions.iter().filter(|(_, session)| session.held.is_some()).count() as u64;
-        let is_away = |(_, session): &(u32, &Session)| session.conn.is_none();
-        let away = self.sessions.iter().filter(is_away).map(|(_, session)| session.queue_bytes() as u64).sum();
+        let away = self.sessions.iter().map(|(_, session)| session.away_bytes() as u64).sum();
         let slow = self.connections.iter().filter(|(_, it)| it.stalled_since.is_some()).count() as u64;
         let pairs = [
             (Side::In, stats.clients_held, held),

@@ -115,6 +115,8 @@ pub(crate) const CALM: Duration = Duration::from_secs(10);
 
 /// Bytes of answers that a connection is owed, at which it is not read on: some 16 000 PUBACKs.
 pub(crate) const OWED_BYTES_MAX: usize = 64 * 1024;
+/// Pages of queues that are read from disk for one shard at the same time.
+pub(crate) const FETCHES_MAX: usize = 16;
 /// Bytes of one shard that wait for the disk, at which no more are taken from publishers...
 pub(crate) const UNSYNCED_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// ...and how long those are not read then.

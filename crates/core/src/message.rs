@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{Properties, Property, QoS};
 
 use crate::classes::ClassId;
 use crate::overload::Tally;
+use crate::persist::Spot;
 
 /// A message in flight: slices of the buffer it was read from.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +87,8 @@ pub(crate) struct Message {
     /// Only one thread ever changes them.
     number: AtomicU64,
     needed_by: AtomicU32,
+    /// Where it is there, once that is known; else zeroes.
+    spot: [AtomicU64; 2],
 }
 
 impl Drop for Message {
@@ -116,6 +119,7 @@ impl Message {
             tally: tally.clone(),
             number: AtomicU64::new(0),
             needed_by: AtomicU32::new(0),
+            spot: [AtomicU64::new(0), AtomicU64::new(0)],
         };
         tally.add(message.size());
         message
@@ -143,6 +147,18 @@ impl Message {
 
     pub(crate) fn set_number(&self, number: u64) {
         self.number.store(number, Ordering::Relaxed);
+        self.set_spot(Spot::default());
+    }
+
+    /// Where the store has it under its number.
+    pub(crate) fn set_spot(&self, Spot([high, low]): Spot) {
+        self.spot[0].store(high, Ordering::Relaxed);
+        self.spot[1].store(low, Ordering::Relaxed);
+    }
+
+    pub(crate) fn spot(&self) -> Option<Spot> {
+        let spot = Spot([self.spot[0].load(Ordering::Relaxed), self.spot[1].load(Ordering::Relaxed)]);
+        (spot != Spot::default()).then_some(spot)
     }
 
     /// One more needs it in the store; how many did before.
@@ -176,9 +192,14 @@ impl Message {
         publication.topic.len() + properties.len() + publication.payload.len() + size_of::<Self>()
     }
 
+    /// Bytes that one with so many bytes of topic, properties and payload costs to keep.
+    pub(crate) fn size_with(bytes: usize) -> usize {
+        bytes + size_of::<Self>()
+    }
+
     /// Bytes that it costs to keep.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.len() + size_of::<Self>()
+        Self::size_with(self.bytes.len())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::event::Stats;
 use crate::ledger::Ledger;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
-use crate::queue::Queue;
+use crate::queue::{Item, Queue};
 use crate::retained::Walk;
 use crate::shares::Shares;
 use crate::subscriptions::Wish;
@@ -108,7 +108,8 @@ pub(crate) enum SubscriptionIds {
     #[default]
     None,
     One(NonZeroU32),
-    Many(Arc<[NonZeroU32]>),
+    /// Behind one pointer: there are many of these, and few of those.
+    Many(Arc<Vec<NonZeroU32>>),
 }
 
 impl SubscriptionIds {
@@ -124,7 +125,7 @@ impl SubscriptionIds {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Self::None | Self::One(_) => 0,
-            Self::Many(ids) => size_of_val(&**ids),
+            Self::Many(ids) => size_of_val(ids.as_slice()),
         }
     }
 }
@@ -135,7 +136,7 @@ impl FromIterator<NonZeroU32> for SubscriptionIds {
         match (ids.next(), ids.next()) {
             (None, _) => Self::None,
             (Some(one), None) => Self::One(one),
-            (Some(first), Some(second)) => Self::Many([first, second].into_iter().chain(ids).collect()),
+            (Some(first), Some(second)) => Self::Many(Arc::new([first, second].into_iter().chain(ids).collect())),
         }
     }
 }
@@ -292,6 +293,12 @@ impl Session {
         self.queue.as_ref().map_or(0, |queue| queue.bytes())
     }
 
+    /// Bytes in memory that wait for somebody who is away; see `overload::absent`.
+    pub(crate) fn away_bytes(&self) -> usize {
+        let queue = self.queue.as_ref().filter(|queue| self.conn.is_none() && queue.on_disk() == 0);
+        queue.map_or(0, |queue| queue.bytes())
+    }
+
     /// Something waits for the client.
     pub(crate) fn is_waiting(&self) -> bool {
         self.queue.is_some() || self.unsent > 0
@@ -301,10 +308,11 @@ impl Session {
     /// turn.
     pub(crate) fn with_queue<T>(&mut self, stats: &mut Stats, change: impl FnOnce(&mut Queue, &mut Stats) -> T) -> T {
         let mut queue = self.queue.take().unwrap_or_default();
-        let (len, bytes) = (queue.len() as u64, queue.bytes() as u64);
+        let (len, bytes, on_disk) = (queue.len() as u64, queue.bytes() as u64, queue.on_disk() as u64);
         let answer = change(&mut queue, stats);
         stats.queued_messages = stats.queued_messages + queue.len() as u64 - len;
         stats.queued_bytes = stats.queued_bytes + queue.bytes() as u64 - bytes;
+        stats.queued_on_disk = stats.queued_on_disk + queue.on_disk() as u64 - on_disk;
         self.queue = Some(queue).filter(|queue| queue.len() > 0);
         answer
     }
@@ -312,5 +320,11 @@ impl Session {
     pub(crate) fn dequeue(&mut self, stats: &mut Stats) -> Option<Queued> {
         self.queue.as_ref()?;
         self.with_queue(stats, |queue, _| queue.pop())
+    }
+
+    /// Takes what comes next, also if it is on disk.
+    pub(crate) fn dequeue_any(&mut self, stats: &mut Stats) -> Option<Item> {
+        self.queue.as_ref()?;
+        self.with_queue(stats, |queue, _| queue.take())
     }
 }

@@ -58,6 +58,8 @@ pub struct Settings {
     pub queue_messages_max: usize,
     /// Bytes of those messages.
     pub queue_bytes_max: usize,
+    /// Bytes of those messages that are in memory, if the others are on disk; and of those that are read back at once.
+    pub queue_memory_max: usize,
     /// Bytes that wait in a connection's outbox before QoS 0 messages to it are dropped.
     pub outbox_bytes_max: usize,
     /// Whether QoS 0 messages are kept for clients that are away.
@@ -170,6 +172,7 @@ impl Default for Settings {
             inflight_max: 64,
             queue_messages_max: 10_000,
             queue_bytes_max: 16 * 1024 * 1024,
+            queue_memory_max: 64 * 1024,
             outbox_bytes_max: 1024 * 1024,
             queue_qos0: false,
             topic_alias_max: 64,

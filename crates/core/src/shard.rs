@@ -25,7 +25,7 @@ use crate::ledger::Ledger;
 use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
-use crate::persist::Journal;
+use crate::persist::{Journal, PageRequests};
 use crate::retained::Retained;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -144,6 +144,7 @@ pub struct Shard {
     pub(crate) spares: Spares,
     /// What is to outlive the process, and is not kept yet.
     pub(crate) journal: Journal,
+    pub(crate) page_requests: PageRequests,
     /// Connections with something new to write, and connections to close.
     pub(crate) to_write: VecDeque<ConnId>,
     pub(crate) to_close: Vec<ConnId>,
@@ -193,6 +194,7 @@ impl Shard {
             memory: Memory::new(usize::MAX),
             spares: Spares::default(),
             journal: Journal::default(),
+            page_requests: PageRequests::default(),
             to_write: VecDeque::new(),
             to_close: Vec::new(),
             outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),

@@ -27,4 +27,4 @@ pub use log::{Log, LogOptions, Position};
 pub use metrics::{LogMetrics, SyncTimes};
 pub use read::Reader;
 pub use report::RecoveryReport;
-pub use writer::{Done, Durability, Health, Producer, Refusal, Sealed, Writer, WriterMetrics, WriterOptions};
+pub use writer::{Done, Durability, Health, Producer, Readers, Refusal, Sealed, Writer, WriterMetrics, WriterOptions};

@@ -1,9 +1,10 @@
 //! Changes of the core as records of the store.
 
-use tidegate_core::persist::{Change, SavedWish, Turn};
+use tidegate_core::persist::{Change, Kept, SavedWish, Turn};
 use tidegate_store::records::{IDS_MAX, MessageRecord, Record, WishRecord};
-use tidegate_store::{Batch, StoreError};
+use tidegate_store::{Batch, FRAME_BYTES, Location, Position, StoreError};
 
+use super::spot::spot_of;
 use super::wall::Wall;
 
 /// Records of one batch after which the next one begins, where it may: below what the store takes, with room for one
@@ -12,27 +13,77 @@ const BATCH_RECORDS: usize = 16 * 1024;
 /// The same in bytes.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
+/// A batch, and the messages in it.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// What is to be written.
+    pub batch: Batch,
+    pub(super) messages: Messages,
+}
+
+/// Messages of a batch, which may leave memory when it is known where they are.
+#[derive(Debug, Default)]
+pub struct Messages(Vec<Placed>);
+
+#[derive(Debug)]
+struct Placed {
+    message: Kept,
+    number: u64,
+    /// From the beginning of the batch, and the length of its record.
+    at: u64,
+    len: u32,
+}
+
+impl Messages {
+    /// The batch stands here.
+    pub fn tell(&self, batch: Position) {
+        for Placed { message, number, at, len } in &self.0 {
+            let location = Location { file: batch.file, offset: batch.offset + at, len: *len };
+            if let Some(spot) = spot_of(location) {
+                message.set_spot(*number, spot);
+            }
+        }
+    }
+}
+
+impl Written {
+    /// Takes out the batch, for who has to hand it over, and the messages.
+    pub fn split(self) -> (Batch, Messages) {
+        (self.batch, self.messages)
+    }
+
+    fn push(&mut self, change: &Change, wall: &Wall) -> Result<(), StoreError> {
+        let at = self.batch.bytes();
+        push(change, wall, &mut self.batch)?;
+        if let Change::Message(message) = change {
+            let len = (self.batch.bytes() - at - FRAME_BYTES) as u32;
+            self.messages.0.push(Placed { message: message.clone(), number: message.number(), at: at as u64, len });
+        }
+        Ok(())
+    }
+}
+
 /// What a turn has to have written, as batches; in order.
-pub fn batches(turn: &Turn, wall: &Wall) -> Vec<Batch> {
+pub fn batches(turn: &Turn, wall: &Wall) -> Vec<Written> {
     let mut batches = Vec::new();
-    let mut batch = Batch::new();
+    let mut written = Written::default();
     for change in &turn.changes {
         if matches!(change, Change::Whole) {
-            if batch.len() >= BATCH_RECORDS || batch.bytes() >= BATCH_BYTES {
-                batches.push(std::mem::take(&mut batch));
+            if written.batch.len() >= BATCH_RECORDS || written.batch.bytes() >= BATCH_BYTES {
+                batches.push(std::mem::take(&mut written));
             }
             continue;
         }
-        if push(change, wall, &mut batch).is_err() {
+        if written.push(change, wall).is_err() {
             // Full, by one thing alone: then it is not kept as a whole, which costs at most a repetition.
-            batches.push(std::mem::take(&mut batch));
-            if let Err(error) = push(change, wall, &mut batch) {
+            batches.push(std::mem::take(&mut written));
+            if let Err(error) = written.push(change, wall) {
                 tracing::error!(event = "store_error", %error, "cannot write something down");
             }
         }
     }
-    if !batch.is_empty() {
-        batches.push(batch);
+    if !written.batch.is_empty() {
+        batches.push(written);
     }
     batches
 }

@@ -5,8 +5,10 @@
 //! `restore`; both are used by the simulator as they are. Decides nothing: what waits for what is the core's business.
 
 mod encode;
+mod fetch;
 mod restore;
 mod scribe;
+mod spot;
 mod wall;
 
 use std::io;
@@ -23,9 +25,11 @@ use tidegate_store::{
     WriterOptions,
 };
 
-pub use encode::batches;
-pub use restore::{Read, Restored, restore};
+pub use encode::{Messages, Written, batches};
+pub(crate) use fetch::{Desk, Fetcher};
+pub use restore::{Read, Restored, restore, saved};
 pub(crate) use scribe::Scribe;
+pub use spot::location_of;
 pub use wall::Wall;
 
 /// Where and how to keep what is to be kept.
@@ -67,6 +71,8 @@ pub(crate) struct Keeper {
     config: StoreConfig,
     wall: Wall,
     writer: Mutex<Option<Writer>>,
+    /// Reads pages of long queues.
+    fetcher: Mutex<Option<Fetcher>>,
     /// What was last logged about its health.
     said: Mutex<Health>,
 }
@@ -92,14 +98,22 @@ impl Keeper {
         if !report.is_sound() {
             writer.compact();
         }
-        let (writer, said) = (Mutex::new(Some(writer)), Mutex::new(Health::Fine));
-        let keeper = Self { config: config.clone(), wall, writer, said };
+        let dir = config.dir.clone();
+        let reader = writer.readers();
+        let fetcher = Fetcher::start(move || reader.reader(FsFiles::new(&dir)))?;
+        let (writer, fetcher) = (Mutex::new(Some(writer)), Mutex::new(Some(fetcher)));
+        let keeper = Self { config: config.clone(), wall, writer, fetcher, said: Mutex::new(Health::Fine) };
         Ok((keeper, Opening { report, restored }, first))
     }
 
     /// The handle of one shard; `wake` is called when something of it was kept.
     pub(crate) fn producer(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<Producer> {
         self.with(|writer| writer.producer(wake))
+    }
+
+    /// The desk of one shard; `wake` is called when something of it was read.
+    pub(crate) fn desk(&self, wake: impl Fn() + Send + Sync + 'static) -> Option<Desk> {
+        self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|fetcher| fetcher.desk(wake))
     }
 
     pub(crate) fn wall(&self) -> Wall {
@@ -140,6 +154,7 @@ impl Keeper {
 
     /// Writes what waits, and lets go of the directory. The threads that have scribes are gone.
     pub(crate) fn close(&self) {
+        drop(self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).take());
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(error)) = writer.map(Writer::close) {
             tracing::error!(event = "store_error", %error, "cannot close the store in good order");
@@ -158,7 +173,9 @@ fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &Wall, now: Ti
     let mut first: Vec<Vec<Batch>> = shards.iter().map(|_| Vec::new()).collect();
     for (index, shard) in shards.iter_mut().enumerate().rev() {
         let turn = shard.poll_journal();
-        let mut batches = turn.as_ref().map(|turn| batches(turn, wall)).unwrap_or_default();
+        // Whatever these messages are, they stay in memory: there are few of them.
+        let written = turn.iter().flat_map(|turn| batches(turn, wall));
+        let mut batches: Vec<Batch> = written.map(|written| written.batch).collect();
         if index == 0 {
             let mut batch = Batch::new();
             if (Record::Clock { now_ms: wall.ms(now) }).push_to(&mut batch).is_ok() {

@@ -6,12 +6,15 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_core::persist::{Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish};
+use tidegate_core::persist::{
+    ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish,
+};
 use tidegate_core::{Shard, shard_of};
-use tidegate_store::records::{Entry, Image, MessageRecord, SessionImage, Stage, WishRecord};
+use tidegate_store::records::{Entry, Image, MessageRecord, Outline, SessionImage, Stage, WishRecord};
 use tidegate_store::{Location, StoreError};
 use tidegate_wire_mqtt::{PacketId, QoS};
 
+use super::spot::spot_of;
 use super::wall::Wall;
 
 /// What came of it.
@@ -35,7 +38,8 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
     for shard in &mut *shards {
         shard.keep_journal(image.id_max());
     }
-    let mut restoring = Restoring { image, read, wall, payload: Vec::new(), known: BTreeMap::new(), lost: 0 };
+    let mut restoring =
+        Restoring { image, read, wall, payload: Vec::new(), known: BTreeMap::new(), sets: BTreeSet::new(), wants_latest: false, lost: 0 };
     let mut restored = Restored::default();
     for (_, message) in image.retained() {
         for (index, shard) in shards.iter_mut().enumerate() {
@@ -49,9 +53,16 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
         let index = shard_of(&session.client_id, shards.len());
         let Some(shard) = shards.get_mut(index) else { continue };
         let saved = restoring.session(number, session, index, shard);
-        restored.deliveries += saved.deliveries.len();
+        let mut entries = session.queue.iter();
+        let next = |shard: &mut Shard| {
+            let mut deliveries =
+                entries.by_ref().filter_map(|(place, entry)| restoring.delivery(*place, entry, index, shard));
+            let delivery = deliveries.next();
+            restored.deliveries += usize::from(delivery.is_some());
+            delivery
+        };
+        shard.restore_session(saved, next, now);
         restored.sessions += 1;
-        shard.restore_session(saved, now);
     }
     carry(shards, now);
     for (message, reached) in image.routing() {
@@ -60,6 +71,14 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
     restored.lost = restoring.lost;
     carry(shards, now);
     restored
+}
+
+/// A message as the store has it, with its number; none if it makes no sense.
+pub fn saved<'a>(record: &'a [u8], wall: &Wall) -> Option<(u64, SavedMessage<'a>)> {
+    let MessageRecord { id, qos, retain, expires_ms, origin, topic, properties, payload } =
+        MessageRecord::decode(record).ok()?;
+    let (qos, expires) = (QoS::from_bits(qos)?, expires_ms.map(|ms| wall.timestamp(ms)));
+    Some((id, SavedMessage { qos, retain, expires, origin, topic, properties, payload }))
 }
 
 /// Nothing runs yet: what shards have for each other goes by hand.
@@ -82,10 +101,14 @@ struct Restoring<'a> {
     payload: Vec<u8>,
     /// Messages that several sessions of a shard wait for are there once.
     known: BTreeMap<(u64, usize), Kept>,
+    /// Sets of subscription identifiers that messages on disk have, of this session.
+    sets: BTreeSet<&'a [u32]>,
+    /// Whether it wants only the newest of some topics: then the topics of what waits have to be known.
+    wants_latest: bool,
     lost: usize,
 }
 
-impl Restoring<'_> {
+impl<'a> Restoring<'a> {
     fn message(&mut self, number: u64, index: usize, shard: &mut Shard) -> Option<Kept> {
         if let Some(known) = self.known.get(&(number, index)) {
             return Some(known.clone());
@@ -104,26 +127,31 @@ impl Restoring<'_> {
             tracing::error!(event = "store_error", %error, "a message that was kept cannot be read");
             return None;
         }
-        let message = MessageRecord::decode(&self.payload).ok()?;
-        let saved = SavedMessage {
-            qos: QoS::from_bits(message.qos)?,
-            retain: message.retain,
-            expires: message.expires_ms.map(|ms| self.wall.timestamp(ms)),
-            origin: message.origin,
-            topic: message.topic,
-            properties: message.properties,
-            payload: message.payload,
-        };
+        let (_, saved) = saved(&self.payload, self.wall)?;
         Some(shard.restore_message(number, &saved))
     }
 
-    fn session<'s>(
-        &mut self,
-        number: u64,
-        session: &'s SessionImage,
-        index: usize,
-        shard: &mut Shard,
-    ) -> SavedSession<'s> {
+    /// A message that waits stays where it is, if it can.
+    fn on_disk(&mut self, entry: &'a Entry, shard: &Shard) -> Option<SavedStage> {
+        if self.wants_latest || !shard.may_restore_on_disk() {
+            return None;
+        }
+        let Outline { origin, bytes } = self.image.outline(entry.message)?;
+        let spot = spot_of(self.image.message(entry.message)?)?;
+        if let Some(ids) = &entry.ids
+            && !self.sets.contains(&**ids)
+        {
+            if self.sets.len() >= ID_SETS_MAX {
+                return None;
+            }
+            self.sets.insert(ids);
+        }
+        Some(SavedStage::OnDisk { spot, origin, bytes: bytes as usize })
+    }
+
+    fn session(&mut self, number: u64, session: &'a SessionImage, index: usize, shard: &mut Shard) -> SavedSession<'a> {
+        self.sets.clear();
+        self.wants_latest = session.subscriptions.values().any(|wish| wish.is_latest);
         let expiry = session.expiry_s.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.into()));
         let will = session.will.and_then(|will| {
             let delay = Duration::from_secs(will.delay_s.into());
@@ -136,7 +164,6 @@ impl Restoring<'_> {
             let id = id.and_then(NonZeroU32::new);
             SavedWish { qos, no_local, retain_as_published, is_latest, id }
         };
-        let deliveries = session.queue.iter();
         SavedSession {
             session: number,
             client_id: &session.client_id,
@@ -146,13 +173,15 @@ impl Restoring<'_> {
             subscriptions: session.subscriptions.iter().map(|(filter, it)| (&**filter, wish(it))).collect(),
             inbound: session.inbound.iter().filter_map(|id| PacketId::new(*id)).collect(),
             will,
-            deliveries: deliveries.filter_map(|(place, entry)| self.delivery(*place, entry, index, shard)).collect(),
         }
     }
 
-    fn delivery(&mut self, place: u64, entry: &Entry, index: usize, shard: &mut Shard) -> Option<SavedDelivery> {
+    fn delivery(&mut self, place: u64, entry: &'a Entry, index: usize, shard: &mut Shard) -> Option<SavedDelivery> {
         let stage = match entry.stage {
-            Stage::Waiting => SavedStage::Waiting(self.message(entry.message, index, shard)?),
+            Stage::Waiting => match self.on_disk(entry, shard) {
+                Some(stage) => stage,
+                None => SavedStage::Waiting(self.message(entry.message, index, shard)?),
+            },
             Stage::Sent(id) => SavedStage::Sent(self.message(entry.message, index, shard)?, PacketId::new(id)?),
             Stage::Released(id) => SavedStage::Released(PacketId::new(id)?),
         };

@@ -9,7 +9,7 @@ use tidegate_core::Shard;
 use tidegate_store::records::Record;
 use tidegate_store::{Batch, Done, Producer};
 
-use super::{Keeper, batches};
+use super::{Desk, Keeper, Messages, Written, batches};
 
 /// How long what was handed over may take before somebody looks how the disk is; and how often, while it fails.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -20,10 +20,12 @@ const CLOCK_EVERY: Duration = Duration::from_secs(60);
 pub(crate) struct Scribe {
     keeper: Arc<Keeper>,
     producer: Producer,
+    /// Where pages of long queues come from.
+    desk: Desk,
     /// Batches that the store had no room for, with the turn that the last of them ends.
-    backlog: VecDeque<(Batch, Option<u64>)>,
+    backlog: VecDeque<(Batch, End)>,
     /// Those that it has, in order.
-    sent: VecDeque<(u64, Option<u64>)>,
+    sent: VecDeque<(u64, End)>,
     done: Vec<Done>,
     look_at: Option<Timestamp>,
     is_failing: bool,
@@ -31,26 +33,42 @@ pub(crate) struct Scribe {
     clock_at: Option<Timestamp>,
 }
 
+/// What follows when a batch is kept.
+#[derive(Debug, Default)]
+struct End {
+    /// This turn is, too.
+    turn: Option<u64>,
+    /// It is known where these are.
+    messages: Messages,
+}
+
 impl Scribe {
-    pub(crate) fn new(keeper: Arc<Keeper>, producer: Producer, first: Vec<Batch>, clock_at: Option<Timestamp>) -> Self {
-        let backlog = first.into_iter().map(|batch| (batch, None)).collect();
+    pub(crate) fn new(
+        keeper: Arc<Keeper>,
+        (producer, desk): (Producer, Desk),
+        first: Vec<Batch>,
+        clock_at: Option<Timestamp>,
+    ) -> Self {
+        let backlog = first.into_iter().map(|batch| (batch, End::default())).collect();
         let (sent, done) = (VecDeque::new(), Vec::new());
-        Self { keeper, producer, backlog, sent, done, look_at: None, is_failing: false, clock_at }
+        Self { keeper, producer, desk, backlog, sent, done, look_at: None, is_failing: false, clock_at }
     }
 
     /// Tells the shard what is kept by now, and how the disk is.
     pub(crate) fn hear(&mut self, shard: &mut Shard, now: Timestamp) {
         self.producer.poll(&mut self.done);
         let mut position = None;
-        if let Some(last) = self.done.pop() {
-            self.done.clear();
-            while self.sent.front().is_some_and(|(ticket, _)| *ticket <= last.ticket) {
-                position = self.sent.pop_front().and_then(|(_, turn)| turn).or(position);
-            }
+        for done in self.done.drain(..) {
+            // One for each ticket, in order.
+            let Some((ticket, end)) = self.sent.pop_front() else { break };
+            debug_assert_eq!(ticket, done.ticket);
+            end.messages.tell(done.at);
+            position = end.turn.or(position);
         }
         if let Some(position) = position {
             shard.handle_synced(position, now);
         }
+        self.desk.hear(shard, &self.keeper.wall(), now);
         if self.look_at.is_some_and(|at| at <= now) {
             let trouble = self.keeper.trouble();
             self.is_failing = trouble.is_some();
@@ -65,22 +83,23 @@ impl Scribe {
     pub(crate) fn write(&mut self, shard: &mut Shard, now: Timestamp) {
         if let Some(turn) = shard.poll_journal() {
             let mut batches = batches(&turn, &self.keeper.wall()).into_iter().peekable();
-            while let Some(batch) = batches.next() {
-                self.backlog.push_back((batch, batches.peek().is_none().then_some(turn.position)));
+            while let Some((batch, messages)) = batches.next().map(Written::split) {
+                let turn = batches.peek().is_none().then_some(turn.position);
+                self.backlog.push_back((batch, End { turn, messages }));
             }
         }
         if self.clock_at.is_some_and(|at| at <= now) {
             self.clock_at = Some(now + CLOCK_EVERY);
             let mut batch = Batch::new();
             if (Record::Clock { now_ms: self.keeper.wall().ms(now) }).push_to(&mut batch).is_ok() {
-                self.backlog.push_back((batch, None));
+                self.backlog.push_back((batch, End::default()));
             }
         }
-        while let Some((batch, turn)) = self.backlog.pop_front() {
+        while let Some((batch, end)) = self.backlog.pop_front() {
             match self.producer.submit(batch) {
-                Ok(ticket) => self.sent.push_back((ticket, turn)),
+                Ok(ticket) => self.sent.push_back((ticket, end)),
                 Err((_, batch)) => {
-                    self.backlog.push_front((batch, turn));
+                    self.backlog.push_front((batch, end));
                     break;
                 }
             }
@@ -88,6 +107,11 @@ impl Scribe {
         if self.look_at.is_none() && !(self.sent.is_empty() && self.backlog.is_empty()) {
             self.look_at = Some(now + LOOK_EVERY);
         }
+    }
+
+    /// Asks for the pages that the shard wants. At the end of a turn: what was written may have made room for them.
+    pub(crate) fn fetch(&mut self, shard: &mut Shard) {
+        self.desk.ask(shard);
     }
 
     /// Whether everything that was handed over is kept.

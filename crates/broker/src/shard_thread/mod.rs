@@ -258,6 +258,9 @@ impl ShardThread {
         self.write_all();
         self.close_all();
         self.resume_paused();
+        if let Some(scribe) = &mut self.scribe {
+            scribe.fetch(&mut self.shard);
+        }
         self.tell(events);
         self.measure();
         self.ticks.clear();

@@ -65,7 +65,7 @@ fn f110_f114_whatever_fails_what_was_acknowledged_is_there_and_exactly_once_is_o
         Some(seed) => seed..seed + 1,
         None => 0..number("TIDEGATE_SEEDS").unwrap_or(SEEDS),
     };
-    let (mut crashes, mut delivered, mut repeated) = (0, 0, 0);
+    let (mut crashes, mut delivered, mut repeated, mut pages) = (0, 0, 0, 0);
     for seed in seeds {
         let replay = Replay(seed);
         let mut world = World::new(seed);
@@ -73,10 +73,13 @@ fn f110_f114_whatever_fails_what_was_acknowledged_is_there_and_exactly_once_is_o
         world.come_to_rest();
         world.check();
         crashes += world.crashes;
+        pages += world.pages;
         let (all, twice) = world.deliveries();
         (delivered, repeated) = (delivered + all, repeated + twice);
         drop(replay);
     }
-    println!("{crashes} crashes, {delivered} messages delivered, {repeated} of them repeated at QoS 1");
+    println!(
+        "{crashes} crashes, {delivered} messages delivered, {repeated} of them repeated at QoS 1, {pages} pages read"
+    );
     assert!(delivered > 0);
 }

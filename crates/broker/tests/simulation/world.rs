@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_broker::keep::{Wall, batches, restore};
+use tidegate_broker::keep::{Wall, Written, batches, location_of, restore, saved};
 use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
-use tidegate_core::persist::Trouble;
+use tidegate_core::persist::{Fetch, Trouble};
 use tidegate_core::settings::Settings;
 use tidegate_core::{Batch as Mail, ConnId, Hello, Shard, shard_of};
 use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
 use tidegate_store::records::Image;
-use tidegate_store::{Batch, Log, LogOptions, State};
+use tidegate_store::{Batch, Location, Log, LogOptions, State, StoreError};
 use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version};
 
 use crate::client::Client;
@@ -30,7 +30,13 @@ pub(crate) struct World {
     wall: Wall,
     shards: Vec<Shard>,
     /// What was handed to the writer and is not kept, with the turn that it ends.
-    unwritten: VecDeque<(usize, Option<u64>, Batch)>,
+    unwritten: VecDeque<(usize, Option<u64>, Written)>,
+    /// Where compactions have put what shards remember elsewhere.
+    moves: BTreeMap<Location, Location>,
+    /// Pages of queues that shards wait for.
+    fetches: VecDeque<(usize, Fetch)>,
+    /// Pages that were read.
+    pub(crate) pages: u64,
     mail: BTreeMap<(usize, usize), VecDeque<Mail>>,
     clients: Vec<Client>,
     wires: BTreeMap<usize, (usize, ConnId)>,
@@ -58,6 +64,9 @@ impl World {
             wall: Wall::new(now, 1_800_000_000_000, 0),
             shards: Vec::new(),
             unwritten: VecDeque::new(),
+            moves: BTreeMap::new(),
+            fetches: VecDeque::new(),
+            pages: 0,
             mail: BTreeMap::new(),
             clients,
             wires: BTreeMap::new(),
@@ -81,7 +90,10 @@ impl World {
         };
         assert!(!report.is_damaged(), "{report}");
         assert_eq!(image.orphans(), 0, "every record speaks of something that is there");
-        let settings = Arc::new(Settings::default());
+        // Next to nothing stays in memory, or everything does.
+        let queue_memory_max = [1, 300, 300, 64 * 1024][self.dice.below(4) as usize];
+        let inflight_max = [1, 3, 64][self.dice.below(3) as usize];
+        let settings = Arc::new(Settings { queue_memory_max, inflight_max, ..Settings::default() });
         let shard = |index| Shard::new(index, count, Arc::clone(&settings), Arc::new(Open), 7);
         self.shards = (0..count).map(shard).collect();
         let restored = restore(&image, &mut |at, into| log.read(at, into), &mut self.shards, &self.wall, self.now);
@@ -109,6 +121,8 @@ impl World {
         self.disk.crash(how);
         self.log = None;
         self.unwritten.clear();
+        self.moves.clear();
+        self.fetches.clear();
         self.mail.clear();
         self.wires.clear();
         self.clients.iter_mut().for_each(Client::lose);
@@ -132,7 +146,8 @@ impl World {
                     let client = self.dice.below(self.clients.len() as u64) as usize;
                     self.cut(client);
                 }
-                5..20 => self.write(),
+                5..17 => self.write(),
+                17..20 => self.fetch(),
                 20..50 => {
                     let shard = self.dice.below(self.shards.len() as u64) as usize;
                     self.turn(shard);
@@ -158,6 +173,7 @@ impl World {
             (0..self.shards.len()).for_each(|shard| self.turn(shard));
             self.write();
             self.carry();
+            (0..4).for_each(|_| self.fetch());
             let is_done = self.clients.iter().all(|client| client.is_ready() && client.is_done());
             let is_quiet = self.unwritten.is_empty() && self.mail.values().all(VecDeque::is_empty);
             let stats = self.shards.iter().map(Shard::stats);
@@ -193,6 +209,10 @@ impl World {
                 self.clients[client].lose();
             }
         }
+        while let Some(fetch) = self.shards[index].poll_fetch() {
+            self.fetches.push_back((index, fetch));
+        }
+        assert_eq!(self.shards[index].stats().dropped_unreadable, 0);
         assert_eq!(self.shards[index].stats().check(), Ok(()));
         assert_eq!(self.shards[index].audit(), Ok(()));
     }
@@ -200,8 +220,8 @@ impl World {
     fn hand_over(&mut self, index: usize) {
         let Some(turn) = self.shards[index].poll_journal() else { return };
         let mut batches = batches(&turn, &self.wall).into_iter().peekable();
-        while let Some(batch) = batches.next() {
-            self.unwritten.push_back((index, batches.peek().is_none().then_some(turn.position), batch));
+        while let Some(written) = batches.next() {
+            self.unwritten.push_back((index, batches.peek().is_none().then_some(turn.position), written));
         }
     }
 
@@ -209,7 +229,8 @@ impl World {
     fn write(&mut self) {
         let Some(log) = &mut self.log else { return };
         let count = self.unwritten.len().min(1 + self.dice.below(8) as usize);
-        let group: Vec<Batch> = self.unwritten.iter().take(count).map(|(.., batch)| batch.clone()).collect();
+        let group: Vec<Batch> = self.unwritten.iter().take(count).map(|(.., written)| written.batch.clone()).collect();
+        let mut places = Vec::new();
         let mut attempt = || {
             if log.is_failed() {
                 log.repair()?;
@@ -220,12 +241,16 @@ impl World {
             if group.is_empty() {
                 return Ok(());
             }
-            log.append(&group, &mut Vec::new())?;
+            log.append(&group, &mut places)?;
             log.sync()
         };
         let is_well = attempt().is_ok();
         if is_well && self.dice.one_in(10) {
             let done = log.compact::<Image>();
+            if let Ok(compacted) = &done {
+                self.moves.values_mut().for_each(|to| *to = compacted.moved.get(to).copied().unwrap_or(*to));
+                self.moves.extend(&compacted.moved);
+            }
             trace(|| format!("compacted: {:?}", done.map(drop)));
         }
         if !group.is_empty() {
@@ -234,12 +259,31 @@ impl World {
         let trouble = (!is_well).then_some(Trouble::Full);
         self.shards.iter_mut().for_each(|shard| shard.handle_store_health(trouble));
         if is_well {
-            for (shard, position, _) in self.unwritten.drain(..count).collect::<Vec<_>>() {
+            for ((shard, position, written), at) in self.unwritten.drain(..count).zip(places).collect::<Vec<_>>() {
+                written.split().1.tell(at);
                 if let Some(position) = position {
                     self.shards[shard].handle_synced(position, self.now);
                 }
             }
         }
+    }
+
+    /// The reader: one page, or the same again if the disk fails.
+    fn fetch(&mut self) {
+        let (Some(log), Some((shard, fetch))) = (&mut self.log, self.fetches.pop_front()) else { return };
+        let mut page = Vec::new();
+        for (_, spot) in &fetch.messages {
+            let at = location_of(*spot);
+            let mut record = Vec::new();
+            match log.read(self.moves.get(&at).copied().unwrap_or(at), &mut record) {
+                Ok(()) => page.push(record),
+                Err(StoreError::Io { .. }) => return self.fetches.push_front((shard, fetch)),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.pages += 1;
+        trace(|| format!("{} messages read", page.len()));
+        self.shards[shard].handle_fetched(&fetch, |at| saved(&page[at], &self.wall), self.now);
     }
 
     /// One batch from one shard to another.

@@ -4,7 +4,8 @@
 //! need, they have half of the memory budget together: beyond that, the longest queue among them loses its oldest
 //! message, and it is counted. What is there already stays when the budget itself is made smaller (F142): only what comes in
 //! pushes out as much. A message that waits in several queues is there once and counted in each, so the sum is
-//! more than what they cost; they give way only if all memory in use is also more than their part.
+//! more than what they cost; they give way only if all memory in use is also more than their part. A queue that is on
+//! disk has a window of its own in memory and does not count here.
 
 use alloc::collections::BTreeSet;
 
@@ -51,7 +52,7 @@ impl Shard {
     /// Somebody came or went, or more or less waits for somebody who is away.
     pub(crate) fn note_absent(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let bytes = if session.conn.is_none() { session.queue_bytes() } else { 0 };
+        let bytes = session.away_bytes();
         let before = core::mem::replace(&mut session.absent_bytes, bytes);
         self.memory.absent.change(index, before, bytes);
     }
@@ -79,8 +80,8 @@ impl Shard {
     fn drop_for_absence(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };
         if let Some(lost) = session.with_queue(&mut self.stats, |queue, _| queue.evict()) {
-            self.journal.dequeue(session.kept, &lost);
-            session.ledger.lose_delivery(Loss::AbsentBudget, lost.message.class(), &mut self.stats);
+            self.journal.dequeue_item(session.kept, &lost);
+            session.ledger.lose_delivery(Loss::AbsentBudget, lost.class(), &mut self.stats);
         }
         self.note_absent(index);
     }

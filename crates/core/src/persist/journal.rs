@@ -53,6 +53,8 @@ pub(crate) struct Journal {
     pub(super) waiting: Vec<ConnId>,
     /// Sessions with messages that may be sent once a turn is synced, in order of turns.
     pub(super) sessions: VecDeque<(u64, u32, u32)>,
+    /// Sessions with messages that may leave memory once a turn is synced, in order of turns.
+    pub(super) paging: VecDeque<(u64, u32, u32)>,
     next_number: u64,
     step: u64,
 }
@@ -93,6 +95,7 @@ impl Default for Journal {
             receipts: VecDeque::new(),
             waiting: Vec::new(),
             sessions: VecDeque::new(),
+            paging: VecDeque::new(),
             next_number: 1,
             step: 1,
         }
@@ -118,7 +121,7 @@ impl Journal {
     }
 
     /// The number of this turn.
-    pub(super) fn turn(&self) -> u64 {
+    pub(crate) fn turn(&self) -> u64 {
         self.turn
     }
 
@@ -201,6 +204,11 @@ impl Journal {
             self.sessions.push_back((self.turn, session, generation));
         }
         self.turn
+    }
+
+    /// A session has messages that need not stay in memory when this turn is synced; to be said once for each turn.
+    pub(crate) fn page_after_turn(&mut self, session: u32, generation: u32) {
+        self.paging.push_back((self.turn, session, generation));
     }
 
     pub(super) fn route(&mut self, message: Arc<Message>) {
@@ -296,6 +304,12 @@ impl Shard {
             let Some((_, index, generation)) = self.journal.sessions.pop_front() else { break };
             if self.sessions.generation(index) == Some(generation) {
                 self.send_synced(index, now);
+            }
+        }
+        while self.journal.paging.front().is_some_and(|(turn, ..)| *turn <= synced) {
+            let Some((_, index, generation)) = self.journal.paging.pop_front() else { break };
+            if self.sessions.generation(index) == Some(generation) {
+                self.page_out(index);
             }
         }
     }

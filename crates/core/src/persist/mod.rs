@@ -12,6 +12,7 @@
 mod journal;
 mod note;
 mod owed;
+mod page;
 mod restore;
 mod trouble;
 
@@ -25,12 +26,19 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{PacketId, QoS};
 
 use crate::message::{Message, Publication};
+pub use crate::queue::ID_SETS_MAX;
 use crate::subscriptions::Wish;
 
 pub(crate) use journal::{Journal, Until};
 pub(crate) use owed::Owed;
+pub use page::Fetch;
+pub(crate) use page::PageRequests;
 pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill};
 pub use trouble::Trouble;
+
+/// Where the store has a message, in the store's own words; zeroes are nowhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spot(pub [u64; 2]);
 
 /// A message that somebody keeps; a handle to it.
 #[derive(Clone, Debug)]
@@ -40,6 +48,15 @@ impl Kept {
     /// Its number in the store.
     pub fn number(&self) -> u64 {
         self.0.number()
+    }
+
+    /// The store has it here under that number: it need not stay in memory for those who wait for it. To be told before
+    /// `Shard::handle_synced` is, which acts upon it; that it was never told is all right, too.
+    pub fn set_spot(&self, number: u64, spot: Spot) {
+        // It may have been written a second time, under another number.
+        if self.0.number() == number {
+            self.0.set_spot(spot);
+        }
     }
 
     /// Calls with what it is.

@@ -7,6 +7,7 @@ use tidegate_wire_mqtt::{Delivery, PacketId, QoS};
 use super::{Change, Journal, SavedWish};
 use crate::limits::UNSYNCED_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
+use crate::queue::{Item, Paged};
 use crate::retained::Kept;
 use crate::session::{Queued, Session, Stage};
 use crate::shard::Shard;
@@ -48,6 +49,19 @@ impl Journal {
             queued.message.let_go();
             self.push(Change::Dequeued { session, place: queued.place });
         }
+    }
+
+    /// The same, wherever it waited.
+    pub(crate) fn dequeue_item(&mut self, session: u64, item: &Item) {
+        match item {
+            Item::Message(queued) => self.dequeue(session, queued),
+            Item::Paged(paged) => self.dequeue_paged(session, paged),
+        }
+    }
+
+    /// A message does not wait on disk any more.
+    pub(crate) fn dequeue_paged(&mut self, session: u64, paged: &Paged) {
+        self.push(Change::Dequeued { session, place: paged.place });
     }
 
     /// The client has a QoS 2 message.

@@ -9,13 +9,15 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{PacketId, Properties, QoS, TopicFilter, topic};
+use tidegate_wire_mqtt::{PacketId, QoS, TopicFilter, topic};
 
-use super::{Kept, SavedWish};
+use super::page::as_publication;
+use super::{Kept, SavedWish, Spot};
 use crate::access::Identity;
+use crate::classes::{ClassId, OnFull};
 use crate::ledger::Loss;
-use crate::message::{Message, Publication, Shareable, Standing};
-use crate::queue::Bounds;
+use crate::message::{Message, Shareable, Standing};
+use crate::queue::{Bounds, Paged, Paging};
 use crate::retained::{Room, Stamp};
 use crate::session::{Inflight, PendingWill, Queued, Session, Stage, SubscriptionIds};
 use crate::shard::Shard;
@@ -60,8 +62,6 @@ pub struct SavedSession<'a> {
     pub inbound: Vec<PacketId>,
     /// Its will.
     pub will: Option<SavedWill>,
-    /// Messages that wait or are under way, by place.
-    pub deliveries: Vec<SavedDelivery>,
 }
 
 /// A message for a session.
@@ -84,6 +84,16 @@ pub struct SavedDelivery {
 pub enum SavedStage {
     /// Not sent.
     Waiting(Kept),
+    /// Not sent, and not in memory. A session may have at most [`ID_SETS_MAX`](super::ID_SETS_MAX) different sets of
+    /// subscription identifiers with these.
+    OnDisk {
+        /// Where it is.
+        spot: Spot,
+        /// Who published it.
+        origin: u64,
+        /// Bytes of its topic, properties and payload.
+        bytes: usize,
+    },
     /// Sent under this identifier, or about to be.
     Sent(Kept, PacketId),
     /// The client has it, and the identifier is still in use.
@@ -111,13 +121,17 @@ impl Shard {
 
     /// A message that was kept under this number.
     pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
-        let SavedMessage { qos, retain, expires, origin, topic, properties, payload } = *saved;
-        let properties = if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) };
-        let standing = Standing::UNKNOWN;
-        let publication = Publication { topic, payload, properties, qos, retain, expires, origin, standing };
+        let publication = as_publication(saved, Standing::UNKNOWN);
         let message = Message::new(&publication, &self.memory.tally);
         message.set_number(number);
         Kept(Arc::new(message))
+    }
+
+    /// Whether messages that wait may be restored as [`SavedStage::OnDisk`]. Not if only the newest of each topic is
+    /// wanted: their topics have to be known; nor if their class is bounded.
+    pub fn may_restore_on_disk(&self) -> bool {
+        let (priority, class) = (&self.settings.priority, ClassId::NORMAL);
+        priority.on_full(class) != OnFull::Latest && !priority.is_capped(class)
     }
 
     /// A retained message. Every shard has all of them.
@@ -130,8 +144,15 @@ impl Shard {
         self.retained.set(topic, Arc::clone(&message.0), Stamp { count: 0, shard: 0 }, room, now);
     }
 
-    /// A session, which belongs to this shard. What is due by now is done: it ends, or its will is published.
-    pub fn restore_session(&mut self, saved: SavedSession<'_>, now: Timestamp) {
+    /// A session, which belongs to this shard, and the messages that wait for it or are under way, by place: `next` is
+    /// asked for them one after the other, because there may be millions. What is due by now is done: it ends, or its
+    /// will is published.
+    pub fn restore_session(
+        &mut self,
+        saved: SavedSession<'_>,
+        mut next: impl FnMut(&mut Self) -> Option<SavedDelivery>,
+        now: Timestamp,
+    ) {
         let client_id: Arc<str> = saved.client_id.into();
         let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
         let mut session = Session::new(Arc::clone(&client_id), identity, crate::connect::origin_of(&client_id));
@@ -146,7 +167,7 @@ impl Shard {
             let due_at = Some(will.due.unwrap_or(now + will.delay));
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
-        for delivery in saved.deliveries {
+        while let Some(delivery) = next(self) {
             self.restore_delivery(&mut session, &saved.subscriptions, delivery, now);
         }
         let (index, _) = self.sessions.insert(session);
@@ -186,16 +207,24 @@ impl Shard {
                 let (queued, settings) = (queued(message), Arc::clone(&self.settings));
                 let (bytes_max, class_bytes) = (usize::MAX, usize::MAX);
                 let bounds = Bounds { messages_max: usize::MAX, bytes_max, class_bytes };
+                let paging = Paging { window: usize::MAX, turn: 0 };
                 let (journal, kept) = (&mut self.journal, session.kept);
                 let mut ledger = core::mem::take(&mut session.ledger);
                 session.with_queue(&mut self.stats, |queue, stats| {
                     // There is room for all; what only the newest is wanted of may have changed.
-                    queue.offer(queued, &settings.priority, bounds, |lost, _| {
-                        journal.dequeue(kept, &lost);
-                        ledger.lose_delivery(Loss::Conflated, lost.message.class(), stats);
+                    queue.offer(queued, &settings.priority, bounds, paging, |lost, _| {
+                        journal.dequeue_item(kept, &lost);
+                        ledger.lose_delivery(Loss::Conflated, lost.class(), stats);
                     });
                 });
                 session.ledger = ledger;
+            }
+            SavedStage::OnDisk { spot, origin, bytes } => {
+                self.stats.begin_delivery(ClassId::NORMAL);
+                session.ledger.deliveries += 1;
+                let paged = Paged::restored(spot, place, Message::size_with(bytes), qos, retain);
+                let priority = &self.settings.priority;
+                session.with_queue(&mut self.stats, |queue, _| queue.restore(paged, &ids, origin, priority));
             }
             SavedStage::Sent(message, packet_id) => {
                 session.inflight.push_back(Inflight::sent(packet_id, queued(message)));

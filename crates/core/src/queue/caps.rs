@@ -3,13 +3,16 @@
 //! Messages of a flow are in the order in which they came, so what has waited the longest is first in its flow: only the
 //! first of each flow is looked at. A publisher whose class changes with its rate may have messages of several classes in
 //! one flow; those behind the first are found when it has gone, or when they would be sent.
+//!
+//! A class that has such a bound is never on disk, and what has been chosen to go out next does not count any more.
 
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::schedule::FlowId;
 
-use super::{Bounds, Flow, Queue, SHARED, Waiting, is_passing};
+use super::flows::{Flow, SHARED};
+use super::{Bounds, Item, Queue, Waiting, is_passing};
 use crate::classes::{ClassId, OnFull, Priority};
 use crate::session::Queued;
 
@@ -43,7 +46,7 @@ impl Queue {
             let own = Flow::of(queued);
             let victim = match on_full {
                 OnFull::DropNewest | OnFull::Refuse => None,
-                OnFull::DropOldest if self.leads(own, class) => self.evict_from(own),
+                OnFull::DropOldest if self.leads(own, class) => self.evict_led(own),
                 OnFull::DropOldest | OnFull::DropLongest | OnFull::Latest => {
                     self.evict_of_class(class, is_passing(queued))
                 }
@@ -83,7 +86,24 @@ impl Queue {
             }
         }?;
         let fits = flow.is_passing() || !newcomer_is_passing;
-        if fits && self.leads(flow, class) { self.evict_from(flow) } else { None }
+        if fits && self.leads(flow, class) { self.evict_led(flow) } else { None }
+    }
+
+    /// The first message of a flow that [`Self::leads`] has looked at.
+    fn evict_led(&mut self, flow: Flow) -> Option<Queued> {
+        let waiting = match &mut self.flows {
+            Some(flows) => flows.evict(flow)?,
+            None => self.line.pop_front()?,
+        };
+        self.leave_here(waiting)
+    }
+
+    /// Takes out what is known to be in memory.
+    fn leave_here(&mut self, waiting: Waiting) -> Option<Queued> {
+        match self.leave(waiting)? {
+            Item::Message(queued) => Some(queued),
+            Item::Paged(_) => None,
+        }
     }
 
     /// Whether the oldest message of a flow is of this class.
@@ -105,6 +125,7 @@ impl Queue {
         match waiting {
             Waiting::Message(queued) => Some(queued),
             Waiting::Latest(topic) => self.latest.get(topic),
+            Waiting::Paged(_) => None,
         }
     }
 
@@ -151,6 +172,6 @@ impl Queue {
             None => self.line.pop_front()?,
             Some(place) => self.flows.as_mut()?.scheduler.evict(place)?.item,
         };
-        self.leave(waiting)
+        self.leave_here(waiting)
     }
 }

@@ -1,5 +1,7 @@
 //! Any sequence of operations, against lists that are searched from end to end.
 
+mod paging;
+
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec;
@@ -9,13 +11,17 @@ use core::time::Duration;
 use proptest::prelude::*;
 use tidegate_wire_mqtt::Properties;
 
+use super::flows::SHARED;
 use super::*;
 use crate::classes::{Class, ClassBy, ClassId, Classes};
+use crate::limits::FLOWS_MAX;
 use crate::message::{Message, Publication, RATE_UNKNOWN, Standing};
 use crate::overload::Tally;
 use crate::session::SubscriptionIds;
 
 const PUBLISHERS: u64 = 4;
+/// Everything in memory.
+const NO_PAGING: Paging = Paging { window: usize::MAX, turn: 0 };
 const BOUNDS: Bounds = Bounds { messages_max: 12, bytes_max: 2600, class_bytes: usize::MAX };
 const CLASS_BYTES: usize = 1100;
 
@@ -35,16 +41,17 @@ enum Operation {
     Pop,
 }
 
+fn sent() -> impl Strategy<Value = Sent> {
+    (0..PUBLISHERS, 0..6_u8, any::<bool>(), 0..3_u8, 0..400_usize, 0..3_u32).prop_map(
+        |(publisher, class, is_by_topic, topic, payload, rate)| {
+            // A class that the topic tells is the same for all messages to it.
+            let class = if is_by_topic { 3 + topic } else { class };
+            Sent { publisher, class, is_by_topic, topic, payload, rate }
+        },
+    )
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
-    let sent = || {
-        (0..PUBLISHERS, 0..6_u8, any::<bool>(), 0..3_u8, 0..400_usize, 0..3_u32).prop_map(
-            |(publisher, class, is_by_topic, topic, payload, rate)| {
-                // A class that the topic tells is the same for all messages to it.
-                let class = if is_by_topic { 3 + topic } else { class };
-                Sent { publisher, class, is_by_topic, topic, payload, rate }
-            },
-        )
-    };
     prop_oneof![
         8 => sent().prop_map(Operation::Offer),
         5 => Just(Operation::Pop),
@@ -97,6 +104,13 @@ fn is_of_latest_subscription(sent: &Sent) -> bool {
     sent.topic == 2
 }
 
+fn here(item: Item) -> Queued {
+    match item {
+        Item::Message(queued) => queued,
+        Item::Paged(paged) => panic!("{paged:?} without paging"),
+    }
+}
+
 fn number_of(queued: &Queued) -> usize {
     core::str::from_utf8(queued.message.view().payload).unwrap().trim().parse().unwrap()
 }
@@ -146,7 +160,7 @@ impl Model {
         let (mut lost, class) = (Vec::new(), usize::from(sent.class));
         let bounds = Bounds { class_bytes: priority.bytes_max(ClassId::from_bits(sent.class)), ..BOUNDS };
         let known = Known { number, sent: sent.clone(), size: message.message.size() };
-        queue.offer(message, priority, bounds, |queued, loss| lost.push((number_of(&queued), loss)));
+        queue.offer(message, priority, bounds, NO_PAGING, |item, loss| lost.push((number_of(&here(item)), loss)));
         self.bytes += known.size;
         self.waiting.push(known.clone());
         for (number, loss) in lost {
@@ -190,11 +204,11 @@ impl Model {
     }
 
     fn pop(&mut self, queue: &mut Queue, priority: &Priority) {
-        let next = queue.next_qos();
+        let next = queue.next();
         let Some(queued) = queue.pop() else {
             return assert!(self.waiting.is_empty(), "idle while something waits");
         };
-        assert!(next.is_some());
+        assert_eq!(next, Next::Message(queued.qos));
         let number = number_of(&queued);
         let known = self.remove(number);
         // To one topic, nobody overtakes itself.
@@ -296,10 +310,10 @@ fn one_flow_is_a_line_and_the_second_makes_the_scheduler() {
     let sent = |publisher| Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
     let mut queue = Queue::default();
     for number in 0..3 {
-        queue.offer(queued(&sent(1), number), &priority, BOUNDS, |_, _| panic!("there is room"));
+        queue.offer(queued(&sent(1), number), &priority, BOUNDS, NO_PAGING, |_, _| panic!("there is room"));
     }
     assert!(queue.flows.is_none());
-    queue.offer(queued(&sent(2), 3), &priority, BOUNDS, |_, _| panic!("there is room"));
+    queue.offer(queued(&sent(2), 3), &priority, BOUNDS, NO_PAGING, |_, _| panic!("there is room"));
     assert!(queue.flows.is_some() && queue.line.is_empty());
     while queue.pop().is_some() {}
     assert!(queue.flows.is_none(), "and all of it goes with the last message");
@@ -311,7 +325,7 @@ fn more_publishers_than_places_keep_their_order() {
     let flow = |publisher| Flow::Publisher(publisher, None, true);
     let push = |flows: &mut Flows, publisher, number| {
         let sent = Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
-        let place = Place { flow: flow(publisher), size: 100, weight: 1, rate: 0 };
+        let place = Place { flow: flow(publisher), size: 100, weight: 1, rate: Some(0) };
         assert!(flows.push(place, Waiting::Message(queued(&sent, number))).is_none());
     };
     let many = u64::from(FLOWS_MAX);

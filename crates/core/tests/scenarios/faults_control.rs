@@ -143,7 +143,8 @@ fn b19_a_refreshed_retained_message_is_no_arrival_but_a_flood_of_them_is() {
 
 #[test]
 fn f142_a_budget_below_what_is_used_loses_nothing_that_was_acknowledged() {
-    let mut net = Net::new(1);
+    let settings = Settings { queue_memory_max: usize::MAX, ..Settings::default() };
+    let mut net = Net::with(1, settings, Open);
     let sender = net.v5("sender");
     let away = net.connect("away", &lasting());
     net.subscribe(away, "#", 1);

@@ -209,6 +209,7 @@ fn f066_the_budget_holds_refusals_are_counted_and_the_ledger_balances() {
     let settings = Settings {
         queue_messages_max: usize::MAX,
         queue_bytes_max: usize::MAX,
+        queue_memory_max: usize::MAX,
         outbox_bytes_max: 16 << 20,
         ..Settings::default()
     };

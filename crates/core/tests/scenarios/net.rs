@@ -17,6 +17,7 @@ use tidegate_wire_mqtt::{
 
 use crate::got::owned;
 pub(crate) use crate::got::{Forbid, Got, Options, ack, lasting, lasting_v311, message, options};
+use crate::shelf::Shelf;
 
 /// A client's end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub(crate) struct Net {
     pub(crate) changes: usize,
     /// The last turn of each shard that was told.
     told: Vec<u64>,
+    pub(crate) shelf: Shelf,
     pub(crate) shards: Vec<Shard>,
     ends: Vec<End>,
     pub(crate) now: Timestamp,
@@ -56,7 +58,12 @@ impl Net {
         Self::with(shards, Settings::default(), Open)
     }
 
-    pub(crate) fn with(shards: usize, settings: Settings, policy: impl Policy + 'static) -> Self {
+    pub(crate) fn with(shards: usize, mut settings: Settings, policy: impl Policy + 'static) -> Self {
+        // Every scenario holds with a store, too, and if everything that may be is on disk: `TIDEGATE_TEST_JOURNAL=1`.
+        let is_durable = std::env::var_os("TIDEGATE_TEST_JOURNAL").is_some();
+        if is_durable && settings.queue_memory_max == Settings::default().queue_memory_max {
+            settings.queue_memory_max = 1;
+        }
         let policy: Arc<dyn Policy> = Arc::new(policy);
         let settings = Arc::new(settings);
         let shards: Vec<Shard> =
@@ -67,13 +74,13 @@ impl Net {
             is_disk_slow: false,
             changes: 0,
             told: vec![0; shards.len()],
+            shelf: Shelf::default(),
             shards,
             ends: Vec::new(),
             now: Timestamp::from_secs_f64(1000.0),
             events: VecDeque::new(),
         };
-        // Every scenario holds with a store, too: `TIDEGATE_TEST_JOURNAL=1`.
-        if std::env::var_os("TIDEGATE_TEST_JOURNAL").is_some() {
+        if is_durable {
             net.shards.iter_mut().for_each(|shard| shard.keep_journal(0));
         }
         net
@@ -81,7 +88,11 @@ impl Net {
 
     /// With a store that keeps everything at once.
     pub(crate) fn durable(shards: usize) -> Self {
-        let mut net = Self::new(shards);
+        Self::durable_with(shards, Settings::default())
+    }
+
+    pub(crate) fn durable_with(shards: usize, settings: Settings) -> Self {
+        let mut net = Self::with(shards, settings, Open);
         net.shards.iter_mut().for_each(|shard| shard.keep_journal(0));
         net
     }
@@ -94,6 +105,7 @@ impl Net {
     /// And now everything is.
     pub(crate) fn release_disk(&mut self) {
         self.is_disk_slow = false;
+        self.shelf.sync();
         for shard in 0..self.shards.len() {
             self.shards[shard].handle_synced(self.told[shard], self.now);
         }
@@ -104,7 +116,9 @@ impl Net {
         let Some(turn) = self.shards[shard].poll_journal() else { return false };
         self.told[shard] = turn.position;
         self.changes += turn.changes.len();
+        self.shelf.write(&turn);
         if !self.is_disk_slow {
+            self.shelf.sync();
             self.shards[shard].handle_synced(turn.position, self.now);
         }
         true
@@ -450,6 +464,7 @@ impl Net {
                 moved |= self.carry_journal(shard);
                 moved |= self.carry_batches(shard);
                 moved |= self.carry_writes(shard);
+                moved |= self.shelf.serve(&mut self.shards[shard], self.now);
                 while let Some(event) = self.shards[shard].poll_event() {
                     self.events.push_back(event);
                 }

@@ -8,7 +8,7 @@ mod dump;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Record, WishRecord};
+use super::{MessageRecord, Record, WishRecord};
 use crate::file::Location;
 
 /// Everything that is kept.
@@ -31,9 +31,24 @@ pub struct Image {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stored {
     at: Location,
+    /// See `Outline`; there are millions of these.
+    origin: u64,
+    bytes: u32,
     /// Queues, retained topics and wills that need it.
     users: u32,
 }
+
+/// What is known of a message without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// The session that published it.
+    pub origin: u64,
+    /// Bytes of its topic, properties and payload.
+    pub bytes: u32,
+}
+
+/// Bytes of a message of which only the place is known.
+const UNKNOWN: u32 = u32::MAX;
 
 /// A session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +125,12 @@ impl Image {
         self.messages.get(&id).map(|stored| stored.at)
     }
 
+    /// What is known of a message besides; none if an earlier release wrote it.
+    pub fn outline(&self, id: u64) -> Option<Outline> {
+        let Stored { origin, bytes, .. } = *self.messages.get(&id)?;
+        (bytes != UNKNOWN).then_some(Outline { origin, bytes })
+    }
+
     /// Number of messages that somebody needs, and of some that nobody does yet.
     pub fn messages(&self) -> usize {
         self.messages.len()
@@ -157,12 +178,17 @@ impl Image {
 
     fn take(&mut self, record: Record<'_>, at: Location) {
         let is_known = match record {
-            Record::Message(message) => {
-                self.store(message.id, at);
+            Record::Message(MessageRecord { id, origin, topic, properties, payload, .. }) => {
+                let bytes = u32::try_from(topic.len() + properties.len() + payload.len()).unwrap_or(u32::MAX);
+                self.store(id, at, Some(Outline { origin, bytes }));
                 true
             }
             Record::MessageAt { id, at } => {
-                self.store(id, at);
+                self.store(id, at, None);
+                true
+            }
+            Record::MessageStands { id, at, origin, bytes } => {
+                self.store(id, at, Some(Outline { origin, bytes }));
                 true
             }
             Record::Session { session, client_id, principal, expiry_s, ends_ms } => {
@@ -298,10 +324,11 @@ impl Image {
         Some(())
     }
 
-    fn store(&mut self, id: u64, at: Location) {
+    fn store(&mut self, id: u64, at: Location, outline: Option<Outline>) {
         self.id_max = self.id_max.max(id);
-        let stored = self.messages.entry(id).or_insert(Stored { at, users: 0 });
-        stored.at = at;
+        let Outline { origin, bytes } = outline.unwrap_or(Outline { origin: 0, bytes: UNKNOWN });
+        let users = self.messages.get(&id).map_or(0, |stored| stored.users);
+        self.messages.insert(id, Stored { at, origin, bytes, users });
     }
 
     fn use_message(&mut self, id: u64) -> bool {

@@ -15,7 +15,7 @@ use crate::frame::{Batch, RawRecord};
 use fields::{Field, Fields, check_qos, put_bytes, put_number, put_option};
 
 pub use fields::TEXT_BYTES_MAX;
-pub use image::{Entry, Image, SessionImage, Stage, WillImage};
+pub use image::{Entry, Image, Outline, SessionImage, Stage, WillImage};
 
 /// Subscription identifiers of one delivery.
 pub const IDS_MAX: usize = 1024;
@@ -120,12 +120,23 @@ macro_rules! records {
 const MESSAGE: u8 = 1;
 
 records! {
-    /// Where a message stands; only in snapshots.
+    /// Where a message stands; only in snapshots, and only in those of earlier releases.
     2 MessageAt {
         /// The message.
         id: u64,
         /// Its record.
         at: Location,
+    }
+    /// The same, with what has to be known of it without reading it; only in snapshots.
+    27 MessageStands {
+        /// The message.
+        id: u64,
+        /// Its record.
+        at: Location,
+        /// The session that published it.
+        origin: u64,
+        /// Bytes of its topic, properties and payload.
+        bytes: u32,
     }
     /// A session is there, or has changed; its subscriptions and messages stay.
     3 Session {

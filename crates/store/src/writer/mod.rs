@@ -22,7 +22,7 @@ use crate::frame::Batch;
 use crate::limits::GATHER_MAX;
 use crate::log::{Log, Position};
 use crate::metrics::LogMetrics;
-use crate::read::Reader;
+use crate::read::{Moves, Reader};
 use queue::{Command, Mailbox, Shared};
 use thread::Thread;
 
@@ -188,7 +188,12 @@ impl Writer {
 
     /// A reader of single records, which finds them also after compactions.
     pub fn reader<F: Files>(&self, files: F) -> Reader<F> {
-        Reader::new(files, Arc::clone(&self.shared.moves))
+        self.readers().reader(files)
+    }
+
+    /// The same for later, and for another thread.
+    pub fn readers(&self) -> Readers {
+        Readers { moves: Arc::clone(&self.shared.moves) }
     }
 
     /// How the disk is.
@@ -238,6 +243,19 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         let _ = self.stop();
+    }
+}
+
+/// Makes readers of a store.
+#[derive(Clone, Debug)]
+pub struct Readers {
+    moves: Moves,
+}
+
+impl Readers {
+    /// A reader of single records, which finds them also after compactions.
+    pub fn reader<F: Files>(&self, files: F) -> Reader<F> {
+        Reader::new(files, Arc::clone(&self.moves))
     }
 }
 

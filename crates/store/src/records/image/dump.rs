@@ -1,6 +1,6 @@
 //! An image as the state that compactions read a log into, and write down.
 
-use super::{Entry, Image, SessionImage, Stage, WillImage};
+use super::{Entry, Image, Outline, SessionImage, Stage, WillImage};
 use crate::compact::{Kept, Sink, State};
 use crate::error::StoreError;
 use crate::file::Location;
@@ -36,7 +36,11 @@ impl State for Image {
         messages.sort_unstable();
         for (at, id) in messages {
             if sink.keep(at)? == Kept::InPlace {
-                Record::MessageAt { id, at }.with_raw(|raw| sink.push(raw))?;
+                let record = match self.outline(id) {
+                    Some(Outline { origin, bytes }) => Record::MessageStands { id, at, origin, bytes },
+                    None => Record::MessageAt { id, at },
+                };
+                record.with_raw(|raw| sink.push(raw))?;
             }
         }
         let mut put = |record: &Record<'_>| record.with_raw(|raw| sink.push(raw));

@@ -1,0 +1,315 @@
+//! Of a long queue only the beginning is in memory; the rest is on disk, where it has been written for safety anyway, and
+//! costs 32 bytes each here: where it is, and what the queue has to know of it.
+//!
+//! A message comes in while less than the window is in memory, and is an ordinary one. Beyond that it is *held back*
+//! behind everything else, until it is known where the store has it; then it takes its place as a [`Paged`] one. The way
+//! out: when what comes next is on disk, the next window full is *chosen* by the rules of the queue, asked for as one
+//! page, and leaves before everything else, in that order. So a newcomer of a better class waits for one window at most.
+//!
+//! ```text
+//! out <── chosen (at most a window; some asked for) <── line or flows (here, or on disk) <── held back (not yet kept) <── in
+//! ```
+//! What only the newest is wanted of, QoS 0, and classes that bound bytes or time are never on disk.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::QoS;
+
+use super::flows::{Flow, Place};
+use super::{Item, Next, Queue, Waiting, is_passing};
+use crate::classes::{ClassId, OnFull, Priority};
+use crate::message::Message;
+use crate::persist::Spot;
+use crate::session::{Queued, SubscriptionIds};
+
+/// A message that waits on disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paged {
+    pub(crate) spot: Spot,
+    /// As in [`Queued`]; never 0.
+    pub(crate) place: u64,
+    /// What it counts for, as in memory.
+    pub(crate) size: u32,
+    pub(crate) class: ClassId,
+    pub(crate) qos: QoS,
+    pub(crate) retain: bool,
+    /// Its subscription identifiers: which of the sets that this queue knows.
+    ids: u8,
+}
+
+const _: () = assert!(size_of::<Paged>() == 32, "as small as it says");
+
+impl Paged {
+    /// Where it belongs, if that is its flow.
+    pub(super) fn belongs(&self, flow: Flow, priority: &Priority) -> Place {
+        Place { flow, size: self.size as usize, weight: priority.classes.weight(self.class), rate: None }
+    }
+}
+
+/// What decides whether a message stays in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paging {
+    /// Bytes that stay, at most.
+    pub(crate) window: usize,
+    /// The turn that a message which comes now is written in.
+    pub(crate) turn: u64,
+}
+
+/// Sets of subscription identifiers that a queue tells apart; messages with others stay in memory.
+pub const ID_SETS_MAX: usize = 255;
+
+/// What comes before and behind line and flows.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    /// Chosen to go out next.
+    chosen: VecDeque<Item>,
+    chosen_bytes: usize,
+    /// How many of them are on disk.
+    asked: usize,
+    /// Held back until they are kept: in which turn they are written.
+    held: VecDeque<(u64, Queued)>,
+    held_bytes: usize,
+    /// Sets of subscription identifiers.
+    ids: Vec<SubscriptionIds>,
+    /// The job that is to bring those chosen that are on disk; 0 if there is none.
+    job: u64,
+    /// Somebody has been told that this queue wants a page.
+    is_listed: bool,
+}
+
+impl Pages {
+    pub(super) fn len(&self) -> usize {
+        self.chosen.len() + self.held.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.chosen_bytes + self.held_bytes
+    }
+
+    /// What comes before everything else.
+    pub(super) fn first(&self) -> Option<Next> {
+        self.chosen.front().map(|item| match item {
+            Item::Message(queued) => Next::Message(queued.qos),
+            Item::Paged(_) => Next::OnDisk,
+        })
+    }
+
+    /// What comes when nothing else is left.
+    pub(super) fn last(&self) -> Option<Next> {
+        self.held.front().map(|(_, queued)| Next::Message(queued.qos))
+    }
+
+    pub(super) fn take_first(&mut self) -> Option<Item> {
+        let item = self.chosen.pop_front()?;
+        self.chosen_bytes -= size_of_item(&item);
+        self.asked -= usize::from(matches!(item, Item::Paged(_)));
+        Some(item)
+    }
+
+    pub(super) fn take_last(&mut self) -> Option<Item> {
+        let (_, queued) = self.held.pop_front()?;
+        self.held_bytes -= queued.message.size();
+        Some(Item::Message(queued))
+    }
+
+    /// The oldest, when nothing is left but these.
+    pub(super) fn take_any(&mut self) -> Option<Item> {
+        self.take_first().or_else(|| self.take_last())
+    }
+
+    pub(super) fn drop_passing(&mut self, mut lose: impl FnMut(Queued)) {
+        for item in core::mem::take(&mut self.chosen) {
+            match item {
+                Item::Message(queued) if is_passing(&queued) => {
+                    self.chosen_bytes -= queued.message.size();
+                    lose(queued);
+                }
+                item => self.chosen.push_back(item),
+            }
+        }
+    }
+
+    /// The number of a set of identifiers; none if there are too many.
+    fn ids_number(&mut self, ids: &SubscriptionIds) -> Option<u8> {
+        if *ids == SubscriptionIds::None {
+            return Some(0);
+        }
+        let known = self.ids.iter().position(|known| known == ids);
+        let index = known.or_else(|| {
+            (self.ids.len() < ID_SETS_MAX).then(|| {
+                self.ids.push(ids.clone());
+                self.ids.len() - 1
+            })
+        })?;
+        u8::try_from(index + 1).ok()
+    }
+
+    fn ids_of(&self, number: u8) -> SubscriptionIds {
+        usize::from(number).checked_sub(1).and_then(|index| self.ids.get(index)).cloned().unwrap_or_default()
+    }
+}
+
+fn size_of_item(item: &Item) -> usize {
+    match item {
+        Item::Message(queued) => queued.message.size(),
+        Item::Paged(paged) => paged.size as usize,
+    }
+}
+
+impl Queue {
+    /// Messages that are not in memory.
+    pub(crate) fn on_disk(&self) -> usize {
+        self.paged + self.pages.as_ref().map_or(0, |pages| pages.asked)
+    }
+
+    /// Bytes that are in memory.
+    #[cfg(test)]
+    pub(crate) fn here(&self) -> usize {
+        let size = |item: &Item| if let Item::Message(queued) = item { queued.message.size() } else { 0 };
+        self.here
+            + self.pages.as_ref().map_or(0, |pages| pages.held_bytes + pages.chosen.iter().map(size).sum::<usize>())
+    }
+
+    /// The turn of the last message that is held back, if there is one.
+    pub(crate) fn held_turn(&self) -> Option<u64> {
+        self.pages.as_ref()?.held.back().map(|(turn, _)| *turn)
+    }
+
+    /// Holds a newcomer back if there is no room in memory for it; else gives it back.
+    pub(super) fn hold_back(&mut self, queued: Queued, is_pageable: bool, paging: Paging) -> Option<Queued> {
+        let size = queued.message.size();
+        // Nothing overtakes what is held back, but what never is: that belongs to other flows.
+        if !is_pageable || !(self.held_turn().is_some() || self.here + size > paging.window) {
+            return Some(queued);
+        }
+        let pages = self.pages.get_or_insert_default();
+        pages.held.push_back((paging.turn, queued));
+        pages.held_bytes += size;
+        None
+    }
+
+    /// Whatever was written in these turns takes its place: on disk, if there is still no room for it.
+    pub(crate) fn settle(&mut self, is_kept: impl Fn(u64) -> bool, priority: &Priority, window: usize) {
+        while let Some(pages) = &mut self.pages
+            && pages.held.front().is_some_and(|(turn, _)| is_kept(*turn))
+        {
+            let Some(Item::Message(queued)) = pages.take_last() else { return };
+            let place = Place::of(&queued, priority);
+            let size = queued.message.size();
+            let paged = if self.here + size > window { pages.page(&queued) } else { None };
+            match paged {
+                Some(paged) => {
+                    // Whoever else has it still needs it; the store counts for itself.
+                    queued.let_go();
+                    self.put_paged(paged, place, priority);
+                }
+                None => self.push(queued, priority, OnFull::DropLongest),
+            }
+        }
+    }
+
+    /// A message that was on disk before the queue was there.
+    pub(crate) fn restore(&mut self, paged: Paged, ids: &SubscriptionIds, origin: u64, priority: &Priority) {
+        // Whoever restores keeps to the maximum.
+        let number = self.pages.get_or_insert_default().ids_number(ids).unwrap_or(0);
+        let paged = Paged { ids: number, ..paged };
+        self.put_paged(paged, paged.belongs(Flow::Publisher(origin, None, false), priority), priority);
+    }
+
+    fn put_paged(&mut self, paged: Paged, place: Place, priority: &Priority) {
+        self.len += 1;
+        self.bytes += paged.size as usize;
+        self.paged += 1;
+        self.put(place, Waiting::Paged(paged), priority);
+    }
+
+    /// Whether it is time to ask for a page: little of the last one is left, and what follows is on disk. Told once,
+    /// until the page is chosen.
+    pub(crate) fn wants_page(&mut self, window: usize) -> bool {
+        if self.paged == 0 {
+            return false;
+        }
+        let low = window / 2;
+        let pages = self.pages.get_or_insert_default();
+        if pages.job != 0 || pages.is_listed || pages.chosen_bytes > low {
+            return false;
+        }
+        let next = match self.line.front() {
+            Some(next) => Some(next),
+            None => self.flows.as_mut().and_then(|flows| flows.scheduler.peek()),
+        };
+        pages.is_listed = matches!(next, Some(Waiting::Paged(_)));
+        pages.is_listed
+    }
+
+    /// Chooses the next page; what of it has to be read, by place.
+    pub(crate) fn choose(&mut self, window: usize, job: u64) -> Vec<(u64, Spot)> {
+        let mut wanted = Vec::new();
+        let mut pages = self.pages.take().unwrap_or_default();
+        pages.is_listed = false;
+        while pages.chosen_bytes <= window
+            && let Some(item) = self.take_inner()
+        {
+            if let Item::Paged(paged) = &item {
+                wanted.push((paged.place, paged.spot));
+                pages.asked += 1;
+            }
+            pages.chosen_bytes += size_of_item(&item);
+            pages.chosen.push_back(item);
+        }
+        pages.job = if wanted.is_empty() { pages.job } else { job };
+        self.pages = Some(pages);
+        wanted
+    }
+
+    /// A job is done.
+    pub(crate) fn end_job(&mut self, job: u64) {
+        if let Some(pages) = self.pages.as_mut().filter(|pages| pages.job == job) {
+            pages.job = 0;
+        }
+    }
+
+    /// A message has been read, or is lost: then it is the answer. Nothing if it does not wait any more.
+    pub(crate) fn fill(&mut self, place: u64, read: impl FnOnce(ClassId) -> Option<Arc<Message>>) -> Option<Paged> {
+        let pages = self.pages.as_mut()?;
+        let is_it = |item: &Item| matches!(item, Item::Paged(paged) if paged.place == place);
+        let index = pages.chosen.iter().position(is_it)?;
+        let Item::Paged(paged) = *pages.chosen.get(index)? else { return None };
+        pages.chosen_bytes -= paged.size as usize;
+        pages.asked -= 1;
+        let Some(message) = read(paged.class) else {
+            pages.chosen.remove(index);
+            return Some(paged);
+        };
+        pages.chosen_bytes += message.size();
+        message.keep();
+        let (Paged { qos, retain, .. }, ids) = (paged, pages.ids_of(paged.ids));
+        if let Some(item) = pages.chosen.get_mut(index) {
+            // No class that bounds the time of waiting is on disk, and no topic of which only the newest is wanted.
+            *item = Item::Message(Queued { message, qos, retain, ids, place, since: Timestamp::MAX, is_latest: false });
+        }
+        None
+    }
+}
+
+impl Pages {
+    /// A message as one on disk; none if it is not known where, or does not fit into few bytes.
+    fn page(&mut self, queued: &Queued) -> Option<Paged> {
+        let Queued { message, qos, retain, ids, place, .. } = queued;
+        let spot = message.spot()?;
+        let size = u32::try_from(message.size()).ok()?;
+        let ids = self.ids_number(ids)?;
+        Some(Paged { spot, place: *place, size, class: message.class(), qos: *qos, retain: *retain, ids })
+    }
+}
+
+impl Paged {
+    /// One that an earlier life has left.
+    pub(crate) fn restored(spot: Spot, place: u64, size: usize, qos: QoS, retain: bool) -> Self {
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        Self { spot, place, size, class: ClassId::NORMAL, qos, retain, ids: 0 }
+    }
+}

@@ -1,0 +1,239 @@
+//! The same with a store: any sequence of newcomers, syncs, pages and departures, against plain lists.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+use crate::persist::Spot;
+
+const WINDOW: usize = 500;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A message, of QoS 0 or 1.
+    Offer(Sent, bool),
+    Pop,
+    /// What came until now is kept; of this part of it nobody says where.
+    Sync(u8),
+    /// A page is chosen, if one is wanted...
+    Choose,
+    /// ...and is read, but for this part of it.
+    Fill(u8),
+    DropPassing,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        20 => (sent(), prop::bool::weighted(0.8)).prop_map(|(sent, is_kept)| Step::Offer(sent, is_kept)),
+        10 => Just(Step::Pop),
+        5 => any::<u8>().prop_map(Step::Sync),
+        5 => Just(Step::Choose),
+        5 => any::<u8>().prop_map(Step::Fill),
+        1 => Just(Step::DropPassing),
+    ]
+}
+
+/// What is known of all messages, and where they should be.
+struct World {
+    queue: Queue,
+    priority: Priority,
+    waiting: BTreeMap<usize, (Sent, bool, Arc<Message>)>,
+    unsynced: Vec<usize>,
+    turn: u64,
+    numbers: usize,
+    job: Vec<(u64, Spot)>,
+}
+
+impl World {
+    fn new(mode: PriorityMode) -> Self {
+        let queue = Queue::default();
+        let (waiting, unsynced, job) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { queue, priority: priority(mode), waiting, unsynced, turn: 1, numbers: 0, job }
+    }
+
+    fn take(&mut self, step: &Step, bounds: Bounds) {
+        match step {
+            Step::Offer(sent, is_kept) => self.offer(sent, *is_kept, bounds),
+            Step::Pop => drop(self.pop()),
+            Step::Sync(part) => self.sync(*part),
+            Step::Choose => self.choose(),
+            Step::Fill(part) => self.fill(*part),
+            Step::DropPassing => self.drop_passing(),
+        }
+        let bytes: usize = self.waiting.values().map(|(.., message)| message.size()).sum();
+        assert_eq!((self.queue.len(), self.queue.bytes()), (self.waiting.len(), bytes));
+    }
+
+    fn offer(&mut self, sent: &Sent, is_kept: bool, bounds: Bounds) {
+        self.numbers += 1;
+        let number = self.numbers;
+        let mut queued = queued(sent, number);
+        // Subscriptions of that kind have a model of their own; here there are classes of it.
+        queued.is_latest = false;
+        if is_kept {
+            (queued.qos, queued.place) = (QoS::AtLeastOnce, number as u64);
+            queued.message.set_number(number as u64);
+            queued.message.keep();
+            self.unsynced.push(number);
+        }
+        self.waiting.insert(number, (sent.clone(), is_kept, Arc::clone(&queued.message)));
+        let paging = Paging { window: WINDOW, turn: self.turn };
+        let mut lost = Vec::new();
+        self.queue.offer(queued, &self.priority, bounds, paging, |item, gone| lost.push((item, gone)));
+        for (item, gone) in lost {
+            let victim = number_in(&item);
+            assert!(gone != Gone::Newest || victim == number);
+            let (was, was_kept, _) = self.waiting.remove(&victim).unwrap();
+            // The newest of a topic has the place of an older one, which may be among those of QoS 0; and the oldest of
+            // its own publisher goes whatever it is, if the class says so.
+            let on_full = |sent: &Sent| self.priority.on_full(ClassId::from_bits(sent.class));
+            let is_excused = on_full(&was) == OnFull::Latest || on_full(sent) == OnFull::DropOldest;
+            assert!(is_kept || !was_kept || is_excused, "nothing acknowledged goes for QoS 0");
+        }
+    }
+
+    /// None if there is nothing, or it is on disk.
+    fn pop(&mut self) -> Option<usize> {
+        let next = self.queue.next();
+        let Some(queued) = self.queue.pop() else {
+            assert!(next == Next::OnDisk || self.waiting.is_empty(), "idle while something waits");
+            return None;
+        };
+        assert_eq!(next, Next::Message(queued.qos));
+        let number = number_of(&queued);
+        let (sent, is_kept, before) = self.waiting.remove(&number).unwrap();
+        assert_eq!(queued.message.view().payload, before.view().payload);
+        assert_eq!((queued.message.class(), queued.place), (before.class(), if is_kept { number as u64 } else { 0 }));
+        let is_conflated = |sent: &Sent| self.priority.on_full(ClassId::from_bits(sent.class)) == OnFull::Latest;
+        let overtaken = self.waiting.range(..number).find(|(_, (other, other_kept, _))| {
+            (other.publisher, other.topic, other.is_by_topic) == (sent.publisher, sent.topic, sent.is_by_topic)
+                && *other_kept == is_kept
+                && !is_conflated(other)
+        });
+        assert!(overtaken.is_none() || is_conflated(&sent), "{number} before {overtaken:?}");
+        Some(number)
+    }
+
+    fn sync(&mut self, part: u8) {
+        for number in self.unsynced.drain(..) {
+            if let Some((.., message)) = self.waiting.get(&number)
+                && !is_chosen(number, part)
+            {
+                message.set_spot(Spot([number as u64, 1]));
+            }
+        }
+        let turn = self.turn;
+        self.turn += 1;
+        self.queue.settle(|written| written <= turn, &self.priority, WINDOW);
+        assert_eq!(self.queue.held_turn(), None);
+    }
+
+    fn choose(&mut self) {
+        if self.job.is_empty() && self.queue.wants_page(WINDOW) {
+            self.job = self.queue.choose(WINDOW, self.turn);
+            assert!(!self.job.is_empty(), "nobody asks for nothing");
+        }
+    }
+
+    fn fill(&mut self, part: u8) {
+        for (place, Spot([number, _])) in core::mem::take(&mut self.job) {
+            assert_eq!(place, number);
+            let number = number as usize;
+            let lost = self.queue.fill(place, |class| {
+                let (sent, _, before) = &self.waiting[&number];
+                assert_eq!(before.class(), class);
+                (!is_chosen(number, part)).then(|| queued(sent, number).message)
+            });
+            if let Some(lost) = lost {
+                assert_eq!(lost.place, place);
+                self.waiting.remove(&number);
+            }
+        }
+        for job in 1..=self.turn {
+            self.queue.end_job(job);
+        }
+    }
+
+    fn drop_passing(&mut self) {
+        let mut gone = BTreeSet::new();
+        self.queue.drop_passing(|queued| assert!(gone.insert(number_of(&queued))));
+        let passing = self.waiting.iter().filter(|(_, (_, is_kept, _))| !is_kept).map(|(number, _)| *number);
+        assert_eq!(gone, passing.collect::<BTreeSet<usize>>());
+        self.waiting.retain(|number, _| !gone.contains(number));
+    }
+}
+
+/// One in 32 of them.
+fn is_chosen(number: usize, part: u8) -> bool {
+    number % 32 == usize::from(part)
+}
+
+fn number_in(item: &Item) -> usize {
+    match item {
+        Item::Message(queued) => number_of(queued),
+        Item::Paged(paged) => paged.place as usize,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_paged_queue_agrees_with_a_plain_list(
+        mode in prop::sample::select(vec![PriorityMode::Practical, PriorityMode::Paper, PriorityMode::Off]),
+        messages_max in prop::sample::select(vec![6, 40, 1000]),
+        steps in prop::collection::vec(step(), 1..300),
+    ) {
+        let mut world = World::new(mode);
+        let bounds = Bounds { messages_max, bytes_max: usize::MAX, class_bytes: usize::MAX };
+        for step in &steps {
+            world.take(step, bounds);
+            prop_assert!(world.queue.len() <= messages_max);
+        }
+        // Everything that is left comes out.
+        for _ in 0..4 * steps.len() + 4 {
+            world.sync(255);
+            world.choose();
+            world.fill(255);
+            while world.pop().is_some() {}
+        }
+        prop_assert!(world.waiting.is_empty());
+        prop_assert_eq!((world.queue.len(), world.queue.bytes(), world.queue.on_disk()), (0, 0, 0));
+        prop_assert_eq!(world.queue.here(), 0);
+    }
+
+    /// One publisher that is acknowledged: the queue is a plain line that loses its head, and memory is bounded.
+    #[test]
+    fn of_one_publisher_a_paged_queue_is_a_plain_line(
+        messages_max in 1..60_usize,
+        steps in prop::collection::vec(step(), 1..400),
+    ) {
+        let mut world = World::new(PriorityMode::Practical);
+        let (bounds, mut line) = (Bounds { messages_max, bytes_max: usize::MAX, class_bytes: usize::MAX }, VecDeque::new());
+        for step in &steps {
+            match step {
+                Step::Offer(sent, _) => {
+                    let sent = Sent { publisher: 1, class: 0, is_by_topic: false, payload: sent.payload / 10, ..*sent };
+                    world.offer(&sent, true, bounds);
+                    line.push_back(world.numbers);
+                    if line.len() > messages_max {
+                        line.pop_front();
+                    }
+                }
+                Step::Pop => {
+                    if let Some(number) = world.pop() {
+                        prop_assert_eq!(line.pop_front(), Some(number));
+                    }
+                }
+                Step::Sync(_) => {
+                    world.sync(255);
+                    // The window, a page that was read, and the message that was the last to fit into each.
+                    let largest = world.waiting.values().map(|(.., message)| message.size()).max().unwrap_or(0);
+                    prop_assert!(world.queue.here() <= 2 * (WINDOW + largest));
+                }
+                Step::Choose => world.choose(),
+                Step::Fill(_) | Step::DropPassing => world.fill(255),
+            }
+            prop_assert!(world.waiting.keys().eq(line.iter()));
+        }
+    }
+}
