@@ -154,22 +154,18 @@ impl Queue {
         if size > bounds.bytes_max {
             return lose(queued, Gone::Newest);
         }
-        let queued = match is_latest(&queued, on_full) {
-            true => match self.replace(queued) {
-                Ok(before) => {
-                    lose(before, Gone::Conflated);
-                    // It may be larger than the one before.
-                    while self.bytes > bounds.bytes_max
-                        && let Some(victim) = self.evict_for(false)
-                    {
-                        lose(victim, Gone::Oldest);
-                    }
-                    self.shrink_class(class, bounds, |victim| lose(victim, Gone::ClassBytes));
-                    return;
+        let queued = match self.replace(queued, on_full) {
+            Ok(before) => {
+                lose(before, Gone::Conflated);
+                // It may be larger than the one before.
+                while self.bytes > bounds.bytes_max
+                    && let Some(victim) = self.evict_for(false)
+                {
+                    lose(victim, Gone::Oldest);
                 }
-                Err(queued) => queued,
-            },
-            false => queued,
+                return self.shrink_class(class, bounds, |victim| lose(victim, Gone::ClassBytes));
+            }
+            Err(queued) => queued,
         };
         if !self.make_room_in_class(&queued, on_full, bounds, |victim| lose(victim, Gone::ClassBytes)) {
             return lose(queued, Gone::ClassBytes);
@@ -264,8 +260,12 @@ impl Queue {
         Waiting::Latest(topic)
     }
 
-    /// Puts a message into the place of an older one of its topic, which is the answer; else gives it back.
-    fn replace(&mut self, queued: Queued) -> Result<Queued, Queued> {
+    /// Puts a message of which only the newest waits into the place of an older one of its topic, which is the answer; else
+    /// gives it back.
+    fn replace(&mut self, queued: Queued, on_full: OnFull) -> Result<Queued, Queued> {
+        if !is_latest(&queued, on_full) {
+            return Err(queued);
+        }
         let Some(place) = self.latest.get_mut(queued.message.view().topic) else { return Err(queued) };
         let new = Weighed::of(&queued);
         let before = core::mem::replace(place, queued);
