@@ -25,7 +25,7 @@ impl Fleet {
     fn run(&self, net: &mut Net, seconds: u32, qos: u8) {
         for tick in 0..seconds * 50 {
             for (n, (wire, name, rate)) in self.0.iter().enumerate() {
-                if (tick + n as u32) % (50 / rate) == 0 {
+                if (tick + n as u32).is_multiple_of(50 / rate) {
                     net.publish(*wire, &format!("t/{name}"), "x", qos, false, (tick % 60_000) as u16 + 1);
                 }
             }
