@@ -21,6 +21,7 @@ mod got;
 mod ledger;
 mod model;
 mod net;
+mod pressing;
 mod priority;
 mod priority_policies;
 mod promises;
