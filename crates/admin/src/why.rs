@@ -11,11 +11,11 @@ use axum::extract::{Path, State as Shared};
 use serde_json::json;
 use tidegate_broker::ask::Closed;
 use tidegate_broker::{Ban, Banned};
-use tidegate_core::Whom;
 use tidegate_core::access::Identity;
 use tidegate_core::event::Side;
 use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport, ClientState};
+use tidegate_core::{RATE_WINDOW, Whom};
 
 use crate::ask::walk;
 use crate::clients::{find, last_closed};
@@ -44,9 +44,10 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Pat
     let client = &detail.client;
     let factor = factor(client);
     let limit = limit_of(&state, client);
-    let mut lines = vec![headline(client, factor, limit.as_ref().map(|(_, rate)| *rate))];
+    let mut lines = vec![headline(client, limit.as_ref().map(|(_, rate)| *rate))];
     let ban = ban_of(&state, &client_id, Some(&client.identity));
     lines.extend(ban.map(|ban| format!("it {}", banned(&ban))));
+    lines.extend(rhythm(client).filter(|_| limit.is_none()));
     lines.extend(gate(&state, client, rank));
     lines.extend(limit.as_ref().map(limited));
     lines.extend(receiver(&detail));
@@ -94,43 +95,80 @@ fn code(state: ClientState) -> Option<&'static str> {
 }
 
 /// `limit`: what an operator has set, in messages a second.
-fn headline(client: &ClientReport, factor: Option<f64>, limit: Option<f64>) -> String {
+fn headline(client: &ClientReport, limit: Option<f64>) -> String {
     let user = client.identity.user.as_deref().map(|user| format!(", user {user:?}")).unwrap_or_default();
     let who = format!(
         "client {:?} ({}, listener {}{user})",
         client.client_id, client.identity.peer, client.identity.listener
     );
     let rate = client.rate.map_or_else(|| "?".to_owned(), per_second);
-    let usual = view::learned_rate(client).map(per_second);
-    let code = code(client.state).unwrap_or_default();
-    let times = factor.map(|factor| format!("x{}", number(factor))).unwrap_or_default();
-    let too_fast = |what: &str| match (&usual, limit) {
-        (_, Some(limit)) => {
-            format!("{who} {what}: rate {rate} over its limit {} [limits set, {code}]", whole_per_second(limit))
-        }
-        (Some(usual), None) => {
-            format!("{who} {what}: rate {rate} over learned {usual} ({times}) [limit backoff.auto, {code}]")
-        }
-        (None, None) => format!("{who} {what}: rate {rate} before its rhythm is known [limit backoff.auto, {code}]"),
+    let slowed = |what: &str| {
+        let code = code(client.state).unwrap_or_default();
+        format!("{who} {what}: {} [{code}]", cause(client, limit))
     };
     match client.state {
-        ClientState::Slowed => too_fast("slowed"),
-        ClientState::BackedOff => too_fast("backed off"),
-        ClientState::Paused => too_fast("paused"),
+        ClientState::Slowed => slowed("is slowed"),
+        ClientState::BackedOff => slowed("is backed off"),
+        ClientState::Paused => slowed("is paused"),
         ClientState::Away => format!("{who} is not connected; its session is kept"),
-        ClientState::Ok => match (client.rate, usual) {
-            (Some(_), Some(usual)) => format!("{who} is not slowed: rate {rate}, learned {usual}"),
-            (Some(_), None) => format!("{who} is not slowed: rate {rate}, its rhythm is still being learned"),
+        ClientState::Ok => match (client.rate, view::learned_rate(client)) {
+            (Some(_), Some(usual)) => {
+                format!("{who} is not slowed: it sends {rate}, and {} is usual for it", per_second(usual))
+            }
+            (Some(_), None) => format!("{who} is not slowed: it sends {rate}, its rhythm is still being learned"),
             _ => format!("{who} is not slowed: it has not published"),
         },
     }
+}
+
+/// Why its messages wait. Only what is more than usual is called more than usual.
+fn cause(client: &ClientReport, limit: Option<f64>) -> String {
+    let rate = client.rate.unwrap_or_default();
+    let sends = format!("it sends {}", per_second(rate));
+    let latest = client.publisher.map_or(0.0, |publisher| publisher.current_rate);
+    if let Some(limit) = limit {
+        let limit_text = whole_per_second(limit);
+        return if rate > limit {
+            format!("{sends}, over the limit of {limit_text} that an operator has set")
+        } else {
+            format!("{sends} now, within its limit of {limit_text}; what it sent before still waits")
+        };
+    }
+    let Some(usual) = view::learned_rate(client) else { return format!("{sends}, and its rhythm is not known yet") };
+    let usual_text = per_second(usual);
+    if rate > usual {
+        format!("{sends}, {} times its usual {usual_text}", number(rate / usual))
+    } else if client.publisher.is_some_and(|publisher| publisher.is_pressing) {
+        format!("{sends} and is new; that is many times what others send, and a receiver does not keep up")
+    } else if latest > usual {
+        let batch = client.publisher.map_or(1, |publisher| publisher.batch);
+        let known = if batch > 1 { format!("batches of {batch} are known") } else { "no batches are known".to_owned() };
+        format!(
+            "{sends}, not more than its usual {usual_text}, but its latest came at {} ({known})",
+            per_second(latest)
+        )
+    } else {
+        format!("{sends} now, as usual ({usual_text}); what it sent before still waits")
+    }
+}
+
+/// What was learned of a publisher, and over which time its rate is meant.
+fn rhythm(client: &ClientReport) -> Option<String> {
+    let publisher = client.publisher.as_ref()?;
+    let window = RATE_WINDOW.as_secs();
+    let Some(interval) = publisher.learned_interval else {
+        return Some(format!("rates are those of the last {window} s; nothing is learned of it yet"));
+    };
+    let batches =
+        if publisher.batch > 1 { format!(", up to {} at once", publisher.batch) } else { ", one at a time".to_owned() };
+    Some(format!("learned: a message every {}{batches}; rates are those of the last {window} s", span(interval)))
 }
 
 fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> Option<String> {
     let publisher = client.publisher.as_ref()?;
     let mut facts = Vec::new();
     if !client.delay.is_zero() {
-        facts.push(format!("its latest message waits {} from now", span(client.delay)));
+        facts.push(format!("its latest message waits {} more", span(client.delay)));
     }
     if publisher.held > 0 {
         facts.push(format!("{} held", messages(publisher.held as u64)));
@@ -138,7 +176,7 @@ fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> O
     if code(client.state).is_some()
         && let Some(since) = publisher.slowed_since
     {
-        facts.push(format!("since {}", view::rfc3339(state.wall(since))));
+        facts.push(format!("slowed since {}", view::rfc3339(state.wall(since))));
     }
     if let Some(class) = &client.class {
         facts.push(format!("class {class}"));
@@ -149,7 +187,9 @@ fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> O
     if code(client.state).is_some() {
         let pressure = state.handle.pressure();
         let cause = pressure.cause.map(|cause| format!(" ({})", cause.name())).unwrap_or_default();
-        facts.push(format!("level {}{cause} for {} s", pressure.level.number(), pressure.age.as_secs()));
+        let level = pressure.level;
+        let age = pressure.age.as_secs();
+        facts.push(format!("the broker is at level {}, {}{cause}, for {age} s", level.number(), level.name()));
     }
     (!facts.is_empty()).then(|| facts.join(", "))
 }
@@ -261,11 +301,20 @@ fn next(client: &ClientReport) -> Vec<String> {
     let id = quoted(&client.client_id);
     let mut steps = Vec::new();
     if code(client.state).is_some() {
-        let rate = client.rate.unwrap_or(1.0).max(1.0).ceil() as u64;
-        steps.push(format!("if this rate is right, allow it:  tidegate limits set {id} rate={rate}/s"));
+        let window = RATE_WINDOW.as_secs();
+        let allowed = match client.rate.unwrap_or(1.0).max(1.0).ceil() as u64 {
+            rate if client.publisher.is_some_and(|publisher| publisher.batch > 1) => {
+                format!("{}/{window}s", rate * window)
+            }
+            rate => format!("{rate}/s"),
+        };
+        steps.push(format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}"));
         steps.push(format!(
             "if not, keep it away for a while:  tidegate ban add {id} --for 1h   or once:  tidegate kick {id}"
         ));
+        steps.push(
+            "if many are slowed that should not be, give all more room: backoff.headroom, backoff.burst".to_owned(),
+        );
     }
     if ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
         steps.push(
@@ -313,12 +362,17 @@ fn number(value: f64) -> String {
 
 fn span(duration: Duration) -> String {
     let secs = duration.as_secs_f64();
-    if secs < 10.0 { format!("{:.0} ms", secs * 1000.0) } else { format!("{secs:.0} s") }
+    match secs {
+        secs if secs < 0.01 => format!("{:.1} ms", secs * 1000.0),
+        secs if secs < 10.0 => format!("{:.0} ms", secs * 1000.0),
+        secs => format!("{secs:.0} s"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tidegate_core::PublisherReport;
 
     #[test]
     fn a_ban_says_how_long_why_and_what_ends_it() {
@@ -332,5 +386,79 @@ mod tests {
     #[test]
     fn limits_are_shown_as_they_were_set() {
         assert_eq!((whole_per_second(5.0), whole_per_second(0.5)), ("5/s".to_owned(), "0.50/s".to_owned()));
+    }
+
+    /// Somebody with this rate over ten seconds, in its last messages, usually, and in batches.
+    fn client(state: ClientState, rate: f64, current_rate: f64, usual: Option<f64>, batch: u32) -> ClientReport {
+        let publisher = PublisherReport {
+            learned_interval: usual.map(|usual| Duration::from_secs_f64(1.0 / usual)),
+            batch,
+            rate,
+            current_rate,
+            is_pressing: false,
+            held: 3,
+            refused: 0,
+            dropped: 0,
+            slowed_until: None,
+            slowed_since: None,
+            refused_at: None,
+        };
+        ClientReport {
+            client_id: "pump".into(),
+            identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt" },
+            link: None,
+            state,
+            rate: Some(rate),
+            delay: Duration::ZERO,
+            publisher: Some(publisher),
+            class: None,
+            queued: (0, 0),
+            inflight: 0,
+            subscriptions: 0,
+            ledger: Ledger::default(),
+        }
+    }
+
+    #[test]
+    fn only_what_is_more_than_usual_is_called_so() {
+        let slowed = |rate, latest, usual, batch| cause(&client(ClientState::Slowed, rate, latest, usual, batch), None);
+        assert_eq!(slowed(425.0, 900.0, Some(13.3), 1), "it sends 425/s, 32.0 times its usual 13.3/s");
+        assert_eq!(
+            slowed(40.0, 5000.0, Some(50.0), 12),
+            "it sends 40.0/s, not more than its usual 50.0/s, but its latest came at 5000/s (batches of 12 are known)"
+        );
+        assert_eq!(
+            slowed(2.0, 2.0, Some(5.0), 1),
+            "it sends 2.00/s now, as usual (5.00/s); what it sent before still waits"
+        );
+        assert_eq!(slowed(900.0, 900.0, None, 1), "it sends 900/s, and its rhythm is not known yet");
+        let limited = |rate| cause(&client(ClientState::Slowed, rate, rate, Some(1.0), 1), Some(5.0));
+        assert_eq!(limited(9.0), "it sends 9.00/s, over the limit of 5/s that an operator has set");
+        assert!(limited(4.0).contains("within its limit of 5/s"), "{}", limited(4.0));
+    }
+
+    #[test]
+    fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
+        let flooder = client(ClientState::BackedOff, 425.0, 900.0, Some(40.0), 200);
+        assert_eq!(
+            headline(&flooder, None),
+            "client \"pump\" (10.0.0.1:5, listener mqtt) is backed off: it sends 425/s, 10.6 times its usual 40.0/s [E0413]"
+        );
+        assert_eq!(
+            rhythm(&flooder).unwrap(),
+            "learned: a message every 25 ms, up to 200 at once; rates are those of the last 10 s"
+        );
+        let good = client(ClientState::Ok, 38.0, 900.0, Some(40.0), 200);
+        assert!(headline(&good, None).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
+    }
+
+    #[test]
+    fn what_to_do_is_a_command_or_a_setting() {
+        let steps = next(&client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 200));
+        assert!(steps[0].ends_with("tidegate limits set pump rate=420/10s"), "{steps:?}");
+        assert!(steps[1].contains("tidegate ban add pump") && steps[2].contains("backoff.burst"), "{steps:?}");
+        let steps = next(&client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 1));
+        assert!(steps[0].ends_with("rate=42/s"), "{steps:?}");
+        assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1)), Vec::<String>::new());
     }
 }

@@ -9,6 +9,7 @@ pub mod admission;
 pub mod advice;
 pub mod analysis;
 pub mod appointments;
+pub mod compact;
 pub mod config;
 mod draw;
 pub mod hints;

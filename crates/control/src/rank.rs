@@ -8,8 +8,13 @@
 //!
 //! An entry is one `u64`, the upper half of the rate's `f64` bits above the identifier. So rates count as equal when
 //! they agree in the first 20 bits of the mantissa (one part in a million), and equals are ordered by identifier.
+//! [`Bands`] does with a byte for each publisher where only thirds are asked for.
+
+mod bands;
 
 use alloc::vec::Vec;
+
+pub use bands::{Band, Bands};
 
 use crate::schedule::{FlowId, FlowOverMaximum, INDEX_MAX};
 

@@ -6,11 +6,9 @@
 
 use alloc::boxed::Box;
 
-use tidegate_control::Timestamp;
-
 use crate::access::Action;
 use crate::classes::{ClassBy, ClassId, PriorityMode};
-use crate::message::{Publication, RATE_UNKNOWN, Standing};
+use crate::message::{Publication, Standing};
 use crate::shard::{ConnId, Shard};
 
 /// What a client's messages count for, for whoever asks why.
@@ -54,18 +52,19 @@ impl Shard {
 
     /// How a message stands among others. Said once, when it comes in.
     #[inline]
-    pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Standing {
+    pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>) -> Standing {
         let priority = &self.settings.priority;
         if priority.mode == PriorityMode::Off {
             return Standing::UNKNOWN;
         }
         let Some(session) = self.sessions.get_mut(index) else { return Standing::UNKNOWN };
-        let rank = |slot| self.gate.publishers.standing(slot, now);
+        let wants_rate = priority.mode == PriorityMode::Paper;
+        let rank = |slot| self.gate.publishers.standing(slot, wants_rate);
         let standing = session.publisher.map_or(Standing::UNKNOWN, rank);
         // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
         if publication.properties.is_empty() && !priority.has_more_to_ask() {
             session.class = Some(standing.class);
-            return Standing { rate: RATE_UNKNOWN, ..standing };
+            return standing;
         }
         let standing = self.ask_further(index, publication, standing);
         if let Some(session) = self.sessions.get_mut(index) {
@@ -85,9 +84,6 @@ impl Shard {
                 priority.classes.by_rules(&session.identity, &session.client_id, publication.topic)
         {
             standing = Standing { class, is_by_topic, ..standing };
-        }
-        if priority.mode != PriorityMode::Paper {
-            standing.rate = RATE_UNKNOWN;
         }
         if publication.properties.is_empty() { standing } else { self.hear_claim(index, publication, standing) }
     }

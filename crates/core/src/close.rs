@@ -214,7 +214,7 @@ impl Shard {
             return;
         }
         publication.expires = expiry(&publication.properties, now);
-        publication.standing = self.classify(index, &publication, now);
+        publication.standing = self.classify(index, &publication);
         let message = Arc::new(Message::new(&publication, &self.memory.tally));
         self.publish(&message.view(), now);
     }

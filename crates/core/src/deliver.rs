@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::copy::{Copy, Frames, delivery_of, write_copy};
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
-use crate::limits::{OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
+use crate::limits::{CONGESTED_MESSAGES, OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::overload::Kind;
 use crate::persist::Until;
@@ -103,6 +103,7 @@ impl Shard {
             session.ledger.lose_delivery(Loss::Away, class, &mut self.stats);
             return;
         }
+        self.gate.pressing.met += u64::from(!is_away && session.queue_len() >= CONGESTED_MESSAGES);
         let bounds = bounds_of(settings, class);
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
@@ -209,6 +210,7 @@ impl Shard {
         if copy.delivery == Delivery::AtMostOnce {
             let (session, class) = (connection.session, publication.standing.class);
             if connection.outbox.len() > self.settings.outbox_bytes_max {
+                self.gate.pressing.met += 1;
                 self.lose_delivery(session, Loss::OutboxFull, class);
                 return Fate::Done;
             }

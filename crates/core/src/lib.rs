@@ -45,5 +45,5 @@ mod timers;
 mod tree;
 
 pub use classify::{ClassReport, ReadOrder};
-pub use overload::{LimitsFull, PublisherReport, Whom};
+pub use overload::{LimitsFull, PublisherReport, RATE_WINDOW, Whom};
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};

@@ -64,10 +64,12 @@ pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes in the outbox of a connection whose socket is full, before further messages wait in the session's queue, where
 /// the important ones come first: an eighth of a second at 1 Mbit/s. The kernel has its own buffers behind it.
 pub(crate) const OUTBOX_CONGESTED_BYTES: usize = 16 * 1024;
+/// Messages in the queue of a connected receiver beyond which it does not keep up: who sends it more, presses.
+pub(crate) const CONGESTED_MESSAGES: usize = 16;
+/// Publishers that are known to press; beyond, further ones are not noted.
+pub(crate) const PRESSING_MAX: usize = 1024;
 /// Flows that a session's queue tells apart; more than messages wait by default. Others share one.
 pub(crate) const FLOWS_MAX: u32 = 16 * 1024;
-/// How long the class that a publisher has by its rate holds before it is looked at again.
-pub(crate) const RANK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often a queue is searched for what waited longer than its class may, at most; nothing is ever sent too late...
 pub(crate) const OVERDUE_EVERY: Duration = Duration::from_millis(250);
 /// ...and how many messages it loses for that at once.
@@ -106,8 +108,6 @@ pub(crate) const BAN_MIN: Duration = Duration::from_secs(60);
 pub(crate) const BAN_MAX: Duration = Duration::from_secs(3600);
 /// Limits of the operator's for single clients and users.
 pub(crate) const LIMITS_MAX: usize = 10_000;
-/// A retained message that says the same again is not held against its publisher, once in this time.
-pub(crate) const REFRESH_EVERY: Duration = Duration::from_secs(1);
 /// Publishers without a connection whose rhythm was not learned, remembered apart: they must not push out the others.
 pub(crate) const STRANGERS_IDLE_MAX: usize = 8192;
 /// Nothing had to wait for this long: the publisher has recovered. At most one change of mind in this time.

@@ -55,7 +55,7 @@ impl Shard {
         if let Some(admission) = self.admit_to_store(arrival, &publication, now) {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
-        publication.standing = self.classify(index, &publication, now);
+        publication.standing = self.classify(index, &publication);
         if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
@@ -209,7 +209,9 @@ impl Shard {
         if let Some(session) = self.sessions.get_mut(index) {
             session.ledger.passed += 1;
         }
+        let met = self.gate.pressing.met;
         let places = self.route(message, now);
+        self.note_pressing(&message.publication, met, now);
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.sessions.get_mut(index)
         {
@@ -297,7 +299,12 @@ impl Shard {
                     let kept = self.retain(&message, Stamp { count, shard: from }, now);
                     self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
                 }
+                let met = self.gate.pressing.met;
                 self.route_here(&message, now);
+                self.tell_pressing(from, &publication, met, now);
+            }
+            Envelope::Pressing { origin } => {
+                self.gate.pressing.note(origin, now);
             }
             Envelope::Ask { turn } => self.handle_ask(from, turn, now),
             Envelope::Kept { turn } => self.handle_kept(from, turn, now),

@@ -117,7 +117,6 @@ enum Waiting {
 
 const _: () = assert!(size_of::<Waiting>() <= 48, "what a message on disk costs in memory");
 
-
 /// Whether of its topic only the newest waits: its class says so, or who gets it.
 fn is_latest(queued: &Queued, on_full: OnFull) -> bool {
     queued.is_latest || on_full == OnFull::Latest

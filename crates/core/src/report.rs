@@ -26,7 +26,7 @@ pub struct ClientReport {
     pub link: Option<LinkReport>,
     /// How it stands with the gate of publishers.
     pub state: ClientState,
-    /// Messages per second of late; after a silence not more than one in it. None if that is not watched.
+    /// Messages per second over the last ten seconds ([`RATE_WINDOW`](crate::RATE_WINDOW)). None if that is not watched.
     pub rate: Option<f64>,
     /// How long the latest of its messages has to wait from now on.
     pub delay: Duration,
@@ -139,8 +139,7 @@ impl Shard {
 
     fn describe(&self, session: &Session, now: Timestamp) -> ClientReport {
         let connection = session.conn.and_then(|conn| self.connections.get(conn));
-        let publisher = self.publisher_report(session);
-        let rate = |it: &PublisherReport| it.current_rate.min(1.0 / now.since(it.last_at).as_secs_f64().max(1e-9));
+        let publisher = self.publisher_report(session, now);
         let until = publisher.and_then(|publisher| publisher.slowed_until);
         let state = match (connection, &publisher) {
             (None, _) => ClientState::Away,
@@ -159,7 +158,7 @@ impl Shard {
                 stalled_since: connection.stalled_since,
             }),
             state,
-            rate: publisher.as_ref().map(rate),
+            rate: publisher.as_ref().map(|publisher| publisher.rate),
             delay: until.map_or(Duration::ZERO, |until| until.since(now)),
             publisher,
             class: session.class.and_then(|class| self.settings.priority.classes.get(class)).map(|it| it.name.clone()),

@@ -38,8 +38,16 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
     for shard in &mut *shards {
         shard.keep_journal(image.id_max());
     }
-    let mut restoring =
-        Restoring { image, read, wall, payload: Vec::new(), known: BTreeMap::new(), sets: BTreeSet::new(), wants_latest: false, lost: 0 };
+    let mut restoring = Restoring {
+        image,
+        read,
+        wall,
+        payload: Vec::new(),
+        known: BTreeMap::new(),
+        sets: BTreeSet::new(),
+        wants_latest: false,
+        lost: 0,
+    };
     let mut restored = Restored::default();
     for (_, message) in image.retained() {
         for (index, shard) in shards.iter_mut().enumerate() {

@@ -6,8 +6,9 @@
 //!
 //! *Batches.* b is the largest batch of late: a second bucket counts every message, drains by one per increment, and what
 //! was in it at most is known when it is empty. Only then: a flood that goes on never becomes a batch, and what is
-//! larger than `burst_max` = 64 is none. So an attacker who poses as a sender of batches gets b ≤ 64 messages through at
-//! once, and has to wait until they have drained; its mean rate stays below h/ι.
+//! larger than `burst_max` = 512 is none. Once ι is known, b at most doubles from one batch to the next. So an attacker
+//! who poses as a sender of batches gets b ≤ 512 messages through at once, after some practice, and has to wait until they
+//! have drained; its mean rate stays below h/ι.
 //!
 //! *Reaction*, to early messages only, without dimension and continuous:
 //! ```text
@@ -28,7 +29,7 @@ use core::time::Duration;
 
 use super::learn::{Interval, SILENCE_MAX};
 use super::{ArrivalTime, Verdict};
-use crate::time::{Timestamp, duration, nanos, seconds};
+use crate::time::{Timestamp, duration, seconds};
 
 /// Times in seconds.
 #[derive(Clone, Copy, Debug)]
@@ -45,19 +46,19 @@ pub(super) struct GcraPlan {
 
 #[derive(Clone, Debug)]
 pub(super) struct Gcra {
-    interval: Interval,
+    pub(super) interval: Interval,
     /// Theoretical arrival time of the next message, the state of GCRA.
-    arrival: Timestamp,
-    last: Timestamp,
+    pub(super) arrival: Timestamp,
+    pub(super) last: Timestamp,
     /// Since when messages have been refused, but for one now and then; `NEVER` while they are not.
-    refused_since: Timestamp,
+    pub(super) refused_since: Timestamp,
     /// Mean of the last intervals with weight 1/8, seconds; negative before the first.
-    short: f32,
+    pub(super) short: f32,
     /// Messages of the batch that goes on, less what has drained; and the most that one of them found before it.
-    level: f32,
-    peak: f32,
+    pub(super) level: f32,
+    pub(super) peak: f32,
     /// b: the largest batch of late, less one.
-    batch: f32,
+    pub(super) batch: f32,
 }
 
 impl Gcra {
@@ -88,14 +89,16 @@ impl Gcra {
         Self { interval: Interval::Pinned(plan.allowed(interval)), ..Self::resume(plan, interval, 0, now) }
     }
 
-    pub(super) fn on_publish(&mut self, plan: &GcraPlan, at: ArrivalTime, enforced: bool) -> Verdict {
+    /// `fastest`: no shorter interval counts, in seconds.
+    pub(super) fn on_publish(&mut self, plan: &GcraPlan, at: ArrivalTime, enforced: bool, fastest: f64) -> Verdict {
         let ArrivalTime { earliest, likely, seen: now } = at;
         self.watch(plan, likely, now);
         // A stranger may be as fast as its class, and send the largest batch.
         let (interval, batch) =
             self.interval().map_or((plan.interval_min, plan.burst_max), |interval| (interval, self.batch));
+        let interval = interval.max(fastest);
         let increment = interval / plan.headroom;
-        let tolerance = increment * (plan.burst + f64::from(batch));
+        let tolerance = (increment * (plan.burst + f64::from(batch))).min(TOLERANCE_MAX);
         let in_time = now.plus_secs(tolerance);
         if self.arrival <= in_time {
             self.refused_since = NEVER;
@@ -130,26 +133,8 @@ impl Gcra {
         Verdict::Hold(duration(plan.delay(early, interval, f64::from(self.short))))
     }
 
-    pub(super) fn give_back(&mut self, plan: &GcraPlan) {
-        let increment = duration(self.interval().unwrap_or(plan.interval_min) / plan.headroom);
-        self.arrival = Timestamp::from_nanos(self.arrival.as_nanos().saturating_sub(nanos(increment)));
-    }
-
-    pub(super) fn interval(&self) -> Option<f64> {
+    fn interval(&self) -> Option<f64> {
         self.interval.known()
-    }
-
-    pub(super) fn batch(&self) -> u32 {
-        self.batch as u32 + 1
-    }
-
-    /// When the last message came.
-    pub(super) fn last(&self) -> Timestamp {
-        self.last
-    }
-
-    pub(super) fn current_rate(&self) -> f64 {
-        if self.short < 0.0 { 0.0 } else { 1.0 / f64::from(self.short).max(1e-9) }
     }
 
     fn take(&mut self, earliest: Timestamp, increment: f64) {
@@ -184,7 +169,7 @@ impl Gcra {
             if !is_late {
                 self.short = (self.short.max(0.0) * (1.0 - SHORT_WEIGHT)).max(NANOSECOND);
             }
-            Interval::shorten(mean);
+            Interval::shorten(mean, self.batch);
             self.fill(plan);
             return;
         }
@@ -198,7 +183,7 @@ impl Gcra {
         }
         self.count(plan, latest);
         let before = self.interval();
-        self.interval.on_interval(plan, latest);
+        self.interval.on_interval(plan, latest, self.batch);
         if let (Some(before), Some(interval)) = (before, self.interval())
             && interval < before * SUDDEN
         {
@@ -222,7 +207,10 @@ impl Gcra {
         if over {
             self.batch *= 1.0 - (latest as f32 * FORGET_PER_SEC).min(FORGET_MAX);
             if self.peak <= plan.burst_max {
-                self.batch = self.batch.max(self.peak);
+                // While learning the largest counts; later it may grow to the double of what would have passed.
+                let is_known = matches!(self.interval, Interval::Learned { .. });
+                let most = if is_known { 2.0 * (self.batch + plan.burst as f32).max(1.0) } else { plan.burst_max };
+                self.batch = self.batch.max(self.peak.min(most));
             }
             (self.level, self.peak) = (0.0, 0.0);
         }
@@ -251,6 +239,11 @@ impl GcraPlan {
         early.max(scale * (libm::exp(x) - 1.0)).min(self.delay_max)
     }
 
+    /// What a message owes, of a publisher with this ι or none yet.
+    pub(super) fn increment(&self, interval: Option<f64>) -> f64 {
+        interval.unwrap_or(self.interval_min) / self.headroom
+    }
+
     fn allowed(&self, interval: Duration) -> f64 {
         seconds(interval).clamp(self.interval_min, self.interval_max)
     }
@@ -260,7 +253,9 @@ impl GcraPlan {
 pub(super) const NANOSECOND: f32 = 1e-9;
 /// A fall of ι below this share of what it was.
 const SUDDEN: f64 = 0.99;
-const NEVER: Timestamp = Timestamp::MAX;
+pub(super) const NEVER: Timestamp = Timestamp::MAX;
+/// Nobody may be early by more than 60 days, in seconds: with a D_max and an increment on top it can still be kept.
+const TOLERANCE_MAX: f64 = 60.0 * 86_400.0;
 const SHORT_WEIGHT: f32 = 1.0 / 8.0;
 /// A batch is forgotten by half in a day (ln 2 / 86 400 s), or by 1/64 per batch, whichever is slower: the rare batch of a
 /// fast publisher and the weekly one of a slow publisher are both still known when they return.

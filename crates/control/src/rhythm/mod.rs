@@ -10,6 +10,7 @@
 
 mod gcra;
 mod learn;
+mod packed;
 mod paper;
 #[cfg(test)]
 mod tests;
@@ -17,8 +18,9 @@ mod tests;
 use core::time::Duration;
 
 use crate::config::{ConfigError, at_most, count, named, number, span};
-use crate::time::{Timestamp, duration};
+use crate::time::{Timestamp, duration, nanos, seconds};
 use gcra::{Gcra, GcraPlan};
+use packed::{PackedGcra, PackedPaper, on_tick};
 use paper::{Paper, PaperPlan};
 
 named! {
@@ -47,13 +49,21 @@ named! {
     }
 }
 
-/// Whether the broker is short of anything.
+/// Whether the broker, or a receiver, is short of anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
     /// It is not.
     Idle,
-    /// The backlog is beyond half its target.
-    Pressed,
+    /// It is, and this publisher is among those who are to blame.
+    Pressed {
+        /// The shortest interval that is granted to it, whatever was learned; zero for what was learned.
+        fastest: Duration,
+    },
+}
+
+impl Pressure {
+    /// What was learned counts.
+    pub const PRESSED: Self = Self::Pressed { fastest: Duration::ZERO };
 }
 
 /// When a message arrived, as far as is known.
@@ -104,7 +114,8 @@ pub struct RhythmConfig {
     pub enforcement: Enforcement,
     /// N of the paper: messages before FR_avg is known. 2 ..= 1000.
     pub learn_messages: u32,
-    /// Practical: intervals of the learning phase; up to eight times as many if they leave doubts. 2 ..= 254.
+    /// Practical: intervals of the learning phase; up to eight times as many if they leave doubts, or three of the largest
+    /// batches if there seem to be any. 2 ..= 254.
     pub learn_intervals: u32,
     /// h: the rate may be this many times the learned one. 1 ..= 100.
     pub headroom: f64,
@@ -133,7 +144,7 @@ impl Default for RhythmConfig {
             learn_intervals: 16,
             headroom: 2.0,
             burst: 8,
-            burst_max: 64,
+            burst_max: 512,
             delay_unit: Duration::from_secs(1),
             delay_max: Duration::from_secs(30),
             paper_bounded: false,
@@ -182,23 +193,35 @@ pub struct RhythmPlan {
     paper: PaperPlan,
 }
 
-/// What is known of one publisher: at most 64 bytes.
+/// What is known of one publisher: at most 36 bytes.
 #[derive(Clone, Debug)]
 pub struct Rhythm(State);
 
 #[derive(Clone, Debug)]
 enum State {
-    Gcra(Gcra),
-    Paper(Paper),
+    Gcra(PackedGcra),
+    Paper(PackedPaper),
+}
+
+impl From<Gcra> for Rhythm {
+    fn from(gcra: Gcra) -> Self {
+        Self(State::Gcra(PackedGcra::close(&gcra)))
+    }
+}
+
+impl From<Paper> for Rhythm {
+    fn from(paper: Paper) -> Self {
+        Self(State::Paper(PackedPaper::close(&paper)))
+    }
 }
 
 impl Rhythm {
     /// A publisher that has not published yet.
     pub fn new(plan: &RhythmPlan) -> Self {
-        Self(match plan.rule {
-            RhythmRule::Practical => State::Gcra(Gcra::NEW),
-            RhythmRule::Paper | RhythmRule::PaperTable => State::Paper(Paper::NEW),
-        })
+        match plan.rule {
+            RhythmRule::Practical => Gcra::NEW.into(),
+            RhythmRule::Paper | RhythmRule::PaperTable => Paper::NEW.into(),
+        }
     }
 
     /// A publisher whose interval is known from before a restart. The practical rule goes on learning from there.
@@ -208,20 +231,20 @@ impl Rhythm {
 
     /// The same for one that is known to send `batch` messages at once, as [`batch`](Self::batch) told.
     pub fn resume_batches(plan: &RhythmPlan, interval: Duration, batch: u32, now: Timestamp) -> Self {
-        Self(match plan.rule {
-            RhythmRule::Practical => State::Gcra(Gcra::resume(&plan.gcra, interval, batch, now)),
-            RhythmRule::Paper | RhythmRule::PaperTable => State::Paper(Paper::resume(interval, now)),
-        })
+        match plan.rule {
+            RhythmRule::Practical => Gcra::resume(&plan.gcra, interval, batch, now).into(),
+            RhythmRule::Paper | RhythmRule::PaperTable => Paper::resume(interval, now).into(),
+        }
     }
 
     /// A publisher whose interval the operator has set: it stays, whatever the publisher does, and batches get `burst` and
     /// no more. Within the class's bounds.
     pub fn pin(plan: &RhythmPlan, interval: Duration, now: Timestamp) -> Self {
-        Self(match plan.rule {
-            RhythmRule::Practical => State::Gcra(Gcra::pin(&plan.gcra, interval, now)),
+        match plan.rule {
+            RhythmRule::Practical => Gcra::pin(&plan.gcra, interval, now).into(),
             // The paper's mean is frozen in any case.
-            RhythmRule::Paper | RhythmRule::PaperTable => State::Paper(Paper::resume(interval, now)),
-        })
+            RhythmRule::Paper | RhythmRule::PaperTable => Paper::resume(interval, now).into(),
+        }
     }
 
     /// A message arrived.
@@ -232,11 +255,25 @@ impl Rhythm {
     /// A message is seen that may have arrived before: nobody had the time to look. (CONTROL B8)
     pub fn on_arrival(&mut self, plan: &RhythmPlan, at: ArrivalTime, pressure: Pressure) -> Verdict {
         match &mut self.0 {
-            State::Gcra(gcra) => {
-                let enforced = plan.enforcement == Enforcement::Always || pressure == Pressure::Pressed;
-                gcra.on_publish(&plan.gcra, at, enforced)
+            State::Gcra(packed) => {
+                let enforced = plan.enforcement == Enforcement::Always || pressure != Pressure::Idle;
+                let fastest = match pressure {
+                    Pressure::Pressed { fastest } => seconds(fastest),
+                    Pressure::Idle => 0.0,
+                };
+                let at =
+                    ArrivalTime { earliest: on_tick(at.earliest), likely: on_tick(at.likely), seen: on_tick(at.seen) };
+                let mut gcra = packed.open(at.seen);
+                let verdict = gcra.on_publish(&plan.gcra, at, enforced, fastest);
+                *packed = PackedGcra::close(&gcra);
+                verdict
             }
-            State::Paper(paper) => paper.on_publish(&plan.paper, at),
+            State::Paper(packed) => {
+                let mut paper = packed.open();
+                let verdict = paper.on_publish(&plan.paper, at);
+                *packed = PackedPaper::close(&paper);
+                verdict
+            }
         }
     }
 
@@ -244,7 +281,7 @@ impl Rhythm {
     /// nothing. Without this a publisher that is refused most of the time would run up a debt for what was never sent on.
     pub fn give_back(&mut self, plan: &RhythmPlan) {
         match &mut self.0 {
-            State::Gcra(gcra) => gcra.give_back(&plan.gcra),
+            State::Gcra(gcra) => gcra.give_back(nanos(duration(plan.gcra.increment(gcra.interval())))),
             State::Paper(_) => {}
         }
     }
@@ -252,26 +289,25 @@ impl Rhythm {
     /// The interval in force between messages; `None` while learning. It starts somewhat below what was seen, in the
     /// publisher's favour, and follows the mean by at most a factor of two per hour.
     pub fn interval(&self) -> Option<Duration> {
+        self.interval_secs().map(duration)
+    }
+
+    fn interval_secs(&self) -> Option<f64> {
         match &self.0 {
             State::Gcra(gcra) => gcra.interval(),
-            State::Paper(paper) => paper.interval(),
+            State::Paper(paper) => paper.open().interval(),
         }
-        .map(duration)
     }
 
     /// The learned rate in messages per second; `None` while learning.
     pub fn rate(&self) -> Option<f64> {
-        let interval = match &self.0 {
-            State::Gcra(gcra) => gcra.interval(),
-            State::Paper(paper) => paper.interval(),
-        };
-        interval.map(|seconds| 1.0 / seconds.max(1e-9))
+        self.interval_secs().map(|seconds| 1.0 / seconds.max(1e-9))
     }
 
     /// Messages that this publisher is known to send at once, at least 1 (practical; always 1 with the paper's rule).
     pub fn batch(&self) -> u32 {
         match &self.0 {
-            State::Gcra(gcra) => gcra.batch(),
+            State::Gcra(gcra) => gcra.batch() as u32 + 1,
             State::Paper(_) => 1,
         }
     }
@@ -279,16 +315,17 @@ impl Rhythm {
     /// The rate of the last few messages (practical) or of the last two (paper), per second; 0 before the second one.
     pub fn current_rate(&self) -> f64 {
         match &self.0 {
-            State::Gcra(gcra) => gcra.current_rate(),
-            State::Paper(paper) => paper.current_rate(),
+            State::Gcra(gcra) if gcra.short() < 0.0 => 0.0,
+            State::Gcra(gcra) => 1.0 / f64::from(gcra.short()).max(1e-9),
+            State::Paper(paper) => paper.open().current_rate(),
         }
     }
 
-    /// When the last message came; zero before the first.
-    pub fn last_at(&self) -> Timestamp {
+    /// When the last message came, as seen from now; something of no use before the first.
+    pub fn last_at(&self, now: Timestamp) -> Timestamp {
         match &self.0 {
-            State::Gcra(gcra) => gcra.last(),
-            State::Paper(paper) => paper.last(),
+            State::Gcra(gcra) => gcra.last(now),
+            State::Paper(paper) => paper.open().last(),
         }
     }
 }

@@ -26,18 +26,18 @@ pub(super) struct PaperPlan {
 
 #[derive(Clone, Debug)]
 pub(super) struct Paper {
-    last: Timestamp,
+    pub(super) last: Timestamp,
     /// Sum of the learned intervals in nanoseconds, and their number.
-    total: u64,
-    intervals: u32,
-    mean: Mean,
+    pub(super) total: u64,
+    pub(super) intervals: u32,
+    pub(super) mean: Mean,
     /// The last interval in nanoseconds; 0 before the second message.
-    latest: u64,
+    pub(super) latest: u64,
 }
 
 /// What the sum is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mean {
+pub(super) enum Mean {
     /// Nothing: no message yet.
     Unseen,
     Learning,

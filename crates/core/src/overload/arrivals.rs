@@ -22,7 +22,8 @@ use tidegate_control::pressure::Level;
 use tidegate_wire_mqtt::ReasonCode;
 
 use super::memory::Kind;
-use super::publishers::{Publisher, key_of};
+use super::publisher::Publisher;
+use super::publishers::key_of;
 use crate::access::Identity;
 use crate::limits::{APPOINTMENT_MAX, APPOINTMENT_MIN, NEWCOMERS_MAX, STRANGER_BYTES};
 use crate::settings::Rate;
@@ -126,8 +127,9 @@ impl Shard {
     }
 
     fn is_known(&self, hello: &Hello<'_>) -> bool {
-        self.by_client.contains_key(hello.client_id)
-            || self.gate.publishers.find(&key_of(&hello.identity, hello.client_id)).is_some_and(Publisher::is_learned)
+        let publishers = &self.gate.publishers;
+        let find = || publishers.get(publishers.find(&key_of(&hello.identity, hello.client_id))?);
+        self.by_client.contains_key(hello.client_id) || find().is_some_and(Publisher::is_learned)
     }
 }
 

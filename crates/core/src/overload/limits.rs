@@ -17,6 +17,8 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, Rhythm, RhythmConfig, RhythmPlan, RhythmRule};
 
+use super::Gate;
+use super::publisher::Trouble;
 use crate::limits::LIMITS_MAX;
 use crate::session::Session;
 use crate::settings::Rate;
@@ -98,25 +100,28 @@ impl Shard {
     pub(super) fn apply_limit(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
         let own = self.limit_of(session);
-        let Some(publisher) = self.publisher_of(index) else { return };
-        let limit = if publisher.is_shared() { stricter(publisher.limit(), own) } else { own };
+        let (Some(slot), publishers) = (session.publisher, &self.gate.publishers) else { return };
+        let others = publishers.trouble(slot).and_then(Trouble::limit).filter(|_| publishers.is_shared(slot));
+        let limit = stricter(others, own);
         self.pin(index, limit, now);
     }
 
     fn pin(&mut self, index: u32, limit: Option<Rate>, now: Timestamp) {
-        let plan = self.gate.plan;
-        let Some(publisher) = self.publisher_of(index).filter(|publisher| publisher.limit() != limit) else { return };
-        match (limit.and_then(|rate| Some((rate, plan_of(rate)?))), plan) {
-            (Some((rate, plan)), _) => {
-                publisher.rhythm = Rhythm::pin(&plan, rate.interval(), now);
-                publisher.pin = Some(Box::new((rate, plan)));
-            }
-            (None, plan) => {
-                publisher.pin = None;
-                if let Some(plan) = plan {
-                    publisher.rhythm = Rhythm::new(&plan);
-                }
-            }
+        let Some(slot) = self.sessions.get(index).and_then(|session| session.publisher) else { return };
+        let Gate { plan, publishers, .. } = &mut self.gate;
+        if publishers.trouble(slot).and_then(Trouble::limit) == limit {
+            return;
+        }
+        let pin = limit.and_then(|rate| Some((rate, plan_of(rate)?)));
+        let rhythm = match &pin {
+            Some((rate, plan)) => Some(Rhythm::pin(plan, rate.interval(), now)),
+            None => plan.as_ref().map(Rhythm::new),
+        };
+        if let Some(trouble) = publishers.trouble_mut(slot) {
+            trouble.pin = pin.map(Box::new);
+        }
+        if let (Some(publisher), Some(rhythm)) = (publishers.get_mut(slot), rhythm) {
+            publisher.rhythm = rhythm;
         }
     }
 }

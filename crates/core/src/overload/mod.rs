@@ -29,6 +29,8 @@ pub(crate) mod hold;
 mod limits;
 mod memory;
 mod notice;
+mod pressing;
+pub(crate) mod publisher;
 pub(crate) mod publishers;
 mod refuse;
 mod share;
@@ -57,9 +59,11 @@ use hold::{Answer, Held, HoldQueue};
 pub use limits::{LimitsFull, Whom};
 pub(crate) use memory::{Kind, Memory, Tally};
 pub(crate) use notice::is_own_notice;
-use publishers::{Publisher, Publishers, key_of};
+use publisher::Trouble;
+use publishers::{Publishers, key_of};
 use refuse::Cause;
 pub(crate) use refuse::Pace;
+pub use share::RATE_WINDOW;
 
 /// State of the gate.
 #[derive(Debug)]
@@ -69,6 +73,8 @@ pub(crate) struct Gate {
     pub(crate) level: Level,
     pub(crate) publishers: Publishers,
     shares: share::Shares,
+    /// Publishers whose messages meet receivers that do not keep up.
+    pub(crate) pressing: pressing::Pressing,
     limits: limits::Limits,
     /// The limit for everybody has changed; applied in the next turn.
     pub(crate) has_new_limits: bool,
@@ -85,10 +91,12 @@ pub struct PublisherReport {
     pub learned_interval: Option<Duration>,
     /// Messages that it is known to send at once, at least 1.
     pub batch: u32,
-    /// Messages per second of late, when the last one came.
+    /// Messages per second over the last ten seconds ([`RATE_WINDOW`]).
+    pub rate: f64,
+    /// Messages per second over its last eight or so, however long ago.
     pub current_rate: f64,
-    /// When that was.
-    pub last_at: Timestamp,
+    /// Whether its messages meet a receiver that does not keep up, and it is among those who send the most.
+    pub is_pressing: bool,
     /// Messages of this client that are held now.
     pub held: usize,
     /// Messages of this principal that were refused, and it was told so.
@@ -132,6 +140,7 @@ impl Gate {
             level: Level::Calm,
             publishers: Publishers::new(seed),
             shares: share::Shares::default(),
+            pressing: pressing::Pressing::new(seed),
             limits: limits::Limits::new(seed),
             has_new_limits: false,
             shed_at: Timestamp::ZERO,
@@ -177,27 +186,30 @@ impl Shard {
     }
 
     /// What is known of a client as a publisher; none if it has no session here, or never published of late.
-    pub fn publisher(&self, client_id: &str) -> Option<PublisherReport> {
+    pub fn publisher(&self, client_id: &str, now: Timestamp) -> Option<PublisherReport> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
-        self.publisher_report(session)
+        self.publisher_report(session, now)
     }
 
-    pub(crate) fn publisher_report(&self, session: &Session) -> Option<PublisherReport> {
-        let publisher = match session.publisher {
-            Some(slot) => self.gate.publishers.get(slot),
-            None => self.gate.publishers.find(&key_of(&session.identity, &session.client_id)),
-        }?;
+    pub(crate) fn publisher_report(&self, session: &Session, now: Timestamp) -> Option<PublisherReport> {
+        let publishers = &self.gate.publishers;
+        let find = || publishers.find(&key_of(&session.identity, &session.client_id));
+        let slot = session.publisher.or_else(find)?;
+        let publisher = publishers.get(slot)?;
+        let trouble = publishers.trouble(slot);
+        let slowed = trouble.and_then(|trouble| trouble.slowed);
         Some(PublisherReport {
             learned_interval: publisher.rhythm.interval(),
             batch: publisher.rhythm.batch(),
+            rate: publisher.share.rate(now),
             current_rate: publisher.rhythm.current_rate(),
-            last_at: publisher.rhythm.last_at(),
+            is_pressing: self.gate.pressing.contains(session.origin, now),
             held: session.held_len(),
-            refused: publisher.refused,
-            dropped: publisher.dropped,
-            slowed_until: publisher.slowed.map(|(_, until)| until),
-            slowed_since: publisher.slowed.map(|(since, _)| since),
-            refused_at: publisher.refused_at(),
+            refused: trouble.map_or(0, |trouble| trouble.refused),
+            dropped: trouble.map_or(0, |trouble| trouble.dropped),
+            slowed_until: slowed.map(|(_, until)| until),
+            slowed_since: slowed.map(|(since, _)| since),
+            refused_at: trouble.and_then(Trouble::refused_at),
         })
     }
 
@@ -209,7 +221,7 @@ impl Shard {
         now: Timestamp,
     ) -> Result<Admission, Ending> {
         let Some(session) = self.sessions.get(arrival.session) else { return Ok(Admission::Settled) };
-        let (is_holding, slot) = (session.held.is_some(), session.publisher);
+        let (is_holding, slot, origin) = (session.held.is_some(), session.publisher, session.origin);
         if is_holding && self.pauses_first(arrival, publication, now) {
             return Ok(Admission::Wait);
         }
@@ -219,25 +231,37 @@ impl Shard {
         }
         let is_refresh = publication.retain && self.retained.says(publication.topic, publication.payload);
         let slot = slot.unwrap_or_else(|| self.enrol(arrival.session, now));
-        let Gate { plan, level, publishers, shares, .. } = &mut self.gate;
+        let Gate { plan, level, publishers, shares, pressing, .. } = &mut self.gate;
         let connected = publishers.connected();
         let may_be_shed = arrival.delivery == Delivery::AtMostOnce
             && *level >= Level::Strained
             && self.settings.priority.is_least(publication.standing.class);
         let (mut verdict, mut drift, mut is_shed) = (Verdict::Pass, None, false);
         let mut is_slowed = is_holding;
-        if let Some(publisher) = publishers.get_mut(slot) {
-            let is_told = !is_refresh || !publisher.may_refresh(now);
-            let plan = publisher.pin.as_deref().map(|(_, plan)| plan).or(plan.as_ref());
+        if let Some((publisher, trouble)) = publishers.get_both(slot) {
+            if shares.begin(&mut publisher.share, now) {
+                drift = publisher.begin_second();
+            }
+            let is_told = !is_refresh || !publisher.may_refresh();
+            let plan = trouble.as_ref().and_then(|trouble| trouble.plan()).or(plan.as_ref());
             if let Some(plan) = plan.filter(|_| is_told) {
-                shares.count(&mut publisher.share, now);
-                let is_culprit = *level != Level::Calm && shares.is_exceeded(&publisher.share, connected, now);
-                let pressure = if is_culprit { Pressure::Pressed } else { Pressure::Idle };
+                shares.count(&mut publisher.share);
+                let is_pressing = pressing.contains(origin, now);
+                let is_strained = is_pressing || *level != Level::Calm;
+                let pressure = if is_strained && shares.is_exceeded(&publisher.share, connected, now) {
+                    // Whoever is new has no habit that would be worth anything, until it has let go.
+                    let is_slowed = trouble.as_ref().is_some_and(|trouble| trouble.slowed.is_some());
+                    let is_new = publisher.share.age() < pressing::NEWCOMER || is_slowed;
+                    let fastest =
+                        if is_pressing && is_new { shares.fair(&publisher.share, connected) } else { Duration::ZERO };
+                    Pressure::Pressed { fastest }
+                } else {
+                    Pressure::Idle
+                };
                 verdict = publisher.rhythm.on_arrival(plan, arrival.came, pressure);
-                drift = publisher.drift();
                 is_shed = may_be_shed && shares.is_used_up(&publisher.share, connected);
             }
-            is_slowed |= publisher.slowed.is_some();
+            is_slowed |= trouble.is_some_and(|trouble| trouble.slowed.is_some());
         }
         if let Some((from, to)) = drift {
             self.tell_drift(arrival.session, from, to);
@@ -343,11 +367,11 @@ impl Shard {
             None
         };
         if let Some(cause) = cause {
-            let plan = self.gate.plan;
-            if let Some(publisher) = self.publisher_of(arrival.session)
-                && let Some(plan) = publisher.pin.as_deref().map(|(_, plan)| *plan).or(plan)
+            let Gate { plan, publishers, .. } = &mut self.gate;
+            if let Some((publisher, trouble)) = session.publisher.and_then(|slot| publishers.get_both(slot))
+                && let Some(plan) = trouble.as_ref().and_then(|trouble| trouble.plan()).or(plan.as_ref())
             {
-                publisher.rhythm.give_back(&plan);
+                publisher.rhythm.give_back(plan);
             }
             return self.refuse_publish(arrival, cause, wait, now);
         }
@@ -362,8 +386,8 @@ impl Shard {
         if let Delivery::ExactlyOnce { packet_id, .. } = arrival.delivery {
             session.note_inbound(packet_id);
         }
-        if let Some(publisher) = self.publisher_of(arrival.session) {
-            publisher.note_taken();
+        if let Some(trouble) = self.trouble_of(arrival.session) {
+            trouble.note_taken();
         }
         self.arm_release(arrival.session, now);
         self.note_slowed(arrival.session, release_at, now);
@@ -371,11 +395,13 @@ impl Shard {
 
     /// Tells once that a publisher is slowed.
     fn note_slowed(&mut self, index: u32, until: Timestamp, now: Timestamp) {
-        let Some(publisher) = self.publisher_of(index) else { return };
-        let before = publisher.slowed;
-        publisher.slowed = Some((before.map_or(now, |(since, _)| since), until));
-        let (interval, rate) = (publisher.rhythm.interval(), publisher.rhythm.current_rate());
+        let Some(trouble) = self.trouble_of(index) else { return };
+        let before = trouble.slowed;
+        trouble.slowed = Some((before.map_or(now, |(since, _)| since), until));
         if let (None, Some(session)) = (before, self.sessions.get(index)) {
+            let publisher = session.publisher.and_then(|slot| self.gate.publishers.get(slot));
+            let interval = publisher.and_then(|publisher| publisher.rhythm.interval());
+            let rate = publisher.map_or(0.0, |publisher| publisher.rhythm.current_rate());
             let client_id = Arc::clone(&session.client_id);
             self.tell(Event::Slowed { client_id, interval, rate, until });
             self.send_notice(index, until.since(now), now);
@@ -392,17 +418,18 @@ impl Shard {
 
     /// A message passed: the episode is over if nothing had to wait for some time.
     fn calm_down(&mut self, index: u32, now: Timestamp) {
-        let Some(publisher) = self.publisher_of(index) else { return };
-        publisher.note_taken();
-        let is_over = publisher.slowed.take_if(|(_, until)| *until + CALM <= now).is_some();
+        let Some(trouble) = self.trouble_of(index) else { return };
+        trouble.note_taken();
+        let is_over = trouble.slowed.take_if(|(_, until)| *until + CALM <= now).is_some();
         if let (true, Some(session)) = (is_over, self.sessions.get(index)) {
             self.tell(Event::Recovered { client_id: Arc::clone(&session.client_id) });
         }
     }
 
-    fn publisher_of(&mut self, index: u32) -> Option<&mut Publisher> {
+    /// What is remembered against the publisher of a session: from now on something is.
+    fn trouble_of(&mut self, index: u32) -> Option<&mut Trouble> {
         let slot = self.sessions.get(index)?.publisher?;
-        self.gate.publishers.get_mut(slot)
+        self.gate.publishers.trouble_mut(slot)
     }
 }
 

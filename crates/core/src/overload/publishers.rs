@@ -5,318 +5,273 @@
 //! from another network does not spoil its rhythm, and neighbours behind one NAT are told apart. An entry that a
 //! connection uses stays; of the others the one that was used last the longest ago goes first. Those whose rhythm was
 //! never learned have a smaller place of their own: a flood of names that come once does not push out anybody (F057).
+//!
+//! What one costs, as long as nothing is wrong with it: 56 bytes here, and 6 to 12 in the table that finds it (5 for each
+//! place, of which 7/16 to 7/8 are taken). Everything else is kept apart for the few who need it.
 
-use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
-use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::Write;
+use core::hash::Hasher;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use foldhash::quality::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashTable};
+use siphasher::sip::SipHasher13;
 use tidegate_control::Timestamp;
-use tidegate_control::rank::Ranks;
-use tidegate_control::rhythm::{Rhythm, RhythmPlan};
-use tidegate_control::schedule::FlowId;
+use tidegate_control::rank::{Band, Bands};
+use tidegate_control::rhythm::Rhythm;
 
-use super::share::Share;
+use super::publisher::{Flag, Key, Publisher, Trouble};
 use crate::access::Identity;
 use crate::classes::ClassId;
-use crate::limits::{
-    BAN_MAX, BAN_MIN, PATIENCE, PUBLISHERS_IDLE_MAX, RANK_INTERVAL, REFRESH_EVERY, STRANGERS_IDLE_MAX, STRIKES_MAX,
-};
+use crate::limits::{PUBLISHERS_IDLE_MAX, STRANGERS_IDLE_MAX};
 use crate::message::{RATE_UNKNOWN, Standing};
-use crate::settings::Rate;
-use crate::slab::Slab;
-
-#[derive(Debug)]
-pub(crate) struct Publisher {
-    pub(crate) rhythm: Rhythm,
-    /// Set by the operator: the rate, and the plan that goes with it.
-    pub(crate) pin: Option<Box<(Rate, RhythmPlan)>>,
-    key: Arc<str>,
-    /// Connections that publish as this principal, and since when there is none.
-    connections: u32,
-    idle_since: Timestamp,
-    /// While an episode of being slowed goes on: since when, and until when its latest message waits.
-    pub(crate) slowed: Option<(Timestamp, Timestamp)>,
-    pub(crate) refused: u64,
-    pub(crate) dropped: u64,
-    run: Run,
-    /// Disconnected for its rate so often of late, and when last.
-    strikes: u32,
-    struck_at: Timestamp,
-    refreshed_at: Timestamp,
-    /// Messages that passed, and the interval that was last told of, in seconds: see `drift`.
-    passed: u32,
-    told: f32,
-    pub(crate) share: Share,
-    /// How its messages stand by its rate, and until when that holds.
-    standing: Standing,
-    standing_until: Timestamp,
-}
-
-/// Refusals without a pause between them.
-#[derive(Debug, Default)]
-struct Run {
-    since: Timestamp,
-    last: Timestamp,
-    refused: u32,
-    taken: u32,
-}
-
-/// Whether there is any use in refusing on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    Left,
-    Over,
-}
-
-impl Publisher {
-    /// When a message of it was refused or dropped last.
-    pub(crate) fn refused_at(&self) -> Option<Timestamp> {
-        (self.run.refused > 0).then_some(self.run.last)
-    }
-
-    /// The operator's limit.
-    /// Whether several connections publish as this principal.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.connections > 1
-    }
-
-    pub(crate) fn limit(&self) -> Option<Rate> {
-        self.pin.as_deref().map(|(rate, _)| *rate)
-    }
-
-    pub(crate) fn is_learned(&self) -> bool {
-        self.rhythm.interval().is_some()
-    }
-
-    /// A connection is ended for the rate of its messages; the answer is how long the publisher is to stay away, if it
-    /// has not learned from that before. Twice as long each time, up to an hour; an hour without forgives everything.
-    pub(crate) fn strike(&mut self, now: Timestamp) -> Option<Duration> {
-        if now.since(self.struck_at) >= BAN_MAX {
-            self.strikes = 0;
-        }
-        self.struck_at = now;
-        self.strikes = self.strikes.saturating_add(1);
-        let beyond = self.strikes.checked_sub(STRIKES_MAX)?;
-        Some(BAN_MIN.saturating_mul(1 << beyond.min(16)).min(BAN_MAX))
-    }
-
-    /// A retained message that says the same again is no news, but not more often than now and then.
-    pub(crate) fn may_refresh(&mut self, now: Timestamp) -> bool {
-        let may = now.since(self.refreshed_at) >= REFRESH_EVERY;
-        if may {
-            self.refreshed_at = now;
-        }
-        may
-    }
-
-    /// Whether the learned interval has become a quarter of what it was when it was last told of; asked now and then.
-    #[inline]
-    pub(crate) fn drift(&mut self) -> Option<(Duration, Duration)> {
-        self.passed = self.passed.wrapping_add(1);
-        if self.passed.is_multiple_of(DRIFT_EVERY) { self.look_for_drift() } else { None }
-    }
-
-    #[cold]
-    fn look_for_drift(&mut self) -> Option<(Duration, Duration)> {
-        let now = self.rhythm.interval()?;
-        let seconds = now.as_secs_f32();
-        let before = self.told;
-        if before > 0.0 && seconds * 4.0 <= before {
-            self.told = seconds;
-            return Some((Duration::from_secs_f32(before), now));
-        }
-        self.told = before.max(seconds);
-        None
-    }
-
-    pub(crate) fn note_taken(&mut self) {
-        self.run.taken = self.run.taken.saturating_add(1);
-    }
-
-    /// A message was refused. Over five D_max (150 s) of this, without a pause of one D_max and with more refused than
-    /// taken, patience is over; and stays so after a reconnect, until there is such a pause.
-    pub(crate) fn note_refused(&mut self, delay_max: Duration, now: Timestamp) -> Patience {
-        if self.run.refused == 0 || now.since(self.run.last) > delay_max {
-            self.run = Run { since: now, ..Run::default() };
-        }
-        self.run.last = now;
-        self.run.refused = self.run.refused.saturating_add(1);
-        let is_over = now.since(self.run.since) > delay_max * PATIENCE && self.run.refused > self.run.taken;
-        if is_over { Patience::Over } else { Patience::Left }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Publishers {
-    by_key: HashMap<Arc<str>, u32, FixedState>,
-    table: Slab<Publisher>,
-    /// Those without a connection, by when they lost it; and those of them whose rhythm is not known.
-    idle: BTreeSet<(Timestamp, u32)>,
-    strangers: BTreeSet<(Timestamp, u32)>,
+    seed: u64,
+    by_key: HashTable<u32>,
+    table: Vec<Option<Publisher>>,
+    free: Vec<u32>,
+    troubles: HashMap<u32, Trouble, FixedState>,
+    /// Connections beyond the first, of those that have several.
+    more: HashMap<u32, u32, FixedState>,
+    /// Those without a connection; and those of them whose rhythm is not known.
+    idle: Away,
+    strangers: Away,
     /// Those with one, by their rate.
-    ranks: Ranks,
+    bands: Bands,
+}
+
+/// Publishers without a connection, by when they lost it.
+#[derive(Debug)]
+struct Away {
+    order: BTreeSet<(Timestamp, u32)>,
+    since: HashMap<u32, Timestamp, FixedState>,
+}
+
+impl Away {
+    fn new(seed: u64) -> Self {
+        Self { order: BTreeSet::new(), since: HashMap::with_hasher(FixedState::with_seed(seed)) }
+    }
+
+    fn insert(&mut self, slot: u32, now: Timestamp) {
+        self.order.insert((now, slot));
+        self.since.insert(slot, now);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        if let Some(since) = self.since.remove(&slot) {
+            self.order.remove(&(since, slot));
+        }
+    }
+
+    /// Takes out the one that is gone the longest, if that is what is wanted of it.
+    fn pop_if(&mut self, is_wanted: impl FnOnce(Timestamp) -> bool) -> Option<u32> {
+        let (since, slot) = *self.order.first()?;
+        is_wanted(since).then(|| {
+            self.remove(slot);
+            slot
+        })
+    }
 }
 
 impl Publishers {
     pub(crate) fn new(seed: u64) -> Self {
-        let by_key = HashMap::with_hasher(FixedState::with_seed(seed));
-        let (idle, strangers) = (BTreeSet::new(), BTreeSet::new());
-        Self { by_key, table: Slab::new(), idle, strangers, ranks: Ranks::new(u32::MAX) }
+        let hasher = FixedState::with_seed(seed);
+        Self {
+            seed,
+            by_key: HashTable::new(),
+            table: Vec::new(),
+            free: Vec::new(),
+            troubles: HashMap::with_hasher(hasher.clone()),
+            more: HashMap::with_hasher(hasher),
+            idle: Away::new(seed),
+            strangers: Away::new(seed),
+            bands: Bands::default(),
+        }
     }
 
     /// How many have a connection.
     #[inline]
     pub(crate) fn connected(&self) -> usize {
-        self.table.len() - self.idle.len() - self.strangers.len()
+        self.len() - self.idle.since.len() - self.strangers.since.len()
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.table.len()
+        self.table.len() - self.free.len()
     }
 
-    pub(crate) fn find(&self, key: &str) -> Option<&Publisher> {
-        self.by_key.get(key).and_then(|slot| self.table.get(*slot))
+    /// The place of a principal.
+    pub(crate) fn find(&self, name: &str) -> Option<u32> {
+        self.find_key(self.key(name))
     }
 
     pub(crate) fn get(&self, slot: u32) -> Option<&Publisher> {
-        self.table.get(slot)
+        self.table.get(slot as usize)?.as_ref()
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut Publisher> {
-        self.table.get_mut(slot)
+        self.table.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// With its trouble, if it ever had any.
+    #[inline]
+    pub(crate) fn get_both(&mut self, slot: u32) -> Option<(&mut Publisher, Option<&mut Trouble>)> {
+        let publisher = self.table.get_mut(slot as usize)?.as_mut()?;
+        let trouble = if publisher.has(Flag::Troubled) { self.troubles.get_mut(&slot) } else { None };
+        Some((publisher, trouble))
+    }
+
+    pub(crate) fn trouble(&self, slot: u32) -> Option<&Trouble> {
+        self.troubles.get(&slot)
+    }
+
+    /// From now on there is something to remember.
+    pub(crate) fn trouble_mut(&mut self, slot: u32) -> Option<&mut Trouble> {
+        self.get_mut(slot)?.set(Flag::Troubled, true);
+        Some(self.troubles.entry(slot).or_default())
+    }
+
+    /// Whether several connections publish as this principal.
+    pub(crate) fn is_shared(&self, slot: u32) -> bool {
+        self.more.contains_key(&slot)
     }
 
     /// A connection publishes as this principal; its place is sure until it leaves.
-    pub(crate) fn join(&mut self, key: &str, rhythm: impl FnOnce() -> Rhythm) -> u32 {
-        let slot = self.by_key.get(key).copied().unwrap_or_else(|| self.insert(key, rhythm()));
-        if let Some(publisher) = self.table.get_mut(slot) {
-            if publisher.connections == 0 {
-                self.idle.remove(&(publisher.idle_since, slot));
-                self.strangers.remove(&(publisher.idle_since, slot));
+    pub(crate) fn join(&mut self, name: &str, rhythm: impl FnOnce() -> Rhythm) -> u32 {
+        let key = self.key(name);
+        let slot = self.find_key(key).unwrap_or_else(|| self.insert(Publisher::new(key, rhythm())));
+        if let Some(publisher) = self.get_mut(slot) {
+            if publisher.has(Flag::Connected) {
+                *self.more.entry(slot).or_default() += 1;
+            } else {
+                publisher.set(Flag::Connected, true);
+                self.idle.remove(slot);
+                self.strangers.remove(slot);
             }
-            publisher.connections += 1;
         }
         slot
     }
 
     /// The connection is gone.
     pub(crate) fn leave(&mut self, slot: u32, now: Timestamp) {
-        let Some(publisher) = self.table.get_mut(slot) else { return };
-        publisher.connections = publisher.connections.saturating_sub(1);
-        if publisher.connections == 0 {
-            publisher.idle_since = now;
-            publisher.standing_until = Timestamp::ZERO;
-            let kind = if publisher.is_learned() { &mut self.idle } else { &mut self.strangers };
-            kind.insert((now, slot));
-            self.ranks.remove(FlowId(slot));
+        if let Some(more) = self.more.get_mut(&slot) {
+            *more -= 1;
+            if *more == 0 {
+                self.more.remove(&slot);
+            }
+            return;
         }
-        if self.idle.len() > PUBLISHERS_IDLE_MAX {
-            let oldest = self.idle.pop_first();
-            self.forget(oldest);
-        }
-        if self.strangers.len() > STRANGERS_IDLE_MAX {
-            let oldest = self.strangers.pop_first();
+        let Some(publisher) = self.table.get_mut(slot as usize).and_then(Option::as_mut) else { return };
+        publisher.set(Flag::Connected, false);
+        publisher.set(Flag::Ranked, false);
+        self.bands.shift(core::mem::replace(&mut publisher.band, Band::ABSENT), Band::ABSENT);
+        let (kind, most) = if publisher.is_learned() {
+            (&mut self.idle, PUBLISHERS_IDLE_MAX)
+        } else {
+            (&mut self.strangers, STRANGERS_IDLE_MAX)
+        };
+        kind.insert(slot, now);
+        let is_full = kind.since.len() > most;
+        if let Some(oldest) = kind.pop_if(|_| is_full) {
             self.forget(oldest);
         }
     }
 
-    /// How the messages of a publisher stand by its rate.
+    /// How the messages of a publisher stand by its rate; with the rate itself if that is asked for.
     #[inline]
-    pub(crate) fn standing(&mut self, slot: u32, now: Timestamp) -> Standing {
-        match self.table.get(slot) {
-            Some(publisher) if now < publisher.standing_until => publisher.standing,
-            Some(_) => self.rank(slot, now),
-            None => Standing::UNKNOWN,
-        }
+    pub(crate) fn standing(&mut self, slot: u32, wants_rate: bool) -> Standing {
+        let Some(publisher) = self.get(slot) else { return Standing::UNKNOWN };
+        let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
+        let rate = if wants_rate { publisher.rhythm.rate().map_or(RATE_UNKNOWN, bits) } else { RATE_UNKNOWN };
+        let class = publisher.class().unwrap_or_else(|| self.rank(slot));
+        Standing { class, is_by_topic: false, rate }
     }
 
     /// Its place among the others may have changed, by its own doing or by theirs.
     #[cold]
-    fn rank(&mut self, slot: u32, now: Timestamp) -> Standing {
-        let Some(publisher) = self.table.get_mut(slot) else { return Standing::UNKNOWN };
-        let learned = publisher.rhythm.rate();
+    fn rank(&mut self, slot: u32) -> ClassId {
+        let Some(publisher) = self.table.get_mut(slot as usize).and_then(Option::as_mut) else {
+            return ClassId::NORMAL;
+        };
         // Who is rare by habit and floods now is not rare now. A burst that is part of the habit is none: only a rate
         // that the habit does not explain by far counts.
         let current = publisher.rhythm.current_rate();
         let batch = f64::from(publisher.rhythm.batch());
-        let rate = learned.map(|learned| if current > learned * batch * FLOOD { current } else { learned });
-        let _ = self.ranks.set(FlowId(slot), rate);
-        let class = ClassId::of(self.ranks.tercile(FlowId(slot)));
-        let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
-        publisher.standing = Standing { class, is_by_topic: false, rate: learned.map_or(RATE_UNKNOWN, bits) };
-        publisher.standing_until = now + RANK_INTERVAL;
-        publisher.standing
+        let rate = publisher.rhythm.rate();
+        let rate = rate.map(|learned| if current > learned * batch * FLOOD { current } else { learned });
+        let band = Band::of(rate);
+        self.bands.shift(core::mem::replace(&mut publisher.band, band), band);
+        let class = ClassId::of(self.bands.tercile(band));
+        publisher.set_class(class);
+        class
     }
 
     /// How many publishers come before this one by its rate, and how many there are.
     pub(crate) fn rank_of(&self, slot: u32) -> Option<(u32, u32)> {
-        Some((self.ranks.rank(FlowId(slot))?, self.ranks.len()))
+        self.bands.rank(self.get(slot)?.band)
     }
 
     /// Forgets whoever was gone for longer than `memory`.
     pub(crate) fn expire(&mut self, memory: Duration, now: Timestamp) {
-        let is_old = |(since, _): &(Timestamp, u32)| now.since(*since) >= memory;
-        while let Some(oldest) = self.idle.first().copied().filter(is_old) {
-            self.idle.remove(&oldest);
-            self.forget(Some(oldest));
-        }
-        while let Some(oldest) = self.strangers.first().copied().filter(is_old) {
-            self.strangers.remove(&oldest);
-            self.forget(Some(oldest));
+        let is_old = |since: Timestamp| now.since(since) >= memory;
+        while let Some(slot) = self.idle.pop_if(is_old).or_else(|| self.strangers.pop_if(is_old)) {
+            self.forget(slot);
         }
     }
 
     /// The rule has changed: what was learned under another one is of no use.
     pub(crate) fn relearn(&mut self, rhythm: impl Fn() -> Rhythm) {
-        for slot in self.by_key.values() {
-            if let Some(publisher) = self.table.get_mut(*slot).filter(|publisher| publisher.pin.is_none()) {
+        for (slot, publisher) in self.table.iter_mut().enumerate() {
+            let is_pinned = self.troubles.get(&(slot as u32)).is_some_and(|trouble| trouble.pin.is_some());
+            if let Some(publisher) = publisher.as_mut().filter(|_| !is_pinned) {
                 publisher.rhythm = rhythm();
             }
         }
     }
 
-    fn insert(&mut self, key: &str, rhythm: Rhythm) -> u32 {
-        let key: Arc<str> = key.into();
-        let (slot, _) = self.table.insert(Publisher {
-            rhythm,
-            key: Arc::clone(&key),
-            connections: 0,
-            idle_since: Timestamp::ZERO,
-            slowed: None,
-            refused: 0,
-            dropped: 0,
-            run: Run::default(),
-            pin: None,
-            strikes: 0,
-            struck_at: Timestamp::ZERO,
-            refreshed_at: Timestamp::ZERO,
-            passed: 0,
-            told: 0.0,
-            share: Share::default(),
-            standing: Standing::UNKNOWN,
-            standing_until: Timestamp::ZERO,
+    fn key(&self, name: &str) -> Key {
+        let mut hasher = SipHasher13::new_with_keys(self.seed, !self.seed.rotate_left(32));
+        hasher.write(name.as_bytes());
+        Key::new(hasher.finish())
+    }
+
+    fn find_key(&self, key: Key) -> Option<u32> {
+        let is_it = |slot: &u32| self.get(*slot).is_some_and(|publisher| publisher.key == key);
+        self.by_key.find(key.hash(), is_it).copied()
+    }
+
+    fn insert(&mut self, publisher: Publisher) -> u32 {
+        let hash = publisher.key.hash();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.table.push(None);
+            (self.table.len() - 1) as u32
         });
-        self.by_key.insert(key, slot);
+        if let Some(place) = self.table.get_mut(slot as usize) {
+            *place = Some(publisher);
+        }
+        let table = &self.table;
+        let hash_of = |slot: &u32| table.get(*slot as usize).and_then(Option::as_ref).map_or(0, |it| it.key.hash());
+        self.by_key.insert_unique(hash, slot, hash_of);
         slot
     }
 
-    fn forget(&mut self, idle: Option<(Timestamp, u32)>) {
-        let Some((_, slot)) = idle else { return };
-        if let Some(publisher) = self.table.remove(slot) {
-            self.by_key.remove(&publisher.key);
+    fn forget(&mut self, slot: u32) {
+        let Some(publisher) = self.table.get_mut(slot as usize).and_then(Option::take) else { return };
+        if let Ok(entry) = self.by_key.find_entry(publisher.key.hash(), |other| *other == slot) {
+            entry.remove();
         }
+        self.troubles.remove(&slot);
+        self.free.push(slot);
     }
 }
 
-/// A rhythm moves by a factor of two per hour at most: there is no hurry.
-const DRIFT_EVERY: u32 = 64;
 /// So many times its usual rate is a flood.
 const FLOOD: f64 = 8.0;
 
@@ -374,7 +329,7 @@ mod tests {
             let slot = publishers.join(&alloc::format!("n{n}"), learned);
             publishers.leave(slot, at(3701));
         }
-        assert_eq!(publishers.idle.len(), PUBLISHERS_IDLE_MAX);
+        assert_eq!(publishers.idle.since.len(), PUBLISHERS_IDLE_MAX);
         assert!(publishers.find("first").is_none(), "the oldest made room");
     }
 
@@ -390,32 +345,5 @@ mod tests {
         }
         assert!(publishers.len() <= STRANGERS_IDLE_MAX + 1, "{}", publishers.len());
         assert!(publishers.find("known").is_some());
-    }
-
-    #[test]
-    fn f136_a_ban_grows_is_capped_and_is_forgotten_after_an_hour() {
-        let plan = RhythmConfig::default().build().unwrap();
-        let mut publishers = Publishers::new(1);
-        let slot = publishers.join("p", || Rhythm::new(&plan));
-        let publisher = publishers.get_mut(slot).unwrap();
-        let at = |secs: u32| Timestamp::from_secs_f64(f64::from(10_000 + secs));
-        let bans: alloc::vec::Vec<_> = (0..12).map(|n| publisher.strike(at(n * 60)).map(|it| it.as_secs())).collect();
-        let expected = [0, 0, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600];
-        assert_eq!(bans, expected.map(|secs| Some(secs).filter(|secs| *secs > 0)));
-        assert_eq!(publisher.strike(at(11 * 60 + 3600)), None, "an hour later it is as if nothing had been");
-    }
-
-    #[test]
-    fn patience_ends_with_refusals_that_go_on_and_returns_with_a_pause() {
-        let plan = RhythmConfig::default().build().unwrap();
-        let mut publishers = Publishers::new(1);
-        let slot = publishers.join("p", || Rhythm::new(&plan));
-        let publisher = publishers.get_mut(slot).unwrap();
-        let mut refuse =
-            |secs: u32| publisher.note_refused(Duration::from_secs(30), Timestamp::from_secs_f64(secs.into()));
-        assert!((1000..=1150).step_by(10).all(|secs| refuse(secs) == Patience::Left));
-        assert_eq!(refuse(1160), Patience::Over);
-        assert_eq!(refuse(1161), Patience::Over, "it stays so");
-        assert_eq!(refuse(1192), Patience::Left, "after a pause");
     }
 }

@@ -13,7 +13,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_wire_mqtt::{Delivery, Properties, Property, ReasonCode, Version};
 
-use super::publishers::Patience;
+use super::publisher::Patience;
 use super::{Admission, Arrival};
 use crate::event::{Event, Why};
 use crate::input::Ending;
@@ -45,8 +45,8 @@ impl Shard {
             return Ok(Admission::Wait);
         }
         let delay_max = self.settings.back_off.rhythm.unwrap_or_default().delay_max;
-        let publisher = self.publisher_of(arrival.session);
-        if publisher.is_some_and(|publisher| publisher.note_refused(delay_max, now) == Patience::Over) {
+        let trouble = self.trouble_of(arrival.session);
+        if trouble.is_some_and(|trouble| trouble.note_refused(delay_max, now) == Patience::Over) {
             return Err(self.give_up(arrival, cause, retry_after, now));
         }
         self.count_refused(arrival, cause);
@@ -76,7 +76,7 @@ impl Shard {
     /// The connection should end.
     pub(super) fn give_up(&mut self, arrival: Arrival, cause: Cause, retry_after: Duration, now: Timestamp) -> Ending {
         self.count_refused(arrival, cause);
-        let ban = self.publisher_of(arrival.session).and_then(|publisher| publisher.strike(now));
+        let ban = self.trouble_of(arrival.session).and_then(|trouble| trouble.strike(now));
         if let (Some(time), Some(session)) = (ban, self.sessions.get(arrival.session)) {
             let (client_id, identity) = (Arc::clone(&session.client_id), session.identity.clone());
             self.tell(Event::Outlawed { client_id, identity, time });
@@ -92,16 +92,17 @@ impl Shard {
             _ => Loss::Refused,
         };
         self.lose(arrival.session, loss);
-        if let Some(publisher) = self.publisher_of(arrival.session) {
+        if let Some(trouble) = self.trouble_of(arrival.session) {
             match arrival.delivery {
-                Delivery::AtMostOnce => publisher.dropped += 1,
-                _ => publisher.refused += 1,
+                Delivery::AtMostOnce => trouble.dropped += 1,
+                _ => trouble.refused += 1,
             }
         }
     }
 
-    pub(super) fn learned_interval(&mut self, session: u32) -> Option<Duration> {
-        self.publisher_of(session).and_then(|publisher| publisher.rhythm.interval())
+    pub(super) fn learned_interval(&self, session: u32) -> Option<Duration> {
+        let slot = self.sessions.get(session)?.publisher?;
+        self.gate.publishers.get(slot)?.rhythm.interval()
     }
 
     pub(crate) fn version_of(&self, conn: ConnId) -> Version {

@@ -78,7 +78,7 @@ fn a_healthy_publisher_is_never_touched() {
     let stats = net.stats();
     assert_eq!(stats.publish_passed, 500);
     assert_eq!(stats.held_messages + stats.publish_refused + stats.dropped_rhythm + stats.dropped_held_full, 0);
-    let report = net.shards[0].publisher("sensor").unwrap();
+    let report = net.shards[0].publisher("sensor", net.now).unwrap();
     let learned = report.learned_interval.unwrap().as_secs_f64();
     assert!((0.7..1.3).contains(&learned) && (0.7..1.5).contains(&report.current_rate), "{report:?}");
     assert_eq!((report.held, report.refused, report.dropped, report.slowed_until), (0, 0, 0, None));
@@ -201,7 +201,7 @@ fn what_cannot_wait_is_refused_with_the_pace_that_would_do() {
         assert!(words.iter().all(|(_, text)| (1..=60_000).contains(&text.parse::<u64>().unwrap())), "{words:?}");
     }
     assert_eq!(net.stats().publish_refused, refusals.len() as u64);
-    assert_eq!(net.shards[0].publisher("flooder").unwrap().refused, refusals.len() as u64);
+    assert_eq!(net.shards[0].publisher("flooder", net.now).unwrap().refused, refusals.len() as u64);
     // Never longer than three quarters of a client's patience.
     net.live(Duration::from_millis(7500));
     assert_eq!(net.stats().held_messages, 0);
@@ -315,7 +315,33 @@ fn nobody_is_slowed_for_a_stall_of_ours() {
             }
             assert_eq!(progress.consumed, bytes.len());
         }
-        let rate = net.shards[0].publisher("sensor").unwrap().current_rate;
+        let rate = net.shards[0].publisher("sensor", net.now).unwrap().current_rate;
         assert_eq!(rate > 250.0, is_slowed, "{rate}: nor does it look like a flooder to its class");
+    }
+}
+
+/// Enforced always: whoever keeps a rhythm of heaps is left alone from its first message on.
+#[test]
+fn regular_batches_pass_however_strict_the_gate_is() {
+    for (size, every) in [(1, 1), (10, 2), (200, 5)] {
+        let mut net = strict();
+        let gateway = net.v5("gateway");
+        for _ in 0..40 {
+            (0..size).for_each(|_| net.publish(gateway, "t", "x", 0, false, 0));
+            net.live(every * SECOND);
+        }
+        let stats = net.stats();
+        assert_eq!(stats.publish_passed, 40 * size, "{size} every {every} s: {stats:?}");
+        let report = net.shards[0].publisher("gateway", net.now).unwrap();
+        let usual = size as f64 / f64::from(every);
+        assert!((0.5..2.0).contains(&(report.rate / usual)), "{size} every {every} s: {report:?}");
+        // A hundred times as much, for two seconds: no more than a batch and what time brings passes at once.
+        let per_milli = (100.0 * usual / 1000.0).ceil() as u64;
+        for _ in 0..2000 {
+            (0..per_milli).for_each(|_| net.publish(gateway, "t", "x", 0, false, 0));
+            net.live(Duration::from_millis(1));
+        }
+        let passed = net.stats().publish_passed - 40 * size;
+        assert!(passed <= size + 8 + 12 * usual.ceil() as u64, "{size} every {every} s: {passed} passed");
     }
 }

@@ -13,7 +13,7 @@ use crate::backoff::{SECOND, flood, learn, refusals, strict, v311};
 use crate::net::{Got, Net, Options, Wire};
 
 fn learned(net: &Net, client_id: &str) -> f64 {
-    net.shards[0].publisher(client_id).unwrap().learned_interval.unwrap().as_secs_f64()
+    net.shards[0].publisher(client_id, net.now).unwrap().learned_interval.unwrap().as_secs_f64()
 }
 
 fn send_again(net: &mut Net, wire: Wire, id: u16) {
@@ -73,7 +73,7 @@ fn f132_nobody_else_spoils_a_publishers_rhythm() {
     let lasting = Options { clean: false, ..v311() };
     let victim = net.connect("sensor", &lasting);
     learn(&mut net, victim);
-    let before = net.shards[0].publisher("sensor");
+    let before = net.shards[0].publisher("sensor", net.now);
     // The same identifier from another network, and another identifier from behind the same NAT.
     let attacker = net.connect("sensor", &Options { peer: "203.0.113.9:4711", ..lasting.clone() });
     assert!(net.is_closed(victim), "taken over: only a user's name protects from that");
@@ -83,7 +83,7 @@ fn f132_nobody_else_spoils_a_publishers_rhythm() {
     net.cut(attacker);
     let victim = net.connect("sensor", &Options { peer: "10.0.0.1:50313", ..lasting.clone() });
     assert_eq!(
-        net.shards[0].publisher("sensor").map(|report| report.learned_interval),
+        net.shards[0].publisher("sensor", net.now).map(|report| report.learned_interval),
         before.map(|b| b.learned_interval)
     );
     net.publish(victim, "t", "x", 1, false, 1);
@@ -94,7 +94,7 @@ fn f132_nobody_else_spoils_a_publishers_rhythm() {
     learn(&mut net, first);
     let second = net.connect("ann-2", &user("198.51.100.1:1"));
     flood(&mut net, second, 20, 0);
-    assert!(net.shards[0].publisher("ann-2").unwrap().held > 0, "no new learning phase");
+    assert!(net.shards[0].publisher("ann-2", net.now).unwrap().held > 0, "no new learning phase");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn f143_limits_at_their_ends() {
     let mut net = Net::with(1, Settings { back_off, ..Settings::default() }, Open);
     let client = net.v5("client");
     learn(&mut net, client);
-    assert!(net.shards[0].publisher("client").is_some());
+    assert!(net.shards[0].publisher("client", net.now).is_some());
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn f142_new_settings_hold_for_new_messages_and_lose_nothing() {
     let back_off = BackOff { rhythm, ..BackOff::default() };
     net.shards[0].set_settings(Arc::new(Settings { back_off, ..Settings::default() }));
     net.publish(flooder, "t", "x", 0, false, 0);
-    assert_eq!(net.shards[0].publisher("flooder").unwrap().learned_interval, None, "another rule learns anew");
+    assert_eq!(net.shards[0].publisher("flooder", net.now).unwrap().learned_interval, None, "another rule learns anew");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn f145_what_is_held_has_a_bound_in_messages_and_in_bytes() {
     flood(&mut net, flooder, 1000, 0);
     let stats = net.stats();
     assert_eq!(stats.held_messages, 32);
-    assert_eq!(net.shards[0].publisher("flooder").unwrap().held, 32);
+    assert_eq!(net.shards[0].publisher("flooder", net.now).unwrap().held, 32);
     assert!(!net.may_read(flooder) && stats.publish_received < 100, "what has no room is left on the wire: {stats:?}");
     // Half a keep-alive later, what is behind it matters more.
     net.send(flooder, &Packet::PingReq);
@@ -279,7 +279,10 @@ fn f145_what_is_held_has_a_bound_in_messages_and_in_bytes() {
     assert_eq!(net.receive(flooder), [Got::Pong]);
     let stats = net.stats();
     assert!(stats.dropped_held_full > 0 && stats.dropped_held_full + stats.dropped_rhythm > 850, "{stats:?}");
-    assert_eq!(net.shards[0].publisher("flooder").unwrap().dropped, stats.dropped_held_full + stats.dropped_rhythm);
+    assert_eq!(
+        net.shards[0].publisher("flooder", net.now).unwrap().dropped,
+        stats.dropped_held_full + stats.dropped_rhythm
+    );
     flood(&mut net, flooder, 1000, 0);
     assert!(!net.may_read(flooder), "a ping was seen: back to the wire");
 

@@ -68,7 +68,7 @@ fn f131_a_limit_that_was_set_holds_whatever_the_rhythm_was() {
     assert_eq!(net.stats().publish_passed - before, 500, "fifty a second, where one was usual");
     net.shards[0].set_limit(&whom, None, net.now).unwrap();
     assert_eq!(net.shards[0].limits(), []);
-    assert_eq!(net.shards[0].publisher("sensor").unwrap().learned_interval, None, "it learns again");
+    assert_eq!(net.shards[0].publisher("sensor", net.now).unwrap().learned_interval, None, "it learns again");
 }
 
 #[test]

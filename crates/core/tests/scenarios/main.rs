@@ -26,6 +26,7 @@ mod ledger;
 mod model;
 mod net;
 mod paging;
+mod pressing;
 mod priority;
 mod priority_policies;
 mod promises;

@@ -19,7 +19,7 @@ fn watch(seed: u64, messages: u32, next: &mut Arrivals<'_>) -> Watched {
     for _ in 0..messages {
         now += next(&mut rng);
         known += u32::from(rhythm.interval().is_some());
-        delayed += u32::from(rhythm.on_publish(&plan, at(now), Pressure::Pressed) != Verdict::Pass);
+        delayed += u32::from(rhythm.on_publish(&plan, at(now), Pressure::PRESSED) != Verdict::Pass);
     }
     Watched { delayed: f64::from(delayed) / f64::from(known), interval: rhythm.interval().unwrap().as_secs_f64() }
 }
@@ -89,6 +89,74 @@ fn large_batches_are_not_held() {
     }
 }
 
+/// A gateway that empties its buffer: from the first message on, nothing of it waits, and what is learned is its mean.
+#[test]
+fn buffers_of_two_hundred_are_a_rhythm() {
+    for (size, period) in [(100, 5.0), (200, 5.0), (200, 60.0), (500, 30.0)] {
+        for jitter in [0.0, 0.2] {
+            for seed in 0..4 {
+                let mut message = 0;
+                let mut next = |rng: &mut Xoshiro256PlusPlus| {
+                    message += 1;
+                    let early = jitter * draw::uniform(rng, -0.5, 0.5);
+                    if message % size == 0 { period * (1.0 + early) } else { 0.0 }
+                };
+                let Watched { delayed, interval } = watch(seed, 1000 * size, &mut next);
+                let ratio = interval * f64::from(size) / period;
+                let name = std::format!("{size} every {period} s ± {jitter}, seed {seed}");
+                assert!(delayed <= 0.001, "{name}: {:.2} % delayed, interval {ratio:.2} of the mean", delayed * 100.0);
+                assert!((0.5..1.6).contains(&ratio), "{name}: interval {ratio:.2} of the mean");
+            }
+        }
+    }
+}
+
+/// Ten seconds at ten a second, fifty seconds of silence.
+#[test]
+fn a_duty_cycle_is_a_rhythm() {
+    for (on, off, per_second) in [(10, 50.0, 10), (60, 3600.0, 1), (5, 5.0, 100)] {
+        let mut message = 0;
+        let mut next = |rng: &mut Xoshiro256PlusPlus| {
+            message += 1;
+            let pause = if message % (on * per_second) == 0 { off } else { 0.0 };
+            pause + draw::uniform(rng, 0.7, 1.3) / f64::from(per_second)
+        };
+        let delayed = watch(3, 50_000, &mut next).delayed;
+        assert!(delayed <= 0.001, "{on} s of {per_second}/s, then {off} s: {:.2} %", delayed * 100.0);
+    }
+}
+
+/// A gateway that goes mad: a hundred times its rate. What is known as a batch passes, twice its rate, and no more.
+#[test]
+fn a_flood_of_a_sender_of_batches_is_slowed_after_a_batch() {
+    let plan = plan(always);
+    let mut rhythm = Rhythm::new(&plan);
+    for message in 0..4000 {
+        let _ = rhythm.on_publish(&plan, at(f64::from(message / 200) * 5.0), Pressure::PRESSED);
+    }
+    assert_eq!(rhythm.batch(), 200);
+    let flood = |n: u32| rhythm.on_publish(&plan, at(100.0 + f64::from(n) / 4000.0), Pressure::PRESSED);
+    let passed = (0..4000).map(flood).filter(|verdict| *verdict == Verdict::Pass).count();
+    assert!((200..330).contains(&passed), "{passed} of 4000 in a second");
+}
+
+/// What is known as a batch grows from one to the next, not in one leap.
+#[test]
+fn a_larger_batch_is_learned_in_steps() {
+    let plan = plan(always);
+    let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(1), at(0.0));
+    let mut known = alloc::vec::Vec::new();
+    for batch in 1..8 {
+        for _ in 0..300 {
+            let _ = rhythm.on_publish(&plan, at(f64::from(batch) * 3600.0), Pressure::PRESSED);
+        }
+        known.push(rhythm.batch());
+    }
+    assert_eq!(known[..2], [1, 17], "{known:?}");
+    assert!(known.windows(2).all(|pair| pair[0] <= pair[1] && pair[1] <= 2 * (pair[0] + 8)), "{known:?}");
+    assert_eq!(known[6], 300, "{known:?}");
+}
+
 /// One message or two, off for a day after each, and then once a second.
 #[test]
 fn a_silence_while_learning_is_not_a_rhythm() {
@@ -112,7 +180,7 @@ fn three_days_off_do_not_make_a_slow_sensor() {
         for message in 0..2000 {
             now += if message == 500 || message == 530 { 3.0 * 86_400.0 } else { period };
             assert_eq!(
-                rhythm.on_publish(&plan, at(now), Pressure::Pressed),
+                rhythm.on_publish(&plan, at(now), Pressure::PRESSED),
                 Verdict::Pass,
                 "every {period} s, {message}"
             );
@@ -133,7 +201,7 @@ fn training_is_slow_and_ends_at_the_class() {
     while now < 8.0 * 3600.0 {
         let faster = libm::pow(1.01, now / 60.0).min(100.0);
         now += 60.0 / faster;
-        let _ = rhythm.on_publish(&plan, at(now), Pressure::Pressed);
+        let _ = rhythm.on_publish(&plan, at(now), Pressure::PRESSED);
         let interval = rhythm.interval().unwrap().as_secs_f64();
         let least = (60.0 * libm::exp2(-now / 3600.0)).max(1.0);
         assert!(interval >= least * 0.999, "{interval} s after {now} s");
@@ -145,13 +213,16 @@ fn training_is_slow_and_ends_at_the_class() {
 /// at most t·h/ι + burst + burst_max, and what D_max covers.
 #[test]
 fn a_learned_batch_is_bounded_and_paid_for() {
-    let plan = plan(always);
+    let plan = plan(|config| {
+        always(config);
+        config.burst_max = 64;
+    });
     for size in [64, 100] {
         let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(1), at(0.0));
         let (mut taken, mut earned) = (0, 0.0);
         for batch in 0..225 {
             for _ in 0..size {
-                let verdict = rhythm.on_publish(&plan, at(f64::from(batch) * 32.0), Pressure::Pressed);
+                let verdict = rhythm.on_publish(&plan, at(f64::from(batch) * 32.0), Pressure::PRESSED);
                 taken += u32::from(matches!(verdict, Verdict::Pass | Verdict::Hold(_)));
             }
             let interval = rhythm.interval().unwrap().as_secs_f64();
@@ -168,9 +239,9 @@ fn a_flood_does_not_become_a_batch() {
     let plan = plan(always);
     let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(1), at(0.0));
     for message in 0..60_000_u32 {
-        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::Pressed);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::PRESSED);
     }
-    let _ = rhythm.on_publish(&plan, at(1000.0), Pressure::Pressed);
+    let _ = rhythm.on_publish(&plan, at(1000.0), Pressure::PRESSED);
     assert_eq!(rhythm.batch(), 1);
 }
 
@@ -179,7 +250,7 @@ fn a_batch_is_known_after_a_restart() {
     let plan = plan(always);
     let interval = Duration::from_secs(300);
     let passes = |mut rhythm: Rhythm| {
-        (0..12).filter(|_| rhythm.on_publish(&plan, at(1.0), Pressure::Pressed) == Verdict::Pass).count()
+        (0..12).filter(|_| rhythm.on_publish(&plan, at(1.0), Pressure::PRESSED) == Verdict::Pass).count()
     };
     assert_eq!(passes(Rhythm::resume(&plan, interval, at(0.0))), 9);
     assert_eq!(passes(Rhythm::resume_batches(&plan, interval, 12, at(0.0))), 12);
@@ -192,9 +263,9 @@ fn a_shorter_interval_shrinks_the_debt() {
     let plan = plan(always);
     let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(3600), at(0.0));
     for message in 0..1000 {
-        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::Pressed);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::PRESSED);
     }
-    assert_eq!(rhythm.on_publish(&plan, at(7210.0), Pressure::Pressed), Verdict::Pass);
+    assert_eq!(rhythm.on_publish(&plan, at(7210.0), Pressure::PRESSED), Verdict::Pass);
     assert!(rhythm.interval().unwrap() < Duration::from_secs(1800));
 }
 
@@ -204,10 +275,10 @@ fn a_pinned_publisher_teaches_nothing() {
     let plan = plan(always);
     let mut rhythm = Rhythm::pin(&plan, Duration::from_secs(10), at(0.0));
     for message in 1..10_000_u32 {
-        let _ = rhythm.on_publish(&plan, at(f64::from(message)), Pressure::Pressed);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message)), Pressure::PRESSED);
     }
     assert_eq!((rhythm.interval(), rhythm.batch()), (Some(Duration::from_secs(10)), 1));
-    let _ = rhythm.on_publish(&plan, at(1e7), Pressure::Pressed);
+    let _ = rhythm.on_publish(&plan, at(1e7), Pressure::PRESSED);
     assert_eq!((rhythm.interval(), rhythm.batch()), (Some(Duration::from_secs(10)), 1));
 }
 
@@ -223,11 +294,11 @@ fn a_clock_that_jumps_ahead_and_back_holds_nobody() {
             let mut rhythm = Rhythm::new(&plan);
             for message in 0..2000 {
                 let now = if message == jump { 3e9 } else { f64::from(message) };
-                let verdict = rhythm.on_publish(&plan, at(now), Pressure::Pressed);
+                let verdict = rhythm.on_publish(&plan, at(now), Pressure::PRESSED);
                 assert_eq!(verdict, Verdict::Pass, "{rule}: message {message}, jump at {jump}");
             }
             // And it still watches.
-            let flood = |n: u32| rhythm.on_publish(&plan, at(2000.0 + f64::from(n) * 0.01), Pressure::Pressed);
+            let flood = |n: u32| rhythm.on_publish(&plan, at(2000.0 + f64::from(n) * 0.01), Pressure::PRESSED);
             assert!((0..1000).map(flood).any(|verdict| verdict != Verdict::Pass), "{rule}: jump at {jump}");
         }
     }

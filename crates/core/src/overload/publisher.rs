@@ -1,0 +1,260 @@
+//! What is kept of one publisher: 56 bytes for everybody, and the rest only for those with whom there was trouble.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::rank::Band;
+use tidegate_control::rhythm::{Rhythm, RhythmPlan};
+
+use super::share::Share;
+use crate::classes::ClassId;
+use crate::limits::{BAN_MAX, BAN_MIN, PATIENCE, STRIKES_MAX};
+use crate::settings::Rate;
+
+/// Nothing in here has an alignment: fields of one byte leave no gaps.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    pub(super) key: Key,
+    pub(crate) rhythm: Rhythm,
+    pub(super) share: Share,
+    /// Where it is counted by its rate.
+    pub(super) band: Band,
+    /// The rate that was last told of: see `drift`.
+    told: Band,
+    flags: u8,
+}
+
+const _: () = assert!(size_of::<Option<Publisher>>() <= 56, "a publisher that does nothing wrong is to cost little");
+
+/// A principal: 56 bits of a hash whose key nobody outside knows.
+///
+/// The name itself is nowhere kept. Among a million publishers two share a key once in 140 000 runs of the broker, and then
+/// they share a rhythm, as the connections of one user do; neither sees anything of the other. Nobody can bring it
+/// about: without the seed a name is as good as any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key([u8; 7]);
+
+impl Key {
+    pub(super) fn new(hash: u64) -> Self {
+        let [a, b, c, d, e, f, g, _] = hash.to_le_bytes();
+        Self([a, b, c, d, e, f, g])
+    }
+
+    /// For a table that looks at both ends of a hash.
+    pub(super) fn hash(self) -> u64 {
+        let [a, b, c, d, e, f, g] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, g, a])
+    }
+}
+
+/// What is remembered of a publisher that was ever slowed, refused, limited or disconnected.
+#[derive(Debug, Default)]
+pub(crate) struct Trouble {
+    /// Set by the operator: the rate, and the plan that goes with it.
+    pub(crate) pin: Option<Box<(Rate, RhythmPlan)>>,
+    /// While an episode of being slowed goes on: since when, and until when its latest message waits.
+    pub(crate) slowed: Option<(Timestamp, Timestamp)>,
+    pub(crate) refused: u64,
+    pub(crate) dropped: u64,
+    run: Run,
+    /// Disconnected for its rate so often of late, and when last.
+    strikes: u32,
+    struck_at: Timestamp,
+}
+
+/// Refusals without a pause between them.
+#[derive(Debug, Default)]
+struct Run {
+    since: Timestamp,
+    last: Timestamp,
+    refused: u32,
+    taken: u32,
+}
+
+/// Whether there is any use in refusing on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Left,
+    Over,
+}
+
+impl Publisher {
+    pub(super) fn new(key: Key, rhythm: Rhythm) -> Self {
+        Self { key, rhythm, share: Share::default(), band: Band::ABSENT, told: Band::LEARNING, flags: 0 }
+    }
+
+    pub(crate) fn is_learned(&self) -> bool {
+        self.rhythm.interval().is_some()
+    }
+
+    #[inline]
+    pub(super) fn has(&self, flag: Flag) -> bool {
+        self.flags & flag as u8 != 0
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, flag: Flag, value: bool) {
+        self.flags = if value { self.flags | flag as u8 } else { self.flags & !(flag as u8) };
+    }
+
+    /// By its rate. Said anew every second.
+    #[inline]
+    pub(super) fn class(&self) -> Option<ClassId> {
+        let class = match self.flags >> CLASS_SHIFT & 3 {
+            1 => ClassId::HIGH,
+            2 => ClassId::LOW,
+            _ => ClassId::NORMAL,
+        };
+        self.has(Flag::Ranked).then_some(class)
+    }
+
+    pub(super) fn set_class(&mut self, class: ClassId) {
+        let code = match class {
+            ClassId::HIGH => 1,
+            ClassId::LOW => 2,
+            _ => 0,
+        };
+        self.flags = self.flags & !(3 << CLASS_SHIFT) | code << CLASS_SHIFT | Flag::Ranked as u8;
+    }
+
+    /// Its first message in a second. What holds for a second ends; the answer is its drift, as of `drift`.
+    #[cold]
+    pub(super) fn begin_second(&mut self) -> Option<(Duration, Duration)> {
+        self.set(Flag::Ranked, false);
+        self.set(Flag::Refreshed, false);
+        self.drift()
+    }
+
+    /// A retained message that says the same again is no news, but only once in a second.
+    pub(super) fn may_refresh(&mut self) -> bool {
+        let may = !self.has(Flag::Refreshed);
+        self.set(Flag::Refreshed, true);
+        may
+    }
+
+    /// Whether the learned interval has become a quarter of what it was when it was last told of.
+    fn drift(&mut self) -> Option<(Duration, Duration)> {
+        let now = self.rhythm.interval()?;
+        let band = Band::of(self.rhythm.rate());
+        if band.octaves_above(self.told) >= 2 {
+            let before = core::mem::replace(&mut self.told, band).rate()?;
+            return Some((Duration::from_secs_f64(1.0 / before), now));
+        }
+        self.told = if self.told == Band::LEARNING { band } else { self.told.min(band) };
+        None
+    }
+}
+
+/// Facts about a publisher, a bit each. Two more bits are its class.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Flag {
+    /// There is a `Trouble`.
+    Troubled = 1,
+    /// A connection publishes as this principal; how many, if more, is in a table of its own.
+    Connected = 2,
+    /// Its class holds.
+    Ranked = 4,
+    /// A retained message that said the same again was forgiven in this second.
+    Refreshed = 8,
+}
+
+const CLASS_SHIFT: u32 = 6;
+
+impl Trouble {
+    /// When a message was refused or dropped last.
+    pub(crate) fn refused_at(&self) -> Option<Timestamp> {
+        (self.run.refused > 0).then_some(self.run.last)
+    }
+
+    /// The operator's limit.
+    pub(crate) fn limit(&self) -> Option<Rate> {
+        self.pin.as_deref().map(|(rate, _)| *rate)
+    }
+
+    pub(crate) fn plan(&self) -> Option<&RhythmPlan> {
+        self.pin.as_deref().map(|(_, plan)| plan)
+    }
+
+    /// A connection is ended for the rate of its messages; the answer is how long the publisher is to stay away, if it
+    /// has not learned from that before. Twice as long each time, up to an hour; an hour without forgives everything.
+    pub(crate) fn strike(&mut self, now: Timestamp) -> Option<Duration> {
+        if now.since(self.struck_at) >= BAN_MAX {
+            self.strikes = 0;
+        }
+        self.struck_at = now;
+        self.strikes = self.strikes.saturating_add(1);
+        let beyond = self.strikes.checked_sub(STRIKES_MAX)?;
+        Some(BAN_MIN.saturating_mul(1 << beyond.min(16)).min(BAN_MAX))
+    }
+
+    pub(crate) fn note_taken(&mut self) {
+        self.run.taken = self.run.taken.saturating_add(1);
+    }
+
+    /// A message was refused. Over five D_max (150 s) of this, without a pause of one D_max and with more refused than
+    /// taken, patience is over; and stays so after a reconnect, until there is such a pause.
+    pub(crate) fn note_refused(&mut self, delay_max: Duration, now: Timestamp) -> Patience {
+        if self.run.refused == 0 || now.since(self.run.last) > delay_max {
+            self.run = Run { since: now, ..Run::default() };
+        }
+        self.run.last = now;
+        self.run.refused = self.run.refused.saturating_add(1);
+        let is_over = now.since(self.run.since) > delay_max * PATIENCE && self.run.refused > self.run.taken;
+        if is_over { Patience::Over } else { Patience::Left }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_control::rhythm::RhythmConfig;
+
+    #[test]
+    fn f136_a_ban_grows_is_capped_and_is_forgotten_after_an_hour() {
+        let mut trouble = Trouble::default();
+        let at = |secs: u32| Timestamp::from_secs_f64(f64::from(10_000 + secs));
+        let bans: alloc::vec::Vec<_> = (0..12).map(|n| trouble.strike(at(n * 60)).map(|it| it.as_secs())).collect();
+        let expected = [0, 0, 60, 120, 240, 480, 960, 1920, 3600, 3600, 3600, 3600];
+        assert_eq!(bans, expected.map(|secs| Some(secs).filter(|secs| *secs > 0)));
+        assert_eq!(trouble.strike(at(11 * 60 + 3600)), None, "an hour later it is as if nothing had been");
+    }
+
+    #[test]
+    fn patience_ends_with_refusals_that_go_on_and_returns_with_a_pause() {
+        let mut trouble = Trouble::default();
+        let mut refuse =
+            |secs: u32| trouble.note_refused(Duration::from_secs(30), Timestamp::from_secs_f64(secs.into()));
+        assert!((1000..=1150).step_by(10).all(|secs| refuse(secs) == Patience::Left));
+        assert_eq!(refuse(1160), Patience::Over);
+        assert_eq!(refuse(1161), Patience::Over, "it stays so");
+        assert_eq!(refuse(1192), Patience::Left, "after a pause");
+    }
+
+    #[test]
+    fn flags_and_class_do_not_touch_each_other() {
+        let plan = RhythmConfig::default().build().unwrap();
+        let mut publisher = Publisher::new(Key::new(1), Rhythm::new(&plan));
+        assert_eq!(publisher.class(), None);
+        publisher.set(Flag::Troubled, true);
+        for class in [ClassId::LOW, ClassId::HIGH, ClassId::NORMAL] {
+            publisher.set_class(class);
+            assert_eq!(publisher.class(), Some(class));
+        }
+        assert!(publisher.may_refresh() && !publisher.may_refresh());
+        assert_eq!(publisher.begin_second(), None);
+        assert!(publisher.may_refresh() && publisher.class().is_none() && publisher.has(Flag::Troubled));
+    }
+
+    #[test]
+    fn f129_a_rhythm_that_has_become_four_times_as_fast_is_told_once() {
+        let plan = RhythmConfig::default().build().unwrap();
+        let mut told = alloc::vec::Vec::new();
+        let mut publisher = Publisher::new(Key::new(1), Rhythm::new(&plan));
+        for secs in [16, 10, 5, 4, 3, 2, 1] {
+            publisher.rhythm = Rhythm::resume(&plan, Duration::from_secs(secs), Timestamp::ZERO);
+            told.extend(publisher.begin_second().map(|(before, now)| (before.as_secs(), now.as_secs())));
+        }
+        assert_eq!(told, [(16, 4), (4, 1)]);
+    }
+}

@@ -1,0 +1,146 @@
+//! A receiver that does not keep up, at a broker that does: by default whoever presses it is slowed, and nobody else.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use tidegate_core::report::ClientState;
+use tidegate_wire_mqtt::{AckKind, Property};
+
+use crate::net::{Got, Net, Options, Wire};
+
+const SENSORS: u64 = 20;
+/// Milliseconds between the messages of a sensor, and that the worker needs for one.
+const SENSOR_EVERY: u64 = 200;
+const SERVICE: u64 = 2;
+
+/// Sensors, somebody who may flood, and a worker who takes two messages at a time and works on 500 a second.
+struct World {
+    net: Net,
+    sensors: Vec<Wire>,
+    flooder: Option<Wire>,
+    worker: Wire,
+    /// Messages that the worker has, by identifier.
+    at_work: Vec<u16>,
+    millis: u64,
+    sent: u64,
+    /// How long the sensors' messages took, in milliseconds, and the messages of the flooder that arrived.
+    trips: Vec<u64>,
+    floods: usize,
+}
+
+impl World {
+    fn new(shards: usize) -> Self {
+        let mut net = Net::new(shards);
+        let two = Property::ReceiveMaximum(NonZeroU16::new(2).unwrap());
+        let worker = net.connect("worker", &Options { properties: vec![two], ..Options::default() });
+        net.subscribe(worker, "#", 1);
+        let sensors = (0..SENSORS).map(|number| net.v5(&format!("sensor-{number}"))).collect();
+        Self {
+            net,
+            sensors,
+            flooder: None,
+            worker,
+            at_work: Vec::new(),
+            millis: 0,
+            sent: 0,
+            trips: Vec::new(),
+            floods: 0,
+        }
+    }
+
+    /// So many seconds, with so many messages of the flooder in each; how long the sensors' messages took, p99.
+    fn run(&mut self, seconds: u64, flooder_per_second: u64) -> u64 {
+        self.trips.clear();
+        self.floods = 0;
+        for _ in 0..seconds * 1000 {
+            self.millis += 1;
+            for number in 0..self.sensors.len() {
+                if (self.millis + number as u64 * 7) % SENSOR_EVERY == 0 {
+                    self.publish(self.sensors[number], "sensor");
+                }
+            }
+            if let Some(flooder) = self.flooder
+                && self.millis * flooder_per_second / 1000 != (self.millis - 1) * flooder_per_second / 1000
+            {
+                self.publish(flooder, "flood");
+            }
+            self.work();
+            self.net.live(Duration::from_millis(1));
+        }
+        self.trips.sort_unstable();
+        self.trips[self.trips.len() * 99 / 100]
+    }
+
+    fn publish(&mut self, wire: Wire, topic: &str) {
+        self.sent += 1;
+        let id = (self.sent % 60_000) as u16 + 1;
+        self.net.publish(wire, topic, &self.millis.to_string(), 1, false, id);
+        self.net.receive(wire);
+    }
+
+    fn work(&mut self) {
+        for got in self.net.receive(self.worker) {
+            let Got::Message { topic, payload, id: Some(id), .. } = got else { continue };
+            self.at_work.push(id);
+            match topic.as_str() {
+                "flood" => self.floods += 1,
+                _ => self.trips.push(self.millis - payload.parse::<u64>().unwrap()),
+            }
+        }
+        if self.millis.is_multiple_of(SERVICE) && !self.at_work.is_empty() {
+            let id = self.at_work.remove(0);
+            self.net.ack(self.worker, AckKind::PubAck, id);
+        }
+    }
+
+    fn state(&self, client_id: &str) -> ClientState {
+        self.net.shards.iter().find_map(|shard| shard.client(client_id, self.net.now)).unwrap().client.state
+    }
+
+    fn assert_sensors_are_left_alone(&self) {
+        for number in 0..SENSORS {
+            assert_eq!(self.state(&format!("sensor-{number}")), ClientState::Ok);
+        }
+    }
+}
+
+#[test]
+fn a_flooder_whom_only_a_receiver_feels_is_slowed_and_the_others_do_not_notice() {
+    for shards in [1, 3] {
+        let mut world = World::new(shards);
+        world.flooder = Some(world.net.v5("flooder"));
+        world.run(5, 10);
+        let calm = world.run(5, 10);
+        world.run(2, 1000);
+        let flood = world.run(8, 1000);
+        assert!(flood <= calm + 1 + calm / 5, "{shards} shards: p99 {calm} ms, in the flood {flood} ms");
+        assert!(world.floods < 8 * 50, "{shards} shards: {} of 8000 went through", world.floods);
+        assert_ne!(world.state("flooder"), ClientState::Ok);
+        world.assert_sensors_are_left_alone();
+    }
+}
+
+#[test]
+fn a_flooder_of_whom_nothing_was_known_before_is_slowed_too() {
+    for shards in [1, 3] {
+        let mut world = World::new(shards);
+        world.run(5, 0);
+        let calm = world.run(5, 0);
+        world.flooder = Some(world.net.v5("flooder"));
+        world.run(3, 1000);
+        let flood = world.run(70, 1000);
+        assert!(flood <= calm + 1 + calm / 5, "{shards} shards: p99 {calm} ms, in the flood {flood} ms");
+        assert!(world.floods < 70 * 100, "{shards} shards: {} of 70 000 went through", world.floods);
+        world.assert_sensors_are_left_alone();
+    }
+}
+
+#[test]
+fn whoever_is_fast_and_presses_nobody_is_left_alone() {
+    let mut world = World::new(1);
+    world.flooder = Some(world.net.v5("flooder"));
+    world.run(5, 10);
+    world.run(5, 300);
+    assert_eq!(world.floods, 5 * 300, "there is room for 400");
+    assert_eq!(world.state("flooder"), ClientState::Ok);
+}
