@@ -25,6 +25,10 @@ pub struct Restored {
     pub retained: usize,
     /// Messages that could not be read; damage has taken them.
     pub lost: usize,
+    /// Publishers whose rhythm is known.
+    pub rhythms: usize,
+    /// Bans that hold.
+    pub bans: usize,
 }
 
 /// Reads a message record by place.
@@ -110,6 +114,7 @@ impl Restoring<'_> {
             retain: message.retain,
             expires: message.expires_ms.map(|ms| self.wall.timestamp(ms)),
             origin: message.origin,
+            standing: message.standing,
             topic: message.topic,
             properties: message.properties,
             payload: message.payload,

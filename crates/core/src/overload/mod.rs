@@ -72,6 +72,13 @@ pub(crate) struct Gate {
     ghosts: HashMap<Arc<str>, u32, FixedState>,
 }
 
+impl Gate {
+    /// By which rule publishers are watched; none if they are not.
+    pub(crate) fn plan(&self) -> Option<&RhythmPlan> {
+        self.plan.as_ref()
+    }
+}
+
 /// What is known of a publisher, for whoever asks why it is slowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublisherReport {

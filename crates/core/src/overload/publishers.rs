@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt::Write;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
@@ -28,6 +29,7 @@ use crate::limits::{
     BAN_MAX, BAN_MIN, PATIENCE, PUBLISHERS_IDLE_MAX, RANK_INTERVAL, REFRESH_EVERY, STRANGERS_IDLE_MAX, STRIKES_MAX,
 };
 use crate::message::{RATE_UNKNOWN, Standing};
+use crate::persist::SavedRhythm;
 use crate::settings::Rate;
 use crate::slab::Slab;
 
@@ -273,6 +275,24 @@ impl Publishers {
         }
     }
 
+    /// What is known of those who published at `since` or later, from a place on; and where to go on.
+    pub(crate) fn export(&self, from: u32, places_max: u32, since: Timestamp) -> (Vec<SavedRhythm>, Option<u32>) {
+        let to = from.saturating_add(places_max);
+        let saved = |publisher: &Publisher| {
+            let interval = publisher.rhythm.interval().filter(|_| publisher.pin.is_none())?;
+            let (batch, last_at) = (publisher.rhythm.batch(), publisher.rhythm.last_at());
+            (last_at >= since).then(|| SavedRhythm { key: publisher.key.as_ref().into(), interval, batch, last_at })
+        };
+        let known = (from..to).filter_map(|slot| saved(self.table.get(slot)?)).collect();
+        (known, ((to as usize) < self.table.places()).then_some(to))
+    }
+
+    /// What was known of somebody who is not connected yet.
+    pub(crate) fn import(&mut self, key: &str, rhythm: Rhythm, now: Timestamp) {
+        let slot = self.join(key, || rhythm);
+        self.leave(slot, now);
+    }
+
     /// The rule has changed: what was learned under another one is of no use.
     pub(crate) fn relearn(&mut self, rhythm: impl Fn() -> Rhythm) {
         for slot in self.by_key.values() {
@@ -335,6 +355,16 @@ pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
     key
 }
 
+/// The client identifier in such a name; none if it is a user's.
+pub(crate) fn client_in(key: &str) -> Option<&str> {
+    let end = match key.chars().next() {
+        Some('4' | '6') => "] ",
+        Some('?') => " ",
+        _ => return None,
+    };
+    key.split_once(end).map(|(_, client)| client)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -352,6 +382,10 @@ mod tests {
         assert_eq!(key(None, "[::ffff:10.0.0.1]:1", "a"), key(None, "10.0.0.2:1", "a"), "mapped addresses");
         assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.1.1:1", "a"));
         assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "b"), "neighbours behind one NAT");
+        for peer in ["10.0.0.1:1", "[2001:db8::1]:1", "pipe"] {
+            assert_eq!(client_in(&key(None, peer, "a ] b")), Some("a ] b"), "{peer}");
+            assert_eq!(client_in(&key(Some("4u ] a"), peer, "c")), None, "{peer}");
+        }
         assert_ne!(key(Some("a"), "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "a"), "no user by name of a client");
     }
 

@@ -13,6 +13,7 @@ mod journal;
 mod note;
 mod owed;
 mod restore;
+mod rhythms;
 mod trouble;
 
 use alloc::boxed::Box;
@@ -30,6 +31,7 @@ use crate::subscriptions::Wish;
 pub(crate) use journal::{Journal, Until};
 pub(crate) use owed::Owed;
 pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill};
+pub use rhythms::SavedRhythm;
 pub use trouble::Trouble;
 
 /// A message that somebody keeps; a handle to it.
@@ -44,12 +46,13 @@ impl Kept {
 
     /// Calls with what it is.
     pub fn read<T>(&self, with: impl FnOnce(&SavedMessage<'_>) -> T) -> T {
-        let Publication { topic, payload, properties, qos, retain, expires, origin, .. } = self.0.view();
+        let Publication { topic, payload, properties, qos, retain, expires, origin, standing } = self.0.view();
         let mut encoded = Vec::new();
         if !properties.is_empty() {
             properties.encode(&mut encoded, |_| true);
         }
-        with(&SavedMessage { qos, retain, expires, origin, topic, properties: &encoded, payload })
+        let standing = standing.bits();
+        with(&SavedMessage { qos, retain, expires, origin, standing, topic, properties: &encoded, payload })
     }
 }
 

@@ -32,6 +32,9 @@ pub struct SavedMessage<'a> {
     pub expires: Option<Timestamp>,
     /// Who published it; 0 if that is not known.
     pub origin: u64,
+    /// How it stands among others that wait, in the words of this crate: its class, and its publisher's rate. None if nothing
+    /// is known of its publisher.
+    pub standing: Option<u64>,
     /// Its topic.
     pub topic: &'a str,
     /// Its properties, as on the wire.
@@ -100,6 +103,9 @@ pub struct SavedWill {
     pub due: Option<Timestamp>,
 }
 
+/// After so long all sessions are back.
+const FIRST_TURN: Duration = Duration::from_millis(1);
+
 impl Shard {
     /// From now on, everything that should outlive the process is told; see [`Shard::poll_journal`]. Numbers up to this
     /// one are in use.
@@ -110,9 +116,9 @@ impl Shard {
 
     /// A message that was kept under this number.
     pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
-        let SavedMessage { qos, retain, expires, origin, topic, properties, payload } = *saved;
+        let SavedMessage { qos, retain, expires, origin, standing, topic, properties, payload } = *saved;
         let properties = if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) };
-        let standing = Standing::UNKNOWN;
+        let standing = standing.map_or(Standing::UNKNOWN, Standing::from_bits);
         let publication = Publication { topic, payload, properties, qos, retain, expires, origin, standing };
         let message = Message::new(&publication, &self.memory.tally);
         message.set_number(number);
@@ -129,20 +135,23 @@ impl Shard {
         self.retained.set(topic, Arc::clone(&message.0), Stamp { count: 0, shard: 0 }, room, now);
     }
 
-    /// A session, which belongs to this shard. What is due by now is done: it ends, or its will is published.
+    /// A session, which belongs to this shard. What is due by now is done: it ends, or in the first turn its will is
+    /// published.
     pub fn restore_session(&mut self, saved: SavedSession<'_>, now: Timestamp) {
         let client_id: Arc<str> = saved.client_id.into();
         let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
         let mut session = Session::new(Arc::clone(&client_id), identity, crate::connect::origin_of(&client_id));
         session.kept = saved.session;
         session.expiry = saved.expiry;
-        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry));
+        // A will that is due by now goes out in the first turn: whoever wants it has to be back before.
+        let first = if saved.will.is_some() { now + FIRST_TURN } else { Timestamp::ZERO };
+        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry).max(first));
         session.inbound_before = saved.inbound.len();
         session.inbound = saved.inbound;
         session.inbound.sort_unstable();
         session.will = saved.will.map(|will| {
             will.message.0.keep();
-            let due_at = Some(will.due.unwrap_or(now + will.delay));
+            let due_at = Some(will.due.unwrap_or(now + will.delay).max(first));
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
         for delivery in saved.deliveries {

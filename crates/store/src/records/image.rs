@@ -8,7 +8,7 @@ mod dump;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Record, WishRecord};
+use super::{RHYTHM_MS_MAX, Record, WishRecord};
 use crate::file::Location;
 
 /// Everything that is kept.
@@ -19,7 +19,7 @@ pub struct Image {
     retained: BTreeMap<Box<str>, u64>,
     /// Messages on their way to sessions, and those that have them.
     routing: BTreeMap<u64, BTreeSet<u64>>,
-    rhythms: BTreeMap<Box<str>, Box<[u8]>>,
+    rhythms: BTreeMap<Box<str>, (u64, Box<[u8]>)>,
     bans: BTreeMap<Box<str>, (Option<u64>, Box<str>)>,
     clock_ms: u64,
     /// Highest number of a message or session ever seen: the next one is higher.
@@ -125,14 +125,19 @@ impl Image {
         self.routing.iter().map(|(&message, reached)| (message, reached))
     }
 
-    /// What was learned about publishers.
-    pub fn rhythms(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.rhythms.iter().map(|(client_id, state)| (&**client_id, &**state))
+    /// What was learned about publishers, and when they published last; those who have been away for too long are left
+    /// out.
+    pub fn rhythms(&self) -> impl Iterator<Item = (&str, u64, &[u8])> {
+        let is_fresh = |seen_ms: u64| seen_ms.saturating_add(RHYTHM_MS_MAX) > self.clock_ms;
+        let fresh = self.rhythms.iter().filter(move |(_, (seen_ms, _))| is_fresh(*seen_ms));
+        fresh.map(|(key, (seen_ms, state))| (&**key, *seen_ms, &**state))
     }
 
-    /// Who may not come in, until when, and why.
+    /// Who may not come in, until when, and why; bans that have ended are left out.
     pub fn bans(&self) -> impl Iterator<Item = (&str, Option<u64>, &str)> {
-        self.bans.iter().map(|(subject, (until, reason))| (&**subject, *until, &**reason))
+        let holds = |until: Option<u64>| until.is_none_or(|until| until > self.clock_ms);
+        let bans = self.bans.iter().filter(move |(_, (until, _))| holds(*until));
+        bans.map(|(subject, (until, reason))| (&**subject, *until, &**reason))
     }
 
     /// The latest time of the wall clock that was written down; 0 if none was.
@@ -207,12 +212,12 @@ impl Image {
                 self.leave(Some(message).filter(|_| is_known));
                 is_known
             }
-            Record::Rhythm { client_id, state } => {
-                self.rhythms.insert(client_id.into(), state.into());
+            Record::Rhythm { key, seen_ms, state } => {
+                self.rhythms.insert(key.into(), (seen_ms, state.into()));
                 true
             }
-            Record::RhythmForgotten { client_id } => {
-                self.rhythms.remove(client_id);
+            Record::RhythmForgotten { key } => {
+                self.rhythms.remove(key);
                 true
             }
             Record::Ban { subject, until_ms, reason } => {
@@ -340,6 +345,8 @@ impl Image {
     pub(super) fn essence(&self) -> Self {
         let nowhere = Location { file: crate::file::FileId::from_bits(0), offset: 0, len: 0 };
         let mut image = Self { orphans: 0, skipped: 0, ..self.clone() };
+        image.bans = self.bans().map(|(subject, until, reason)| (subject.into(), (until, reason.into()))).collect();
+        image.rhythms = self.rhythms().map(|(key, seen_ms, state)| (key.into(), (seen_ms, state.into()))).collect();
         image.messages.retain(|_, stored| stored.users > 0);
         image.messages.values_mut().for_each(|stored| stored.at = nowhere);
         image
