@@ -208,6 +208,12 @@ pub(super) const CASES: &[Case] = &[
         Promise::Rate { publishers: 256 },
         &[HALF_THE_DISK, Goal::Durable(Wanted::PerSecond(50_000.0)), THRICE],
     ),
+    Case {
+        group: "durable",
+        name: "clean sessions",
+        kind: Kind::Gate(Scenario::Clean { pairs: 50 }),
+        goals: &[Goal::Gate(Aim::Clean(1.03))],
+    },
     durable("restart", Promise::Restart { messages: 100_000 }, &[Goal::Durable(Wanted::RestartS(10.0))]),
 ];
 

@@ -133,7 +133,8 @@ impl Plan {
             Kind::Gate(scenario) => {
                 let own = scenario.tunes().iter().map(|tune| Source::Tidegate { shards: None, tune: *tune });
                 // rumqttd speaks no version in which a subscriber can say how much it takes.
-                own.chain(self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto).cloned()).collect()
+                let peers = self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto && scenario.has_peers());
+                own.chain(peers.cloned()).collect()
             }
             Kind::Durable(promise) => {
                 let own = promise.tunes().iter().map(|tune| Source::Tidegate { shards: None, tune: *tune });

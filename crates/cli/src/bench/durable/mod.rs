@@ -16,6 +16,7 @@ use tidegate_wire_mqtt::QoS;
 
 use super::cases::{Flow, Pace, Shape};
 use super::clients::Reader;
+use super::gate::NO_STORE;
 use super::json;
 use super::measure::{self, Setting};
 use super::outcome::{Cores, Traffic};
@@ -50,8 +51,6 @@ pub(super) struct Rate {
     pub(super) syncs_per_s: Option<f64>,
 }
 
-/// Ours without a store.
-const OFF: Tune = Tune { name: "store off", role: Role::Off, settings: &["store.keep=false"] };
 /// Enough for whatever waits for a moment: what is measured is no full queue.
 const QUEUE_MAX: u32 = 100_000;
 const PAYLOAD_BYTES: usize = 64;
@@ -60,7 +59,7 @@ impl Promise {
     /// In which ways our broker is set.
     pub(super) fn tunes(self) -> &'static [Tune] {
         match self {
-            Self::Rate { .. } => &[Tune::USUAL, OFF],
+            Self::Rate { .. } => &[Tune::USUAL, NO_STORE],
             Self::Restart { .. } => &[Tune::USUAL],
         }
     }
