@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{Query, State as Shared};
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
-use tidegate_broker::{Ban, Banned};
+use tidegate_broker::{Ban, Banned, Kept};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
 
@@ -121,15 +121,21 @@ pub(crate) async fn add_ban(Shared(state): Shared<Arc<State>>, body: Bytes) -> A
     if reason.len() > REASON_BYTES_MAX {
         return Err(Problem::usage(format!("\"reason\" may have {REASON_BYTES_MAX} bytes")));
     }
-    if !state.handle.ban(&whom, time, &reason) {
+    let (handle, banned, why) = (state.handle.clone(), whom.clone(), reason.clone());
+    // It waits for the disk, and others are not to wait for it.
+    let kept = tokio::task::spawn_blocking(move || handle.ban(&banned, time, &why)).await.ok().flatten();
+    let Some(kept) = kept else {
         return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many bans already"));
-    }
-    Ok(json_of(&ban_json(&Ban { whom, left: time, reason })))
+    };
+    let mut value = ban_json(&Ban { whom, left: time, reason });
+    value["kept"] = json!(kept == Kept::Yes);
+    Ok(json_of(&value))
 }
 
 pub(crate) async fn remove_ban(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
-    if state.handle.unban(&banned(|name| words.get(name).cloned())?) {
-        return Ok(json_of(&json!({ "removed": true })));
+    let (handle, whom) = (state.handle.clone(), banned(|name| words.get(name).cloned())?);
+    if let Ok(Some(kept)) = tokio::task::spawn_blocking(move || handle.unban(&whom)).await {
+        return Ok(json_of(&json!({ "removed": true, "kept": kept == Kept::Yes })));
     }
     Err(Problem::new(StatusCode::NOT_FOUND, "no-such-ban", "there is no such ban"))
 }

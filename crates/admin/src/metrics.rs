@@ -3,11 +3,12 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use tidegate_broker::PressureReport;
+use tidegate_broker::keep::{Health, StoreReport};
 use tidegate_control::Timestamp;
 use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
@@ -22,7 +23,8 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     let (_, handshakes) = state.handle.sockets();
     let started = state.wall(Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let (classes, transitions) = (state.handle.classes(), state.handle.transitions());
-    let process = Process { handshakes, started, resident_bytes: resident_bytes(), classes, transitions };
+    let store = state.handle.store();
+    let process = Process { handshakes, started, resident_bytes: resident_bytes(), classes, transitions, store };
     Ok(text(StatusCode::OK, KIND, page(&state.handle.stats(), &state.handle.pressure(), &process)))
 }
 
@@ -33,6 +35,7 @@ struct Process {
     /// Names, at most as many as there can be classes.
     classes: Vec<String>,
     transitions: [u64; 5],
+    store: Option<StoreReport>,
 }
 
 fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
@@ -86,6 +89,9 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     page.gauge("clients_slow", "Clients that do not take what waits for them.", stats.clients_slow);
     page.gauge("memory_budget_bytes", "Bytes that messages and clients may take.", pressure.memory_max);
     page.gauge("memory_used_bytes", "Bytes that they take.", pressure.memory_used);
+    if let Some(store) = &process.store {
+        by_store(&mut page, store);
+    }
     page.counter("packets_received", "Packets received.", stats.packets_received);
     page.counter("packets_sent", "Packets sent.", stats.packets_sent);
     page.counter("bytes_received", "Bytes received.", stats.bytes_received);
@@ -102,6 +108,27 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
         process.resident_bytes, process.started
     );
     text
+}
+
+/// What the disk does, and how long it takes for it.
+fn by_store(page: &mut Page, store: &StoreReport) {
+    let (metrics, syncs) = (&store.metrics, &store.metrics.log.syncs);
+    page.gauge("store_healthy", "1 while the store can write.", u64::from(store.health == Health::Fine));
+    page.counter("store_syncs", "Times that the disk was asked to keep what it was given.", syncs.count);
+    page.counter("store_failures", "Times that the disk refused a write or a sync.", metrics.log.failures);
+    page.counter("store_bytes", "Bytes written to the log.", metrics.log.bytes);
+    page.gauge("store_disk_bytes", "Bytes of all files of the store.", metrics.disk_bytes);
+    page.gauge("store_queue_batches", "Batches that wait for the disk.", metrics.queue_batches as u64);
+    page.gauge("store_queue_bytes", "Bytes of them.", metrics.queue_bytes as u64);
+    let times = [
+        ("store_sync_last_seconds", "How long the last sync took.", syncs.last),
+        ("store_sync_p99_seconds", "99 of 100 syncs since the start took no longer.", syncs.quantile(0.99)),
+        ("store_sync_max_seconds", "How long the longest one took.", syncs.max),
+        ("store_busy_seconds", "How long the disk has been with what it does now.", metrics.busy_for),
+    ];
+    for (name, help, time) in times {
+        page.seconds(name, help, time);
+    }
 }
 
 type Part = fn(&ClassStats) -> u64;
@@ -158,6 +185,11 @@ impl Page {
         self.sample(name, "", value);
     }
 
+    fn seconds(&mut self, name: &str, help: &str, time: Duration) {
+        self.head(name, "gauge", help);
+        let _ = writeln!(self.0, "tidegate_{name} {:.6}", time.as_secs_f64());
+    }
+
     fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, "counter", help);
         self.sample(&format!("{name}_total"), "", value);
@@ -175,7 +207,7 @@ fn resident_bytes() -> u64 {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
-    use std::time::Duration;
+    use tidegate_broker::keep::{Durability, WriterMetrics};
     use tidegate_control::pressure::Level;
 
     #[test]
@@ -185,9 +217,12 @@ mod tests {
             PressureReport { level: Level::default(), cause: None, age: Duration::ZERO, memory_used: 1, memory_max: 2 };
         let classes = ["high", "normal", "low", "sys", "odd \"name\""].map(String::from).to_vec();
         let (handshakes, started, resident_bytes, transitions) = (3, 1.5, 4096, [0, 1, 2, 3, 4]);
-        let process = Process { handshakes, started, resident_bytes, classes, transitions };
+        let (durability, health, metrics) = (Durability::Always, Health::Fine, WriterMetrics::default());
+        let store = Some(StoreReport { dir: "x".into(), durability, health, metrics });
+        let process = Process { handshakes, started, resident_bytes, classes, transitions, store };
         let text = page(&stats, &pressure, &process);
         assert!(text.contains("\ntidegate_deliveries_waiting{class=\"odd \\\"name\\\"\"} 0\n"), "{text}");
+        assert!(text.contains("\ntidegate_store_sync_p99_seconds 0.000000\n"), "{text}");
         assert!(text.contains("\ntidegate_overload_transitions_total{to=\"2\"} 2\n"), "{text}");
         assert!(text.ends_with("# EOF\n") && text.contains("\ntidegate_messages_received_total 7\n"), "{text}");
         let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());

@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate_broker::ask::Question;
+use tidegate_broker::keep::StoreReport;
 
 use crate::ask::ask;
 use crate::problem::{Answered, Problem, json_of, text};
@@ -28,7 +30,23 @@ pub(crate) async fn readyz(Shared(state): Shared<Arc<State>>) -> Answered {
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, vec![reason]),
     };
     let status = if reasons.is_empty() { "ready" } else { "not ready" };
-    Ok(text(code, "application/json", json!({ "status": status, "reasons": reasons }).to_string()))
+    let store = state.handle.store().map(|store| store_json(&store));
+    Ok(text(code, "application/json", json!({ "status": status, "reasons": reasons, "store": store }).to_string()))
+}
+
+/// How the disk does, for those who want to know before it is too late.
+fn store_json(store: &StoreReport) -> Value {
+    let (metrics, syncs) = (&store.metrics, &store.metrics.log.syncs);
+    let ms = |time: Duration| (time.as_secs_f64() * 1e4).round() / 10.0;
+    json!({
+        "health": store.health.word(),
+        "sync_last_ms": ms(syncs.last),
+        "sync_p99_ms": ms(syncs.quantile(0.99)),
+        "sync_max_ms": ms(syncs.max),
+        "busy_ms": ms(metrics.busy_for),
+        "queue_batches": metrics.queue_batches,
+        "queue_bytes": metrics.queue_bytes,
+    })
 }
 
 pub(crate) async fn reload(Shared(state): Shared<Arc<State>>) -> Answered {

@@ -96,6 +96,11 @@ impl Bans {
         true
     }
 
+    /// Until when somebody is banned, and why.
+    pub(crate) fn get(&self, whom: &Banned) -> Option<(Timestamp, &str)> {
+        self.by_whom.get(whom).map(|(until, reason)| (*until, reason.as_str()))
+    }
+
     /// False if there was none.
     pub(crate) fn remove(&mut self, whom: Banned) -> bool {
         let whom = whom.normal();

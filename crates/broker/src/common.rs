@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use tidegate_control::Timestamp;
 use tidegate_core::Whom;
 use tidegate_core::event::Stats;
 use tidegate_core::settings::Rate;
 
 use crate::attempts::Attempts;
-use crate::bans::Bans;
+use crate::bans::{Banned, Bans};
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
-use crate::keep::Keeper;
+use crate::keep::{Keeper, Ticket};
 use crate::known::Known;
 use crate::letter::{Letter, Rules};
 use crate::password::Questions;
@@ -82,6 +84,26 @@ impl Common {
             turns,
             generation,
         }
+    }
+
+    /// Keeps somebody out, and writes it down: the ticket to wait for, if there is a store that takes it. None: there are
+    /// too many bans already.
+    pub(crate) fn ban(&self, whom: Banned, time: Duration, reason: &str, now: Timestamp) -> Option<Ticket> {
+        let whom = whom.normal();
+        // Both under the lock: the log has bans and their ends in the order in which they were made.
+        let mut bans = lock(&self.bans);
+        if !bans.add(whom.clone(), time, reason, now) {
+            return None;
+        }
+        let (until, why) = bans.get(&whom)?;
+        Some(self.keeper.as_ref().map_or(Ticket::NONE, |keeper| keeper.ban(&whom, until, why)))
+    }
+
+    /// Ends a ban, and writes it down; none if there was none.
+    pub(crate) fn unban(&self, whom: Banned) -> Option<Ticket> {
+        let whom = whom.normal();
+        let mut bans = lock(&self.bans);
+        bans.remove(whom.clone()).then(|| self.keeper.as_ref().map_or(Ticket::NONE, |keeper| keeper.unban(&whom)))
     }
 
     /// New rules have come.

@@ -21,7 +21,7 @@ use crate::common::Common;
 use crate::config::{Config, ListenerKind};
 use crate::door::{Door, load_tls};
 use crate::inbox::lock;
-use crate::keep::StoreReport;
+use crate::keep::{Kept, StoreReport, Ticket};
 use crate::letter::{Letter, Rules};
 use crate::limits::{OPERATOR_LIMITS_MAX, QUESTIONS_MAX};
 use crate::password::{Asker, Question as PasswordQuestion};
@@ -146,19 +146,23 @@ impl Handle {
         lock(&self.common.classes).clone()
     }
 
-    /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. False: there
-    /// are too many bans already.
-    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
-        if !lock(&self.common.bans).add(whom.clone(), time, reason, self.common.clock.now()) {
-            return false;
-        }
+    /// Keeps somebody out for a time: who is connected has to go (DISCONNECT 0x98), who comes is told 0x8A. None: there
+    /// are too many bans already. It holds at once; this returns when it is kept, or after 2 s of a disk that does not
+    /// take it.
+    pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> Option<Kept> {
+        let ticket = self.common.ban(whom.clone(), time, reason, self.common.clock.now())?;
         self.common.tell_all(|| Letter::Expel(Box::new(whom.clone().normal())));
-        true
+        Some(self.is_kept(ticket))
     }
 
-    /// Ends a ban; false if there was none.
-    pub fn unban(&self, whom: &Banned) -> bool {
-        lock(&self.common.bans).remove(whom.clone())
+    /// Ends a ban; none if there was none. Returns as [`Handle::ban`] does.
+    pub fn unban(&self, whom: &Banned) -> Option<Kept> {
+        let ticket = self.common.unban(whom.clone())?;
+        Some(self.is_kept(ticket))
+    }
+
+    fn is_kept(&self, ticket: Ticket) -> Kept {
+        self.common.keeper.as_ref().map_or(Kept::No, |keeper| keeper.is_kept(ticket))
     }
 
     /// All bans that have not ended.

@@ -61,6 +61,7 @@ use config::{Config, ListenerKind};
 use door::Door;
 pub use handle::{Handle, NotAsked};
 use inbox::Inbox;
+pub use keep::Kept;
 use keep::{Keeper, Opening, Scribe};
 use letter::{Letter, Rules};
 use limits::SHARDS_MAX;
@@ -115,13 +116,17 @@ impl Broker {
         let rules = Rules::new(&config, authenticator, policy, 0);
         let mut made = make_shards(polls.len(), &rules);
         let (mut keeper, mut first, mut opening) = (None, vec![Vec::new(); polls.len()], None);
+        let mut bans = Vec::new();
         if let Some(store) = &config.store {
             let opened = Keeper::open(store, &mut made, clock.now())?;
-            keeper = Some(Arc::new(opened.0));
-            (opening, first) = (Some(opened.1), opened.2);
+            keeper = Some(Arc::new(opened.keeper));
+            (opening, first, bans) = (Some(opened.opening), opened.first, opened.bans);
         }
         let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max, keeper));
         common.show_rules(&rules);
+        for Ban { whom, left, reason } in bans {
+            inbox::lock(&common.bans).add(whom, left, &reason, common.clock.now());
+        }
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
         let mut broker = Self { common, doors, threads: Vec::new(), passwords, opening };
@@ -142,7 +147,7 @@ impl Broker {
         // A letter, not only a call: the thread may be about to fall asleep.
         let wake = move || drop(inboxes.get(index).map(|inbox| inbox.send(Letter::Kept)));
         let ways = (keeper.producer(wake.clone())?, keeper.desk(wake)?);
-        Some(Scribe::new(Arc::clone(keeper), ways, first, (index == 0).then(|| self.common.clock.now())))
+        Some(Scribe::new(Arc::clone(keeper), ways, first, index == 0, self.common.clock.now()))
     }
 
     /// What the store had to say when it was opened; none without a store.
@@ -184,12 +189,12 @@ impl Broker {
 
     /// See [`Handle::ban`].
     pub fn ban(&self, whom: &Banned, time: Duration, reason: &str) -> bool {
-        self.handle().ban(whom, time, reason)
+        self.handle().ban(whom, time, reason).is_some()
     }
 
     /// See [`Handle::unban`].
     pub fn unban(&self, whom: &Banned) -> bool {
-        self.handle().unban(whom)
+        self.handle().unban(whom).is_some()
     }
 
     /// See [`Handle::bans`].

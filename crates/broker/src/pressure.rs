@@ -75,7 +75,14 @@ impl Meter {
     }
 
     /// The gauge as it stands after this, if it is time.
-    pub(crate) fn sample(&mut self, memory_used: u64, memory_max: u64, now: Timestamp) -> Option<Gauge> {
+    /// `store` is how long the disk has been with what it does now.
+    pub(crate) fn sample(
+        &mut self,
+        memory_used: u64,
+        memory_max: u64,
+        store: Duration,
+        now: Timestamp,
+    ) -> Option<Gauge> {
         let time = now.since(self.window);
         if time < SAMPLE_INTERVAL {
             return None;
@@ -87,7 +94,8 @@ impl Meter {
         let saturation = if self.restless >= RESTLESS_SAMPLES { working } else { 0.0 };
         // The mean: a thread that loses its core for a while has one long turn, and nothing is wrong with the others.
         let (turn, backlog) = (self.busy / self.turns.max(1), self.backlog);
-        self.gauge.on_sample(self.plan.as_ref()?, &Signal { turn, saturation, backlog, memory_used, memory_max }, now);
+        let signal = Signal { turn, saturation, backlog, store, memory_used, memory_max };
+        self.gauge.on_sample(self.plan.as_ref()?, &signal, now);
         (self.window, self.busy, self.turns) = (now, Duration::ZERO, 0);
         (self.unread_turns, self.backlog) = (0, Duration::ZERO);
         Some(self.gauge)
@@ -245,14 +253,14 @@ mod tests {
         for _ in 0..1500 {
             now = now + MS;
             meter.on_turn(MS, 8, 1);
-            meter.sample(0, 1, now);
+            meter.sample(0, 1, Duration::ZERO, now);
         }
         assert_eq!(meter.gauge.level(), Level::Busy);
         assert_eq!(meter.gauge.cause(), Some(Cause::Lag));
         for _ in 0..60 {
             assert!(meter.due().is_some_and(|due| due <= now + SAMPLE_INTERVAL) || meter.gauge.level() == Level::Calm);
             now = now + SAMPLE_INTERVAL;
-            meter.sample(0, 1, now);
+            meter.sample(0, 1, Duration::ZERO, now);
         }
         assert_eq!((meter.gauge.level(), meter.due()), (Level::Calm, None));
     }
@@ -264,7 +272,7 @@ mod tests {
         for _ in 0..3 {
             now = now + SAMPLE_INTERVAL;
             meter.on_turn(MS, 8, 1000);
-            meter.sample(0, 1, now);
+            meter.sample(0, 1, Duration::ZERO, now);
         }
         assert_eq!((meter.gauge.level(), meter.gauge.cause()), (Level::Strained, Some(Cause::Backlog)));
     }
@@ -274,7 +282,7 @@ mod tests {
         let pressure = Pressure::new(3, 1000);
         let mut meter = Meter::new(Timestamp::ZERO);
         let now = Timestamp::ZERO + SAMPLE_INTERVAL;
-        pressure.show(1, &meter.sample(960, 1000, now).unwrap());
+        pressure.show(1, &meter.sample(960, 1000, Duration::ZERO, now).unwrap());
         assert_eq!(pressure.level(), Level::Emergency);
         let report = pressure.report(now + MS);
         assert_eq!((report.level, report.cause, report.age), (Level::Emergency, Some(Cause::Memory), MS));

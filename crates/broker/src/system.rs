@@ -10,6 +10,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::pressure::Cause;
 use tidegate_core::event::Stats;
 
+use crate::keep::StoreReport;
 use crate::pressure::PressureReport;
 
 /// The publisher of `$SYS`.
@@ -63,13 +64,15 @@ impl System {
         &mut self,
         stats: &Stats,
         report: &PressureReport,
+        store: Option<&StoreReport>,
         interval: Duration,
         now: Timestamp,
         mut publish: impl FnMut(&str, &str),
     ) {
         self.update(stats, now);
         self.due = now + interval;
-        for (topic, value) in self.values(stats, report, now) {
+        let values = self.values(stats, report, now);
+        for (topic, value) in values.into_iter().chain(store.into_iter().flat_map(stored)) {
             let topic = format!("$SYS/broker/{topic}");
             if self.published.get(&topic) != Some(&value) {
                 publish(&topic, &value);
@@ -157,6 +160,23 @@ fn overload(report: &PressureReport) -> [(String, String); 5] {
     .map(|(name, value)| (name.to_owned(), value))
 }
 
+/// How the store is: times in milliseconds.
+fn stored(report: &StoreReport) -> [(String, String); 8] {
+    let (metrics, syncs) = (&report.metrics, &report.metrics.log.syncs);
+    let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+    [
+        ("health", report.health.word().to_owned()),
+        ("sync/count", syncs.count.to_string()),
+        ("sync/last", ms(syncs.last)),
+        ("sync/p99", ms(syncs.quantile(0.99))),
+        ("sync/maximum", ms(syncs.max)),
+        ("busy", ms(metrics.busy_for)),
+        ("queue/batches", metrics.queue_batches.to_string()),
+        ("queue/bytes", metrics.queue_bytes.to_string()),
+    ]
+    .map(|(name, value)| (format!("store/{name}"), value))
+}
+
 /// Memory of the process that is really there, from the kernel; 0 where it does not say. (mosquitto counts its own heap;
 /// what an operator wants to know is this.)
 fn resident_bytes() -> u64 {
@@ -173,9 +193,16 @@ mod tests {
     fn publish(system: &mut System, stats: &Stats, secs: f64) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
         let report = Pressure::new(1, 1000).report(Timestamp::ZERO);
-        system.publish(stats, &report, Duration::from_secs(10), Timestamp::from_secs_f64(secs), |topic, value| {
-            out.insert(topic.to_owned(), value.to_owned());
-        });
+        system.publish(
+            stats,
+            &report,
+            None,
+            Duration::from_secs(10),
+            Timestamp::from_secs_f64(secs),
+            |topic, value| {
+                out.insert(topic.to_owned(), value.to_owned());
+            },
+        );
         out
     }
 

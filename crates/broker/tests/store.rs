@@ -3,12 +3,13 @@
 mod support;
 
 use std::path::Path;
+use std::time::Duration;
 
 use support::{Client, address, config, connect_packet, start, tcp};
-use tidegate_broker::Broker;
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_broker::keep::StoreConfig;
+use tidegate_broker::{Banned, Broker, Kept};
 use tidegate_core::access::Open;
 use tidegate_store::Durability;
 use tidegate_wire_mqtt::{
@@ -89,6 +90,80 @@ fn a_will_that_waits_outlives_the_process() {
     let (mut reader, present) = lasting(&broker, "reader", None);
     assert!(present);
     assert_eq!(reader.message().payload, b"fragile");
+    broker.shutdown();
+}
+
+#[test]
+fn a_will_that_is_due_at_a_start_reaches_those_who_come_back_after_its_session() {
+    for shards in [1, 3] {
+        let folder = tempfile::tempdir().unwrap();
+        let broker = start(kept(folder.path(), shards));
+        let will = Will {
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            properties: Properties::EMPTY,
+            topic: "gone",
+            payload: b"fragile",
+        };
+        let (fragile, _) = lasting(&broker, "fragile", Some(will));
+        let names: Vec<String> = (0..4).map(|n| format!("reader{n}")).collect();
+        for name in &names {
+            lasting(&broker, name, None).0.subscribe("gone", QoS::AtLeastOnce);
+        }
+        // As kill -9 would leave it: the client was connected to the end, and its will is due when the broker is back.
+        broker.handle().backup(&folder.path().join("copy")).unwrap();
+        drop(fragile);
+        broker.shutdown();
+        let broker = start(kept(&folder.path().join("copy"), shards));
+        for name in &names {
+            assert_eq!(lasting(&broker, name, None).0.message().payload, b"fragile", "{name} of {shards} shards");
+        }
+        broker.shutdown();
+    }
+}
+
+#[test]
+fn bans_outlive_the_process_until_they_end_or_are_lifted() {
+    let folder = tempfile::tempdir().unwrap();
+    let hour = Duration::from_secs(3600);
+    let banned = ["a", "b", "c"].map(|name| Banned::Client(name.to_owned()));
+    let broker = start(kept(folder.path(), 2));
+    for whom in &banned {
+        assert_eq!(broker.handle().ban(whom, hour, "a test"), Some(Kept::Yes));
+    }
+    assert_eq!(broker.handle().unban(&banned[1]), Some(Kept::Yes));
+    assert!(broker.ban(&banned[2], Duration::from_millis(1), "a shorter one does not count"));
+    broker.shutdown();
+    for _ in 0..2 {
+        let broker = start(kept(folder.path(), 1));
+        assert_eq!(broker.opening().unwrap().restored.bans, 2);
+        let bans = broker.bans();
+        assert_eq!(bans.iter().map(|ban| &ban.whom).collect::<Vec<_>>(), [&banned[0], &banned[2]]);
+        assert!(bans.iter().all(|ban| ban.left <= hour && ban.left > hour / 2 && ban.reason == "a test"), "{bans:?}");
+        broker.shutdown();
+    }
+    let broker = start(Config { store: None, ..kept(folder.path(), 1) });
+    assert_eq!(broker.handle().ban(&banned[0], hour, "a test"), Some(Kept::No), "there is nowhere to keep it");
+    broker.shutdown();
+}
+
+#[test]
+fn a_rhythm_that_was_learned_is_known_after_an_orderly_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let by_hand = |shards| {
+        let config = kept(folder.path(), shards);
+        Broker::start_by_hand(config, std::sync::Arc::new(Anonymous), std::sync::Arc::new(Open)).unwrap()
+    };
+    let broker = by_hand(2);
+    let (mut sender, _) = lasting(&broker, "sender", None);
+    for _ in 0..40 {
+        publish_kept(&mut sender, "t", "x", false);
+        broker.advance(Duration::from_secs(10));
+    }
+    drop(sender);
+    broker.shutdown();
+    let broker = by_hand(1);
+    assert_eq!(broker.opening().unwrap().restored.rhythms, 1);
     broker.shutdown();
 }
 

@@ -108,8 +108,18 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 /// What the store had to say: one line if all is well, and one for each thing that is not.
 fn log_opening(broker: &Broker) {
     let Some(Opening { report, restored }) = broker.opening() else { return };
-    let Restored { sessions, deliveries, retained, lost } = *restored;
-    info!(event = "store_opened", sessions, messages = deliveries, retained, lost, %report, "what was kept is back");
+    let Restored { sessions, deliveries: messages, retained, lost, rhythms, bans } = *restored;
+    info!(
+        event = "store_opened",
+        sessions,
+        messages,
+        retained,
+        lost,
+        rhythms,
+        bans,
+        %report,
+        "what was kept is back"
+    );
     for line in &report.lines {
         warn!(event = "store_repaired", "{line}");
     }

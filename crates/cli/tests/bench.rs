@@ -129,6 +129,24 @@ fn what_a_flood_loses_is_counted() {
 }
 
 #[test]
+fn what_is_kept_is_measured_beside_what_the_disk_allows() {
+    let report = group("durable");
+    let rows = report["rows"].as_array().expect("rows");
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["broker"].as_str()).collect();
+    let with_and_without = ["tidegate", "store off"];
+    assert_eq!(names, [with_and_without.repeat(3), vec!["tidegate"; 2]].concat());
+    assert!(rows[0]["disk_syncs_per_s"].as_f64() > Some(0.0), "{report}");
+    assert!(rows[..6].iter().all(|row| row["delivered_per_s"].as_f64() > Some(0.0)), "{report}");
+    assert_eq!(rows[6]["ratios"].as_array().expect("rounds").len(), 7, "{report}");
+    let restart = &rows[7];
+    assert!(
+        count(&restart["messages"]) >= 1_000 && count(&restart["waiting"]) >= count(&restart["messages"]),
+        "{report}"
+    );
+    assert_eq!(report["goals"].as_array().expect("goals").len(), 9);
+}
+
+#[test]
 fn traffic_goes_on_beside_subscriptions() {
     let report = group("subscriptions");
     let held: Vec<u64> =

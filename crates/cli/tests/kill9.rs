@@ -21,7 +21,8 @@ use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, Property, QoS, Versi
 
 use client::Client;
 
-const ROUNDS: u64 = 10;
+/// Each about a tenth of a second.
+const ROUNDS: u64 = 100;
 /// Nothing takes that long, unless it never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -189,7 +190,7 @@ fn f109_what_was_acknowledged_survives_kill_9_and_exactly_once_is_once() {
     let mut dice = Dice(7);
     for round in 0..rounds {
         let broker = Broker::start(folder.path(), 1 + dice.below(3));
-        let (port, events) = (broker.port, 1 + dice.below(400));
+        let (port, events) = (broker.port, 1 + dice.below(100));
         live(&mut clients, port, round, |heard| wait_for(events, heard), || broker.kill());
     }
     finish(&mut clients, folder.path());

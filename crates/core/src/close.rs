@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilt
 use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
 use crate::ledger::{Ledger, Loss};
-use crate::message::{Message, expiry};
+use crate::message::{Message, Shareable, expiry};
 use crate::overload::Pace;
 use crate::report::Parting;
 use crate::session::{PendingWill, Session};
@@ -202,6 +202,7 @@ impl Shard {
 
     fn publish_will(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(index) else { return };
+        let was_kept = session.will.as_ref().is_some_and(|will| will.is_kept);
         self.journal.clear_will(session);
         let Some(will) = session.will.take() else { return };
         let (identity, client_id) = (session.identity.clone(), Arc::clone(&session.client_id));
@@ -216,7 +217,11 @@ impl Shard {
         publication.expires = expiry(&publication.properties, now);
         publication.standing = self.classify(index, &publication);
         let message = Arc::new(Message::new(&publication, &self.memory.tally));
-        self.publish(&message.view(), now);
+        let message = Shareable::of(&message);
+        if was_kept {
+            self.prepare_will(&message);
+        }
+        self.publish_shareable(&message, now);
     }
 
     pub(crate) fn check_alive(&mut self, conn: ConnId, now: Timestamp) {

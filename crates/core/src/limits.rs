@@ -119,6 +119,10 @@ pub(crate) const OWED_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const FETCHES_MAX: usize = 16;
 /// Bytes of one shard that wait for the disk, at which no more are taken from publishers...
 pub(crate) const UNSYNCED_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// ...and the same while the disk stalls, that is, has been with one thing for so long...
+pub(crate) const UNSYNCED_BYTES_STALLED: usize = UNSYNCED_BYTES_MAX / 16;
+/// (longer than any disk takes that is not in trouble)
+pub(crate) const STORE_STALL: Duration = Duration::from_secs(1);
 /// ...and how long those are not read then.
 pub(crate) const UNSYNCED_PAUSE: Duration = Duration::from_millis(20);
 /// The same while the disk fails; it is tried again every two seconds at the latest.

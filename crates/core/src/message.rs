@@ -48,6 +48,17 @@ impl Standing {
     pub(crate) const fn of(class: ClassId) -> Self {
         Self { class, is_by_topic: false, rate: RATE_UNKNOWN }
     }
+
+    /// As a number, to be kept; none if nothing is known.
+    pub(crate) fn bits(self) -> Option<u64> {
+        let flags = self.class.bits() | u8::from(self.is_by_topic) << 7;
+        (self != Self::UNKNOWN).then_some(u64::from(self.rate) << 8 | u64::from(flags))
+    }
+
+    /// From such a number. Classes are known by their place: another configuration may mean another one by it.
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        Self { class: ClassId::from_bits(bits as u8 & 0x7f), is_by_topic: bits & 0x80 != 0, rate: (bits >> 8) as u32 }
+    }
 }
 
 /// Behind every rate: those who still learn are last (CONTROL §9.1).

@@ -84,12 +84,15 @@ impl Shard {
 
     /// Retains and routes a publication of this shard; the answer is how many places it went to.
     pub(crate) fn publish(&mut self, publication: &Publication<'_>, now: Timestamp) -> usize {
-        let message = Shareable::new(*publication);
-        if publication.retain && self.retain_here(&message, now) == Kept::Full {
+        self.publish_shareable(&Shareable::new(*publication), now)
+    }
+
+    pub(crate) fn publish_shareable(&mut self, message: &Shareable<'_>, now: Timestamp) -> usize {
+        if message.publication.retain && self.retain_here(message, now) == Kept::Full {
             self.stats.retained_memory_budget += 1;
-            return self.route(&unretained(&message), now);
+            return self.route(&unretained(message), now);
         }
-        self.route(&message, now)
+        self.route(message, now)
     }
 
     /// Retains a message of this shard: it comes after all that were heard of.

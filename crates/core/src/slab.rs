@@ -24,6 +24,11 @@ impl<T> Slab<T> {
         self.len
     }
 
+    /// Positions that there are, occupied or not.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
     /// Position and generation of the new entry.
     pub(crate) fn insert(&mut self, value: T) -> (u32, u32) {
         self.len += 1;

@@ -47,6 +47,7 @@ fn message(id: u64) -> Batch {
         retain: false,
         expires_ms: None,
         origin: 1,
+        standing: None,
         topic: "plant/7/line/3/temperature",
         properties: &[],
         payload: &payload,

@@ -29,6 +29,7 @@ const KNOWN: u8 = FIRST | LAST | SYNCED | SKIPPABLE | CONTROL;
 /// Tags of control records.
 pub(crate) const CLOSED: u8 = 1;
 pub(crate) const SNAPSHOT_END: u8 = 2;
+pub(crate) const SETTLED: u8 = 3;
 
 /// What stands before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileId, HEADER_BYTES, Header, Location};
-use crate::frame::{Batch, CLOSED, RawRecord};
+use crate::frame::{Batch, CLOSED, RawRecord, SETTLED};
 use crate::metrics::LogMetrics;
 use crate::read;
 use crate::repair::repair;
-use crate::replay::replay;
+use crate::replay::{Doubt, Purpose, TEMPORARY, replay_for};
 use crate::report::RecoveryReport;
 
 /// Settings of a log.
@@ -71,6 +71,8 @@ pub struct Log<D> {
     pub(crate) base: u64,
     pub(crate) sizes: BTreeMap<FileId, u64>,
     buffer: Vec<u8>,
+    /// Found when it was opened, and not yet written again: the next segment begins with it.
+    doubt: Vec<Doubt>,
     pub(crate) metrics: LogMetrics,
 }
 
@@ -95,28 +97,21 @@ impl<D: Disk> Log<D> {
         options: LogOptions,
         mut visit: impl FnMut(RawRecord<'_>, Location) -> Result<(), StoreError>,
     ) -> Result<(Self, RecoveryReport), StoreError> {
-        let mut found = replay(&mut disk, None, &mut visit)?;
+        let mut found = replay_for(Purpose::Open, &mut disk, None, &mut visit)?;
         if options.strict && found.report.is_damaged() {
             return Err(StoreError::Strict { lines: found.report.lines });
         }
-        let next_number = found.sizes.keys().map(|id| id.number()).max().unwrap_or(0) + 1;
         repair(&mut disk, &mut found)?;
-        // What a killed process left is in the system's memory and may not be on the medium yet. From here on it is
-        // relied on, and the next segment will say that it counts.
-        let last = FileId::segment(found.tail.0);
-        if found.sizes.contains_key(&last) {
-            disk.sync(&last.name()).map_err(StoreError::io("sync", &last.name()))?;
-            disk.close(&last.name());
-        }
         let mut log = Self {
             disk,
             options,
             current: None,
             tail: found.tail,
-            next_number,
+            next_number: found.next_number,
             base: found.base,
             sizes: found.sizes,
             buffer: Vec::new(),
+            doubt: found.doubt,
             metrics: LogMetrics::default(),
         };
         match log.repair() {
@@ -218,31 +213,93 @@ impl<D: Disk> Log<D> {
     /// Begins a fresh segment, if there is none to write to. Whatever was appended and not settled has to be appended
     /// again.
     pub fn repair(&mut self) -> Result<(), StoreError> {
+        self.repair_with(&[], &mut Vec::new())
+    }
+
+    /// The same, with batches that the segment begins with: it takes the place of what they were written to before only
+    /// when they are in it, and they are on the medium then. Their places are added to `places`.
+    pub fn repair_with(&mut self, again: &[Batch], places: &mut Vec<Position>) -> Result<(), StoreError> {
         if self.current.is_some() {
             return Ok(());
         }
         let id = FileId::segment(self.next_number);
-        // Never the same name twice: what a failed attempt left behind is not ours.
-        self.next_number += 1;
+        if self.doubt.is_empty() {
+            // Never the same name twice: what a failed attempt left behind is not ours. But the place of what is in doubt
+            // was told already, and its file gets its name only when it is complete.
+            self.next_number += 1;
+        }
+        let salt = self.disk.salt();
+        let header = Header { id, salt, follows: self.tail.0, follows_end: self.tail.1 };
+        let (mut bytes, known) = (header.to_bytes(), places.len());
+        for batch in self.doubt.iter().map(|doubt| &doubt.batch).chain(again) {
+            let offset = bytes.len() as u64;
+            batch.write(&mut bytes, salt, offset, false);
+        }
+        let begun = self.doubt.last().map_or(HEADER_BYTES, |last| last.to.offset + last.batch.bytes() as u64);
+        again.iter().fold(begun, |offset, batch| {
+            places.push(Position { file: id, offset });
+            offset + batch.bytes() as u64
+        });
         let name = id.name();
-        let header = Header { id, salt: self.disk.salt(), follows: self.tail.0, follows_end: self.tail.1 };
-        if let Err(error) = self.begin(&name, header) {
-            // Perhaps it cannot be removed either; the next compaction or recovery will.
-            let _ = self.disk.remove(&name);
-            self.disk.close(&name);
+        let is_bare = bytes.len() as u64 == HEADER_BYTES;
+        let result = if is_bare { self.begin(&name, &bytes) } else { self.begin_whole(&name, &bytes) };
+        if let Err(error) = result {
+            places.truncate(known);
             return Err(error);
         }
-        self.sizes.insert(id, HEADER_BYTES);
-        let start = HEADER_BYTES;
-        self.current = Some(Segment { id, name, salt: header.salt, written: start, synced: start, settled: start });
+        self.next_number = id.number() + 1;
+        self.doubt.clear();
+        let end = bytes.len() as u64;
+        self.sizes.insert(id, end);
+        self.current = Some(Segment { id, name, salt, written: end, synced: end, settled: end });
+        if !is_bare {
+            // So that the next start knows that all this is safe. If it fails, the log has failed again, and no more than
+            // that.
+            let _ = self.append(&[Batch::control(SETTLED, &[])], &mut Vec::new());
+        }
         Ok(())
     }
 
-    fn begin(&mut self, name: &str, header: Header) -> Result<(), StoreError> {
+    fn begin(&mut self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let begun = self
+            .create(name, bytes)
+            .and_then(|()| self.disk.sync_names().map_err(StoreError::io("sync the directory of", name)));
+        if begun.is_err() {
+            // Perhaps it cannot be removed either; the next compaction or recovery will.
+            let _ = self.disk.remove(name);
+            self.disk.close(name);
+        }
+        begun
+    }
+
+    /// A segment that is there with all of this, or not at all.
+    fn begin_whole(&mut self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let temporary = name.replace(".tide", TEMPORARY);
+        // One that an earlier attempt left.
+        let _ = self.disk.remove(&temporary);
+        let begun = self
+            .create(&temporary, bytes)
+            .and_then(|()| self.disk.rename(&temporary, name).map_err(StoreError::io("rename", &temporary)))
+            .and_then(|()| self.disk.sync_names().map_err(StoreError::io("sync the directory of", name)));
+        if begun.is_err() {
+            let _ = self.disk.remove(&temporary);
+        }
+        begun
+    }
+
+    fn create(&mut self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
         self.disk.create(name).map_err(StoreError::io("create", name))?;
-        self.disk.append(name, &header.to_bytes()).map_err(StoreError::io("write", name))?;
-        self.disk.sync(name).map_err(StoreError::io("sync", name))?;
-        self.disk.sync_names().map_err(StoreError::io("sync the directory of", name))
+        self.disk.append(name, bytes).map_err(StoreError::io("write", name))?;
+        self.disk.sync(name).map_err(StoreError::io("sync", name))
+    }
+
+    /// Where records stand that were said to be elsewhere, because they could not be copied there yet.
+    pub(crate) fn displaced(&self) -> impl Iterator<Item = (Location, Location)> {
+        self.doubt.iter().flat_map(|doubt| {
+            let at =
+                |position: Position, at: u64, len| Location { file: position.file, offset: position.offset + at, len };
+            doubt.batch.places().map(move |(place, len)| (at(doubt.to, place, len), at(doubt.from, place, len)))
+        })
     }
 
     /// Where the next batch would stand; None while the log has failed.
@@ -252,7 +309,8 @@ impl<D: Disk> Log<D> {
 
     /// Reads one record. The bytes are checked: a damaged one is an error, never a different payload.
     pub fn read(&mut self, at: Location, into: &mut Vec<u8>) -> Result<(), StoreError> {
-        read::read_record(&mut self.disk, at, None, into).map(drop)
+        let place = self.displaced().find(|(said, _)| *said == at).map_or(at, |(_, place)| place);
+        read::read_record(&mut self.disk, place, None, into).map(drop)
     }
 
     /// Syncs, and marks the end, so that the next start can tell damage of the last batches from a torn end.

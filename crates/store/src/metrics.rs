@@ -38,6 +38,19 @@ impl SyncTimes {
     /// Up to 2²² µs, about 4 s, and one for the rest.
     pub const BUCKETS: usize = 24;
 
+    /// A time that this share of all syncs did not exceed: the end of its bucket, or the longest of all.
+    pub fn quantile(&self, share: f64) -> Duration {
+        let wanted = (self.count as f64 * share).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && wanted > 0 {
+                return Duration::from_micros(1 << bucket).min(self.max);
+            }
+        }
+        self.max
+    }
+
     pub(crate) fn note(&mut self, time: Duration) {
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bucket = (u64::BITS - micros.leading_zeros()) as usize;
@@ -61,5 +74,9 @@ mod tests {
         }
         assert_eq!((times.buckets[0], times.buckets[1], times.buckets[10], times.buckets[23]), (1, 1, 1, 1));
         assert_eq!((times.count, times.max), (4, Duration::from_secs(30)));
+        assert_eq!(times.quantile(0.5), Duration::from_micros(2));
+        assert_eq!(times.quantile(0.75), Duration::from_micros(1024));
+        assert_eq!(times.quantile(1.0), Duration::from_secs(30).min(Duration::from_micros(1 << 23)));
+        assert_eq!(SyncTimes::default().quantile(0.99), Duration::ZERO);
     }
 }

@@ -6,13 +6,18 @@
 //! everything before that was on the disk once: damage there is set aside, and reading goes on behind it. In the last
 //! segment a batch that begins after a sync says so. Behind the last of those, the first bad byte ends the log: what was
 //! written after it was never promised, and may have arrived in any order.
+//!
+//! What stands behind the last known sync is *in doubt*: a process that was killed may have promised it, and the sync may
+//! have failed all the same, after which the system shows the bytes and has lost them. So whoever opens a store to
+//! write copies that part into the next segment before it relies on any of it ([`Purpose::Open`]).
 
 use std::collections::BTreeMap;
 
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileId, HEADER_BYTES, Header, Location};
-use crate::frame::{CLOSED, RawRecord, SNAPSHOT_END};
+use crate::frame::{Batch, CLOSED, RawRecord, SNAPSHOT_END};
+use crate::log::Position;
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Next, Scan, read_header};
 
@@ -40,6 +45,30 @@ pub(crate) struct Replayed {
     pub(crate) base: u64,
     /// The last segment of the log and its end.
     pub(crate) tail: (u64, u64),
+    /// Where the next segment begins, for those who open.
+    pub(crate) next_number: u64,
+    /// What has to be written again at its beginning, before anything else.
+    pub(crate) doubt: Vec<Doubt>,
+    purpose: Purpose,
+}
+
+/// What a replay is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// To know what is there.
+    #[default]
+    Look,
+    /// To go on behind it: what is in doubt is said to be where it will be copied to.
+    Open,
+}
+
+/// A batch of which nobody knows whether it was synced.
+#[derive(Clone, Debug)]
+pub(crate) struct Doubt {
+    pub(crate) batch: Batch,
+    /// Where it stands now, and where it will.
+    pub(crate) from: Position,
+    pub(crate) to: Position,
 }
 
 /// Takes each record with its place.
@@ -47,8 +76,19 @@ pub(crate) type Visit<'v> = &'v mut dyn FnMut(RawRecord<'_>, Location) -> Result
 
 /// Reads everything that lies before segment `before`, in order.
 pub(crate) fn replay(disk: &mut impl Disk, before: Option<u64>, visit: Visit<'_>) -> Result<Replayed, StoreError> {
-    let mut done = Replayed::default();
+    replay_for(Purpose::Look, disk, before, visit)
+}
+
+/// The same for a purpose.
+pub(crate) fn replay_for(
+    purpose: Purpose,
+    disk: &mut impl Disk,
+    before: Option<u64>,
+    visit: Visit<'_>,
+) -> Result<Replayed, StoreError> {
+    let mut done = Replayed { purpose, ..Replayed::default() };
     list(disk, before, &mut done)?;
+    done.next_number = done.sizes.keys().map(|id| id.number()).max().unwrap_or(0) + 1;
     let mut headers = BTreeMap::new();
     for &id in done.sizes.keys() {
         // Another format is found here, before anything is touched.
@@ -231,8 +271,17 @@ fn replay_segment(
     scan.end = size.min(end.unwrap_or(u64::MAX));
     // Found out only when it matters.
     let mut synced = end;
+    let mut doubt_from = u64::MAX;
+    let mut tail = None;
+    if done.purpose == Purpose::Open && end.is_none() {
+        let flagged = last_flag(&mut scan)?;
+        doubt_from = flagged.unwrap_or(HEADER_BYTES);
+        // Without any later sync even its header may not be there, and with it what it follows.
+        tail = Some(flagged.map_or((header.follows, header.follows_end), |at| (id.number(), at)));
+    }
     loop {
         match scan.next()? {
+            Next::Batch(batch) if scan.offset > doubt_from => doubt(&scan, &batch, visit, done)?,
             Next::Batch(batch) => deliver(&scan, &batch, visit, done)?,
             Next::End => break,
             Next::Bad => {
@@ -250,19 +299,23 @@ fn replay_segment(
             }
         }
     }
-    done.tail = (id.number(), scan.end);
+    done.tail = tail.unwrap_or((id.number(), scan.end));
     Ok(())
 }
 
-/// Everything before this was synced, as the batches behind the current place say.
+/// Everything before this was synced, as the batches behind the current place say, which is a bad one.
 fn last_sync<F: crate::disk::Files>(scan: &mut Scan<'_, F>) -> Result<u64, StoreError> {
-    let (from, mut synced) = (scan.offset, 0);
-    scan.skip_damage()?;
+    Ok(last_flag(scan)?.unwrap_or(0))
+}
+
+/// The last batch from here on that was written after a sync.
+fn last_flag<F: crate::disk::Files>(scan: &mut Scan<'_, F>) -> Result<Option<u64>, StoreError> {
+    let (from, mut flagged) = (scan.offset, None);
     loop {
         match scan.next()? {
             Next::Batch(batch) => {
                 if let Some(found) = batch.first().filter(|found| found.frame.is_after_sync()) {
-                    synced = found.offset;
+                    flagged = Some(found.offset);
                 }
             }
             Next::Bad => scan.skip_damage()?,
@@ -270,7 +323,30 @@ fn last_sync<F: crate::disk::Files>(scan: &mut Scan<'_, F>) -> Result<u64, Store
         }
     }
     scan.offset = from;
-    Ok(synced)
+    Ok(flagged)
+}
+
+/// A batch that is to be written again; its records are told as if it had been.
+fn doubt<F: crate::disk::Files>(
+    scan: &Scan<'_, F>,
+    batch: &[Found],
+    visit: Visit<'_>,
+    done: &mut Replayed,
+) -> Result<(), StoreError> {
+    let Some(first) = batch.first().filter(|found| !found.frame.is_control()) else {
+        return deliver(scan, batch, visit, done);
+    };
+    let from = Position { file: scan.id(), offset: first.offset };
+    let end = done.doubt.last().map_or(HEADER_BYTES, |last| last.to.offset + last.batch.bytes() as u64);
+    let to = Position { file: FileId::segment(done.next_number), offset: end };
+    let mut again = Batch::new();
+    for &found in batch {
+        again.push(scan.record(found).0)?;
+    }
+    let place = |at: Location| Location { file: to.file, offset: at.offset - from.offset + to.offset, ..at };
+    deliver(scan, batch, &mut |record, at| visit(record, place(at)), done)?;
+    done.doubt.push(Doubt { batch: again, from, to });
+    Ok(())
 }
 
 fn tear(id: FileId, at: u64, end: u64, done: &mut Replayed) {

@@ -82,6 +82,8 @@ enum Step {
     Compact,
     Close,
     Crash(Crash),
+    /// A sync fails, and the process dies before it can do anything about it. The system shows what it has lost.
+    FailedSync,
     Fail(u64, Fault),
 }
 
@@ -102,6 +104,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => prop_oneof![Just(Crash::Process), Just(Crash::LoseUnsynced), (0..200usize).prop_map(Crash::KeepBytes)]
             .prop_map(Step::Crash),
         2 => Just(Step::Crash(Crash::Tear)),
+        1 => Just(Step::FailedSync),
         2 => (0..12u64, prop_oneof![Just(Fault::Full), Just(Fault::Device), Just(Fault::ReadOnly)])
             .prop_map(|(n, fault)| Step::Fail(n, fault)),
     ]
@@ -170,8 +173,19 @@ proptest! {
                     owner.heal();
                 }
                 Step::Fail(n, fault) => disk.fail_call(n, fault),
-                Step::Close | Step::Crash(_) => {
-                    let how = if let Step::Crash(how) = step { how } else { owner.sync(); Crash::LoseUnsynced };
+                Step::Close | Step::Crash(_) | Step::FailedSync => {
+                    let how = match step {
+                        Step::Crash(how) => how,
+                        Step::FailedSync => {
+                            disk.fail_call(0, Fault::Device);
+                            let _ = owner.log.sync();
+                            Crash::Process
+                        }
+                        _ => {
+                            owner.sync();
+                            Crash::LoseUnsynced
+                        }
+                    };
                     disk.crash(how);
                     let (mut log, shelf, report) = open(disk.boot(), small()).unwrap();
                     prop_assert_eq!(report.damaged_bytes, 0, "{}", report);
@@ -231,7 +245,7 @@ proptest! {
                     let (one, other) = (real.compact::<Shelf>().unwrap(), sim.compact::<Shelf>().unwrap());
                     prop_assert_eq!(one.moved, other.moved);
                 }
-                Step::Close | Step::Crash(_) => {
+                Step::Close | Step::Crash(_) | Step::FailedSync => {
                     let (one, other) = if matches!(step, Step::Close) {
                         (real.close().unwrap(), sim.close().unwrap())
                     } else {

@@ -100,6 +100,7 @@ fn push(change: &Change, wall: &Wall, batch: &mut Batch) -> Result<(), StoreErro
                     retain: message.retain,
                     expires_ms: message.expires.map(|at| wall.ms(at)),
                     origin: message.origin,
+                    standing: message.standing,
                     topic: message.topic,
                     properties: message.properties,
                     payload: message.payload,

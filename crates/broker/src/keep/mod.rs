@@ -4,32 +4,38 @@
 //! beginning of one it hears what is kept by now. Changes become records in `encode`, records become shards again in
 //! `restore`; both are used by the simulator as they are. Decides nothing: what waits for what is the core's business.
 
+mod clerk;
 mod encode;
 mod fetch;
 mod restore;
+mod rhythms;
 mod scribe;
 mod spot;
+mod subject;
 mod wall;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::Trouble;
 use tidegate_store::disk::{FsDisk, FsFiles};
 use tidegate_store::records::{Image, Record};
-use tidegate_store::{
-    Batch, Durability, Health, Log, LogOptions, Producer, RecoveryReport, State, StoreError, Writer, WriterMetrics,
-    WriterOptions,
-};
+use tidegate_store::{Batch, Log, LogOptions, Producer, RecoveryReport, State, StoreError, Writer, WriterOptions};
 
+use clerk::Clerk;
+pub use clerk::Kept;
 pub use encode::{Messages, Written, batches};
 pub(crate) use fetch::{Desk, Fetcher};
 pub use restore::{Read, Restored, restore, saved};
 pub(crate) use scribe::Scribe;
 pub use spot::location_of;
+pub use tidegate_store::{Durability, Health, WriterMetrics};
+
+use crate::bans::{Ban, Banned};
 pub use wall::Wall;
 
 /// Where and how to keep what is to be kept.
@@ -73,23 +79,44 @@ pub(crate) struct Keeper {
     writer: Mutex<Option<Writer>>,
     /// Reads pages of long queues.
     fetcher: Mutex<Option<Fetcher>>,
+    clerk: Clerk,
     /// What was last logged about its health.
     said: Mutex<Health>,
 }
 
+/// A store that was opened.
+pub(crate) struct Opened {
+    pub(crate) keeper: Keeper,
+    pub(crate) opening: Opening,
+    /// What each shard has to write first.
+    pub(crate) first: Vec<Vec<Batch>>,
+    /// Who is not let in, for how long, and why.
+    pub(crate) bans: Vec<Ban>,
+}
+
+/// What to wait for until a ban is kept; nothing, if it was not taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket(Option<u64>);
+
+impl Ticket {
+    pub(crate) const NONE: Self = Self(None);
+}
+
+/// How long an operator waits for a ban to be kept.
+const BAN_WAIT_MAX: Duration = Duration::from_secs(2);
+
 impl Keeper {
     /// Opens the store and puts the shards back as they were.
-    pub(crate) fn open(
-        config: &StoreConfig,
-        shards: &mut [Shard],
-        now: Timestamp,
-    ) -> io::Result<(Self, Opening, Vec<Vec<Batch>>)> {
+    pub(crate) fn open(config: &StoreConfig, shards: &mut [Shard], now: Timestamp) -> io::Result<Opened> {
         let options = LogOptions { strict: config.strict, ..LogOptions::default() };
         let mut image = Image::default();
         let disk = FsDisk::open(&config.dir).map_err(failed)?;
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).map_err(failed)?;
         let wall = Wall::now(now, image.clock_ms());
-        let restored = restore(&image, &mut |at, into| log.read(at, into), shards, &wall, now);
+        let mut restored = restore(&image, &mut |at, into| log.read(at, into), shards, &wall, now);
+        restored.rhythms = rhythms::restore(&image, shards, &wall, now);
+        let bans = bans(&image, &wall, now);
+        restored.bans = bans.len();
         drop(image);
         let first = write_first(&mut log, shards, &wall, now);
         let options =
@@ -101,9 +128,31 @@ impl Keeper {
         let dir = config.dir.clone();
         let reader = writer.readers();
         let fetcher = Fetcher::start(move || reader.reader(FsFiles::new(&dir)))?;
+        let changed = Arc::new(Condvar::new());
+        let bell = Arc::clone(&changed);
+        let clerk = Clerk::new(writer.producer(move || bell.notify_all()), changed);
         let (writer, fetcher) = (Mutex::new(Some(writer)), Mutex::new(Some(fetcher)));
-        let keeper = Self { config: config.clone(), wall, writer, fetcher, said: Mutex::new(Health::Fine) };
-        Ok((keeper, Opening { report, restored }, first))
+        let said = Mutex::new(Health::Fine);
+        let keeper = Self { config: config.clone(), wall, writer, fetcher, clerk, said };
+        Ok(Opened { keeper, opening: Opening { report, restored }, first, bans })
+    }
+
+    /// Writes a ban down; whoever wants to know that it is kept waits for the ticket.
+    pub(crate) fn ban(&self, whom: &Banned, until: Timestamp, reason: &str) -> Ticket {
+        let until_ms = Some(self.wall.ms(until));
+        let write = |subject: String| self.clerk.write(&Record::Ban { subject: &subject, until_ms, reason });
+        Ticket(subject::write(whom).and_then(write))
+    }
+
+    /// Writes down that a ban is over.
+    pub(crate) fn unban(&self, whom: &Banned) -> Ticket {
+        let write = |subject: String| self.clerk.write(&Record::BanLifted { subject: &subject });
+        Ticket(subject::write(whom).and_then(write))
+    }
+
+    /// Waits for such a ticket, a few seconds at most.
+    pub(crate) fn is_kept(&self, ticket: Ticket) -> Kept {
+        ticket.0.map_or(Kept::No, |ticket| self.clerk.wait(ticket, BAN_WAIT_MAX))
     }
 
     /// The handle of one shard; `wake` is called when something of it was kept.
@@ -141,6 +190,11 @@ impl Keeper {
         }
     }
 
+    /// How long the disk has been with what it does now.
+    pub(crate) fn busy_for(&self) -> Duration {
+        self.with(Writer::busy_for).unwrap_or_default()
+    }
+
     pub(crate) fn report(&self) -> Option<StoreReport> {
         let (health, metrics) = self.with(|writer| (writer.health(), writer.metrics()))?;
         Some(StoreReport { dir: self.config.dir.clone(), durability: self.config.durability, health, metrics })
@@ -164,6 +218,15 @@ impl Keeper {
     fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(then)
     }
+}
+
+/// The bans that hold; what cannot be understood was written by somebody else.
+fn bans(image: &Image, wall: &Wall, now: Timestamp) -> Vec<Ban> {
+    let ban = |(text, until_ms, reason): (&str, Option<u64>, &str)| {
+        let left = wall.timestamp(until_ms?).since(now);
+        Some(Ban { whom: subject::read(text)?, left, reason: reason.to_owned() })
+    };
+    image.bans().filter_map(ban).filter(|ban| !ban.left.is_zero()).collect()
 }
 
 /// What was done while restoring (sessions that had expired, messages that were on their way) is written before anything

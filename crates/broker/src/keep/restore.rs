@@ -28,6 +28,10 @@ pub struct Restored {
     pub retained: usize,
     /// Messages that could not be read; damage has taken them.
     pub lost: usize,
+    /// Publishers whose rhythm is known.
+    pub rhythms: usize,
+    /// Bans that hold.
+    pub bans: usize,
 }
 
 /// Reads a message record by place.
@@ -83,10 +87,10 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
 
 /// A message as the store has it, with its number; none if it makes no sense.
 pub fn saved<'a>(record: &'a [u8], wall: &Wall) -> Option<(u64, SavedMessage<'a>)> {
-    let MessageRecord { id, qos, retain, expires_ms, origin, topic, properties, payload } =
+    let MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload } =
         MessageRecord::decode(record).ok()?;
     let (qos, expires) = (QoS::from_bits(qos)?, expires_ms.map(|ms| wall.timestamp(ms)));
-    Some((id, SavedMessage { qos, retain, expires, origin, topic, properties, payload }))
+    Some((id, SavedMessage { qos, retain, expires, origin, standing, topic, properties, payload }))
 }
 
 /// Nothing runs yet: what shards have for each other goes by hand.
@@ -141,10 +145,10 @@ impl<'a> Restoring<'a> {
 
     /// A message that waits stays where it is, if it can.
     fn on_disk(&mut self, entry: &'a Entry, shard: &Shard) -> Option<SavedStage> {
-        if self.wants_latest || !shard.may_restore_on_disk() {
+        let Outline { origin, bytes, class } = self.image.outline(entry.message)?;
+        if self.wants_latest || !shard.may_restore_on_disk(class) {
             return None;
         }
-        let Outline { origin, bytes } = self.image.outline(entry.message)?;
         let spot = spot_of(self.image.message(entry.message)?)?;
         if let Some(ids) = &entry.ids
             && !self.sets.contains(&**ids)
@@ -154,7 +158,7 @@ impl<'a> Restoring<'a> {
             }
             self.sets.insert(ids);
         }
-        Some(SavedStage::OnDisk { spot, origin, bytes: bytes as usize })
+        Some(SavedStage::OnDisk { spot, origin, bytes: bytes as usize, class })
     }
 
     fn session(&mut self, number: u64, session: &'a SessionImage, index: usize, shard: &mut Shard) -> SavedSession<'a> {

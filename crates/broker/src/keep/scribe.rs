@@ -9,6 +9,7 @@ use tidegate_core::Shard;
 use tidegate_store::records::Record;
 use tidegate_store::{Batch, Done, Producer};
 
+use super::rhythms::Rhythms;
 use super::{Desk, Keeper, Messages, Written, batches};
 
 /// How long what was handed over may take before somebody looks how the disk is; and how often, while it fails.
@@ -29,8 +30,11 @@ pub(crate) struct Scribe {
     done: Vec<Done>,
     look_at: Option<Timestamp>,
     is_failing: bool,
+    /// How long the disk was with one thing when somebody looked.
+    lag: Duration,
     /// When the time of day is written down; on the first thread only.
     clock_at: Option<Timestamp>,
+    rhythms: Rhythms,
 }
 
 /// What follows when a batch is kept.
@@ -43,15 +47,30 @@ struct End {
 }
 
 impl Scribe {
+    /// `has_clock`: one of them writes the time of day down.
     pub(crate) fn new(
         keeper: Arc<Keeper>,
         (producer, desk): (Producer, Desk),
         first: Vec<Batch>,
-        clock_at: Option<Timestamp>,
+        has_clock: bool,
+        now: Timestamp,
     ) -> Self {
         let backlog = first.into_iter().map(|batch| (batch, End::default())).collect();
         let (sent, done) = (VecDeque::new(), Vec::new());
-        Self { keeper, producer, desk, backlog, sent, done, look_at: None, is_failing: false, clock_at }
+        let (clock_at, rhythms) = (has_clock.then_some(now), Rhythms::new(now));
+        Self {
+            keeper,
+            producer,
+            desk,
+            backlog,
+            sent,
+            done,
+            look_at: None,
+            is_failing: false,
+            lag: Duration::ZERO,
+            clock_at,
+            rhythms,
+        }
     }
 
     /// Tells the shard what is kept by now, and how the disk is.
@@ -73,8 +92,13 @@ impl Scribe {
             let trouble = self.keeper.trouble();
             self.is_failing = trouble.is_some();
             shard.handle_store_health(trouble);
+            self.lag = self.keeper.busy_for();
         }
         let is_waiting = self.is_failing || !self.sent.is_empty() || !self.backlog.is_empty();
+        if !is_waiting {
+            self.lag = Duration::ZERO;
+        }
+        shard.handle_store_lag(self.lag);
         self.look_at =
             if is_waiting { Some(self.look_at.filter(|at| *at > now).unwrap_or(now + LOOK_EVERY)) } else { None };
     }
@@ -95,6 +119,9 @@ impl Scribe {
                 self.backlog.push_back((batch, End::default()));
             }
         }
+        if let Some(batch) = self.rhythms.write(shard, &self.keeper.wall(), now) {
+            self.backlog.push_back((batch, End::default()));
+        }
         while let Some((batch, end)) = self.backlog.pop_front() {
             match self.producer.submit(batch) {
                 Ok(ticket) => self.sent.push_back((ticket, end)),
@@ -114,13 +141,24 @@ impl Scribe {
         self.desk.ask(shard);
     }
 
+    /// What was learned of publishers, before an orderly end; handed over with the next turn.
+    pub(crate) fn write_rhythms(&mut self, shard: &Shard, now: Timestamp) {
+        let batches = self.rhythms.write_all(shard, &self.keeper.wall(), now);
+        self.backlog.extend(batches.into_iter().map(|batch| (batch, End::default())));
+    }
+
     /// Whether everything that was handed over is kept.
     pub(crate) fn is_idle(&self) -> bool {
         self.sent.is_empty() && self.backlog.is_empty()
     }
 
+    /// How long this shard has waited for the disk.
+    pub(crate) fn lag(&self) -> Duration {
+        self.lag
+    }
+
     /// When to call again without being told.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        [self.look_at, self.clock_at].into_iter().flatten().min()
+        [self.look_at, self.clock_at, Some(self.rhythms.due())].into_iter().flatten().min()
     }
 }

@@ -39,7 +39,6 @@ use crate::bans::Banned;
 use crate::chance::Chance;
 use crate::common::Common;
 use crate::first_packet::connect_limits;
-use crate::inbox::lock;
 use crate::journal::Journal;
 use crate::keep::Scribe;
 use crate::letter::{Letter, Rules};
@@ -284,7 +283,8 @@ impl ShardThread {
         let used = self.shard.memory_used() as u64;
         let max = pressure.budget.grant(self.index, used);
         self.shard.set_memory(usize::try_from(max).unwrap_or(usize::MAX), outside);
-        let Some(gauge) = self.meter.sample(pressure.budget.used(), pressure.budget.max(), end) else { return };
+        let store = self.scribe.as_ref().map_or(Duration::ZERO, Scribe::lag);
+        let Some(gauge) = self.meter.sample(pressure.budget.used(), pressure.budget.max(), store, end) else { return };
         pressure.show(self.index, &gauge);
         let (before, level) = (self.shard.level(), pressure.level());
         self.shard.set_level(level);
@@ -388,6 +388,9 @@ impl ShardThread {
     fn shut_down(&mut self) {
         if self.draining.is_none() {
             self.draining = Some(self.now + self.rules.drain_timeout);
+            if let Some(scribe) = &mut self.scribe {
+                scribe.write_rhythms(&self.shard, self.now);
+            }
             self.close_doors();
             self.dismiss_arriving();
             self.shard.handle_shutdown(ReasonCode::ServerShuttingDown, self.now);
@@ -412,7 +415,8 @@ impl ShardThread {
         {
             let (stats, shard, now) = (self.common.stats(), &mut self.shard, self.now);
             let report = self.common.pressure.report(now);
-            system.publish(&stats, &report, self.rules.sys_interval, now, |topic, value| {
+            let store = self.common.keeper.as_ref().and_then(|keeper| keeper.report());
+            system.publish(&stats, &report, store.as_ref(), self.rules.sys_interval, now, |topic, value| {
                 shard.handle_system(topic, value.as_bytes(), now);
             });
         }
@@ -427,7 +431,8 @@ impl ShardThread {
             (None, Ok(ip)) => Banned::client_near(client_id, ip),
             (None, Err(_)) => Banned::Client(client_id.to_owned()),
         };
-        lock(&self.common.bans).add(whom, time, "published too fast for too long", self.now);
+        // Nobody is told of it, so nobody waits for the disk.
+        let _ = self.common.ban(whom, time, "published too fast for too long", self.now);
     }
 
     /// Events to the log, and counters to whoever wants to see them.

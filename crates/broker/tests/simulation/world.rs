@@ -43,6 +43,8 @@ pub(crate) struct World {
     pub(crate) crashes: u64,
     /// The disk may fail; else only the process does.
     is_disk_bad: bool,
+    /// Attempts to write until the disk moves again.
+    stalled: u64,
 }
 
 impl World {
@@ -72,6 +74,7 @@ impl World {
             wires: BTreeMap::new(),
             crashes: 0,
             is_disk_bad: !seed.is_multiple_of(3),
+            stalled: 0,
         };
         world.start();
         world
@@ -107,11 +110,10 @@ impl World {
 
     fn crash(&mut self) {
         self.crashes += 1;
-        // Left out: a sync that fails, then the end of the process, then a power cut. What the failed sync was about is
-        // read from the system's memory by the second life and lost by the third; nobody was told of it by the first.
-        let is_failed = self.log.as_ref().is_none_or(Log::is_failed);
+        // The end of the process may come right behind a sync that failed, and the power cut after that: what the failed
+        // sync was about is then shown by the system to the second life, and lost by the third.
         let how = match self.dice.below(4) {
-            0 if !is_failed => Crash::Process,
+            0 => Crash::Process,
             1 => Crash::LoseUnsynced,
             2 => Crash::KeepBytes(self.dice.below(300) as usize),
             _ => Crash::Tear,
@@ -146,6 +148,8 @@ impl World {
                     let client = self.dice.below(self.clients.len() as u64) as usize;
                     self.cut(client);
                 }
+                5 if self.is_disk_bad && self.dice.one_in(4) => self.stall(20),
+                5..17 if self.stalled > 0 => self.stall(self.stalled - 1),
                 5..17 => self.write(),
                 17..20 => self.fetch(),
                 20..50 => {
@@ -161,9 +165,17 @@ impl World {
         }
     }
 
+    /// The disk takes its time, F116: nothing is written, and nobody says that it fails.
+    fn stall(&mut self, attempts: u64) {
+        self.stalled = attempts;
+        let lag = Duration::from_secs(if attempts > 0 { 30 } else { 0 });
+        self.shards.iter_mut().for_each(|shard| shard.handle_store_lag(lag));
+    }
+
     /// Nothing fails any more; everything goes on until nothing is left to do.
     pub(crate) fn come_to_rest(&mut self) {
         self.disk.set_broken(None);
+        self.stall(0);
         if self.dice.one_in(2) {
             self.crash();
         }

@@ -3,6 +3,8 @@
 use tidegate_wire_mqtt::QoS;
 
 use super::beats::Beat;
+use super::durable::Promise;
+use super::durable::goals::Wanted;
 use super::gate::Scenario;
 use super::gate::goals::Aim;
 use super::goals::Goal;
@@ -42,6 +44,8 @@ pub(super) enum Kind {
     },
     /// What the gate is for, with it and without.
     Gate(Scenario),
+    /// What is kept on disk, and what that costs.
+    Durable(Promise),
 }
 
 /// Whether a broker asks who its clients are.
@@ -78,6 +82,8 @@ pub(super) enum Shape {
 pub(super) enum Pace {
     /// As soon as fewer than `WINDOW` of its messages are on their way: delivery is measured, not buffers.
     Window,
+    /// As soon as the message before is acknowledged.
+    OneByOne,
     /// So many a second over all publishers, whatever comes back (an open loop).
     Rate(f64),
     /// Whatever the socket takes.
@@ -195,7 +201,28 @@ pub(super) const CASES: &[Case] = &[
         &[Goal::Gate(Aim::Cpu(1.03)), Goal::Gate(Aim::Bytes(64.0))],
     ),
     gate("overload-fleet", Scenario::Fleet, &[Goal::Gate(Aim::Delayed(0.001))]),
+    durable("durable 1", Promise::Rate { publishers: 1 }, &[HALF_THE_DISK, THRICE]),
+    durable("durable 16", Promise::Rate { publishers: 16 }, &[HALF_THE_DISK, THRICE]),
+    durable(
+        "durable 256",
+        Promise::Rate { publishers: 256 },
+        &[HALF_THE_DISK, Goal::Durable(Wanted::PerSecond(50_000.0)), THRICE],
+    ),
+    Case {
+        group: "durable",
+        name: "clean sessions",
+        kind: Kind::Gate(Scenario::Clean { pairs: 50 }),
+        goals: &[Goal::Gate(Aim::Clean(1.03))],
+    },
+    durable("restart", Promise::Restart { messages: 100_000 }, &[Goal::Durable(Wanted::RestartS(10.0))]),
 ];
+
+const HALF_THE_DISK: Goal = Goal::Durable(Wanted::DiskShare(0.5));
+const THRICE: Goal = Goal::Durable(Wanted::CpuTimes(3.0));
+
+const fn durable(name: &'static str, promise: Promise, goals: &'static [Goal]) -> Case {
+    Case { group: "durable", name, kind: Kind::Durable(promise), goals }
+}
 
 /// A case of the gate is a group of its own.
 const fn gate(name: &'static str, scenario: Scenario, goals: &'static [Goal]) -> Case {
@@ -267,6 +294,6 @@ mod tests {
                 .all(|name| groups.contains(name))
         );
         assert!(groups.iter().all(|group| !names(&[group], None).is_empty()));
-        assert_eq!(groups.len(), 17);
+        assert_eq!(groups.len(), 18);
     }
 }

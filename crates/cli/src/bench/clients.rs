@@ -27,6 +27,8 @@ pub(super) enum Part {
 pub(super) enum Reader {
     /// All there is.
     Eager,
+    /// The same, in a session that outlives its connection.
+    Lasting,
     /// A little at a time.
     Slow,
     /// Works on one message after the other, so many a second, and acknowledges what is done; takes so many at a time.

@@ -157,7 +157,7 @@ impl Engine {
                         self.workers.push(self.roles.len());
                         Some(Desk::new(per_s))
                     }
-                    Reader::Eager | Reader::Slow => None,
+                    Reader::Eager | Reader::Lasting | Reader::Slow => None,
                 };
                 Role::Subscriber(Subscriber { flow, filter, first, streams, reader, next_read_ns: 0, desk })
             }
@@ -256,6 +256,12 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Messages of all publishers that were acknowledged so far.
+    pub(super) fn acknowledged(&self) -> u64 {
+        let acked = |role: &Role| if let Role::Publisher(publisher) = role { publisher.acked } else { 0 };
+        self.roles.iter().map(acked).sum()
     }
 
     /// Says goodbye and tells what happened.

@@ -1,5 +1,6 @@
 //! What each case should come to, and whether it did. Pure: figures in, verdict out.
 
+use super::durable::goals::Wanted;
 use super::gate::goals::Aim;
 use super::outcome::{Outcome, Traffic};
 use super::report::{Entry, Role, grouped};
@@ -31,6 +32,8 @@ pub(super) enum Goal {
     ShardGain(f64),
     /// What the gate is for.
     Gate(Aim),
+    /// What is kept on disk.
+    Durable(Wanted),
 }
 
 /// Whether a goal is reached.
@@ -72,6 +75,9 @@ pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
     if let Goal::Gate(aim) = goal {
         return aim.judge(entries);
     }
+    if let Goal::Durable(wanted) = goal {
+        return wanted.judge(entries);
+    }
     let finding = match goal {
         Goal::CostRatio(least) => cost_ratio(entries, least),
         Goal::DeliversMost => delivers_most(entries),
@@ -82,7 +88,7 @@ pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
         Goal::ProbesBelowMs(_) | Goal::MemoryBelowMib(_) | Goal::DropsCounted => overload(entries, goal),
         Goal::Flat(most) => flat(entries, most),
         Goal::ShardGain(least) => shard_gain(entries, least),
-        Goal::Gate(_) => None,
+        Goal::Gate(_) | Goal::Durable(_) => None,
     };
     let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), State::Unknown));
     Verdict { goal: words(goal), figure, state }
@@ -101,7 +107,7 @@ fn words(goal: Goal) -> String {
         Goal::MemoryBelowMib(most) => format!("resident memory < {most:.0} MiB throughout"),
         Goal::DropsCounted => "every drop is counted".to_owned(),
         Goal::Flat(most) => format!("CPU per delivery at most {most:.1}× from the least to the most subscriptions"),
-        Goal::Gate(_) => String::new(),
+        Goal::Gate(_) | Goal::Durable(_) => String::new(),
         Goal::ShardGain(least) => format!("two shards deliver ≥ {least:.1}× what one does, on a quiet machine"),
     }
 }

@@ -46,6 +46,7 @@ fn rows(entry: &Entry) -> Vec<Value> {
         Ok(Outcome::Storm(figures)) => vec![storm(figures)],
         Ok(Outcome::Overload(figures)) => vec![overload(figures)],
         Ok(Outcome::Gate(figures)) => figures.rows(),
+        Ok(Outcome::Durable(figures)) => vec![figures.json()],
         Err(reason) => vec![json!({ "error": reason })],
     };
     for row in &mut rows {
@@ -61,7 +62,7 @@ fn beside(count: usize, figures: &Traffic) -> Value {
     row
 }
 
-fn traffic(figures: &Traffic) -> Value {
+pub(super) fn traffic(figures: &Traffic) -> Value {
     json!({
         "delivered_per_s": figures.delivered_per_s,
         "cpu_s_per_million": figures.s_per_million.map(|cost| cost.total()),

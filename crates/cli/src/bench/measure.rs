@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use tidegate_wire_mqtt::QoS;
 
 use super::cases::{Case, Flow, Kind, Users};
 use super::clients::{self, Client, Reader};
@@ -58,7 +59,7 @@ impl Setting {
 pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u32) -> Result<Outcome> {
     let outcome = match case.kind {
         Kind::Traffic(flow) | Kind::Relay(flow) | Kind::Shards(flow) => {
-            traffic(&flow, broker, setting, number).map(Outcome::Traffic)
+            traffic(&flow, Reader::Eager, broker, setting, number).map(Outcome::Traffic)
         }
         Kind::Subscriptions { flow, counts } => {
             subscriptions(&flow, counts, broker, setting, number).map(Outcome::Subscriptions)
@@ -66,7 +67,7 @@ pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u
         Kind::Idle { connections } => idle(connections, broker, setting, number).map(Outcome::Idle),
         Kind::Churn { clients } => churn(clients, broker, setting, number).map(Outcome::Churn),
         Kind::Storm { clients, users } => storm(clients, users, broker, setting, number).map(Outcome::Storm),
-        Kind::Gate(_) => bail!("a case of the gate starts its own brokers"),
+        Kind::Gate(_) | Kind::Durable(_) => bail!("this case starts its own brokers"),
         Kind::Overload { flood, probes } => overload(flood, probes, broker, setting, number).map(Outcome::Overload),
     };
     if broker.has_ended() && !setting.stop.is_wanted() {
@@ -101,8 +102,8 @@ pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, held: u64, closed: u64)
 }
 
 /// Subscriber and publisher by turns: the order by which a relay knows which belong together.
-fn everybody(flow: &Flow, number: u32) -> Vec<Client> {
-    let mut subscribers = clients::subscribers(0, flow, 0, number, Reader::Eager).into_iter();
+fn everybody(flow: &Flow, reader: Reader, number: u32) -> Vec<Client> {
+    let mut subscribers = clients::subscribers(0, flow, 0, number, reader).into_iter();
     let mut publishers = clients::publishers(0, flow, 0, number).into_iter();
     let mut all = Vec::new();
     loop {
@@ -115,9 +116,10 @@ fn everybody(flow: &Flow, number: u32) -> Vec<Client> {
     }
 }
 
-fn traffic(flow: &Flow, broker: &Broker, setting: &Setting, number: u32) -> Result<Traffic> {
+/// Messages of one flow, to subscribers that read like this.
+pub(super) fn traffic(flow: &Flow, reader: Reader, broker: &Broker, setting: &Setting, number: u32) -> Result<Traffic> {
     let greeting = if broker.is_relay { Greeting::None } else { Greeting::Mqtt };
-    let clients = everybody(flow, number);
+    let clients = everybody(flow, reader, number);
     let mut engine = Engine::new(&[*flow], clients, greeting, Clock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
     let before = Account::of(broker).map_or(0, |account| account.received);
@@ -167,13 +169,13 @@ fn subscriptions(
             }
             let more = (FILTERS_PER_CLIENT - place).min(wanted - held);
             let filters: Vec<String> = (held..held + more).map(|filter| beside(filter, number)).collect();
-            holders.last_mut().ok_or_else(|| anyhow!("nobody holds filters"))?.subscribe(&filters)?;
+            holders.last_mut().ok_or_else(|| anyhow!("nobody holds filters"))?.subscribe(&filters, QoS::AtMostOnce)?;
             held += more;
             if setting.stop.is_wanted() {
                 bail!("interrupted");
             }
         }
-        rows.push((held, traffic(flow, broker, setting, number)?));
+        rows.push((held, traffic(flow, Reader::Eager, broker, setting, number)?));
     }
     Ok(rows)
 }

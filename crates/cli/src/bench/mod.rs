@@ -9,6 +9,7 @@ mod cases;
 mod clients;
 mod connection;
 mod desk;
+mod durable;
 mod engine;
 mod gate;
 mod goals;
@@ -85,7 +86,7 @@ impl Plan {
         };
         if args.url.is_some() {
             // The settings of a broker that already runs are not ours to choose.
-            cases.retain(|case| !matches!(case.kind, Kind::Shards(_) | Kind::Gate(_)));
+            cases.retain(|case| !matches!(case.kind, Kind::Shards(_) | Kind::Gate(_) | Kind::Durable(_)));
         }
         let mut plan = Self { own, peers: Vec::new(), missing: Vec::new(), cases };
         plan.find_peers(args)?;
@@ -132,7 +133,14 @@ impl Plan {
             Kind::Gate(scenario) => {
                 let own = scenario.tunes().iter().map(|tune| Source::Tidegate { shards: None, tune: *tune });
                 // rumqttd speaks no version in which a subscriber can say how much it takes.
-                own.chain(self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto).cloned()).collect()
+                let peers = self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto && scenario.has_peers());
+                own.chain(peers.cloned()).collect()
+            }
+            Kind::Durable(promise) => {
+                let own = promise.tunes().iter().map(|tune| Source::Tidegate { shards: None, tune: *tune });
+                // rumqttd keeps no sessions on disk.
+                let peers = self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto && promise.has_peers());
+                own.chain(peers.cloned()).collect()
             }
             _ => std::iter::once(&self.own).chain(&self.peers).cloned().collect(),
         }
@@ -204,6 +212,8 @@ fn measured(case: &Case, source: &Source, setting: &Setting, number: u32) -> Ent
     let outcome = if let Kind::Gate(scenario) = case.kind {
         // These need a fresh broker more than once.
         gate::run(scenario, source, setting, number).map(Outcome::Gate)
+    } else if let Kind::Durable(promise) = case.kind {
+        durable::run(promise, source, setting, number).map(Outcome::Durable)
     } else {
         let started = source.start(&wish(case), &setting.stop);
         started.and_then(|mut broker| measure::run(case, &mut broker, setting, number))

@@ -1,5 +1,6 @@
 //! What a case brought, as plain values.
 
+use super::durable::Durable;
 use super::gate::Gate;
 
 /// What a case brought.
@@ -14,6 +15,8 @@ pub(super) enum Outcome {
     Overload(Overload),
     /// What the gate is for.
     Gate(Gate),
+    /// What is kept on disk.
+    Durable(Durable),
 }
 
 /// Who used the processor while a case was measured, in cores.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
+use tidegate_wire_mqtt::QoS;
 
 use super::cases::Flow;
 use super::clients::{self, Reader};
@@ -87,6 +88,6 @@ fn flood_until(is_over: &AtomicBool, mut flooder: Engine) -> Result<(Vec<Tally>,
 /// How many messages the broker says that it dropped; `None` if it does not say, or refuses to be asked.
 fn told(broker: &Broker, number: u32) -> Option<u64> {
     let mut client = Plain::connect(broker.address, &format!("bench-{number}-ledger")).ok()?;
-    client.subscribe(&[DROPPED.to_owned()]).ok()?;
+    client.subscribe(&[DROPPED.to_owned()], QoS::AtMostOnce).ok()?;
     String::from_utf8(client.last_payload(TOLD_AFTER).ok()??).ok()?.trim().parse().ok()
 }

@@ -102,23 +102,28 @@ impl Template {
     }
 }
 
-/// Appends a CONNECT of a client that leaves nothing behind.
-pub(super) fn connect(client_id: &str, out: &mut Vec<u8>) -> Result<()> {
-    connect_as(client_id, None, None, out)
+/// What a client leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stay {
+    /// Nothing.
+    Clean,
+    /// A session that outlives the connection.
+    Lasting,
 }
 
-/// The same by a user, or by one that takes so many messages at a time.
+/// Appends a CONNECT, perhaps of a user, or of one that takes so many messages at a time.
 pub(super) fn connect_as(
     client_id: &str,
     user: Option<(&str, &str)>,
     receive_max: Option<NonZeroU16>,
+    stay: Stay,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let peer = if receive_max.is_some() { PEER_V5 } else { PEER };
     let properties: Vec<Property<'_>> = receive_max.map(Property::ReceiveMaximum).into_iter().collect();
     let packet = Connect {
         version: peer.version,
-        clean_start: true,
+        clean_start: stay == Stay::Clean,
         // Longer than any case: an idle client then costs no pings.
         keep_alive: 1200,
         properties: Properties::new(&properties),

@@ -8,10 +8,9 @@ use anyhow::Result;
 use super::cases::Users;
 use super::process::{Counters, Source, Wish};
 
-/// What mosquitto is told besides its port: nothing on disk, nothing in the log. Its queue holds what 50 windows need,
+/// What mosquitto is told besides its port: nothing in the log. Its queue holds what 50 windows need,
 /// and its window per subscriber is as large as the generator's.
 const MOSQUITTO: &str = "\
-persistence false
 log_type error
 max_inflight_messages 100
 set_tcp_nodelay true
@@ -45,7 +44,13 @@ pub(super) fn mosquitto_config(port: u16, wish: &Wish, folder: &Path) -> Result<
         Users::Nobody => "allow_anonymous true\n".to_owned(),
         Users::One => format!("allow_anonymous false\npassword_file {}\n", password_file(folder)?.display()),
     };
-    Ok(format!("listener {port} 127.0.0.1\n{MOSQUITTO}max_queued_messages {queue_max}\n{people}{often}"))
+    // It would become another user, who may not write into our folder.
+    let disk = if wish.is_kept {
+        format!("user root\npersistence true\npersistence_location {}/\n", folder.display())
+    } else {
+        "persistence false\n".to_owned()
+    };
+    Ok(format!("listener {port} 127.0.0.1\n{disk}{MOSQUITTO}max_queued_messages {queue_max}\n{people}{often}"))
 }
 
 /// The configuration of rumqttd: one listener for MQTT 3.1.1, room for all clients, windows as large as the generator's.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tidegate_wire_mqtt::{Decoded, Packet, QoS, ReasonCode, decode};
 
-use super::packets::{self, PEER};
+use super::packets::{self, PEER, Stay};
 
 /// The longest that a broker may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -35,11 +35,16 @@ pub(super) struct Plain {
 impl Plain {
     /// Connects and waits for the welcome.
     pub(super) fn connect(address: SocketAddr, id: &str) -> Result<Self> {
+        Self::connect_as(address, id, Stay::Clean)
+    }
+
+    /// The same with a session that lasts, or not.
+    pub(super) fn connect_as(address: SocketAddr, id: &str, stay: Stay) -> Result<Self> {
         let socket = TcpStream::connect_timeout(&address, ANSWER_MAX).context("cannot connect")?;
         socket.set_nodelay(true)?;
         let mut client = Self { socket, input: Vec::new() };
         let mut out = Vec::new();
-        packets::connect(id, &mut out)?;
+        packets::connect_as(id, None, None, stay, &mut out)?;
         client.socket.write_all(&out)?;
         match client.hear(ANSWER_MAX)? {
             Some(Heard::Welcome) => Ok(client),
@@ -47,12 +52,12 @@ impl Plain {
         }
     }
 
-    /// Subscribes to all of these at QoS 0, a batch at a time, and waits until they are granted.
-    pub(super) fn subscribe(&mut self, filters: &[String]) -> Result<()> {
+    /// Subscribes to all of these, a batch at a time, and waits until they are granted.
+    pub(super) fn subscribe(&mut self, filters: &[String], qos: QoS) -> Result<()> {
         for batch in filters.chunks(FILTERS_PER_PACKET) {
             let mut out = Vec::new();
             let names: Vec<&str> = batch.iter().map(String::as_str).collect();
-            packets::subscribe(PEER, &names, QoS::AtMostOnce, &mut out)?;
+            packets::subscribe(PEER, &names, qos, &mut out)?;
             self.socket.write_all(&out)?;
             loop {
                 match self.hear(ANSWER_MAX)? {

@@ -33,11 +33,14 @@ pub(super) struct Wish {
     pub(super) users: Users,
     /// Messages that may wait for a subscriber; as many as by default, or as 50 windows need, if not said.
     pub(super) queue_max: Option<u32>,
+    /// Whether peers keep sessions on disk; ours does by default.
+    pub(super) is_kept: bool,
 }
 
 impl Wish {
     /// Nothing in particular.
-    pub(super) const NONE: Self = Self { counters: Counters::Usual, users: Users::Nobody, queue_max: None };
+    pub(super) const NONE: Self =
+        Self { counters: Counters::Usual, users: Users::Nobody, queue_max: None, is_kept: false };
 }
 
 /// How our broker is set where a case compares several ways.
@@ -144,9 +147,36 @@ impl Broker {
         Self { address, admin: None, pid: Some(started.child.id()), is_relay: false, started: Some(started) }
     }
 
+    /// Where its files are, if it was started here.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.started.as_ref().map(|started| started.folder.path())
+    }
+
+    /// Ends ours at once, without a word to it; what it has written stays.
+    pub(super) fn kill(self) -> Result<Remains> {
+        let Started { child, folder, arguments } = self.started.context("a broker that was not started here")?;
+        drop(child);
+        Ok(Remains { folder, arguments })
+    }
+
     /// Whether it ended by itself, which it must not.
     pub(super) fn has_ended(&mut self) -> bool {
         self.started.as_mut().is_some_and(|started| !matches!(started.child.try_wait(), Ok(None)))
+    }
+}
+
+/// What is left of a broker of ours that was killed.
+#[derive(Debug)]
+pub(super) struct Remains {
+    folder: TempDir,
+    arguments: Vec<String>,
+}
+
+impl Remains {
+    /// Starts it again on what it had written, and waits until it listens.
+    pub(super) fn start(self) -> Result<Broker> {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        start_own(self.folder, &arguments)
     }
 }
 
@@ -155,6 +185,8 @@ impl Broker {
 struct Started {
     child: Guard,
     folder: TempDir,
+    /// What ours was told, to start it once more.
+    arguments: Vec<String>,
 }
 
 impl Started {
@@ -163,7 +195,7 @@ impl Started {
         let log = std::fs::File::create(folder.path().join("log"))?;
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.current_dir(folder.path()).stderr(log).spawn().with_context(|| program)?;
-        Ok(Self { child: Guard(child), folder })
+        Ok(Self { child: Guard(child), folder, arguments: Vec::new() })
     }
 
     /// What it complained about last.
@@ -241,6 +273,7 @@ fn start_own(folder: TempDir, arguments: &[&str]) -> Result<Broker> {
         command.env_remove(name);
     }
     let mut started = Started::new(command, folder)?;
+    started.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let output = started.child.stdout.take().context("no output")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;

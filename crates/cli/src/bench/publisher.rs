@@ -50,7 +50,11 @@ impl Publisher {
     #[inline]
     pub(super) fn permission(&mut self, flow: &Flow, delivered: u64, now_ns: u64) -> Permission {
         let has_acks = flow.qos != QoS::AtMostOnce;
-        let unacked_max = if flow.pace == Pace::Window { INFLIGHT } else { PACED_INFLIGHT_MAX };
+        let unacked_max = match flow.pace {
+            Pace::Window => INFLIGHT,
+            Pace::OneByOne => 1,
+            Pace::Rate(_) | Pace::Flood | Pace::Each(_) => PACED_INFLIGHT_MAX,
+        };
         if has_acks && self.sent - self.acked >= unacked_max {
             return Permission::Wait;
         }
@@ -147,6 +151,16 @@ mod tests {
         assert_eq!(sends(&mut publisher, &flow, 0, 1), INFLIGHT);
         publisher.acked = 5;
         assert_eq!(sends(&mut publisher, &flow, 5, 1), 5);
+    }
+
+    #[test]
+    fn one_by_one_waits_for_each_acknowledgement() {
+        let flow = flow(Shape::FanIn(1), QoS::AtLeastOnce, Pace::OneByOne);
+        let mut publisher = publisher(QoS::AtLeastOnce);
+        assert_eq!(sends(&mut publisher, &flow, 0, 1), 1);
+        assert_eq!(sends(&mut publisher, &flow, 1, 2), 0);
+        publisher.acked = 1;
+        assert_eq!(sends(&mut publisher, &flow, 1, 3), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tidegate_wire_mqtt::{
 use super::clients::Reader;
 use super::connection::{Arrived, State};
 use super::engine::{Engine, Greeting, Role, Subscriber};
-use super::packets::{self, Head, PEER, PEER_V5};
+use super::packets::{self, Head, PEER, PEER_V5, Stay};
 use super::stream::Seen;
 
 /// Buffers read from one connection per turn, so that one busy subscriber does not hold up the rest.
@@ -48,7 +48,9 @@ impl Engine {
             Role::Subscriber(Subscriber { reader: Reader::Worker { receive_max, .. }, .. }) => Some(*receive_max),
             _ => None,
         };
-        if packets::connect_as(&self.ids[place], None, receive_max, &mut connection.outbox).is_err() {
+        let is_lasting = matches!(&self.roles[place], Role::Subscriber(Subscriber { reader: Reader::Lasting, .. }));
+        let stay = if is_lasting { Stay::Lasting } else { Stay::Clean };
+        if packets::connect_as(&self.ids[place], None, receive_max, stay, &mut connection.outbox).is_err() {
             self.lose(place);
         }
         self.flush(place);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::durable::Durable;
 use super::goals::{State, Verdict};
 use super::outcome::{Churn, Cores, Faults, Idle, Outcome, Overload, Storm, Traffic, Trouble};
 
@@ -68,17 +69,21 @@ pub(super) fn lines(entries: &[Entry]) -> String {
             Ok(Outcome::Idle(idle)) => drop(writeln!(text, "{begin}{}", idle_words(idle))),
             Ok(Outcome::Churn(churn)) => drop(writeln!(text, "{begin}{}", churn_words(churn))),
             Ok(Outcome::Storm(storm)) => drop(writeln!(text, "{begin}{}", storm_words(storm))),
-            Ok(Outcome::Gate(gate)) => {
-                for (index, words) in gate.lines().iter().enumerate() {
-                    let begin = if index == 0 { begin.clone() } else { " ".repeat(28) };
-                    let _ = writeln!(text, "{begin}{words}");
-                }
-            }
+            Ok(Outcome::Gate(gate)) => worded(&mut text, &begin, &gate.lines()),
+            Ok(Outcome::Durable(durable)) => worded(&mut text, &begin, &durable.lines()),
             Ok(Outcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
             Err(reason) => drop(writeln!(text, "{begin}failed: {reason}")),
         }
     }
     text
+}
+
+/// Lines below each other, the first behind the names of case and broker.
+fn worded(text: &mut String, begin: &str, lines: &[String]) {
+    for (index, words) in lines.iter().enumerate() {
+        let begin = if index == 0 { begin.to_owned() } else { " ".repeat(28) };
+        let _ = writeln!(text, "{begin}{words}");
+    }
 }
 
 /// The lines of what the case should come to.
@@ -121,6 +126,7 @@ impl Outcome {
             Self::Storm(storm) => vec![storm.cores],
             Self::Overload(overload) => vec![overload.cores],
             Self::Gate(gate) => gate.cores(),
+            Self::Durable(durable) => durable.cores(),
         }
     }
 }
@@ -271,6 +277,7 @@ fn faults_of(entry: &Entry) -> Vec<(&'static str, Faults, Option<&str>)> {
         Ok(Outcome::Overload(overload)) => {
             vec![(" probes", Faults { closed: overload.closed, ..overload.probes }, None)]
         }
+        Ok(Outcome::Durable(Durable::Rate(rate))) => vec![of(&rate.traffic)],
         _ => Vec::new(),
     }
 }

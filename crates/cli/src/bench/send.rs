@@ -22,7 +22,7 @@ impl Engine {
             let pause = match self.flows[number].pace {
                 Pace::Rate(rate) => self.send_due(number, rate),
                 Pace::Each(beat) => self.send_each(number, beat),
-                Pace::Window | Pace::Flood => self.send_all(number),
+                Pace::Window | Pace::OneByOne | Pace::Flood => self.send_all(number),
             };
             wait = wait.min(pause);
         }

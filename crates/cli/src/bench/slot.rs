@@ -73,7 +73,7 @@ impl Slot {
         };
         socket.set_nodelay(true)?;
         let mut out = Vec::new();
-        packets::connect_as(id, user, None, &mut out).map_err(io::Error::other)?;
+        packets::connect_as(id, user, None, packets::Stay::Clean, &mut out).map_err(io::Error::other)?;
         socket.write_all(&out)?;
         self.stage = Stage::Greeting(since);
         Ok(Step::Wait)

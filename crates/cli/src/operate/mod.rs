@@ -217,8 +217,24 @@ pub(crate) fn health(args: &PlainArgs) -> Result<u8> {
     if args.json {
         return print_json(&ready);
     }
-    out("healthy and ready\n");
+    out(&format!("healthy and ready{}\n", store_words(&ready["store"])));
     Ok(0)
+}
+
+/// How the disk does: behind a comma, or nothing without a store.
+fn store_words(store: &Value) -> String {
+    let number = |name: &str| store[name].as_f64().unwrap_or(0.0);
+    if store.is_null() {
+        return String::new();
+    }
+    let stalls = if number("busy_ms") >= 1000.0 { "; the disk STALLS" } else { "" };
+    format!(
+        ", syncs last/p99/max {:.1}/{:.1}/{:.1} ms, {} batches wait for the disk{stalls}",
+        number("sync_last_ms"),
+        number("sync_p99_ms"),
+        number("sync_max_ms"),
+        number("queue_batches")
+    )
 }
 
 /// `tidegate reload`.

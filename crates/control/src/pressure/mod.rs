@@ -1,9 +1,11 @@
 //! How hard the broker is pressed: one level from 0 to 4, with its cause, and slow to change its mind downwards.
 //!
-//! The driver measures three things, once in a tenth of a second, and tells them as a [`Signal`]:
+//! The driver measures four things, once in a tenth of a second, and tells them as a [`Signal`]:
 //! - *lag*: how long a turn of its loop takes, and which part of the time it has been working of late;
 //! - *backlog*: how long whoever is ready and unread has to wait;
-//! - *memory*: bytes in use of a budget.
+//! - *memory*: bytes in use of a budget;
+//! - *store*: how long the disk has been with what it does now. Ten targets are level 1 and a hundred level 2, and nothing
+//!   is more: to turn away clients that are there helps no disk.
 //!
 //! | level | lag, backlog | or working | memory | at this level (`core`, `broker`) |
 //! | --- | --- | --- | --- | --- |
@@ -53,6 +55,8 @@ named! {
         Lag = "lag",
         /// Clients wait to be read.
         Backlog = "backlog",
+        /// The disk does not take what has to be kept.
+        Store = "store",
         /// Memory.
         Memory = "memory",
     }
@@ -83,6 +87,8 @@ pub struct Signal {
     pub saturation: f64,
     /// How long whoever is unread waits, by the last turns.
     pub backlog: Duration,
+    /// How long the store has been busy with one thing.
+    pub store: Duration,
     /// Bytes in use, and how many there may be.
     pub memory_used: u64,
     /// See `memory_used`.
@@ -184,9 +190,9 @@ impl Gauge {
 
     /// The level that this sample calls for, and what of the last one it confirms.
     fn confirmed(&mut self, plan: &PressurePlan, signal: &Signal) -> (Level, Cause) {
-        let [(lag, _), (backlog, _), memory] = plan.levels(signal, Edge::Enter);
+        let [(lag, _), (backlog, _), store, memory] = plan.levels(signal, Edge::Enter);
         let (lag_before, backlog_before) = core::mem::replace(&mut self.suspected, (lag, backlog));
-        highest([(lag.min(lag_before), Cause::Lag), (backlog.min(backlog_before), Cause::Backlog), memory])
+        highest([(lag.min(lag_before), Cause::Lag), (backlog.min(backlog_before), Cause::Backlog), store, memory])
     }
 }
 
@@ -198,7 +204,7 @@ enum Edge {
 }
 
 impl PressurePlan {
-    fn levels(&self, signal: &Signal, edge: Edge) -> [(Level, Cause); 3] {
+    fn levels(&self, signal: &Signal, edge: Edge) -> [(Level, Cause); 4] {
         // A level is left at less than what it is entered at.
         let (part, less) = match edge {
             Edge::Enter => (1.0, 0),
@@ -214,6 +220,11 @@ impl PressurePlan {
                 _ => Level::Calm,
             }
         };
+        let store = match seconds(signal.store) / (self.target * part) {
+            ratio if ratio >= 100.0 => Level::Strained,
+            ratio if ratio >= 10.0 => Level::Busy,
+            _ => Level::Calm,
+        };
         let saturated = if signal.saturation >= self.saturation * part { Level::Busy } else { Level::Calm };
         let thousandths = match signal.memory_max {
             0 => 0,
@@ -223,13 +234,14 @@ impl PressurePlan {
         [
             (by_time(signal.turn).max(saturated), Cause::Lag),
             (by_time(signal.backlog), Cause::Backlog),
+            (store, Cause::Store),
             (Level::from_number(memory), Cause::Memory),
         ]
     }
 }
 
 /// Of equal ones the last: memory is the one that cannot be waited out.
-fn highest(levels: [(Level, Cause); 3]) -> (Level, Cause) {
+fn highest(levels: [(Level, Cause); 4]) -> (Level, Cause) {
     let mut highest = levels[0];
     for level in levels {
         if level.0 >= highest.0 {

@@ -40,6 +40,9 @@ fn each_level_has_its_threshold_and_its_cause() {
         (backlog(1_000_000), Level::Overloaded, Some(Cause::Backlog)),
         (Signal { turn: ms(60), ..Signal::default() }, Level::Busy, Some(Cause::Lag)),
         (Signal { saturation: 0.95, ..Signal::default() }, Level::Busy, Some(Cause::Lag)),
+        (Signal { store: ms(999), ..Signal::default() }, Level::Calm, None),
+        (Signal { store: ms(1000), ..Signal::default() }, Level::Busy, Some(Cause::Store)),
+        (Signal { store: ms(60_000), ..Signal::default() }, Level::Strained, Some(Cause::Store)),
         (memory(599), Level::Calm, None),
         (memory(600), Level::Busy, Some(Cause::Memory)),
         (memory(750), Level::Strained, Some(Cause::Memory)),
@@ -106,11 +109,12 @@ fn numbers_and_names_go_both_ways() {
 }
 
 fn signals() -> impl Strategy<Value = Signal> {
-    (0_u64..1000, prop_oneof![0.0..1.2, Just(f64::NAN)], 0_u64..1000, 0_u64..1200).prop_map(
-        |(turn, saturation, backlog, used)| Signal {
+    (0_u64..1000, prop_oneof![0.0..1.2, Just(f64::NAN)], 0_u64..1000, 0_u64..20_000, 0_u64..1200).prop_map(
+        |(turn, saturation, backlog, store, used)| Signal {
             turn: ms(turn),
             saturation,
             backlog: ms(backlog),
+            store: ms(store),
             memory_used: used,
             memory_max: 1000,
         },
@@ -128,6 +132,7 @@ proptest! {
                 turn: signal.turn + more.turn,
                 saturation: signal.saturation.max(more.saturation),
                 backlog: signal.backlog + more.backlog,
+                store: signal.store + more.store,
                 memory_used: signal.memory_used + more.memory_used,
                 memory_max: signal.memory_max,
             };

@@ -84,6 +84,13 @@ pub(crate) struct Gate {
     ghosts: HashMap<Arc<str>, u32, FixedState>,
 }
 
+impl Gate {
+    /// By which rule publishers are watched; none if they are not.
+    pub(crate) fn plan(&self) -> Option<&RhythmPlan> {
+        self.plan.as_ref()
+    }
+}
+
 /// What is known of a publisher, for whoever asks why it is slowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublisherReport {
@@ -297,7 +304,7 @@ impl Shard {
     }
 
     #[cold]
-    fn enrol(&mut self, index: u32, now: Timestamp) -> u32 {
+    pub(crate) fn enrol(&mut self, index: u32, now: Timestamp) -> u32 {
         let Some(session) = self.sessions.get(index) else { return NOBODY };
         let plan = self.gate.plan.or_else(|| self.limit_of(session).and_then(|_| RhythmConfig::default().build().ok()));
         let (Some(plan), Some(session)) = (plan, self.sessions.get_mut(index)) else { return NOBODY };

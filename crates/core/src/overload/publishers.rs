@@ -226,6 +226,12 @@ impl Publishers {
         }
     }
 
+    /// What was known of somebody who is not connected yet.
+    pub(crate) fn import(&mut self, key: &str, rhythm: Rhythm, now: Timestamp) {
+        let slot = self.join(key, || rhythm);
+        self.leave(slot, now);
+    }
+
     /// The rule has changed: what was learned under another one is of no use.
     pub(crate) fn relearn(&mut self, rhythm: impl Fn() -> Rhythm) {
         for (slot, publisher) in self.table.iter_mut().enumerate() {
@@ -290,6 +296,16 @@ pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
     key
 }
 
+/// The client identifier in such a name; none if it is a user's.
+pub(crate) fn client_in(key: &str) -> Option<&str> {
+    let end = match key.chars().next() {
+        Some('4' | '6') => "] ",
+        Some('?') => " ",
+        _ => return None,
+    };
+    key.split_once(end).map(|(_, client)| client)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -307,6 +323,10 @@ mod tests {
         assert_eq!(key(None, "[::ffff:10.0.0.1]:1", "a"), key(None, "10.0.0.2:1", "a"), "mapped addresses");
         assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.1.1:1", "a"));
         assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "b"), "neighbours behind one NAT");
+        for peer in ["10.0.0.1:1", "[2001:db8::1]:1", "pipe"] {
+            assert_eq!(client_in(&key(None, peer, "a ] b")), Some("a ] b"), "{peer}");
+            assert_eq!(client_in(&key(Some("4u ] a"), peer, "c")), None, "{peer}");
+        }
         assert_ne!(key(Some("a"), "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "a"), "no user by name of a client");
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Journal {
     pub(super) is_on: bool,
     /// Why nothing can be kept at the moment.
     pub(super) trouble: Option<Trouble>,
+    /// The disk is slow beyond measure.
+    pub(super) is_stalled: bool,
     pub(super) changes: Vec<Change>,
     /// Length of `changes` at the last `Whole`.
     whole: usize,
@@ -81,6 +83,7 @@ impl Default for Journal {
         Self {
             is_on: false,
             trouble: None,
+            is_stalled: false,
             changes: Vec::new(),
             whole: 0,
             turn_bytes: 0,

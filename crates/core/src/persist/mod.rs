@@ -14,6 +14,7 @@ mod note;
 mod owed;
 mod page;
 mod restore;
+mod rhythms;
 mod trouble;
 
 use alloc::boxed::Box;
@@ -34,6 +35,7 @@ pub(crate) use owed::Owed;
 pub use page::Fetch;
 pub(crate) use page::PageRequests;
 pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill};
+pub use rhythms::SavedRhythm;
 pub use trouble::Trouble;
 
 /// Where the store has a message, in the store's own words; zeroes are nowhere.
@@ -61,12 +63,13 @@ impl Kept {
 
     /// Calls with what it is.
     pub fn read<T>(&self, with: impl FnOnce(&SavedMessage<'_>) -> T) -> T {
-        let Publication { topic, payload, properties, qos, retain, expires, origin, .. } = self.0.view();
+        let Publication { topic, payload, properties, qos, retain, expires, origin, standing } = self.0.view();
         let mut encoded = Vec::new();
         if !properties.is_empty() {
             properties.encode(&mut encoded, |_| true);
         }
-        with(&SavedMessage { qos, retain, expires, origin, topic, properties: &encoded, payload })
+        let standing = standing.bits();
+        with(&SavedMessage { qos, retain, expires, origin, standing, topic, properties: &encoded, payload })
     }
 }
 

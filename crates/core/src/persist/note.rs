@@ -218,14 +218,26 @@ impl Shard {
         if !is_once || self.sessions.get(index).is_none_or(|session| session.kept == 0) {
             return;
         }
+        self.begin_routing_elsewhere(message);
+    }
+
+    /// A will that is kept is published: it is not kept any more from this turn on, and others may get it later than that.
+    pub(crate) fn prepare_will(&mut self, message: &Shareable<'_>) {
+        let publication = &message.publication;
+        if self.outgoing.len() > 1 && (publication.retain || publication.qos > QoS::AtMostOnce) {
+            self.begin_routing_elsewhere(message);
+        }
+    }
+
+    fn begin_routing_elsewhere(&mut self, message: &Shareable<'_>) {
         let route = self.find_route(message.publication.topic);
         if message.publication.retain || route.shards != 0 || !route.groups.is_empty() {
             self.begin_routing(message);
         }
     }
 
-    /// A QoS 2 message of a lasting session is about to be sent to other shards. It is noted as taken in this turn, so it
-    /// will not be taken again if they never get it: somebody has to remember.
+    /// A QoS 2 message or the will of a lasting session is about to be sent to other shards. It is noted as taken, or as
+    /// published, in this turn, so it will not come again if they never get it: somebody has to remember.
     fn begin_routing(&mut self, message: &Shareable<'_>) {
         let shared = message.share(&self.memory.tally);
         let number = self.journal.need(&shared);

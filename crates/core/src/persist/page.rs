@@ -114,7 +114,7 @@ impl Shard {
 }
 
 pub(super) fn as_publication<'a>(saved: &SavedMessage<'a>, standing: Standing) -> Publication<'a> {
-    let SavedMessage { qos, retain, expires, origin, topic, properties, payload } = *saved;
+    let SavedMessage { qos, retain, expires, origin, topic, properties, payload, .. } = *saved;
     let properties = if properties.is_empty() { Properties::EMPTY } else { Properties::from_encoded(properties) };
     Publication { topic, payload, properties, qos, retain, expires, origin, standing }
 }

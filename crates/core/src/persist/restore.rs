@@ -35,6 +35,9 @@ pub struct SavedMessage<'a> {
     pub expires: Option<Timestamp>,
     /// Who published it; 0 if that is not known.
     pub origin: u64,
+    /// How it stands among others that wait, in the words of this crate: its class, and its publisher's rate. None if nothing
+    /// is known of its publisher.
+    pub standing: Option<u64>,
     /// Its topic.
     pub topic: &'a str,
     /// Its properties, as on the wire.
@@ -93,6 +96,9 @@ pub enum SavedStage {
         origin: u64,
         /// Bytes of its topic, properties and payload.
         bytes: usize,
+        /// One more than the number of its class, which is the lowest seven bits of [`SavedMessage::standing`]; 0 if it is
+        /// not known.
+        class: u8,
     },
     /// Sent under this identifier, or about to be.
     Sent(Kept, PacketId),
@@ -111,6 +117,9 @@ pub struct SavedWill {
     pub due: Option<Timestamp>,
 }
 
+/// After so long all sessions are back.
+const FIRST_TURN: Duration = Duration::from_millis(1);
+
 impl Shard {
     /// From now on, everything that should outlive the process is told; see [`Shard::poll_journal`]. Numbers up to this
     /// one are in use.
@@ -121,16 +130,17 @@ impl Shard {
 
     /// A message that was kept under this number.
     pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
-        let publication = as_publication(saved, Standing::UNKNOWN);
+        let standing = saved.standing.map_or(Standing::UNKNOWN, Standing::from_bits);
+        let publication = as_publication(saved, standing);
         let message = Message::new(&publication, &self.memory.tally);
         message.set_number(number);
         Kept(Arc::new(message))
     }
 
     /// Whether messages that wait may be restored as [`SavedStage::OnDisk`]. Not if only the newest of each topic is
-    /// wanted: their topics have to be known; nor if their class is bounded.
-    pub fn may_restore_on_disk(&self) -> bool {
-        let (priority, class) = (&self.settings.priority, ClassId::NORMAL);
+    /// wanted: their topics have to be known; nor if their class is bounded. `class`: as in [`SavedStage::OnDisk`].
+    pub fn may_restore_on_disk(&self, class: u8) -> bool {
+        let (priority, class) = (&self.settings.priority, class_of(class));
         priority.on_full(class) != OnFull::Latest && !priority.is_capped(class)
     }
 
@@ -145,8 +155,8 @@ impl Shard {
     }
 
     /// A session, which belongs to this shard, and the messages that wait for it or are under way, by place: `next` is
-    /// asked for them one after the other, because there may be millions. What is due by now is done: it ends, or its
-    /// will is published.
+    /// asked for them one after the other, because there may be millions. What is due by now is done: it ends, or in the
+    /// first turn its will is published.
     pub fn restore_session(
         &mut self,
         saved: SavedSession<'_>,
@@ -158,13 +168,15 @@ impl Shard {
         let mut session = Session::new(Arc::clone(&client_id), identity, crate::connect::origin_of(&client_id));
         session.kept = saved.session;
         session.expiry = saved.expiry;
-        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry));
+        // A will that is due by now goes out in the first turn: whoever wants it has to be back before.
+        let first = if saved.will.is_some() { now + FIRST_TURN } else { Timestamp::ZERO };
+        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry).max(first));
         session.inbound_before = saved.inbound.len();
         session.inbound = saved.inbound;
         session.inbound.sort_unstable();
         session.will = saved.will.map(|will| {
             will.message.0.keep();
-            let due_at = Some(will.due.unwrap_or(now + will.delay));
+            let due_at = Some(will.due.unwrap_or(now + will.delay).max(first));
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
         while let Some(delivery) = next(self) {
@@ -219,10 +231,11 @@ impl Shard {
                 });
                 session.ledger = ledger;
             }
-            SavedStage::OnDisk { spot, origin, bytes } => {
-                self.stats.begin_delivery(ClassId::NORMAL);
+            SavedStage::OnDisk { spot, origin, bytes, class } => {
+                let class = class_of(class);
+                self.stats.begin_delivery(class);
                 session.ledger.deliveries += 1;
-                let paged = Paged::restored(spot, place, Message::size_with(bytes), qos, retain);
+                let paged = Paged::restored(spot, place, Message::size_with(bytes), class, (qos, retain));
                 let priority = &self.settings.priority;
                 session.with_queue(&mut self.stats, |queue, _| queue.restore(paged, &ids, origin, priority));
             }
@@ -295,4 +308,9 @@ fn wants_latest(subscriptions: &[(&str, SavedWish)], name: &str) -> bool {
     }
     let mut wishes = subscriptions.iter().filter(|(filter, _)| topic::matches(filter, name)).map(|(_, wish)| wish);
     wishes.next().is_some_and(|wish| wish.is_latest) && wishes.all(|wish| wish.is_latest)
+}
+
+/// The class of a message on disk.
+fn class_of(class: u8) -> ClassId {
+    class.checked_sub(1).map_or(ClassId::NORMAL, ClassId::from_bits)
 }

@@ -1,11 +1,13 @@
 //! While nothing can be kept, what needs no disk goes on, and what does is refused or waits.
 
+use core::time::Duration;
+
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode, Version};
 
 use crate::event::Event;
 use crate::ledger::Loss;
-use crate::limits::{STORE_PAUSE, UNSYNCED_BYTES_MAX, UNSYNCED_PAUSE};
+use crate::limits::{STORE_PAUSE, STORE_STALL, UNSYNCED_BYTES_MAX, UNSYNCED_BYTES_STALLED, UNSYNCED_PAUSE};
 use crate::message::Publication;
 use crate::overload::{Admission, Arrival, Pace};
 use crate::shard::Shard;
@@ -38,6 +40,12 @@ impl Shard {
         }
     }
 
+    /// How long the store has been busy with one thing while something of this shard waits for it. A disk that stalls is not
+    /// given much more to do: publishers of what has to be kept wait at a sixteenth of the bytes.
+    pub fn handle_store_lag(&mut self, lag: Duration) {
+        self.journal.is_stalled = lag >= STORE_STALL;
+    }
+
     pub(crate) fn store_trouble(&self) -> Option<Trouble> {
         self.journal.trouble
     }
@@ -49,7 +57,8 @@ impl Shard {
         publication: &Publication<'_>,
         now: Timestamp,
     ) -> Option<Admission> {
-        let is_busy = self.journal.unsynced_bytes > UNSYNCED_BYTES_MAX;
+        let bytes_max = if self.journal.is_stalled { UNSYNCED_BYTES_STALLED } else { UNSYNCED_BYTES_MAX };
+        let is_busy = self.journal.unsynced_bytes > bytes_max;
         if !is_busy && self.journal.trouble.is_none() {
             return None;
         }

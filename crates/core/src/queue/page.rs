@@ -308,8 +308,9 @@ impl Pages {
 
 impl Paged {
     /// One that an earlier life has left.
-    pub(crate) fn restored(spot: Spot, place: u64, size: usize, qos: QoS, retain: bool) -> Self {
+    pub(crate) fn restored(spot: Spot, place: u64, size: usize, class: ClassId, flags: (QoS, bool)) -> Self {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
-        Self { spot, place, size, class: ClassId::NORMAL, qos, retain, ids: 0 }
+        let (qos, retain) = flags;
+        Self { spot, place, size, class, qos, retain, ids: 0 }
     }
 }

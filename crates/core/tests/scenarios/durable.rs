@@ -1,7 +1,7 @@
 //! With a store: nothing is promised before it is kept, and what needs no store never waits.
 
 use tidegate_core::persist::Trouble;
-use tidegate_wire_mqtt::{AckKind, Packet, Property, ReasonCode};
+use tidegate_wire_mqtt::{AckKind, Packet, Property, QoS, ReasonCode};
 
 use crate::net::{Got, Net, Options, ack, lasting, lasting_v311, message};
 
@@ -184,4 +184,55 @@ fn versions_before_5_get_their_answers_too() {
     net.publish(sender, "t", "x", 1, false, 1);
     assert_eq!(net.receive(sender), [puback(1)]);
     assert_eq!(net.receive(reader), [message("t", "x", 1, Some(1))]);
+}
+
+#[test]
+fn f116_while_the_disk_stalls_answers_wait_pings_do_not_and_little_more_is_taken() {
+    let mut net = Net::durable(1);
+    let (sender, reader) = (net.v5("sender"), net.connect("reader", &lasting()));
+    let (other, fleeting) = (net.v5("other"), net.v5("fleeting"));
+    net.subscribe(reader, "kept", 1);
+    net.subscribe(fleeting, "free", 1);
+    net.hold_disk();
+    net.shards[0].handle_store_lag(std::time::Duration::from_secs(30));
+    let large = "x".repeat(60_000);
+    for id in 1..=20 {
+        net.publish(sender, "kept", &large, 1, false, id);
+    }
+    assert!(!net.may_read(sender), "half a megabyte waits for the disk: enough");
+    assert_eq!(net.receive(sender), [], "nothing is acknowledged");
+    let taken = net.stats().publish_received;
+    assert!((8..12).contains(&taken), "{taken}");
+    // Nobody else suffers.
+    net.publish(other, "free", "now", 1, false, 1);
+    net.send(other, &Packet::PingReq);
+    assert_eq!(net.payloads(fleeting), ["now"]);
+    assert_eq!(net.receive(other), [puback(1), Got::Pong]);
+
+    net.shards[0].handle_store_lag(std::time::Duration::ZERO);
+    net.release_disk();
+    net.live(std::time::Duration::from_secs(2));
+    net.release_disk();
+    let acked = net.receive(sender).len();
+    assert_eq!(acked, 20, "all by itself");
+    assert_eq!(net.stats().publish_store_error, 0);
+}
+
+#[test]
+fn a_will_on_its_way_to_other_shards_is_remembered_until_it_is_there() {
+    let mut net = Net::durable(4);
+    let readers: Vec<_> = (0..6).map(|n| net.connect(&format!("reader{n}"), &lasting())).collect();
+    for reader in &readers {
+        net.subscribe(*reader, "will", 1);
+    }
+    let will = Options { will: Some(("will", "dead", QoS::AtLeastOnce, false)), ..lasting_v311() };
+    let fragile = net.connect("fragile", &will);
+    net.hold_disk();
+    net.cut(fragile);
+    assert_eq!((net.routings, net.routed), (1, 0), "the turn in which it is gone says where it is");
+    net.release_disk();
+    assert_eq!((net.routings, net.routed), (1, 1));
+    for reader in readers {
+        assert_eq!(net.payloads(reader), ["dead"]);
+    }
 }

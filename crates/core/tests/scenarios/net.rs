@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open, Policy};
 use tidegate_core::event::{Event, Stats, Why};
+use tidegate_core::persist::Change;
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Hello, Progress, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{
@@ -44,6 +45,9 @@ pub(crate) struct Net {
     is_disk_slow: bool,
     /// Changes that were told.
     pub(crate) changes: usize,
+    /// Messages that were said to be on their way to other shards, and to be there.
+    pub(crate) routings: usize,
+    pub(crate) routed: usize,
     /// The last turn of each shard that was told.
     told: Vec<u64>,
     pub(crate) shelf: Shelf,
@@ -73,6 +77,8 @@ impl Net {
             are_batches_refused: false,
             is_disk_slow: false,
             changes: 0,
+            routings: 0,
+            routed: 0,
             told: vec![0; shards.len()],
             shelf: Shelf::default(),
             shards,
@@ -116,6 +122,9 @@ impl Net {
         let Some(turn) = self.shards[shard].poll_journal() else { return false };
         self.told[shard] = turn.position;
         self.changes += turn.changes.len();
+        let count = |is_it: fn(&Change) -> bool| turn.changes.iter().filter(|change| is_it(change)).count();
+        self.routings += count(|change| matches!(change, Change::Routing { .. }));
+        self.routed += count(|change| matches!(change, Change::Routed { .. }));
         self.shelf.write(&turn);
         if !self.is_disk_slow {
             self.shelf.sync();

@@ -24,6 +24,7 @@ struct Stored {
     retain: bool,
     expires: Option<Timestamp>,
     origin: u64,
+    standing: Option<u64>,
     topic: String,
     properties: Vec<u8>,
     payload: Vec<u8>,
@@ -31,12 +32,13 @@ struct Stored {
 
 impl Stored {
     fn of(saved: &SavedMessage<'_>) -> Self {
-        let SavedMessage { qos, retain, expires, origin, topic, properties, payload } = *saved;
+        let SavedMessage { qos, retain, expires, origin, standing, topic, properties, payload } = *saved;
         Self {
             qos,
             retain,
             expires,
             origin,
+            standing,
             topic: topic.into(),
             properties: properties.into(),
             payload: payload.into(),
@@ -44,9 +46,9 @@ impl Stored {
     }
 
     fn saved(&self) -> SavedMessage<'_> {
-        let Self { qos, retain, expires, origin, .. } = *self;
+        let Self { qos, retain, expires, origin, standing, .. } = *self;
         let (topic, properties, payload) = (&*self.topic, &*self.properties, &*self.payload);
-        SavedMessage { qos, retain, expires, origin, topic, properties, payload }
+        SavedMessage { qos, retain, expires, origin, standing, topic, properties, payload }
     }
 }
 

@@ -8,7 +8,7 @@ mod dump;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{MessageRecord, Record, WishRecord};
+use super::{MessageRecord, RHYTHM_MS_MAX, Record, WishRecord};
 use crate::file::Location;
 
 /// Everything that is kept.
@@ -19,7 +19,7 @@ pub struct Image {
     retained: BTreeMap<Box<str>, u64>,
     /// Messages on their way to sessions, and those that have them.
     routing: BTreeMap<u64, BTreeSet<u64>>,
-    rhythms: BTreeMap<Box<str>, Box<[u8]>>,
+    rhythms: BTreeMap<Box<str>, (u64, Box<[u8]>)>,
     bans: BTreeMap<Box<str>, (Option<u64>, Box<str>)>,
     clock_ms: u64,
     /// Highest number of a message or session ever seen: the next one is higher.
@@ -34,6 +34,7 @@ struct Stored {
     /// See `Outline`; there are millions of these.
     origin: u64,
     bytes: u32,
+    class: u8,
     /// Queues, retained topics and wills that need it.
     users: u32,
 }
@@ -45,6 +46,8 @@ pub struct Outline {
     pub origin: u64,
     /// Bytes of its topic, properties and payload.
     pub bytes: u32,
+    /// One more than the lowest seven bits of how it stands, which are its class; 0 if nothing is known.
+    pub class: u8,
 }
 
 /// Bytes of a message of which only the place is known.
@@ -127,8 +130,8 @@ impl Image {
 
     /// What is known of a message besides; none if an earlier release wrote it.
     pub fn outline(&self, id: u64) -> Option<Outline> {
-        let Stored { origin, bytes, .. } = *self.messages.get(&id)?;
-        (bytes != UNKNOWN).then_some(Outline { origin, bytes })
+        let Stored { origin, bytes, class, .. } = *self.messages.get(&id)?;
+        (bytes != UNKNOWN).then_some(Outline { origin, bytes, class })
     }
 
     /// Number of messages that somebody needs, and of some that nobody does yet.
@@ -146,14 +149,19 @@ impl Image {
         self.routing.iter().map(|(&message, reached)| (message, reached))
     }
 
-    /// What was learned about publishers.
-    pub fn rhythms(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.rhythms.iter().map(|(client_id, state)| (&**client_id, &**state))
+    /// What was learned about publishers, and when they published last; those who have been away for too long are left
+    /// out.
+    pub fn rhythms(&self) -> impl Iterator<Item = (&str, u64, &[u8])> {
+        let is_fresh = |seen_ms: u64| seen_ms.saturating_add(RHYTHM_MS_MAX) > self.clock_ms;
+        let fresh = self.rhythms.iter().filter(move |(_, (seen_ms, _))| is_fresh(*seen_ms));
+        fresh.map(|(key, (seen_ms, state))| (&**key, *seen_ms, &**state))
     }
 
-    /// Who may not come in, until when, and why.
+    /// Who may not come in, until when, and why; bans that have ended are left out.
     pub fn bans(&self) -> impl Iterator<Item = (&str, Option<u64>, &str)> {
-        self.bans.iter().map(|(subject, (until, reason))| (&**subject, *until, &**reason))
+        let holds = |until: Option<u64>| until.is_none_or(|until| until > self.clock_ms);
+        let bans = self.bans.iter().filter(move |(_, (until, _))| holds(*until));
+        bans.map(|(subject, (until, reason))| (&**subject, *until, &**reason))
     }
 
     /// The latest time of the wall clock that was written down; 0 if none was.
@@ -178,17 +186,21 @@ impl Image {
 
     fn take(&mut self, record: Record<'_>, at: Location) {
         let is_known = match record {
-            Record::Message(MessageRecord { id, origin, topic, properties, payload, .. }) => {
+            Record::Message(MessageRecord { id, origin, standing, topic, properties, payload, .. }) => {
                 let bytes = u32::try_from(topic.len() + properties.len() + payload.len()).unwrap_or(u32::MAX);
-                self.store(id, at, Some(Outline { origin, bytes }));
+                self.store(
+                    id,
+                    at,
+                    Some(Outline { origin, bytes, class: standing.map_or(0, |bits| (bits as u8 & 0x7f) + 1) }),
+                );
                 true
             }
             Record::MessageAt { id, at } => {
                 self.store(id, at, None);
                 true
             }
-            Record::MessageStands { id, at, origin, bytes } => {
-                self.store(id, at, Some(Outline { origin, bytes }));
+            Record::MessageStands { id, at, origin, bytes, class } => {
+                self.store(id, at, Some(Outline { origin, bytes, class }));
                 true
             }
             Record::Session { session, client_id, principal, expiry_s, ends_ms } => {
@@ -233,12 +245,12 @@ impl Image {
                 self.leave(Some(message).filter(|_| is_known));
                 is_known
             }
-            Record::Rhythm { client_id, state } => {
-                self.rhythms.insert(client_id.into(), state.into());
+            Record::Rhythm { key, seen_ms, state } => {
+                self.rhythms.insert(key.into(), (seen_ms, state.into()));
                 true
             }
-            Record::RhythmForgotten { client_id } => {
-                self.rhythms.remove(client_id);
+            Record::RhythmForgotten { key } => {
+                self.rhythms.remove(key);
                 true
             }
             Record::Ban { subject, until_ms, reason } => {
@@ -326,9 +338,9 @@ impl Image {
 
     fn store(&mut self, id: u64, at: Location, outline: Option<Outline>) {
         self.id_max = self.id_max.max(id);
-        let Outline { origin, bytes } = outline.unwrap_or(Outline { origin: 0, bytes: UNKNOWN });
+        let Outline { origin, bytes, class } = outline.unwrap_or(Outline { origin: 0, bytes: UNKNOWN, class: 0 });
         let users = self.messages.get(&id).map_or(0, |stored| stored.users);
-        self.messages.insert(id, Stored { at, origin, bytes, users });
+        self.messages.insert(id, Stored { at, origin, bytes, class, users });
     }
 
     fn use_message(&mut self, id: u64) -> bool {
@@ -367,6 +379,8 @@ impl Image {
     pub(super) fn essence(&self) -> Self {
         let nowhere = Location { file: crate::file::FileId::from_bits(0), offset: 0, len: 0 };
         let mut image = Self { orphans: 0, skipped: 0, ..self.clone() };
+        image.bans = self.bans().map(|(subject, until, reason)| (subject.into(), (until, reason.into()))).collect();
+        image.rhythms = self.rhythms().map(|(key, seen_ms, state)| (key.into(), (seen_ms, state.into()))).collect();
         image.messages.retain(|_, stored| stored.users > 0);
         image.messages.values_mut().for_each(|stored| stored.at = nowhere);
         image

@@ -24,6 +24,9 @@ pub const RHYTHM_BYTES_MAX: usize = 1024;
 /// Properties of a message, as on the wire.
 pub const PROPERTIES_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// What was learned of a publisher is of use for so long after its last message: who is away for a day begins anew.
+pub const RHYTHM_MS_MAX: u64 = 24 * 3600 * 1000;
+
 /// The layout that this release writes, for every tag.
 const VERSION: u8 = 1;
 
@@ -40,6 +43,8 @@ pub struct MessageRecord<'a> {
     pub expires_ms: Option<u64>,
     /// The session that published it, for "no local"; 0 if it does not matter.
     pub origin: u64,
+    /// How it stands among others that wait, in the words of who decides it.
+    pub standing: Option<u64>,
     /// Its topic.
     pub topic: &'a str,
     /// Its properties, as on the wire.
@@ -118,6 +123,8 @@ macro_rules! records {
 }
 
 const MESSAGE: u8 = 1;
+/// In the flags of a message: a number that most do not have.
+const HAS_STANDING: u8 = 8;
 
 records! {
     /// Where a message stands; only in snapshots, and only in those of earlier releases.
@@ -137,6 +144,8 @@ records! {
         origin: u64,
         /// Bytes of its topic, properties and payload.
         bytes: u32,
+        /// One more than the lowest seven bits of how it stands; 0 if nothing is known.
+        class: u8,
     }
     /// A session is there, or has changed; its subscriptions and messages stay.
     3 Session {
@@ -254,15 +263,17 @@ records! {
     }
     /// What was learned about a publisher.
     17 Rhythm {
-        /// Who.
-        client_id: &'a str,
-        /// In the words of who learned it.
+        /// Who, in the words of who learned it.
+        key: &'a str,
+        /// When it published last.
+        seen_ms: u64,
+        /// In the same words.
         state: &'a [u8],
     }
     /// Nothing is known about a publisher any more.
     18 RhythmForgotten {
         /// Who.
-        client_id: &'a str,
+        key: &'a str,
     }
     /// Somebody may not come in.
     19 Ban {
@@ -341,9 +352,13 @@ impl Record<'_> {
 
 fn encode_message(message: &MessageRecord<'_>, out: &mut Vec<u8>) {
     put_number(out, message.id);
-    out.push(message.qos << 1 | u8::from(message.retain));
+    let has_standing = if message.standing.is_some() { HAS_STANDING } else { 0 };
+    out.push(has_standing | message.qos << 1 | u8::from(message.retain));
     put_option(out, message.expires_ms);
     put_number(out, message.origin);
+    if let Some(standing) = message.standing {
+        put_number(out, standing);
+    }
     put_bytes(out, message.topic.as_bytes());
     put_bytes(out, message.properties);
     // The rest of the record, without a length: it is the long one.
@@ -353,13 +368,14 @@ fn encode_message(message: &MessageRecord<'_>, out: &mut Vec<u8>) {
 fn decode_message<'a>(fields: &mut Fields<'a>) -> Result<MessageRecord<'a>, StoreError> {
     let id = fields.number()?;
     let flags: u8 = fields.small()?;
-    let (qos, retain) = (flags >> 1, flags & 1 == 1);
+    let (qos, retain) = ((flags & !HAS_STANDING) >> 1, flags & 1 == 1);
     Ok(MessageRecord {
         id,
         qos: check_qos(qos, fields)?,
         retain,
         expires_ms: fields.option()?,
         origin: fields.number()?,
+        standing: if flags & HAS_STANDING == 0 { None } else { Some(fields.number()?) },
         topic: fields.text()?,
         properties: fields.bytes(PROPERTIES_BYTES_MAX)?,
         payload: fields.rest(),

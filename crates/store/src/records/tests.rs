@@ -32,10 +32,11 @@ fn wish() -> impl Strategy<Value = WishRecord> {
 
 fn message() -> impl Strategy<Value = Record<'static>> {
     let payload = proptest::sample::select(vec![&b""[..], b"21.5", &[7; 300]]);
-    (1..9u64, 0..3u8, any::<bool>(), option::of(TIME), 0..4u64, text(), payload).prop_map(
-        |(id, qos, retain, expires_ms, origin, topic, payload)| {
+    (1..9u64, 0..3u8, any::<bool>(), option::of(TIME), 0..4u64, option::of(TIME), text(), payload).prop_map(
+        |(id, qos, retain, expires_ms, origin, standing, topic, payload)| {
             let properties: &[u8] = if retain { &[1, 2, 3] } else { &[] };
-            Record::Message(MessageRecord { id, qos, retain, expires_ms, origin, topic, properties, payload })
+            let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
+            Record::Message(message)
         },
     )
 }
@@ -74,8 +75,8 @@ fn record() -> impl Strategy<Value = Record<'static>> {
             Record::Will { session, message, delay_s, due_ms }
         }),
         1 => s().prop_map(|session| Record::WillCleared { session }),
-        1 => text().prop_map(|client_id| Record::Rhythm { client_id, state: b"rhythm" }),
-        1 => text().prop_map(|client_id| Record::RhythmForgotten { client_id }),
+        1 => (text(), TIME).prop_map(|(key, seen_ms)| Record::Rhythm { key, seen_ms, state: b"rhythm" }),
+        1 => text().prop_map(|key| Record::RhythmForgotten { key }),
         1 => (text(), option::of(TIME), text())
             .prop_map(|(subject, until_ms, reason)| Record::Ban { subject, until_ms, reason }),
         1 => text().prop_map(|subject| Record::BanLifted { subject }),
@@ -97,8 +98,10 @@ fn with_messages(records: Vec<Record<'static>>, so_far: &Image) -> Vec<Record<'s
         };
         if !known.iter().any(|(known, _)| *known == id) {
             let (topic, properties, payload) = ("added", &[][..], &b"payload"[..]);
+            let (expires_ms, origin, standing) = (None, 0, Some(300));
+            let retain = false;
             let message =
-                MessageRecord { id, qos: 1, retain: false, expires_ms: None, origin: 0, topic, properties, payload };
+                MessageRecord { id, qos: 1, retain, expires_ms, origin, standing, topic, properties, payload };
             batch.push(Record::Message(message));
         }
     }
@@ -211,6 +214,7 @@ fn a_message_lives_as_long_as_somebody_needs_it() {
         retain: true,
         expires_ms: None,
         origin: 0,
+        standing: None,
         topic: "t",
         properties: &[],
         payload: b"x",

@@ -109,6 +109,17 @@ pub enum Health {
     },
 }
 
+impl Health {
+    /// In one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Failed { trouble: Trouble::DiskFull, .. } => "full",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
 /// Why a batch was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -201,6 +212,11 @@ impl Writer {
         self.shared.queue().health.clone()
     }
 
+    /// How long the disk has been at it with what it does now; long when it stalls.
+    pub fn busy_for(&self) -> Duration {
+        self.shared.queue().busy_since.map_or(Duration::ZERO, |since: Instant| since.elapsed())
+    }
+
     /// Counters.
     pub fn metrics(&self) -> WriterMetrics {
         let mut metrics = self.shared.metrics().clone();
@@ -208,7 +224,8 @@ impl Writer {
         metrics.queue_bytes = queue.bytes;
         metrics.queue_batches = queue.batches;
         metrics.refused = queue.refused;
-        metrics.busy_for = queue.busy_since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+        drop(queue);
+        metrics.busy_for = self.busy_for();
         metrics
     }
 

@@ -1,6 +1,5 @@
 //! The thread: takes a group, writes it, syncs it, says so; and between groups whatever else is due.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -65,6 +64,8 @@ impl<D: Disk + Send + 'static> Thread<D> {
     pub(super) fn run<S: State + 'static>(mut self) -> Result<(), StoreError> {
         if self.log.is_failed() {
             // A disk that was full when it was opened.
+            let displaced = self.log.displaced();
+            self.shared.moves.write().unwrap_or_else(PoisonError::into_inner).extend(displaced);
             self.try_write().unwrap_or_else(|error| self.on_failure(&error));
         }
         loop {
@@ -191,8 +192,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
     /// One attempt to write the group, behind whatever a failed disk has to be given again.
     fn try_write(&mut self) -> Result<(), StoreError> {
         if self.log.is_failed() {
-            self.log.repair()?;
-            self.write_held()?;
+            self.repair()?;
         }
         if self.group.is_empty() {
             return Ok(());
@@ -217,26 +217,28 @@ impl<D: Disk + Send + 'static> Thread<D> {
         result
     }
 
-    /// Batches that were told and lost before they were synced get a new place; who asks for the old one finds it.
-    fn write_held(&mut self) -> Result<(), StoreError> {
-        if self.held.is_empty() {
-            return Ok(());
-        }
+    /// Begins anew behind a failure. Batches that were told and lost before they were synced get a new place; who asks
+    /// for the old one finds it.
+    fn repair(&mut self) -> Result<(), StoreError> {
         let (batches, before): (Vec<Batch>, Vec<Position>) = std::mem::take(&mut self.held).into_iter().unzip();
+        let displaced: Vec<Location> = self.log.displaced().map(|(said, _)| said).collect();
         let mut places = Vec::new();
-        let result = self.log.append(&batches, &mut places).and_then(|()| self.log.sync());
+        let result = self.log.repair_with(&batches, &mut places);
         if result.is_err() {
             self.held = batches.into_iter().zip(before).collect();
             return result;
         }
-        let mut moves = BTreeMap::new();
+        let mut moves = self.shared.moves.write().unwrap_or_else(PoisonError::into_inner);
+        for said in displaced {
+            moves.remove(&said);
+        }
         for ((batch, from), to) in batches.iter().zip(before).zip(places) {
             for (at, len) in batch.places() {
                 let place = |position: Position| Location { file: position.file, offset: position.offset + at, len };
                 moves.insert(place(from), place(to));
             }
         }
-        self.shared.moves.write().unwrap_or_else(PoisonError::into_inner).append(&mut moves);
+        drop(moves);
         self.forget_held();
         Ok(())
     }

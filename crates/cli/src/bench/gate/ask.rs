@@ -60,6 +60,11 @@ impl Account {
     }
 }
 
+/// Messages that wait for their receivers in a broker of ours.
+pub(in crate::bench) fn queued(broker: &Broker) -> Option<u64> {
+    Door::at(broker.admin?).get("/api/v1/status").ok()?["waiting"]["queue_messages"].as_u64()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

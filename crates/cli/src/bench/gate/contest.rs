@@ -7,11 +7,11 @@ use anyhow::Result;
 use tidegate_wire_mqtt::QoS;
 
 use crate::bench::beats::Beat;
-use crate::bench::cases::{Flow, Pace, Shape, Users};
+use crate::bench::cases::{Flow, Pace, Shape};
 use crate::bench::clients::{self, Client, Reader};
 use crate::bench::engine::{Engine, Greeting, Load};
 use crate::bench::measure::Setting;
-use crate::bench::process::{Broker, Counters, Wish};
+use crate::bench::process::{Broker, Wish};
 use crate::bench::timer::Clock;
 
 /// Messages a second that the subscriber works on.
@@ -24,7 +24,7 @@ const PAYLOAD_BYTES: usize = 1000;
 pub(super) const QUEUE_MAX: u32 = 500;
 
 /// What every broker is told.
-pub(super) const WISH: Wish = Wish { counters: Counters::Usual, users: Users::Nobody, queue_max: Some(QUEUE_MAX) };
+pub(super) const WISH: Wish = Wish { queue_max: Some(QUEUE_MAX), ..Wish::NONE };
 
 /// By which share intervals differ. Without it rates that are multiples of each other meet in the same way again and
 /// again, and a full queue has always or never a place for the same publisher.

@@ -1,5 +1,5 @@
 //! What it costs to watch publishers that do nothing wrong (the paper's Figs. 5 and 6): CPU time per message and memory
-//! per publisher, with the gate and without it.
+//! per publisher, with the gate and without it. And, in the same way, what a store costs those who keep nothing in it.
 //!
 //! Both brokers run at the same time and are driven in turns, the order changing each time, so that the machine's other
 //! work disturbs both alike. The figure is the median of the ratios of neighbours.
@@ -11,14 +11,14 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tidegate_wire_mqtt::QoS;
 
-use super::OFF;
+use super::{NO_STORE, OFF};
 use crate::bench::cases::{Flow, Pace, Shape};
 use crate::bench::clients::{self, Reader};
 use crate::bench::engine::{Engine, Greeting, Load};
 use crate::bench::json;
 use crate::bench::measure::Setting;
 use crate::bench::outcome::Cores;
-use crate::bench::process::{Broker, Source, Wish};
+use crate::bench::process::{Broker, Source, Tune, Wish};
 use crate::bench::procfs::{self, Meter};
 use crate::bench::report::{Role, core_words, grouped};
 use crate::bench::timer::Clock;
@@ -40,12 +40,12 @@ const MEDIAN_ERROR: f64 = 1.4826 * 1.2533;
 #[derive(Clone, Debug)]
 pub(in crate::bench) struct Cost {
     pub(in crate::bench) publishers: usize,
-    /// CPU microseconds per message, the median of all rounds: of this broker, and of ours without the gate.
+    /// CPU microseconds per message, the median of all rounds: of this broker, and of ours without what is compared.
     pub(in crate::bench) us_each: Option<f64>,
     pub(in crate::bench) us_off: Option<f64>,
-    /// Of each round: this broker's as a multiple of that without the gate.
+    /// Of each round: this broker's as a multiple of that without.
     pub(in crate::bench) ratios: Vec<f64>,
-    /// Resident bytes of each publisher: of this broker, and of ours without the gate.
+    /// Resident bytes of each publisher: of this broker, and of ours without.
     pub(in crate::bench) bytes_each: Option<f64>,
     pub(in crate::bench) bytes_off: Option<f64>,
     pub(in crate::bench) cores: Cores,
@@ -148,7 +148,6 @@ impl Side {
 }
 
 pub(super) fn run(wanted: usize, source: &Source, setting: &Setting, number: u32) -> Result<Cost> {
-    let is_own = source.role() == Role::Own;
     // Both brokers' clients are ours at the same time.
     let publishers = setting.affordable(2 * setting.scaled(wanted)) / 2;
     let flow = Flow {
@@ -157,9 +156,26 @@ pub(super) fn run(wanted: usize, source: &Source, setting: &Setting, number: u32
         payload_bytes: 64,
         pace: Pace::Rate(PER_S * publishers as f64),
     };
-    let mut on = Side::new(source, &flow, setting, number)?;
-    let other = Source::Tidegate { shards: None, tune: OFF };
-    let mut off = is_own.then(|| Side::new(&other, &flow, setting, number)).transpose().context("without the gate")?;
+    compare(&flow, source, OFF, setting, number)
+}
+
+/// What a store costs those who do not need it: pairs at QoS 1 in sessions that end with their connections.
+pub(super) fn run_clean(pairs: usize, source: &Source, setting: &Setting, number: u32) -> Result<Cost> {
+    let flow = Flow {
+        shape: Shape::Pairs(u32::try_from(setting.scaled(pairs))?),
+        qos: QoS::AtLeastOnce,
+        payload_bytes: 64,
+        pace: Pace::Window,
+    };
+    compare(&flow, source, NO_STORE, setting, number)
+}
+
+fn compare(flow: &Flow, source: &Source, without: Tune, setting: &Setting, number: u32) -> Result<Cost> {
+    let is_own = source.role() == Role::Own;
+    let publishers = flow.publishers() as usize;
+    let mut on = Side::new(source, flow, setting, number)?;
+    let other = Source::Tidegate { shards: None, tune: without };
+    let mut off = is_own.then(|| Side::new(&other, flow, setting, number)).transpose().context(without.name)?;
     let meter = Meter::start(on.broker.pid);
     let begin = std::time::Instant::now();
     for round in 0..ROUNDS {

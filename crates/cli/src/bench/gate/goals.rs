@@ -23,6 +23,8 @@ pub(in crate::bench) enum Aim {
     MaxBelowMin,
     /// CPU time per message with the gate, at most so many times that without.
     Cpu(f64),
+    /// CPU time per message that needs no store with one, at most so many times that without.
+    Clean(f64),
     /// Memory of the gate per publisher, at most.
     Bytes(f64),
     /// The share of a well-behaved fleet's messages that is slowed, at most: by default, and if enforced always.
@@ -52,7 +54,7 @@ impl Aim {
                 Some((format!("{lost} lost"), lost == 0))
             }),
             Self::MaxBelowMin => max_below_min(entries),
-            Self::Cpu(most) => return self.cpu(entries, most),
+            Self::Cpu(most) | Self::Clean(most) => return self.cpu(entries, most),
             Self::Bytes(most) => {
                 cost(entries).and_then(Cost::bytes_more).map(|bytes| (format!("{bytes:.0} B"), bytes <= most))
             }
@@ -90,6 +92,9 @@ impl Aim {
             Self::RareLoseNothing => "rare publishers lose nothing".to_owned(),
             Self::MaxBelowMin => "a rare publisher's maximum ≤ its minimum without priorities".to_owned(),
             Self::Cpu(most) => format!("CPU per message ≤ {most:.2}× that without the gate"),
+            Self::Clean(most) => {
+                format!("CPU per message of sessions that do not last ≤ {most:.2}× that without a store")
+            }
             Self::Bytes(most) => format!("≤ {most:.0} B per publisher more than without the gate"),
             Self::Delayed(most) => {
                 format!("≤ {:.1} % of a good fleet's messages slowed, by default and always", most * 100.0)

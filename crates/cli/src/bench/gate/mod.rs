@@ -40,6 +40,8 @@ pub(super) enum Scenario {
     Cost { publishers: usize },
     /// Publishers that keep a rhythm of whatever kind.
     Fleet,
+    /// So many pairs whose sessions do not last, beside a store that does not concern them: CPU time.
+    Clean { pairs: usize },
 }
 
 /// What a case of the gate brought.
@@ -56,6 +58,9 @@ pub(super) enum Gate {
 const ALWAYS: Tune = Tune { name: "always", role: Role::Variant, settings: &["backoff.enforce=always"] };
 const OFF: Tune = Tune { name: "off", role: Role::Off, settings: &["backoff.mode=off", "priority.mode=off"] };
 
+/// Ours without a store.
+pub(super) const NO_STORE: Tune = Tune { name: "store off", role: Role::Off, settings: &["store.keep=false"] };
+
 /// Ranks are known per shard, so that these compare all publishers only if there is one.
 const ONE: Tune = Tune { settings: &["server.shards=1"], ..Tune::USUAL };
 const ONE_PAPER: Tune =
@@ -70,8 +75,15 @@ impl Scenario {
             Self::Classes => &[ONE, ONE_OFF],
             Self::Priority => &[ONE, ONE_PAPER, ONE_OFF],
             // It starts the other one itself.
-            Self::Cost { .. } => &[Tune::USUAL],
+            Self::Cost { .. } | Self::Clean { .. } => &[Tune::USUAL],
         }
+    }
+}
+
+impl Scenario {
+    /// Whether it can be asked of others.
+    pub(super) fn has_peers(self) -> bool {
+        !matches!(self, Self::Clean { .. })
     }
 }
 
@@ -82,6 +94,7 @@ pub(super) fn run(scenario: Scenario, source: &Source, setting: &Setting, number
         Scenario::Classes => classes::run(source, setting, number).map(Gate::Classes),
         Scenario::Priority => priority::run(source, setting, number).map(Gate::Priority),
         Scenario::Cost { publishers } => cost::run(publishers, source, setting, number).map(Gate::Cost),
+        Scenario::Clean { pairs } => cost::run_clean(pairs, source, setting, number).map(Gate::Cost),
         Scenario::Fleet => fleet::run(source, setting, number).map(Gate::Fleet),
     }
 }

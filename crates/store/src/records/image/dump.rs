@@ -24,11 +24,11 @@ impl State for Image {
         let mut put = |record: &Record<'_>| record.with_raw(|raw| sink.push(raw));
         put(&Record::Numbers { id_max: self.id_max })?;
         put(&Record::Clock { now_ms: self.clock_ms })?;
-        for (subject, (until_ms, reason)) in &self.bans {
-            put(&Record::Ban { subject, until_ms: *until_ms, reason })?;
+        for (subject, until_ms, reason) in self.bans() {
+            put(&Record::Ban { subject, until_ms, reason })?;
         }
-        for (client_id, state) in &self.rhythms {
-            put(&Record::Rhythm { client_id, state })?;
+        for (key, seen_ms, state) in self.rhythms() {
+            put(&Record::Rhythm { key, seen_ms, state })?;
         }
         // In the order of the files: what is copied is read from front to back.
         let mut messages: Vec<(Location, u64)> =
@@ -37,7 +37,7 @@ impl State for Image {
         for (at, id) in messages {
             if sink.keep(at)? == Kept::InPlace {
                 let record = match self.outline(id) {
-                    Some(Outline { origin, bytes }) => Record::MessageStands { id, at, origin, bytes },
+                    Some(Outline { origin, bytes, class }) => Record::MessageStands { id, at, origin, bytes, class },
                     None => Record::MessageAt { id, at },
                 };
                 record.with_raw(|raw| sink.push(raw))?;

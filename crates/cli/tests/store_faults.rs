@@ -1,0 +1,323 @@
+//! What an operator sees when the disk or what is on it is not as it should be: the real binary, one clear line each, with
+//! the name of the file. F111 to F119.
+//!
+//! A full and a read-only disk are small file systems in memory, in a name space of their own (`unshare`): no rights are
+//! needed for that where the kernel lets users have name spaces. Elsewhere these two say so and are left out.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use tidegate_wire_mqtt::{
+    Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish, QoS, ReasonCode,
+    Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version, decode,
+};
+
+/// Nothing takes that long, unless it never happens.
+const PATIENCE: Duration = Duration::from_secs(60);
+const SERVE: [&str; 11] =
+    ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", "off", "--log-level", "info"];
+
+/// A broker of its own process, with what it says; it ends with this.
+struct Broker {
+    child: Child,
+    stdin: ChildStdin,
+    address: SocketAddr,
+    log: PathBuf,
+}
+
+impl Broker {
+    /// `command` runs the broker, whose first line says where it listens; what it complains about goes to `log`.
+    fn start(mut command: Command, log: &Path) -> Result<Self, String> {
+        let file = std::fs::File::create(log).unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let mut banner = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
+        let address = banner.split_whitespace().find_map(|word| word.parse().ok());
+        let (log, stdin) = (log.to_owned(), child.stdin.take().unwrap());
+        let Some(address) = address else {
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(std::fs::read_to_string(&log).unwrap());
+        };
+        Ok(Self { child, stdin, address, log })
+    }
+
+    fn on(data: &Path) -> Self {
+        Self::start(serve(data), &data.with_extension("log")).unwrap()
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Waits until it says this.
+    fn await_line(&self, part: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            if let Some(line) = self.said().lines().find(|line| line.contains(part)) {
+                return line.to_owned();
+            }
+            assert!(begun.elapsed() < PATIENCE, "{part:?} is not in {}", self.said());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn serve(data: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(SERVE).arg("--data").arg(data);
+    command
+}
+
+/// Tries to start it; what it says when it does not, which is one line.
+fn refused(data: &Path) -> String {
+    let Output { status, stderr, .. } = serve(data).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&stderr).into_owned();
+    assert_eq!(status.code(), Some(1), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| !line.contains("level=info")).collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    lines[0].to_owned()
+}
+
+/// A client of MQTT 5 with a session that lasts.
+struct Client {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    next_id: u16,
+}
+
+impl Client {
+    fn connect(address: SocketAddr, client_id: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut client = Self { stream, buffer: Vec::new(), next_id: 0 };
+        let properties = [Property::SessionExpiry(3600)];
+        client.send(&Connect {
+            version: Version::V5,
+            clean_start: false,
+            keep_alive: 0,
+            properties: Properties::new(&properties),
+            client_id,
+            will: None,
+            user_name: None,
+            password: None,
+        });
+        client.next(|packet| assert!(matches!(packet, Packet::ConnAck(answer) if !answer.reason.is_failure())));
+        client
+    }
+
+    fn send(&mut self, packet: &impl Encode) {
+        let mut bytes = Vec::new();
+        let _ = packet.encode(Peer::new(Version::V5), &mut bytes);
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    fn next<T>(&mut self, read: impl FnOnce(&Packet<'_>) -> T) -> T {
+        let limits = Limits::default().with_sender(Sender::Server);
+        loop {
+            if let Decoded::Packet { packet, consumed } = decode(&self.buffer, Version::V5, &limits).unwrap() {
+                let answer = read(&packet);
+                self.buffer.drain(..consumed);
+                return answer;
+            }
+            let mut more = [0; 4096];
+            let count = self.stream.read(&mut more).unwrap();
+            assert!(count > 0, "closed");
+            self.buffer.extend_from_slice(&more[..count]);
+        }
+    }
+
+    fn subscribe(&mut self, filter: &str) {
+        let options = SubscriptionOptions::with_qos(QoS::AtLeastOnce);
+        let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
+        let wanted = [Subscription { filter, options }];
+        let subscriptions = Subscriptions::new(&wanted);
+        self.send(&Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions });
+        self.next(|packet| assert!(matches!(packet, Packet::SubAck(_))));
+    }
+
+    /// Publishes at QoS 1; the answer.
+    fn publish(&mut self, payload: &[u8]) -> ReasonCode {
+        self.next_id += 1;
+        let delivery = Delivery::AtLeastOnce { packet_id: PacketId::new(self.next_id).unwrap(), dup: false };
+        self.send(&Publish { delivery, retain: false, topic: "t", properties: Properties::EMPTY, payload });
+        self.next(|packet| if let Packet::Ack(ack) = packet { ack.reason } else { panic!("{packet:?}") })
+    }
+}
+
+/// A store with a session and ten messages that wait for it, whose broker was killed.
+fn filled(folder: &Path) -> PathBuf {
+    let data = folder.join("data");
+    let broker = Broker::on(&data);
+    Client::connect(broker.address, "reader").subscribe("t");
+    let mut sender = Client::connect(broker.address, "sender");
+    for number in 0..10 {
+        assert_eq!(sender.publish(format!("message {number}").as_bytes()), ReasonCode::Success);
+    }
+    data
+}
+
+/// The files of the log that have records, in order.
+fn logs(data: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(data.join("store")).unwrap().map(|it| it.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|it| it == "tide") && file.metadata().unwrap().len() > 200);
+    files.sort();
+    files
+}
+
+fn name(file: &Path) -> String {
+    file.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+#[test]
+fn f111_a_truncated_file_is_named_and_what_was_before_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = filled(folder.path());
+    let file = logs(&data).pop().unwrap();
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 5]).unwrap();
+    let broker = Broker::on(&data);
+    let line = broker.await_line("event=store_repaired");
+    assert!(line.contains(&name(&file)) && line.contains("cut off"), "{line}");
+    let line = broker.await_line("event=store_opened");
+    assert!(line.contains("sessions=2") && line.contains("messages=9"), "{line}");
+}
+
+#[test]
+fn f112_flipped_bits_are_named_and_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = filled(folder.path());
+    let file = logs(&data).pop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(9).position(|window| window == b"message 4").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+    let broker = Broker::on(&data);
+    let line = broker.await_line("event=store_repaired");
+    assert!(line.contains(&name(&file)) && line.contains("damaged and set aside"), "{line}");
+    let line = broker.await_line("event=store_opened");
+    assert!(line.contains("messages=9"), "{line}");
+    drop(broker);
+    let is_bad = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".bad");
+    assert!(std::fs::read_dir(data.join("store")).unwrap().any(|entry| is_bad(entry.unwrap())));
+}
+
+#[test]
+fn f113_another_version_is_refused_by_name_and_nothing_is_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = filled(folder.path());
+    let file = logs(&data).pop().unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    for copy in [0, 48] {
+        bytes[copy + 8] = 77;
+    }
+    std::fs::write(&file, &bytes).unwrap();
+    let line = refused(&data);
+    assert!(line.contains(&name(&file)) && line.contains("format 77"), "{line}");
+    assert_eq!(std::fs::read(&file).unwrap(), bytes);
+}
+
+#[test]
+fn f113_garbage_is_set_aside_by_name_and_the_broker_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = filled(folder.path());
+    let file = logs(&data).pop().unwrap();
+    std::fs::write(&file, vec![0xa5; 5000]).unwrap();
+    let broker = Broker::on(&data);
+    let line = broker.await_line("event=store_repaired");
+    assert!(line.contains(&name(&file)) && line.contains("set aside"), "{line}");
+    assert!(broker.await_line("event=store_opened").contains("messages=0"));
+}
+
+#[test]
+fn f119_a_second_broker_is_told_who_has_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let broker = Broker::on(&data);
+    let line = refused(&data);
+    let who = format!("in use by process {}", broker.child.id());
+    assert!(line.contains(&who) && line.contains(&*data.join("store").to_string_lossy()), "{line}");
+}
+
+/// Runs a script in a name space of its own; none if there is no such thing here.
+fn apart(script: &str, data: &Path) -> Option<Command> {
+    let unshare = ["unshare", "--user", "--map-root-user", "--mount"];
+    let mut probe = Command::new(unshare[0]);
+    probe.args(&unshare[1..]).args(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(data);
+    let probed = probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !probed.is_ok_and(|status| status.success()) {
+        println!("left out: this system lets nobody mount a file system in a name space of his own (unshare)");
+        return None;
+    }
+    let mut command = Command::new(unshare[0]);
+    command.args(&unshare[1..]).args(["sh", "-c", script, "sh"]).arg(data).arg(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(SERVE).arg("--data").arg(data);
+    Some(command)
+}
+
+#[test]
+fn f114_a_full_disk_is_named_refuses_what_needs_it_and_recovers_by_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    // The ballast goes when a line comes in.
+    let script = "mount -t tmpfs -o size=1m tmpfs \"$1\" && head -c 500000 /dev/zero > \"$1/ballast\" && exec 3<&0 && \
+                  { (read line <&3; rm \"$1/ballast\") & } && shift && exec \"$@\" </dev/null";
+    let Some(command) = apart(script, &data) else { return };
+    let mut broker = Broker::start(command, &folder.path().join("log")).unwrap();
+    Client::connect(broker.address, "reader").subscribe("t");
+    let mut sender = Client::connect(broker.address, "sender");
+    let mut kept = 0;
+    // What was taken before the disk was full waits for it, so the refusal is seen by somebody else.
+    let large = vec![b'x'; 60_000];
+    let mut others = (0..20).map(|number| Client::connect(broker.address, &format!("sender{number}")));
+    let refusal = loop {
+        let mut other = others.next().expect("the disk is never full");
+        other.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+        other.next_id += 1;
+        let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+        let properties = Properties::EMPTY;
+        other.send(&Publish { delivery, retain: false, topic: "t", properties, payload: &large });
+        let mut answer = [0; 64];
+        match other.stream.read(&mut answer) {
+            Ok(count) if count > 4 && answer[4] == 0x97 => break answer[..count].to_vec(),
+            Ok(_) => kept += 1,
+            // It waits for the disk.
+            Err(_) => {}
+        }
+    };
+    assert!(kept > 0);
+    assert!(String::from_utf8_lossy(&refusal).contains("disk is full"), "{refusal:?}");
+    let line = broker.await_line("event=store_error");
+    assert!(line.contains(".tide") && line.contains("No space left"), "{line}");
+    broker.stdin.write_all(b"go on\n").unwrap();
+    broker.await_line("event=store_recovered");
+    assert_eq!(sender.publish(b"after"), ReasonCode::Success);
+}
+
+#[test]
+fn f117_a_read_only_disk_is_named_and_nobody_starts() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    let script = "mount -t tmpfs -o size=1m,ro tmpfs \"$1\" && shift && exec \"$@\" </dev/null";
+    let Some(command) = apart(script, &data) else { return };
+    let said = Broker::start(command, &folder.path().join("log")).map(drop).unwrap_err();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 1, "{said}");
+    assert!(said.contains(&*data.to_string_lossy()) && said.contains("Read-only file system"), "{said}");
+}
