@@ -8,7 +8,7 @@ use oxrdf::{BlankNode, Quad};
 use oxrdfio::RdfFormat;
 use sparesults::QueryResultsFormat;
 use tidegate_control::admission::{Class, Key};
-use tidegate_graph::{Baseline, Error, Mask, Query, RuleId, SubscriberId, Update};
+use tidegate_graph::{Baseline, Error, Mask, Query, SubscriberId, Update};
 
 use crate::limits::{TIME_MAX, TIME_MIN};
 use crate::outlet::Outlet;
@@ -46,10 +46,15 @@ pub enum Ask {
         /// Where its changes go.
         outlet: Arc<Outlet>,
     },
-    /// Adds a rule, by its text.
-    AddRule(String),
-    /// Removes a rule.
-    RemoveRule(RuleId),
+    /// Adds a rule.
+    AddRule {
+        /// What it is to be called.
+        name: String,
+        /// The update that it is.
+        text: String,
+    },
+    /// Removes the rule of this name.
+    RemoveRule(String),
 }
 
 /// What a subscription watches.
@@ -102,8 +107,8 @@ pub enum Answer {
     },
     /// A subscription stands.
     Subscribed(SubscriberId, Box<Baseline>),
-    /// A rule is in force.
-    Rule(RuleId),
+    /// The rule of this name is in force, or is not any more.
+    Rule(String),
 }
 
 /// An answer and how it came about.
@@ -138,8 +143,12 @@ pub enum Refused {
         /// When there will be room, as far as is known.
         retry_after: Duration,
     },
-    /// Not done in time.
+    /// Not done in time, and never begun.
     Late,
+    /// Not done, because nothing can be stored at the moment.
+    Unwritable,
+    /// Done, but whether it is stored is not known: it holds if the disk comes back before the process ends.
+    Unconfirmed,
     /// The request is at fault, or a limit.
     Failed(Error),
     /// The answer is longer than answers may be.
@@ -154,9 +163,14 @@ impl Ask {
         match self {
             Self::Query { query, .. } if !query.is_cheap() => Class::AdvancedQuery,
             Self::Query { .. } | Self::Match { .. } => Class::Query,
-            Self::Update(_) | Self::Edit { .. } | Self::AddRule(_) | Self::RemoveRule(_) => Class::Update,
+            Self::Update(_) | Self::Edit { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => Class::Update,
             Self::Subscribe { .. } => Class::Subscribe,
         }
+    }
+
+    /// True if it may change something.
+    pub(crate) fn is_change(&self) -> bool {
+        self.class() == Class::Update
     }
 
     /// True if it needs only a snapshot.

@@ -7,7 +7,8 @@ use tidegate_control::admission::Class;
 use crate::ask::{Answered, Refused, Source};
 
 /// Names of the outcomes, in the order of their counters.
-pub const OUTCOMES: [&str; 8] = ["fresh", "shared", "remembered", "busy", "late", "failed", "too_long", "closing"];
+pub const OUTCOMES: [&str; 10] =
+    ["fresh", "shared", "remembered", "busy", "late", "failed", "too_long", "closing", "unwritable", "unconfirmed"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts([[AtomicU64; OUTCOMES.len()]; Class::COUNT]);
@@ -25,6 +26,8 @@ impl Counts {
             Err(Refused::Failed(_)) => 5,
             Err(Refused::TooLong) => 6,
             Err(Refused::Closing) => 7,
+            Err(Refused::Unwritable) => 8,
+            Err(Refused::Unconfirmed) => 9,
         };
         self.0[class.index()][place].fetch_add(1, Ordering::Relaxed);
     }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::counts::Counts;
-use crate::limits::{READERS, WATCH_INTERVAL};
+use crate::limits::{LOOK_INTERVAL, READERS, WATCH_INTERVAL};
 
 /// A request on its way.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ pub(crate) struct Desk {
     readers: RequestPool<Task>,
     /// As many as there are subscriptions, at most.
     controls: VecDeque<Control>,
+    /// Something was kept since the writer last looked.
+    is_kept: bool,
     /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
     snapshot: Option<Snapshot>,
     is_snapshot_wanted: bool,
@@ -81,6 +83,21 @@ pub(crate) enum Next {
     Work(Box<Taken<Task>>),
     Control(Control),
     Snapshot,
+    /// See what has become of what is to be kept.
+    Look,
+}
+
+/// What the writer waits for beside requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Nothing.
+    Free,
+    /// It takes what is there, to have it kept together, and waits for nothing more.
+    Gathering,
+    /// It takes no request before what it has is kept.
+    Settling,
+    /// It takes requests to refuse them: the disk fails.
+    Stuck,
 }
 
 /// Nothing is done while a mutex is locked that could leave it half changed.
@@ -102,6 +119,7 @@ impl Shared {
             writers: pool(1)?,
             readers: pool(READERS as u32)?,
             controls: VecDeque::new(),
+            is_kept: false,
             snapshot: None,
             is_snapshot_wanted: false,
             running: Vec::new(),
@@ -183,8 +201,14 @@ impl Shared {
         }
     }
 
+    /// Something was kept; called by the store.
+    pub(crate) fn kept(&self) {
+        lock(&self.desk).is_kept = true;
+        self.writer.notify_one();
+    }
+
     /// Waits for what the writer is to do; none when the service ends.
-    pub(crate) fn next_write(&self) -> Option<Next> {
+    pub(crate) fn next_write(&self, hold: Hold) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
             if desk.is_closing {
@@ -196,15 +220,28 @@ impl Shared {
             if let Some(control) = desk.controls.pop_front() {
                 return Some(Next::Control(control));
             }
-            let taken = desk.writers.take(self.now());
-            let late = drain(&mut desk.writers);
-            if let Some(taken) = taken {
-                drop(desk);
+            if hold != Hold::Settling {
+                let taken = desk.writers.take(self.now());
+                let late = drain(&mut desk.writers);
                 self.reply_late(late);
-                return Some(Next::Work(Box::new(taken)));
+                if let Some(taken) = taken {
+                    return Some(Next::Work(Box::new(taken)));
+                }
             }
-            self.reply_late(late);
-            desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            match hold {
+                Hold::Free => desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner),
+                Hold::Settling | Hold::Stuck if !desk.is_kept => {
+                    // A disk that fails says nothing: it is looked at.
+                    let waited = self.writer.wait_timeout(desk, LOOK_INTERVAL);
+                    let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    desk = back;
+                    desk.is_kept |= timeout.timed_out();
+                }
+                _ => {
+                    desk.is_kept = false;
+                    return Some(Next::Look);
+                }
+            }
         }
     }
 

@@ -10,6 +10,14 @@ pub const TIME_MAX: Duration = Duration::from_secs(10);
 pub const TIME_MIN: Duration = Duration::from_millis(1);
 /// How often running evaluations are compared with their time and with who still waits for them.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
+/// How often a disk that has something to keep is asked how it is; it says by itself when it is done.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(25);
+/// Requests that are kept together, with one sync.
+pub const GROUP_MAX: usize = 1024;
+/// Time after which no more are taken into the group.
+pub const GROUP_TIME: Duration = Duration::from_millis(5);
+/// When to come back if the disk fails: as often as it is tried again.
+pub const DISK_RETRY: Duration = Duration::from_secs(2);
 /// Bytes of one answer, as it is sent.
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Bytes of all answers that are being made, sent or remembered.

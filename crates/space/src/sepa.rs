@@ -152,6 +152,8 @@ impl Wrong {
                 wrong(429, "too_many_requests", words, alias)
             }
             Refused::Late => wrong(503, "late", "not done in time", alias),
+            Refused::Unwritable => wrong(503, "unwritable", "the disk fails; nothing was changed", alias),
+            Refused::Unconfirmed => wrong(503, "unconfirmed", "the disk fails; what is stored is not known", alias),
             Refused::TooLong => wrong(413, "too_long", "the result is too long", alias),
             Refused::Closing => wrong(503, "closing", "the broker ends", alias),
             Refused::Failed(error) => wrong(400, "failed", error.to_string(), alias),

@@ -8,6 +8,7 @@ use serde_json::json;
 use tidegate_graph::Error;
 
 use crate::ask::Refused;
+use crate::limits::DISK_RETRY;
 
 /// An answer that is none.
 #[derive(Clone, Debug)]
@@ -45,6 +46,14 @@ impl From<Refused> for Problem {
                     retry_after: Some(Duration::from_secs(1)),
                     ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "late", detail)
                 }
+            }
+            Refused::Unwritable => Self {
+                retry_after: Some(DISK_RETRY),
+                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "unwritable", "the disk fails; nothing was changed")
+            },
+            Refused::Unconfirmed => {
+                let detail = "the disk fails or hangs; whether the change is stored is not known, it may appear later";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", detail)
             }
             Refused::TooLong => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-long", "the answer is too long; use LIMIT")

@@ -231,14 +231,6 @@ impl Connection {
                     write::status(&header, Status::KpRequest, "no such subscription", &mut self.out);
                 }
             }
-            Step::Cancel(name) => match self.door.take_rule(&name) {
-                Some(rule) => {
-                    let waiting = self.door.handle.start(Ask::RemoveRule(rule), asker);
-                    let kind = Kind::Ask(Reply::Status { confirm: true });
-                    self.under_way.push_back(Started { header, kind, waiting });
-                }
-                None => write::status(&header, Status::KpRequest, "no such update", &mut self.out),
-            },
         }
     }
 
@@ -246,11 +238,7 @@ impl Connection {
         let Some(Started { header, kind, .. }) = self.under_way.pop_front() else { return };
         match (kind, outcome) {
             (Kind::Ask(reply), Ok(answered)) => {
-                let rule = match (&reply, &answered.answer) {
-                    (Reply::Rule { .. }, Answer::Rule(id)) => self.door.name_rule(*id),
-                    _ => String::new(),
-                };
-                write::answer(&header, &reply, &answered, &rule, &mut self.out);
+                write::answer(&header, &reply, &answered, &mut self.out);
             }
             (Kind::Subscribe(rows), Ok(Answered { answer: Answer::Subscribed(id, baseline), .. })) => {
                 let name = self.door.register(&self.farewell);

@@ -8,7 +8,6 @@ mod write;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tidegate_graph::RuleId;
 use tidegate_wire_ssap::Header;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -25,8 +24,6 @@ pub(crate) struct Door {
     /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
     /// subscribers, at most.
     subscriptions: Mutex<HashMap<String, mpsc::Sender<Farewell>>>,
-    /// Names of rules; as many as the space has rules, at most.
-    rules: Mutex<HashMap<String, RuleId>>,
 }
 
 /// The end of a subscription, asked for by this request.
@@ -38,7 +35,7 @@ pub(crate) struct Farewell {
 
 impl Door {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle, subscriptions: Mutex::default(), rules: Mutex::default() }
+        Self { handle, subscriptions: Mutex::default() }
     }
 
     /// Tells the connection that has this subscription; false if there is none.
@@ -57,16 +54,6 @@ impl Door {
 
     pub(crate) fn forget(&self, name: &str) {
         lock(&self.subscriptions).remove(name);
-    }
-
-    pub(crate) fn name_rule(&self, id: RuleId) -> String {
-        let name = uuid();
-        lock(&self.rules).insert(name.clone(), id);
-        name
-    }
-
-    pub(crate) fn take_rule(&self, name: &str) -> Option<RuleId> {
-        lock(&self.rules).remove(name)
     }
 }
 

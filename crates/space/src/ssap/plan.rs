@@ -31,8 +31,6 @@ pub(crate) enum Step {
     Subscribe(Watched, Rows),
     /// The end of one.
     Unsubscribe(String),
-    /// The end of a rule.
-    Cancel(String),
 }
 
 /// How a change or question is answered.
@@ -91,7 +89,7 @@ fn of_fault(fault: Fault) -> Plan {
     Plan { header: *header, patience: None, step }
 }
 
-fn step(request: Request<'_>, name: impl FnMut() -> String) -> Result<Step, Wrong> {
+fn step(request: Request<'_>, mut name: impl FnMut() -> String) -> Result<Step, Wrong> {
     Ok(match request {
         Request::Join { .. } | Request::Leave => Step::Reply(Status::Success, String::new()),
         Request::Insert { graph, confirm } => change(Some(graph), None, confirm, true, name)?,
@@ -112,9 +110,11 @@ fn step(request: Request<'_>, name: impl FnMut() -> String) -> Result<Step, Wron
         Request::PersistentUpdate { update, confirm } => {
             // Judged here, so that what is wrong with it is said at once.
             Update::parse(&update, &QueryLimits::default()).map_err(|error| refused(&error))?;
-            Step::Ask(Ask::AddRule(update.into_owned()), Reply::Rule { confirm })
+            Step::Ask(Ask::AddRule { name: name(), text: update.into_owned() }, Reply::Rule { confirm })
         }
-        Request::CancelPersistentUpdate { update_id } => Step::Cancel(update_id.into_owned()),
+        Request::CancelPersistentUpdate { update_id } => {
+            Step::Ask(Ask::RemoveRule(update_id.into_owned()), Reply::Status { confirm: true })
+        }
     })
 }
 

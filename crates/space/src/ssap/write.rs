@@ -7,6 +7,7 @@ use tidegate_wire_ssap::{Answer as Message, Header, RowWriter, Status, write_tri
 use super::plan::{Reply, Rows, status_of};
 use super::terms::triple_of;
 use crate::ask::{Answer, Answered, Refused};
+use crate::limits::DISK_RETRY;
 use crate::render::write_row;
 
 /// A status and nothing else. The words are for people; clients pass over parameters that they do not know.
@@ -15,8 +16,8 @@ pub(crate) fn status(header: &Header, status: Status, words: &str, out: &mut Str
     if words.is_empty() { message.finish() } else { message.text("reason", words).finish() }
 }
 
-/// The answer to a change, a question or a rule. `rule` is the name that a rule was given.
-pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, rule: &str, out: &mut String) {
+/// The answer to a change, a question or a rule.
+pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, out: &mut String) {
     match (reply, &answered.answer) {
         (
             Reply::Blanks { confirm: false, .. } | Reply::Status { confirm: false } | Reply::Rule { confirm: false },
@@ -35,8 +36,8 @@ pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, rule: 
             let write = |out: &mut String| tidegate_wire_ssap::write_boolean(*is_change, out);
             Message::confirm(header, Status::Success, out).with("results", write).finish();
         }
-        (Reply::Rule { .. }, Answer::Rule(_)) if !rule.is_empty() => {
-            Message::confirm(header, Status::Success, out).text("update_id", rule).finish();
+        (Reply::Rule { .. }, Answer::Rule(name)) => {
+            Message::confirm(header, Status::Success, out).text("update_id", name).finish();
         }
         _ => status(header, Status::Success, "", out),
     }
@@ -47,6 +48,10 @@ pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
     let (status, words, retry_after) = match refused {
         Refused::Busy { retry_after } => (Status::OutOfResources, "too much to do".to_owned(), Some(*retry_after)),
         Refused::Late => (Status::OutOfResources, "not done in time".to_owned(), None),
+        Refused::Unwritable => {
+            (Status::OutOfResources, "the disk fails; nothing was changed".to_owned(), Some(DISK_RETRY))
+        }
+        Refused::Unconfirmed => (Status::SibError, "the disk fails; what is stored is not known".to_owned(), None),
         Refused::TooLong => (Status::OutOfResources, "the answer is too long".to_owned(), None),
         Refused::Closing => (Status::Closing, "the broker ends".to_owned(), None),
         Refused::Failed(error) => (status_of(error), error.to_string(), None),
