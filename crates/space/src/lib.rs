@@ -23,7 +23,7 @@ pub use ask::{Answer, Answered, Ask, Asker, Form, Refused, Source, Watched};
 pub use counts::OUTCOMES;
 pub use keep::{Keep, Kept};
 pub use outlet::{Inlet, Outlet, Told, outlet};
-pub use porter::{Everybody, Porter, Rule};
+pub use porter::{Checked, Everybody, Porter, Rule};
 pub use server::{Binds, Bound, Doors, bind};
 pub use service::{Handle, Service, Waiting};
 pub use vault::{Image, Opening, Restored, StoreConfig, StoreReport, Vault};

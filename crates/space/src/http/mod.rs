@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
@@ -82,10 +82,10 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
     let places = Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX));
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
                 let _ = stream.set_nodelay(true);
-                let router = router.clone();
+                let router = router.clone().layer(Extension(guard::Peer(peer.ip())));
                 tokio::spawn(async move {
                     let serving = http1::Builder::new()
                         .timer(TokioTimer::new())

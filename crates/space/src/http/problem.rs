@@ -30,6 +30,12 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
     }
 
+    /// Too many wrong ones: the next one is looked at after this time.
+    pub(crate) fn wrong_passwords(pause: Duration) -> Self {
+        let detail = "too many wrong passwords of this user from this address";
+        Self { retry_after: Some(pause), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "wrong-passwords", detail) }
+    }
+
     pub(crate) fn busy(retry_after: Duration) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too much to do at the moment");
         Self { retry_after: Some(retry_after), ..problem }
