@@ -102,8 +102,9 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
     // Both or none, as far as can be seen before.
     ensure_free(&space_to).with_context(nothing)?;
     let store = tidegate_store::restore::<Image>(&args.from, &to).with_context(nothing)?;
-    let space = copy_space(&args.from.join(plan::SPACE), &space_to)
-        .with_context(|| format!("sessions and messages were restored, the smart space was not: {}", space_to.display()))?;
+    let space = copy_space(&args.from.join(plan::SPACE), &space_to).with_context(|| {
+        format!("sessions and messages were restored, the smart space was not: {}", space_to.display())
+    })?;
     Ok(tell(&format!("restored into {}", to.display()), &Parts { store, space }))
 }
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use signal_hook::consts::SIGTERM;
 use tidegate_admin::{Keeper, Reloaded, Role, Roles, Steward};
 use tidegate_auth::Users;
-use tidegate_broker::{Handle, NotAsked};
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
+use tidegate_broker::{Handle, NotAsked};
 use tidegate_space::{Checked, Porter, Rule, Vault};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
@@ -59,7 +59,16 @@ impl Running {
         keeper: Option<Keeper>,
     ) -> Self {
         let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0 });
-        Self { handle, sources, level, listeners, started: loaded, now, is_draining: AtomicBool::new(false), vault: OnceLock::new() }
+        Self {
+            handle,
+            sources,
+            level,
+            listeners,
+            started: loaded,
+            now,
+            is_draining: AtomicBool::new(false),
+            vault: OnceLock::new(),
+        }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {

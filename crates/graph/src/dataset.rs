@@ -303,7 +303,10 @@ mod tests {
     }
 
     fn dataset() -> Dataset {
-        Dataset::new(1, DatasetLimits { quads_max: 10, change_quads_max: 8, change_bytes_max: 300, term_bytes_max: 100 })
+        Dataset::new(
+            1,
+            DatasetLimits { quads_max: 10, change_quads_max: 8, change_bytes_max: 300, term_bytes_max: 100 },
+        )
     }
 
     #[test]

@@ -21,7 +21,7 @@ impl Counts {
                 Source::Shared => 1,
                 Source::Remembered => 2,
             },
-            Err(Refused::Busy { .. }) => 3,
+            Err(Refused::Busy(_)) => 3,
             Err(Refused::Late) => 4,
             Err(Refused::Failed(_)) => 5,
             Err(Refused::TooLong) => 6,

@@ -8,7 +8,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key, Offered, PoolConfig, Request, RequestPool, Taken};
+use tidegate_control::admission::{Class, Key, Policy, PoolConfig, Request, Taken};
+use tidegate_control::appointments::TicketKey;
+use tidegate_control::hints::Hints;
 use tidegate_graph::{CancelToken, Snapshot, SubscriberId};
 use tokio::sync::oneshot;
 
@@ -16,6 +18,9 @@ use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::limits::{LOOK_INTERVAL, READERS, WATCH_INTERVAL};
+use crate::outlet::Outlet;
+use crate::pool::{Entered, Pool};
+use crate::service::{Chance, random};
 
 /// A request on its way.
 #[derive(Debug)]
@@ -24,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) class: Class,
     pub(crate) key: Option<Key>,
     pub(crate) until: Instant,
+    /// What its client is told about pace.
+    pub(crate) hints: Hints,
     /// Set when nobody waits any more.
     pub(crate) is_gone: Arc<AtomicBool>,
     reply: oneshot::Sender<Result<Answered, Refused>>,
@@ -34,7 +41,10 @@ pub(crate) struct Task {
 pub(crate) enum Control {
     /// There is room again for what these are to be told.
     Call(Vec<SubscriberId>),
-    Unsubscribe(SubscriberId),
+    /// The client does not want it any more.
+    Unsubscribe(SubscriberId, Arc<Outlet>),
+    /// The connection is lost; the client may come back.
+    Depart(SubscriberId, Arc<Outlet>),
 }
 
 /// An evaluation under way.
@@ -47,9 +57,9 @@ struct Running {
 }
 
 pub(crate) struct Desk {
-    writers: RequestPool<Task>,
-    readers: RequestPool<Task>,
-    /// As many as there are subscriptions, at most.
+    writers: Pool<Task>,
+    readers: Pool<Task>,
+    /// As many as there are subscriptions, twice, at most.
     controls: VecDeque<Control>,
     /// Something was kept since the writer last looked.
     is_kept: bool,
@@ -105,12 +115,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pool(servers: u32) -> Option<RequestPool<Task>> {
+fn pool(servers: u32) -> Option<Pool<Task>> {
     let mut config = PoolConfig { servers, ..PoolConfig::default() };
-    for (class, micros) in [(Class::Update, 50), (Class::Query, 100), (Class::Subscribe, 200)] {
+    // Few and dear: they are parked while their time allows, instead of coming again.
+    for class in [Class::AdvancedQuery, Class::Subscribe] {
+        config.classes[class.index()].policy = Policy::Postpone;
+    }
+    for (class, micros) in [(Class::Update, 50), (Class::Query, 100), (Class::Subscribe, 200), (Class::Check, 100)] {
         config.classes[class.index()].cost_initial = Duration::from_micros(micros);
     }
-    RequestPool::new(&config).ok()
+    Pool::new(&config, TicketKey::new(random()))
 }
 
 impl Shared {
@@ -154,11 +168,16 @@ impl Shared {
         let (class, key, reads) = (ask.class(), ask.key(asker.scope, self.seed), ask.only_reads());
         let is_gone = Arc::new(AtomicBool::new(false));
         let until = Instant::now() + asker.patience;
-        let task = Task { ask, class, key, until, is_gone: Arc::clone(&is_gone), reply };
+        let hints = Hints::default();
+        let mut task = Task { ask, class, key, until, hints, is_gone: Arc::clone(&is_gone), reply };
         let version = self.version.load(Ordering::SeqCst);
         if let Some(bytes) = key.and_then(|key| lock(&self.cache).find(key, version)) {
-            let (queued, source) = (Duration::ZERO, Source::Remembered);
-            self.reply(task, Ok(Answered { answer: Answer::Bytes(bytes), version, queued, source }));
+            let mut desk = lock(&self.desk);
+            let hints = desk.readers.hints(self.now(), class, &asker.caller);
+            drop(desk);
+            let hints = Hints { queued: Some(Duration::ZERO), ..hints };
+            let source = Source::Remembered;
+            self.reply(task, Ok(Answered { answer: Answer::Bytes(bytes), version, hints, source }));
             return is_gone;
         }
         let now = self.now();
@@ -168,22 +187,17 @@ impl Shared {
             self.reply(task, Err(Refused::Closing));
             return is_gone;
         }
-        let request = Request { class, key, deadline: Some(asker.patience), value: task };
         let pool = if reads { &mut desk.readers } else { &mut desk.writers };
-        let offered = pool.offer(now, request);
-        let wake = if reads { &self.reader } else { &self.writer };
-        let refused = match offered {
-            Offered::Queued | Offered::Joined | Offered::Parked { .. } => {
-                wake.notify_one();
-                None
-            }
-            Offered::Denied { value, retry_after, .. } => Some((value, retry_after)),
-            Offered::Dropped { value, .. } | Offered::Immediate(value) => Some((value, Duration::from_secs(1))),
-        };
-        let late = drain(pool);
+        let hints = pool.hints(now, class, &asker.caller);
+        task.hints.clone_from(&hints);
+        let request = Request { class, key, deadline: Some(asker.patience), value: task };
+        let entered = pool.offer(now, request, &asker.caller, &hints, &mut Chance);
+        let late = pool.drain();
         drop(desk);
-        if let Some((task, retry_after)) = refused {
-            self.reply(task, Err(Refused::Busy { retry_after }));
+        match entered {
+            Entered::Waits if reads => self.reader.notify_one(),
+            Entered::Waits => self.writer.notify_one(),
+            Entered::Refused(task, hints) => self.reply(task, Err(Refused::Busy(hints))),
         }
         self.reply_late(late);
         is_gone
@@ -222,7 +236,7 @@ impl Shared {
             }
             if hold != Hold::Settling {
                 let taken = desk.writers.take(self.now());
-                let late = drain(&mut desk.writers);
+                let late = desk.writers.drain();
                 self.reply_late(late);
                 if let Some(taken) = taken {
                     return Some(Next::Work(Box::new(taken)));
@@ -254,7 +268,7 @@ impl Shared {
             }
             if let Some(snapshot) = desk.snapshot.clone() {
                 let taken = desk.readers.take(self.now());
-                let late = drain(&mut desk.readers);
+                let late = desk.readers.drain();
                 self.reply_late(late);
                 if let Some(taken) = taken {
                     return Some((taken, snapshot));
@@ -338,10 +352,7 @@ impl Shared {
     pub(crate) fn served(&self, job: tidegate_control::admission::Job, reads: bool, elapsed: Option<Duration>) {
         let mut desk = lock(&self.desk);
         let pool = if reads { &mut desk.readers } else { &mut desk.writers };
-        match elapsed {
-            Some(elapsed) => pool.on_served(job, elapsed),
-            None => pool.on_cancelled(job),
-        }
+        pool.served(job, elapsed);
     }
 
     pub(crate) fn reply(&self, task: Task, outcome: Result<Answered, Refused>) {
@@ -362,19 +373,16 @@ impl Shared {
     }
 }
 
-fn drain(pool: &mut RequestPool<Task>) -> Vec<Task> {
-    std::iter::from_fn(|| pool.poll_ended()).map(|ended| ended.value).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Caller;
 
     /// Nobody works here: what is offered waits.
     fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<Answered, Refused>> {
         let (reply, answer) = oneshot::channel();
         let ask = Ask::Edit { remove: Vec::new(), insert: Vec::new() };
-        shared.offer(ask, Asker { scope: 0, patience }, reply);
+        shared.offer(ask, Asker { scope: 0, patience, caller: Caller::default() }, reply);
         answer
     }
 
@@ -385,7 +393,7 @@ mod tests {
         let retry_after = loop {
             let mut answer = offered(&shared, Duration::from_secs(10));
             match answer.try_recv() {
-                Ok(Err(Refused::Busy { retry_after })) => break retry_after,
+                Ok(Err(Refused::Busy(hints))) => break hints.retry_after.unwrap(),
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => waiting.push(answer),
             }
@@ -402,7 +410,7 @@ mod tests {
         let shared = Shared::new((1, 2)).unwrap();
         let _first = offered(&shared, Duration::from_secs(10));
         let mut hopeless = offered(&shared, Duration::from_micros(1));
-        assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy { .. }))));
+        assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy(_)))));
         shared.close();
         assert!(matches!(offered(&shared, Duration::from_secs(1)).try_recv(), Ok(Err(Refused::Closing))));
     }

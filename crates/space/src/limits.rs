@@ -36,6 +36,9 @@ pub const INLINE_BYTES: usize = 64 << 10;
 /// Threads for long texts.
 pub const PARSERS: usize = 2;
 
+/// Clients whose wanted interval is remembered, in each pool; more are advised and not counted.
+pub const WANTS_MAX: usize = 65_536;
+
 /// Connections of the HTTP door.
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;
 /// WebSockets beside them.
@@ -58,6 +61,12 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 pub const GRAPHS_MAX: usize = 256;
 /// Bytes of one message of a WebSocket.
 pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// How long a subscription whose connection was lost is kept up to date, for its client to come back.
+pub const LINGER_TIME: Duration = Duration::from_secs(120);
+/// Such subscriptions; more, and the oldest go.
+pub const LINGER_MAX: usize = 4096;
+/// Times that the graph may leave a number out before it is not known any more what an old one meant.
+pub const SKIPS_MAX: usize = 16;
 /// Subscriptions of one connection.
 pub const SUBSCRIPTIONS_MAX: usize = 1024;
 /// How long a reader of notifications may take for one message before it is cut.

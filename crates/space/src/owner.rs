@@ -9,14 +9,16 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tidegate_control::admission::Taken;
+use tidegate_control::hints::Hints;
 use tidegate_graph::{Check, Error, Event, Outcome, QueryLimits, RuleId, Snapshot, Space, SubscriberId};
 use tracing::warn;
 
-use crate::ask::{Answer, Answered, Ask, Refused, Source, Watched};
+use crate::ask::{Answer, Answered, Ask, Begun, Refused, Seen, Source, Subscribed, Watched};
 use crate::desk::{Control, Hold, Next, Shared, Task};
 use crate::group::{Done, Group};
 use crate::keep::{Keep, Kept};
 use crate::outlet::{Outlet, Room, Told};
+use crate::seats::Seats;
 
 pub(crate) struct Owner {
     space: Space,
@@ -24,15 +26,8 @@ pub(crate) struct Owner {
     names: HashMap<String, RuleId>,
     keep: Option<Box<dyn Keep>>,
     group: Option<Group>,
-    seats: HashMap<u64, Seat>,
+    seats: Seats,
     shared: Arc<Shared>,
-}
-
-/// A subscriber as the writer knows it.
-struct Seat {
-    outlet: Arc<Outlet>,
-    /// The last number it was told.
-    told: u64,
 }
 
 impl Owner {
@@ -42,19 +37,25 @@ impl Owner {
         keep: Option<Box<dyn Keep>>,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { space, names: names.into_iter().collect(), keep, group: None, seats: HashMap::new(), shared }
+        Self { space, names: names.into_iter().collect(), keep, group: None, seats: Seats::default(), shared }
     }
 
     pub(crate) fn run(mut self) {
         while let Some(next) = self.shared.next_write(self.hold()) {
             match next {
                 Next::Snapshot => self.shared.show(self.visible()),
-                Next::Control(Control::Unsubscribe(id)) => self.leave(id),
+                Next::Control(Control::Unsubscribe(id, outlet)) if self.seats.is_of(id, &outlet) => self.leave(id),
+                Next::Control(Control::Depart(id, outlet)) if self.seats.is_of(id, &outlet) => self.seats.free(id),
+                // Another connection has it now.
+                Next::Control(Control::Unsubscribe(..) | Control::Depart(..)) => {}
                 Next::Control(Control::Call(mut ids)) => match &mut self.group {
                     Some(group) => group.called.append(&mut ids),
                     None => ids.into_iter().for_each(|id| self.tell(id)),
                 },
-                Next::Work(taken) => self.serve(*taken),
+                Next::Work(taken) => {
+                    self.sweep();
+                    self.serve(*taken);
+                }
                 Next::Look => self.look(),
             }
         }
@@ -96,7 +97,8 @@ impl Owner {
         let mut is_submitted = false;
         let outcome = self.perform(ask, task.until, &mut is_submitted);
         let (version, source) = (self.space.version(), Source::Fresh);
-        let outcome = outcome.map(|answer| Answered { answer, version, queued, source });
+        let hints = Hints { queued: Some(queued), ..task.hints.clone() };
+        let outcome = outcome.map(|answer| Answered { answer, version, hints, source });
         if let Some(before) = before.filter(|_| is_submitted) {
             self.group = Some(Group::new(before, began));
         }
@@ -139,8 +141,8 @@ impl Owner {
         let Some(group) = &mut self.group else { return };
         group.hold = Hold::Stuck;
         for Done { task, outcome, job } in std::mem::take(&mut group.done) {
-            if let Ok(Answered { answer: Answer::Subscribed(id, _), .. }) = &outcome {
-                self.leave(*id);
+            if let Ok(Answered { answer: Answer::Subscribed(subscribed), .. }) = &outcome {
+                self.leave(subscribed.id);
             }
             // What failed by itself has failed.
             self.shared.reply(task, outcome.and(Err(Refused::Unconfirmed)));
@@ -179,13 +181,18 @@ impl Owner {
                 let outcome = self.space.edit(&remove, &insert)?;
                 Ok(self.changed(outcome, None, is_submitted))
             }
-            Ask::Subscribe { what, outlet } => {
+            Ask::Subscribe { what, name, seen, outlet } => {
+                let watched = what.canonical();
+                if let Some(subscribed) = seen.and_then(|seen| self.resume(&seen, &watched, outlet.as_ref())) {
+                    return Ok(Answer::Subscribed(Box::new(subscribed)));
+                }
                 let subscribed = match what {
                     Watched::Query(query) => self.space.subscribe(&query)?,
                     Watched::Masks(masks) => self.space.subscribe_masks(&masks)?,
                 };
-                self.seats.insert(subscribed.subscriber.0, Seat { outlet, told: 0 });
-                Ok(Answer::Subscribed(subscribed.subscriber, Box::new(subscribed.baseline)))
+                let id = subscribed.subscriber;
+                self.seats.sit(id, name.clone(), watched, outlet);
+                Ok(Answer::Subscribed(Box::new(Subscribed { id, name, begun: Begun::Whole(subscribed.baseline) })))
             }
             Ask::AddRule { name, text } => {
                 let space = &mut self.space;
@@ -206,6 +213,32 @@ impl Owner {
             }
             // Questions go to the readers.
             Ask::Query { .. } | Ask::Match { .. } => Err(Refused::Closing),
+        }
+    }
+
+    /// Goes on with a subscription where its client stopped hearing of it. None if what it missed is not known.
+    fn resume(&mut self, seen: &Seen, watched: &str, outlet: Option<&Arc<Outlet>>) -> Option<Subscribed> {
+        let (id, since) = self.seats.find(&seen.name, watched, seen.sequence, seen.round)?;
+        match self.space.check(id, since) {
+            Ok(Check::Missed { sequence, delta, .. }) => {
+                let variables = self.space.variables(id).unwrap_or_default();
+                self.seats.take(id, outlet.cloned());
+                let sequence = self.seats.get_mut(id)?.number(sequence);
+                let begun = Begun::Missed { sequence, variables, delta };
+                Some(Subscribed { id, name: seen.name.clone(), begun })
+            }
+            Ok(Check::Fresh(_)) | Err(_) => {
+                self.leave(id);
+                None
+            }
+        }
+    }
+
+    /// Lets those go that did not come back.
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        while let Some(id) = self.seats.over(now) {
+            self.leave(id);
         }
     }
 
@@ -230,28 +263,31 @@ impl Owner {
     /// Gives a subscriber what waits for it, as far as there is room.
     fn tell(&mut self, id: SubscriberId) {
         loop {
-            let Some(seat) = self.seats.get_mut(&id.0) else { return };
-            let outlet = Arc::clone(&seat.outlet);
+            let Some(seat) = self.seats.get_mut(id) else { return };
+            // Nobody listens: it waits in the graph, where it merges.
+            let Some(outlet) = seat.outlet.clone() else { return };
             let permit = match outlet.room(id) {
                 Room::Here(permit) => permit,
                 Room::Later => return,
-                Room::Gone => return self.leave(id),
+                // It will say so itself.
+                Room::Gone => return self.seats.free(id),
             };
             let told = match self.space.poll(id) {
                 Ok(None) => return,
-                Ok(Some(Event::Changed(next))) => Told::Changed { sequence: next.sequence, delta: next.delta },
+                Ok(Some(Event::Changed(next))) => {
+                    Told::Changed { sequence: seat.number(next.sequence), delta: next.delta }
+                }
                 // It would see a number missing and ask; we know what it will ask.
-                Ok(Some(Event::Gap { .. })) => match self.space.check(id, seat.told) {
-                    Ok(Check::Missed { sequence, delta, .. }) => Told::Changed { sequence, delta: Arc::new(delta) },
+                Ok(Some(Event::Gap { .. })) => match self.space.check(id, seat.last()) {
+                    Ok(Check::Missed { sequence, delta, .. }) => {
+                        Told::Changed { sequence: seat.number(sequence), delta: Arc::new(delta) }
+                    }
                     Ok(Check::Fresh(_)) => Told::Ended(None),
                     Err(error) => Told::Ended(Some(error)),
                 },
                 Ok(Some(Event::Ended(error))) | Err(error) => Told::Ended(Some(error)),
             };
             let is_over = matches!(told, Told::Ended(_));
-            if let Told::Changed { sequence, .. } = &told {
-                seat.told = *sequence;
-            }
             permit.send((id, told));
             if is_over {
                 return self.leave(id);
@@ -260,7 +296,7 @@ impl Owner {
     }
 
     fn leave(&mut self, id: SubscriberId) {
-        self.seats.remove(&id.0);
+        self.seats.remove(id);
         // It may have ended by itself.
         let _ = self.space.unsubscribe(id);
     }

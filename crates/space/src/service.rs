@@ -1,5 +1,6 @@
 //! The service: a writer, readers and a watcher, and the handle by which doors reach them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -18,6 +19,7 @@ use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::desk::{Control, Shared};
 use crate::keep::Keep;
 use crate::limits::{READERS, STACK_BYTES};
+use crate::outlet::Outlet;
 use crate::owner::Owner;
 use crate::reader;
 use crate::vault::{Opening, Restored, Shelf, StoreConfig, Vault};
@@ -67,6 +69,28 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
         error!(event = "random_failed", "the system gives no random numbers");
     }
     bytes
+}
+
+/// The system's random numbers, drawn one by one: for what is seldom.
+pub(crate) struct Chance;
+
+impl rand_core::TryRng for Chance {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok(u32::from_le_bytes(random()))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(u64::from_le_bytes(random()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        for byte in bytes {
+            [*byte] = random();
+        }
+        Ok(())
+    }
 }
 
 impl Service {
@@ -166,9 +190,14 @@ impl Handle {
         Waiting { reply, until: Instant::now() + asker.patience + GRACE, is_gone, is_change }
     }
 
-    /// Ends a subscription.
-    pub fn unsubscribe(&self, id: SubscriberId) {
-        self.shared.control(Control::Unsubscribe(id));
+    /// Ends a subscription of this connection.
+    pub fn unsubscribe(&self, id: SubscriberId, outlet: &Arc<Outlet>) {
+        self.shared.control(Control::Unsubscribe(id, Arc::clone(outlet)));
+    }
+
+    /// This connection is gone. Its subscription is kept up to date for a while, for its client to come back.
+    pub fn depart(&self, id: SubscriberId, outlet: &Arc<Outlet>) {
+        self.shared.control(Control::Depart(id, Arc::clone(outlet)));
     }
 
     pub(crate) fn call(&self, ids: Vec<SubscriberId>) {
@@ -185,6 +214,14 @@ impl Handle {
     /// A name for a version that no other run of this process has used.
     pub fn version_name(&self, version: u64) -> String {
         format!("\"{:016x}-{version}\"", self.boot)
+    }
+
+    /// A client as the pools know it: where it comes from and what it calls itself.
+    pub(crate) fn client(&self, from: IpAddr, name: &[u8]) -> u64 {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = siphasher::sip::SipHasher24::new_with_keys(self.shared.seed.0, self.shared.seed.1);
+        (from.to_canonical(), name).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Class, outcome and number of the requests so far.

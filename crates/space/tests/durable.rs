@@ -171,7 +171,7 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     let (out, mut inlet) = outlet(&handle);
     let query = Query::parse("SELECT ?o { ?s <urn:p> ?o }", &QueryLimits::default()).unwrap();
     let what = || Watched::Query(Box::new(query.clone()));
-    ask(&handle, Ask::Subscribe { what: what(), outlet: out.clone() }).unwrap();
+    ask(&handle, Ask::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) }).unwrap();
 
     disk.set_broken(Some(Fault::Device));
     let refused = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 2 }")).unwrap_err();
@@ -180,7 +180,7 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     for request in [
         update("INSERT DATA { <urn:a> <urn:p> 3 }"),
         Ask::AddRule { name: "r".into(), text: RULE.into() },
-        Ask::Subscribe { what: what(), outlet: out.clone() },
+        Ask::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) },
     ] {
         assert_eq!(ask(&handle, request).unwrap_err(), Refused::Unwritable);
     }
@@ -268,7 +268,11 @@ fn versions_do_not_come_back_with_another_meaning() {
     assert_eq!(next, opening.version + 1);
     drop(service);
     let (_, opening) = open_as(&disk, interval);
-    assert_eq!((opening.version, opening.holes, opening.quads), (next, 0, 3), "ended in good order: nothing is left out");
+    assert_eq!(
+        (opening.version, opening.holes, opening.quads),
+        (next, 0, 3),
+        "ended in good order: nothing is left out"
+    );
 }
 
 #[test]

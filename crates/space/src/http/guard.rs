@@ -30,6 +30,11 @@ use crate::service::random;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) IpAddr);
 
+/// Where a request comes from, as whoever accepted its connection has noted.
+pub(super) fn peer(head: &Parts) -> IpAddr {
+    head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip)
+}
+
 pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
     match admit(&door, &head).await {
@@ -56,15 +61,13 @@ async fn admit(door: &Door, head: &Parts) -> Result<(), Problem> {
         Rule::ReadersOpen => !writes,
         Rule::Users => false,
     };
-    // Set by whoever accepted the connection.
-    let from = head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip);
-    if is_free { Ok(()) } else { identify(door, &head.headers, from).await }
+    if is_free { Ok(()) } else { identify(door, &head.headers, peer(head)).await }
 }
 
-/// A query that is posted to `/query` changes nothing; at `/sparql` it might.
+/// A query that is posted to `/query` or `/check` changes nothing; at `/sparql` it might.
 fn writes(method: &Method, path: &str) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
-    !is_read && path != "/query"
+    !is_read && !matches!(path, "/query" | "/check")
 }
 
 /// Whether a `Host` names this machine in a way that nobody else can arrange.
@@ -175,6 +178,7 @@ mod tests {
         for (method, path, expected) in [
             (Method::GET, "/query", false),
             (Method::POST, "/query", false),
+            (Method::POST, "/check", false),
             (Method::POST, "/update", true),
             (Method::POST, "/sparql", true),
             (Method::PUT, "/store", true),

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tidegate_control::hints::Hints;
 use tidegate_graph::Error;
 
 use crate::ask::Refused;
@@ -18,11 +19,12 @@ pub(crate) struct Problem {
     pub(crate) name: &'static str,
     pub(crate) detail: String,
     retry_after: Option<Duration>,
+    hints: Option<Box<Hints>>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, name: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, name, detail: detail.into(), retry_after: None }
+        Self { status, name, detail: detail.into(), retry_after: None, hints: None }
     }
 
     /// The request makes no sense.
@@ -42,10 +44,22 @@ impl Problem {
     }
 }
 
+/// Writes what a client is told about pace.
+pub(crate) fn announce(hints: &Hints, headers: &mut HeaderMap) {
+    hints.write(|name, text| {
+        if let Ok(text) = HeaderValue::from_str(&text) {
+            headers.insert(name, text);
+        }
+    });
+}
+
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::Busy { retry_after } => Self::busy(retry_after),
+            Refused::Busy(hints) => {
+                let after = hints.retry_after.unwrap_or(Duration::from_secs(1));
+                Self { hints: Some(hints), ..Self::busy(after) }
+            }
             Refused::Late => {
                 let detail = "not done within its time; an update that was not done in time has changed nothing";
                 Self {
@@ -102,6 +116,9 @@ impl IntoResponse for Problem {
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
         let mut response = (self.status, kind, body.to_string()).into_response();
         let headers = response.headers_mut();
+        if let Some(hints) = self.hints {
+            announce(&hints, headers);
+        }
         if let Some(after) = self.retry_after {
             let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
             // Whole seconds is all that the standard has; the exact time is beside it.

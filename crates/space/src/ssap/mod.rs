@@ -45,16 +45,22 @@ impl Door {
         connection.is_some_and(|connection| connection.try_send(farewell).is_ok())
     }
 
-    pub(crate) fn register(&self, connection: &mpsc::Sender<Farewell>) -> String {
-        // Whoever knows the name can end it, so it is not to be guessed.
-        let name = format!("http://subscribe_graph#{}", uuid());
-        lock(&self.subscriptions).insert(name.clone(), connection.clone());
-        name
+    pub(crate) fn register(&self, name: &str, connection: &mpsc::Sender<Farewell>) {
+        lock(&self.subscriptions).insert(name.to_owned(), connection.clone());
     }
 
-    pub(crate) fn forget(&self, name: &str) {
-        lock(&self.subscriptions).remove(name);
+    /// This connection does not have it any more; another one may.
+    pub(crate) fn forget(&self, name: &str, connection: &mpsc::Sender<Farewell>) {
+        let mut subscriptions = lock(&self.subscriptions);
+        if subscriptions.get(name).is_some_and(|other| other.same_channel(connection)) {
+            subscriptions.remove(name);
+        }
     }
+}
+
+/// A new name for a subscription. Whoever knows it can end it or go on with it, so it is not to be guessed.
+pub(crate) fn subscription_name() -> String {
+    format!("http://subscribe_graph#{}", uuid())
 }
 
 /// A random UUID: 36 characters, which a widespread client counts.

@@ -175,15 +175,7 @@ pub(crate) struct Shelf {
 
 impl Shelf {
     pub(crate) fn new(vault: Arc<Vault>) -> Self {
-        Self {
-            vault,
-            producer: None,
-            backlog: VecDeque::new(),
-            submitted: 0,
-            done: Vec::new(),
-            kept: 0,
-            broken: None,
-        }
+        Self { vault, producer: None, backlog: VecDeque::new(), submitted: 0, done: Vec::new(), kept: 0, broken: None }
     }
 
     fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<Batch>, StoreError> {
