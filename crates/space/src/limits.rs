@@ -76,6 +76,8 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 pub const SSAP_CONNECTIONS_MAX: usize = 4096;
 /// Bytes of one SSAP message.
 pub const SSAP_MESSAGE_BYTES_MAX: usize = tidegate_wire_ssap::limits::MESSAGE_BYTES_MAX;
+/// Bytes of all SSAP messages that are not whole yet, beside the first few of each. Room for 32 of the longest.
+pub const SSAP_BUFFERS_BYTES_MAX: usize = 32 * SSAP_MESSAGE_BYTES_MAX;
 /// Requests of one connection that may be under way; more wait in its socket.
 pub const SSAP_WINDOW: usize = 64;
 /// Time for the rest of a message that has begun.

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info};
 
+use super::buffer::{Buffer, READ_BYTES, ROOM};
 use super::plan::{Plan, Reply, Rows, Step, plan};
 use super::write::{self, Subscription};
 use super::{Door, Farewell, subscription_name, uuid};
@@ -29,9 +30,6 @@ use crate::limits::{
 use crate::outlet::{Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
 use crate::service::Waiting;
-
-/// Bytes that are asked of the socket at once.
-const READ_BYTES: usize = 16 << 10;
 
 /// A request that was started.
 struct Started {
@@ -52,7 +50,7 @@ struct Connection {
     peer: SocketAddr,
     writer: OwnedWriteHalf,
     scanner: Scanner,
-    bytes: Vec<u8>,
+    buffer: Buffer,
     /// What was read and cannot begin yet.
     parked: Option<Plan>,
     under_way: VecDeque<Started>,
@@ -82,7 +80,7 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
         peer,
         writer,
         scanner: Scanner::default(),
-        bytes: Vec::new(),
+        buffer: Buffer::default(),
         parked: None,
         under_way: VecDeque::new(),
         are_changes: true,
@@ -109,7 +107,7 @@ impl Connection {
         mut inlet: Inlet,
         mut farewells: mpsc::Receiver<Farewell>,
     ) -> Ended {
-        let mut buffer = vec![0; READ_BYTES];
+        let mut piece = vec![0; READ_BYTES];
         loop {
             self.begin();
             if let Err(why) = self.flush().await {
@@ -120,19 +118,20 @@ impl Connection {
                 return "done";
             }
             let reads = !self.is_over && self.parked.is_none() && self.under_way.len() < SSAP_WINDOW;
-            let alarm = self.alarm();
+            let (alarm, wanted) = (self.alarm(), self.buffer.wanted());
             tokio::select! {
                 biased;
                 answered = next(&mut self.under_way) => self.answer(answered),
                 Some(farewell) = farewells.recv() => self.leave(&farewell),
                 Some((id, told)) = inlet.next() => self.tell(id, told),
-                read = reader.read(&mut buffer), if reads => match read {
+                Ok(room) = ROOM.acquire_many(wanted), if reads && wanted > 0 => self.buffer.grant(room),
+                read = reader.read(&mut piece), if reads && wanted == 0 => match read {
                     Ok(0) => self.is_over = true,
                     Ok(length) => {
-                        if self.bytes.is_empty() {
+                        if self.buffer.bytes().is_empty() {
                             self.since = Instant::now();
                         }
-                        self.bytes.extend_from_slice(&buffer[..length]);
+                        self.buffer.push(&piece[..length]);
                     }
                     Err(_) => return "reset",
                 },
@@ -157,7 +156,7 @@ impl Connection {
     }
 
     fn is_waiting_for_rest(&self) -> bool {
-        !self.is_over && self.parked.is_none() && self.bytes.iter().any(|byte| !byte.is_ascii_whitespace())
+        !self.is_over && self.parked.is_none() && self.buffer.bytes().iter().any(|byte| !byte.is_ascii_whitespace())
     }
 
     fn ring(&mut self) -> Option<Ended> {
@@ -190,15 +189,15 @@ impl Connection {
         if let Some(parked) = self.parked.take() {
             return Some(parked);
         }
-        match self.scanner.scan(&self.bytes, SSAP_MESSAGE_BYTES_MAX) {
+        match self.scanner.scan(self.buffer.bytes(), SSAP_MESSAGE_BYTES_MAX) {
             Scanned::Message(range) => {
-                let next = plan(&self.bytes[range.clone()], uuid);
-                self.bytes.drain(..range.end);
+                let next = plan(&self.buffer.bytes()[range.clone()], uuid);
+                self.buffer.drain(range.end);
                 self.since = Instant::now();
                 Some(next)
             }
             Scanned::TooLarge => {
-                self.bytes = Vec::new();
+                self.buffer.clear();
                 self.is_over = true;
                 None
             }
@@ -217,7 +216,7 @@ impl Connection {
                 if header.is_answerable() {
                     write::status(&header, status, &words, &mut self.out);
                 }
-                self.bytes = Vec::new();
+                self.buffer.clear();
                 self.is_over = true;
             }
             Step::Ask(ask, _) if ask.is_unchanged(asks.version, self.door.handle.version()) => {

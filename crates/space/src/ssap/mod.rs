@@ -1,5 +1,6 @@
 //! The SSAP door: old Smart-M3 clients, unchanged.
 
+mod buffer;
 mod connection;
 pub(crate) mod plan;
 pub(crate) mod terms;
