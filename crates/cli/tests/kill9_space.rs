@@ -20,15 +20,20 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Broker {
     child: Child,
     http: SocketAddr,
+    admin: Option<SocketAddr>,
 }
 
 impl Broker {
     fn start(folder: &Path) -> Self {
+        Self::start_on(folder, "data", "off")
+    }
+
+    fn start_on(folder: &Path, data: &str, admin: &str) -> Self {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-            .args(["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", "off"])
+            .args(["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", admin])
             .args(["--http", "127.0.0.1:0", "--ssap", "off", "--log-level", "warn", "--data"])
-            .arg(folder.join("data"))
+            .arg(folder.join(data))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -36,8 +41,12 @@ impl Broker {
             .unwrap();
         let mut banner = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
-        let http = banner.split_whitespace().find_map(|word| word.strip_prefix("http://")?.parse().ok());
-        Self { child, http: http.unwrap_or_else(|| panic!("{banner:?}")) }
+        let after = |word: &str| {
+            let rest = banner.split_once(&format!("  {word} http://"))?.1;
+            rest.split_whitespace().next()?.parse().ok()
+        };
+        let http = after("sparql").unwrap_or_else(|| panic!("{banner:?}"));
+        Self { child, http, admin: after("admin") }
     }
 }
 
@@ -136,4 +145,52 @@ fn what_was_confirmed_is_there_and_whole() {
         confirmed.extend(receiver.try_iter());
         version_before = version_before.max(confirmed.len() as u64);
     }
+}
+
+/// Runs a command; its exit code and all that it says.
+fn tidegate(folder: &Path, args: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate")).current_dir(folder).args(args).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+#[test]
+fn copies_have_the_smart_space_and_a_check_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let broker = Broker::start_on(folder, "data", "127.0.0.1:0");
+    let mut stream = BufReader::new(connect(broker.http).unwrap());
+    let insert = "INSERT DATA { <urn:kept> <urn:a> 7 }";
+    assert_eq!(ask(&mut stream, "/update", "application/sparql-update", insert).unwrap().0, 200);
+    let admin = broker.admin.unwrap().to_string();
+    let (code, said) = tidegate(folder, &["backup", "running", "--admin", &admin]);
+    assert!(code == Some(0) && said.contains("smart space: "), "{said}");
+    let (code, said) = tidegate(folder, &["store", "check", "-c", "/dev/null", "--data", "data"]);
+    assert!(code != Some(0) && said.contains("is in use by process"), "{said}");
+    drop(broker);
+    let (code, said) = tidegate(folder, &["backup", "still", "--from", "data"]);
+    assert!(code == Some(0) && said.contains("smart space: "), "{said}");
+    for copy in ["running", "still"] {
+        let data = format!("data-of-{copy}");
+        let restore = ["restore", copy, "-c", "/dev/null", "--data", &data];
+        let (code, said) = tidegate(folder, &restore);
+        assert!(code == Some(0) && said.contains("smart space: "), "{said}");
+        let (code, said) = tidegate(folder, &restore);
+        assert!(code != Some(0) && said.contains("nothing was restored"), "{said}");
+        let broker = Broker::start_on(folder, &data, "off");
+        let mut stream = BufReader::new(connect(broker.http).unwrap());
+        let (_, body) =
+            ask(&mut stream, "/query", "application/sparql-query", "SELECT ?o { <urn:kept> ?p ?o }").unwrap();
+        assert!(body.lines().any(|line| line.trim() == "7"), "{body}");
+    }
+    // A byte that is not what it was is found.
+    let dir = folder.join("data/space");
+    let name = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+    let segment = name.filter(|path| path.extension().is_some_and(|end| end == "tide")).min().unwrap();
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let place = bytes.windows(8).position(|window| window == b"urn:kept").unwrap();
+    bytes[place] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let (_, said) = tidegate(folder, &["store", "check", "-c", "/dev/null", "--data", "data"]);
+    assert!(said.contains("smart space: ") && said.contains(".tide: bytes"), "{said}");
 }

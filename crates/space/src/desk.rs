@@ -11,16 +11,17 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Key, Policy, PoolConfig, Request, Taken};
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{CancelToken, Snapshot, SubscriberId};
+use tidegate_graph::{Snapshot, SubscriberId};
 use tokio::sync::oneshot;
 
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::counts::Counts;
-use crate::limits::{LOOK_INTERVAL, READERS, WATCH_INTERVAL};
+use crate::limits::{LOOK_INTERVAL, READERS};
 use crate::outlet::Outlet;
 use crate::pool::{Entered, Pool};
 use crate::service::{Chance, random};
+use crate::watch::Running;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -47,15 +48,6 @@ pub(crate) enum Control {
     Depart(SubscriberId, Arc<Outlet>),
 }
 
-/// An evaluation under way.
-struct Running {
-    number: u64,
-    token: CancelToken,
-    until: Instant,
-    /// Who waits for it; empty if it is done for its own sake.
-    waiting: Vec<Arc<AtomicBool>>,
-}
-
 pub(crate) struct Desk {
     writers: Pool<Task>,
     readers: Pool<Task>,
@@ -66,18 +58,18 @@ pub(crate) struct Desk {
     /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
     snapshot: Option<Snapshot>,
     is_snapshot_wanted: bool,
-    running: Vec<Running>,
+    pub(crate) running: Vec<Running>,
     /// Evaluations that ever began.
-    begun: u64,
-    is_closing: bool,
+    pub(crate) begun: u64,
+    pub(crate) is_closing: bool,
 }
 
 /// What all threads share.
 pub(crate) struct Shared {
-    desk: Mutex<Desk>,
+    pub(crate) desk: Mutex<Desk>,
     writer: Condvar,
     reader: Condvar,
-    watcher: Condvar,
+    pub(crate) watcher: Condvar,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) counts: Counts,
     /// The version of the last change that was, or is about to be, confirmed.
@@ -303,51 +295,6 @@ impl Shared {
         lock(&self.cache).forget(version);
     }
 
-    /// Runs an evaluation with a token that is cancelled when its time is over or nobody waits for it any more.
-    pub(crate) fn watched<T>(
-        &self,
-        until: Instant,
-        waiting: Vec<Arc<AtomicBool>>,
-        work: impl FnOnce(CancelToken) -> T,
-    ) -> T {
-        let token = CancelToken::default();
-        let number = {
-            let mut desk = lock(&self.desk);
-            desk.begun += 1;
-            let number = desk.begun;
-            desk.running.push(Running { number, token: token.clone(), until, waiting });
-            number
-        };
-        self.watcher.notify_one();
-        let outcome = work(token);
-        lock(&self.desk).running.retain(|running| running.number != number);
-        outcome
-    }
-
-    /// The watcher's life.
-    pub(crate) fn watch(&self) {
-        let mut desk = lock(&self.desk);
-        while !desk.is_closing {
-            let now = Instant::now();
-            for running in &desk.running {
-                let is_unwanted = !running.waiting.is_empty()
-                    && running.waiting.iter().all(|is_gone| is_gone.load(Ordering::Relaxed));
-                if now >= running.until || is_unwanted {
-                    running.token.cancel();
-                }
-            }
-            desk = if desk.running.is_empty() {
-                self.watcher.wait(desk).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                let waited = self.watcher.wait_timeout(desk, WATCH_INTERVAL);
-                waited.map_or_else(|poisoned| poisoned.into_inner().0, |(desk, _)| desk)
-            };
-        }
-        for running in &desk.running {
-            running.token.cancel();
-        }
-    }
-
     /// A job was done in this time, or was not done.
     pub(crate) fn served(&self, job: tidegate_control::admission::Job, reads: bool, elapsed: Option<Duration>) {
         let mut desk = lock(&self.desk);
@@ -365,11 +312,6 @@ impl Shared {
         for task in late {
             self.reply(task, Err(Refused::Late));
         }
-    }
-
-    /// Evaluations under way.
-    pub(crate) fn running(&self) -> usize {
-        lock(&self.desk).running.len()
     }
 }
 

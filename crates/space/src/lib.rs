@@ -20,6 +20,7 @@ mod server;
 mod service;
 mod ssap;
 mod vault;
+mod watch;
 
 pub use ask::{Answer, Answered, Ask, Asker, Begun, Form, Refused, Seen, Source, Subscribed, Watched};
 pub use counts::OUTCOMES;

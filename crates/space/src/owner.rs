@@ -45,7 +45,9 @@ impl Owner {
             match next {
                 Next::Snapshot => self.shared.show(self.visible()),
                 Next::Control(Control::Unsubscribe(id, outlet)) if self.seats.is_of(id, &outlet) => self.leave(id),
-                Next::Control(Control::Depart(id, outlet)) if self.seats.is_of(id, &outlet) => self.seats.free(id),
+                Next::Control(Control::Depart(id, outlet)) if self.seats.is_of(id, &outlet) => {
+                    self.seats.take(id, None);
+                }
                 // Another connection has it now.
                 Next::Control(Control::Unsubscribe(..) | Control::Depart(..)) => {}
                 Next::Control(Control::Call(mut ids)) => match &mut self.group {
@@ -270,7 +272,7 @@ impl Owner {
                 Room::Here(permit) => permit,
                 Room::Later => return,
                 // It will say so itself.
-                Room::Gone => return self.seats.free(id),
+                Room::Gone => return self.seats.take(id, None),
             };
             let told = match self.space.poll(id) {
                 Ok(None) => return,

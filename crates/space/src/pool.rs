@@ -43,7 +43,7 @@ pub(crate) enum Entered<T> {
 }
 
 pub(crate) struct Pool<T> {
-    pool: RequestPool<T>,
+    queues: RequestPool<T>,
     servers: u32,
     book: Appointments,
     advice: StretchAdvice,
@@ -61,7 +61,7 @@ impl<T> Pool<T> {
         // The pool bounds what waits; the book comes behind all of that.
         let book = AppointmentsConfig { target: Duration::from_millis(1), ..AppointmentsConfig::default() };
         Some(Self {
-            pool: RequestPool::new(config).ok()?,
+            queues: RequestPool::new(config).ok()?,
             servers: config.servers,
             book: Appointments::new(&book, key).ok()?,
             advice: StretchAdvice::new(&AdviceConfig::default()).ok()?,
@@ -75,7 +75,7 @@ impl<T> Pool<T> {
         self.forget_silent(now);
         let stretch = caller.want.map(|want| self.declare(now, class, caller.client, want));
         let interval = stretch.zip(caller.want).map(|(stretch, want)| want.mul_f64(stretch));
-        Hints { permitted: Some(self.pool.permitted(class)), stretch, interval, ..Hints::default() }
+        Hints { permitted: Some(self.queues.permitted(class)), stretch, interval, ..Hints::default() }
     }
 
     pub(crate) fn offer(
@@ -87,7 +87,7 @@ impl<T> Pool<T> {
         chance: &mut impl Rng,
     ) -> Entered<T> {
         let class = request.class;
-        let backlog = self.pool.backlog_total(now);
+        let backlog = self.queues.backlog_total(now);
         self.book.on_backlog(now, backlog);
         let is_idle = backlog.is_zero();
         let is_behind = request.key.is_none() && !is_idle && self.book.wait(now) > AHEAD_MAX;
@@ -100,7 +100,8 @@ impl<T> Pool<T> {
                 }
             }
         }
-        let offered = if is_promised { self.pool.offer_promised(now, request) } else { self.pool.offer(now, request) };
+        let offered =
+            if is_promised { self.queues.offer_promised(now, request) } else { self.queues.offer(now, request) };
         let (value, retry_after) = match offered {
             Offered::Queued | Offered::Joined | Offered::Parked { .. } => return Entered::Waits,
             Offered::Denied { value, retry_after, .. } => (value, retry_after),
@@ -124,14 +125,14 @@ impl<T> Pool<T> {
         chance: &mut impl Rng,
     ) -> Appointment {
         let client = caller.client.to_le_bytes();
-        let visitor = Visitor { client: &client, work: self.pool.cost(class) / self.servers, ticket: caller.ticket };
+        let visitor = Visitor { client: &client, work: self.queues.cost(class) / self.servers, ticket: caller.ticket };
         let server = if is_idle { Server::Idle } else { Server::Busy };
         self.book.decide(now, &visitor, server, chance)
     }
 
     /// The factor by which this want, like everybody's, is to be stretched.
     fn declare(&mut self, now: Timestamp, class: Class, client: u64, want: Duration) -> f64 {
-        let cost = self.pool.cost(class) / self.servers;
+        let cost = self.queues.cost(class) / self.servers;
         if self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&client) {
             return self.advice.stretch(cost);
         }
@@ -163,23 +164,23 @@ impl<T> Pool<T> {
     }
 
     pub(crate) fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
-        self.pool.take(now)
+        self.queues.take(now)
     }
 
     /// Those who waited too long.
     pub(crate) fn drain(&mut self) -> Vec<T> {
-        std::iter::from_fn(|| self.pool.poll_ended()).map(|ended| ended.value).collect()
+        std::iter::from_fn(|| self.queues.poll_ended()).map(|ended| ended.value).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pool.is_empty()
+        self.queues.is_empty()
     }
 
     /// A job was done in this time, or was not done.
     pub(crate) fn served(&mut self, job: Job, elapsed: Option<Duration>) {
         match elapsed {
-            Some(elapsed) => self.pool.on_served(job, elapsed),
-            None => self.pool.on_cancelled(job),
+            Some(elapsed) => self.queues.on_served(job, elapsed),
+            None => self.queues.on_cancelled(job),
         }
     }
 }

@@ -208,8 +208,8 @@ fn http_checks_without_a_socket_and_without_work_if_nothing_changed() {
 #[test]
 fn whoever_is_sent_away_gets_a_place_that_is_kept() {
     let broker = start();
-    let many: String = (0..1000).map(|n| format!("<urn:s{n}> <urn:p> {n} . ")).collect();
-    assert_eq!(broker.update(&format!("INSERT DATA {{ {many} }}")).status, 200);
+    let many: Vec<String> = (0..1000).map(|n| format!("<urn:s{n}> <urn:p> {n} .")).collect();
+    assert_eq!(broker.update(&format!("INSERT DATA {{ {} }}", many.join(" "))).status, 200);
     let handle = broker.handle();
     let parse = |text: &str| Ask::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
     // It keeps the writer busy for its second, and more is waiting behind it than there may be.
