@@ -62,14 +62,14 @@ pub(crate) async fn reload(Shared(state): Shared<Arc<State>>) -> Answered {
     }
 }
 
-/// Copies the store into a directory of this machine.
+/// Copies what is kept into a directory of this machine.
 pub(crate) async fn backup(Shared(state): Shared<Arc<State>>, body: Bytes) -> Answered {
     let words: Value = serde_json::from_slice(&body).unwrap_or_default();
     let to = words["to"].as_str().map(PathBuf::from).filter(|to| to.is_absolute());
     let to = to.ok_or_else(|| Problem::usage("\"to\" must be an absolute path"))?;
-    let handle = state.handle.clone();
-    match tokio::task::spawn_blocking(move || handle.backup(&to)).await {
-        Ok(Ok(report)) => Ok(json_of(&json!({ "report": report.to_string() }))),
+    let steward = Arc::clone(&state.steward);
+    match tokio::task::spawn_blocking(move || steward.backup(&to)).await {
+        Ok(Ok(report)) => Ok(json_of(&json!({ "report": report }))),
         Ok(Err(error)) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "backup-failed", format!("nothing was copied: {error}")))
         }

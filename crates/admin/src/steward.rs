@@ -1,6 +1,7 @@
 //! What the process does for an operator, as far as a broker cannot do it by itself.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use tidegate_broker::authenticate::Authenticator;
@@ -10,6 +11,10 @@ pub trait Steward: fmt::Debug + Send + Sync {
     /// Reads configuration, users and certificates again. If anything is wrong everything stays as it was, and all that
     /// is wrong comes back.
     fn reload(&self) -> Result<Reloaded, Vec<String>>;
+
+    /// Copies everything that is kept into a directory, which appears when the copy is whole. What was copied, or why
+    /// nothing was, in words.
+    fn backup(&self, to: &Path) -> Result<String, String>;
 
     /// Begins to drain: the process ends when everybody has been told, or in a bounded time.
     fn drain(&self);

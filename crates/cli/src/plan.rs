@@ -60,6 +60,14 @@ pub(crate) fn store_dir(options: &Options) -> PathBuf {
     options.server.data.join(STORE)
 }
 
+/// The folder of the smart space in the data folder, and in a copy of it.
+pub(crate) const SPACE: &str = "space";
+
+/// Where the smart space is kept.
+pub(crate) fn space_dir(options: &Options) -> PathBuf {
+    options.server.data.join(SPACE)
+}
+
 /// Where the operator's door is; none if it is off.
 pub(crate) fn admin(options: &Options) -> Option<SocketAddr> {
     address(options.listeners.admin)

@@ -1,17 +1,18 @@
 //! The process while the broker runs: what a reload changes, and what the operator's door asks of it.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use signal_hook::consts::SIGTERM;
 use tidegate_admin::{Keeper, Reloaded, Role, Roles, Steward};
 use tidegate_auth::Users;
-use tidegate_broker::Handle;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
-use tidegate_space::{Porter, Rule};
+use tidegate_broker::{Handle, NotAsked};
+use tidegate_space::{Checked, Porter, Rule, Vault};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
@@ -21,6 +22,7 @@ use crate::config::{Loaded, Problems, Sources};
 use crate::log::Level;
 use crate::security::Security;
 use crate::serve::{Ready, log_warnings, prepare_for};
+use crate::{keep, plan};
 
 /// A broker that runs, and all that is needed to change it.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub(crate) struct Running {
     started: Loaded,
     now: Mutex<Now>,
     is_draining: AtomicBool,
+    /// The store of the smart space, if it has one.
+    vault: OnceLock<Arc<Vault>>,
 }
 
 /// What holds at the moment. Also keeps two reloads from happening at once.
@@ -55,11 +59,25 @@ impl Running {
         keeper: Option<Keeper>,
     ) -> Self {
         let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0 });
-        Self { handle, sources, level, listeners, started: loaded, now, is_draining: AtomicBool::new(false) }
+        Self {
+            handle,
+            sources,
+            level,
+            listeners,
+            started: loaded,
+            now,
+            is_draining: AtomicBool::new(false),
+            vault: OnceLock::new(),
+        }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note_vault(&self, vault: Arc<Vault>) {
+        // There is one smart space.
+        let _ = self.vault.set(vault);
     }
 
     pub(crate) fn note_draining(&self) {
@@ -117,6 +135,17 @@ impl Steward for Running {
         Self::reload(self)
     }
 
+    fn backup(&self, to: &Path) -> Result<String, String> {
+        let space = plan::space_dir(&self.started.options);
+        let copy_space = |to: &Path| match self.vault.get() {
+            Some(vault) => vault.backup(to).map(Some),
+            // Its doors are closed, so nobody has it.
+            None => keep::copy_space(&space, to),
+        };
+        let parts = keep::copy(to, |to| self.handle.backup(to), copy_space).map_err(|error| format!("{error:#}"))?;
+        Ok(parts.to_string())
+    }
+
     fn drain(&self) {
         // The same way as from outside: one path to the end.
         if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
@@ -132,8 +161,9 @@ impl Steward for Running {
         if self.is_draining.load(Ordering::Relaxed) {
             return Some("draining");
         }
-        let health = self.handle.store().map(|store| store.health);
-        health.is_some_and(|health| health != Health::Fine).then_some("the store cannot write")
+        let space = self.vault.get().and_then(|vault| vault.report()).map(|store| store.health);
+        let healths = [self.handle.store().map(|store| store.health), space];
+        healths.into_iter().flatten().any(|health| health != Health::Fine).then_some("the store cannot write")
     }
 }
 
@@ -162,8 +192,8 @@ impl Porter for Running {
         self.now().generation
     }
 
-    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
-        let Some(keeper) = self.keeper() else { return false };
+    fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
+        let Some(keeper) = self.keeper() else { return Checked::Busy };
         let credentials = Credentials {
             client_id: String::new(),
             user_name: Some(user),
@@ -171,9 +201,11 @@ impl Porter for Running {
             certificate_name: None,
         };
         let told = move |who: Result<Option<Arc<str>>, _>| verdict(matches!(who, Ok(Some(_))));
-        // The door does not say where a request comes from: all of them share one account of wrong passwords.
-        let from = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-        self.handle.authenticate(keeper.authenticator, credentials, from, told).is_ok()
+        match self.handle.authenticate(keeper.authenticator, credentials, from, told) {
+            Ok(()) => Checked::Asked,
+            Err(NotAsked::Busy) => Checked::Busy,
+            Err(NotAsked::Wait(pause)) => Checked::Wait(pause),
+        }
     }
 }
 

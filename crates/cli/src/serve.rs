@@ -210,8 +210,7 @@ impl Banner<'_> {
         };
         let doors: String = addresses.iter().map(door).collect();
         let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
-        // What is in it is gone when the process ends, and whoever relies on it should know.
-        let http = space.http.map(|at| format!("  sparql http://{at} (in memory)")).unwrap_or_default();
+        let http = space.http.map(|at| format!("  sparql http://{at}")).unwrap_or_default();
         let ssap = space.ssap.map(|at| format!("  ssap {at}")).unwrap_or_default();
         let next = self.next_step(addresses);
         format!("tidegate {}{doors}{admin}{http}{ssap}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
@@ -298,7 +297,7 @@ mod tests {
     fn the_banner_names_every_door_the_next_step_and_the_files() {
         let expected = format!(
             "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  admin http://127.0.0.1:18830  sparql \
-             http://127.0.0.1:7878 (in memory)  ssap 127.0.0.1:10010\nno users configured: listening for this \
+             http://127.0.0.1:7878  ssap 127.0.0.1:10010\nno users configured: listening for this \
              machine only. To accept others:  ./tidegate user add NAME --data x  and listen for them with --mqtt \
              0.0.0.0:1883\nconfig /dev/null  store /nonexistent (durable)  users /nonexistent/users (none yet)\n",
             env!("CARGO_PKG_VERSION")

@@ -22,12 +22,20 @@ pub struct DatasetLimits {
     pub quads_max: usize,
     /// Quads that one update may add and remove, each step counted.
     pub change_quads_max: usize,
+    /// Bytes of those quads as text, each term counted wherever it stands: what a log has to take in one piece.
+    pub change_bytes_max: usize,
 }
 
 impl Default for DatasetLimits {
     fn default() -> Self {
-        // 1 MiB is more than any reading; 20 million quads are about 3 GB here; a million in one update is a bulk load.
-        Self { term_bytes_max: 1 << 20, quads_max: 20_000_000, change_quads_max: 1_000_000 }
+        // 1 MiB is more than any reading; 20 million quads are about 3 GB here; a million in one update is a bulk load,
+        // with two hundred bytes each.
+        Self {
+            term_bytes_max: 1 << 20,
+            quads_max: 20_000_000,
+            change_quads_max: 1_000_000,
+            change_bytes_max: 200 << 20,
+        }
     }
 }
 
@@ -107,6 +115,8 @@ pub(crate) struct Dataset {
     limits: DatasetLimits,
     /// Steps of the open transaction that took effect: true for an insertion.
     steps: Vec<(bool, Quad)>,
+    /// Bytes of their terms.
+    step_bytes: usize,
     /// Blank nodes made in the open transaction.
     blanks: u64,
 }
@@ -114,7 +124,7 @@ pub(crate) struct Dataset {
 impl Dataset {
     pub(crate) fn new(seed: u64, limits: DatasetLimits) -> Self {
         let dictionary = Dictionary::new(seed);
-        Self { dictionary, index: Index::default(), version: 0, limits, steps: Vec::new(), blanks: 0 }
+        Self { dictionary, index: Index::default(), version: 0, limits, steps: Vec::new(), step_bytes: 0, blanks: 0 }
     }
 
     pub(crate) fn version(&self) -> u64 {
@@ -180,7 +190,13 @@ impl Dataset {
 
     fn note(&mut self, inserted: bool, quad: Quad) -> Result<(), Limit> {
         self.steps.push((inserted, quad));
-        if self.steps.len() > self.limits.change_quads_max { Err(Limit::ChangeQuads) } else { Ok(()) }
+        let terms = self.dictionary.terms();
+        self.step_bytes += quad.ids().map(|id| terms.text(id).map_or(0, str::len)).into_iter().sum::<usize>();
+        match () {
+            () if self.steps.len() > self.limits.change_quads_max => Err(Limit::ChangeQuads),
+            () if self.step_bytes > self.limits.change_bytes_max => Err(Limit::ChangeBytes),
+            () => Ok(()),
+        }
     }
 
     /// Takes the open transaction back.
@@ -198,7 +214,7 @@ impl Dataset {
                 }
             }
         }
-        self.blanks = 0;
+        (self.blanks, self.step_bytes) = (0, 0);
         self.sweep();
     }
 
@@ -206,7 +222,7 @@ impl Dataset {
     /// must follow.
     pub(crate) fn commit(&mut self) -> (Change, Delta) {
         let change = net(&mut self.steps);
-        self.blanks = 0;
+        (self.blanks, self.step_bytes) = (0, 0);
         if !change.added.is_empty() || !change.removed.is_empty() {
             self.version += 1;
         }
@@ -219,6 +235,10 @@ impl Dataset {
     /// After a restart: the version that the restored data has.
     pub(crate) fn set_version(&mut self, version: u64) {
         self.version = version;
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: DatasetLimits) {
+        self.limits = limits;
     }
 
     pub(crate) fn sweep(&mut self) {
@@ -283,7 +303,10 @@ mod tests {
     }
 
     fn dataset() -> Dataset {
-        Dataset::new(1, DatasetLimits { quads_max: 10, change_quads_max: 8, term_bytes_max: 100 })
+        Dataset::new(
+            1,
+            DatasetLimits { quads_max: 10, change_quads_max: 8, change_bytes_max: 300, term_bytes_max: 100 },
+        )
     }
 
     #[test]
@@ -332,6 +355,15 @@ mod tests {
         }
         assert_eq!(dataset.insert(quad(10).as_ref()), Err(Limit::Quads));
         assert_eq!(dataset.insert(quad(9).as_ref()), Ok(false));
+        for n in 0..4 {
+            dataset.remove(quad(n).as_ref()).unwrap();
+        }
+        dataset.commit();
+        let long = |n: u32| RdfQuad { object: Literal::new_simple_literal(format!("{n:060}")).into(), ..quad(n) };
+        for n in 0..3 {
+            assert_eq!(dataset.insert(long(n).as_ref()), Ok(true));
+        }
+        assert_eq!(dataset.insert(long(3).as_ref()), Err(Limit::ChangeBytes));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
 
-use crate::encode::{decode_checked, encode};
+use crate::encode::{decode, encode};
 
 /// The net effect of one commit. No quad is in both lists, none twice in one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,8 @@ impl Delta {
         bytes
     }
 
-    /// The delta of bytes that [`Delta::encode`] made. `None` for anything else, at a cost that the bytes bound.
+    /// The delta of bytes that [`Delta::encode`] made. `None` for anything else, at a cost that the bytes bound. Terms are
+    /// taken as they are: Smart-M3 clients use names that are no IRIs, and what the dataset took must come back.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader { bytes };
         if reader.byte()? != FORMAT {
@@ -78,7 +79,7 @@ impl Delta {
             let (text, rest) = reader.bytes.split_at_checked(length)?;
             reader.bytes = rest;
             let text = std::str::from_utf8(text).ok()?;
-            terms.push(if text.is_empty() { None } else { Some(decode_checked(text)?) });
+            terms.push(if text.is_empty() { None } else { Some(decode(text)?) });
         }
         let added = reader.quads(&terms)?;
         let removed = reader.quads(&terms)?;

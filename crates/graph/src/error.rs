@@ -60,6 +60,8 @@ pub enum Limit {
     Quads,
     /// Quads in one update.
     ChangeQuads,
+    /// Bytes of the quads in one update.
+    ChangeBytes,
     /// Distinct standing queries.
     StandingQueries,
     /// Rows that one standing query keeps.
@@ -75,7 +77,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::TextBytes,
         Self::Depth,
         Self::Chain,
@@ -87,6 +89,7 @@ impl Limit {
         Self::TermBytes,
         Self::Quads,
         Self::ChangeQuads,
+        Self::ChangeBytes,
         Self::StandingQueries,
         Self::StandingRows,
         Self::Subscribers,
@@ -121,6 +124,7 @@ impl fmt::Display for Limit {
             Self::TermBytes => "a term is too long",
             Self::Quads => "the dataset is full",
             Self::ChangeQuads => "the update changes too many quads",
+            Self::ChangeBytes => "the update changes too many bytes",
             Self::StandingQueries => "too many standing queries",
             Self::StandingRows => "the standing query keeps too many rows",
             Self::Subscribers => "too many subscribers",

@@ -18,6 +18,7 @@ mod plan;
 mod prepare;
 mod product;
 mod query;
+mod replay;
 mod rows;
 mod rules;
 mod space;

@@ -25,7 +25,7 @@ struct Rule {
 #[derive(Default)]
 pub(crate) struct Rules {
     rules: BTreeMap<u64, Rule>,
-    made: u64,
+    pub(crate) made: u64,
 }
 
 impl Space {

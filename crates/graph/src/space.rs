@@ -192,46 +192,6 @@ impl Space {
             }
         }
     }
-
-    /// Does a delta again, after a restart or on another node. Rules stay asleep: what they did has deltas of its own.
-    pub fn apply_delta(&mut self, delta: &Delta) -> Result<(), Error> {
-        if delta.version != self.version() + 1 || delta.is_empty() {
-            return Err(Error::OutOfStep);
-        }
-        self.commit(|dataset| {
-            for quad in &delta.removed {
-                if !dataset.remove(quad.as_ref())? {
-                    return Err(Error::OutOfStep);
-                }
-            }
-            for quad in &delta.added {
-                if !dataset.insert(quad.as_ref())? {
-                    return Err(Error::OutOfStep);
-                }
-            }
-            Ok(())
-        })?;
-        self.woken.clear();
-        Ok(())
-    }
-
-    /// Fills an empty space with the quads of a stored snapshot, as they were at a version.
-    pub fn restore(&mut self, version: u64, quads: impl IntoIterator<Item = Quad>) -> Result<(), Error> {
-        if self.version() != 0 || !self.snapshot().is_empty() {
-            return Err(Error::OutOfStep);
-        }
-        for quad in quads {
-            // Each by itself: a restored dataset may be larger than any update.
-            if let Err(limit) = self.dataset.insert(quad.as_ref()) {
-                self.dataset.rollback();
-                return Err(limit.into());
-            }
-            self.dataset.commit();
-        }
-        self.dataset.sweep();
-        self.dataset.set_version(version);
-        Ok(())
-    }
 }
 
 pub(crate) fn context(limits: &SpaceLimits) -> StandingContext<'_> {

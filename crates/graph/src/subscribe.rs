@@ -93,6 +93,11 @@ impl Space {
         Ok(Baseline { sequence, version: self.version(), variables: entry.names(), rows })
     }
 
+    /// The columns of what a subscriber is told.
+    pub fn variables(&self, subscriber: SubscriberId) -> Option<Vec<Variable>> {
+        Some(self.standing.entry(self.subscribers.get(&subscriber.0)?.query)?.names())
+    }
+
     /// Ends a subscription; no event follows.
     pub fn unsubscribe(&mut self, subscriber: SubscriberId) -> Result<(), Error> {
         let gone = self.subscribers.remove(&subscriber.0).ok_or(Error::Unknown)?;

@@ -4,14 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use oxrdf::{BlankNode, Quad};
+use oxrdf::{BlankNode, Quad, Variable};
 use oxrdfio::RdfFormat;
 use sparesults::QueryResultsFormat;
 use tidegate_control::admission::{Class, Key};
-use tidegate_graph::{Baseline, Error, Mask, Query, RuleId, SubscriberId, Update};
+use tidegate_control::hints::Hints;
+use tidegate_graph::{Baseline, Error, Mask, Query, ResultDelta, SubscriberId, Update};
 
 use crate::limits::{TIME_MAX, TIME_MIN};
 use crate::outlet::Outlet;
+use crate::pool::Caller;
 
 /// A request, parsed.
 #[derive(Debug)]
@@ -43,13 +45,60 @@ pub enum Ask {
     Subscribe {
         /// What is watched.
         what: Watched,
-        /// Where its changes go.
-        outlet: Arc<Outlet>,
+        /// What it is to be called, unless it is continued. Whoever knows the name can continue it.
+        name: String,
+        /// What the client has already: it is told what it missed since, exactly, if that is still known.
+        seen: Option<Seen>,
+        /// Where its changes go; nowhere, if the client will ask again.
+        outlet: Option<Arc<Outlet>>,
     },
-    /// Adds a rule, by its text.
-    AddRule(String),
-    /// Removes a rule.
-    RemoveRule(RuleId),
+    /// Adds a rule.
+    AddRule {
+        /// What it is to be called.
+        name: String,
+        /// The update that it is.
+        text: String,
+    },
+    /// Removes the rule of this name.
+    RemoveRule(String),
+}
+
+/// What a client has of a subscription.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The name of the subscription.
+    pub name: String,
+    /// The number of the last notification.
+    pub sequence: u64,
+    /// After which number the door begins again at 1.
+    pub round: Option<u64>,
+}
+
+/// A subscription that stands.
+#[derive(Clone, Debug)]
+pub struct Subscribed {
+    /// By which its events come.
+    pub id: SubscriberId,
+    /// Its name.
+    pub name: String,
+    /// What the client is told first.
+    pub begun: Begun,
+}
+
+/// What a subscription begins with.
+#[derive(Clone, Debug)]
+pub enum Begun {
+    /// The whole result, in place of everything before.
+    Whole(Baseline),
+    /// What was missed, exactly, and nothing else.
+    Missed {
+        /// The number that it has.
+        sequence: u64,
+        /// The columns.
+        variables: Vec<Variable>,
+        /// What entered and left since.
+        delta: ResultDelta,
+    },
 }
 
 /// What a subscription watches.
@@ -79,12 +128,21 @@ pub struct Asker {
     pub scope: u64,
     /// How long it waits.
     pub patience: Duration,
+    /// Who it is, what it wants and what it was promised.
+    pub caller: Caller,
 }
 
 impl Asker {
     /// Somebody with these rights. Its time can only be less than the usual.
     pub fn new(scope: u64, patience: Option<Duration>) -> Self {
-        Self { scope, patience: patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX) }
+        let patience = patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX);
+        Self { scope, patience, caller: Caller::default() }
+    }
+
+    /// The same, by this caller.
+    #[must_use]
+    pub fn of(self, caller: Caller) -> Self {
+        Self { caller, ..self }
     }
 }
 
@@ -101,9 +159,9 @@ pub enum Answer {
         blanks: Vec<(BlankNode, BlankNode)>,
     },
     /// A subscription stands.
-    Subscribed(SubscriberId, Box<Baseline>),
-    /// A rule is in force.
-    Rule(RuleId),
+    Subscribed(Box<Subscribed>),
+    /// The rule of this name is in force, or is not any more.
+    Rule(String),
 }
 
 /// An answer and how it came about.
@@ -113,8 +171,8 @@ pub struct Answered {
     pub answer: Answer,
     /// The version of the data it is about.
     pub version: u64,
-    /// How long it waited.
-    pub queued: Duration,
+    /// How long it waited, and what else its client is told about pace.
+    pub hints: Hints,
     /// Where it is from.
     pub source: Source,
 }
@@ -133,13 +191,14 @@ pub enum Source {
 /// No answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refused {
-    /// Too much to do: come back after this time.
-    Busy {
-        /// When there will be room, as far as is known.
-        retry_after: Duration,
-    },
-    /// Not done in time.
+    /// Too much to do: `retry_after` says when to come back, and with a `ticket` the place is kept.
+    Busy(Box<Hints>),
+    /// Not done in time, and never begun.
     Late,
+    /// Not done, because nothing can be stored at the moment.
+    Unwritable,
+    /// Done, but whether it is stored is not known: it holds if the disk comes back before the process ends.
+    Unconfirmed,
     /// The request is at fault, or a limit.
     Failed(Error),
     /// The answer is longer than answers may be.
@@ -148,15 +207,48 @@ pub enum Refused {
     Closing,
 }
 
+impl Refused {
+    /// Too much to do, and nothing is known but a time to come back.
+    pub(crate) fn busy(retry_after: Duration) -> Self {
+        Self::Busy(Box::new(Hints { retry_after: Some(retry_after), ..Hints::default() }))
+    }
+}
+
+impl Watched {
+    /// Equal for equal ones.
+    pub(crate) fn canonical(&self) -> String {
+        match self {
+            Self::Query(query) => query.canonical(),
+            Self::Masks(masks) => format!("{masks:?}"),
+        }
+    }
+}
+
 impl Ask {
     /// Where it waits.
     pub(crate) fn class(&self) -> Class {
         match self {
             Self::Query { query, .. } if !query.is_cheap() => Class::AdvancedQuery,
             Self::Query { .. } | Self::Match { .. } => Class::Query,
-            Self::Update(_) | Self::Edit { .. } | Self::AddRule(_) | Self::RemoveRule(_) => Class::Update,
+            Self::Update(_) | Self::Edit { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => Class::Update,
+            Self::Subscribe { seen: Some(_), .. } => Class::Check,
             Self::Subscribe { .. } => Class::Subscribe,
         }
+    }
+
+    /// True if it may change something.
+    pub(crate) fn is_change(&self) -> bool {
+        self.class() == Class::Update
+    }
+
+    /// True if a client that has seen this version has its answer already.
+    pub(crate) fn is_unchanged(&self, seen: Option<u64>, now: u64) -> bool {
+        let is_repeatable = match self {
+            Self::Query { query, .. } => query.is_repeatable(),
+            Self::Match { .. } => true,
+            _ => false,
+        };
+        is_repeatable && seen == Some(now)
     }
 
     /// True if it needs only a snapshot.

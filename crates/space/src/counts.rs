@@ -7,7 +7,8 @@ use tidegate_control::admission::Class;
 use crate::ask::{Answered, Refused, Source};
 
 /// Names of the outcomes, in the order of their counters.
-pub const OUTCOMES: [&str; 8] = ["fresh", "shared", "remembered", "busy", "late", "failed", "too_long", "closing"];
+pub const OUTCOMES: [&str; 10] =
+    ["fresh", "shared", "remembered", "busy", "late", "failed", "too_long", "closing", "unwritable", "unconfirmed"];
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts([[AtomicU64; OUTCOMES.len()]; Class::COUNT]);
@@ -20,11 +21,13 @@ impl Counts {
                 Source::Shared => 1,
                 Source::Remembered => 2,
             },
-            Err(Refused::Busy { .. }) => 3,
+            Err(Refused::Busy(_)) => 3,
             Err(Refused::Late) => 4,
             Err(Refused::Failed(_)) => 5,
             Err(Refused::TooLong) => 6,
             Err(Refused::Closing) => 7,
+            Err(Refused::Unwritable) => 8,
+            Err(Refused::Unconfirmed) => 9,
         };
         self.0[class.index()][place].fetch_add(1, Ordering::Relaxed);
     }

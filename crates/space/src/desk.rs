@@ -8,14 +8,20 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key, Offered, PoolConfig, Request, RequestPool, Taken};
-use tidegate_graph::{CancelToken, Snapshot, SubscriberId};
+use tidegate_control::admission::{Class, Key, Policy, PoolConfig, Request, Taken};
+use tidegate_control::appointments::TicketKey;
+use tidegate_control::hints::Hints;
+use tidegate_graph::{Snapshot, SubscriberId};
 use tokio::sync::oneshot;
 
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::counts::Counts;
-use crate::limits::{READERS, WATCH_INTERVAL};
+use crate::limits::{LOOK_INTERVAL, READERS};
+use crate::outlet::Outlet;
+use crate::pool::{Entered, Pool};
+use crate::service::{Chance, random};
+use crate::watch::Running;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -24,6 +30,8 @@ pub(crate) struct Task {
     pub(crate) class: Class,
     pub(crate) key: Option<Key>,
     pub(crate) until: Instant,
+    /// What its client is told about pace.
+    pub(crate) hints: Hints,
     /// Set when nobody waits any more.
     pub(crate) is_gone: Arc<AtomicBool>,
     reply: oneshot::Sender<Result<Answered, Refused>>,
@@ -34,38 +42,34 @@ pub(crate) struct Task {
 pub(crate) enum Control {
     /// There is room again for what these are to be told.
     Call(Vec<SubscriberId>),
-    Unsubscribe(SubscriberId),
-}
-
-/// An evaluation under way.
-struct Running {
-    number: u64,
-    token: CancelToken,
-    until: Instant,
-    /// Who waits for it; empty if it is done for its own sake.
-    waiting: Vec<Arc<AtomicBool>>,
+    /// The client does not want it any more.
+    Unsubscribe(SubscriberId, Arc<Outlet>),
+    /// The connection is lost; the client may come back.
+    Depart(SubscriberId, Arc<Outlet>),
 }
 
 pub(crate) struct Desk {
-    writers: RequestPool<Task>,
-    readers: RequestPool<Task>,
-    /// As many as there are subscriptions, at most.
+    writers: Pool<Task>,
+    readers: Pool<Task>,
+    /// As many as there are subscriptions, twice, at most.
     controls: VecDeque<Control>,
+    /// Something was kept since the writer last looked.
+    is_kept: bool,
     /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
     snapshot: Option<Snapshot>,
     is_snapshot_wanted: bool,
-    running: Vec<Running>,
+    pub(crate) running: Vec<Running>,
     /// Evaluations that ever began.
-    begun: u64,
-    is_closing: bool,
+    pub(crate) begun: u64,
+    pub(crate) is_closing: bool,
 }
 
 /// What all threads share.
 pub(crate) struct Shared {
-    desk: Mutex<Desk>,
+    pub(crate) desk: Mutex<Desk>,
     writer: Condvar,
     reader: Condvar,
-    watcher: Condvar,
+    pub(crate) watcher: Condvar,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) counts: Counts,
     /// The version of the last change that was, or is about to be, confirmed.
@@ -81,6 +85,21 @@ pub(crate) enum Next {
     Work(Box<Taken<Task>>),
     Control(Control),
     Snapshot,
+    /// See what has become of what is to be kept.
+    Look,
+}
+
+/// What the writer waits for beside requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Nothing.
+    Free,
+    /// It takes what is there, to have it kept together, and waits for nothing more.
+    Gathering,
+    /// It takes no request before what it has is kept.
+    Settling,
+    /// It takes requests to refuse them: the disk fails.
+    Stuck,
 }
 
 /// Nothing is done while a mutex is locked that could leave it half changed.
@@ -88,12 +107,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pool(servers: u32) -> Option<RequestPool<Task>> {
+fn pool(servers: u32) -> Option<Pool<Task>> {
     let mut config = PoolConfig { servers, ..PoolConfig::default() };
-    for (class, micros) in [(Class::Update, 50), (Class::Query, 100), (Class::Subscribe, 200)] {
+    // Few and dear: they are parked while their time allows, instead of coming again.
+    for class in [Class::AdvancedQuery, Class::Subscribe] {
+        config.classes[class.index()].policy = Policy::Postpone;
+    }
+    for (class, micros) in [(Class::Update, 50), (Class::Query, 100), (Class::Subscribe, 200), (Class::Check, 100)] {
         config.classes[class.index()].cost_initial = Duration::from_micros(micros);
     }
-    RequestPool::new(&config).ok()
+    Pool::new(&config, TicketKey::new(random()))
 }
 
 impl Shared {
@@ -102,6 +125,7 @@ impl Shared {
             writers: pool(1)?,
             readers: pool(READERS as u32)?,
             controls: VecDeque::new(),
+            is_kept: false,
             snapshot: None,
             is_snapshot_wanted: false,
             running: Vec::new(),
@@ -136,11 +160,16 @@ impl Shared {
         let (class, key, reads) = (ask.class(), ask.key(asker.scope, self.seed), ask.only_reads());
         let is_gone = Arc::new(AtomicBool::new(false));
         let until = Instant::now() + asker.patience;
-        let task = Task { ask, class, key, until, is_gone: Arc::clone(&is_gone), reply };
+        let hints = Hints::default();
+        let mut task = Task { ask, class, key, until, hints, is_gone: Arc::clone(&is_gone), reply };
         let version = self.version.load(Ordering::SeqCst);
         if let Some(bytes) = key.and_then(|key| lock(&self.cache).find(key, version)) {
-            let (queued, source) = (Duration::ZERO, Source::Remembered);
-            self.reply(task, Ok(Answered { answer: Answer::Bytes(bytes), version, queued, source }));
+            let mut desk = lock(&self.desk);
+            let hints = desk.readers.hints(self.now(), class, &asker.caller);
+            drop(desk);
+            let hints = Hints { queued: Some(Duration::ZERO), ..hints };
+            let source = Source::Remembered;
+            self.reply(task, Ok(Answered { answer: Answer::Bytes(bytes), version, hints, source }));
             return is_gone;
         }
         let now = self.now();
@@ -150,22 +179,17 @@ impl Shared {
             self.reply(task, Err(Refused::Closing));
             return is_gone;
         }
-        let request = Request { class, key, deadline: Some(asker.patience), value: task };
         let pool = if reads { &mut desk.readers } else { &mut desk.writers };
-        let offered = pool.offer(now, request);
-        let wake = if reads { &self.reader } else { &self.writer };
-        let refused = match offered {
-            Offered::Queued | Offered::Joined | Offered::Parked { .. } => {
-                wake.notify_one();
-                None
-            }
-            Offered::Denied { value, retry_after, .. } => Some((value, retry_after)),
-            Offered::Dropped { value, .. } | Offered::Immediate(value) => Some((value, Duration::from_secs(1))),
-        };
-        let late = drain(pool);
+        let hints = pool.hints(now, class, &asker.caller);
+        task.hints.clone_from(&hints);
+        let request = Request { class, key, deadline: Some(asker.patience), value: task };
+        let entered = pool.offer(now, request, &asker.caller, &hints, &mut Chance);
+        let late = pool.drain();
         drop(desk);
-        if let Some((task, retry_after)) = refused {
-            self.reply(task, Err(Refused::Busy { retry_after }));
+        match entered {
+            Entered::Waits if reads => self.reader.notify_one(),
+            Entered::Waits => self.writer.notify_one(),
+            Entered::Refused(task, hints) => self.reply(task, Err(Refused::Busy(hints))),
         }
         self.reply_late(late);
         is_gone
@@ -183,8 +207,14 @@ impl Shared {
         }
     }
 
+    /// Something was kept; called by the store.
+    pub(crate) fn kept(&self) {
+        lock(&self.desk).is_kept = true;
+        self.writer.notify_one();
+    }
+
     /// Waits for what the writer is to do; none when the service ends.
-    pub(crate) fn next_write(&self) -> Option<Next> {
+    pub(crate) fn next_write(&self, hold: Hold) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
             if desk.is_closing {
@@ -196,15 +226,28 @@ impl Shared {
             if let Some(control) = desk.controls.pop_front() {
                 return Some(Next::Control(control));
             }
-            let taken = desk.writers.take(self.now());
-            let late = drain(&mut desk.writers);
-            if let Some(taken) = taken {
-                drop(desk);
+            if hold != Hold::Settling {
+                let taken = desk.writers.take(self.now());
+                let late = desk.writers.drain();
                 self.reply_late(late);
-                return Some(Next::Work(Box::new(taken)));
+                if let Some(taken) = taken {
+                    return Some(Next::Work(Box::new(taken)));
+                }
             }
-            self.reply_late(late);
-            desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner);
+            match hold {
+                Hold::Free => desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner),
+                Hold::Settling | Hold::Stuck if !desk.is_kept => {
+                    // A disk that fails says nothing: it is looked at.
+                    let waited = self.writer.wait_timeout(desk, LOOK_INTERVAL);
+                    let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    desk = back;
+                    desk.is_kept |= timeout.timed_out();
+                }
+                _ => {
+                    desk.is_kept = false;
+                    return Some(Next::Look);
+                }
+            }
         }
     }
 
@@ -217,7 +260,7 @@ impl Shared {
             }
             if let Some(snapshot) = desk.snapshot.clone() {
                 let taken = desk.readers.take(self.now());
-                let late = drain(&mut desk.readers);
+                let late = desk.readers.drain();
                 self.reply_late(late);
                 if let Some(taken) = taken {
                     return Some((taken, snapshot));
@@ -252,59 +295,11 @@ impl Shared {
         lock(&self.cache).forget(version);
     }
 
-    /// Runs an evaluation with a token that is cancelled when its time is over or nobody waits for it any more.
-    pub(crate) fn watched<T>(
-        &self,
-        until: Instant,
-        waiting: Vec<Arc<AtomicBool>>,
-        work: impl FnOnce(CancelToken) -> T,
-    ) -> T {
-        let token = CancelToken::default();
-        let number = {
-            let mut desk = lock(&self.desk);
-            desk.begun += 1;
-            let number = desk.begun;
-            desk.running.push(Running { number, token: token.clone(), until, waiting });
-            number
-        };
-        self.watcher.notify_one();
-        let outcome = work(token);
-        lock(&self.desk).running.retain(|running| running.number != number);
-        outcome
-    }
-
-    /// The watcher's life.
-    pub(crate) fn watch(&self) {
-        let mut desk = lock(&self.desk);
-        while !desk.is_closing {
-            let now = Instant::now();
-            for running in &desk.running {
-                let is_unwanted = !running.waiting.is_empty()
-                    && running.waiting.iter().all(|is_gone| is_gone.load(Ordering::Relaxed));
-                if now >= running.until || is_unwanted {
-                    running.token.cancel();
-                }
-            }
-            desk = if desk.running.is_empty() {
-                self.watcher.wait(desk).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                let waited = self.watcher.wait_timeout(desk, WATCH_INTERVAL);
-                waited.map_or_else(|poisoned| poisoned.into_inner().0, |(desk, _)| desk)
-            };
-        }
-        for running in &desk.running {
-            running.token.cancel();
-        }
-    }
-
     /// A job was done in this time, or was not done.
     pub(crate) fn served(&self, job: tidegate_control::admission::Job, reads: bool, elapsed: Option<Duration>) {
         let mut desk = lock(&self.desk);
         let pool = if reads { &mut desk.readers } else { &mut desk.writers };
-        match elapsed {
-            Some(elapsed) => pool.on_served(job, elapsed),
-            None => pool.on_cancelled(job),
-        }
+        pool.served(job, elapsed);
     }
 
     pub(crate) fn reply(&self, task: Task, outcome: Result<Answered, Refused>) {
@@ -318,26 +313,18 @@ impl Shared {
             self.reply(task, Err(Refused::Late));
         }
     }
-
-    /// Evaluations under way.
-    pub(crate) fn running(&self) -> usize {
-        lock(&self.desk).running.len()
-    }
-}
-
-fn drain(pool: &mut RequestPool<Task>) -> Vec<Task> {
-    std::iter::from_fn(|| pool.poll_ended()).map(|ended| ended.value).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::Caller;
 
     /// Nobody works here: what is offered waits.
     fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<Answered, Refused>> {
         let (reply, answer) = oneshot::channel();
         let ask = Ask::Edit { remove: Vec::new(), insert: Vec::new() };
-        shared.offer(ask, Asker { scope: 0, patience }, reply);
+        shared.offer(ask, Asker { scope: 0, patience, caller: Caller::default() }, reply);
         answer
     }
 
@@ -348,7 +335,7 @@ mod tests {
         let retry_after = loop {
             let mut answer = offered(&shared, Duration::from_secs(10));
             match answer.try_recv() {
-                Ok(Err(Refused::Busy { retry_after })) => break retry_after,
+                Ok(Err(Refused::Busy(hints))) => break hints.retry_after.unwrap(),
                 Ok(other) => panic!("{other:?}"),
                 Err(_) => waiting.push(answer),
             }
@@ -365,7 +352,7 @@ mod tests {
         let shared = Shared::new((1, 2)).unwrap();
         let _first = offered(&shared, Duration::from_secs(10));
         let mut hopeless = offered(&shared, Duration::from_micros(1));
-        assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy { .. }))));
+        assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy(_)))));
         shared.close();
         assert!(matches!(offered(&shared, Duration::from_secs(1)).try_recv(), Ok(Err(Refused::Closing))));
     }

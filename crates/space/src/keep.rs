@@ -1,21 +1,33 @@
-//! The seam to durable storage. A change is given to it after it was made and before it is confirmed; what it does not
-//! keep is not confirmed.
+//! The seam to durable storage. A change is handed over after it was made and before anybody sees it; it is confirmed,
+//! and seen, when all that was handed over is kept.
 
 use tidegate_graph::{Delta, RuleId};
 
 /// Something to be kept.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Kept<'a> {
-    /// Changes, in this order: `Delta::encode` has their bytes, `Space::apply_delta` does them again.
-    Deltas(&'a [Delta]),
-    /// A rule, by its text; `Space::restore_rule` brings it back.
-    Rule(RuleId, &'a str),
+    /// A change: `Delta::encode` has its bytes, `Space::replay` does it again.
+    Delta(&'a Delta),
+    /// A rule, by its name on the wire and its text; `Space::restore_rule` brings it back.
+    Rule(RuleId, &'a str, &'a str),
     /// A rule is gone.
     NoRule(RuleId),
 }
 
-/// Keeps what outlives the process. Called by the writer, which waits.
+/// Keeps what outlives the process. Called by the writer of the space, so nothing here may wait, but for [`Keep::close`].
 pub trait Keep: Send {
-    /// Keeps one thing; the error says why it could not.
-    fn keep(&mut self, what: Kept<'_>) -> Result<(), String>;
+    /// Called once, before anything else: `wake` is to be called whenever something was kept.
+    fn listen(&mut self, wake: Box<dyn Fn() + Send + Sync>);
+
+    /// Takes all that one request did. It is kept as a whole, after everything before it.
+    fn submit(&mut self, what: &[Kept<'_>]);
+
+    /// Whether everything that was submitted is kept.
+    fn is_kept(&mut self) -> bool;
+
+    /// Why nothing can be kept at the moment.
+    fn trouble(&mut self) -> Option<String>;
+
+    /// Keeps what was submitted, as far as that is possible, and lets go. Whether everything is kept.
+    fn close(&mut self) -> bool;
 }

@@ -10,6 +10,14 @@ pub const TIME_MAX: Duration = Duration::from_secs(10);
 pub const TIME_MIN: Duration = Duration::from_millis(1);
 /// How often running evaluations are compared with their time and with who still waits for them.
 pub const WATCH_INTERVAL: Duration = Duration::from_millis(25);
+/// How often a disk that has something to keep is asked how it is; it says by itself when it is done.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(25);
+/// Requests that are kept together, with one sync.
+pub const GROUP_MAX: usize = 1024;
+/// Time after which no more are taken into the group.
+pub const GROUP_TIME: Duration = Duration::from_millis(5);
+/// When to come back if the disk fails: as often as it is tried again.
+pub const DISK_RETRY: Duration = Duration::from_secs(2);
 /// Bytes of one answer, as it is sent.
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;
 /// Bytes of all answers that are being made, sent or remembered.
@@ -27,6 +35,9 @@ pub const STACK_BYTES: usize = 8 << 20;
 pub const INLINE_BYTES: usize = 64 << 10;
 /// Threads for long texts.
 pub const PARSERS: usize = 2;
+
+/// Clients whose wanted interval is remembered, in each pool; more are advised and not counted.
+pub const WANTS_MAX: usize = 65_536;
 
 /// Connections of the HTTP door.
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;
@@ -50,6 +61,12 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 pub const GRAPHS_MAX: usize = 256;
 /// Bytes of one message of a WebSocket.
 pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// How long a subscription whose connection was lost is kept up to date, for its client to come back.
+pub const LINGER_TIME: Duration = Duration::from_secs(120);
+/// Such subscriptions; more, and the oldest go.
+pub const LINGER_MAX: usize = 4096;
+/// Times that the graph may leave a number out before it is not known any more what an old one meant.
+pub const SKIPS_MAX: usize = 16;
 /// Subscriptions of one connection.
 pub const SUBSCRIPTIONS_MAX: usize = 1024;
 /// How long a reader of notifications may take for one message before it is cut.
@@ -59,6 +76,8 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 pub const SSAP_CONNECTIONS_MAX: usize = 4096;
 /// Bytes of one SSAP message.
 pub const SSAP_MESSAGE_BYTES_MAX: usize = tidegate_wire_ssap::limits::MESSAGE_BYTES_MAX;
+/// Bytes of all SSAP messages that are not whole yet, beside the first few of each. Room for 32 of the longest.
+pub const SSAP_BUFFERS_BYTES_MAX: usize = 32 * SSAP_MESSAGE_BYTES_MAX;
 /// Requests of one connection that may be under way; more wait in its socket.
 pub const SSAP_WINDOW: usize = 64;
 /// Time for the rest of a message that has begun.

@@ -16,7 +16,7 @@ use crate::service::Handle;
 pub enum Told {
     /// The result changed.
     Changed {
-        /// 1, 2, 3, … ; a number left out is a change that this one includes.
+        /// 1, 2, 3, … without gaps; what was merged under pressure is one change.
         sequence: u64,
         /// What entered and left.
         delta: Arc<ResultDelta>,

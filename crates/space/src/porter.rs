@@ -1,6 +1,8 @@
 //! Who may come in, as the process knows it.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
 
 /// Knows the users. Asked for every request, so that a reload holds from the next one on.
 pub trait Porter: fmt::Debug + Send + Sync {
@@ -10,8 +12,19 @@ pub trait Porter: fmt::Debug + Send + Sync {
     /// Changes with the users: what was known of passwords before is forgotten.
     fn generation(&self) -> u64;
 
-    /// Checks a password elsewhere and calls back. False if too many are being checked.
-    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool;
+    /// Checks a password that comes from there, elsewhere, and calls back if it was asked.
+    fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked;
+}
+
+/// Whether a password is being checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// It is.
+    Asked,
+    /// Too many are being checked.
+    Busy,
+    /// This user from there has given wrong ones, and has to wait.
+    Wait(Duration),
 }
 
 /// Who may do what.
@@ -38,8 +51,8 @@ impl Porter for Everybody {
         0
     }
 
-    fn check(&self, _: String, _: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
+    fn check(&self, _: String, _: Vec<u8>, _: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
         verdict(false);
-        true
+        Checked::Asked
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tidegate_control::admission::Taken;
+use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
 use crate::ask::{Answer, Answered, Ask, Refused, Source};
@@ -33,7 +34,7 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) {
     let waiting = tasks.iter().map(|task| Arc::clone(&task.is_gone)).collect();
     let outcome = shared.watched(until, waiting, |cancel| {
         if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
-            return Err(Refused::Busy { retry_after: Duration::from_secs(1) });
+            return Err(Refused::busy(Duration::from_secs(1)));
         }
         let limits = QueryLimits { cancel, result_bytes_max: 4 * ANSWER_BYTES_MAX, ..QueryLimits::default() };
         match &tasks[0].ask {
@@ -51,7 +52,8 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) {
     let is_done = outcome.is_ok();
     for (place, task) in tasks.into_iter().enumerate() {
         let source = if place == 0 { Source::Fresh } else { Source::Shared };
-        let of = |bytes| Answered { answer: Answer::Bytes(bytes), version, queued, source };
+        let hints = Hints { queued: Some(queued), ..task.hints.clone() };
+        let of = |bytes| Answered { answer: Answer::Bytes(bytes), version, hints, source };
         shared.reply(task, outcome.clone().map(of));
     }
     shared.served(job, true, is_done.then(|| began.elapsed()));

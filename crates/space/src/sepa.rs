@@ -2,15 +2,16 @@
 
 use oxrdf::{NamedNode, Term, Variable};
 use serde_json::{Map, Value, json};
+use tidegate_control::hints::{Asks, Hints};
 use tidegate_graph::{Query, QueryLimits, Row};
 
-use crate::ask::Refused;
+use crate::ask::{Begun, Refused, Seen, Subscribed};
 use crate::limits::GRAPHS_MAX;
 
 /// What a client says.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Subscribe { query: Box<Query>, alias: Option<String> },
+    Subscribe { query: Box<Query>, alias: Option<String>, seen: Option<Seen>, asks: Box<Asks> },
     Unsubscribe { spuid: String, alias: Option<String> },
 }
 
@@ -21,10 +22,12 @@ pub(crate) struct Wrong {
     pub(crate) error: &'static str,
     pub(crate) description: String,
     pub(crate) alias: Option<String>,
+    /// What is said about pace beside it.
+    pub(crate) hints: Option<Box<Hints>>,
 }
 
 fn wrong(code: u16, error: &'static str, description: impl Into<String>, alias: Option<&str>) -> Wrong {
-    Wrong { code, error, description: description.into(), alias: alias.map(str::to_owned) }
+    Wrong { code, error, description: description.into(), alias: alias.map(str::to_owned), hints: None }
 }
 
 /// Reads one message. Members that are not known are passed over: a client sends its whole configuration along.
@@ -42,7 +45,11 @@ pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
         let named = graphs(subscribe.get("named-graph-uri")).map_err(|words| wrong("bad_request", &words))?;
         let is_plain = default.is_empty() && named.is_empty();
         let query = Box::new(if is_plain { query } else { query.on_graphs(default, named) });
-        return Ok(Said::Subscribe { query, alias });
+        // SEPA knows no coming back; these are the names of what a notification has.
+        let sequence = subscribe.get("sequence").and_then(Value::as_u64);
+        let seen = word(subscribe, "spuid").zip(sequence);
+        let seen = seen.map(|(name, sequence)| Seen { name, sequence, round: None });
+        return Ok(Said::Subscribe { query, alias, seen, asks: Box::new(asks(subscribe)) });
     }
     if let Some(unsubscribe) = message.get("unsubscribe") {
         let alias = word(unsubscribe, "alias");
@@ -51,6 +58,19 @@ pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
         return Ok(Said::Unsubscribe { spuid, alias });
     }
     Err(bad("bad_request", "neither subscribe nor unsubscribe"))
+}
+
+/// What a message says about pace, as texts or numbers.
+fn asks(message: &Value) -> Asks {
+    let mut asks = Asks::default();
+    for known in ["pace-deadline-ms", "pace-want-ms", "pace-ticket"] {
+        match message.get(known) {
+            Some(Value::String(text)) => drop(asks.read(known, text)),
+            Some(Value::Number(number)) => drop(asks.read(known, &number.to_string())),
+            _ => {}
+        }
+    }
+    asks
 }
 
 /// One graph, a list of them, or nothing.
@@ -75,7 +95,31 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
+    pub(crate) fn new(subscribed: &Subscribed, alias: Option<String>) -> Self {
+        let variables = match &subscribed.begun {
+            Begun::Whole(baseline) => baseline.variables.clone(),
+            Begun::Missed { variables, .. } => variables.clone(),
+        };
+        Self { spuid: subscribed.name.clone(), alias, variables }
+    }
+
+    /// The first one. Whoever came back is told whether it is what was missed, or the whole result again.
+    pub(crate) fn begin(&self, begun: &Begun, is_return: bool) -> String {
+        let (mut told, is_missed) = match begun {
+            Begun::Whole(baseline) => (self.told(baseline.sequence, &baseline.rows, &[]), false),
+            Begun::Missed { sequence, delta, .. } => (self.told(*sequence, &delta.added, &delta.removed), true),
+        };
+        if is_return {
+            told["resumed"] = is_missed.into();
+        }
+        json!({ "notification": told }).to_string()
+    }
+
     pub(crate) fn notification(&self, sequence: u64, added: &[Row], removed: &[Row]) -> String {
+        json!({ "notification": self.told(sequence, added, removed) }).to_string()
+    }
+
+    fn told(&self, sequence: u64, added: &[Row], removed: &[Row]) -> Value {
         let results = |rows: &[Row]| {
             let names: Vec<&str> = self.variables.iter().map(Variable::as_str).collect();
             let bindings: Vec<Value> = rows.iter().map(|row| binding(&self.variables, row)).collect();
@@ -90,7 +134,7 @@ impl Subscription {
         if let Some(alias) = &self.alias {
             told["alias"] = alias.as_str().into();
         }
-        json!({ "notification": told }).to_string()
+        told
     }
 
     /// It is over, by the client's wish or ours.
@@ -130,6 +174,9 @@ impl Wrong {
         if let Some(alias) = &self.alias {
             told["alias"] = alias.as_str().into();
         }
+        if let Some(hints) = &self.hints {
+            hints.write(|name, text| told[name] = text.into());
+        }
         told.to_string()
     }
 
@@ -147,11 +194,14 @@ impl Wrong {
 
     pub(crate) fn refused(refused: &Refused, alias: Option<&str>) -> Self {
         match refused {
-            Refused::Busy { retry_after } => {
-                let words = format!("too much to do; come back in {} ms", retry_after.as_millis().max(1));
-                wrong(429, "too_many_requests", words, alias)
+            Refused::Busy(hints) => {
+                let after = hints.retry_after.unwrap_or_default().as_millis().max(1);
+                let words = format!("too much to do; come back in {after} ms");
+                Self { hints: Some(hints.clone()), ..wrong(429, "too_many_requests", words, alias) }
             }
             Refused::Late => wrong(503, "late", "not done in time", alias),
+            Refused::Unwritable => wrong(503, "unwritable", "the disk fails; nothing was changed", alias),
+            Refused::Unconfirmed => wrong(503, "unconfirmed", "the disk fails; what is stored is not known", alias),
             Refused::TooLong => wrong(413, "too_long", "the result is too long", alias),
             Refused::Closing => wrong(503, "closing", "the broker ends", alias),
             Refused::Failed(error) => wrong(400, "failed", error.to_string(), alias),

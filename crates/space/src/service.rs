@@ -1,5 +1,6 @@
 //! The service: a writer, readers and a watcher, and the handle by which doors reach them.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -8,6 +9,8 @@ use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_graph::{Space, SpaceLimits, SubscriberId};
+use tidegate_store::LogOptions;
+use tidegate_store::disk::{Disk, FsDisk};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use tracing::error;
@@ -16,13 +19,16 @@ use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::desk::{Control, Shared};
 use crate::keep::Keep;
 use crate::limits::{READERS, STACK_BYTES};
+use crate::outlet::Outlet;
 use crate::owner::Owner;
 use crate::reader;
+use crate::vault::{Opening, Restored, Shelf, StoreConfig, Vault};
 
 /// The smart space while it runs. Dropping it ends its threads.
 pub struct Service {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
+    vault: Option<Arc<Vault>>,
 }
 
 /// By which doors ask.
@@ -38,6 +44,7 @@ pub struct Waiting {
     reply: oneshot::Receiver<Result<Answered, Refused>>,
     until: Instant,
     is_gone: Arc<AtomicBool>,
+    is_change: bool,
 }
 
 /// What an answer may be late by: the writer or reader itself says that it ended, or that it did not.
@@ -64,28 +71,86 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// The system's random numbers, drawn one by one: for what is seldom.
+pub(crate) struct Chance;
+
+impl rand_core::TryRng for Chance {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok(u32::from_le_bytes(random()))
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(u64::from_le_bytes(random()))
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        for byte in bytes {
+            [*byte] = random();
+        }
+        Ok(())
+    }
+}
+
 impl Service {
-    /// An empty space.
+    /// An empty space, in memory only.
     pub fn start(limits: SpaceLimits) -> io::Result<Self> {
-        let seed = u64::from_le_bytes(random());
-        Self::start_with(Space::new(seed, limits), None)
+        let space = Space::new(u64::from_le_bytes(random()), limits);
+        Self::start_with(Restored { space, names: Vec::new() }, None)
+    }
+
+    /// The space that a directory keeps.
+    pub fn open(config: &StoreConfig, limits: SpaceLimits) -> io::Result<(Self, Opening)> {
+        let disk = FsDisk::open(&config.dir).map_err(io::Error::other)?;
+        Self::open_on(disk, config, LogOptions::default(), limits)
+    }
+
+    /// The same on any disk, for simulations.
+    pub fn open_on<D: Disk + Send + 'static>(
+        disk: D,
+        config: &StoreConfig,
+        log: LogOptions,
+        limits: SpaceLimits,
+    ) -> io::Result<(Self, Opening)> {
+        // Rules are parsed again, which needs as much stack as parsing them did.
+        let opened = thread::scope(|scope| {
+            let builder = thread::Builder::new().name("space-open".to_owned()).stack_size(STACK_BYTES);
+            let opening = builder.spawn_scoped(scope, || Vault::open(disk, config, log, limits))?;
+            opening.join().map_err(|_| io::Error::other("the thread that opens the space has panicked"))
+        })?;
+        let (vault, restored, opening) = opened.map_err(io::Error::other)?;
+        let mut service = Self::start_with(restored, Some(Box::new(Shelf::new(Arc::clone(&vault)))))?;
+        service.vault = Some(vault);
+        Ok((service, opening))
+    }
+
+    /// The store; none if the space is in memory only.
+    pub fn vault(&self) -> Option<Arc<Vault>> {
+        self.vault.clone()
     }
 
     /// A space as it was restored, and what keeps its changes.
-    pub fn start_with(space: Space, keep: Option<Box<dyn Keep>>) -> io::Result<Self> {
+    pub fn start_with(restored: Restored, mut keep: Option<Box<dyn Keep>>) -> io::Result<Self> {
+        let Restored { space, names } = restored;
         let seed = (u64::from_le_bytes(random()), u64::from_le_bytes(random()));
         let shared = Shared::new(seed).ok_or(io::ErrorKind::InvalidInput)?;
         shared.version.store(space.version(), Ordering::SeqCst);
         let shared = Arc::new(shared);
+        if let Some(keep) = &mut keep {
+            let shared = Arc::clone(&shared);
+            keep.listen(Box::new(move || shared.kept()));
+        }
         let mut service = Self {
             handle: Handle { shared: Arc::clone(&shared), boot: u64::from_le_bytes(random()) },
             threads: vec![],
+            vault: None,
         };
         let spawn = |name: &str, life: Box<dyn FnOnce() + Send>| {
             thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(life)
         };
         let owner = Arc::clone(&shared);
-        service.threads.push(spawn("space", Box::new(move || Owner::new(space, keep, owner).run()))?);
+        service.threads.push(spawn("space", Box::new(move || Owner::new(space, names, keep, owner).run()))?);
         for _ in 0..READERS {
             let shared = Arc::clone(&shared);
             service.threads.push(spawn("space-read", Box::new(move || reader::run(&shared)))?);
@@ -120,13 +185,19 @@ impl Handle {
     /// Asks; what is asked first is done first, as far as it is of the same kind.
     pub fn start(&self, ask: Ask, asker: Asker) -> Waiting {
         let (sender, reply) = oneshot::channel();
+        let is_change = ask.is_change();
         let is_gone = self.shared.offer(ask, asker, sender);
-        Waiting { reply, until: Instant::now() + asker.patience + GRACE, is_gone }
+        Waiting { reply, until: Instant::now() + asker.patience + GRACE, is_gone, is_change }
     }
 
-    /// Ends a subscription.
-    pub fn unsubscribe(&self, id: SubscriberId) {
-        self.shared.control(Control::Unsubscribe(id));
+    /// Ends a subscription of this connection.
+    pub fn unsubscribe(&self, id: SubscriberId, outlet: &Arc<Outlet>) {
+        self.shared.control(Control::Unsubscribe(id, Arc::clone(outlet)));
+    }
+
+    /// This connection is gone. Its subscription is kept up to date for a while, for its client to come back.
+    pub fn depart(&self, id: SubscriberId, outlet: &Arc<Outlet>) {
+        self.shared.control(Control::Depart(id, Arc::clone(outlet)));
     }
 
     pub(crate) fn call(&self, ids: Vec<SubscriberId>) {
@@ -143,6 +214,14 @@ impl Handle {
     /// A name for a version that no other run of this process has used.
     pub fn version_name(&self, version: u64) -> String {
         format!("\"{:016x}-{version}\"", self.boot)
+    }
+
+    /// A client as the pools know it: where it comes from and what it calls itself.
+    pub(crate) fn client(&self, from: IpAddr, name: &[u8]) -> u64 {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = siphasher::sip::SipHasher24::new_with_keys(self.shared.seed.0, self.shared.seed.1);
+        (from.to_canonical(), name).hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Class, outcome and number of the requests so far.
@@ -167,6 +246,8 @@ impl Waiting {
         match timeout_at(self.until.into(), &mut self.reply).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Refused::Closing),
+            // It was begun, and the disk hangs.
+            Err(_) if self.is_change => Err(Refused::Unconfirmed),
             Err(_) => Err(Refused::Late),
         }
     }

@@ -144,9 +144,19 @@ impl tidegate_space::Porter for OneUser {
         0
     }
 
-    fn check(&self, user: String, password: Vec<u8>, verdict: Box<dyn FnOnce(bool) + Send>) -> bool {
+    fn check(
+        &self,
+        user: String,
+        password: Vec<u8>,
+        from: std::net::IpAddr,
+        verdict: Box<dyn FnOnce(bool) + Send>,
+    ) -> tidegate_space::Checked {
+        assert!(from.is_loopback(), "the door says where it comes from");
+        if user == "bob" {
+            return tidegate_space::Checked::Wait(std::time::Duration::from_millis(2500));
+        }
         verdict(user == "ann" && password == b"x");
-        true
+        tidegate_space::Checked::Asked
     }
 }
 
@@ -164,6 +174,8 @@ fn with_users_writing_needs_one_and_reading_as_the_rule_says() {
         let refused = ask("POST", "/update", None);
         assert_eq!((refused.status, refused.header("www-authenticate").is_some()), (401, true));
         assert_eq!(ask("POST", "/update", Some(wrong)).status, 401);
+        let waits = ask("POST", "/update", Some("Basic Ym9iOng="));
+        assert_eq!((waits.status, waits.header("retry-after")), (429, Some("3")), "he has guessed before");
         assert_eq!(ask("POST", "/sparql", None).status, 401, "it may be an update");
         assert_eq!(ask("POST", "/update", Some(right)).status, 200);
         assert_eq!(ask("POST", "/update", Some(right)).status, 200, "and again, remembered");

@@ -117,7 +117,7 @@ keys! {
         Reload drain_timeout: Span<0> = Span(broker.drain_timeout);
     }
     store: Store {
-        /// Keep sessions, their messages and retained messages on disk, in the folder "store" of server.data.
+        /// Keep sessions, their messages and retained messages on disk, in the folder "store" of server.data, and the smart space in its folder "space".
         Restart keep: bool = true;
         /// When something counts as kept: "always" survives a power cut, "interval:100ms" may lose the last 100 ms of it, "off" what the system has not written yet; all survive the end of the process.
         Restart durability: Durable = Durable(tidegate_store::Durability::Always);

@@ -133,6 +133,10 @@ impl Steward for Nobody {
         Err(vec!["a demonstration has no configuration".to_owned()])
     }
 
+    fn backup(&self, _: &std::path::Path) -> Result<String, String> {
+        Err("a demonstration keeps nothing".to_owned())
+    }
+
     fn drain(&self) {}
 
     fn keeper(&self) -> Option<Keeper> {

@@ -63,6 +63,16 @@ impl<T> RequestPool<T> {
 
     /// A request arrives.
     pub fn offer(&mut self, now: Timestamp, request: Request<T>) -> Offered<T> {
+        self.offer_within(now, request, 1)
+    }
+
+    /// A request arrives that was promised a place: it may find a queue several times as long as others may. The promises
+    /// keep the queue short; without this room the first inaccuracy would break them.
+    pub fn offer_promised(&mut self, now: Timestamp, request: Request<T>) -> Offered<T> {
+        self.offer_within(now, request, PROMISED_ROOM)
+    }
+
+    fn offer_within(&mut self, now: Timestamp, request: Request<T>, times: u32) -> Offered<T> {
         let class = request.class;
         self.counts[class.index()].offered += 1;
         if class == Class::Control {
@@ -82,7 +92,8 @@ impl<T> RequestPool<T> {
         if !alone && self.is_hopeless(now, ahead, entry.work, entry.first.deadline) {
             return self.deny(now, class, entry, ShedReason::DeadlineHopeless);
         }
-        if self.queues[class.index()].parked_len() == 0 && self.admits(now, class, entry.work) {
+        let is_first = times > 1 || self.queues[class.index()].parked_len() == 0;
+        if is_first && !self.is_crowded(class) && self.fits_times(now, class, entry.work, times) {
             self.enqueue(class, entry);
             return Offered::Queued;
         }
@@ -140,6 +151,11 @@ impl<T> RequestPool<T> {
     /// sum over the classes, which would count what is in service once for each.
     pub fn backlog_total(&self, now: Timestamp) -> Duration {
         self.wait(now, self.queues.iter().map(Queue::work_with_parked).fold(0, u64::saturating_add))
+    }
+
+    /// What a request of this class may have to wait and last: the `D_br` of the papers.
+    pub fn permitted(&self, class: Class) -> Duration {
+        self.cost(class).saturating_add(self.config.classes[class.index()].delay_max)
     }
 
     /// Mean service time of a class.
@@ -209,6 +225,14 @@ impl<T> RequestPool<T> {
     fn fits(&self, now: Timestamp, class: Class, work: u64) -> bool {
         let queue = &self.queues[class.index()];
         self.fits_behind(now, class, (queue.len(), queue.work()), work)
+    }
+
+    /// The same, for a delay bound so many times as long.
+    fn fits_times(&self, now: Timestamp, class: Class, work: u64, times: u32) -> bool {
+        let (queue, limits) = (&self.queues[class.index()], &self.config.classes[class.index()]);
+        let delay = self.wait(now, queue.work().saturating_add(work));
+        let is_within = queue.len() < limits.items_max as usize && delay <= limits.delay_max.saturating_mul(times);
+        is_within || self.fits(now, class, work)
     }
 
     /// Whether there is room behind so many entries with so much work.
@@ -318,6 +342,8 @@ impl<T> RequestPool<T> {
 }
 
 const COST_SAMPLES: u64 = 16;
+/// How many delay bounds a request with a promised place may find.
+const PROMISED_ROOM: u32 = 5;
 /// Service times are counted within these bounds.
 const COST_MIN: Duration = Duration::from_micros(1);
 const COST_MAX: Duration = Duration::from_secs(3600);

@@ -39,6 +39,23 @@ fn delay_is_bounded_not_items() {
 }
 
 #[test]
+fn whoever_was_promised_a_place_finds_more_room_but_not_without_end() {
+    let mut pool = pool(Policy::Deny, |config| config.deadline_default = Duration::from_secs(60));
+    for value in 0..10 {
+        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+    }
+    assert_eq!(pool.permitted(Class::Query), Duration::from_millis(110));
+    assert!(matches!(pool.offer(at(0), query(10)), Offered::Denied { .. }));
+    for value in 10..50 {
+        assert_eq!(pool.offer_promised(at(0), query(value)), Offered::Queued);
+    }
+    let refused = pool.offer_promised(at(0), query(50));
+    assert!(matches!(refused, Offered::Denied { reason: ShedReason::QueueFull, value: 50, .. }));
+    let order: Vec<u32> = core::iter::from_fn(|| pool.take(at(0)).map(|taken| taken.value)).collect();
+    assert!(order.into_iter().eq(0..50), "in the order of arrival");
+}
+
+#[test]
 fn control_is_never_behind_work() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..20 {

@@ -5,7 +5,7 @@
 //! - *Origin.* Changes and WebSockets are not taken from pages of other sites.
 //! - *User.* With users: HTTP Basic. Right passwords are remembered for a minute, as hashes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -23,8 +23,17 @@ use super::Door;
 use super::problem::Problem;
 use crate::desk::lock;
 use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX};
-use crate::porter::Rule;
+use crate::porter::{Checked, Rule};
 use crate::service::random;
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) IpAddr);
+
+/// Where a request comes from, as whoever accepted its connection has noted.
+pub(super) fn peer(head: &Parts) -> IpAddr {
+    head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip)
+}
 
 pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
@@ -52,13 +61,13 @@ async fn admit(door: &Door, head: &Parts) -> Result<(), Problem> {
         Rule::ReadersOpen => !writes,
         Rule::Users => false,
     };
-    if is_free { Ok(()) } else { identify(door, &head.headers).await }
+    if is_free { Ok(()) } else { identify(door, &head.headers, peer(head)).await }
 }
 
-/// A query that is posted to `/query` changes nothing; at `/sparql` it might.
+/// A query that is posted to `/query` or `/check` changes nothing; at `/sparql` it might.
 fn writes(method: &Method, path: &str) -> bool {
     let is_read = matches!(*method, Method::GET | Method::HEAD);
-    !is_read && path != "/query"
+    !is_read && !matches!(path, "/query" | "/check")
 }
 
 /// Whether a `Host` names this machine in a way that nobody else can arrange.
@@ -78,7 +87,7 @@ fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
     from.is_some() && from == host
 }
 
-async fn identify(door: &Door, headers: &HeaderMap) -> Result<(), Problem> {
+async fn identify(door: &Door, headers: &HeaderMap, from: IpAddr) -> Result<(), Problem> {
     let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", detail);
     let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| unknown("a user name and a password are needed"))?;
     let (name, password) = basic(shown.as_bytes()).ok_or_else(|| unknown("only HTTP Basic is understood"))?;
@@ -91,8 +100,10 @@ async fn identify(door: &Door, headers: &HeaderMap) -> Result<(), Problem> {
         let _ = reply.send(is_right);
     });
     let too_many = || Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many passwords are being checked");
-    if !door.porter.check(name, password, told) {
-        return Err(too_many());
+    match door.porter.check(name, password, from, told) {
+        Checked::Asked => {}
+        Checked::Busy => return Err(too_many()),
+        Checked::Wait(pause) => return Err(Problem::wrong_passwords(pause)),
     }
     if !verdict.await.map_err(|_| too_many())? {
         return Err(unknown("wrong user name or password"));
@@ -167,6 +178,7 @@ mod tests {
         for (method, path, expected) in [
             (Method::GET, "/query", false),
             (Method::POST, "/query", false),
+            (Method::POST, "/check", false),
             (Method::POST, "/update", true),
             (Method::POST, "/sparql", true),
             (Method::PUT, "/store", true),

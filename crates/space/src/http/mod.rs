@@ -1,6 +1,7 @@
 //! The HTTP door: SPARQL 1.1 Protocol, Graph Store Protocol, and subscriptions over WebSocket.
 
 pub(crate) mod body;
+mod check;
 mod guard;
 mod negotiate;
 pub(crate) mod problem;
@@ -12,12 +13,13 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -28,12 +30,14 @@ use tracing::warn;
 
 pub(crate) use guard::Remembered;
 use problem::Problem;
+use tidegate_control::hints::Asks;
 
 use crate::ask::Asker;
 use crate::limits::{
     BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME,
     HTTP_CONNECTIONS_MAX, HTTP_LAST_TIME, INLINE_BYTES,
 };
+use crate::pool::Caller;
 use crate::porter::Porter;
 use crate::service::Handle;
 
@@ -54,6 +58,7 @@ pub(crate) fn routes(door: Arc<Door>) -> Router {
         .route("/update", any(sparql::update))
         .route("/sparql", any(sparql::either))
         .route("/store", any(store::serve))
+        .route("/check", any(check::serve))
         .route("/subscribe", get(subscribe::upgrade))
         .fallback(nothing_here)
         .layer(from_fn_with_state(Arc::clone(&door), guard::guard))
@@ -68,7 +73,7 @@ async fn nothing_here(uri: Uri) -> Problem {
 async fn welcome(axum::extract::State(door): axum::extract::State<Arc<Door>>) -> Response {
     let mut text = String::from(
         "tidegate, smart space\n\n/query      SPARQL 1.1 queries\n/update     SPARQL 1.1 updates\n/sparql     both\n\
-         /store      graphs as a whole (Graph Store Protocol)\n/subscribe  WebSocket: standing queries, as SEPA has them\n\n",
+         /store      graphs as a whole (Graph Store Protocol)\n/check      what has changed since\n/subscribe  WebSocket: standing queries, as SEPA has them\n\n",
     );
     let (running, bytes) = door.handle.load();
     let _ = writeln!(text, "version {}  running {running}  answer bytes {bytes}", door.handle.version());
@@ -82,10 +87,10 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
     let places = Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX));
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
                 let _ = stream.set_nodelay(true);
-                let router = router.clone();
+                let router = router.clone().layer(Extension(guard::Peer(peer.ip())));
                 tokio::spawn(async move {
                     let serving = http1::Builder::new()
                         .timer(TokioTimer::new())
@@ -147,9 +152,22 @@ async fn parse<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::busy(Duration::from_secs(1))))
 }
 
+/// What a request says about pace. What is not understood is passed over.
+fn asks(headers: &HeaderMap) -> Asks {
+    let mut asks = Asks::default();
+    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket"] {
+        if let Some(text) = headers.get(known).and_then(|value| value.to_str().ok()) {
+            asks.read(known, text.trim());
+        }
+    }
+    asks
+}
+
 /// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
-fn asker(parameters: &body::Parameters, headers: &HeaderMap) -> Result<Asker, Problem> {
-    let header = headers.get("pace-deadline-ms").and_then(|value| value.to_str().ok()?.parse().ok());
+fn asker(door: &Door, parameters: &body::Parameters, head: &Parts) -> Result<Asker, Problem> {
+    let Asks { deadline, want, ticket, .. } = asks(&head.headers);
+    let user = head.headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    let caller = Caller { client: door.handle.client(guard::peer(head), user), want, ticket };
     let patience = match parameters.one("timeout")? {
         Some(text) => {
             let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
@@ -161,9 +179,9 @@ fn asker(parameters: &body::Parameters, headers: &HeaderMap) -> Result<Asker, Pr
             };
             Some(span)
         }
-        None => header.map(Duration::from_millis),
+        None => deadline,
     };
-    Ok(Asker::new(0, patience))
+    Ok(Asker::new(0, patience).of(caller))
 }
 
 /// A header that is made of numbers and known words.

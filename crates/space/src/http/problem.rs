@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tidegate_control::hints::Hints;
 use tidegate_graph::Error;
 
 use crate::ask::Refused;
+use crate::limits::DISK_RETRY;
 
 /// An answer that is none.
 #[derive(Clone, Debug)]
@@ -17,16 +19,23 @@ pub(crate) struct Problem {
     pub(crate) name: &'static str,
     pub(crate) detail: String,
     retry_after: Option<Duration>,
+    hints: Option<Box<Hints>>,
 }
 
 impl Problem {
     pub(crate) fn new(status: StatusCode, name: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, name, detail: detail.into(), retry_after: None }
+        Self { status, name, detail: detail.into(), retry_after: None, hints: None }
     }
 
     /// The request makes no sense.
     pub(crate) fn usage(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
+    }
+
+    /// Too many wrong ones: the next one is looked at after this time.
+    pub(crate) fn wrong_passwords(pause: Duration) -> Self {
+        let detail = "too many wrong passwords of this user from this address";
+        Self { retry_after: Some(pause), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "wrong-passwords", detail) }
     }
 
     pub(crate) fn busy(retry_after: Duration) -> Self {
@@ -35,16 +44,36 @@ impl Problem {
     }
 }
 
+/// Writes what a client is told about pace.
+pub(crate) fn announce(hints: &Hints, headers: &mut HeaderMap) {
+    hints.write(|name, text| {
+        if let Ok(text) = HeaderValue::from_str(&text) {
+            headers.insert(name, text);
+        }
+    });
+}
+
 impl From<Refused> for Problem {
     fn from(refused: Refused) -> Self {
         match refused {
-            Refused::Busy { retry_after } => Self::busy(retry_after),
+            Refused::Busy(hints) => {
+                let after = hints.retry_after.unwrap_or(Duration::from_secs(1));
+                Self { hints: Some(hints), ..Self::busy(after) }
+            }
             Refused::Late => {
                 let detail = "not done within its time; an update that was not done in time has changed nothing";
                 Self {
                     retry_after: Some(Duration::from_secs(1)),
                     ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "late", detail)
                 }
+            }
+            Refused::Unwritable => Self {
+                retry_after: Some(DISK_RETRY),
+                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "unwritable", "the disk fails; nothing was changed")
+            },
+            Refused::Unconfirmed => {
+                let detail = "the disk fails or hangs; whether the change is stored is not known, it may appear later";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "unconfirmed", detail)
             }
             Refused::TooLong => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-long", "the answer is too long; use LIMIT")
@@ -87,6 +116,9 @@ impl IntoResponse for Problem {
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
         let mut response = (self.status, kind, body.to_string()).into_response();
         let headers = response.headers_mut();
+        if let Some(hints) = self.hints {
+            announce(&hints, headers);
+        }
         if let Some(after) = self.retry_after {
             let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX).max(1);
             // Whole seconds is all that the standard has; the exact time is beside it.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tidegate_graph::{Query, QueryLimits, Update};
 
 use super::body::{Parameters, content_type};
-use super::problem::Problem;
-use super::{Door, asker, method_not_allowed, negotiate, parse, read_body, value};
+use super::problem::{Problem, announce};
+use super::{Door, asker, asks, method_not_allowed, negotiate, parse, read_body, value};
 use crate::ask::{Answer, Answered, Ask, Form, Source};
 
 /// What a place takes.
@@ -57,8 +57,8 @@ async fn serve(door: &Door, request: Request<Body>, takes: Takes) -> Result<Resp
         _ => return Ok(method_not_allowed("GET, HEAD, POST")),
     };
     match came {
-        Came::Query(text) => ask(door, text, &parameters, &head.headers, is_read).await,
-        Came::Update(text) => change(door, text, &parameters, &head.headers).await,
+        Came::Query(text) => ask(door, text, &parameters, &head, is_read).await,
+        Came::Update(text) => change(door, text, &parameters, &head).await,
     }
 }
 
@@ -97,11 +97,11 @@ async fn ask(
     door: &Door,
     text: String,
     parameters: &Parameters,
-    headers: &HeaderMap,
+    head: &Parts,
     is_read: bool,
 ) -> Result<Response, Problem> {
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
-    let asker = asker(parameters, headers)?;
+    let (headers, asker) = (&head.headers, asker(door, parameters, head)?);
     let query = parse(text.len(), move || {
         let query = Query::parse(&text, &QueryLimits::default())?;
         Ok(if default.is_empty() && named.is_empty() { query } else { query.on_graphs(default, named) })
@@ -111,14 +111,22 @@ async fn ask(
     let is_repeatable = query.is_repeatable();
     // The same data give the same answer: whoever has it already is told so without any work.
     let seen = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let now = door.handle.version_name(door.handle.version());
-    if is_read && is_repeatable && seen.is_some_and(|seen| seen.split(',').any(|seen| seen.trim() == now)) {
-        let mut response = StatusCode::NOT_MODIFIED.into_response();
-        response.headers_mut().insert(header::ETAG, value(&now));
-        return Ok(response);
+    let version = door.handle.version();
+    let now = door.handle.version_name(version);
+    let is_named = is_read && seen.is_some_and(|seen| seen.split(',').any(|seen| seen.trim() == now));
+    if is_repeatable && (is_named || asks(headers).version == Some(version)) {
+        return Ok(not_modified(door, version));
     }
     let answered = door.handle.ask(Ask::Query { query: Box::new(query), form }, asker).await?;
     Ok(respond(door, answered, form, is_repeatable))
+}
+
+/// Whoever asks has the answer already.
+pub(super) fn not_modified(door: &Door, version: u64) -> Response {
+    let mut response = StatusCode::NOT_MODIFIED.into_response();
+    response.headers_mut().insert(header::ETAG, value(&door.handle.version_name(version)));
+    response.headers_mut().insert("pace-version", HeaderValue::from(version));
+    response
 }
 
 /// An answer with what is known about it.
@@ -130,8 +138,10 @@ pub(super) fn respond(door: &Door, answered: Answered, form: Form, is_repeatable
     headers.insert(header::VARY, HeaderValue::from_static("accept"));
     if is_repeatable {
         headers.insert(header::ETAG, value(&door.handle.version_name(answered.version)));
+        headers.insert("pace-version", HeaderValue::from(answered.version));
     }
-    let queued = answered.queued.as_secs_f64() * 1000.0;
+    announce(&answered.hints, headers);
+    let queued = answered.hints.queued.unwrap_or_default().as_secs_f64() * 1000.0;
     let how = match answered.source {
         Source::Fresh => "",
         Source::Shared => ", coalesced",
@@ -141,9 +151,9 @@ pub(super) fn respond(door: &Door, answered: Answered, form: Form, is_repeatable
     response
 }
 
-async fn change(door: &Door, text: String, parameters: &Parameters, headers: &HeaderMap) -> Result<Response, Problem> {
+async fn change(door: &Door, text: String, parameters: &Parameters, head: &Parts) -> Result<Response, Problem> {
     let (default, named) = (parameters.graphs("using-graph-uri")?, parameters.graphs("using-named-graph-uri")?);
-    let asker = asker(parameters, headers)?;
+    let asker = asker(door, parameters, head)?;
     let update = parse(text.len(), move || {
         let update = Update::parse(&text, &QueryLimits::default())?;
         let is_plain = default.is_empty() && named.is_empty();
@@ -154,5 +164,8 @@ async fn change(door: &Door, text: String, parameters: &Parameters, headers: &He
     let is_change = matches!(answered.answer, Answer::Changed { is_change: true, .. });
     // 200 and not 204: clients of SEPA take nothing else for success.
     let body = serde_json::json!({"changed": is_change, "version": answered.version});
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body.to_string()).into_response())
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let mut response = (kind, body.to_string()).into_response();
+    announce(&answered.hints, response.headers_mut());
+    Ok(response)
 }

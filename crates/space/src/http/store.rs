@@ -58,7 +58,7 @@ pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>)
     let (head, body) = request.into_parts();
     let parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let place = Place::read(&parameters)?;
-    let asker = asker(&parameters, &head.headers)?;
+    let asker = asker(&door, &parameters, &head)?;
     let change = |ask| door.handle.ask(ask, asker);
     match head.method {
         Method::GET | Method::HEAD => {

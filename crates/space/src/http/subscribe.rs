@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
@@ -12,10 +13,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
 use super::Door;
+use super::guard::Peer;
 use super::problem::Problem;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Watched};
 use crate::limits::{SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
-use crate::outlet::{Inlet, Told, outlet};
+use crate::outlet::{Inlet, Outlet, Told, outlet};
+use crate::pool::Caller;
 use crate::sepa::{Said, Subscription, Wrong, read};
 use crate::service::{Handle, Waiting};
 use crate::ssap::uuid;
@@ -25,38 +28,57 @@ const WINDOW: usize = 16;
 /// How often a silent socket is asked whether somebody is there.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
-pub(super) async fn upgrade(State(door): State<Arc<Door>>, socket: WebSocketUpgrade) -> Result<Response, Problem> {
+pub(super) async fn upgrade(
+    State(door): State<Arc<Door>>,
+    Extension(Peer(from)): Extension<Peer>,
+    socket: WebSocketUpgrade,
+) -> Result<Response, Problem> {
     let handle = door.handle.clone();
+    let client = handle.client(from, b"socket");
     let place = Arc::clone(&door.sockets).try_acquire_owned().map_err(|_| Problem::busy(PING_INTERVAL))?;
     let response = socket
         .max_message_size(SOCKET_MESSAGE_BYTES_MAX)
         .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)
         .on_upgrade(move |socket| async move {
-            attend(socket, handle).await;
+            attend(socket, handle, client).await;
             drop(place);
         });
     Ok(response)
 }
 
+/// What is remembered of a request until it is answered.
+#[derive(Default)]
+struct Asked {
+    alias: Option<String>,
+    is_return: bool,
+}
+
+/// A new name for a subscription. Whoever knows it can go on with it, so it is not to be guessed.
+pub(super) fn spuid() -> String {
+    format!("sepa://subscription/{}", uuid())
+}
+
 struct Socket {
     handle: Handle,
+    client: u64,
     subscriptions: HashMap<u64, Subscription>,
-    under_way: VecDeque<(Option<String>, Waiting)>,
+    under_way: VecDeque<(Asked, Waiting)>,
+    outlet: Arc<Outlet>,
     out: VecDeque<Message>,
 }
 
-async fn attend(mut socket: WebSocket, handle: Handle) {
+async fn attend(mut socket: WebSocket, handle: Handle, client: u64) {
     let (outlet, mut inlet) = outlet(&handle);
     let (subscriptions, under_way, out) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-    let mut state = Socket { handle, subscriptions, under_way, out };
-    state.serve(&mut socket, &outlet, &mut inlet).await;
+    let mut state = Socket { handle, client, subscriptions, under_way, outlet, out };
+    state.serve(&mut socket, &mut inlet).await;
     for id in state.subscriptions.into_keys() {
-        state.handle.unsubscribe(SubscriberId(id));
+        state.handle.depart(SubscriberId(id), &state.outlet);
     }
 }
 
 impl Socket {
-    async fn serve(&mut self, socket: &mut WebSocket, outlet: &Arc<crate::outlet::Outlet>, inlet: &mut Inlet) {
+    async fn serve(&mut self, socket: &mut WebSocket, inlet: &mut Inlet) {
         loop {
             while let Some(message) = self.out.pop_front() {
                 match timeout(WRITE_TIMEOUT, socket.send(message)).await {
@@ -72,13 +94,11 @@ impl Socket {
             let reads = self.under_way.len() < WINDOW;
             tokio::select! {
                 biased;
-                (alias, outcome) = next(&mut self.under_way) => self.answer(alias, outcome),
+                (asked, outcome) = next(&mut self.under_way) => self.answer(asked, outcome),
                 Some((id, told)) = inlet.next() => self.tell(id, told),
                 message = socket.recv(), if reads => match message {
-                    Some(Ok(Message::Text(text))) => self.hear(&text, outlet),
-                    Some(Ok(Message::Binary(bytes))) => {
-                        self.hear(std::str::from_utf8(&bytes).unwrap_or_default(), outlet);
-                    }
+                    Some(Ok(Message::Text(text))) => self.hear(&text),
+                    Some(Ok(Message::Binary(bytes))) => self.hear(std::str::from_utf8(&bytes).unwrap_or_default()),
                     // Pings are answered below us.
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
@@ -94,7 +114,7 @@ impl Socket {
         self.out.push_back(Message::Text(text.into()));
     }
 
-    fn hear(&mut self, text: &str, outlet: &Arc<crate::outlet::Outlet>) {
+    fn hear(&mut self, text: &str) {
         match read(text) {
             Err(wrong) => self.say(wrong.text()),
             Ok(Said::Subscribe { alias, .. })
@@ -102,15 +122,19 @@ impl Socket {
             {
                 self.say(Wrong::too_many(alias.as_deref()).text());
             }
-            Ok(Said::Subscribe { query, alias }) => {
-                let ask = Ask::Subscribe { what: Watched::Query(query), outlet: Arc::clone(outlet) };
-                self.under_way.push_back((alias, self.handle.start(ask, Asker::new(0, None))));
+            Ok(Said::Subscribe { query, alias, seen, asks }) => {
+                let (what, name) = (Watched::Query(query), spuid());
+                let is_return = seen.is_some();
+                let ask = Ask::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
+                let caller = Caller { client: self.client, want: asks.want, ticket: asks.ticket };
+                let waiting = self.handle.start(ask, Asker::new(0, asks.deadline).of(caller));
+                self.under_way.push_back((Asked { alias, is_return }, waiting));
             }
             Ok(Said::Unsubscribe { spuid, alias }) => {
                 let found = self.subscriptions.iter().find(|(_, it)| it.spuid == spuid).map(|(id, _)| *id);
                 match found.and_then(|id| Some((id, self.subscriptions.remove(&id)?))) {
                     Some((id, subscription)) => {
-                        self.handle.unsubscribe(SubscriberId(id));
+                        self.handle.unsubscribe(SubscriberId(id), &self.outlet);
                         self.say(subscription.unsubscribed());
                     }
                     None => self.say(Wrong::no_such(&spuid, alias.as_deref()).text()),
@@ -119,13 +143,13 @@ impl Socket {
         }
     }
 
-    fn answer(&mut self, alias: Option<String>, outcome: Result<Answered, Refused>) {
+    fn answer(&mut self, asked: Asked, outcome: Result<Answered, Refused>) {
+        let Asked { alias, is_return } = asked;
         match outcome {
-            Ok(Answered { answer: Answer::Subscribed(id, baseline), .. }) => {
-                let spuid = format!("sepa://subscription/{}", uuid());
-                let subscription = Subscription { spuid, alias, variables: baseline.variables };
-                self.say(subscription.notification(baseline.sequence, &baseline.rows, &[]));
-                self.subscriptions.insert(id.0, subscription);
+            Ok(Answered { answer: Answer::Subscribed(subscribed), .. }) => {
+                let subscription = Subscription::new(&subscribed, alias);
+                self.say(subscription.begin(&subscribed.begun, is_return));
+                self.subscriptions.insert(subscribed.id.0, subscription);
             }
             Ok(_) => self.say(Wrong::refused(&Refused::Closing, alias.as_deref()).text()),
             Err(refused) => self.say(Wrong::refused(&refused, alias.as_deref()).text()),
@@ -152,8 +176,8 @@ impl Socket {
 }
 
 /// The answer to the request that came first; never, if there is none.
-async fn next(under_way: &mut VecDeque<(Option<String>, Waiting)>) -> (Option<String>, Result<Answered, Refused>) {
+async fn next(under_way: &mut VecDeque<(Asked, Waiting)>) -> (Asked, Result<Answered, Refused>) {
     let Some((_, waiting)) = under_way.front_mut() else { return std::future::pending().await };
     let outcome = waiting.wait().await;
-    (under_way.pop_front().and_then(|(alias, _)| alias), outcome)
+    (under_way.pop_front().map(|(asked, _)| asked).unwrap_or_default(), outcome)
 }

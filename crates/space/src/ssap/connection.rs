@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tidegate_control::hints::Asks;
 use tidegate_graph::SubscriberId;
 use tidegate_wire_ssap::{Header, Scanned, Scanner, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,30 +18,31 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info};
 
+use super::buffer::{Buffer, READ_BYTES, ROOM};
 use super::plan::{Plan, Reply, Rows, Step, plan};
 use super::write::{self, Subscription};
-use super::{Door, Farewell, uuid};
+use super::{Door, Farewell, subscription_name, uuid};
 use crate::ask::{Answer, Answered, Ask, Asker, Refused};
 use crate::limits::{
     SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_WINDOW,
     SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
 use crate::outlet::{Inlet, Outlet, Told, outlet};
+use crate::pool::Caller;
 use crate::service::Waiting;
-
-/// Bytes that are asked of the socket at once.
-const READ_BYTES: usize = 16 << 10;
 
 /// A request that was started.
 struct Started {
     header: Header,
     kind: Kind,
+    /// Its client wants to know about pace.
+    is_told: bool,
     waiting: Waiting,
 }
 
 enum Kind {
     Ask(Reply),
-    Subscribe(Rows),
+    Subscribe(Rows, bool),
 }
 
 struct Connection {
@@ -48,7 +50,7 @@ struct Connection {
     peer: SocketAddr,
     writer: OwnedWriteHalf,
     scanner: Scanner,
-    bytes: Vec<u8>,
+    buffer: Buffer,
     /// What was read and cannot begin yet.
     parked: Option<Plan>,
     under_way: VecDeque<Started>,
@@ -78,7 +80,7 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
         peer,
         writer,
         scanner: Scanner::default(),
-        bytes: Vec::new(),
+        buffer: Buffer::default(),
         parked: None,
         under_way: VecDeque::new(),
         are_changes: true,
@@ -93,8 +95,8 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
     let why = connection.serve(reader, inlet, farewells).await;
     debug!(event = "ssap_closed", %peer, why, "an SSAP connection is closed");
     for (id, subscription) in connection.subscriptions.drain() {
-        connection.door.forget(&subscription.name);
-        connection.door.handle.unsubscribe(SubscriberId(id));
+        connection.door.forget(&subscription.name, &connection.farewell);
+        connection.door.handle.depart(SubscriberId(id), &connection.outlet);
     }
 }
 
@@ -105,7 +107,7 @@ impl Connection {
         mut inlet: Inlet,
         mut farewells: mpsc::Receiver<Farewell>,
     ) -> Ended {
-        let mut buffer = vec![0; READ_BYTES];
+        let mut piece = vec![0; READ_BYTES];
         loop {
             self.begin();
             if let Err(why) = self.flush().await {
@@ -116,19 +118,20 @@ impl Connection {
                 return "done";
             }
             let reads = !self.is_over && self.parked.is_none() && self.under_way.len() < SSAP_WINDOW;
-            let alarm = self.alarm();
+            let (alarm, wanted) = (self.alarm(), self.buffer.wanted());
             tokio::select! {
                 biased;
                 answered = next(&mut self.under_way) => self.answer(answered),
                 Some(farewell) = farewells.recv() => self.leave(&farewell),
                 Some((id, told)) = inlet.next() => self.tell(id, told),
-                read = reader.read(&mut buffer), if reads => match read {
+                Ok(room) = ROOM.acquire_many(wanted), if reads && wanted > 0 => self.buffer.grant(room),
+                read = reader.read(&mut piece), if reads && wanted == 0 => match read {
                     Ok(0) => self.is_over = true,
                     Ok(length) => {
-                        if self.bytes.is_empty() {
+                        if self.buffer.bytes().is_empty() {
                             self.since = Instant::now();
                         }
-                        self.bytes.extend_from_slice(&buffer[..length]);
+                        self.buffer.push(&piece[..length]);
                     }
                     Err(_) => return "reset",
                 },
@@ -153,7 +156,7 @@ impl Connection {
     }
 
     fn is_waiting_for_rest(&self) -> bool {
-        !self.is_over && self.parked.is_none() && self.bytes.iter().any(|byte| !byte.is_ascii_whitespace())
+        !self.is_over && self.parked.is_none() && self.buffer.bytes().iter().any(|byte| !byte.is_ascii_whitespace())
     }
 
     fn ring(&mut self) -> Option<Ended> {
@@ -186,15 +189,15 @@ impl Connection {
         if let Some(parked) = self.parked.take() {
             return Some(parked);
         }
-        match self.scanner.scan(&self.bytes, SSAP_MESSAGE_BYTES_MAX) {
+        match self.scanner.scan(self.buffer.bytes(), SSAP_MESSAGE_BYTES_MAX) {
             Scanned::Message(range) => {
-                let next = plan(&self.bytes[range.clone()], uuid);
-                self.bytes.drain(..range.end);
+                let next = plan(&self.buffer.bytes()[range.clone()], uuid);
+                self.buffer.drain(range.end);
                 self.since = Instant::now();
                 Some(next)
             }
             Scanned::TooLarge => {
-                self.bytes = Vec::new();
+                self.buffer.clear();
                 self.is_over = true;
                 None
             }
@@ -202,64 +205,58 @@ impl Connection {
         }
     }
 
-    fn start(&mut self, Plan { header, patience, step }: Plan) {
-        let asker = Asker::new(0, patience);
+    fn start(&mut self, Plan { header, asks, step }: Plan) {
+        let client = self.door.handle.client(self.peer.ip(), header.node_id.as_bytes());
+        let caller = Caller { client, want: asks.want, ticket: asks.ticket };
+        let asker = Asker::new(0, asks.deadline).of(caller);
+        let is_told = *asks != Asks::default();
         match step {
             Step::Reply(status, words) => write::status(&header, status, &words, &mut self.out),
             Step::Close(status, words) => {
                 if header.is_answerable() {
                     write::status(&header, status, &words, &mut self.out);
                 }
-                self.bytes = Vec::new();
+                self.buffer.clear();
                 self.is_over = true;
+            }
+            Step::Ask(ask, _) if ask.is_unchanged(asks.version, self.door.handle.version()) => {
+                write::not_modified(&header, self.door.handle.version(), &mut self.out);
             }
             Step::Ask(ask, reply) => {
                 let waiting = self.door.handle.start(ask, asker);
-                self.under_way.push_back(Started { header, kind: Kind::Ask(reply), waiting });
+                self.under_way.push_back(Started { header, kind: Kind::Ask(reply), is_told, waiting });
             }
             Step::Subscribe(..) if self.subscriptions.len() >= SUBSCRIPTIONS_MAX => {
                 let words = "too many subscriptions on this connection";
                 write::status(&header, Status::OutOfResources, words, &mut self.out);
             }
-            Step::Subscribe(what, rows) => {
-                let ask = Ask::Subscribe { what, outlet: Arc::clone(&self.outlet) };
+            Step::Subscribe(what, rows, seen) => {
+                let (name, is_return) = (subscription_name(), seen.is_some());
+                let ask = Ask::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
                 let waiting = self.door.handle.start(ask, asker);
-                self.under_way.push_back(Started { header, kind: Kind::Subscribe(rows), waiting });
+                self.under_way.push_back(Started { header, kind: Kind::Subscribe(rows, is_return), is_told, waiting });
             }
             Step::Unsubscribe(name) => {
                 if !self.door.end(&name, &header) {
                     write::status(&header, Status::KpRequest, "no such subscription", &mut self.out);
                 }
             }
-            Step::Cancel(name) => match self.door.take_rule(&name) {
-                Some(rule) => {
-                    let waiting = self.door.handle.start(Ask::RemoveRule(rule), asker);
-                    let kind = Kind::Ask(Reply::Status { confirm: true });
-                    self.under_way.push_back(Started { header, kind, waiting });
-                }
-                None => write::status(&header, Status::KpRequest, "no such update", &mut self.out),
-            },
         }
     }
 
     fn answer(&mut self, outcome: Result<Answered, Refused>) {
-        let Some(Started { header, kind, .. }) = self.under_way.pop_front() else { return };
+        let Some(Started { header, kind, is_told, .. }) = self.under_way.pop_front() else { return };
         match (kind, outcome) {
             (Kind::Ask(reply), Ok(answered)) => {
-                let rule = match (&reply, &answered.answer) {
-                    (Reply::Rule { .. }, Answer::Rule(id)) => self.door.name_rule(*id),
-                    _ => String::new(),
-                };
-                write::answer(&header, &reply, &answered, &rule, &mut self.out);
+                write::answer(&header, &reply, &answered, is_told, &mut self.out);
             }
-            (Kind::Subscribe(rows), Ok(Answered { answer: Answer::Subscribed(id, baseline), .. })) => {
-                let name = self.door.register(&self.farewell);
-                let variables = baseline.variables.iter().map(|name| name.as_str().to_owned()).collect();
-                let subscription = Subscription { header, name, rows, variables, sequence: 0 };
-                subscription.baseline(&baseline, &mut self.out);
-                self.subscriptions.insert(id.0, subscription);
+            (Kind::Subscribe(rows, is_return), Ok(Answered { answer: Answer::Subscribed(subscribed), .. })) => {
+                self.door.register(&subscribed.name, &self.farewell);
+                let subscription = Subscription::new(header, &subscribed, rows);
+                subscription.begin(&subscribed.begun, is_return, &mut self.out);
+                self.subscriptions.insert(subscribed.id.0, subscription);
             }
-            (Kind::Subscribe(_), Ok(_)) => write::status(&header, Status::SibError, "", &mut self.out),
+            (Kind::Subscribe(..), Ok(_)) => write::status(&header, Status::SibError, "", &mut self.out),
             (Kind::Ask(reply), Err(refused)) => {
                 let is_silent = matches!(
                     reply,
@@ -271,18 +268,18 @@ impl Connection {
                     write::refusal(&header, &refused, &mut self.out);
                 }
             }
-            (Kind::Subscribe(_), Err(refused)) => write::refusal(&header, &refused, &mut self.out),
+            (Kind::Subscribe(..), Err(refused)) => write::refusal(&header, &refused, &mut self.out),
         }
     }
 
     fn tell(&mut self, id: SubscriberId, told: Told) {
         let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
         match told {
-            Told::Changed { delta, .. } => subscription.indication(&delta, &mut self.out),
+            Told::Changed { sequence, delta } => subscription.indication(sequence, &delta, &mut self.out),
             Told::Ended(error) => {
                 let words = error.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
                 subscription.ended(Status::Reset, &words, &mut self.out);
-                self.door.forget(&subscription.name);
+                self.door.forget(&subscription.name, &self.farewell);
                 self.subscriptions.remove(&id.0);
             }
         }
@@ -294,8 +291,8 @@ impl Connection {
         if let Some(subscription) = self.subscriptions.remove(&id) {
             subscription.left(request, &mut self.out);
         }
-        self.door.forget(name);
-        self.door.handle.unsubscribe(SubscriberId(id));
+        self.door.forget(name, &self.farewell);
+        self.door.handle.unsubscribe(SubscriberId(id), &self.outlet);
     }
 
     async fn flush(&mut self) -> Result<(), Ended> {

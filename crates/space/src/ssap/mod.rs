@@ -1,5 +1,6 @@
 //! The SSAP door: old Smart-M3 clients, unchanged.
 
+mod buffer;
 mod connection;
 pub(crate) mod plan;
 pub(crate) mod terms;
@@ -8,7 +9,6 @@ mod write;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tidegate_graph::RuleId;
 use tidegate_wire_ssap::Header;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -25,8 +25,6 @@ pub(crate) struct Door {
     /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
     /// subscribers, at most.
     subscriptions: Mutex<HashMap<String, mpsc::Sender<Farewell>>>,
-    /// Names of rules; as many as the space has rules, at most.
-    rules: Mutex<HashMap<String, RuleId>>,
 }
 
 /// The end of a subscription, asked for by this request.
@@ -38,7 +36,7 @@ pub(crate) struct Farewell {
 
 impl Door {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle, subscriptions: Mutex::default(), rules: Mutex::default() }
+        Self { handle, subscriptions: Mutex::default() }
     }
 
     /// Tells the connection that has this subscription; false if there is none.
@@ -48,26 +46,22 @@ impl Door {
         connection.is_some_and(|connection| connection.try_send(farewell).is_ok())
     }
 
-    pub(crate) fn register(&self, connection: &mpsc::Sender<Farewell>) -> String {
-        // Whoever knows the name can end it, so it is not to be guessed.
-        let name = format!("http://subscribe_graph#{}", uuid());
-        lock(&self.subscriptions).insert(name.clone(), connection.clone());
-        name
+    pub(crate) fn register(&self, name: &str, connection: &mpsc::Sender<Farewell>) {
+        lock(&self.subscriptions).insert(name.to_owned(), connection.clone());
     }
 
-    pub(crate) fn forget(&self, name: &str) {
-        lock(&self.subscriptions).remove(name);
+    /// This connection does not have it any more; another one may.
+    pub(crate) fn forget(&self, name: &str, connection: &mpsc::Sender<Farewell>) {
+        let mut subscriptions = lock(&self.subscriptions);
+        if subscriptions.get(name).is_some_and(|other| other.same_channel(connection)) {
+            subscriptions.remove(name);
+        }
     }
+}
 
-    pub(crate) fn name_rule(&self, id: RuleId) -> String {
-        let name = uuid();
-        lock(&self.rules).insert(name.clone(), id);
-        name
-    }
-
-    pub(crate) fn take_rule(&self, name: &str) -> Option<RuleId> {
-        lock(&self.rules).remove(name)
-    }
+/// A new name for a subscription. Whoever knows it can end it or go on with it, so it is not to be guessed.
+pub(crate) fn subscription_name() -> String {
+    format!("http://subscribe_graph#{}", uuid())
 }
 
 /// A random UUID: 36 characters, which a widespread client counts.

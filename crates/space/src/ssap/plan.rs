@@ -1,20 +1,18 @@
 //! From a message to what is to be done about it, without doing it.
 
-use std::time::Duration;
-
 use tidegate_control::hints::Asks;
 use tidegate_graph::{Error, Query, QueryLimits, Update};
-use tidegate_wire_ssap::{Fault, Graph, Header, Message, Question, Request, Status};
+use tidegate_wire_ssap::{Fault, Graph, Header, Message, Question, Request, SEQUENCE_MAX, Status};
 
 use super::terms::{Wrong, masks, masks_of, quads, rdf_xml};
-use crate::ask::{Ask, Form, Watched};
+use crate::ask::{Ask, Form, Seen, Watched};
 
 /// A message, understood.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) header: Header,
-    /// How long the sender will wait, if it says.
-    pub(crate) patience: Option<Duration>,
+    /// What the sender says about pace; only those who do are told about it.
+    pub(crate) asks: Box<Asks>,
     pub(crate) step: Step,
 }
 
@@ -28,11 +26,9 @@ pub(crate) enum Step {
     /// A change, a question or a rule.
     Ask(Ask, Reply),
     /// A new subscription.
-    Subscribe(Watched, Rows),
+    Subscribe(Watched, Rows, Option<Seen>),
     /// The end of one.
     Unsubscribe(String),
-    /// The end of a rule.
-    Cancel(String),
 }
 
 /// How a change or question is answered.
@@ -71,27 +67,37 @@ pub(crate) fn plan(bytes: &[u8], name: impl FnMut() -> String) -> Plan {
         Err(fault) => return of_fault(fault),
     };
     let mut asks = Asks::default();
-    for known in ["pace-deadline-ms", "pace-want-ms"] {
+    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket"] {
         if let Ok(Some(text)) = message.text(known) {
             asks.read(known, text.trim());
         }
     }
     match Request::read(&message) {
         Ok(request) => {
-            let step = step(request, name).unwrap_or_else(|(status, words)| Step::Reply(status, words));
-            Plan { header: message.header, patience: asks.deadline, step }
+            let mut step = step(request, name).unwrap_or_else(|(status, words)| Step::Reply(status, words));
+            if let Step::Subscribe(_, _, seen) = &mut step {
+                *seen = seen_of(&message);
+            }
+            Plan { header: message.header, asks: Box::new(asks), step }
         }
         Err(fault) => of_fault(fault),
     }
 }
 
+/// The protocol knows no coming back: a SUBSCRIBE with the parameters of an indication is ours.
+fn seen_of(message: &Message<'_>) -> Option<Seen> {
+    let name = message.text("subscription_id").ok()??.into_owned();
+    let sequence = message.text("ind_sequence").ok()??.trim().parse().ok()?;
+    Some(Seen { name, sequence, round: Some(SEQUENCE_MAX.into()) })
+}
+
 fn of_fault(fault: Fault) -> Plan {
     let Fault { status, detail, header, is_broken } = fault;
     let step = if is_broken { Step::Close(status, detail) } else { Step::Reply(status, detail) };
-    Plan { header: *header, patience: None, step }
+    Plan { header: *header, asks: Box::default(), step }
 }
 
-fn step(request: Request<'_>, name: impl FnMut() -> String) -> Result<Step, Wrong> {
+fn step(request: Request<'_>, mut name: impl FnMut() -> String) -> Result<Step, Wrong> {
     Ok(match request {
         Request::Join { .. } | Request::Leave => Step::Reply(Status::Success, String::new()),
         Request::Insert { graph, confirm } => change(Some(graph), None, confirm, true, name)?,
@@ -102,19 +108,21 @@ fn step(request: Request<'_>, name: impl FnMut() -> String) -> Result<Step, Wron
         }
         Request::Query(Question::Sparql(text)) => sparql(&text)?,
         Request::Subscribe(Question::Patterns(patterns)) => {
-            Step::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples)
+            Step::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples, None)
         }
         Request::Subscribe(Question::Sparql(text)) => {
             let query = Query::parse(&text, &QueryLimits::default()).map_err(|error| refused(&error))?;
-            Step::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql)
+            Step::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql, None)
         }
         Request::Unsubscribe { subscription_id } => Step::Unsubscribe(subscription_id.into_owned()),
         Request::PersistentUpdate { update, confirm } => {
             // Judged here, so that what is wrong with it is said at once.
             Update::parse(&update, &QueryLimits::default()).map_err(|error| refused(&error))?;
-            Step::Ask(Ask::AddRule(update.into_owned()), Reply::Rule { confirm })
+            Step::Ask(Ask::AddRule { name: name(), text: update.into_owned() }, Reply::Rule { confirm })
         }
-        Request::CancelPersistentUpdate { update_id } => Step::Cancel(update_id.into_owned()),
+        Request::CancelPersistentUpdate { update_id } => {
+            Step::Ask(Ask::RemoveRule(update_id.into_owned()), Reply::Status { confirm: true })
+        }
     })
 }
 

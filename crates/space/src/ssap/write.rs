@@ -1,12 +1,13 @@
 //! What is said on the wire: answers and indications.
 
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Baseline, ResultDelta, Row};
-use tidegate_wire_ssap::{Answer as Message, Header, RowWriter, Status, write_triples};
+use tidegate_graph::{ResultDelta, Row};
+use tidegate_wire_ssap::{Answer as Message, Header, RowWriter, SEQUENCE_MAX, Status, write_triples};
 
 use super::plan::{Reply, Rows, status_of};
 use super::terms::triple_of;
-use crate::ask::{Answer, Answered, Refused};
+use crate::ask::{Answer, Answered, Begun, Refused, Subscribed};
+use crate::limits::DISK_RETRY;
 use crate::render::write_row;
 
 /// A status and nothing else. The words are for people; clients pass over parameters that they do not know.
@@ -15,8 +16,16 @@ pub(crate) fn status(header: &Header, status: Status, words: &str, out: &mut Str
     if words.is_empty() { message.finish() } else { message.text("reason", words).finish() }
 }
 
-/// The answer to a change, a question or a rule. `rule` is the name that a rule was given.
-pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, rule: &str, out: &mut String) {
+/// The answer to a change, a question or a rule.
+pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, is_told: bool, out: &mut String) {
+    let confirm = |out| {
+        let message = Message::confirm(header, Status::Success, out);
+        if is_told {
+            paced(message.text("pace-version", &answered.version.to_string()), &answered.hints)
+        } else {
+            message
+        }
+    };
     match (reply, &answered.answer) {
         (
             Reply::Blanks { confirm: false, .. } | Reply::Status { confirm: false } | Reply::Rule { confirm: false },
@@ -25,39 +34,56 @@ pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, rule: 
         (Reply::Blanks { names, .. }, Answer::Changed { blanks, .. }) => {
             let given = names.iter().map(|(label, name)| (label.as_str(), name.as_str()));
             let made = blanks.iter().map(|(label, name)| (label.as_str(), name.as_str()));
-            Message::confirm(header, Status::Success, out).blank_nodes(given.chain(made)).finish();
+            confirm(out).blank_nodes(given.chain(made)).finish();
         }
         (Reply::Results, Answer::Bytes(bytes)) => {
             let text = std::str::from_utf8(bytes).unwrap_or_default();
-            Message::confirm(header, Status::Success, out).with("results", |out| out.push_str(text)).finish();
+            confirm(out).with("results", |out| out.push_str(text)).finish();
         }
         (Reply::Truth, Answer::Changed { is_change, .. }) => {
             let write = |out: &mut String| tidegate_wire_ssap::write_boolean(*is_change, out);
-            Message::confirm(header, Status::Success, out).with("results", write).finish();
+            confirm(out).with("results", write).finish();
         }
-        (Reply::Rule { .. }, Answer::Rule(_)) if !rule.is_empty() => {
-            Message::confirm(header, Status::Success, out).text("update_id", rule).finish();
+        (Reply::Rule { .. }, Answer::Rule(name)) => {
+            confirm(out).text("update_id", name).finish();
         }
-        _ => status(header, Status::Success, "", out),
+        _ => confirm(out).finish(),
     }
+}
+
+/// The client has the answer already; there is no `results`.
+pub(crate) fn not_modified(header: &Header, version: u64, out: &mut String) {
+    let message = Message::confirm(header, Status::Success, out).text("pace-not-modified", "TRUE");
+    message.text("pace-version", &version.to_string()).finish();
+}
+
+/// What is said about pace, beside everything else.
+fn paced<'a>(mut message: Message<'a>, hints: &Hints) -> Message<'a> {
+    let mut pairs = Vec::new();
+    hints.write(|name, text| pairs.push((name, text)));
+    for (name, text) in pairs {
+        message = message.text(name, &text);
+    }
+    message
 }
 
 /// Why there is no answer, and when to come back.
 pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
-    let (status, words, retry_after) = match refused {
-        Refused::Busy { retry_after } => (Status::OutOfResources, "too much to do".to_owned(), Some(*retry_after)),
-        Refused::Late => (Status::OutOfResources, "not done in time".to_owned(), None),
-        Refused::TooLong => (Status::OutOfResources, "the answer is too long".to_owned(), None),
-        Refused::Closing => (Status::Closing, "the broker ends".to_owned(), None),
-        Refused::Failed(error) => (status_of(error), error.to_string(), None),
+    let after = |retry_after| Hints { retry_after, ..Hints::default() };
+    let (status, words, hints) = match refused {
+        Refused::Busy(hints) => (Status::OutOfResources, "too much to do".to_owned(), (**hints).clone()),
+        Refused::Late => (Status::OutOfResources, "not done in time".to_owned(), after(None)),
+        Refused::Unwritable => {
+            (Status::OutOfResources, "the disk fails; nothing was changed".to_owned(), after(Some(DISK_RETRY)))
+        }
+        Refused::Unconfirmed => {
+            (Status::SibError, "the disk fails; what is stored is not known".to_owned(), after(None))
+        }
+        Refused::TooLong => (Status::OutOfResources, "the answer is too long".to_owned(), after(None)),
+        Refused::Closing => (Status::Closing, "the broker ends".to_owned(), after(None)),
+        Refused::Failed(error) => (status_of(error), error.to_string(), after(None)),
     };
-    let mut message = Message::confirm(header, status, out).text("reason", &words);
-    let mut pairs = Vec::new();
-    Hints { retry_after, ..Hints::default() }.write(|name, text| pairs.push((name, text)));
-    for (name, text) in pairs {
-        message = message.text(name, &text);
-    }
-    message.finish();
+    paced(Message::confirm(header, status, out).text("reason", &words), &hints).finish();
 }
 
 /// A subscription as it is written about.
@@ -68,26 +94,48 @@ pub(crate) struct Subscription {
     pub(crate) name: String,
     pub(crate) rows: Rows,
     pub(crate) variables: Vec<String>,
-    /// The number of the last indication.
-    pub(crate) sequence: u32,
+}
+
+/// Numbers begin again at 1 after the highest.
+fn in_circle(sequence: u64) -> u32 {
+    ((sequence.saturating_sub(1)) % u64::from(SEQUENCE_MAX)) as u32 + 1
 }
 
 impl Subscription {
-    pub(crate) fn baseline(&self, baseline: &Baseline, out: &mut String) {
-        let message = Message::confirm(&self.header, Status::Success, out).text("subscription_id", &self.name);
-        message.with("results", |out| self.write(&baseline.rows, out)).finish();
+    pub(crate) fn new(header: Header, subscribed: &Subscribed, rows: Rows) -> Self {
+        let variables = match &subscribed.begun {
+            Begun::Whole(baseline) => &baseline.variables,
+            Begun::Missed { variables, .. } => variables,
+        };
+        let variables = variables.iter().map(|name| name.as_str().to_owned()).collect();
+        Self { header, name: subscribed.name.clone(), rows, variables }
+    }
+
+    /// The first answer. Whoever came back is told whether it is what was missed, or the whole result again.
+    pub(crate) fn begin(&self, begun: &Begun, is_return: bool, out: &mut String) {
+        let mut message = Message::confirm(&self.header, Status::Success, out).text("subscription_id", &self.name);
+        if is_return {
+            message = message.text("resumed", if matches!(begun, Begun::Missed { .. }) { "TRUE" } else { "FALSE" });
+        }
+        match begun {
+            Begun::Whole(baseline) => message.with("results", |out| self.write(&baseline.rows, out)).finish(),
+            Begun::Missed { sequence, delta, .. } => message
+                .text("ind_sequence", &in_circle(*sequence).to_string())
+                .with("new_results", |out| self.write(&delta.added, out))
+                .with("obsolete_results", |out| self.write(&delta.removed, out))
+                .finish(),
+        }
     }
 
     /// Tells of a change. Numbers are consecutive even if changes were merged: each says all that is new.
-    pub(crate) fn indication(&mut self, delta: &ResultDelta, out: &mut String) {
-        self.sequence = if self.sequence >= tidegate_wire_ssap::SEQUENCE_MAX { 1 } else { self.sequence + 1 };
+    pub(crate) fn indication(&self, sequence: u64, delta: &ResultDelta, out: &mut String) {
         let side = |rows: &[Row], out: &mut String| {
             // An empty text for no rows of SPARQL: what clients expect of one side only.
             if !(rows.is_empty() && self.rows == Rows::Sparql) {
                 self.write(rows, out);
             }
         };
-        Message::indication(&self.header, self.sequence, &self.name, out)
+        Message::indication(&self.header, in_circle(sequence), &self.name, out)
             .with("new_results", |out| side(&delta.added, out))
             .with("obsolete_results", |out| side(&delta.removed, out))
             .finish();
@@ -145,21 +193,20 @@ mod tests {
     #[test]
     fn numbers_begin_at_one_and_again_after_9999() {
         let (rows, variables) = (Rows::Triples, Vec::new());
-        let mut subscription = Subscription { header: header(), name: "s".into(), rows, variables, sequence: 0 };
-        let mut number = |before: u32| {
-            subscription.sequence = before;
+        let subscription = Subscription { header: header(), name: "s".into(), rows, variables };
+        for (sequence, number) in [(1, 1), (2, 2), (9999, 9999), (10_000, 1), (20_000, 2)] {
             let mut out = String::new();
-            subscription.indication(&ResultDelta::default(), &mut out);
+            subscription.indication(sequence, &ResultDelta::default(), &mut out);
             assert!(out.contains("<parameter name=\"new_results\"><triple_list></triple_list></parameter>"), "{out}");
-            subscription.sequence
-        };
-        assert_eq!((number(0), number(1), number(9998), number(9999)), (1, 2, 9999, 1));
+            let number = format!("<parameter name=\"ind_sequence\">{number}</parameter>");
+            assert!(out.contains(&number), "{out}");
+        }
     }
 
     #[test]
     fn a_refusal_says_when_to_come_back() {
         let mut out = String::new();
-        refusal(&header(), &Refused::Busy { retry_after: Duration::from_millis(120) }, &mut out);
+        refusal(&header(), &Refused::busy(Duration::from_millis(120)), &mut out);
         assert!(out.contains("<parameter name=\"status\">m3:SIB.Failure.OutOfResources</parameter>"), "{out}");
         assert!(out.contains("<parameter name=\"pace-retry-after-ms\">120</parameter>"), "{out}");
     }

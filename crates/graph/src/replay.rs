@@ -1,0 +1,99 @@
+//! Coming back: a space does again what a log or another node tells it. Standing queries follow, rules stay asleep: what
+//! they did has deltas of its own.
+//!
+//! A log is trusted and may have a hole, where the medium was damaged; [`Space::replay`] goes on behind it, because a
+//! delta says for each of its quads whether it is there afterwards. A node that follows another is not to have holes:
+//! [`Space::apply_delta`] refuses what does not fit.
+
+use oxrdf::Quad;
+
+use crate::delta::Delta;
+use crate::error::Error;
+use crate::space::{Space, SpaceLimits};
+
+impl Space {
+    /// Does a delta again that follows directly, all of it or nothing.
+    pub fn apply_delta(&mut self, delta: &Delta) -> Result<(), Error> {
+        if delta.version != self.version() + 1 || delta.is_empty() {
+            return Err(Error::OutOfStep);
+        }
+        self.commit(|dataset| {
+            for quad in &delta.removed {
+                if !dataset.remove(quad.as_ref())? {
+                    return Err(Error::OutOfStep);
+                }
+            }
+            for quad in &delta.added {
+                if !dataset.insert(quad.as_ref())? {
+                    return Err(Error::OutOfStep);
+                }
+            }
+            Ok(())
+        })?;
+        self.woken.clear();
+        Ok(())
+    }
+
+    /// Fills an empty space with the quads of a stored snapshot, as they were at a version.
+    pub fn restore(&mut self, version: u64, quads: impl IntoIterator<Item = Quad>) -> Result<(), Error> {
+        if self.version() != 0 || !self.snapshot().is_empty() {
+            return Err(Error::OutOfStep);
+        }
+        self.replay_quads(quads)?;
+        self.replay_version(version);
+        Ok(())
+    }
+
+    /// Does a delta of a log again. One that is in the data already changes nothing. True if it followed directly: else
+    /// something between is missing.
+    pub fn replay(&mut self, delta: &Delta) -> Result<bool, Error> {
+        let before = self.version();
+        if delta.version <= before {
+            return Ok(true);
+        }
+        self.commit(|dataset| {
+            for quad in &delta.removed {
+                dataset.remove(quad.as_ref())?;
+            }
+            for quad in &delta.added {
+                dataset.insert(quad.as_ref())?;
+            }
+            Ok(())
+        })?;
+        self.dataset.set_version(delta.version);
+        self.woken.clear();
+        Ok(delta.version == before + 1)
+    }
+
+    /// Puts quads of a stored snapshot back, in as many portions as it has; [`Space::replay_version`] follows.
+    pub fn replay_quads(&mut self, quads: impl IntoIterator<Item = Quad>) -> Result<(), Error> {
+        let version = self.version();
+        for quad in quads {
+            // Each by itself: a restored dataset may be larger than any update.
+            if let Err(limit) = self.dataset.insert(quad.as_ref()) {
+                self.dataset.rollback();
+                return Err(limit.into());
+            }
+            self.dataset.commit();
+        }
+        self.dataset.sweep();
+        self.dataset.set_version(version);
+        Ok(())
+    }
+
+    /// The data are those of this version; versions never go back.
+    pub fn replay_version(&mut self, version: u64) {
+        self.dataset.set_version(version.max(self.version()));
+    }
+
+    /// Rules up to this number were named: none of them is named again.
+    pub fn replay_rules_made(&mut self, made: u64) {
+        self.rules.made = made.max(self.rules.made);
+    }
+
+    /// Other limits from now on. What is there stays, even if it is more.
+    pub fn set_limits(&mut self, limits: SpaceLimits) {
+        self.dataset.set_limits(limits.dataset.clone());
+        self.limits = limits;
+    }
+}

@@ -1,0 +1,135 @@
+use super::*;
+
+/// Draws that do not matter here.
+struct Fixed;
+
+impl rand_core::TryRng for Fixed {
+    type Error = std::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok(7)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(7)
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        bytes.fill(7);
+        Ok(())
+    }
+}
+
+const WORK: Duration = Duration::from_millis(1);
+
+fn pool() -> Pool<u64> {
+    let mut config = PoolConfig::default();
+    config.classes[Class::Update.index()].cost_initial = WORK;
+    Pool::new(&config, TicketKey::new([3; 16])).unwrap()
+}
+
+fn at(nanos: u128) -> Timestamp {
+    Timestamp::from_nanos(u64::try_from(nanos).unwrap())
+}
+
+fn offer(pool: &mut Pool<u64>, now: Timestamp, caller: &Caller) -> Result<(), Box<Hints>> {
+    let request =
+        Request { class: Class::Update, key: None, deadline: Some(Duration::from_secs(10)), value: caller.client };
+    let hints = pool.hints(now, Class::Update, caller);
+    match pool.offer(now, request, caller, &hints, &mut Fixed) {
+        Entered::Waits => Ok(()),
+        Entered::Refused(value, hints) => {
+            assert_eq!(value, caller.client, "it comes back to whoever offered it");
+            Err(hints)
+        }
+    }
+}
+
+/// A burst of clients at once; a server that needs 1 ms each; those sent away come when they were told. Virtual time.
+#[test]
+fn a_burst_is_served_in_order_by_appointments_and_nobody_asks_more_than_twice_or_so() {
+    const CLIENTS: u64 = 2000;
+    let mut pool = pool();
+    // Who comes when: time, client, ticket, first time.
+    let mut arrivals: std::collections::BTreeMap<(u128, u64), Option<Ticket>> =
+        (0..CLIENTS).map(|client| ((0, client), None)).collect();
+    let (mut requests, mut served, mut now) = (0u64, Vec::new(), 0u128);
+    let mut busy: Option<(u128, Job, u64)> = None;
+    while served.len() < CLIENTS as usize {
+        let next_arrival = arrivals.keys().next().map(|(time, _)| *time);
+        let next_end = busy.as_ref().map(|(end, ..)| *end);
+        now = match (next_arrival, next_end) {
+            (Some(arrival), Some(end)) => arrival.min(end),
+            (Some(time), None) | (None, Some(time)) => time,
+            (None, None) => panic!("{} served, and nobody will come", served.len()),
+        }
+        .max(now);
+        if let Some((end, job, client)) = busy.take() {
+            if end <= now {
+                pool.served(job, Some(WORK));
+                served.push(client);
+            } else {
+                busy = Some((end, job, client));
+            }
+        }
+        while let Some(entry) = arrivals.first_entry().filter(|entry| entry.key().0 <= now) {
+            let ((_, client), ticket) = entry.remove_entry();
+            requests += 1;
+            if let Err(hints) = offer(&mut pool, at(now), &Caller { client, ticket, want: None }) {
+                let after = hints.retry_after.unwrap();
+                assert!(hints.ticket.is_some() || after > Duration::from_secs(60), "a promise, or it is far away");
+                arrivals.insert((now + after.as_nanos(), client), hints.ticket);
+            }
+        }
+        if busy.is_none()
+            && let Some(Taken { job, value, .. }) = pool.take(at(now))
+        {
+            busy = Some((now + WORK.as_nanos(), job, value));
+        }
+    }
+    let ideal = u128::from(CLIENTS) * WORK.as_nanos();
+    assert!(now <= ideal * 115 / 100, "{now} ns for {ideal} ns of work");
+    assert!(requests <= CLIENTS * 21 / 10, "{requests} requests of {CLIENTS} clients");
+}
+
+#[test]
+fn a_ticket_is_bound_to_its_client_and_honoured_once() {
+    let mut pool = pool();
+    let start = at(1_000_000_000);
+    let mut denied = None;
+    for client in 0..102 {
+        denied = offer(&mut pool, start, &Caller { client, ..Caller::default() }).err().map(|hints| (client, hints));
+    }
+    let (client, hints) = denied.unwrap();
+    let (ticket, after) = (hints.ticket.unwrap(), hints.retry_after.unwrap());
+    assert!(hints.permitted.unwrap() >= Duration::from_millis(100), "D_br");
+    // Nothing was served meanwhile: the queue is as full as before, and the place is kept all the same.
+    let then = start + after;
+    let thief = Caller { client: 7, ticket: Some(ticket), want: None };
+    assert!(offer(&mut pool, then, &thief).is_err(), "another's ticket");
+    let owner = Caller { client, ticket: Some(ticket), want: None };
+    assert!(offer(&mut pool, then, &owner).is_ok());
+    assert!(offer(&mut pool, then, &owner).is_err(), "once");
+}
+
+#[test]
+fn whoever_says_what_it_wants_is_told_what_fits_until_it_is_silent() {
+    let mut pool = pool();
+    let start = at(0);
+    let want = |client| Caller { client, want: Some(Duration::from_millis(100)), ticket: None };
+    // 100 clients at 10/s with 1 ms each are what the host can do; 300 are three times too much.
+    for client in 0..300 {
+        pool.hints(start, Class::Update, &want(client));
+    }
+    let hints = pool.hints(start, Class::Update, &want(0));
+    let stretch = hints.stretch.unwrap();
+    assert!((3.0..3.6).contains(&stretch), "{stretch}");
+    let interval = hints.interval.unwrap();
+    assert!((Duration::from_millis(300)..Duration::from_millis(360)).contains(&interval), "{interval:?}");
+    assert_eq!(pool.hints(start, Class::Update, &Caller::default()).stretch, None, "who did not ask is not told");
+    let later = start + Duration::from_secs(10);
+    for _ in 0..300 {
+        pool.hints(later, Class::Update, &Caller::default());
+    }
+    assert!(pool.wants.is_empty() && pool.silent.is_empty() && pool.advice.demand() == 0.0);
+}

@@ -1,0 +1,120 @@
+//! What was read of a message that is not whole yet. A little is every connection's own; more comes out of a room that
+//! all connections share, so that many half messages cannot take all memory.
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::limits::SSAP_BUFFERS_BYTES_MAX;
+
+/// Bytes that are asked of the socket at once, and the measure of the room.
+pub(super) const READ_BYTES: usize = 16 << 10;
+/// Bytes that need no room.
+const OWN_BYTES: usize = 2 * READ_BYTES;
+
+/// The room of all connections.
+pub(super) static ROOM: Semaphore = Semaphore::const_new(SSAP_BUFFERS_BYTES_MAX / READ_BYTES);
+
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    room: Option<SemaphorePermit<'static>>,
+}
+
+impl Buffer {
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// How much of the room the next reading needs.
+    pub(super) fn wanted(&self) -> u32 {
+        if self.bytes.len() + READ_BYTES <= self.bytes.capacity().max(OWN_BYTES) {
+            return 0;
+        }
+        let held = self.room.as_ref().map_or(0, SemaphorePermit::num_permits);
+        ((self.next_capacity() - OWN_BYTES) / READ_BYTES - held) as u32
+    }
+
+    fn next_capacity(&self) -> usize {
+        let pieces = self.bytes.capacity().max(OWN_BYTES) / READ_BYTES;
+        2 * pieces * READ_BYTES
+    }
+
+    /// The room that was wanted.
+    pub(super) fn grant(&mut self, room: SemaphorePermit<'static>) {
+        let capacity = self.next_capacity();
+        self.bytes.reserve_exact(capacity - self.bytes.len());
+        match &mut self.room {
+            Some(held) => held.merge(room),
+            None => self.room = Some(room),
+        }
+    }
+
+    /// Takes what was read; at most [`READ_BYTES`], when nothing is wanted.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Forgets the beginning.
+    pub(super) fn drain(&mut self, end: usize) {
+        self.bytes.drain(..end.min(self.bytes.len()));
+        if self.bytes.is_empty() && self.room.is_some() {
+            self.clear();
+        }
+    }
+
+    /// Forgets everything, and gives the room back.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(pieces: usize) -> &'static Semaphore {
+        Box::leak(Box::new(Semaphore::new(pieces)))
+    }
+
+    fn fill(buffer: &mut Buffer, room: &'static Semaphore) -> bool {
+        let wanted = buffer.wanted();
+        if wanted > 0 {
+            let Ok(granted) = room.try_acquire_many(wanted) else { return false };
+            buffer.grant(granted);
+            assert_eq!(buffer.wanted(), 0, "what was wanted was enough");
+        }
+        let before = buffer.bytes.capacity();
+        buffer.push(&[b'x'; READ_BYTES]);
+        assert!(before < OWN_BYTES || buffer.bytes.capacity() == before, "it never takes more than it was granted");
+        true
+    }
+
+    #[test]
+    fn half_messages_share_a_room_and_short_ones_need_none() {
+        let room = room(6);
+        let mut buffers: Vec<Buffer> = (0..4).map(|_| Buffer::default()).collect();
+        for buffer in &mut buffers {
+            assert!(fill(buffer, room) && fill(buffer, room), "the first of each is its own");
+        }
+        assert_eq!(room.available_permits(), 6);
+        let grown = buffers.iter_mut().filter_map(|buffer| fill(buffer, room).then_some(())).count();
+        assert_eq!((grown, room.available_permits()), (3, 0), "two pieces each");
+        buffers[0].drain(3 * READ_BYTES);
+        assert_eq!(room.available_permits(), 2, "a whole message gives it back");
+        assert!(fill(&mut buffers[3], room));
+        buffers[1].clear();
+        buffers.pop();
+        assert_eq!(room.available_permits(), 4, "and so does the end of a connection");
+    }
+
+    #[test]
+    fn what_is_held_is_what_is_counted() {
+        let room = room(1000);
+        let mut buffer = Buffer::default();
+        for _ in 0..100 {
+            assert!(fill(&mut buffer, room));
+            let counted = OWN_BYTES + (1000 - room.available_permits()) * READ_BYTES;
+            assert!(buffer.bytes.capacity() <= counted, "{} of {counted}", buffer.bytes.capacity());
+        }
+        assert_eq!(buffer.bytes().len(), 100 * READ_BYTES);
+    }
+}

@@ -1,0 +1,254 @@
+//! The space on disk: a log of its own, in a directory of its own, by the store's writer.
+//!
+//! The writer of the space hands over what a request did and goes on; the store's thread writes and syncs in groups. While
+//! the disk fails nothing is lost and nothing is confirmed: what was handed over waits, and new changes are refused before
+//! they are made.
+
+mod image;
+mod records;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tidegate_graph::SpaceLimits;
+use tidegate_store::disk::Disk;
+use tidegate_store::{
+    Batch, Done, Durability, Health, Log, LogOptions, Producer, RecoveryReport, State, StoreError, Writer,
+    WriterMetrics, WriterOptions,
+};
+use tracing::{error, info};
+
+pub use image::{Image, Restored};
+use records::Record;
+
+use crate::desk::lock;
+use crate::keep::{Keep, Kept};
+
+/// Where and how the space is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The directory; nobody else may use it.
+    pub dir: PathBuf,
+    /// When something counts as kept.
+    pub durability: Durability,
+    /// Refuse to open when something that was kept is damaged, instead of setting it aside.
+    pub strict: bool,
+}
+
+/// What was found when the space was opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// What was read and repaired.
+    pub report: RecoveryReport,
+    /// The version of the data.
+    pub version: u64,
+    /// Quads in all graphs.
+    pub quads: usize,
+    /// Names of the rules in force.
+    pub rules: Vec<String>,
+    /// Changes before which something is missing, because the medium was damaged there.
+    pub holes: u64,
+}
+
+/// How the store of the space is.
+#[derive(Clone, Debug)]
+pub struct StoreReport {
+    /// Where it is.
+    pub dir: PathBuf,
+    /// When something counts as kept.
+    pub durability: Durability,
+    /// What the disk does.
+    pub health: Health,
+    /// What was written.
+    pub metrics: WriterMetrics,
+}
+
+/// Versions that are left out when the last ones may have been lost: whoever saw one of them will not see it again with
+/// another meaning. More than an interval can hold.
+const VERSIONS_LEFT_OUT: u64 = 1 << 32;
+/// Batches of one request are as large as the store takes them; this many bytes may wait beside.
+const QUEUE_BYTES_MAX: usize = 256 << 20;
+
+/// The store of a running space.
+pub struct Vault {
+    config: StoreConfig,
+    writer: Mutex<Option<Writer>>,
+    /// What was last logged about its health.
+    said: Mutex<Health>,
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vault").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Vault {
+    /// Reads what is there and begins to write.
+    pub(crate) fn open<D: Disk + Send + 'static>(
+        disk: D,
+        config: &StoreConfig,
+        log: LogOptions,
+        limits: SpaceLimits,
+    ) -> Result<(Arc<Self>, Restored, Opening), StoreError> {
+        let mut image = Image::default();
+        let options = LogOptions { strict: config.strict, ..log };
+        let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at))?;
+        let holes = image.holes;
+        let mut restored = image.restore(limits);
+        let is_surely_whole = report.is_closed || config.durability == Durability::Always;
+        if !is_surely_whole && report.records > 0 {
+            restored.space.replay_version(restored.space.version() + VERSIONS_LEFT_OUT);
+            let mut batch = Batch::new();
+            Record::Version(restored.space.version()).with_raw(|raw| batch.push(raw))?;
+            // If this fails, the writer finds out; without it the next start reports a change that does not follow.
+            let _ = log.append(&[batch], &mut Vec::new()).and_then(|()| log.sync());
+        }
+        let options = WriterOptions {
+            durability: config.durability,
+            queue_bytes_max: QUEUE_BYTES_MAX,
+            takes_while_failed: true,
+            ..WriterOptions::default()
+        };
+        let writer = Writer::start::<Image, _>(log, options)?;
+        if !report.is_sound() {
+            writer.compact();
+        }
+        let (writer, said) = (Mutex::new(Some(writer)), Mutex::new(Health::Fine));
+        let (version, quads) = (restored.space.version(), restored.space.snapshot().len());
+        let rules = restored.names.iter().map(|(name, _)| name.clone()).collect();
+        let opening = Opening { report, version, quads, rules, holes };
+        Ok((Arc::new(Self { config: config.clone(), writer, said }), restored, opening))
+    }
+
+    /// How it is; none after the end.
+    pub fn report(&self) -> Option<StoreReport> {
+        let (health, metrics) = self.with(|writer| (writer.health(), writer.metrics()))?;
+        Some(StoreReport { dir: self.config.dir.clone(), durability: self.config.durability, health, metrics })
+    }
+
+    /// Copies everything that is kept by now; writing goes on.
+    pub fn backup(&self, to: &Path) -> Result<RecoveryReport, StoreError> {
+        let copy = self.with(|writer| tidegate_store::backup_online::<Image>(writer, &self.config.dir, to));
+        copy.unwrap_or(Err(StoreError::Failed))
+    }
+
+    /// Why nothing can be written. Changes are logged, by whoever sees them first.
+    fn trouble(&self) -> Option<String> {
+        let Some(health) = self.with(Writer::health) else { return Some("the store is closed".to_owned()) };
+        let mut said = lock(&self.said);
+        if *said != health {
+            match &health {
+                Health::Failed { why, .. } => error!(
+                    event = "store_error", why, dir = %self.config.dir.display(),
+                    "the smart space cannot be written; no change of it is confirmed until that is over"
+                ),
+                Health::Fine => info!(event = "store_recovered", "the smart space is written again"),
+            }
+            said.clone_from(&health);
+        }
+        match health {
+            Health::Fine => None,
+            Health::Failed { why, .. } => Some(why),
+        }
+    }
+
+    fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
+        lock(&self.writer).as_ref().map(then)
+    }
+}
+
+/// The vault as the writer of the space uses it.
+pub(crate) struct Shelf {
+    vault: Arc<Vault>,
+    producer: Option<Producer>,
+    /// Batches that the store had no room for yet: of one request at most.
+    backlog: VecDeque<Batch>,
+    submitted: u64,
+    done: Vec<Done>,
+    kept: u64,
+    /// Something could not even be written down: the log must not go on without it.
+    broken: Option<String>,
+}
+
+impl Shelf {
+    pub(crate) fn new(vault: Arc<Vault>) -> Self {
+        Self { vault, producer: None, backlog: VecDeque::new(), submitted: 0, done: Vec::new(), kept: 0, broken: None }
+    }
+
+    fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<Batch>, StoreError> {
+        let (mut batches, mut batch) = (VecDeque::new(), Batch::new());
+        for kept in what {
+            if let Err(error) = records::push(*kept, &mut batch) {
+                if batch.is_empty() {
+                    return Err(error);
+                }
+                // More than a batch takes: the rules that one request woke have changed hundreds of megabytes.
+                batches.push_back(std::mem::take(&mut batch));
+                records::push(*kept, &mut batch)?;
+            }
+        }
+        batches.push_back(batch);
+        Ok(batches)
+    }
+
+    fn hand_over(&mut self) {
+        let Some(producer) = &mut self.producer else { return };
+        while let Some(batch) = self.backlog.pop_front() {
+            if let Err((_, batch)) = producer.submit(batch) {
+                self.backlog.push_front(batch);
+                return;
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        if let Some(producer) = &mut self.producer {
+            producer.poll(&mut self.done);
+            self.kept += self.done.drain(..).count() as u64;
+        }
+    }
+}
+
+impl Keep for Shelf {
+    fn listen(&mut self, wake: Box<dyn Fn() + Send + Sync>) {
+        self.producer = self.vault.with(|writer| writer.producer(wake));
+    }
+
+    fn submit(&mut self, what: &[Kept<'_>]) {
+        match Self::write_down(what) {
+            Ok(mut batches) => {
+                self.submitted += batches.len() as u64;
+                self.backlog.append(&mut batches);
+                self.hand_over();
+            }
+            // The limits of the graph are below those of the store; if that is ever wrong, it must not go unnoticed.
+            Err(error) => {
+                error!(event = "store_error", %error, "a change cannot be written down; no more are confirmed");
+                self.broken = Some(error.to_string());
+            }
+        }
+    }
+
+    fn is_kept(&mut self) -> bool {
+        self.hand_over();
+        self.collect();
+        self.broken.is_none() && self.kept == self.submitted
+    }
+
+    fn trouble(&mut self) -> Option<String> {
+        self.broken.clone().or_else(|| self.vault.trouble())
+    }
+
+    fn close(&mut self) -> bool {
+        self.hand_over();
+        let writer = lock(&self.vault.writer).take();
+        if let Some(Err(error)) = writer.map(Writer::close) {
+            error!(event = "store_error", %error, "cannot close the store of the smart space in good order");
+        }
+        self.collect();
+        self.broken.is_none() && self.kept == self.submitted
+    }
+}

@@ -1,0 +1,305 @@
+//! The space on disk, on a disk that crashes and fails by seed: what was confirmed is there, whole and in order, and what
+//! was not kept was seen by nobody.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot set up has failed")]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use oxrdfio::RdfFormat;
+use tidegate_graph::{Mask, MaskGraph, Query, QueryLimits, Space, SpaceLimits, Update};
+use tidegate_space::{
+    Answer, Answered, Ask, Asker, Form, Handle, Opening, Refused, Service, StoreConfig, Told, Watched, outlet,
+};
+use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
+use tidegate_store::{Durability, Health, LogOptions};
+
+const RULE: &str = "INSERT { ?s <urn:copy> ?o } WHERE { ?s <urn:p> ?o FILTER(?o > 5) }";
+
+fn config(durability: Durability) -> StoreConfig {
+    StoreConfig { dir: PathBuf::from("sim"), durability, strict: false }
+}
+
+/// Segments so small that compactions come all the time.
+fn small() -> LogOptions {
+    LogOptions { segment_bytes: 2000, compact_bytes_min: 6000, ..LogOptions::default() }
+}
+
+fn open_as(disk: &SimDisk, durability: Durability) -> (Service, Opening) {
+    Service::open_on(disk.boot(), &config(durability), small(), SpaceLimits::default()).unwrap()
+}
+
+fn open(disk: &SimDisk) -> (Service, Opening) {
+    open_as(disk, Durability::Always)
+}
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+fn asker() -> Asker {
+    Asker::new(0, None)
+}
+
+fn update(text: &str) -> Ask {
+    Ask::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()))
+}
+
+fn ask(handle: &Handle, ask: Ask) -> Result<Answered, Refused> {
+    wait(handle.ask(ask, asker()))
+}
+
+/// Everything that readers see, in order.
+fn quads(handle: &Handle) -> Vec<String> {
+    let masks = vec![Mask { graph: MaskGraph::Any, ..Mask::default() }];
+    let answered = ask(handle, Ask::Match { masks, form: Form::Graph(RdfFormat::NQuads) }).unwrap();
+    let Answer::Bytes(bytes) = answered.answer else { panic!("{answered:?}") };
+    let mut lines: Vec<String> = std::str::from_utf8(&bytes).unwrap().lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// The same of a space in hand.
+fn quads_of(space: &Space) -> Vec<String> {
+    let mut lines: Vec<String> = space.snapshot().quads().map(|quad| format!("{quad} .")).collect();
+    lines.sort_unstable();
+    lines
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// The naive model: a space in memory that is told the same.
+struct Model {
+    space: Space,
+    rules: Vec<String>,
+    /// What it looked like after each request: version, quads, names of rules.
+    states: Vec<(u64, Vec<String>, Vec<String>)>,
+}
+
+impl Model {
+    fn new() -> Self {
+        let space = Space::new(1, SpaceLimits::default());
+        Self { space, rules: Vec::new(), states: vec![(0, Vec::new(), Vec::new())] }
+    }
+
+    fn next(&mut self, dice: &mut Dice) -> Ask {
+        let limits = QueryLimits::default();
+        let (s, o) = (dice.below(6), dice.below(9));
+        let ask = match dice.below(12) {
+            0 if self.rules.len() < 3 => {
+                let name = format!("rule-{}", self.states.len());
+                self.space.add_rule(RULE, &limits).unwrap();
+                self.rules.push(name.clone());
+                Ask::AddRule { name, text: RULE.to_owned() }
+            }
+            1 if !self.rules.is_empty() => {
+                let (id, _) = self.space.rules().next().map(|(id, text)| (id, text.to_owned())).unwrap();
+                self.space.remove_rule(id).unwrap();
+                Ask::RemoveRule(self.rules.remove(0))
+            }
+            2..5 => self.update(&format!("DELETE WHERE {{ <urn:s{s}> ?p ?o }}")),
+            5 => self.update(&format!("INSERT DATA {{ GRAPH <urn:g> {{ _:b <urn:p> 'long {}' }} }}", "x".repeat(300))),
+            _ => self.update(&format!("INSERT DATA {{ <urn:s{s}> <urn:p> {o} }}")),
+        };
+        self.states.push((self.space.version(), quads_of(&self.space), self.rules.clone()));
+        ask
+    }
+
+    fn update(&mut self, text: &str) -> Ask {
+        let limits = QueryLimits::default();
+        self.space.update(&Update::parse(text, &limits).unwrap(), &limits).unwrap();
+        update(text)
+    }
+
+    /// After a restart: the model forgets what was not kept.
+    fn go_back_to(&mut self, state: usize, dice: &mut Dice, seed: u64) {
+        *dice = Dice(seed);
+        let steps = state;
+        *self = Self::new();
+        for _ in 0..steps {
+            self.next(dice);
+        }
+    }
+}
+
+#[test]
+fn what_was_confirmed_survives_a_power_cut_at_any_moment() {
+    for seed in 0..40 {
+        let disk = SimDisk::new(seed);
+        let (mut dice, mut other) = (Dice(seed), Dice(seed ^ 0xabcd));
+        let (mut model, mut confirmed) = (Model::new(), 0);
+        for round in 0..4 {
+            let (service, opening) = open(&disk);
+            assert!(!opening.report.is_damaged() && opening.holes == 0, "seed {seed}: {opening:?}");
+            let handle = service.handle();
+            // Where does the restart stand? At a state that the model went through, and not before what was confirmed.
+            let found = (opening.version, quads(&handle), opening.rules);
+            let state = model.states.iter().rposition(|state| *state == found);
+            let state = state.unwrap_or_else(|| panic!("seed {seed} round {round}: {found:?} was never"));
+            assert!(state >= confirmed, "seed {seed} round {round}: something confirmed is gone");
+            model.go_back_to(state, &mut dice, seed);
+            confirmed = state;
+            let mut waiting: std::collections::VecDeque<_> =
+                (0..5 + other.below(40)).map(|_| handle.start(model.next(&mut dice), asker())).collect();
+            // All but the last few are waited for.
+            while waiting.len() > CUT.min(other.below(CUT as u64 + 1) as usize) {
+                let answered = wait(waiting.pop_front().unwrap().answer());
+                assert!(answered.is_ok(), "seed {seed}: {answered:?}");
+                confirmed += 1;
+            }
+            disk.crash([Crash::Tear, Crash::LoseUnsynced, Crash::Process][other.below(3) as usize]);
+        }
+    }
+}
+
+/// Requests that may be under way when the power goes.
+const CUT: usize = 8;
+
+#[test]
+fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
+    let disk = SimDisk::new(3);
+    let (service, _) = open(&disk);
+    let handle = service.handle();
+    ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap();
+    let (out, mut inlet) = outlet(&handle);
+    let query = Query::parse("SELECT ?o { ?s <urn:p> ?o }", &QueryLimits::default()).unwrap();
+    let what = || Watched::Query(Box::new(query.clone()));
+    ask(&handle, Ask::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) }).unwrap();
+
+    disk.set_broken(Some(Fault::Device));
+    let refused = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 2 }")).unwrap_err();
+    assert_eq!(refused, Refused::Unconfirmed);
+    // Known to fail by now: the next ones are not even begun.
+    for request in [
+        update("INSERT DATA { <urn:a> <urn:p> 3 }"),
+        Ask::AddRule { name: "r".into(), text: RULE.into() },
+        Ask::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) },
+    ] {
+        assert_eq!(ask(&handle, request).unwrap_err(), Refused::Unwritable);
+    }
+    let before = quads(&handle);
+    assert_eq!((before.len(), handle.version()), (1, 1), "questions are answered, from what is kept: {before:?}");
+    let health = service.vault().unwrap().report().unwrap().health;
+    assert!(matches!(health, Health::Failed { .. }));
+
+    disk.set_broken(None);
+    let (sequence, delta) = wait(async {
+        match inlet.next().await.unwrap().1 {
+            Told::Changed { sequence, delta } => (sequence, delta),
+            ended @ Told::Ended(_) => panic!("{ended:?}"),
+        }
+    });
+    assert_eq!((sequence, delta.added.len(), delta.removed.len()), (1, 1, 0), "the one that waited, and only it");
+    assert_eq!((quads(&handle).len(), handle.version()), (2, 2));
+    let answered = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 3 }")).unwrap();
+    assert_eq!(answered.version, 3);
+    drop(service);
+    let (service, opening) = open(&disk);
+    assert_eq!((opening.version, quads(&service.handle()).len()), (3, 3));
+    assert!(opening.report.is_closed);
+}
+
+#[test]
+fn a_failed_sync_under_a_group_costs_nothing_that_was_confirmed() {
+    for call in 0..40 {
+        let disk = SimDisk::new(call);
+        let (service, _) = open(&disk);
+        let handle = service.handle();
+        disk.fail_call(call, Fault::Full);
+        let mut confirmed = Vec::new();
+        for n in 0..20 {
+            let answered = ask(&handle, update(&format!("INSERT DATA {{ <urn:a> <urn:p> {n} }}")));
+            match answered {
+                Ok(_) => confirmed.push(n),
+                Err(Refused::Unconfirmed | Refused::Unwritable) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        disk.crash(Crash::LoseUnsynced);
+        let (service, _) = open(&disk);
+        let there = quads(&service.handle()).join("\n");
+        for n in confirmed {
+            assert!(there.contains(&format!("\"{n}\"^^")), "call {call}: {n} is gone\n{there}");
+        }
+    }
+}
+
+#[test]
+fn rules_keep_their_names_and_names_are_not_given_twice() {
+    let disk = SimDisk::new(1);
+    let (service, _) = open(&disk);
+    let handle = service.handle();
+    for name in ["first", "second"] {
+        ask(&handle, Ask::AddRule { name: name.into(), text: RULE.into() }).unwrap();
+    }
+    ask(&handle, Ask::RemoveRule("second".into())).unwrap();
+    drop((handle, service));
+    let (service, opening) = open(&disk);
+    let handle = service.handle();
+    assert_eq!(opening.rules, ["first"]);
+    ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 7 }")).unwrap();
+    assert_eq!(quads(&handle).len(), 2, "it is in force");
+    assert!(matches!(ask(&handle, Ask::RemoveRule("second".into())), Err(Refused::Failed(_))));
+    ask(&handle, Ask::RemoveRule("first".into())).unwrap();
+    ask(&handle, update("INSERT DATA { <urn:b> <urn:p> 8 }")).unwrap();
+    assert_eq!(quads(&handle).len(), 3);
+}
+
+#[test]
+fn versions_do_not_come_back_with_another_meaning() {
+    let disk = SimDisk::new(1);
+    let interval = Durability::Interval(Duration::from_secs(60));
+    let (service, _) = open_as(&disk, interval);
+    let seen = ask(&service.handle(), update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap().version;
+    let kept = ask(&service.handle(), update("INSERT DATA { <urn:a> <urn:p> 2 }")).unwrap().version;
+    disk.crash(Crash::Process);
+    drop(service);
+    // The process ended in the middle: as far as it knows, the last versions may be lost.
+    let (service, opening) = open_as(&disk, interval);
+    assert!(opening.version > kept && kept > seen, "{opening:?}");
+    let next = ask(&service.handle(), update("INSERT DATA { <urn:a> <urn:p> 3 }")).unwrap().version;
+    assert_eq!(next, opening.version + 1);
+    drop(service);
+    let (_, opening) = open_as(&disk, interval);
+    assert_eq!(
+        (opening.version, opening.holes, opening.quads),
+        (next, 0, 3),
+        "ended in good order: nothing is left out"
+    );
+}
+
+#[test]
+fn names_that_are_no_iris_come_back() {
+    let disk = SimDisk::new(1);
+    let (service, _) = open(&disk);
+    let node = |text: &str| oxrdf::NamedNode::new_unchecked(text);
+    let odd = oxrdf::Literal::new_typed_literal("\u{0}\n\"", node("no iri"));
+    let quad = oxrdf::Quad::new(node("Agent_X"), node("has"), odd, oxrdf::GraphName::DefaultGraph);
+    ask(&service.handle(), Ask::Edit { remove: vec![], insert: vec![quad] }).unwrap();
+    let before = quads(&service.handle());
+    drop(service);
+    let (service, _) = open(&disk);
+    assert_eq!(quads(&service.handle()), before);
+}
+
+#[test]
+fn two_cannot_have_one_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig { dir: folder.path().join("space"), ..config(Durability::Off) };
+    let first = Service::open(&config, SpaceLimits::default()).unwrap();
+    let error = Service::open(&config, SpaceLimits::default()).unwrap_err().to_string();
+    assert!(error.contains("is in use by process"), "{error}");
+    let to = folder.path().join("copy");
+    ask(&first.0.handle(), update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap();
+    first.0.vault().unwrap().backup(&to).unwrap();
+    drop(first);
+    let (service, opening) = Service::open(&StoreConfig { dir: to, ..config }, SpaceLimits::default()).unwrap();
+    assert_eq!((opening.quads, quads(&service.handle()).len()), (1, 1));
+}

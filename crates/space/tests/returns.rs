@@ -1,0 +1,241 @@
+//! Whoever was cut off learns exactly what it missed, at every door, or is given the whole result and told so; and what
+//! clients and broker tell each other about pace.
+
+#![allow(clippy::unwrap_used, reason = "a step that cannot be done has failed the test")]
+
+mod common;
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use common::{Broker, CONFIRM, Peer, connect, graph, message_of, parameter, pattern, question, start, triple};
+use serde_json::Value;
+use tidegate_graph::{JournalLimits, QueryLimits, SpaceLimits, Update};
+use tidegate_space::{Ask, Asker};
+use tungstenite::{Message, WebSocket};
+
+const QUERY: &str = "SELECT ?o { <urn:s> <urn:p> ?o }";
+
+fn socket(broker: &Broker) -> WebSocket<TcpStream> {
+    let url = format!("ws://{}/subscribe", broker.http());
+    tungstenite::client(url, connect(broker.http())).unwrap().0
+}
+
+/// Subscribes, with what it has.
+fn subscribe(socket: &mut WebSocket<TcpStream>, query: &str, seen: Option<(&str, u64)>) -> Value {
+    let mut subscribe = serde_json::json!({ "sparql": query });
+    if let Some((spuid, sequence)) = seen {
+        subscribe["spuid"] = spuid.into();
+        subscribe["sequence"] = sequence.into();
+    }
+    socket.send(Message::text(serde_json::json!({ "subscribe": subscribe }).to_string())).unwrap();
+    hear(socket)
+}
+
+fn hear(socket: &mut WebSocket<TcpStream>) -> Value {
+    loop {
+        if let Message::Text(text) = socket.read().unwrap() {
+            return serde_json::from_str::<Value>(&text).unwrap()["notification"].clone();
+        }
+    }
+}
+
+fn values(told: &Value, side: &str) -> Vec<String> {
+    let rows = told[side]["results"]["bindings"].as_array().unwrap();
+    let mut values: Vec<String> = rows.iter().map(|row| row["o"]["value"].as_str().unwrap().to_owned()).collect();
+    values.sort_unstable();
+    values
+}
+
+fn insert(broker: &Broker, value: &str) {
+    assert_eq!(broker.update(&format!("INSERT DATA {{ <urn:s> <urn:p> '{value}' }}")).status, 200);
+}
+
+fn form(broker: &Broker, path: &str, pairs: &[(&str, &str)], headers: &[(&str, &str)]) -> common::Response {
+    let mut body = form_urlencoded::Serializer::new(String::new());
+    let mut headers = headers.to_vec();
+    headers.push(("Content-Type", "application/x-www-form-urlencoded"));
+    broker.request("POST", path, &headers, body.extend_pairs(pairs).finish().as_bytes())
+}
+
+#[test]
+fn a_websocket_that_was_cut_off_is_told_exactly_what_it_missed() {
+    let broker = start();
+    insert(&broker, "a");
+    let mut first = socket(&broker);
+    let told = subscribe(&mut first, QUERY, None);
+    let spuid = told["spuid"].as_str().unwrap().to_owned();
+    assert_eq!(told.get("resumed"), None, "nobody asked");
+    insert(&broker, "b");
+    assert_eq!(hear(&mut first)["sequence"], 1);
+    drop(first);
+    insert(&broker, "c");
+    broker.update("DELETE DATA { <urn:s> <urn:p> 'a' }");
+
+    let mut second = socket(&broker);
+    let told = subscribe(&mut second, QUERY, Some((&spuid, 1)));
+    assert_eq!((told["resumed"].as_bool(), told["spuid"].as_str()), (Some(true), Some(&*spuid)));
+    assert_eq!((values(&told, "addedResults"), values(&told, "removedResults")), (vec!["c".into()], vec!["a".into()]));
+    let number = told["sequence"].as_u64().unwrap();
+    insert(&broker, "d");
+    let next = hear(&mut second);
+    assert_eq!((next["sequence"].as_u64(), values(&next, "addedResults")), (Some(number + 1), vec!["d".into()]));
+
+    // A third one takes it over while the second is still there; the end of the second harms nobody.
+    let mut third = socket(&broker);
+    let told = subscribe(&mut third, QUERY, Some((&spuid, number)));
+    assert_eq!((told["resumed"].as_bool(), values(&told, "addedResults")), (Some(true), vec!["d".into()]));
+    drop(second);
+    let number = told["sequence"].as_u64().unwrap();
+    for n in 1..20 {
+        insert(&broker, &format!("e{n}"));
+        assert_eq!(hear(&mut third)["sequence"], number + n);
+    }
+}
+
+#[test]
+fn what_is_not_known_any_more_begins_again_and_says_so() {
+    let journal = JournalLimits { changes_max: 3, ..JournalLimits::default() };
+    let limits = SpaceLimits { journal, ..SpaceLimits::default() };
+    let broker = common::start_with(limits, std::sync::Arc::new(tidegate_space::Everybody));
+    let mut first = socket(&broker);
+    let spuid = subscribe(&mut first, QUERY, None)["spuid"].as_str().unwrap().to_owned();
+    drop(first);
+    for n in 0..5 {
+        insert(&broker, &n.to_string());
+    }
+    for (name, query, sequence) in [
+        (spuid.as_str(), "SELECT ?o { <urn:other> <urn:p> ?o }", 0),
+        (&spuid, QUERY, 99),
+        (&spuid, QUERY, 0),
+        ("sepa://subscription/guessed", QUERY, 0),
+    ] {
+        let mut socket = socket(&broker);
+        let told = subscribe(&mut socket, query, Some((name, sequence)));
+        assert_eq!((told["resumed"].as_bool(), told["sequence"].as_u64()), (Some(false), Some(0)), "{name} {sequence}");
+        assert_ne!(told["spuid"], name);
+        let whole = if query == QUERY { 5 } else { 0 };
+        assert_eq!(values(&told, "addedResults").len(), whole);
+    }
+}
+
+#[test]
+fn a_smart_m3_client_comes_back_with_the_parameters_of_an_indication() {
+    let broker = start();
+    let mut writer = Peer::new(broker.ssap());
+    let mut add = |id: u32, value: &str| {
+        let insert = graph("insert_graph", &triple("urn:s", "urn:p", value));
+        writer.send(&message_of("w", "INSERT", id, &(insert + CONFIRM)));
+        assert_eq!(parameter(&writer.next(), "status"), "m3:Success");
+    };
+    let mut first = Peer::new(broker.ssap());
+    first.send(&message_of("kp", "SUBSCRIBE", 1, &question(&pattern("urn:s"))));
+    let name = parameter(&first.next(), "subscription_id").to_owned();
+    add(1, "a");
+    assert_eq!(parameter(&first.next(), "ind_sequence"), "1");
+    drop(first);
+    add(2, "b");
+    add(3, "c");
+    let back = |name: &str, number: &str| {
+        let seen = format!(
+            "<parameter name=\"subscription_id\">{name}</parameter><parameter \
+             name=\"ind_sequence\">{number}</parameter>"
+        );
+        message_of("kp", "SUBSCRIBE", 2, &(question(&pattern("urn:s")) + &seen))
+    };
+    let mut second = Peer::new(broker.ssap());
+    second.send(&back(&name, "1"));
+    let told = second.next();
+    assert_eq!((parameter(&told, "status"), parameter(&told, "resumed")), ("m3:Success", "TRUE"));
+    assert_eq!(parameter(&told, "subscription_id"), name);
+    let missed = parameter(&told, "new_results");
+    assert!(missed.contains("[b]") && missed.contains("[c]") && !missed.contains("[a]"), "{missed}");
+    let number: u32 = parameter(&told, "ind_sequence").parse().unwrap();
+    add(4, "d");
+    assert_eq!(parameter(&second.next(), "ind_sequence"), (number + 1).to_string());
+    let mut stranger = Peer::new(broker.ssap());
+    stranger.send(&back("http://subscribe_graph#guessed", "1"));
+    let told = stranger.next();
+    assert_eq!((parameter(&told, "resumed"), parameter(&told, "results").matches("<triple>").count()), ("FALSE", 4));
+}
+
+#[test]
+fn http_checks_without_a_socket_and_without_work_if_nothing_changed() {
+    let broker = start();
+    insert(&broker, "a");
+    let check = |pairs: &[(&str, &str)]| {
+        let answer = form(&broker, "/check", pairs, &[]);
+        assert_eq!(answer.status, 200, "{}", answer.body);
+        serde_json::from_str::<Value>(&answer.body).unwrap()["notification"].clone()
+    };
+    let told = check(&[("query", QUERY)]);
+    let spuid = told["spuid"].as_str().unwrap().to_owned();
+    assert_eq!((told["sequence"].as_u64(), values(&told, "addedResults")), (Some(0), vec!["a".into()]));
+    insert(&broker, "b");
+    // The answer may be lost on its way: whoever asks again from the same number is told the same.
+    for _ in 0..2 {
+        let told = check(&[("query", QUERY), ("spuid", &spuid), ("sequence", "0")]);
+        assert_eq!((told["resumed"].as_bool(), values(&told, "addedResults")), (Some(true), vec!["b".into()]));
+    }
+    let told = check(&[("query", QUERY), ("spuid", "x"), ("sequence", "0")]);
+    assert_eq!((told["resumed"].as_bool(), values(&told, "addedResults").len()), (Some(false), 2));
+
+    let now = broker.get("/check", "*/*");
+    assert_eq!((now.status, now.body.as_str(), now.header("pace-version")), (200, "{\"version\":2}", Some("2")));
+    assert_eq!(broker.get("/check?version=2", "*/*").status, 304);
+    assert_eq!(broker.get("/check?version=1", "*/*").status, 200);
+    assert_eq!(broker.get("/check?version=x", "*/*").status, 400);
+    let counts = broker.handle().counts();
+    assert_eq!(form(&broker, "/query", &[("query", QUERY)], &[("pace-version", "2")]).status, 304);
+    assert_eq!(broker.handle().counts(), counts, "nobody had to work for it");
+    let answer = form(&broker, "/query", &[("query", QUERY)], &[("pace-version", "1"), ("pace-want-ms", "1000")]);
+    assert_eq!((answer.status, answer.header("pace-version")), (200, Some("2")));
+    for hint in ["pace-queued-ms", "pace-dbr-ms", "pace-stretch", "pace-interval-ms"] {
+        assert!(answer.header(hint).is_some(), "{hint}");
+    }
+    let mut peer = Peer::new(broker.ssap());
+    let pace = |version: &str| format!("<parameter name=\"pace-version\">{version}</parameter>");
+    peer.send(&message_of("kp", "QUERY", 1, &(question(&pattern("urn:s")) + &pace("2"))));
+    assert_eq!(parameter(&peer.next(), "pace-not-modified"), "TRUE");
+    peer.send(&message_of("kp", "QUERY", 2, &(question(&pattern("urn:s")) + &pace("1"))));
+    let told = peer.next();
+    assert_eq!((parameter(&told, "pace-version"), parameter(&told, "results").matches("<triple>").count()), ("2", 2));
+    assert!(told.contains("pace-dbr-ms"), "{told}");
+    peer.send(&message_of("kp", "QUERY", 3, &question(&pattern("urn:s"))));
+    assert!(!peer.next().contains("pace-"), "who says nothing about pace is told nothing");
+}
+
+#[test]
+fn whoever_is_sent_away_gets_a_place_that_is_kept() {
+    let broker = start();
+    let many: Vec<String> = (0..1000).map(|n| format!("<urn:s{n}> <urn:p> {n} .")).collect();
+    assert_eq!(broker.update(&format!("INSERT DATA {{ {} }}", many.join(" "))).status, 200);
+    let handle = broker.handle();
+    let parse = |text: &str| Ask::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
+    // It keeps the writer busy for its second, and more is waiting behind it than there may be.
+    let long = "INSERT { <urn:x> <urn:y> ?n } WHERE { SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } }";
+    let mut waiting = vec![handle.start(parse(long), Asker::new(0, Some(Duration::from_secs(1))))];
+    let few = "INSERT DATA { <urn:a> <urn:b> 1 }";
+    let post = |headers: &[(&str, &str)]| form(&broker, "/update", &[("update", few)], headers);
+    waiting.extend((0..20_000).map(|_| handle.start(parse(few), Asker::new(0, None))));
+    let refused = post(&[]);
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    let ticket = refused.header("pace-ticket").unwrap().to_owned();
+    assert!(refused.header("retry-after").is_some() && refused.header("pace-retry-after-ms").is_some());
+    let mut peer = Peer::new(broker.ssap());
+    let insert = graph("insert_graph", &triple("urn:s", "urn:p", "x"));
+    peer.send(&message_of("kp", "INSERT", 1, &(insert.clone() + CONFIRM)));
+    let told = peer.next();
+    assert_eq!(parameter(&told, "status"), "m3:SIB.Failure.OutOfResources");
+    assert!(told.contains("pace-ticket") && told.contains("pace-retry-after-ms"), "{told}");
+    // When there is room again both are served, with their tickets or without.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        for one in waiting {
+            let _ = one.answer().await;
+        }
+    });
+    assert_eq!(post(&[("pace-ticket", &ticket)]).status, 200);
+    peer.send(&message_of("kp", "INSERT", 2, &(insert + CONFIRM)));
+    assert_eq!(parameter(&peer.next(), "status"), "m3:Success");
+}
