@@ -43,9 +43,11 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
     if !args.json {
         println!(
             "{SENSORS} publishers keep their rhythm ({} messages/s together); one of {USUAL_RATE}/s starts to send \
-             {rate}/s;\none subscriber takes {} messages/s. Two runs, {seconds:.0} s in all.\n",
+             {rate}/s;\none subscriber takes {} messages/s. Two runs, {seconds:.0} s in all:\n\
+             GATE OFF  backoff.mode = \"off\"\nGATE ON   {}\n",
             (0..SENSORS).map(|number| 1 + number % 10).sum::<u32>(),
             1000 / fleet::SERVICE.as_millis(),
+            settings_of(args.enforce),
         );
     }
     let off = run(None, rate, args).context("the run without the gate")?;
@@ -62,6 +64,20 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
         print!("{}", report.text());
     }
     Ok(0)
+}
+
+/// What the gate is told, as a configuration would.
+fn settings_of(enforce: Enforce) -> &'static str {
+    match enforce {
+        Enforce::Always => {
+            "backoff.enforce = \"always\": whoever breaks its rhythm is slowed; \"pressure\", the default,\n          \
+             waits until the broker or a receiver is short of something (--enforce pressure)"
+        }
+        Enforce::Pressure => {
+            "backoff.enforce = \"pressure\", the default: whoever breaks its rhythm is slowed while the broker\n          \
+             or a receiver is short of something"
+        }
+    }
 }
 
 /// One run, with or without the gate.

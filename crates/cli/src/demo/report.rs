@@ -128,21 +128,25 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let (off, on) = (&self.off, &self.on);
         let rows = [
-            ("the others, before the flood: p50".to_owned(), span(off.before.p50), span(on.before.p50)),
-            ("                              p99".to_owned(), span(off.before.p99), span(on.before.p99)),
-            ("the others, in the flood:     p50".to_owned(), span(off.flooded.p50), span(on.flooded.p50)),
-            ("                              p99".to_owned(), span(off.flooded.p99), span(on.flooded.p99)),
-            ("  later than 1 s, or lost".to_owned(), late(&off.flooded), late(&on.flooded)),
-            ("the flooder: offered".to_owned(), off.flooder.offered.to_string(), on.flooder.offered.to_string()),
-            ("  passed on".to_owned(), off.flooder.passed.to_string(), on.flooder.passed.to_string()),
-            ("  made to wait, at the end".to_owned(), off.flooder.held.to_string(), on.flooder.held.to_string()),
+            ("20 good publishers, before: half within".to_owned(), span(off.before.p50), span(on.before.p50)),
+            ("                            99 % within".to_owned(), span(off.before.p99), span(on.before.p99)),
+            ("the same, during the flood: half within".to_owned(), span(off.flooded.p50), span(on.flooded.p50)),
+            ("                            99 % within".to_owned(), span(off.flooded.p99), span(on.flooded.p99)),
+            ("     later than a second, or lost".to_owned(), late(&off.flooded), late(&on.flooded)),
             (
-                "  refused, and told when to come back".to_owned(),
+                "the flooder's messages: sent".to_owned(),
+                off.flooder.offered.to_string(),
+                on.flooder.offered.to_string(),
+            ),
+            ("     passed on".to_owned(), off.flooder.passed.to_string(), on.flooder.passed.to_string()),
+            ("     waiting at the end".to_owned(), off.flooder.held.to_string(), on.flooder.held.to_string()),
+            (
+                "     refused, and told when to come back".to_owned(),
                 off.flooder.refused.to_string(),
                 on.flooder.refused.to_string(),
             ),
         ];
-        let mut text = format!("{:<40}{:>16}{:>16}\n", "", "GATE OFF", "GATE ON");
+        let mut text = format!("{:<40}{:>16}{:>16}\n", "from sending to the end of the work", "GATE OFF", "GATE ON");
         for (name, off, on) in rows {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name:<40}{off:>16}{on:>16}");

@@ -3,12 +3,14 @@
 //! On a terminal it is drawn in place: the cursor goes home and every line is overwritten and cleared to its end, so
 //! nothing flickers and nothing is left over. Elsewhere, or with `--once`, it is printed once.
 
-use std::collections::HashMap;
-use std::io::{IsTerminal, Write};
+use std::io::{IsTerminal, Write, stdin};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::Value;
+use tidegate_core::RATE_WINDOW;
 
 use super::http::Door;
 use super::table::{Align, Table, number, shown};
@@ -22,30 +24,53 @@ const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 pub(crate) fn top(args: &TopArgs) -> Result<u8> {
     let door = Door::new(&args.admin)?;
-    let mut before = Before::default();
     if args.once || !std::io::stdout().is_terminal() {
-        out(&look(&door, args, 100, &mut before)?);
+        out(&look(&door, args, 100)?);
         return Ok(0);
     }
     let stop = Stop::on_signals()?;
     // Before the screen is taken: an error should be seen.
-    let mut text = look(&door, args, 100, &mut before)?;
-    out(ENTER);
-    let ended = loop {
+    let mut text = look(&door, args, 100)?;
+    let screen = Screen::take();
+    loop {
         draw(&text);
         if !rest(args.interval, &stop) {
-            break Ok(0);
+            drop(screen);
+            return Ok(0);
         }
-        match look(&door, args, rows().saturating_sub(5).max(1), &mut before) {
-            Ok(next) => text = next,
-            Err(error) => break Err(error),
-        }
-    };
-    out(LEAVE);
-    ended
+        text = look(&door, args, rows().saturating_sub(6).max(1))?;
+    }
 }
 
-/// False when somebody wants it to end.
+/// The terminal while it is ours: given back as it was, however that ends.
+struct Screen {
+    /// How the keyboard was; none if there is none.
+    keyboard: Option<Termios>,
+}
+
+impl Screen {
+    fn take() -> Self {
+        out(ENTER);
+        // Single keys are wanted, and not shown. Ctrl-C still is a signal.
+        let keyboard = tcgetattr(stdin()).ok();
+        if let Some(mut ours) = keyboard.clone() {
+            ours.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            let _ = tcsetattr(stdin(), OptionalActions::Now, &ours);
+        }
+        Self { keyboard }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        if let Some(before) = &self.keyboard {
+            let _ = tcsetattr(stdin(), OptionalActions::Now, before);
+        }
+        out(LEAVE);
+    }
+}
+
+/// False when somebody wants it to end: by a signal, or with `q`.
 fn rest(interval: Duration, stop: &Stop) -> bool {
     let end = Instant::now() + interval;
     while !stop.is_wanted() {
@@ -53,7 +78,25 @@ fn rest(interval: Duration, stop: &Stop) -> bool {
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(Duration::from_millis(50)));
+        if is_quit_pressed(left.min(Duration::from_millis(50))) {
+            return false;
+        }
+    }
+    false
+}
+
+/// Waits so long for a key.
+fn is_quit_pressed(time: Duration) -> bool {
+    let input = stdin();
+    let mut ready = [PollFd::new(&input, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: 0, tv_nsec: time.as_nanos().min(999_999_999) as _ };
+    let is_ready = input.is_terminal() && matches!(poll(&mut ready, Some(&timeout)), Ok(1));
+    let mut key = [0; 1];
+    if is_ready && matches!(rustix::io::read(&input, &mut key), Ok(1)) {
+        return matches!(key, [b'q' | b'Q']);
+    }
+    if !is_ready && !input.is_terminal() {
+        std::thread::sleep(time);
     }
     false
 }
@@ -84,46 +127,20 @@ fn columns() -> usize {
     size().map_or(80, |(_, columns)| columns)
 }
 
-/// What each client had published at the last look.
-#[derive(Default)]
-struct Before {
-    at: Option<Instant>,
-    received: HashMap<String, u64>,
-}
-
-impl Before {
-    /// Messages per second since then; the broker's own estimate at the first look.
-    fn rate(&self, client: &Value) -> Value {
-        let (Some(at), Some(before)) = (self.at, client["client_id"].as_str().and_then(|id| self.received.get(id)))
-        else {
-            return client["rate"].clone();
-        };
-        let new = client["received"].as_u64().unwrap_or(0).saturating_sub(*before);
-        (new as f64 / at.elapsed().as_secs_f64().max(1e-3)).into()
-    }
-
-    fn note(&mut self, clients: &[Value]) {
-        self.at = Some(Instant::now());
-        let received = |client: &Value| Some((client["client_id"].as_str()?.to_owned(), client["received"].as_u64()?));
-        self.received = clients.iter().filter_map(received).collect();
-    }
-}
-
 /// One look, as text.
-fn look(door: &Door, args: &TopArgs, rows: usize, before: &mut Before) -> Result<String> {
+fn look(door: &Door, args: &TopArgs, rows: usize) -> Result<String> {
     let limit = args.limit.map_or(rows, usize::from).clamp(1, 1000);
     let status = door.get("/api/v1/status")?;
     let clients = door.get(&format!("/api/v1/clients?sort={}&limit={limit}", args.sort.name()))?;
     let clients = clients["clients"].as_array().map_or(&[][..], Vec::as_slice);
-    let text = format!("{}\n{}", summary(&status), table(clients, before).text());
-    before.note(clients);
-    Ok(text)
+    Ok(format!("{}\n{}", summary(&status), table(clients).text()))
 }
 
 fn summary(status: &Value) -> String {
     let (rates, waiting) = (&status["rates"], &status["waiting"]);
     format!(
-        "tidegate {}  up {} s  {} connected, {} sessions\nin {}/s  out {}/s  lost {}/s   held {}  queued {} ({} bytes)\n",
+        "tidegate {}  up {} s  {} connected, {} sessions\nin {}/s  out {}/s  lost {}/s   held {}  queued {} ({} bytes)\n\
+         RATE is over the last {} s, LEARNED what is usual\n",
         shown(&status["version"]).trim_matches('"'),
         shown(&status["uptime_s"]),
         shown(&status["clients"]["connected"]),
@@ -134,10 +151,11 @@ fn summary(status: &Value) -> String {
         shown(&waiting["held_messages"]),
         shown(&waiting["queue_messages"]),
         shown(&waiting["queue_bytes"]),
+        RATE_WINDOW.as_secs(),
     )
 }
 
-fn table(clients: &[Value], before: &Before) -> Table {
+fn table(clients: &[Value]) -> Table {
     let mut table = Table::new(&[
         ("CLIENT", Align::Left),
         ("STATE", Align::Left),
@@ -155,7 +173,7 @@ fn table(clients: &[Value], before: &Before) -> Table {
         table.row([
             cell("client_id"),
             cell("state"),
-            number(&before.rate(client)),
+            number(&client["rate"]),
             number(&client["learned_rate"]),
             delay(&client["delay_ms"]),
             cell("held"),
