@@ -64,7 +64,9 @@ mod tests {
         let now = Timestamp::from_secs_f64(1000.0);
         let mut before = shard(0, 1);
         let all: Vec<SavedRhythm> = (1..=5).map(|n| saved(&alloc::format!("u{n}"), n)).collect();
-        all.iter().for_each(|rhythm| before.restore_rhythm(rhythm, now));
+        for rhythm in &all {
+            before.restore_rhythm(rhythm, now);
+        }
         let (first, next) = before.rhythms(0, 3, Timestamp::ZERO);
         let (rest, end) = before.rhythms(next.unwrap(), 3, Timestamp::ZERO);
         assert_eq!((first.len(), rest.len(), end), (3, 2, None));
