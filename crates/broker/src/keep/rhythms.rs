@@ -90,7 +90,9 @@ pub(super) fn restore(image: &Image, shards: &mut [Shard], wall: &Wall, now: Tim
         let Some((nanos, at_once)) = read(state) else { continue };
         let (interval, last_at) = (Duration::from_nanos(nanos), wall.timestamp(seen_ms));
         let saved = SavedRhythm { key: key.to_owned(), interval, batch: at_once, last_at };
-        shards.iter_mut().for_each(|shard| shard.restore_rhythm(&saved, now));
+        for shard in &mut *shards {
+            shard.restore_rhythm(&saved, now);
+        }
         restored += 1;
     }
     restored

@@ -89,7 +89,9 @@ mod tests {
         let now = Timestamp::from_secs_f64(1000.0);
         let mut before = shard(0, 1);
         let all: Vec<SavedRhythm> = (1..=5).map(|n| saved(&alloc::format!("u{n}"), n)).collect();
-        all.iter().for_each(|rhythm| before.restore_rhythm(rhythm, now));
+        for rhythm in &all {
+            before.restore_rhythm(rhythm, now);
+        }
         assert_eq!(before.rhythms(0, 10, Timestamp::ZERO, now), (vec![], None), "nobody is connected");
         for n in 1..=5 {
             connect(&mut before, &alloc::format!("client {n}"), Some(&alloc::format!("{n}")), "10.0.1.5:9");

@@ -105,8 +105,12 @@ fn restart(entries: &[Entry], most: f64) -> Finding {
     let Restart { messages, waiting, .. } = *found;
     let each = found.s_per_million();
     // More than were acknowledged may be there: the last ones were kept, and their acknowledgements on the way.
-    let is_met = each < most && waiting.is_some_and(|waiting| waiting >= messages);
-    Some((format!("{each:.1} s per million, measured with {}", grouped(messages as f64)), state(is_met)))
+    let is_all_there = waiting.is_some_and(|waiting| waiting >= messages);
+    let figure = format!("{each:.1} s per million, measured with {}", grouped(messages as f64));
+    if let Some(cpu) = found.cpu_s_per_million().filter(|cpu| is_all_there && each >= most && *cpu < most) {
+        return Some((format!("{figure}; it got {cpu:.1} s of CPU in that time"), State::Unknown));
+    }
+    Some((figure, state(each < most && is_all_there)))
 }
 
 #[cfg(test)]
@@ -162,11 +166,15 @@ mod tests {
 
     #[test]
     fn a_restart_that_lost_something_is_no_restart() {
-        let judged = |waiting, seconds| {
-            let restart = Restart { messages: 100_000, waiting, seconds, rss_kib: None, cores: Cores::default() };
+        let judged_with = |waiting, seconds, cpu_s| {
+            let (rss_kib, cores) = (None, Cores::default());
+            let restart = Restart { messages: 100_000, waiting, seconds, cpu_s, rss_kib, cores };
             let outcome = Ok(Outcome::Durable(Durable::Restart(restart)));
             Wanted::RestartS(10.0).judge(&[Entry { case: "", broker: String::new(), role: Role::Own, outcome }]).state
         };
+        let judged = |waiting, seconds| judged_with(waiting, seconds, None);
+        assert_eq!(judged_with(Some(100_000), 5.0, Some(0.9)), State::Unknown, "others had the processor");
+        assert_eq!(judged_with(Some(99_999), 5.0, Some(0.9)), State::Missed);
         assert_eq!((judged(Some(100_001), 0.9), judged(Some(100_000), 1.0)), (State::Met, State::Missed));
         assert_eq!((judged(Some(99_999), 0.1), judged(None, 0.1)), (State::Missed, State::Missed));
     }

@@ -36,6 +36,8 @@ pub(in crate::bench) struct Restart {
     pub(in crate::bench) waiting: Option<u64>,
     /// From the start of the process to the first CONNACK.
     pub(in crate::bench) seconds: f64,
+    /// CPU time of the broker until then: what it would take on a machine of its own.
+    pub(in crate::bench) cpu_s: Option<f64>,
     pub(in crate::bench) rss_kib: Option<u64>,
     pub(in crate::bench) cores: Cores,
 }
@@ -46,12 +48,19 @@ impl Restart {
         self.seconds * 1e6 / self.messages.max(1) as f64
     }
 
+    /// The same by CPU time.
+    pub(in crate::bench) fn cpu_s_per_million(&self) -> Option<f64> {
+        Some(self.cpu_s? * 1e6 / self.messages.max(1) as f64)
+    }
+
     pub(super) fn lines(&self) -> Vec<String> {
         let waiting = self.waiting.map_or_else(|| "–".to_owned(), |count| grouped(count as f64));
         let mib = self.rss_kib.map_or_else(|| "–".to_owned(), |kib| format!("{:.0}", kib as f64 / 1024.0));
         vec![format!(
-            "{:.2} s from kill -9 to the first CONNACK, {} messages acknowledged, {waiting} there, {mib} MiB, cores {}",
+            "{:.2} s from the start to the first CONNACK ({} s of CPU), {} messages acknowledged before kill -9, {waiting} \
+             there, {mib} MiB, cores {}",
             self.seconds,
+            self.cpu_s.map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.2}")),
             grouped(self.messages as f64),
             core_words(&self.cores)
         )]
@@ -63,6 +72,7 @@ impl Restart {
             "waiting": self.waiting,
             "restart_s": self.seconds,
             "restart_s_per_million": self.s_per_million(),
+            "restart_cpu_s": self.cpu_s,
             "rss_kib": self.rss_kib,
             "cores": json::cores(&self.cores),
         })
@@ -100,9 +110,10 @@ pub(super) fn run(wanted: usize, source: &Source, setting: &Setting, number: u32
     let broker = remains.start()?;
     let first = Plain::connect(broker.address, &format!("bench-{number}-first"))?;
     let seconds = begin.elapsed().as_secs_f64();
+    let cpu_s = broker.pid.and_then(procfs::cpu_ns).map(|ns| ns as f64 / 1e9);
     let (_, cores) = meter.stop(seconds);
     let rss_kib = broker.pid.and_then(procfs::usage).map(|usage| usage.rss_kib);
     let waiting = ask::queued(&broker);
     drop(first);
-    Ok(Restart { messages, waiting, seconds, rss_kib, cores })
+    Ok(Restart { messages, waiting, seconds, cpu_s, rss_kib, cores })
 }
