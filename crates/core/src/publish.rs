@@ -192,6 +192,7 @@ impl Shard {
             return self.reject(conn, index, delivery, ReasonCode::QuotaExceeded);
         }
         self.stats.publish_passed += 1;
+        self.sample.note(message.publication.topic, now);
         self.stats.by_class[message.publication.standing.class.index()].received += 1;
         if let Some(session) = self.sessions.get_mut(index) {
             session.ledger.passed += 1;
