@@ -16,6 +16,7 @@ use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::limits::{READERS, WATCH_INTERVAL};
+use crate::watch::Watch;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -68,6 +69,7 @@ pub(crate) struct Shared {
     watcher: Condvar,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) counts: Counts,
+    pub(crate) watch: Watch,
     /// The version of the last change that was, or is about to be, confirmed.
     pub(crate) version: AtomicU64,
     /// Bytes of answers that exist.
@@ -115,6 +117,7 @@ impl Shared {
             watcher: Condvar::new(),
             cache: Mutex::default(),
             counts: Counts::default(),
+            watch: Watch::default(),
             version: AtomicU64::new(0),
             held: Arc::default(),
             seed,

@@ -16,6 +16,7 @@ mod sepa;
 mod server;
 mod service;
 mod ssap;
+pub mod watch;
 
 pub use ask::{Answer, Answered, Ask, Asker, Form, Refused, Source, Watched};
 pub use counts::OUTCOMES;

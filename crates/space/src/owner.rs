@@ -13,6 +13,7 @@ use crate::ask::{Answer, Answered, Ask, Refused, Source, Watched};
 use crate::desk::{Control, Next, Shared, Task};
 use crate::keep::{Keep, Kept};
 use crate::outlet::{Outlet, Room, Told};
+use crate::watch::standing_text;
 
 pub(crate) struct Owner {
     space: Space,
@@ -83,11 +84,13 @@ impl Owner {
                 self.changed(outcome)
             }
             Ask::Subscribe { what, outlet } => {
+                let text = standing_text(&what);
                 let subscribed = match what {
                     Watched::Query(query) => self.space.subscribe(&query)?,
                     Watched::Masks(masks) => self.space.subscribe_masks(&masks)?,
                 };
                 self.seats.insert(subscribed.subscriber.0, Seat { outlet, told: 0 });
+                shared.watch.subscribed(subscribed.subscriber.0, text);
                 Ok(Answer::Subscribed(subscribed.subscriber, Box::new(subscribed.baseline)))
             }
             Ask::AddRule(text) => {
@@ -154,6 +157,7 @@ impl Owner {
             let is_over = matches!(told, Told::Ended(_));
             if let Told::Changed { sequence, .. } = &told {
                 seat.told = *sequence;
+                self.shared.watch.told(id.0);
             }
             permit.send((id, told));
             if is_over {
@@ -163,7 +167,9 @@ impl Owner {
     }
 
     fn leave(&mut self, id: SubscriberId) {
-        self.seats.remove(&id.0);
+        if self.seats.remove(&id.0).is_some() {
+            self.shared.watch.left(id.0);
+        }
         // It may have ended by itself.
         let _ = self.space.unsubscribe(id);
     }
