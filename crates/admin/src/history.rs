@@ -53,7 +53,8 @@ impl History {
         self.pending += 1;
         if self.pending == 10 {
             self.pending = 0;
-            let merged = merged(self.seconds.iter().rev().take(10), point.at);
+            let last: Vec<Point> = self.seconds.iter().rev().take(10).copied().collect();
+            let merged = merged(&last, point.at);
             keep(&mut self.tens, merged, HISTORY_TENS);
         }
     }
@@ -82,11 +83,11 @@ fn keep(points: &mut VecDeque<Point>, point: Point, most: usize) {
     points.push_back(point);
 }
 
-fn merged<'a>(points: impl Iterator<Item = &'a Point> + Clone, at: u64) -> Point {
-    let count = points.clone().count().max(1) as f64;
+fn merged(points: &[Point], at: u64) -> Point {
+    let count = points.len().max(1) as f64;
     let mut values = [0.0; FIELDS.len()];
     for (place, (value, (_, merge))) in values.iter_mut().zip(FIELDS).enumerate() {
-        let all = points.clone().map(|point| point.values.get(place).copied().unwrap_or(0.0));
+        let all = points.iter().map(|point| point.values.get(place).copied().unwrap_or(0.0));
         *value = match merge {
             Merge::Mean => all.sum::<f64>() / count,
             Merge::Max => all.fold(0.0, f64::max),
@@ -110,7 +111,11 @@ mod tests {
         let points = hour["points"].as_array().unwrap();
         assert_eq!((points.len(), &hour["step_s"]), (360, &json!(10)));
         assert_eq!(points[359][0], 10_000);
-        assert_eq!((&points[359][1], &points[359][2]), (&json!(10_000.0), &json!(9995.5)), "the worst level, mean rates");
+        assert_eq!(
+            (&points[359][1], &points[359][2]),
+            (&json!(10_000.0), &json!(9995.5)),
+            "the worst level, mean rates"
+        );
         assert_eq!(history.json(60)["points"].as_array().unwrap().len(), 60);
         assert_eq!(hour["fields"].as_array().unwrap().len(), points[0].as_array().unwrap().len());
         assert_eq!(History::default().json(60)["points"], json!([]));

@@ -78,3 +78,6 @@ pub(crate) const FILTER_BYTES_MAX: usize = 65_535;
 
 /// Time for a query from the dashboard.
 pub(crate) const QUERY_TIME: Duration = Duration::from_secs(10);
+
+/// How long the certificates' files are not looked at again for metrics.
+pub(crate) const CERTIFICATES_FOR: Duration = Duration::from_secs(60);

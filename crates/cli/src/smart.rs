@@ -34,6 +34,7 @@ pub(crate) fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> 
         return Ok(None);
     }
     let service = Service::start(SpaceLimits::default()).context("the smart space did not start")?;
+    running.note_space(service.handle());
     let porter = Arc::clone(running) as Arc<dyn Porter>;
     let doors = Doors::start(Bound::new(http, ssap), &service.handle(), porter);
     Ok(Some(Smart { doors: doors.context("the doors of the smart space did not open")?, _service: service }))
