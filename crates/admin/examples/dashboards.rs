@@ -114,7 +114,7 @@ fn traffic(at: SocketAddr, time: Duration) -> Outcome<(f64, f64)> {
     reader.set_read_timeout(Some(Duration::from_millis(100)))?;
     let over = Arc::clone(&is_over);
     let reading = std::thread::spawn(move || {
-        let mut buffer = [0; 65_536];
+        let mut buffer = vec![0; 65_536];
         while !over.load(Ordering::Relaxed) {
             if let Ok(count) = reader.read(&mut buffer) {
                 bytes.fetch_add(count as u64, Ordering::Relaxed);

@@ -112,6 +112,39 @@ mod tests {
         assert!(!index.contains("<script>") && !index.contains(" style=") && !index.contains(" onclick="));
     }
 
+    /// WCAG 2: relative luminance of `#rrggbb`.
+    fn luminance(color: &str) -> f64 {
+        let part = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&color[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.03928 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(1) + 0.7152 * part(3) + 0.0722 * part(5)
+    }
+
+    #[test]
+    fn letters_stand_out_from_what_is_behind_them_in_light_and_dark() {
+        let style = FILES.iter().find(|file| file.name == "style.css").unwrap().text;
+        let themes: Vec<&str> = style.split(":root").skip(1).map(|rest| rest.split('}').next().unwrap()).collect();
+        assert_eq!(themes.len(), 2);
+        for theme in themes {
+            let color = |name: &str| {
+                let (_, after) = theme.split_once(&format!("--{name}: ")).unwrap();
+                luminance(&after[..7])
+            };
+            let contrast = |one: f64, other: f64| (one.max(other) + 0.05) / (one.min(other) + 0.05);
+            for front in ["ink", "quiet", "accent", "good", "warn", "bad"] {
+                for back in ["card", "back", "soft"] {
+                    let ratio = contrast(color(front), color(back));
+                    assert!(ratio >= 4.5, "{front} on {back}: {ratio:.2}");
+                }
+            }
+            assert!(contrast(color("accent-ink"), color("accent")) >= 4.5);
+            for line in ["s1", "s2", "s3", "s4", "s5"] {
+                assert!(contrast(color(line), color("card")) >= 3.0, "{line}");
+            }
+        }
+    }
+
     #[test]
     fn every_file_of_the_folder_is_served() {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("ui");

@@ -31,8 +31,8 @@ function show(place, context) {
     set(about, `${sensors} sensors and one publisher of ${usual}/s, which after five seconds starts to send ${flood}/s; one subscriber that takes 500 messages/s. They live ${seconds} s in a broker of their own in this process: no client of yours is touched.`);
     on.disabled = off.disabled = answer.is_running;
     stop.disabled = !answer.is_running;
-    set(state, h("span", { class: "badge" }, words[answer.phase] ?? answer.phase), answer.gate === undefined ? null : `gate ${answer.gate ? "on" : "off"}`,
-      answer.flooder?.state ? ["the flooder is", stateBadge(answer.flooder.state)] : null);
+    set(state, h("span", { class: "badge" }, words[answer.phase] ?? answer.phase), answer.gate === undefined ? null : h("span", {}, `gate ${answer.gate ? "on" : "off"}`),
+      answer.flooder?.state ? h("span", {}, "the flooder is ", stateBadge(answer.flooder.state)) : null);
     set(problem, answer.problem ?? "");
     const at = answer.points.map((point) => point.at_s);
     const column = (name) => answer.points.map((point) => point[name] ?? 0);

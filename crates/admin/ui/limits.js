@@ -41,8 +41,8 @@ function show(place, context) {
   set(place, problem, h("div", { class: "grid" },
     card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They last as long as the process; what should outlive it belongs into the configuration.")),
     card("Bans", "c6", bans.element, h("p", { class: "quiet small" }, "A client is banned on its own page; users and networks with  tidegate ban add --network 10.1.2.0/24")),
-    card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element),
     card("Changes through this door", "", audit.element),
+    card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element),
     card("What if", "", h("p", { class: "quiet" }, "Not here: what other settings would do is answered in virtual time by  tidegate lab"))));
   let all = [];
   const draw = () => settings.update(all.filter((row) => `${row.key} ${row.about}`.toLowerCase().includes(search.value.toLowerCase())), (row) => row.key);

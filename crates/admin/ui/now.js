@@ -8,8 +8,8 @@ function show(place, { live }) {
   const gauge = new Gauge();
   const figures = { connected: figure("clients connected"), offered: figure("offered /s"), passed: figure("passed /s"),
     delivered: figure("delivered /s"), lost: figure("lost or refused /s"), slowed: figure("publishers held back") };
-  const flow = new Chart([{ name: "passed", color: 1 }, { name: "offered", color: 2, dash: true },
-    { name: "delivered", color: 3 }], { label: "Messages per second" });
+  const flow = new Chart([{ name: "delivered", color: 3 }, { name: "passed", color: 1 },
+    { name: "offered", color: 2, dash: true }], { label: "Messages per second" });
   const losses = new Chart([{ name: "lost or refused", color: 5 }], { label: "Messages lost or refused per second" });
   const waiting = new Chart([{ name: "queued for receivers", color: 4 }, { name: "held of publishers", color: 2, dash: true }],
     { label: "Messages that wait" });
@@ -52,7 +52,7 @@ function show(place, { live }) {
     const { fields, points } = await get("history", { seconds: range.value });
     const column = (name) => points.map((point) => point[fields.indexOf(name)]);
     const at = column("at");
-    flow.draw(at, [column("passed"), column("received"), column("delivered")]);
+    flow.draw(at, [column("delivered"), column("passed"), column("received")]);
     losses.draw(at, [column("lost")]);
     waiting.draw(at, [column("queued"), column("held")]);
   };

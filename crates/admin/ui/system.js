@@ -34,7 +34,7 @@ function show(place, context) {
       ["Process", answer.process_id], ["Shards", answer.shards], ["Sockets", `${answer.sockets}, ${answer.handshakes} in a handshake`],
       ["Listeners", answer.listeners.map((it) => `${it.kind} ${it.address}`).join(", ")],
       ["Ready for clients", answer.ready ? "yes" : `no: ${answer.not_ready_because}`],
-      ["Times at level 0, 1, 2, 3, 4", answer.level_changes.join(", ")]]));
+      ["Times the level became 0, 1, 2, 3, 4", answer.level_changes.join(", ")]]));
     const it = answer.memory;
     const part = it.used_bytes / Math.max(1, it.budget_bytes);
     bar.firstChild.style.width = `${(part * 100).toFixed(1)}%`;

@@ -20,7 +20,7 @@ impl Broker {
     /// A request with these headers; the answer as it comes.
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> String {
         let body = body.map(ToString::to_string).unwrap_or_default();
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers = headers.iter().fold(String::new(), |all, (name, value)| all + name + ": " + value + "\r\n");
         let length = body.len();
         let host = self.host();
         exchange(
