@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{Query, State as Shared};
-use axum::http::StatusCode;
-use serde_json::{Map, Value, json};
+use axum::http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
 use tidegate_broker::{Ban, Banned, Kept};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
 
+use crate::body::{text, words_in};
 use crate::problem::{Answered, Problem, json_of};
 use crate::state::State;
 use crate::view;
@@ -42,8 +43,8 @@ fn limit_json((whom, rate): &(Whom, Rate)) -> Value {
     json!({ "kind": kind, "name": &**name, "rate": view::rounded(per_second), "burst": rate.burst() })
 }
 
-pub(crate) async fn set_limit(Shared(state): Shared<Arc<State>>, body: Bytes) -> Answered {
-    let words = words(&body)?;
+pub(crate) async fn set_limit(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+    let words = words_in(&headers, &body)?;
     let whom = whom(|name| text(&words, name))?;
     let rate = text(&words, "rate").ok_or_else(|| Problem::usage("\"rate\" is missing: \"500/s\", for instance"))?;
     let rate = parse_rate(&rate)
@@ -104,8 +105,8 @@ fn ban_json(ban: &Ban) -> Value {
     value
 }
 
-pub(crate) async fn add_ban(Shared(state): Shared<Arc<State>>, body: Bytes) -> Answered {
-    let words = words(&body)?;
+pub(crate) async fn add_ban(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+    let words = words_in(&headers, &body)?;
     let whom = banned(|name| text(&words, name))?;
     let time = match words.get("seconds") {
         None => BAN_USUAL,
@@ -163,18 +164,6 @@ fn parse_network(text: &str) -> Option<(IpAddr, u8)> {
     let most = if ip.is_ipv4() { 32 } else { 128 };
     let bits = bits.map_or(Some(most), |bits| bits.parse().ok())?;
     (bits <= most).then_some((ip, bits))
-}
-
-/// The object in a body.
-fn words(body: &Bytes) -> Result<Map<String, Value>, Problem> {
-    match serde_json::from_slice(body) {
-        Ok(Value::Object(words)) => Ok(words),
-        _ => Err(Problem::usage("the body must be a JSON object")),
-    }
-}
-
-fn text(words: &Map<String, Value>, name: &str) -> Option<String> {
-    words.get(name).and_then(Value::as_str).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -1,38 +1,44 @@
-//! Who may ask: the checks before every request.
+//! Who may ask: the checks before every request, and the words that go with every answer.
 //!
 //! - *Host.* A name that anybody can point at this machine must not make a browser talk to us (DNS rebinding). While
 //!   there are no users, only `localhost` and addresses are taken. With users everything needs a password, which a
 //!   browser gives to the site that it was typed in for and to no other.
-//! - *Origin.* What changes something is not taken from pages of other sites.
-//! - *User.* With users: HTTP Basic, judged by the broker's own threads for passwords and with the same pauses
-//!   after wrong ones, and a role.
+//! - *Origin.* What changes something, and what listens, is not taken from pages of other sites.
+//! - *User.* With users: a session (`session`) or HTTP Basic (`password`), and a role.
+//! - *Token.* What changes something and comes from a browser carries a token that only a page of ours can have read.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use ring::digest::{SHA256, digest};
-use ring::rand::{SecureRandom, SystemRandom};
-use tidegate_broker::NotAsked;
-use tidegate_broker::authenticate::{Authenticator, Credentials};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX, REQUEST_TIMEOUT};
+use crate::audit::Change;
+use crate::limits::REQUEST_TIMEOUT;
 use crate::problem::Problem;
-use crate::state::{State, lock};
-use crate::steward::{Keeper, Role};
+use crate::state::State;
+use crate::steward::Role;
+use crate::{page, password, session};
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
+
+/// Whose request it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Who {
+    /// None where there are no users.
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) role: Role,
+}
+
+/// Carries the token of a page.
+pub(crate) const TOKEN: &str = "x-csrf-token";
 
 /// Everything that is asked of a request before it is looked at, and a limit to the time it takes.
 pub(crate) async fn guard(
@@ -40,20 +46,62 @@ pub(crate) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    // A body cannot be shared between threads, and need not be: nobody looks at it here.
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
+    let is_page = parts.headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate");
+    let mut who = None;
     let answer = async {
-        admit(&state, &parts).await?;
+        who = admit(&state, &parts).await?;
+        if let Some(who) = &who {
+            parts.extensions.insert(who.clone());
+        }
         Ok::<_, Problem>(next.run(Request::from_parts(parts, body)).await)
     };
-    match timeout(REQUEST_TIMEOUT, answer).await {
+    let mut response = match timeout(REQUEST_TIMEOUT, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(problem)) => problem.into_response(),
         Err(_) => Problem::busy("this took too long").into_response(),
+    };
+    if let Some(who) = who.filter(|_| changes(&method) && !is_read_only(&path)) {
+        let (at, user, status) = (SystemTime::now(), who.user, response.status().as_u16());
+        state.audit.note(Change { at, user, method, path: path.clone(), status });
+    }
+    dress(response.headers_mut(), &path);
+    if is_page {
+        // A browser would ask for a password in a window of its own; our page has a better one.
+        response.headers_mut().remove(header::WWW_AUTHENTICATE);
+    }
+    response
+}
+
+/// What every answer says about itself.
+fn dress(headers: &mut HeaderMap, path: &str) {
+    let words = [
+        (header::CONTENT_SECURITY_POLICY, page::POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in words {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if !page::is_file(path) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
 }
 
-async fn admit(state: &State, request: &Parts) -> Result<(), Problem> {
+fn changes(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD)
+}
+
+/// A POST that changes nothing.
+fn is_read_only(path: &str) -> bool {
+    path == "/api/v1/queries"
+}
+
+/// Whose request it is; none at places where nobody is asked.
+async fn admit(state: &State, request: &Parts) -> Result<Option<Who>, Problem> {
     let (method, path, headers) = (&request.method, request.uri.path(), &request.headers);
     let keeper = state.steward.keeper();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -61,31 +109,69 @@ async fn admit(state: &State, request: &Parts) -> Result<(), Problem> {
         let detail = "this door answers to addresses and to localhost only, because there are no users";
         return Err(Problem::new(StatusCode::FORBIDDEN, "host-not-allowed", detail));
     }
-    let changes = !matches!(*method, Method::GET | Method::HEAD);
-    if changes && !is_own_page(headers, host) {
-        let detail = "changes are not taken from pages of other sites";
+    let is_change = changes(method);
+    if (is_change || path == "/api/v1/events") && !is_own_page(headers, host) {
+        let detail = "changes are not taken from pages of other sites, and they may not listen";
         return Err(Problem::new(StatusCode::FORBIDDEN, "origin-not-allowed", detail));
     }
-    // What supervisors and load balancers ask tells nothing that is worth a password.
-    if matches!(path, "/healthz" | "/readyz" | "/version") {
-        return Ok(());
+    // What supervisors and load balancers ask, and the page before the login, tell nothing that is worth a password.
+    if matches!(path, "/healthz" | "/readyz" | "/version" | "/api/v1/login") || (!is_change && page::is_file(path)) {
+        return Ok(None);
     }
-    let Some(keeper) = keeper else { return Ok(()) };
-    // Set by whoever accepted the connection.
-    let from = request.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip);
-    let role = identify(state, &keeper, headers, from).await?;
+    let Some(keeper) = keeper else {
+        if is_change && is_browser(headers) {
+            check_token(headers, state.sessions.local_token())?;
+        }
+        return Ok(Some(Who { user: None, role: Role::Admin }));
+    };
+    let user = if let Some(session) = session::cookie(headers).and_then(|cookie| state.sessions.find(&keeper, cookie)) {
+        if is_change {
+            check_token(headers, &session.token)?;
+        }
+        session.user
+    } else {
+        password::by_header(state, &keeper, headers, from(request)).await?
+    };
+    let role = keeper.roles.role(&user).ok_or_else(no_role)?;
     let needed = needed(method, path);
     if role < needed {
         let detail = format!("this needs the role {}, and you are {}", needed.name(), role.name());
         return Err(Problem::new(StatusCode::FORBIDDEN, "role-too-low", detail));
     }
-    Ok(())
+    Ok(Some(Who { user: Some(user), role }))
+}
+
+pub(crate) fn no_role() -> Problem {
+    let detail = "this user has none of the roles viewer, operator and admin";
+    Problem::new(StatusCode::FORBIDDEN, "no-role", detail)
+}
+
+/// Set by whoever accepted the connection.
+pub(crate) fn from(request: &Parts) -> IpAddr {
+    request.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip)
+}
+
+/// Browsers say where a request comes from, one way or another; command lines do not.
+fn is_browser(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::ORIGIN)
+        || headers.contains_key("sec-fetch-site")
+        || headers.contains_key(header::COOKIE)
+}
+
+fn check_token(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
+    let shown = headers.get(TOKEN).map(HeaderValue::as_bytes).unwrap_or_default();
+    if session::is_same(shown, token.as_bytes()) {
+        return Ok(());
+    }
+    let detail = format!("the header {TOKEN} is missing or wrong; GET /api/v1/login has it");
+    Err(Problem::new(StatusCode::FORBIDDEN, "token-missing", detail))
 }
 
 /// The least role for a request.
-fn needed(method: &Method, path: &str) -> Role {
+pub(crate) fn needed(method: &Method, path: &str) -> Role {
     match *method {
         Method::GET | Method::HEAD => Role::Viewer,
+        _ if is_read_only(path) => Role::Viewer,
         _ if matches!(path, "/api/v1/reload" | "/api/v1/backup" | "/api/v1/drain") => Role::Admin,
         _ => Role::Operator,
     }
@@ -109,114 +195,6 @@ fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
             let from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
             from.is_some() && from == host
         }
-    }
-}
-
-async fn identify(state: &State, keeper: &Keeper, headers: &HeaderMap, from: IpAddr) -> Result<Role, Problem> {
-    let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", detail);
-    let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| unknown("a user name and a password are needed"))?;
-    let (name, password) = basic(shown.as_bytes()).ok_or_else(|| unknown("only HTTP Basic is understood"))?;
-    let user: Arc<str> = if let Some(user) = state.remembered.find(keeper, shown.as_bytes()) {
-        user
-    } else {
-        let user = check(state, keeper, name, password, from).await?;
-        let user = user.ok_or_else(|| unknown("wrong user name or password"))?;
-        state.remembered.keep(keeper, shown.as_bytes(), Arc::clone(&user));
-        user
-    };
-    keeper.roles.role(&user).ok_or_else(|| {
-        let detail = "this user has none of the roles viewer, operator and admin";
-        Problem::new(StatusCode::FORBIDDEN, "no-role", detail)
-    })
-}
-
-async fn check(
-    state: &State,
-    keeper: &Keeper,
-    name: String,
-    password: Vec<u8>,
-    from: IpAddr,
-) -> Result<Option<Arc<str>>, Problem> {
-    let busy = || Problem::busy("too many passwords are being checked");
-    let _place = state.checks.try_acquire().map_err(|_| busy())?;
-    let credentials = Credentials {
-        client_id: String::new(),
-        user_name: Some(name),
-        password: Some(password),
-        certificate_name: None,
-    };
-    let (reply, verdict) = oneshot::channel();
-    let asked = state.handle.authenticate(Arc::clone(&keeper.authenticator), credentials, from, move |verdict| {
-        let _ = reply.send(verdict);
-    });
-    asked.map_err(|why| match why {
-        NotAsked::Busy => busy(),
-        NotAsked::Wait(wait) => {
-            let seconds = wait.as_secs() + 1;
-            let detail = format!("too many wrong passwords: try again in {seconds} s");
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-wrong-passwords", detail).after(seconds)
-        }
-    })?;
-    Ok(verdict.await.map_err(|_| busy())?.ok().flatten())
-}
-
-/// User name and password of `Basic …`.
-fn basic(shown: &[u8]) -> Option<(String, Vec<u8>)> {
-    let (scheme, rest) = shown.split_at_checked(6)?;
-    if !scheme.eq_ignore_ascii_case(b"Basic ") {
-        return None;
-    }
-    let decoded = BASE64_STANDARD.decode(rest.trim_ascii()).ok()?;
-    let colon = decoded.iter().position(|byte| *byte == b':')?;
-    let name = String::from_utf8(decoded[..colon].to_vec()).ok()?;
-    // No name would be nobody, who may be let in elsewhere.
-    (!name.is_empty()).then(|| (name, decoded[colon + 1..].to_vec()))
-}
-
-/// Passwords that were right a moment ago, as hashes with a key that only this process has.
-pub(crate) struct Remembered {
-    key: [u8; 32],
-    entries: Mutex<Vec<Entry>>,
-}
-
-struct Entry {
-    hash: [u8; 32],
-    user: Arc<str>,
-    until: Instant,
-    /// Forgotten with the users that it was right for. Held, so that its place in memory is nobody else's.
-    authenticator: Arc<dyn Authenticator>,
-}
-
-impl Remembered {
-    pub(crate) fn new() -> Self {
-        let mut key = [0; 32];
-        // Without randomness the hash is still one that cannot be turned round.
-        let _ = SystemRandom::new().fill(&mut key);
-        Self { key, entries: Mutex::default() }
-    }
-
-    fn hash(&self, shown: &[u8]) -> [u8; 32] {
-        let text = [&self.key, shown].concat();
-        let mut hash = [0; 32];
-        hash.copy_from_slice(digest(&SHA256, &text).as_ref());
-        hash
-    }
-
-    fn find(&self, keeper: &Keeper, shown: &[u8]) -> Option<Arc<str>> {
-        let (hash, now) = (self.hash(shown), Instant::now());
-        let mut entries = lock(&self.entries);
-        entries.retain(|entry| entry.until > now && Arc::ptr_eq(&entry.authenticator, &keeper.authenticator));
-        entries.iter().find(|entry| entry.hash == hash).map(|entry| Arc::clone(&entry.user))
-    }
-
-    fn keep(&self, keeper: &Keeper, shown: &[u8], user: Arc<str>) {
-        let (hash, until) = (self.hash(shown), Instant::now() + REMEMBERED_FOR);
-        let entry = Entry { hash, user, until, authenticator: Arc::clone(&keeper.authenticator) };
-        let mut entries = lock(&self.entries);
-        if entries.len() >= REMEMBERED_MAX {
-            entries.remove(0);
-        }
-        entries.push(entry);
     }
 }
 
@@ -247,15 +225,6 @@ mod tests {
         assert!(origin(None) && origin(Some("http://127.0.0.1:18830")));
         for other in ["http://127.0.0.1:8080", "https://evil.example", "null", "127.0.0.1:18830"] {
             assert!(!origin(Some(other)), "{other}");
-        }
-    }
-
-    #[test]
-    fn a_basic_header_is_read_or_refused() {
-        let shown = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text)).into_bytes();
-        assert_eq!(basic(&shown("ann:a:b")), Some(("ann".to_owned(), b"a:b".to_vec())));
-        for bad in [shown(":x"), shown("ann"), b"Basic".to_vec(), b"Bearer abc".to_vec(), b"Basic ***".to_vec()] {
-            assert_eq!(basic(&bad), None, "{bad:?}");
         }
     }
 }

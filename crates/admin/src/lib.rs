@@ -7,20 +7,36 @@
 //! It decides nothing: reload and drain are the process's own, behind [`Steward`].
 
 mod ask;
+mod audit;
+mod body;
 mod clients;
 mod control;
+mod demo;
+mod events;
 mod guard;
+mod history;
 mod limits;
+mod live;
 mod metrics;
+#[cfg(test)]
+mod metrics_check;
+mod metrics_parts;
+mod openapi;
+mod page;
+mod password;
 mod problem;
 mod process;
 mod routes;
 mod server;
+mod session;
+mod space;
 mod state;
 mod status;
 mod steward;
+mod system;
+mod topics;
 mod view;
 mod why;
 
 pub use server::Admin;
-pub use steward::{Keeper, Reloaded, Role, Roles, Steward};
+pub use steward::{Certificate, Demo, Keeper, Reloaded, Role, Roles, Setting, Steward};

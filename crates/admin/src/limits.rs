@@ -38,3 +38,46 @@ pub(crate) const CHECKS_MAX: usize = 2;
 /// Right passwords that are remembered, and for how long: a dashboard asks every second, and a hash costs a tenth of one.
 pub(crate) const REMEMBERED_MAX: usize = 16;
 pub(crate) const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+
+/// Pages that listen to `/api/v1/events`. Each has a socket and four messages of a few kilobytes at most.
+pub(crate) const LISTENERS_MAX: usize = 128;
+
+/// Messages that wait for one of them; what it does not take in time it misses.
+pub(crate) const FEED_MESSAGES_MAX: usize = 4;
+
+/// How long one is served; browsers come back by themselves. Less than a connection may last, so that it ends in order.
+pub(crate) const FEED_TIME: Duration = Duration::from_secs(100);
+
+/// Time between two looks at the counters, and least time between two walks for the top lists.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+pub(crate) const TOP_TICKS: u32 = 2;
+
+/// A walk for the top lists takes at most this part of the time: whoever has a million clients gets lists less often.
+pub(crate) const TOP_SHARE: u32 = 50;
+
+/// Rows of a top list.
+pub(crate) const TOP_ROWS: usize = 10;
+
+/// An hour in points of ten seconds, and its last five minutes in points of one.
+pub(crate) const HISTORY_SECONDS: usize = 300;
+pub(crate) const HISTORY_TENS: usize = 360;
+
+/// Operators that are logged in at the same time; the one that was idle the longest makes room.
+pub(crate) const SESSIONS_MAX: usize = 64;
+pub(crate) const SESSION_LIFE: Duration = Duration::from_secs(12 * 3600);
+pub(crate) const SESSION_IDLE: Duration = Duration::from_secs(3600);
+
+/// Changes through this door that are remembered.
+pub(crate) const AUDIT_MAX: usize = 200;
+
+/// Topics in the tree of a sample.
+pub(crate) const TOPICS_MAX: usize = 1000;
+
+/// Bytes of a topic filter, as MQTT has it.
+pub(crate) const FILTER_BYTES_MAX: usize = 65_535;
+
+/// Time for a query from the dashboard.
+pub(crate) const QUERY_TIME: Duration = Duration::from_secs(10);
+
+/// How long the certificates' files are not looked at again for metrics.
+pub(crate) const CERTIFICATES_FOR: Duration = Duration::from_secs(60);

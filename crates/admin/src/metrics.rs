@@ -3,16 +3,17 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
 use tidegate_broker::PressureReport;
-use tidegate_broker::keep::{Health, StoreReport};
 use tidegate_control::Timestamp;
 use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 
+use crate::limits::LISTENERS_MAX;
+use crate::metrics_parts as parts;
 use crate::problem::{Answered, text};
 use crate::state::State;
 use crate::status::VERSION;
@@ -23,9 +24,18 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     let (_, handshakes) = state.handle.sockets();
     let started = state.wall(Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let (classes, transitions) = (state.handle.classes(), state.handle.transitions());
-    let store = state.handle.store();
-    let process = Process { handshakes, started, resident_bytes: resident_bytes(), classes, transitions, store };
-    Ok(text(StatusCode::OK, KIND, page(&state.handle.stats(), &state.handle.pressure(), &process)))
+    let process = Process { handshakes, started, resident_bytes: resident_bytes(), classes, transitions };
+    let mut page = page(&state.handle.stats(), &state.handle.pressure(), &process);
+    if let Some(report) = state.handle.store() {
+        parts::store(&mut page, &report.metrics, &report.health);
+    }
+    if let Some(space) = state.steward.space() {
+        parts::space(&mut page, &space.counts(), space.watch().standing());
+    }
+    parts::certificates(&mut page, &state.certificates());
+    let listeners = LISTENERS_MAX - state.listeners.available_permits();
+    page.gauge("dashboards", "Pages that listen to the operator's door.", listeners as u64);
+    Ok(text(StatusCode::OK, KIND, page.end(&process)))
 }
 
 struct Process {
@@ -35,13 +45,15 @@ struct Process {
     /// Names, at most as many as there can be classes.
     classes: Vec<String>,
     transitions: [u64; 5],
-    store: Option<StoreReport>,
 }
 
-fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
+fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> Page {
     let mut page = Page(String::with_capacity(8 * 1024));
     page.gauge("connections", "Clients that are connected.", stats.connections);
     page.counter("connections_opened", "Connections that a session accepted.", stats.connects);
+    page.head("connects_refused", "counter", "Clients that were not let in, by reason.");
+    page.sample("connects_refused_total", "{reason=\"busy\"}", stats.connects_refused_busy);
+    page.sample("connects_refused_total", "{reason=\"rate\"}", stats.connects_refused_rate);
     page.gauge("handshakes_in_progress", "Sockets that have not said who they are.", process.handshakes as u64);
     page.head("sessions", "gauge", "Sessions by whether their client is connected.");
     page.sample("sessions", "{state=\"connected\"}", stats.connections.min(stats.sessions));
@@ -89,9 +101,6 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     page.gauge("clients_slow", "Clients that do not take what waits for them.", stats.clients_slow);
     page.gauge("memory_budget_bytes", "Bytes that messages and clients may take.", pressure.memory_max);
     page.gauge("memory_used_bytes", "Bytes that they take.", pressure.memory_used);
-    if let Some(store) = &process.store {
-        by_store(&mut page, store);
-    }
     page.counter("packets_received", "Packets received.", stats.packets_received);
     page.counter("packets_sent", "Packets sent.", stats.packets_sent);
     page.counter("bytes_received", "Bytes received.", stats.bytes_received);
@@ -99,36 +108,7 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> String {
     page.gauge("ledger_balances", "1 while every message is accounted for.", u64::from(stats.check().is_ok()));
     page.head("build", "info", "What runs.");
     page.sample("build_info", &format!("{{version=\"{VERSION}\"}}"), 1);
-    let Page(mut text) = page;
-    // Names that all exporters share have no prefix.
-    let _ = write!(
-        text,
-        "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {}\n\
-         # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {:.3}\n# EOF\n",
-        process.resident_bytes, process.started
-    );
-    text
-}
-
-/// What the disk does, and how long it takes for it.
-fn by_store(page: &mut Page, store: &StoreReport) {
-    let (metrics, syncs) = (&store.metrics, &store.metrics.log.syncs);
-    page.gauge("store_healthy", "1 while the store can write.", u64::from(store.health == Health::Fine));
-    page.counter("store_syncs", "Times that the disk was asked to keep what it was given.", syncs.count);
-    page.counter("store_failures", "Times that the disk refused a write or a sync.", metrics.log.failures);
-    page.counter("store_bytes", "Bytes written to the log.", metrics.log.bytes);
-    page.gauge("store_disk_bytes", "Bytes of all files of the store.", metrics.disk_bytes);
-    page.gauge("store_queue_batches", "Batches that wait for the disk.", metrics.queue_batches as u64);
-    page.gauge("store_queue_bytes", "Bytes of them.", metrics.queue_bytes as u64);
-    let times = [
-        ("store_sync_last_seconds", "How long the last sync took.", syncs.last),
-        ("store_sync_p99_seconds", "99 of 100 syncs since the start took no longer.", syncs.quantile(0.99)),
-        ("store_sync_max_seconds", "How long the longest one took.", syncs.max),
-        ("store_busy_seconds", "How long the disk has been with what it does now.", metrics.busy_for),
-    ];
-    for (name, help, time) in times {
-        page.seconds(name, help, time);
-    }
+    page
 }
 
 type Part = fn(&ClassStats) -> u64;
@@ -146,11 +126,15 @@ fn by_class(page: &mut Page, stats: &Stats, classes: &[String]) {
         page.head(name, kind, help);
         let suffix = if kind == "counter" { "_total" } else { "" };
         for (class, stats) in classes.iter().zip(&stats.by_class) {
-            // A label value has three characters that mean something.
-            let class = class.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let class = escaped(class);
             page.sample(&format!("{name}{suffix}"), &format!("{{class=\"{class}\"}}"), value(stats));
         }
     }
+}
+
+/// A label value has three characters that mean something.
+pub(crate) fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Losses that are drops: those that nobody is told about, or that were for a receiver.
@@ -168,36 +152,44 @@ fn reason(loss: Loss) -> &'static str {
     loss.name().trim_start_matches("dropped_")
 }
 
-struct Page(String);
+pub(crate) struct Page(String);
 
 impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
+    /// The whole text.
+    fn end(self, process: &Process) -> String {
+        let Self(mut text) = self;
+        // Names that all exporters share have no prefix.
+        let _ = write!(
+            text,
+            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {}\n\
+             # TYPE process_start_time_seconds gauge\nprocess_start_time_seconds {:.3}\n# EOF\n",
+            process.resident_bytes, process.started
+        );
+        text
+    }
+
+    pub(crate) fn head(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# TYPE tidegate_{name} {kind}\n# HELP tidegate_{name} {help}");
     }
 
-    fn sample(&mut self, name: &str, labels: &str, value: u64) {
+    pub(crate) fn sample(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
         let _ = writeln!(self.0, "tidegate_{name}{labels} {value}");
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn gauge(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, "gauge", help);
         self.sample(name, "", value);
     }
 
-    fn seconds(&mut self, name: &str, help: &str, time: Duration) {
-        self.head(name, "gauge", help);
-        let _ = writeln!(self.0, "tidegate_{name} {:.6}", time.as_secs_f64());
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn counter(&mut self, name: &str, help: &str, value: u64) {
         self.head(name, "counter", help);
         self.sample(&format!("{name}_total"), "", value);
     }
 }
 
 /// As Linux tells it, in pages; 0 elsewhere.
-fn resident_bytes() -> u64 {
+pub(crate) fn resident_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * PAGE_BYTES
@@ -206,8 +198,7 @@ fn resident_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-    use tidegate_broker::keep::{Durability, WriterMetrics};
+    use std::time::Duration;
     use tidegate_control::pressure::Level;
 
     #[test]
@@ -217,37 +208,14 @@ mod tests {
             PressureReport { level: Level::default(), cause: None, age: Duration::ZERO, memory_used: 1, memory_max: 2 };
         let classes = ["high", "normal", "low", "sys", "odd \"name\""].map(String::from).to_vec();
         let (handshakes, started, resident_bytes, transitions) = (3, 1.5, 4096, [0, 1, 2, 3, 4]);
-        let (durability, health, metrics) = (Durability::Always, Health::Fine, WriterMetrics::default());
-        let store = Some(StoreReport { dir: "x".into(), durability, health, metrics });
-        let process = Process { handshakes, started, resident_bytes, classes, transitions, store };
-        let text = page(&stats, &pressure, &process);
+        let process = Process { handshakes, started, resident_bytes, classes, transitions };
+        let mut page = page(&stats, &pressure, &process);
+        parts::example(&mut page);
+        let text = page.end(&process);
         assert!(text.contains("\ntidegate_deliveries_waiting{class=\"odd \\\"name\\\"\"} 0\n"), "{text}");
-        assert!(text.contains("\ntidegate_store_sync_p99_seconds 0.000000\n"), "{text}");
         assert!(text.contains("\ntidegate_overload_transitions_total{to=\"2\"} 2\n"), "{text}");
         assert!(text.ends_with("# EOF\n") && text.contains("\ntidegate_messages_received_total 7\n"), "{text}");
-        let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());
-        let mut family = (String::new(), String::new());
-        for line in text.lines().filter(|line| *line != "# EOF") {
-            if let Some(rest) = line.strip_prefix("# TYPE ") {
-                let (name, kind) = rest.split_once(' ').unwrap();
-                assert!(families.insert(name.to_owned()), "{name} twice");
-                family = (name.to_owned(), kind.to_owned());
-                continue;
-            }
-            if line.starts_with("# HELP ") {
-                continue;
-            }
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            assert!(value.parse::<f64>().is_ok(), "{line}");
-            assert!(samples.insert(series.to_owned()), "{series} twice");
-            let name = series.split('{').next().unwrap();
-            let suffix = match family.1.as_str() {
-                "counter" => "_total",
-                "info" => "_info",
-                _ => "",
-            };
-            assert_eq!(name, format!("{}{suffix}", family.0), "{line}");
-        }
+        assert_eq!(crate::metrics_check::check(&text), Ok(()));
         assert!(text.len() < 16 * 1024, "{}", text.len());
     }
 }

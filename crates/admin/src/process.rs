@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::State as Shared;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_broker::ask::Question;
 use tidegate_broker::keep::StoreReport;
 
 use crate::ask::ask;
+use crate::body::words_in;
 use crate::problem::{Answered, Problem, json_of, text};
 use crate::state::State;
 
@@ -63,9 +64,9 @@ pub(crate) async fn reload(Shared(state): Shared<Arc<State>>) -> Answered {
 }
 
 /// Copies what is kept into a directory of this machine.
-pub(crate) async fn backup(Shared(state): Shared<Arc<State>>, body: Bytes) -> Answered {
-    let words: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let to = words["to"].as_str().map(PathBuf::from).filter(|to| to.is_absolute());
+pub(crate) async fn backup(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+    let words = words_in(&headers, &body)?;
+    let to = words.get("to").and_then(Value::as_str).map(PathBuf::from).filter(|to| to.is_absolute());
     let to = to.ok_or_else(|| Problem::usage("\"to\" must be an absolute path"))?;
     let steward = Arc::clone(&state.steward);
     match tokio::task::spawn_blocking(move || steward.backup(&to)).await {

@@ -6,31 +6,56 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{StatusCode, Uri};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 
 use crate::guard::guard;
 use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{clients, control, metrics, process, status, why};
+use crate::{
+    audit, clients, control, demo, events, metrics, openapi, page, process, session, space, status, system, topics, why,
+};
+
+/// Every place of the API; `openapi` says what each is for.
+fn places() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
+    vec![
+        ("/api/v1/status", get(status::show)),
+        ("/api/v1/events", get(events::listen)),
+        ("/api/v1/history", get(events::history)),
+        ("/api/v1/clients", get(clients::list)),
+        ("/api/v1/clients/{id}", get(clients::show).merge(delete(clients::kick))),
+        ("/api/v1/clients/{id}/why", get(why::show)),
+        ("/api/v1/drops", get(status::drops)),
+        ("/api/v1/classes", get(status::show_classes)),
+        ("/api/v1/topics", get(topics::topics)),
+        ("/api/v1/retained", get(topics::retained)),
+        ("/api/v1/limits", get(control::limits).put(control::set_limit).delete(control::unset_limit)),
+        ("/api/v1/bans", get(control::bans).post(control::add_ban).delete(control::remove_ban)),
+        ("/api/v1/space", get(space::show)),
+        ("/api/v1/queries", get(space::queries).post(space::run)),
+        ("/api/v1/queries/{number}", delete(space::cancel)),
+        ("/api/v1/system", get(system::show)),
+        ("/api/v1/store", get(system::store)),
+        ("/api/v1/config", get(system::config)),
+        ("/api/v1/audit", get(audit::show)),
+        ("/api/v1/demo", get(demo::show).post(demo::start).delete(demo::stop)),
+        ("/api/v1/login", get(session::show).post(session::log_in).delete(session::log_out)),
+        ("/api/v1/reload", post(process::reload)),
+        ("/api/v1/backup", post(process::backup)),
+        ("/api/v1/drain", post(process::drain)),
+        ("/api/v1/openapi.json", get(openapi::show)),
+        ("/metrics", get(metrics::show)),
+        ("/healthz", get(process::healthz)),
+        ("/readyz", get(process::readyz)),
+        ("/version", get(status::version)),
+    ]
+}
 
 pub(crate) fn routes(state: Arc<State>) -> Router {
-    Router::new()
-        .route("/", get(status::welcome))
-        .route("/api/v1/status", get(status::show))
-        .route("/api/v1/clients", get(clients::list))
-        .route("/api/v1/clients/{id}", get(clients::show).merge(delete(clients::kick)))
-        .route("/api/v1/clients/{id}/why", get(why::show))
-        .route("/api/v1/drops", get(status::drops))
-        .route("/api/v1/limits", get(control::limits).put(control::set_limit).delete(control::unset_limit))
-        .route("/api/v1/bans", get(control::bans).post(control::add_ban).delete(control::remove_ban))
-        .route("/api/v1/reload", post(process::reload))
-        .route("/api/v1/backup", post(process::backup))
-        .route("/api/v1/drain", post(process::drain))
-        .route("/metrics", get(metrics::show))
-        .route("/healthz", get(process::healthz))
-        .route("/readyz", get(process::readyz))
-        .route("/version", get(status::version))
+    let router = Router::new().route("/", get(page::index)).route("/ui/{name}", get(page::file));
+    places()
+        .into_iter()
+        .fold(router, |router, (path, methods)| router.route(path, methods))
         .fallback(nothing_here)
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -45,4 +70,27 @@ async fn nothing_here(uri: Uri) -> Problem {
 
 async fn other_method(uri: Uri) -> Problem {
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", format!("{} is not used that way", uri.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::openapi::DOCS;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_document_names_the_places_that_there_are() {
+        let documented: BTreeSet<&str> = DOCS.iter().map(|doc| doc.path).collect();
+        let there: BTreeSet<&str> = places().iter().map(|(path, _)| *path).collect();
+        assert_eq!(documented, there);
+        for (path, methods) in places() {
+            // As axum writes it: the only way to ask it.
+            let methods = format!("{methods:?}");
+            for (method, field) in [("get", "get: "), ("put", "put: "), ("post", "post: "), ("delete", "delete: ")] {
+                let is_there = !methods.contains(&format!("{field}None"));
+                let is_documented = DOCS.iter().any(|doc| doc.path == path && doc.method == method);
+                assert_eq!(is_there, is_documented, "{method} {path}: {methods}");
+            }
+        }
+    }
 }

@@ -11,12 +11,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tidegate_broker::Handle;
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tracing::{error, warn};
 
+use crate::events::Place;
 use crate::guard::Peer;
 use crate::limits::{BUFFER_BYTES, CONNECTION_TIMEOUT, CONNECTIONS_MAX, HEAD_TIMEOUT};
+use crate::live;
 use crate::routes::routes;
 use crate::state::State;
 use crate::steward::Steward;
@@ -42,14 +44,16 @@ impl Admin {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            // Reloads wait for files; nothing else is done there.
-            .max_blocking_threads(1)
+            // Reloads, certificates and backups wait for files, the demonstration for its threads; nothing else is done there.
+            .max_blocking_threads(2)
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let router = routes(Arc::new(State::new(handle, steward)));
+        let state = Arc::new(State::new(handle, steward));
+        let router = routes(Arc::clone(&state));
         let serve = move || {
             let served = runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
+                tokio::spawn(live::run(state));
                 let serving = serve(listener, router);
                 let mut serving = std::pin::pin!(serving);
                 let mut stopped = std::pin::pin!(stopped);
@@ -94,7 +98,9 @@ async fn serve(listener: tokio::net::TcpListener, router: Router) {
             Ok((stream, peer)) => {
                 // Without a place it is closed at once: a client that waits does not know why.
                 if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                    let router = router.clone().layer(Extension(Peer(peer.ip())));
+                    let place = Place::new(place);
+                    let peer = Extension(Peer(peer.ip()));
+                    let router = router.clone().layer(peer).layer(Extension(place.clone()));
                     tokio::spawn(attend(stream, router, place));
                 }
             }
@@ -106,7 +112,7 @@ async fn serve(listener: tokio::net::TcpListener, router: Router) {
     }
 }
 
-async fn attend(stream: TcpStream, router: Router, place: OwnedSemaphorePermit) {
+async fn attend(stream: TcpStream, router: Router, place: Place) {
     // Answers are small, and somebody waits for them.
     let _ = stream.set_nodelay(true);
     let serving = http1::Builder::new()
@@ -116,5 +122,5 @@ async fn attend(stream: TcpStream, router: Router, place: OwnedSemaphorePermit) 
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     // However it ends: that is the client's affair.
     let _ = timeout(CONNECTION_TIMEOUT, serving).await;
-    drop(place);
+    place.give_back();
 }

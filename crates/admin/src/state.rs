@@ -9,9 +9,12 @@ use tidegate_control::Timestamp;
 use tidegate_core::event::Stats;
 use tokio::sync::Semaphore;
 
-use crate::guard::Remembered;
-use crate::limits::{CHECKS_MAX, WALKS_MAX};
-use crate::steward::Steward;
+use crate::audit::Audit;
+use crate::limits::{CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, WALKS_MAX};
+use crate::live::Live;
+use crate::password::Remembered;
+use crate::session::Sessions;
+use crate::steward::{Certificate, Steward};
 
 pub(crate) struct State {
     pub(crate) handle: Handle,
@@ -19,6 +22,12 @@ pub(crate) struct State {
     pub(crate) walks: Semaphore,
     pub(crate) checks: Semaphore,
     pub(crate) remembered: Remembered,
+    pub(crate) sessions: Sessions,
+    pub(crate) audit: Audit,
+    pub(crate) live: Live,
+    /// Places for pages that listen.
+    pub(crate) listeners: Arc<Semaphore>,
+    certificates: Mutex<Option<(Instant, Vec<Certificate>)>>,
     samples: Mutex<Samples>,
 }
 
@@ -44,6 +53,11 @@ impl State {
             walks: Semaphore::new(WALKS_MAX),
             checks: Semaphore::new(CHECKS_MAX),
             remembered: Remembered::new(),
+            sessions: Sessions::new(),
+            audit: Audit::default(),
+            live: Live::default(),
+            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            certificates: Mutex::default(),
             samples: Mutex::new(Samples { before: sample, latest: sample }),
         }
     }
@@ -58,6 +72,19 @@ impl State {
         }
         let (at, before) = samples.before;
         (stats, before, now.duration_since(at).as_secs_f64().max(1e-3))
+    }
+
+    /// The certificates, as their files were a minute ago at most: a scrape every second reads nothing.
+    pub(crate) fn certificates(&self) -> Vec<Certificate> {
+        let mut known = lock(&self.certificates);
+        match &*known {
+            Some((at, certificates)) if at.elapsed() < CERTIFICATES_FOR => certificates.clone(),
+            _ => {
+                let certificates = self.steward.certificates();
+                *known = Some((Instant::now(), certificates.clone()));
+                certificates
+            }
+        }
     }
 
     /// The broker's time as the world has it.

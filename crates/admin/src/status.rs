@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State as Shared;
+use axum::response::Response;
 use serde_json::{Map, Value, json};
 use tidegate_broker::ask::Closed;
 use tidegate_control::pressure::Cause;
@@ -10,6 +11,7 @@ use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 
 use crate::clients::{worst, worst_closed};
+use crate::openapi::{DOCS, Doc};
 use crate::problem::{Answered, json_of};
 use crate::state::State;
 use crate::view;
@@ -19,19 +21,13 @@ const WORST: usize = 10;
 
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-pub(crate) async fn welcome() -> Answered {
-    Ok(json_of(&json!({
-        "tidegate": VERSION,
-        "see": [
-            "/api/v1/status", "/api/v1/clients?sort=rate&limit=20", "/api/v1/clients?state=closed",
-            "/api/v1/clients/{id}", "/api/v1/clients/{id}/why", "/api/v1/drops", "/api/v1/limits", "/api/v1/bans",
-            "/metrics", "/healthz", "/readyz",
-            "/version",
-        ],
-        "do": [
-            "DELETE /api/v1/clients/{id}", "PUT /api/v1/limits", "DELETE /api/v1/limits?client=", "POST /api/v1/bans",
-            "DELETE /api/v1/bans?client=", "POST /api/v1/reload", "POST /api/v1/backup", "POST /api/v1/drain"],
-    })))
+/// What there is, for whoever has no browser.
+pub(crate) fn welcome() -> Response {
+    let place = |doc: &Doc| format!("{} {}", doc.method.to_uppercase(), doc.path);
+    let (see, act): (Vec<&Doc>, Vec<&Doc>) = DOCS.iter().partition(|doc| doc.method == "get");
+    let see: Vec<String> = see.iter().map(|doc| doc.path.to_owned()).collect();
+    let act: Vec<String> = act.into_iter().map(place).collect();
+    json_of(&json!({ "tidegate": VERSION, "see": see, "do": act, "api": "/api/v1/openapi.json" }))
 }
 
 pub(crate) async fn version() -> Answered {
@@ -39,17 +35,21 @@ pub(crate) async fn version() -> Answered {
 }
 
 pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+    Ok(json_of(&summary(&state)))
+}
+
+pub(crate) fn summary(state: &State) -> Value {
     let (stats, before, seconds) = state.stats();
     let rate = |of: fn(&Stats) -> u64| view::rounded(of(&stats).saturating_sub(of(&before)) as f64 / seconds);
     let (sockets, handshakes) = state.handle.sockets();
     let listeners: Vec<Value> =
         state.handle.addresses().iter().map(|(_, address)| json!(address.to_string())).collect();
-    Ok(json_of(&json!({
+    json!({
         "version": VERSION,
         "uptime_s": state.handle.now().as_nanos() / 1_000_000_000,
         "listeners": listeners,
         "shards": state.handle.shards(),
-        "pressure": pressure(&state),
+        "pressure": pressure(state),
         "clients": {
             "connected": stats.connections,
             "sessions": stats.sessions,
@@ -79,7 +79,12 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
         "publishers_throttled": stats.clients_held,
         "clients_slow": stats.clients_slow,
         "ledger": ledger(&stats),
-    })))
+    })
+}
+
+/// What became of the messages of each class, and its name.
+pub(crate) async fn show_classes(Shared(state): Shared<Arc<State>>) -> Answered {
+    Ok(json_of(&json!({ "classes": classes(&state.handle.classes(), &state.handle.stats()) })))
 }
 
 /// What became of the messages of each class.
@@ -138,7 +143,7 @@ fn ledger(stats: &Stats) -> Value {
 }
 
 /// Repetitions are not losses.
-fn lost(stats: &Stats, side: Side) -> u64 {
+pub(crate) fn lost(stats: &Stats, side: Side) -> u64 {
     let counts = |loss: &&Loss| loss.side() == side && **loss != Loss::Repeated;
     Loss::ALL.iter().filter(counts).map(|loss| loss.count(stats)).sum()
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tidegate_broker::authenticate::Authenticator;
 
@@ -24,6 +25,26 @@ pub trait Steward: fmt::Debug + Send + Sync {
 
     /// Why the broker should get no new clients now; nothing if it may.
     fn unready(&self) -> Option<&'static str>;
+
+    /// Every setting, in order; none where there is no configuration.
+    fn settings(&self) -> Vec<Setting> {
+        Vec::new()
+    }
+
+    /// The certificates that clients are shown.
+    fn certificates(&self) -> Vec<Certificate> {
+        Vec::new()
+    }
+
+    /// The smart space; none if it is off.
+    fn space(&self) -> Option<tidegate_space::Handle> {
+        None
+    }
+
+    /// The demonstration; none where there is no stage for it.
+    fn demo(&self) -> Option<Arc<dyn Demo>> {
+        None
+    }
 }
 
 /// What a reload came to.
@@ -33,6 +54,44 @@ pub struct Reloaded {
     pub changed: Vec<String>,
     /// Keys whose new values hold after a restart.
     pub restart: Vec<String>,
+}
+
+/// One setting as it holds now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Section and name: `limits.receive_max`.
+    pub path: String,
+    /// As the file would have it.
+    pub value: String,
+    /// Where it comes from.
+    pub origin: String,
+    /// What it is, in one line.
+    pub about: String,
+    /// Whether a change takes effect after a restart only.
+    pub needs_restart: bool,
+}
+
+/// A certificate that clients are shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// At which listener.
+    pub listener: String,
+    /// Whose it is; or what is wrong with the file.
+    pub subject: String,
+    /// When it ends; none if that cannot be read.
+    pub expires: Option<SystemTime>,
+}
+
+/// A demonstration of the gate, in a broker of its own. Its methods are called on a thread that may wait.
+pub trait Demo: fmt::Debug + Send + Sync {
+    /// Begins, with or without the gate. False: it runs already.
+    fn start(&self, gate: bool) -> Result<bool, String>;
+
+    /// Ends it early.
+    fn stop(&self);
+
+    /// How it goes, as JSON.
+    fn show(&self) -> serde_json::Value;
 }
 
 /// Knows the users and their roles.

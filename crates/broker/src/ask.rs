@@ -12,6 +12,8 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::event::Event;
 use tidegate_core::report::{ClientDetail, ClientReport, Parting};
+use tidegate_core::retained::RetainedReport;
+use tidegate_core::sample::TopicsReport;
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::journal::in_words;
@@ -35,6 +37,15 @@ pub enum Question {
     Closed {
         /// Only those that ended before the one with this number.
         before: Option<u64>,
+    },
+    /// What was published to of late, by a sample. Answered by [`Answer::Topics`].
+    Topics,
+    /// Some of the retained messages. All shards keep all of them. Answered by [`Answer::Retained`].
+    Retained {
+        /// Those that match this.
+        filter: Box<str>,
+        /// Where to start; none for the first.
+        from: Option<Vec<u8>>,
     },
     /// End a client's connection with 0x98 (administrative action). Answered by [`Answer::Kicked`].
     Kick {
@@ -61,6 +72,15 @@ pub enum Answer {
         closed: Vec<Closed>,
         /// Where to go on; none if these were the last.
         next: Option<u64>,
+    },
+    /// Topics of late.
+    Topics(Box<TopicsReport>),
+    /// A page of retained messages.
+    Retained {
+        /// In the order of their topics.
+        messages: Vec<RetainedReport>,
+        /// Where to go on; none if these were the last.
+        next: Option<Vec<u8>>,
     },
     /// Whether the client was connected.
     Kicked(bool),
@@ -136,6 +156,11 @@ pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed
         }
         Question::Client { client_id } => Answer::Client(shard.client(client_id, now).map(Box::new)),
         Question::Closed { before } => departed.page(*before),
+        Question::Topics => Answer::Topics(Box::new(shard.topics(now))),
+        Question::Retained { filter, from } => {
+            let (messages, next) = shard.retained(filter, from.clone(), now);
+            Answer::Retained { messages, next }
+        }
         Question::Kick { client_id } => {
             let is_here = shard.client(client_id, now).is_some_and(|detail| detail.client.link.is_some());
             shard.handle_kick(client_id, ReasonCode::AdministrativeAction, now);

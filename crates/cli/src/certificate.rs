@@ -38,6 +38,19 @@ pub(crate) fn check(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Vec<Pr
     problems
 }
 
+/// Whose the first certificate of a file is, and when it ends; or what is wrong with the file.
+pub(crate) fn describe(path: &Path) -> (String, Option<SystemTime>) {
+    let chain = match chain(path) {
+        Ok(chain) => chain,
+        Err(problem) => return (problem.to_string(), None),
+    };
+    let Some((_, certificate)) = chain.first().and_then(|first| X509Certificate::from_der(first).ok()) else {
+        return (format!("{}: not a certificate", path.display()), None);
+    };
+    let seconds = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);
+    (certificate.subject().to_string(), Some(UNIX_EPOCH + Duration::from_secs(seconds)))
+}
+
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
     let list = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match list {

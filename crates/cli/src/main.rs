@@ -31,9 +31,10 @@ mod supervisor;
 mod target;
 mod user;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 
 use arguments::{Cli, Command, ConfigCommand, DemoCommand, StoreCommand};
@@ -106,7 +107,13 @@ fn run(cli: Cli) -> Result<u8> {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
             Ok(0)
         }
+        Some(Command::Man { dir }) => write_manual(&dir).map(|()| 0),
     }
+}
+
+fn write_manual(dir: &Path) -> Result<()> {
+    std::fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
+    clap_mangen::generate_to(Cli::command(), dir).with_context(|| format!("{} cannot be written", dir.display()))
 }
 
 fn print_error(error: &anyhow::Error) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use signal_hook::consts::SIGTERM;
-use tidegate_admin::{Keeper, Reloaded, Role, Roles, Steward};
+use tidegate_admin::{Certificate, Demo, Keeper, Reloaded, Role, Roles, Setting, Steward};
 use tidegate_auth::Users;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
@@ -17,12 +17,13 @@ use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
-use crate::config::keys::Change;
+use crate::config::keys::{Change, KEYS, Key};
 use crate::config::{Loaded, Problems, Sources};
+use crate::demo::LiveDemo;
 use crate::log::Level;
 use crate::security::Security;
 use crate::serve::{Ready, log_warnings, prepare_for};
-use crate::{keep, plan};
+use crate::{certificate, keep, plan};
 
 /// A broker that runs, and all that is needed to change it.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub(crate) struct Running {
     is_draining: AtomicBool,
     /// The store of the smart space, if it has one.
     vault: OnceLock<Arc<Vault>>,
+    space: OnceLock<tidegate_space::Handle>,
+    demo: Arc<LiveDemo>,
 }
 
 /// What holds at the moment. Also keeps two reloads from happening at once.
@@ -59,16 +62,9 @@ impl Running {
         keeper: Option<Keeper>,
     ) -> Self {
         let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0 });
-        Self {
-            handle,
-            sources,
-            level,
-            listeners,
-            started: loaded,
-            now,
-            is_draining: AtomicBool::new(false),
-            vault: OnceLock::new(),
-        }
+        let is_draining = AtomicBool::new(false);
+        let (vault, space, demo) = (OnceLock::new(), OnceLock::new(), Arc::default());
+        Self { handle, sources, level, listeners, started: loaded, now, is_draining, vault, space, demo }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -78,6 +74,11 @@ impl Running {
     pub(crate) fn note_vault(&self, vault: Arc<Vault>) {
         // There is one smart space.
         let _ = self.vault.set(vault);
+    }
+
+    /// The smart space is open, for as long as the process lives.
+    pub(crate) fn note_space(&self, space: tidegate_space::Handle) {
+        let _ = self.space.set(space);
     }
 
     pub(crate) fn note_draining(&self) {
@@ -164,6 +165,37 @@ impl Steward for Running {
         let space = self.vault.get().and_then(|vault| vault.report()).map(|store| store.health);
         let healths = [self.handle.store().map(|store| store.health), space];
         healths.into_iter().flatten().any(|health| health != Health::Fine).then_some("the store cannot write")
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        let now = self.now();
+        let setting = |key: &Key| Setting {
+            path: key.path.to_owned(),
+            value: (key.show)(&now.loaded.options),
+            origin: now.loaded.origin(key.path).to_string(),
+            about: key.about.trim().to_owned(),
+            needs_restart: key.change == Change::Restart,
+        };
+        KEYS.iter().map(setting).collect()
+    }
+
+    fn certificates(&self) -> Vec<Certificate> {
+        let tls = self.now().loaded.options.tls.cert.clone();
+        let encrypted = self.listeners.iter().filter(|listener| listener.tls.is_some());
+        let path = |listener: &Listener| tls.clone().or_else(|| Some(listener.tls.as_ref()?.cert.clone()));
+        let shown = |listener: &Listener| {
+            let (subject, expires) = certificate::describe(&path(listener)?);
+            Some(Certificate { listener: plan::door_name(listener.kind).to_owned(), subject, expires })
+        };
+        encrypted.filter_map(shown).collect()
+    }
+
+    fn space(&self) -> Option<tidegate_space::Handle> {
+        self.space.get().cloned()
+    }
+
+    fn demo(&self) -> Option<Arc<dyn Demo>> {
+        Some(Arc::clone(&self.demo) as Arc<dyn Demo>)
     }
 }
 

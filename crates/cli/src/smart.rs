@@ -37,6 +37,7 @@ pub(crate) fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> 
     if let Some(vault) = service.vault() {
         running.note_vault(vault);
     }
+    running.note_space(service.handle());
     let porter = Arc::clone(running) as Arc<dyn Porter>;
     let doors = Doors::start(Bound::new(http, ssap), &service.handle(), porter);
     Ok(Some(Smart { doors: doors.context("the doors of the smart space did not open")?, _service: service }))

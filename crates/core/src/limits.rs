@@ -20,6 +20,14 @@ pub(crate) const PACKET_BYTES_PER_SECOND_MIN: usize = 2048;
 pub(crate) const SLOTS_PER_PAGE: usize = 512;
 /// Filters of a client that are named to an operator; the number of all of them is told, too.
 pub(crate) const FILTERS_SHOWN_MAX: usize = 100;
+/// Topics in a sample of what is published to, bytes kept of each, and the time that one is about.
+pub(crate) const SAMPLE_TOPICS_MAX: usize = 512;
+pub(crate) const SAMPLED_TOPIC_BYTES_MAX: usize = 512;
+pub(crate) const SAMPLE_WINDOW: Duration = Duration::from_secs(10);
+/// Retained messages on one page, bytes of payload shown of each, and looks into the order for it.
+pub(crate) const RETAINED_SHOWN_MAX: usize = 100;
+pub(crate) const RETAINED_PREVIEW_BYTES: usize = 256;
+pub(crate) const RETAINED_STEPS_PER_PAGE: usize = 400;
 /// Bytes in an outbox that need no room in the memory budget: who takes what it is given does not pay for others.
 pub(crate) const OUTBOX_FREE_BYTES: usize = 16 * 1024;
 /// Events kept for a driver that does not drain them.

@@ -208,6 +208,7 @@ impl Shard {
         }
         let message = not_retained.as_ref().unwrap_or(message);
         self.stats.publish_passed += 1;
+        self.sample.note(message.publication.topic, now);
         self.stats.by_class[message.publication.standing.class.index()].received += 1;
         if let Some(session) = self.sessions.get_mut(index) {
             session.ledger.passed += 1;

@@ -27,6 +27,7 @@ use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
 use crate::persist::{Journal, PageRequests};
 use crate::retained::Retained;
+use crate::sample::TopicSample;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::slab::Slab;
@@ -137,6 +138,7 @@ pub struct Shard {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) cache: MatchCache,
     pub(crate) retained: Retained,
+    pub(crate) sample: TopicSample,
     pub(crate) timers: Timers,
     pub(crate) gate: Gate,
     pub(crate) arrivals: Arrivals,
@@ -188,6 +190,7 @@ impl Shard {
             subscriptions: Subscriptions::new(seed),
             cache: MatchCache::new(seed),
             retained: Retained::new(seed),
+            sample: TopicSample::default(),
             timers: Timers::default(),
             gate,
             arrivals: Arrivals::new(seed),

@@ -21,7 +21,8 @@ use crate::limits::{LOOK_INTERVAL, READERS};
 use crate::outlet::Outlet;
 use crate::pool::{Entered, Pool};
 use crate::service::{Chance, random};
-use crate::watch::Running;
+use crate::watch::Watch;
+use crate::watcher::Running;
 
 /// A request on its way.
 #[derive(Debug)]
@@ -72,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) watcher: Condvar,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) counts: Counts,
+    pub(crate) watch: Watch,
     /// The version of the last change that was, or is about to be, confirmed.
     pub(crate) version: AtomicU64,
     /// Bytes of answers that exist.
@@ -139,6 +141,7 @@ impl Shared {
             watcher: Condvar::new(),
             cache: Mutex::default(),
             counts: Counts::default(),
+            watch: Watch::default(),
             version: AtomicU64::new(0),
             held: Arc::default(),
             seed,

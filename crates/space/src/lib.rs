@@ -20,7 +20,8 @@ mod server;
 mod service;
 mod ssap;
 mod vault;
-mod watch;
+pub mod watch;
+mod watcher;
 
 pub use ask::{Answer, Answered, Ask, Asker, Begun, Form, Refused, Seen, Source, Subscribed, Watched};
 pub use counts::OUTCOMES;

@@ -93,3 +93,13 @@ pub const SSAP_FAREWELLS: usize = 64;
 pub const REMEMBERED_MAX: usize = 64;
 /// How long a password that was right is not checked again.
 pub const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+
+/// An evaluation that took this long is remembered as slow, and so many of them are.
+pub(crate) const SLOW: Duration = Duration::from_millis(100);
+pub(crate) const SLOW_SHOWN_MAX: usize = 50;
+
+/// Standing queries in the operator's list; the others are counted.
+pub(crate) const STANDING_SHOWN_MAX: usize = 200;
+
+/// Bytes of a query's text in those lists.
+pub(crate) const TEXT_SHOWN_BYTES: usize = 1000;

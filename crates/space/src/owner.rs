@@ -19,6 +19,7 @@ use crate::group::{Done, Group};
 use crate::keep::{Keep, Kept};
 use crate::outlet::{Outlet, Room, Told};
 use crate::seats::Seats;
+use crate::watch::standing_text;
 
 pub(crate) struct Owner {
     space: Space,
@@ -188,12 +189,14 @@ impl Owner {
                 if let Some(subscribed) = seen.and_then(|seen| self.resume(&seen, &watched, outlet.as_ref())) {
                     return Ok(Answer::Subscribed(Box::new(subscribed)));
                 }
+                let text = standing_text(&what);
                 let subscribed = match what {
                     Watched::Query(query) => self.space.subscribe(&query)?,
                     Watched::Masks(masks) => self.space.subscribe_masks(&masks)?,
                 };
                 let id = subscribed.subscriber;
                 self.seats.sit(id, name.clone(), watched, outlet);
+                shared.watch.subscribed(id.0, text);
                 Ok(Answer::Subscribed(Box::new(Subscribed { id, name, begun: Begun::Whole(subscribed.baseline) })))
             }
             Ask::AddRule { name, text } => {
@@ -290,6 +293,9 @@ impl Owner {
                 Ok(Some(Event::Ended(error))) | Err(error) => Told::Ended(Some(error)),
             };
             let is_over = matches!(told, Told::Ended(_));
+            if let Told::Changed { .. } = &told {
+                self.shared.watch.told(id.0);
+            }
             permit.send((id, told));
             if is_over {
                 return self.leave(id);
@@ -299,6 +305,7 @@ impl Owner {
 
     fn leave(&mut self, id: SubscriberId) {
         self.seats.remove(id);
+        self.shared.watch.left(id.0);
         // It may have ended by itself.
         let _ = self.space.unsubscribe(id);
     }

@@ -36,13 +36,14 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) {
         if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
             return Err(Refused::busy(Duration::from_secs(1)));
         }
+        let token = cancel.clone();
         let limits = QueryLimits { cancel, result_bytes_max: 4 * ANSWER_BYTES_MAX, ..QueryLimits::default() };
-        match &tasks[0].ask {
+        shared.watch.over(&tasks[0].ask, tasks.len(), &token, || match &tasks[0].ask {
             Ask::Query { query, form } => render::query(query, *form, snapshot, &limits),
             Ask::Match { masks, form } => render::matches(masks, *form, snapshot, &limits),
             // Everything else goes to the writer.
             _ => Err(Refused::Closing),
-        }
+        })
     });
     let version = snapshot.version();
     let outcome = outcome.map(|bytes| render::held(bytes, &shared.held));

@@ -23,6 +23,7 @@ use crate::outlet::Outlet;
 use crate::owner::Owner;
 use crate::reader;
 use crate::vault::{Opening, Restored, Shelf, StoreConfig, Vault};
+use crate::watch::Watch;
 
 /// The smart space while it runs. Dropping it ends its threads.
 pub struct Service {
@@ -227,6 +228,11 @@ impl Handle {
     /// Class, outcome and number of the requests so far.
     pub fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.shared.counts.all()
+    }
+
+    /// What goes on, for an operator.
+    pub fn watch(&self) -> &Watch {
+        &self.shared.watch
     }
 
     /// Evaluations under way, and bytes of answers that exist.

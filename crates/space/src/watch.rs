@@ -1,71 +1,239 @@
-//! The watcher: ends evaluations whose time is over, and those that nobody waits for any more.
+//! What an operator may see of the smart space: evaluations under way (and an end to them), slow ones of late, and the
+//! queries that stand. Texts are cut; every list is bounded.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_graph::CancelToken;
 
-use crate::desk::{Shared, lock};
-use crate::limits::WATCH_INTERVAL;
+use crate::ask::{Ask, Watched};
+use crate::limits::{SLOW, SLOW_SHOWN_MAX, STANDING_SHOWN_MAX, TEXT_SHOWN_BYTES};
 
-/// An evaluation under way.
-pub(crate) struct Running {
-    number: u64,
-    token: CancelToken,
-    until: Instant,
-    /// Who waits for it; empty if it is done for its own sake.
-    waiting: Vec<Arc<AtomicBool>>,
+/// What goes on.
+#[derive(Debug, Default)]
+pub struct Watch {
+    lists: Mutex<Lists>,
+    notifications: AtomicU64,
 }
 
-impl Shared {
-    /// Runs an evaluation with a token that is cancelled when its time is over or nobody waits for it any more.
-    pub(crate) fn watched<T>(
-        &self,
-        until: Instant,
-        waiting: Vec<Arc<AtomicBool>>,
-        work: impl FnOnce(CancelToken) -> T,
-    ) -> T {
-        let token = CancelToken::default();
+#[derive(Debug, Default)]
+struct Lists {
+    begun: u64,
+    running: BTreeMap<u64, Entry>,
+    slow: VecDeque<Slow>,
+    standing: BTreeMap<u64, Stands>,
+    /// Those for which there was no place in the list.
+    standing_more: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    text: Box<str>,
+    began: Instant,
+    waiting: usize,
+    token: CancelToken,
+    is_cancelled: bool,
+}
+
+#[derive(Debug)]
+struct Stands {
+    text: Box<str>,
+    since: Instant,
+    notifications: u64,
+}
+
+/// An evaluation under way.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// By which it can be cancelled.
+    pub number: u64,
+    /// Its query.
+    pub text: Box<str>,
+    /// For how long already.
+    pub time: Duration,
+    /// How many wait for it.
+    pub waiting: usize,
+}
+
+/// An evaluation that took long.
+#[derive(Clone, Debug)]
+pub struct Slow {
+    /// Its query.
+    pub text: Box<str>,
+    /// How long it took.
+    pub time: Duration,
+    /// When it ended.
+    pub at: SystemTime,
+    /// Whether an operator ended it.
+    pub is_cancelled: bool,
+}
+
+/// A query that stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The subscription's number.
+    pub number: u64,
+    /// Its query.
+    pub text: Box<str>,
+    /// Since when.
+    pub age: Duration,
+    /// How often its subscriber was told something.
+    pub notifications: u64,
+}
+
+impl Watch {
+    fn lists(&self) -> std::sync::MutexGuard<'_, Lists> {
+        // Nothing is done meanwhile that could leave it half changed.
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Evaluations under way, the oldest first.
+    pub fn running(&self) -> Vec<Running> {
+        let show = |(number, it): (&u64, &Entry)| {
+            let (text, time) = (it.text.clone(), it.began.elapsed());
+            Running { number: *number, text, time, waiting: it.waiting }
+        };
+        self.lists().running.iter().map(show).collect()
+    }
+
+    /// Ends an evaluation; false if there is none of this number.
+    pub fn cancel(&self, number: u64) -> bool {
+        let mut lists = self.lists();
+        let Some(entry) = lists.running.get_mut(&number) else { return false };
+        entry.is_cancelled = true;
+        entry.token.cancel();
+        true
+    }
+
+    /// Slow ones of late, the latest first.
+    pub fn slow(&self) -> Vec<Slow> {
+        self.lists().slow.iter().rev().cloned().collect()
+    }
+
+    /// How many queries stand, and how often subscribers were told something.
+    pub fn standing(&self) -> (usize, u64) {
+        let lists = self.lists();
+        (lists.standing.len() + lists.standing_more, self.notifications.load(Ordering::Relaxed))
+    }
+
+    /// The first of those that stand.
+    pub fn standing_list(&self) -> Vec<Standing> {
+        let show = |(number, it): (&u64, &Stands)| {
+            let (text, age) = (it.text.clone(), it.since.elapsed());
+            Standing { number: *number, text, age, notifications: it.notifications }
+        };
+        self.lists().standing.iter().map(show).collect()
+    }
+
+    /// Runs an evaluation under the operator's eyes.
+    pub(crate) fn over<T>(&self, ask: &Ask, waiting: usize, token: &CancelToken, work: impl FnOnce() -> T) -> T {
+        let entry =
+            Entry { text: text_of(ask), began: Instant::now(), waiting, token: token.clone(), is_cancelled: false };
         let number = {
-            let mut desk = lock(&self.desk);
-            desk.begun += 1;
-            let number = desk.begun;
-            desk.running.push(Running { number, token: token.clone(), until, waiting });
+            let mut lists = self.lists();
+            lists.begun += 1;
+            let number = lists.begun;
+            lists.running.insert(number, entry);
             number
         };
-        self.watcher.notify_one();
-        let outcome = work(token);
-        lock(&self.desk).running.retain(|running| running.number != number);
+        let outcome = work();
+        let mut lists = self.lists();
+        if let Some(Entry { text, began, is_cancelled, .. }) = lists.running.remove(&number) {
+            let time = began.elapsed();
+            if time >= SLOW || is_cancelled {
+                if lists.slow.len() >= SLOW_SHOWN_MAX {
+                    lists.slow.pop_front();
+                }
+                lists.slow.push_back(Slow { text, time, at: SystemTime::now(), is_cancelled });
+            }
+        }
         outcome
     }
 
-    /// The watcher's life.
-    pub(crate) fn watch(&self) {
-        let mut desk = lock(&self.desk);
-        while !desk.is_closing {
-            let now = Instant::now();
-            for running in &desk.running {
-                let is_unwanted = !running.waiting.is_empty()
-                    && running.waiting.iter().all(|is_gone| is_gone.load(Ordering::Relaxed));
-                if now >= running.until || is_unwanted {
-                    running.token.cancel();
-                }
-            }
-            desk = if desk.running.is_empty() {
-                self.watcher.wait(desk).unwrap_or_else(PoisonError::into_inner)
-            } else {
-                let waited = self.watcher.wait_timeout(desk, WATCH_INTERVAL);
-                waited.map_or_else(|poisoned| poisoned.into_inner().0, |(desk, _)| desk)
-            };
-        }
-        for running in &desk.running {
-            running.token.cancel();
+    pub(crate) fn subscribed(&self, number: u64, text: Box<str>) {
+        let mut lists = self.lists();
+        if lists.standing.len() < STANDING_SHOWN_MAX {
+            lists.standing.insert(number, Stands { text, since: Instant::now(), notifications: 0 });
+        } else {
+            lists.standing_more += 1;
         }
     }
 
-    /// Evaluations under way.
-    pub(crate) fn running(&self) -> usize {
-        lock(&self.desk).running.len()
+    pub(crate) fn told(&self, number: u64) {
+        self.notifications.fetch_add(1, Ordering::Relaxed);
+        if let Some(stands) = self.lists().standing.get_mut(&number) {
+            stands.notifications += 1;
+        }
+    }
+
+    pub(crate) fn left(&self, number: u64) {
+        let mut lists = self.lists();
+        if lists.standing.remove(&number).is_none() {
+            lists.standing_more = lists.standing_more.saturating_sub(1);
+        }
+    }
+}
+
+/// What is asked, in words.
+fn text_of(ask: &Ask) -> Box<str> {
+    match ask {
+        Ask::Query { query, .. } => cut(&query.canonical()),
+        Ask::Match { masks, .. } => format!("{} patterns", masks.len()).into(),
+        Ask::Subscribe { what, .. } => standing_text(what),
+        Ask::Update(_) => "an update".into(),
+        Ask::Edit { .. } => "an edit".into(),
+        Ask::AddRule { text, .. } => cut(text),
+        Ask::RemoveRule(_) => "a rule less".into(),
+    }
+}
+
+pub(crate) fn standing_text(what: &Watched) -> Box<str> {
+    match what {
+        Watched::Query(query) => cut(&query.canonical()),
+        Watched::Masks(masks) => format!("{} patterns", masks.len()).into(),
+    }
+}
+
+fn cut(text: &str) -> Box<str> {
+    let mut end = text.len().min(TEXT_SHOWN_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_is_seen_and_can_be_cancelled() {
+        let (watch, token) = (Watch::default(), CancelToken::default());
+        let ask = Ask::AddRule { name: None, text: "x".repeat(2 * TEXT_SHOWN_BYTES) };
+        watch.over(&ask, 3, &token, || {
+            let running = watch.running();
+            assert_eq!((running.len(), running[0].waiting, running[0].text.len()), (1, 3, TEXT_SHOWN_BYTES));
+            assert!(!watch.cancel(running[0].number + 1) && !token.is_cancelled());
+            assert!(watch.cancel(running[0].number) && token.is_cancelled());
+        });
+        assert!(watch.running().is_empty());
+        assert!(watch.slow()[0].is_cancelled);
+    }
+
+    #[test]
+    fn those_that_stand_are_counted_beyond_the_list() {
+        let watch = Watch::default();
+        for number in 0..STANDING_SHOWN_MAX as u64 + 5 {
+            watch.subscribed(number, "q".into());
+            watch.told(number);
+        }
+        assert_eq!(watch.standing(), (STANDING_SHOWN_MAX + 5, STANDING_SHOWN_MAX as u64 + 5));
+        assert_eq!(watch.standing_list().len(), STANDING_SHOWN_MAX);
+        for number in 0..STANDING_SHOWN_MAX as u64 + 5 {
+            watch.left(number);
+        }
+        assert_eq!(watch.standing().0, 0);
     }
 }

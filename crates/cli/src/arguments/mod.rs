@@ -129,6 +129,11 @@ pub(crate) enum Command {
         /// Which shell
         shell: clap_complete::Shell,
     },
+    /// Write manual pages, one for each command, into a folder
+    Man {
+        /// Where they go; made if it is not there
+        dir: PathBuf,
+    },
 }
 
 /// Arguments of `tidegate check`.

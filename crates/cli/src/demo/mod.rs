@@ -5,7 +5,10 @@
 //! subscriber's work. What is printed was measured; nothing is made up.
 
 mod fleet;
+mod live;
 mod report;
+
+pub(crate) use live::LiveDemo;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +27,7 @@ use tidegate_wire_mqtt::QoS;
 use crate::arguments::{Enforce, FloodArgs};
 use crate::operate::http::Door;
 use crate::operate::why_text;
-use fleet::{Stage, database, flooder, sensor};
+use fleet::{Actor, Stage, database, flooder, sensor};
 use report::{Report, Run};
 
 /// Well-behaved publishers.
@@ -83,26 +86,7 @@ fn settings_of(enforce: Enforce) -> &'static str {
 /// One run, with or without the gate.
 fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Run> {
     let name = if rhythm.is_some() { "on" } else { "off" };
-    let settings = Settings { back_off: BackOff { rhythm, ..BackOff::default() }, ..Settings::default() };
-    let bind = ([127, 0, 0, 1], 0).into();
-    let config = Config {
-        listeners: vec![Listener { kind: ListenerKind::Mqtt, bind, tls: None }],
-        shards: 1,
-        settings,
-        drain_timeout: Duration::from_secs(2),
-        ..Config::default()
-    };
-    let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
-    let at = broker.addresses().first().map(|(_, at)| *at).context("the broker has no address")?;
-    let admin = Admin::start(bind, broker.handle(), Arc::new(Nobody))?;
-    let door = Door::at(admin.address());
-
-    let stage = Stage::new(USUAL_RATE);
-    let mut actors = vec![database(&stage, at)?, flooder(&stage, at)?];
-    for number in 0..SENSORS {
-        let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][number as usize % 3];
-        actors.push(sensor(&stage, at, number, qos)?);
-    }
+    let Theatre { door, stage, actors, .. } = &mut Theatre::open(rhythm)?;
     progress(&format!("gate {name}: everybody keeps its rhythm"));
     std::thread::sleep(CALM);
     let flooded_at = stage.elapsed();
@@ -112,14 +96,14 @@ fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Run>
     stage.flooder_rate.store(rate, Ordering::Relaxed);
     std::thread::sleep(args.flood);
     let ended_at = stage.elapsed();
-    let why = why_text(&door, "flooder")?;
+    let why = why_text(door, "flooder")?;
     let after = door.get("/api/v1/clients/flooder")?;
     let offered = stage.offered.load(Ordering::Relaxed) - offered;
     let refused = stage.refused.load(Ordering::Relaxed) - refused;
     // Nobody waits longer than this for the last of the others' messages: later counts as late.
     std::thread::sleep(report::LATE);
     stage.end();
-    for actor in actors {
+    for actor in actors.drain(..) {
         // Whose connection was ended early has ended its thread; that is part of the show.
         let _ = actor.join();
     }
@@ -128,6 +112,39 @@ fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Run>
     let held = after["held"].as_u64().unwrap_or(0);
     let calm = flooded_at.saturating_sub(BEFORE)..flooded_at;
     Ok(Run::new(&stage.trips(), calm, flooded_at..ended_at, report::Flooder { offered, passed, held, refused }, why))
+}
+
+/// A broker of its own on free ports of this machine, and everybody in it. Closed when it is dropped.
+struct Theatre {
+    door: Door,
+    stage: Arc<Stage>,
+    actors: Vec<Actor>,
+    _admin: Admin,
+    _broker: Broker,
+}
+
+impl Theatre {
+    fn open(rhythm: Option<RhythmConfig>) -> Result<Self> {
+        let settings = Settings { back_off: BackOff { rhythm, ..BackOff::default() }, ..Settings::default() };
+        let bind = ([127, 0, 0, 1], 0).into();
+        let config = Config {
+            listeners: vec![Listener { kind: ListenerKind::Mqtt, bind, tls: None }],
+            shards: 1,
+            settings,
+            drain_timeout: Duration::from_secs(2),
+            ..Config::default()
+        };
+        let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
+        let at = broker.addresses().first().map(|(_, at)| *at).context("the broker has no address")?;
+        let admin = Admin::start(bind, broker.handle(), Arc::new(Nobody))?;
+        let stage = Stage::new(USUAL_RATE);
+        let mut actors = vec![database(&stage, at)?, flooder(&stage, at)?];
+        for number in 0..SENSORS {
+            let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][number as usize % 3];
+            actors.push(sensor(&stage, at, number, qos)?);
+        }
+        Ok(Self { door: Door::at(admin.address()), stage, actors, _admin: admin, _broker: broker })
+    }
 }
 
 /// On a terminal: what is going on, in one line that is overwritten.

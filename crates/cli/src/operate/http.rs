@@ -75,7 +75,7 @@ impl Door {
         let authorization = self.authorization.as_ref().map(|it| format!("Authorization: {it}\r\n"));
         // HTTP/1.0: the answer comes in one piece, and ends with the connection.
         let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nContent-Length: {}\r\n{}\r\n{body}",
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{body}",
             self.host,
             body.len(),
             authorization.unwrap_or_default()

@@ -3,6 +3,7 @@
 //! Topics are kept in order, level by level (see `walk`), so that whoever wants many of them can stop anywhere and go on
 //! later from the last topic it saw, whatever was added, replaced or removed since.
 
+mod page;
 mod walk;
 
 use alloc::boxed::Box;
@@ -17,6 +18,7 @@ use tidegate_control::Timestamp;
 
 use crate::limits::{EMPTIED_BYTES_MAX, RETAINED_SWEEP_MAX};
 use crate::message::Message;
+pub use page::RetainedReport;
 pub(crate) use walk::Walk;
 use walk::{Key, Verdict, write_key};
 

@@ -46,6 +46,16 @@ impl Walk {
         &self.from
     }
 
+    /// Where it stands, for going on later.
+    pub(super) fn place(&self) -> &[u8] {
+        &self.from
+    }
+
+    /// Goes on from a place where a walk with the same filter stood. Any other leads nowhere, or sees things again.
+    pub(super) fn resume_from(&mut self, place: Vec<u8>) {
+        self.from = place;
+    }
+
     /// Leaves the topic that was found behind.
     pub(crate) fn advance(&mut self) {
         // There is no key between one and the same with the lowest byte behind it.

@@ -1,0 +1,57 @@
+//! Who changed what through this door, and when: the last few, for as long as the process lives.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use axum::extract::State as Shared;
+use axum::http::Method;
+use serde_json::{Value, json};
+
+use crate::limits::AUDIT_MAX;
+use crate::problem::{Answered, json_of};
+use crate::state::{State, lock};
+use crate::view;
+
+/// A request that was to change something.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) at: SystemTime,
+    /// None where there are no users.
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    /// What it was answered with.
+    pub(crate) status: u16,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Audit(Mutex<VecDeque<Change>>);
+
+impl Audit {
+    pub(crate) fn note(&self, change: Change) {
+        tracing::info!(
+            event = "admin_change", user = change.user.as_deref().unwrap_or("-"), method = %change.method,
+            path = %change.path.escape_default(), status = change.status, "a change through the operator's door"
+        );
+        let mut changes = lock(&self.0);
+        if changes.len() >= AUDIT_MAX {
+            changes.pop_front();
+        }
+        changes.push_back(change);
+    }
+}
+
+pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+    let row = |change: &Change| {
+        json!({
+            "at": view::rfc3339(change.at),
+            "user": change.user.as_deref(),
+            "method": change.method.as_str(),
+            "path": change.path,
+            "status": change.status,
+        })
+    };
+    let changes: Vec<Value> = lock(&state.audit.0).iter().rev().map(row).collect();
+    Ok(json_of(&json!({ "changes": changes })))
+}

@@ -1,0 +1,46 @@
+//! `/api/v1/demo`: a flooder among sensors, in a broker of its own.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State as Shared;
+use axum::http::{HeaderMap, StatusCode};
+use serde_json::Value;
+
+use crate::body::words_in;
+use crate::problem::{Answered, Problem, json_of};
+use crate::state::State;
+use crate::steward::Demo;
+
+fn stage(state: &State) -> Result<Arc<dyn Demo>, Problem> {
+    let none = || Problem::new(StatusCode::NOT_FOUND, "no-demo", "there is no stage for a demonstration here");
+    state.steward.demo().ok_or_else(none)
+}
+
+async fn on_stage<T: Send + 'static>(
+    state: &State,
+    act: impl FnOnce(Arc<dyn Demo>) -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let demo = stage(state)?;
+    let done = tokio::task::spawn_blocking(move || act(demo)).await;
+    done.map_err(|_| Problem::busy("the demonstration does not answer"))
+}
+
+pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+    Ok(json_of(&on_stage(&state, |demo| demo.show()).await?))
+}
+
+pub(crate) async fn start(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+    let words = words_in(&headers, &body)?;
+    let gate = words.get("gate").and_then(Value::as_bool).unwrap_or(true);
+    match on_stage(&state, move |demo| demo.start(gate)).await? {
+        Ok(true) => show(Shared(state)).await,
+        Ok(false) => Err(Problem::new(StatusCode::CONFLICT, "demo-runs", "the demonstration runs already")),
+        Err(why) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "demo-failed", why)),
+    }
+}
+
+pub(crate) async fn stop(Shared(state): Shared<Arc<State>>) -> Answered {
+    on_stage(&state, |demo| demo.stop()).await?;
+    show(Shared(state)).await
+}

@@ -1,0 +1,139 @@
+//! `/api/v1/space` and `/api/v1/queries`: the smart space as an operator sees it.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State as Shared};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::IntoResponse;
+use oxrdfio::RdfFormat;
+use serde_json::{Value, json};
+use sparesults::QueryResultsFormat;
+use tidegate_graph::{Error, Query, QueryLimits};
+use tidegate_space::{Answer, Ask, Asker, Form, Handle, Refused, Source};
+
+use crate::body::{self, text};
+use crate::limits::QUERY_TIME;
+use crate::problem::{Answered, Problem, json_of};
+use crate::state::State;
+use crate::view;
+
+/// Everybody here may see all of it.
+const SCOPE: u64 = 0;
+
+fn handle(state: &State) -> Result<Handle, Problem> {
+    let off = || {
+        let detail = "the smart space is off; listeners.http and listeners.ssap are its doors";
+        Problem::new(StatusCode::NOT_FOUND, "space-off", detail)
+    };
+    state.steward.space().ok_or_else(off)
+}
+
+pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+    let Ok(space) = handle(&state) else { return Ok(json_of(&json!({ "is_on": false }))) };
+    let counts = space.counts();
+    let sum = |wanted: &[&str]| -> u64 {
+        let questions = counts.iter().filter(|(class, ..)| *class == "query" || *class == "advanced-query");
+        questions.filter(|(_, outcome, _)| wanted.contains(outcome)).map(|(.., number)| number).sum()
+    };
+    let (answered, evaluated) = (sum(&["fresh", "shared", "remembered"]), sum(&["fresh"]));
+    let rows: Vec<Value> = counts
+        .iter()
+        .map(|(class, outcome, number)| json!({ "class": class, "outcome": outcome, "requests": number }))
+        .collect();
+    let (running, answer_bytes) = space.load();
+    let (standing, notifications) = space.watch().standing();
+    Ok(json_of(&json!({
+        "is_on": true,
+        "version": space.version(),
+        "running": running,
+        "answer_bytes": answer_bytes,
+        "requests": rows,
+        "questions_answered": answered,
+        "evaluations": evaluated,
+        // Answers for each evaluation; 1 is without any sharing.
+        "coalescing_ratio": view::rounded(answered as f64 / evaluated.max(1) as f64),
+        "standing_queries": standing,
+        "notifications": notifications,
+    })))
+}
+
+pub(crate) async fn queries(Shared(state): Shared<Arc<State>>) -> Answered {
+    let space = handle(&state)?;
+    let watch = space.watch();
+    let millis = |time: std::time::Duration| view::rounded(time.as_secs_f64() * 1000.0);
+    let running: Vec<Value> = watch
+        .running()
+        .into_iter()
+        .map(|it| json!({ "number": it.number, "query": &*it.text, "running_ms": millis(it.time), "waiting": it.waiting }))
+        .collect();
+    let slow: Vec<Value> = watch
+        .slow()
+        .into_iter()
+        .map(|it| json!({ "query": &*it.text, "took_ms": millis(it.time), "at": view::rfc3339(it.at), "is_cancelled": it.is_cancelled }))
+        .collect();
+    let standing: Vec<Value> = watch
+        .standing_list()
+        .into_iter()
+        .map(|it| json!({ "number": it.number, "query": &*it.text, "notifications": it.notifications, "age_s": it.age.as_secs() }))
+        .collect();
+    Ok(json_of(&json!({ "running": running, "slow": slow, "standing": standing })))
+}
+
+pub(crate) async fn cancel(Shared(state): Shared<Arc<State>>, Path(number): Path<u64>) -> Answered {
+    if handle(&state)?.watch().cancel(number) {
+        return Ok(json_of(&json!({ "cancelled": number })));
+    }
+    let detail = "no such query runs; it may have ended";
+    Err(Problem::new(StatusCode::NOT_FOUND, "no-such-query", detail))
+}
+
+/// A question of an operator, with everybody else's chances and limits.
+pub(crate) async fn run(Shared(state): Shared<Arc<State>>, request: Request) -> Answered {
+    let space = handle(&state)?;
+    let (parts, body) = request.into_parts();
+    let words = body::words(&parts.headers, body).await?;
+    let query = text(&words, "query").ok_or_else(|| Problem::usage("\"query\" is missing"))?;
+    let query = Query::parse(&query, &QueryLimits::default()).map_err(|error| wrong(&error))?;
+    let (form, kind) = if query.is_graph() {
+        (Form::Graph(RdfFormat::NTriples), "application/n-triples")
+    } else {
+        (Form::Results(QueryResultsFormat::Json), "application/sparql-results+json")
+    };
+    let asker = Asker::new(SCOPE, Some(QUERY_TIME));
+    let answered = space.ask(Ask::Query { query: Box::new(query), form }, asker).await.map_err(refused)?;
+    let Answer::Bytes(bytes) = answered.answer else { return Err(Problem::busy("there was another answer")) };
+    let source = match answered.source {
+        Source::Fresh => "fresh",
+        Source::Shared => "shared",
+        Source::Remembered => "remembered",
+    };
+    let mut response = bytes.into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert("tidegate-source", HeaderValue::from_static(source));
+    Ok(response)
+}
+
+fn refused(why: Refused) -> Problem {
+    match why {
+        Refused::Busy(hints) => {
+            let after = hints.retry_after.unwrap_or_default();
+            Problem::busy("the smart space is busy").after(after.as_secs() + 1)
+        }
+        Refused::Unwritable | Refused::Unconfirmed => Problem::busy("nothing can be stored at the moment"),
+        Refused::Late => Problem::busy("not done within its time"),
+        Refused::TooLong => {
+            let detail = "the answer is too long; use LIMIT";
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-long", detail)
+        }
+        Refused::Closing => Problem::busy("the broker ends"),
+        Refused::Failed(error) => wrong(&error),
+    }
+}
+
+fn wrong(error: &Error) -> Problem {
+    match error {
+        Error::Cancelled => Problem::busy("cancelled, or not done within its time"),
+        Error::Limit(_) => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", error.to_string()),
+        _ => Problem::new(StatusCode::BAD_REQUEST, "not-sparql", error.to_string()),
+    }
+}

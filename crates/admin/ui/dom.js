@@ -1,0 +1,137 @@
+// Elements without HTML: whatever comes from clients is text, wherever it is put.
+
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "class") element.className = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  add(element, children);
+  return element;
+}
+
+export function add(element, children) {
+  for (const child of children.flat(3)) {
+    if (child !== null && child !== undefined) element.append(child instanceof Node ? child : visible(String(child)));
+  }
+  return element;
+}
+
+export function set(element, ...children) {
+  element.replaceChildren();
+  return add(element, children);
+}
+
+// Characters that one does not see, or that turn the line round, are shown as what they are.
+export function visible(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (c) =>
+    c === "\n" ? "\n" : `\\u{${c.codePointAt(0).toString(16)}}`);
+}
+
+export function number(value, digits = 1) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${(value / 1e9).toFixed(digits)} G`;
+  if (size >= 1e6) return `${(value / 1e6).toFixed(digits)} M`;
+  if (size >= 1e4) return `${(value / 1e3).toFixed(digits)} k`;
+  return Number.isInteger(value) ? String(value) : value.toFixed(size >= 100 ? 0 : digits);
+}
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let place = 0;
+  while (value >= 1024 && place < units.length - 1) { value /= 1024; place += 1; }
+  return `${place === 0 ? value : value.toFixed(1)} ${units[place]}`;
+}
+
+export function span(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 120) return `${Math.round(seconds)} s`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
+}
+
+const STATES = { ok: ["good", "ok"], away: ["quiet", "away"], slowed: ["warn", "slowed"],
+  "backed-off": ["bad", "backed-off"], paused: ["bad", "paused"], closed: ["quiet", "closed"], banned: ["bad", "banned"] };
+
+export function stateBadge(state) {
+  const [kind, word] = STATES[state] ?? ["quiet", state];
+  return h("span", { class: `badge ${kind}` }, word);
+}
+
+export function clientLink(id) {
+  return h("a", { href: `#/clients/${encodeURIComponent(id)}` }, id === "" ? "(empty)" : id);
+}
+
+export function card(title, size, ...children) {
+  return h("section", { class: `card ${size}` }, title ? h("h2", {}, title) : null, ...children);
+}
+
+export function figure(label) {
+  const value = h("b", {}, "–");
+  return { element: h("div", { class: "figure" }, value, h("span", {}, label)), set: (text) => set(value, text) };
+}
+
+// A table whose rows stay where they are while their contents change: nothing is lost that has the focus.
+// Columns: { title, key, text(row) | node(row), num, kind, sort }.
+export class Table {
+  constructor(columns, { caption, empty = "Nothing here.", stack = true, sort, onsort } = {}) {
+    this.columns = columns;
+    this.rows = new Map();
+    this.body = h("tbody");
+    this.sort = sort;
+    const head = columns.map((column) => {
+      const name = column.sort && onsort
+        ? h("button", { type: "button", onclick: () => onsort(column.sort) }, column.title) : column.title;
+      const cell = h("th", { scope: "col", class: column.num ? "num" : null }, name);
+      if (column.sort && column.sort === sort) cell.setAttribute("aria-sort", column.sort === "id" ? "ascending" : "descending");
+      return cell;
+    });
+    this.empty = h("p", { class: "quiet" }, empty);
+    this.table = h("table", { class: stack ? "stack" : null }, caption ? h("caption", {}, caption) : null,
+      h("thead", {}, h("tr", {}, head)), this.body);
+    this.element = h("div", { class: "scroll" }, this.table, this.empty);
+    this.update([], () => "");
+  }
+
+  update(rows, key) {
+    const seen = new Set();
+    let before = null;
+    for (const row of rows) {
+      const name = key(row);
+      seen.add(name);
+      let line = this.rows.get(name);
+      if (!line) {
+        const cells = this.columns.map((column) => h("td", {
+          class: [column.num ? "num" : "", column.kind ?? ""].join(" ").trim() || null, "data-title": column.title }));
+        line = { element: h("tr", {}, cells), cells, texts: [] };
+        this.rows.set(name, line);
+      }
+      this.columns.forEach((column, place) => {
+        const text = column.text ? visible(String(column.text(row))) : column.state?.(row) ?? name;
+        if (line.texts[place] === text) return;
+        line.texts[place] = text;
+        if (column.node) set(line.cells[place], column.node(row));
+        else line.cells[place].textContent = text;
+      });
+      const next = before ? before.nextSibling : this.body.firstChild;
+      if (next !== line.element) this.body.insertBefore(line.element, next);
+      before = line.element;
+    }
+    for (const [name, line] of this.rows) {
+      if (!seen.has(name)) { line.element.remove(); this.rows.delete(name); }
+    }
+    this.table.hidden = rows.length === 0;
+    this.empty.hidden = rows.length > 0;
+  }
+}
+
+export function toast(text) {
+  const place = document.getElementById("toast");
+  const note = h("div", {}, text);
+  place.append(note);
+  setTimeout(() => note.remove(), 6000);
+}

@@ -1,0 +1,59 @@
+import { h, set, card, number, span, Table } from "./dom.js";
+import { get, send, repeat } from "./api.js";
+
+function show(place, context) {
+  const may = context.may("operator");
+  const problem = h("p", { class: "error", role: "alert" }, "");
+  const turn = () => ask().catch((failure) => set(problem, failure.message));
+  const remove = (label, words, path) => (may ? h("button", { type: "button", "aria-label": label,
+    onclick: async () => { await context.act(words, () => send("DELETE", path)); turn(); } }, "Remove") : "");
+  const limits = new Table([
+    { title: "Kind", text: (row) => row.kind }, { title: "Name", kind: "name", text: (row) => row.name },
+    { title: "Rate /s", num: true, text: (row) => number(row.rate) }, { title: "At once", num: true, text: (row) => number(row.burst) },
+    { title: "", node: (row) => remove(`Remove the limit of ${row.name}`, `${row.name} has no limit any more`, `limits?${row.kind}=${encodeURIComponent(row.name)}`) },
+  ], { empty: "No limits of single clients or users. What is learned decides." });
+  const bans = new Table([
+    { title: "Client", kind: "name", text: (row) => row.client ?? "–" }, { title: "User", kind: "name", text: (row) => row.user ?? "–" },
+    { title: "Network", text: (row) => row.network ?? "–" }, { title: "Left", num: true, text: (row) => span(row.left_s) },
+    { title: "Reason", kind: "long", text: (row) => row.reason },
+    { title: "", node: (row) => remove("Remove the ban", "May come in again", `bans?${new URLSearchParams(
+      Object.entries(row).filter(([name]) => ["client", "user", "network"].includes(name)))}`) },
+  ], { empty: "Nobody is kept out." });
+  const name = h("input", { id: "name", required: true });
+  const kind = h("select", { id: "kind" }, h("option", { value: "client" }, "client"), h("option", { value: "user" }, "user"));
+  const rate = h("input", { id: "rate", value: "100/s", size: 8, required: true });
+  const form = may ? h("form", { class: "row", onsubmit: async (event) => {
+    event.preventDefault();
+    await context.act(`${name.value} may publish ${rate.value}`, () => send("PUT", "limits", { [kind.value]: name.value, rate: rate.value }));
+    turn();
+  } }, h("label", { for: "kind" }, "Kind", kind), h("label", { for: "name" }, "Name", name), h("label", { for: "rate" }, "Rate", rate),
+  h("button", { type: "submit" }, "Set the limit")) : h("p", { class: "quiet" }, "Changes need the role operator.");
+  const search = h("input", { id: "key", type: "search", placeholder: "limits, backoff, …" });
+  const settings = new Table([
+    { title: "Key", kind: "name", text: (row) => row.key }, { title: "Value", kind: "long", text: (row) => row.value },
+    { title: "From", kind: "long", text: (row) => row.origin },
+    { title: "Meaning", kind: "long", text: (row) => row.about + (row.needs_restart ? " (restart)" : "") },
+  ], { empty: "No such setting." });
+  const audit = new Table([
+    { title: "At", text: (row) => row.at }, { title: "User", text: (row) => row.user ?? "(no users)" },
+    { title: "What", kind: "long", text: (row) => `${row.method} ${row.path}` }, { title: "Answer", num: true, text: (row) => row.status },
+  ], { empty: "Nothing was changed through this door." });
+  set(place, problem, h("div", { class: "grid" },
+    card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They last as long as the process; what should outlive it belongs into the configuration.")),
+    card("Bans", "c6", bans.element, h("p", { class: "quiet small" }, "A client is banned on its own page; users and networks with  tidegate ban add --network 10.1.2.0/24")),
+    card("Changes through this door", "", audit.element),
+    card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element),
+    card("What if", "", h("p", { class: "quiet" }, "Not here: what other settings would do is answered in virtual time by  tidegate lab"))));
+  let all = [];
+  const draw = () => settings.update(all.filter((row) => `${row.key} ${row.about}`.toLowerCase().includes(search.value.toLowerCase())), (row) => row.key);
+  search.addEventListener("input", draw);
+  get("config").then((answer) => { all = answer.settings; draw(); }).catch((failure) => set(problem, failure.message));
+  const ask = async () => {
+    limits.update((await get("limits")).limits, (row) => `${row.kind} ${row.name}`);
+    bans.update((await get("bans")).bans, (row) => `${row.client} ${row.user} ${row.network}`);
+    audit.update((await get("audit")).changes.map((row, place) => ({ ...row, place })), (row) => `${row.at} ${row.method} ${row.path} ${row.place}`);
+  };
+  return repeat(5, ask, (failure) => set(problem, failure ? failure.message : ""));
+}
+
+export const limits = { title: "Limits", show };

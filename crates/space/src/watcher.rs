@@ -1,0 +1,71 @@
+//! The watcher: ends evaluations whose time is over, and those that nobody waits for any more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use tidegate_graph::CancelToken;
+
+use crate::desk::{Shared, lock};
+use crate::limits::WATCH_INTERVAL;
+
+/// An evaluation under way.
+pub(crate) struct Running {
+    number: u64,
+    token: CancelToken,
+    until: Instant,
+    /// Who waits for it; empty if it is done for its own sake.
+    waiting: Vec<Arc<AtomicBool>>,
+}
+
+impl Shared {
+    /// Runs an evaluation with a token that is cancelled when its time is over or nobody waits for it any more.
+    pub(crate) fn watched<T>(
+        &self,
+        until: Instant,
+        waiting: Vec<Arc<AtomicBool>>,
+        work: impl FnOnce(CancelToken) -> T,
+    ) -> T {
+        let token = CancelToken::default();
+        let number = {
+            let mut desk = lock(&self.desk);
+            desk.begun += 1;
+            let number = desk.begun;
+            desk.running.push(Running { number, token: token.clone(), until, waiting });
+            number
+        };
+        self.watcher.notify_one();
+        let outcome = work(token);
+        lock(&self.desk).running.retain(|running| running.number != number);
+        outcome
+    }
+
+    /// The watcher's life.
+    pub(crate) fn watch(&self) {
+        let mut desk = lock(&self.desk);
+        while !desk.is_closing {
+            let now = Instant::now();
+            for running in &desk.running {
+                let is_unwanted = !running.waiting.is_empty()
+                    && running.waiting.iter().all(|is_gone| is_gone.load(Ordering::Relaxed));
+                if now >= running.until || is_unwanted {
+                    running.token.cancel();
+                }
+            }
+            desk = if desk.running.is_empty() {
+                self.watcher.wait(desk).unwrap_or_else(PoisonError::into_inner)
+            } else {
+                let waited = self.watcher.wait_timeout(desk, WATCH_INTERVAL);
+                waited.map_or_else(|poisoned| poisoned.into_inner().0, |(desk, _)| desk)
+            };
+        }
+        for running in &desk.running {
+            running.token.cancel();
+        }
+    }
+
+    /// Evaluations under way.
+    pub(crate) fn running(&self) -> usize {
+        lock(&self.desk).running.len()
+    }
+}
