@@ -15,8 +15,9 @@ pub const OVERLAP_ROWS_MAX: usize = 10_000;
 
 /// How long a notification may be on its way behind the answer to a check.
 pub const GRACE: Duration = Duration::from_secs(1);
-/// No advice to come back makes anybody wait longer.
-pub const HINT_MAX: Duration = Duration::from_secs(3600);
+/// No advice to come back makes a subscription or a connection wait longer: a little more than what a broker of ours says
+/// at most.
+pub const HINT_MAX: Duration = Duration::from_secs(300);
 /// First window of coming back.
 pub const COMEBACK_MIN: Duration = Duration::from_millis(100);
 /// Widest window of coming back.
@@ -42,3 +43,20 @@ pub const IDLE_MAX: usize = 8;
 pub const SUBSCRIPTIONS_PER_SOCKET: usize = 500;
 /// Messages between the tasks of one connection.
 pub const CHANNEL: usize = 256;
+
+/// Messages of ours that may be under way, whatever the broker allows.
+pub const WINDOW_MAX: usize = 1024;
+/// Messages of the broker's that may be under way: those that nobody has taken yet.
+pub const RECEIVE_MAX: u16 = 64;
+/// Messages of QoS 0 that wait for their reader; the newest are dropped beyond.
+pub const INBOX_MAX: usize = 1024;
+/// Bytes of one packet of a broker.
+pub const MQTT_PACKET_BYTES_MAX: u32 = 32 << 20;
+/// Between two messages of a backlog that grew while there was no connection.
+pub const DRAIN_INTERVAL: Duration = Duration::from_millis(2);
+/// Bytes that wait for a socket before no new message is begun.
+pub const OUTPUT_BYTES_MAX: usize = 256 << 10;
+/// Subscriptions of one MQTT client.
+pub const FILTERS_MAX: usize = 1024;
+/// Topics that a broker may shorten to a number.
+pub const ALIASES_MAX: usize = 1024;

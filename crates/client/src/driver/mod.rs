@@ -3,6 +3,7 @@
 pub(crate) mod address;
 mod http;
 mod keeper;
+mod mqtt;
 mod query;
 mod socket;
 mod space;
@@ -17,6 +18,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_ssap::Triple;
 use tokio::time::Instant;
 
+pub use mqtt::{Ack, Mqtt, MqttStats, PublishError};
 pub use query::{PersistentQuery, QueryBuilder};
 pub use space::{Space, SpaceConfig};
 

@@ -3,6 +3,7 @@
 
 pub mod comeback;
 pub mod hub;
+pub mod mqtt;
 pub mod row;
 pub mod sepa;
 pub mod sparql;

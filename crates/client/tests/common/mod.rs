@@ -2,7 +2,6 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,12 +38,8 @@ impl Broker {
         self.running = Some((doors, service));
     }
 
-    fn at(&self, door: Option<SocketAddr>) -> SocketAddr {
-        door.unwrap()
-    }
-
     pub(crate) fn urls(&self) -> [String; 2] {
-        [format!("ssap://{}", self.at(self.binds.ssap)), format!("http://{}", self.at(self.binds.http))]
+        [format!("ssap://{}", self.binds.ssap.unwrap()), format!("http://{}", self.binds.http.unwrap())]
     }
 }
 

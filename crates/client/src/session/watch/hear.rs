@@ -30,7 +30,14 @@ impl Watch {
             }
             Input::Missed { attempt, sequence, delta, hints } => {
                 if let Some(asking) = self.take_asking(attempt) {
-                    self.on_missed(*asking, sequence, delta, hints, now, rng);
+                    let told = asking.overlap.clone().map(|overlap| overlap.inverse().then(delta));
+                    self.on_missed(&asking, sequence, told, hints, now, rng);
+                }
+            }
+            Input::Fresh { attempt, sequence, rows, hints } => {
+                if let Some(asking) = self.take_asking(attempt) {
+                    let told = (rows.len() <= ROWS_MAX).then(|| self.view.difference(&View::of(rows)));
+                    self.on_missed(&asking, sequence, told, hints, now, rng);
                 }
             }
             Input::NotModified { attempt, hints } => {
@@ -195,29 +202,26 @@ impl Watch {
         self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
     }
 
+    /// `told` leads from the view to the state of that number; notifications of meanwhile are contained in it.
     fn on_missed<R: Rng + ?Sized>(
         &mut self,
-        asking: Asking,
+        asking: &Asking,
         sequence: u64,
-        delta: Delta,
+        told: Option<Delta>,
         hints: Hints,
         now: Timestamp,
         rng: &mut R,
     ) {
         let latency = now.since(asking.sent);
-        let gap = std::mem::take(&mut self.gap);
-        let (Some((live, last)), Some(overlap)) = (&mut self.subscription.live, asking.overlap) else {
-            // Too much came meanwhile to tell it apart: the next check asks anew.
-            self.gap = gap;
+        let live = self.subscription.live.filter(|(live, last)| asking.live == Some(*live) && *last <= sequence);
+        let (Some((attempt, _)), Some(delta)) = (live, told) else {
+            // Of another subscription, or it cannot be told apart from what came meanwhile: the next check asks anew.
             return self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
         };
-        if asking.live != Some(*live) {
-            return self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
-        }
-        *last = (*last).max(sequence);
-        self.subscription.overtaken = *last;
-        // Its notifications of meanwhile are contained in it.
-        let done = self.view.apply(overlap.inverse().then(delta));
+        self.subscription.live = Some((attempt, sequence));
+        self.subscription.overtaken = sequence;
+        let gap = std::mem::take(&mut self.gap);
+        let done = self.view.apply(delta);
         let losses = losses_of(&done).max(gap);
         self.note_state();
         self.tell(done, losses.saturating_sub(gap), Source::Check);

@@ -127,6 +127,18 @@ pub enum Input {
         /// What was said about pace.
         hints: Hints,
     },
+    /// The answer to a check what was missed, if that is no longer known: the whole result, in place of everything up to
+    /// a notification.
+    Fresh {
+        /// Of which request.
+        attempt: Attempt,
+        /// It counts as the notification of this number.
+        sequence: u64,
+        /// The result.
+        rows: Vec<Row>,
+        /// What was said about pace.
+        hints: Hints,
+    },
     /// The answer to a check: nothing has changed since the version that was named.
     NotModified {
         /// Of which request.
