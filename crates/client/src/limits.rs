@@ -31,6 +31,8 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long it may take to take what we send.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How often the system asks a silent peer whether it is there.
+pub const SIGN_INTERVAL: Duration = Duration::from_secs(30);
 /// How often a silent WebSocket is pinged, and after how many unanswered pings it is over.
 pub const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Pings without any sign of life before a WebSocket is taken for dead.

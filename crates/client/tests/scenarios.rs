@@ -49,6 +49,8 @@ struct World {
     now: Timestamp,
     agenda: BTreeMap<(Timestamp, u64), Happens>,
     planned: u64,
+    /// Subscribers whose line was cut and who may come back, if the broker can tell what was missed.
+    away: BTreeMap<(WatchId, Attempt), SubscriberId>,
     /// Subscriptions at the broker, and until when their line is taken.
     lines: BTreeMap<u64, (WatchId, Attempt, Timestamp)>,
     /// The client's sum of changes.
@@ -72,6 +74,8 @@ struct Tally {
     repaired: u32,
     delay: f64,
     checks: u64,
+    /// Subscriptions that went on where they were.
+    resumed: u32,
 }
 
 impl World {
@@ -109,6 +113,7 @@ impl World {
             now: Timestamp::ZERO,
             agenda: BTreeMap::new(),
             planned: 0,
+            away: BTreeMap::new(),
             lines: BTreeMap::new(),
             sums: BTreeMap::new(),
             lost_at: BTreeMap::new(),
@@ -204,7 +209,7 @@ impl World {
                 if line.is_some_and(|line| !self.lines.contains_key(&line)) {
                     return;
                 }
-                if let Input::Subscribed { attempt, .. } = input {
+                if let Input::Subscribed { attempt, .. } | Input::Resumed { attempt, .. } = input {
                     self.leave(id, attempt);
                 }
                 self.hub.handle(id, input, self.now, &mut self.rng);
@@ -286,7 +291,7 @@ impl World {
         if !lines.is_empty() {
             let line = lines[(self.rng.next_u64() % lines.len() as u64) as usize];
             let (id, attempt, _) = self.lines.remove(&line).unwrap();
-            let _ = self.space.unsubscribe(SubscriberId(line));
+            self.depart(line, id, attempt);
             let delay = Duration::from_secs_f64(20.0 * self.unit());
             self.plan(delay, Happens::Arrive(id, Input::Ended { attempt, hints: Hints::default() }, None));
         }
@@ -296,10 +301,42 @@ impl World {
         } else {
             // Once more for everybody, so that level none ends with a baseline, too.
             for (line, (id, attempt, _)) in std::mem::take(&mut self.lines) {
-                let _ = self.space.unsubscribe(SubscriberId(line));
+                self.depart(line, id, attempt);
                 self.plan(Duration::ZERO, Happens::Arrive(id, Input::Ended { attempt, hints: Hints::default() }, None));
             }
         }
+    }
+
+    /// A line is gone; a broker that can tell what was missed keeps its subscriber for a while.
+    fn depart(&mut self, line: u64, id: WatchId, attempt: Attempt) {
+        if self.with_missed {
+            self.away.insert((id, attempt), SubscriberId(line));
+        } else {
+            let _ = self.space.unsubscribe(SubscriberId(line));
+        }
+    }
+
+    /// Goes on with a subscription, under the number of the new attempt.
+    fn go_on(&mut self, id: WatchId, attempt: Attempt, before: Attempt, since: u64) -> bool {
+        let standing = self.lines.iter().find(|(_, (on, of, _))| *on == id && *of == before).map(|(line, _)| *line);
+        let known = self.away.remove(&(id, before)).or(standing.map(SubscriberId)).filter(|_| self.with_missed);
+        let Some(subscriber) = known else { return false };
+        let input = match self.space.check(subscriber, since) {
+            Ok(Check::Missed { sequence, delta, .. }) => {
+                let names = &self.names[&id];
+                let delta = Delta { added: rows_of(names, &delta.added), removed: rows_of(names, &delta.removed) };
+                Input::Resumed { attempt, sequence, delta }
+            }
+            Ok(Check::Fresh(baseline)) => {
+                let rows = rows_of(&self.names[&id], &baseline.rows);
+                Input::Subscribed { attempt, sequence: baseline.sequence, rows }
+            }
+            Err(_) => return false,
+        };
+        self.tally.resumed += u32::from(matches!(input, Input::Resumed { .. }));
+        self.lines.insert(subscriber.0, (id, attempt, self.now));
+        self.send_on(subscriber, id, input);
+        true
     }
 
     fn serve(&mut self, id: WatchId, action: &Action) {
@@ -318,6 +355,8 @@ impl World {
         }
         let hints = Hints::default();
         match *action {
+            Action::Subscribe { attempt, resume: Some((before, since)), .. }
+                if self.go_on(id, attempt, before, since) => {}
             Action::Subscribe { attempt, .. } => {
                 let made = self.space.subscribe(&query).unwrap();
                 let rows = rows_of(&self.names[&id], &made.baseline.rows);
@@ -437,6 +476,7 @@ fn after_any_sequence_of_losses_and_cuts_the_view_equals_the_space() {
                 row.repaired += world.tally.repaired;
                 row.delay += world.tally.delay;
                 row.checks += world.tally.checks;
+                row.resumed += world.tally.resumed;
             }
         }
     }
@@ -452,6 +492,7 @@ fn after_any_sequence_of_losses_and_cuts_the_view_equals_the_space() {
             row.checks as f64 / f64::from(row.runs)
         );
     }
+    assert!(table["5 active"].resumed > 0 && table["8 active / query and difference"].resumed == 0);
     // What the papers expect of the levels: the view of whoever checks is right sooner than that of whoever only hears.
     let delay = |name: &str| table[name].delay / f64::from(table[name].repaired.max(1));
     assert!(delay("5 active") < delay("0 none"), "{} < {}", delay("5 active"), delay("0 none"));

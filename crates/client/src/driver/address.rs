@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::error::Error;
-use crate::limits::CONNECT_TIMEOUT;
+use crate::limits::{CONNECT_TIMEOUT, SIGN_INTERVAL};
 
 /// A URL, as far as we need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +61,9 @@ impl Address {
         let stream = within(CONNECT_TIMEOUT, connecting).await?.map_err(unreachable)?;
         // Requests are small and wait for their answers.
         stream.set_nodelay(true).map_err(Error::Lost)?;
+        // Whoever vanished without a word is noticed even where nothing is ever sent.
+        let signs = TcpKeepalive::new().with_time(SIGN_INTERVAL).with_interval(SIGN_INTERVAL);
+        SockRef::from(&stream).set_tcp_keepalive(&signs).map_err(Error::Lost)?;
         Ok(stream)
     }
 }

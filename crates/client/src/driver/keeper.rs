@@ -165,7 +165,10 @@ impl Keeper {
     fn close(&mut self, id: WatchId) {
         self.hub.close(id);
         self.kept.remove(&id);
-        self.sockets.leave(id, None);
+        self.sockets.leave(id);
+        if let Door::Ssap(door) = &*self.door {
+            door.forget(id);
+        }
     }
 
     fn hear(&mut self, id: WatchId, news: Result<Input, (Attempt, Error)>) {
@@ -184,36 +187,39 @@ impl Keeper {
                 Input::Refused { attempt, failure }
             }
         };
-        if let Input::Subscribed { attempt, .. } = input {
+        if let Input::Subscribed { attempt, .. } | Input::Resumed { attempt, .. } = input {
             // The one before is not needed any more.
             if let Some(kept) = self.kept.get_mut(&id) {
                 kept.lanes.retain(|(lane, _)| *lane == attempt);
             }
-            self.sockets.leave(id, Some(attempt));
+            self.sockets.stands(id, attempt);
+        }
+        if let Input::Ended { attempt, .. } = input {
+            self.sockets.ended(id, attempt);
         }
         self.hub.handle(id, input, self.clock.now(), &mut self.rng);
     }
 
     fn act(&mut self, id: WatchId, action: Action) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
-        if kept.outlet.strong_count() == 0 && kept.opened.is_none() {
+        if kept.outlet.strong_count() == 0 {
             return self.close(id);
         }
         let tell = Tell { id, news: self.news.clone() };
         let (door, what) = (Arc::clone(&self.door), kept.what.clone());
         match action {
-            Action::Subscribe { attempt, asks } => match &*door {
+            Action::Subscribe { attempt, resume, asks } => match &*door {
                 Door::Ssap(_) => {
                     let (lane, leave) = oneshot::channel();
                     kept.lanes.retain(|(_, lane)| !lane.is_closed());
                     kept.lanes.push((attempt, lane));
                     tokio::spawn(async move {
                         if let Door::Ssap(door) = &*door {
-                            door.follow(&what, attempt, &asks, &tell, leave).await;
+                            door.follow(&what, attempt, resume, &asks, &tell, leave).await;
                         }
                     });
                 }
-                Door::Http(_) => self.sockets.subscribe(id, attempt, what, asks),
+                Door::Http(_) => self.sockets.subscribe(id, attempt, what, resume, asks),
             },
             Action::Check { attempt, version, asks, .. } => {
                 let checks = Arc::clone(&self.checks);

@@ -35,8 +35,9 @@ pub(crate) struct Sockets {
     door: Arc<Door>,
     news: mpsc::Sender<News>,
     lanes: Vec<Lane>,
-    /// Where each subscription is.
+    /// Where each subscription is: the one that stands, and the newest that was asked for.
     at: BTreeMap<(WatchId, Attempt), usize>,
+    live: BTreeMap<WatchId, Attempt>,
 }
 
 struct Lane {
@@ -48,30 +49,63 @@ struct Order {
     id: WatchId,
     attempt: Attempt,
     /// None to leave.
-    wish: Option<(What, Asks)>,
+    wish: Option<Wish>,
+}
+
+/// A subscription that is asked for.
+struct Wish {
+    what: What,
+    resume: Option<(Attempt, u64)>,
+    asks: Asks,
 }
 
 impl Sockets {
     pub(crate) fn new(door: Arc<Door>, news: mpsc::Sender<News>) -> Self {
-        Self { door, news, lanes: Vec::new(), at: BTreeMap::new() }
+        Self { door, news, lanes: Vec::new(), at: BTreeMap::new(), live: BTreeMap::new() }
     }
 
-    pub(crate) fn subscribe(&mut self, id: WatchId, attempt: Attempt, what: What, asks: Asks) {
-        // What failed before is forgotten here: only the newest attempt and the one that stands matter.
+    pub(crate) fn subscribe(
+        &mut self,
+        id: WatchId,
+        attempt: Attempt,
+        what: What,
+        resume: Option<(Attempt, u64)>,
+        asks: Asks,
+    ) {
+        // An attempt that failed has no place any more, or a long outage would fill socket after socket.
+        self.leave_all(id, self.live.get(&id).copied().or(resume.map(|(before, _)| before)));
         let place = self.lanes.iter().position(|lane| lane.load < SUBSCRIPTIONS_PER_SOCKET).unwrap_or_else(|| {
             self.lanes.push(self.lane());
             self.lanes.len() - 1
         });
         let Some(lane) = self.lanes.get_mut(place) else { return };
         // Room for everybody to come and to leave. If there is none all the same, the attempt times out.
-        if lane.orders.try_send(Order { id, attempt, wish: Some((what, asks)) }).is_ok() {
+        if lane.orders.try_send(Order { id, attempt, wish: Some(Wish { what, resume, asks }) }).is_ok() {
             lane.load += 1;
             self.at.insert((id, attempt), place);
         }
     }
 
-    /// Ends all subscriptions of a watch, but one.
-    pub(crate) fn leave(&mut self, id: WatchId, but: Option<Attempt>) {
+    /// This one stands; what was before is not needed any more.
+    pub(crate) fn stands(&mut self, id: WatchId, attempt: Attempt) {
+        self.live.insert(id, attempt);
+        self.leave_all(id, Some(attempt));
+    }
+
+    /// Ends all subscriptions of a watch.
+    pub(crate) fn leave(&mut self, id: WatchId) {
+        self.live.remove(&id);
+        self.leave_all(id, None);
+    }
+
+    /// This one has ended by itself.
+    pub(crate) fn ended(&mut self, id: WatchId, attempt: Attempt) {
+        if self.live.get(&id) == Some(&attempt) {
+            self.live.remove(&id);
+        }
+    }
+
+    fn leave_all(&mut self, id: WatchId, but: Option<Attempt>) {
         let all: Vec<_> =
             self.at.range((id, Attempt(0))..=(id, Attempt(u32::MAX))).map(|(key, at)| (*key, *at)).collect();
         for ((id, attempt), place) in all {
@@ -95,6 +129,7 @@ impl Sockets {
                 news: self.news.clone(),
                 asked: BTreeMap::new(),
                 live: BTreeMap::new(),
+                past: BTreeMap::new(),
             };
             tokio::spawn(task.run());
         }
@@ -112,6 +147,8 @@ struct Task {
     asked: BTreeMap<String, (WatchId, Attempt)>,
     /// Those that stand, by the broker's name.
     live: BTreeMap<String, (WatchId, Attempt)>,
+    /// Those that stood on the connection before.
+    past: BTreeMap<(WatchId, Attempt), String>,
 }
 
 impl Task {
@@ -218,7 +255,8 @@ impl Task {
 
     async fn obey(&mut self, socket: &mut Socket, order: Order) -> Result<(), Error> {
         let Order { id, attempt, wish } = order;
-        let Some((what, asks)) = wish else {
+        let Some(Wish { what, resume, asks }) = wish else {
+            self.past.remove(&(id, attempt));
             self.asked.retain(|_, asked| *asked != (id, attempt));
             let name = self.live.iter().find(|(_, live)| **live == (id, attempt)).map(|(name, _)| name.clone());
             let Some(name) = name else { return Ok(()) };
@@ -228,7 +266,9 @@ impl Task {
         match text_of(&what) {
             Ok(text) => {
                 let alias = format!("{}.{}", id.0, attempt.0);
-                let wish = sepa::subscribe(&text, &alias, &asks);
+                let name = resume.and_then(|(before, last)| Some((self.name_of(id, before)?, last)));
+                let resume = name.as_ref().map(|(name, last)| (name.as_str(), *last));
+                let wish = sepa::subscribe(&text, &alias, resume, &asks);
                 self.asked.insert(alias, (id, attempt));
                 say(socket, Message::text(wish)).await
             }
@@ -242,18 +282,22 @@ impl Task {
     async fn hear(&mut self, socket: &mut Socket, text: &str) -> Result<(), Error> {
         let news = match sepa::read(text)? {
             None => return Ok(()),
-            Some(Heard::Notification { spuid, alias, sequence, delta, spread }) => {
-                let asked = alias.filter(|_| !self.live.contains_key(&spuid));
-                if let Some(alias) = asked {
-                    let Some((id, attempt)) = self.asked.remove(&alias) else {
-                        // Nobody wants it any more.
-                        return say(socket, Message::text(sepa::unsubscribe(&spuid))).await;
-                    };
+            Some(Heard::Notification { spuid, alias, sequence, delta, resumed, spread }) => {
+                let asked = alias.as_ref().and_then(|alias| self.asked.remove(alias));
+                if let Some((id, attempt)) = asked {
+                    self.past.retain(|(of, _), _| *of != id);
                     self.live.insert(spuid, (id, attempt));
-                    (id, Ok(Input::Subscribed { attempt, sequence, rows: delta.added }))
-                } else {
-                    let Some((id, attempt)) = self.live.get(&spuid).copied() else { return Ok(()) };
+                    let input = if resumed {
+                        Input::Resumed { attempt, sequence, delta }
+                    } else {
+                        Input::Subscribed { attempt, sequence, rows: delta.added }
+                    };
+                    (id, Ok(input))
+                } else if let Some((id, attempt)) = self.live.get(&spuid).copied() {
                     (id, Ok(Input::Changed { attempt, sequence: Some(sequence), delta, spread }))
+                } else {
+                    // Nobody wants it any more.
+                    return say(socket, Message::text(sepa::unsubscribe(&spuid))).await;
                 }
             }
             Some(Heard::Unsubscribed { spuid }) => {
@@ -271,9 +315,16 @@ impl Task {
         Ok(())
     }
 
+    /// What the broker called a subscription.
+    fn name_of(&self, id: WatchId, attempt: Attempt) -> Option<String> {
+        let live = self.live.iter().find(|(_, live)| **live == (id, attempt)).map(|(name, _)| name);
+        live.or_else(|| self.past.get(&(id, attempt))).cloned()
+    }
+
     /// Tells everybody on this socket that it is gone.
     async fn lose(&mut self, delay: Duration) {
         let hints = Hints { retry_after: Some(delay), ..Hints::default() };
+        self.past.extend(self.live.iter().map(|(name, of)| (*of, name.clone())));
         let all = std::mem::take(&mut self.asked).into_values().chain(std::mem::take(&mut self.live).into_values());
         for (id, attempt) in all {
             let _ = self.news.send((id, Ok(Input::Ended { attempt, hints: hints.clone() }))).await;

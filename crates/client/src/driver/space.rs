@@ -85,14 +85,7 @@ impl Space {
     /// Takes part. Over HTTP this only looks whether anybody is there.
     pub async fn join(&self) -> Result<(), Error> {
         match &*self.door {
-            Door::Ssap(door) => {
-                let request = Request::Join { credentials: None };
-                match door.ask(&request, &self.asks(), self.patience).await {
-                    // An old broker says so to whoever has joined before.
-                    Ok(_) | Err(Error::Rejected(_)) => Ok(()),
-                    Err(error) => Err(error),
-                }
-            }
+            Door::Ssap(door) => door.join(&self.asks(), self.patience).await,
             Door::Http(door) => door.requests.knock().await,
         }
     }

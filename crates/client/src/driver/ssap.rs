@@ -1,9 +1,10 @@
 //! SSAP over TCP: requests on connections that are used again, and a connection for each subscription, as every broker
 //! of Smart-M3 has it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_control::hints::{Asks, Hints};
@@ -18,6 +19,7 @@ use super::{Checked, What};
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, IDLE_MAX, WRITE_TIMEOUT};
 use crate::session::Refusal;
+use crate::session::hub::WatchId;
 use crate::session::ssap::{Confirmed, Heard, Listener, Speaker};
 use crate::session::watch::{Attempt, Failure, Input};
 
@@ -28,6 +30,10 @@ pub(crate) struct Door {
     speaker: Speaker,
     transactions: AtomicU64,
     idle: Mutex<Vec<Line>>,
+    /// A broker that stumbles over parameters that it does not know: it gets none.
+    is_plain: AtomicBool,
+    /// What brokers called the latest subscription of each watch.
+    names: Mutex<BTreeMap<WatchId, (Attempt, String)>>,
 }
 
 /// A connection and what was read from it.
@@ -39,7 +45,14 @@ struct Line {
 
 impl Door {
     pub(crate) fn new(address: Address, speaker: Speaker) -> Self {
-        Self { address, speaker, transactions: AtomicU64::new(1), idle: Mutex::default() }
+        Self {
+            address,
+            speaker,
+            transactions: AtomicU64::new(1),
+            idle: Mutex::default(),
+            is_plain: AtomicBool::new(false),
+            names: Mutex::default(),
+        }
     }
 
     /// A request and its answer.
@@ -49,7 +62,7 @@ impl Door {
 
     async fn ask_once(&self, request: &Request<'_>, asks: &Asks) -> Result<Confirmed, Error> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
-        let text = self.speaker.say(request, transaction, asks);
+        let text = self.speaker.say(request, transaction, self.polite(asks));
         let mut line = self.line().await?;
         line.write(&text).await?;
         let answer = loop {
@@ -61,6 +74,33 @@ impl Door {
         };
         self.put_back(line);
         answer.map_err(Error::from)
+    }
+
+    /// Takes part, and finds out whether the broker can be told about pace: one that closes at what it does not know is
+    /// told nothing from then on.
+    pub(crate) async fn join(&self, asks: &Asks, patience: Duration) -> Result<(), Error> {
+        let request = Request::Join { credentials: None };
+        let error = match self.ask(&request, asks, patience).await {
+            // An old broker says so to whoever has joined before.
+            Ok(_) | Err(Error::Rejected(_)) => return Ok(()),
+            Err(error @ (Error::Lost(_) | Error::Failed(_) | Error::Unsupported(_))) => error,
+            Err(error) => return Err(error),
+        };
+        if self.is_plain.swap(true, Ordering::Relaxed) {
+            return Err(error);
+        }
+        match self.ask(&request, asks, patience).await {
+            Ok(_) | Err(Error::Rejected(_)) => Ok(()),
+            Err(_) => {
+                self.is_plain.store(false, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    fn polite<'a>(&self, asks: &'a Asks) -> &'a Asks {
+        const NOTHING: &Asks = &Asks { deadline: None, want: None, version: None, ticket: None };
+        if self.is_plain.load(Ordering::Relaxed) { NOTHING } else { asks }
     }
 
     /// A connection that is not known to be dead.
@@ -95,13 +135,16 @@ impl Door {
         &self,
         what: &What,
         attempt: Attempt,
+        resume: Option<(Attempt, u64)>,
         asks: &Asks,
         tell: &Tell,
-        leave: oneshot::Receiver<()>,
+        mut leave: oneshot::Receiver<()>,
     ) {
-        let mut leave = leave;
+        let name = self.names.lock().ok().and_then(|names| names.get(&tell.id).cloned());
+        let resume = name.zip(resume).filter(|((of, _), (before, _))| of == before);
+        let resume = resume.map(|((_, name), (_, last))| (name, last));
         let began = tokio::select! {
-            began = within(ANSWER_TIMEOUT, self.subscribe(what, asks)) => began.and_then(|began| began),
+            began = within(ANSWER_TIMEOUT, self.subscribe(what, resume, asks)) => began.and_then(|began| began),
             _ = &mut leave => return,
         };
         let (mut line, answer) = match began {
@@ -112,12 +155,19 @@ impl Door {
             Ok(rows) => rows,
             Err(error) => return tell.refused(attempt, error).await,
         };
-        tell.input(Input::Subscribed { attempt, sequence: 0, rows }).await;
+        if let (Some(name), Ok(mut names)) = (&answer.subscription, self.names.lock()) {
+            names.insert(tell.id, (attempt, name.clone()));
+        }
+        tell.input(match answer.resumed.clone() {
+            Some((sequence, delta)) => Input::Resumed { attempt, sequence, delta },
+            None => Input::Subscribed { attempt, sequence: 0, rows },
+        })
+        .await;
         loop {
             let heard = tokio::select! {
                 heard = line.hear() => heard,
                 _ = &mut leave => {
-                    self.goodbye(line, answer.subscription).await;
+                    self.goodbye(line, answer.subscription, tell.id, attempt).await;
                     return;
                 }
             };
@@ -135,10 +185,25 @@ impl Door {
         }
     }
 
-    async fn subscribe(&self, what: &What, asks: &Asks) -> Result<(Line, Confirmed), Error> {
+    /// Forgets a watch.
+    pub(crate) fn forget(&self, id: WatchId) {
+        if let Ok(mut names) = self.names.lock() {
+            names.remove(&id);
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        what: &What,
+        resume: Option<(String, u64)>,
+        asks: &Asks,
+    ) -> Result<(Line, Confirmed), Error> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
         let mut line = Line { stream: self.address.open().await?, listener: Listener::default() };
-        line.write(&self.speaker.say(&Request::Subscribe(question(what)), transaction, asks)).await?;
+        let resume = resume.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed));
+        let resume = resume.map(|(name, last)| (name.as_str(), *last));
+        let request = Request::Subscribe(question(what));
+        line.write(&self.speaker.say_again(&request, transaction, self.polite(asks), resume)).await?;
         loop {
             if let Heard::Confirmed { transaction: of, answer } = line.hear().await?
                 && of == transaction
@@ -149,8 +214,13 @@ impl Door {
     }
 
     /// Ends a subscription on its own connection; a broker that does not read there sees it close.
-    async fn goodbye(&self, mut line: Line, name: Option<String>) {
+    async fn goodbye(&self, mut line: Line, name: Option<String>, id: WatchId, attempt: Attempt) {
         let Some(name) = name else { return };
+        let newest = self.names.lock().ok().and_then(|names| names.get(&id).cloned());
+        if newest.is_some_and(|(of, newest)| of != attempt && newest == name) {
+            // It goes on, on another connection.
+            return;
+        }
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
         let request = Request::Unsubscribe { subscription_id: name.into() };
         let _ = line.write(&self.speaker.say(&request, transaction, &Asks::default())).await;

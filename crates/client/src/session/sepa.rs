@@ -22,6 +22,8 @@ pub enum Heard {
         sequence: u64,
         /// What it says.
         delta: Delta,
+        /// The first one after a return: whether it is what was missed, or the whole result.
+        resumed: bool,
         /// `pace-spread-ms`.
         spread: Option<Duration>,
     },
@@ -39,10 +41,14 @@ pub enum Heard {
     },
 }
 
-/// Asks for a subscription.
-pub fn subscribe(sparql: &str, alias: &str, asks: &Asks) -> String {
+/// Asks for a subscription; `resume` is the name and the last number of one that shall go on.
+pub fn subscribe(sparql: &str, alias: &str, resume: Option<(&str, u64)>, asks: &Asks) -> String {
     let mut wish = json!({"sparql": sparql, "alias": alias, "default-graph-uri": [], "named-graph-uri": []});
     // Members that a broker does not know are passed over.
+    if let Some((spuid, sequence)) = resume {
+        wish["spuid"] = spuid.into();
+        wish["sequence"] = sequence.into();
+    }
     asks.write(|name, text| wish[name] = text.into());
     json!({ "subscribe": wish }).to_string()
 }
@@ -67,7 +73,8 @@ pub fn read(text: &str) -> Result<Option<Heard>, Refusal> {
         };
         let delta = Delta { added: rows("addedResults")?, removed: rows("removedResults")? };
         let spread = hints_of(told).spread;
-        return Ok(Some(Heard::Notification { spuid, alias: word(told, "alias"), sequence, delta, spread }));
+        let resumed = told.get("resumed").and_then(Value::as_bool) == Some(true);
+        return Ok(Some(Heard::Notification { spuid, alias: word(told, "alias"), sequence, delta, resumed, spread }));
     }
     if let Some(told) = message.get("unsubscribed") {
         return Ok(word(told, "spuid").map(|spuid| Heard::Unsubscribed { spuid }));
@@ -118,7 +125,8 @@ mod tests {
             "removedResults":{}}}"#;
         let delta = Delta { added: vec![literal_row("o", "off")], removed: Vec::new() };
         let spuid = "sepa://subscription/3756".to_owned();
-        let told = Heard::Notification { spuid, alias: Some("lamp1".into()), sequence: 0, delta, spread: None };
+        let alias = Some("lamp1".into());
+        let told = Heard::Notification { spuid, alias, sequence: 0, delta, resumed: false, spread: None };
         assert_eq!(read(text), Ok(Some(told)));
         let busy = r#"{"error":"too_many_requests","status_code":500,"pace-retry-after-ms":70}"#;
         let hints = Hints { retry_after: Some(Duration::from_millis(70)), ..Hints::default() };

@@ -28,8 +28,24 @@ pub struct Speaker {
 impl Speaker {
     /// A request as bytes, with what is to be said about pace.
     pub fn say(&self, request: &Request<'_>, transaction: u64, asks: &Asks) -> String {
+        self.say_again(request, transaction, asks, None)
+    }
+
+    /// The same, of a subscription that shall go on: its name, and the number of the last notification.
+    pub fn say_again(
+        &self,
+        request: &Request<'_>,
+        transaction: u64,
+        asks: &Asks,
+        resume: Option<(&str, u64)>,
+    ) -> String {
         let mut pairs = Vec::new();
         asks.write(|name, text| pairs.push((name, text)));
+        if let Some((name, last)) = resume {
+            // As it is on the wire: after 9999 comes 1.
+            let last = if last == 0 { 0 } else { (last - 1) % u64::from(SEQUENCE_MAX) + 1 };
+            pairs.extend([("subscription_id", name.to_owned()), ("ind_sequence", last.to_string())]);
+        }
         let extra: Vec<(&str, &str)> = pairs.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let mut out = String::new();
         request.write(transaction, &self.node, &self.space, &extra, &mut out);
@@ -73,6 +89,8 @@ pub struct Confirmed {
     pub update: Option<String>,
     /// New names of blank nodes.
     pub blanks: Vec<(String, String)>,
+    /// The subscription goes on: the number that this counts as, and what was missed.
+    pub resumed: Option<(u64, Delta)>,
     /// What was said about pace.
     pub hints: Hints,
 }
@@ -135,7 +153,13 @@ impl Listener {
                 Some(Heard::Changed { sequence, delta, spread: hints.spread })
             }
             (Some(Kind::Indication | Kind::Confirm), Some(Transaction::Unsubscribe)) => Some(Heard::Ended(hints)),
-            (Some(Kind::Confirm), _) => Some(Heard::Confirmed { transaction, answer: confirmed(&reply, hints)? }),
+            (Some(Kind::Confirm), _) => {
+                let mut answer = confirmed(&reply, hints)?;
+                if let Ok(Confirmed { resumed: Some((sequence, _)), .. }) = &mut answer {
+                    *sequence = self.number(*sequence);
+                }
+                Some(Heard::Confirmed { transaction, answer })
+            }
             _ => None,
         })
     }
@@ -187,6 +211,17 @@ fn confirmed(reply: &Reply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusa
         Some(Status::SibError) | None => return Ok(Err(Refusal::Failed(words()))),
     }
     let (rows, truth) = reply.inside("results").map_or(Ok((Vec::new(), None)), read)?;
+    let resumed = match reply.text("resumed")? {
+        Some(word) if word.trim() == "TRUE" => {
+            let side = |name: &str| match reply.inside(name) {
+                Some(inside) => read(inside).map(|(rows, _)| rows),
+                None => Ok(Vec::new()),
+            };
+            let delta = Delta { added: side("new_results")?, removed: side("obsolete_results")? };
+            Some((reply.sequence()?.unwrap_or(0).into(), delta))
+        }
+        _ => None,
+    };
     let text = |name: &str| Ok::<_, Fault>(reply.text(name)?.map(|text| text.trim().to_owned()));
     Ok(Ok(Confirmed {
         rows,
@@ -194,6 +229,7 @@ fn confirmed(reply: &Reply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusa
         subscription: text("subscription_id")?,
         update: text("update_id")?,
         blanks: Vec::new(),
+        resumed,
         hints,
     }))
 }

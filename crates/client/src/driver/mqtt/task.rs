@@ -100,12 +100,12 @@ impl Task {
                     }
                 }
             }
-            if self.connected.is_some() {
-                // The first connection has an answer, good or bad, unless the broker is of an older kind.
-                let is_older = self.hints.is_some();
-                if !is_older {
-                    return;
-                }
+            // The first connection has an answer, good or bad, unless the broker is of an older kind.
+            if self.hints.is_none()
+                && let Some(connected) = self.connected.take()
+            {
+                let _ = connected.send(Err(Error::Lost(std::io::ErrorKind::UnexpectedEof.into())));
+                return;
             }
             // What was not taken was not acknowledged, and comes again.
             self.unread.retain(|(_, id)| id.is_none());
@@ -211,6 +211,10 @@ impl Task {
 
     fn publish(&mut self, message: Message, answer: Answer) {
         let bytes = message.topic.len() + message.payload.len();
+        if answer.is_closed() {
+            // Whoever wanted it has gone while it waited for room.
+            return;
+        }
         if self.session.must_wait(bytes) {
             self.held = Some((message, answer));
             return;

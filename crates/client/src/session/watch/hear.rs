@@ -15,7 +15,14 @@ impl Watch {
     /// Something arrived.
     pub fn handle<R: Rng + ?Sized>(&mut self, input: Input, now: Timestamp, rng: &mut R) {
         match input {
-            Input::Subscribed { attempt, sequence, rows } => self.on_subscribed(attempt, sequence, rows, now, rng),
+            Input::Subscribed { attempt, sequence, rows } => {
+                let told = (rows.len() <= ROWS_MAX).then(|| self.view.difference(&View::of(rows)));
+                self.on_subscribed(attempt, sequence, told, now, rng);
+            }
+            Input::Resumed { attempt, sequence, delta } => {
+                let told = self.subscription.before.is_some().then_some(delta);
+                self.on_subscribed(attempt, sequence, told, now, rng);
+            }
             Input::Changed { attempt, sequence, delta, spread } => {
                 if self.subscription.live.is_some_and(|(live, _)| live == attempt) {
                     self.on_changed(sequence, delta, spread, now, rng);
@@ -66,21 +73,22 @@ impl Watch {
         &mut self,
         attempt: Attempt,
         sequence: u64,
-        rows: Vec<Row>,
+        told: Option<Delta>,
         now: Timestamp,
         rng: &mut R,
     ) {
         let Some((_, sent)) = self.subscription.asking.filter(|(asked, _)| *asked == attempt) else { return };
-        if rows.len() > ROWS_MAX {
+        let Some(delta) = told else {
             return self.on_refused(attempt, &Failure::Failed(None), now, rng);
-        }
+        };
         self.subscription.asking = None;
+        self.subscription.before = None;
         self.subscription.live = Some((attempt, sequence));
         self.subscription.overtaken = sequence;
         self.subscription.comeback.on_success(now);
         self.counts.subscribed += 1;
         self.version = None;
-        let delta = self.view.replace(rows);
+        let delta = self.view.apply(delta);
         let changed = losses_of(&delta);
         let gap = std::mem::take(&mut self.gap);
         let was_founded = std::mem::replace(&mut self.is_founded, true);
@@ -152,7 +160,7 @@ impl Watch {
         if self.subscription.live.is_none_or(|(live, _)| live != attempt) {
             return;
         }
-        self.subscription.live = None;
+        self.subscription.before = self.subscription.live.take().filter(|_| self.gap == 0);
         // Whatever was lost on it is found by the baseline of the next.
         self.gap = 0;
         if self.subscription.asking.is_none() && self.subscription.due.is_none() {
@@ -177,6 +185,7 @@ impl Watch {
         let mut losses = 0;
         match live {
             None if asking.live.is_none() => {
+                self.subscription.before = None;
                 let delta = self.view.replace(rows);
                 let was_founded = std::mem::replace(&mut self.is_founded, true);
                 losses = if was_founded { losses_of(&delta) } else { 0 };

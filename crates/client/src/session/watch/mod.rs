@@ -59,6 +59,9 @@ pub enum Action {
     Subscribe {
         /// The number to answer with, also with each notification of the subscription.
         attempt: Attempt,
+        /// The subscription before and the number of its last notification, if the view is exactly that state: a broker
+        /// that can, tells what was missed since.
+        resume: Option<(Attempt, u64)>,
         /// What to tell the broker about pace.
         asks: Asks,
     },
@@ -86,6 +89,15 @@ pub enum Input {
         sequence: u64,
         /// The whole result.
         rows: Vec<Row>,
+    },
+    /// The subscription goes on: exactly this was missed.
+    Resumed {
+        /// Of which request.
+        attempt: Attempt,
+        /// It counts as the notification of this number.
+        sequence: u64,
+        /// What was missed.
+        delta: Delta,
     },
     /// A notification.
     Changed {
@@ -270,6 +282,8 @@ pub struct Watch {
 struct Subscription {
     /// The one that stands, and the number of its last notification.
     live: Option<(Attempt, u64)>,
+    /// The one before, while the view is exactly the state of its last notification.
+    before: Option<(Attempt, u64)>,
     /// The one that was asked for, and when.
     asking: Option<(Attempt, Timestamp)>,
     due: Option<Timestamp>,
@@ -403,7 +417,8 @@ impl Watch {
                 self.subscription.live.is_some().then(|| self.subscribe(now))
             }
             Check::Idle if self.next.into_iter().chain(self.fetch).any(|due| now >= due) => {
-                Some(if self.gap > 0 && self.subscription.live.is_some() && !self.can_tell_missed {
+                // What was missed since the last number would leave out the numbers before it: a gap needs a baseline.
+                Some(if self.gap > 0 && self.subscription.live.is_some() {
                     self.check = Check::Repairing { losses: 0, answered: None };
                     self.subscribe(now)
                 } else {
@@ -428,9 +443,13 @@ impl Watch {
         if matches!(self.check, Check::Repairing { .. }) {
             self.begin();
         }
+        if self.gap == 0 && self.subscription.live.is_some() {
+            // Nobody listens to it from here on, so that what was missed is exactly what the answer says.
+            self.subscription.before = self.subscription.live.take();
+        }
         self.subscription.due = None;
         self.subscription.asking = Some((attempt, now));
-        Action::Subscribe { attempt, asks: self.asks(ANSWER_TIMEOUT) }
+        Action::Subscribe { attempt, resume: self.subscription.before, asks: self.asks(ANSWER_TIMEOUT) }
     }
 
     fn ask(&mut self, now: Timestamp) -> Action {

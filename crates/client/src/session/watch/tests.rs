@@ -201,3 +201,27 @@ fn a_watch_is_small() {
     println!("Watch {} B", size_of::<Watch>());
     assert!(size_of::<Watch>() <= 640, "{} B", size_of::<Watch>());
 }
+
+#[test]
+fn a_gap_is_repaired_by_a_baseline_even_if_the_broker_can_tell_what_was_missed() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.watch.allow_missed();
+    bed.changed(live, 2, moved(&[], &["c"]));
+    // "Since 2" would leave out what 1 said.
+    assert!(matches!(bed.next(), Action::Subscribe { resume: None, .. }));
+}
+
+#[test]
+fn a_subscription_that_was_cut_goes_on_where_it_was() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.changed(live, 1, moved(&["a"], &["b"]));
+    bed.watch.poll_change();
+    bed.hear(Input::Ended { attempt: live, hints: Hints::default() });
+    let Action::Subscribe { attempt, resume, .. } = bed.next() else { panic!() };
+    assert_eq!(resume, Some((live, 1)));
+    bed.hear(Input::Resumed { attempt, sequence: 3, delta: moved(&["b"], &["c"]) });
+    let change = bed.watch.poll_change().unwrap();
+    assert_eq!((change.added, change.removed, change.lost), (rows(&["c"]), rows(&["b"]), 1));
+    bed.changed(attempt, 4, moved(&["c"], &["d"]));
+    assert_eq!((bed.texts(), bed.watch.stats().counts.gaps), (vec!["d".to_owned()], 0));
+}
