@@ -27,12 +27,21 @@ fn main() {
         return;
     }
     let queries = number("--queries", 10_000);
-    state_alone(queries);
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(whole_client(queries));
+    match number("--part", 0) {
+        1 => state_alone(queries),
+        2 => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.expect("a runtime").block_on(whole_client(queries));
+        }
+        // Each in a process of its own: memory that one has freed would hide what the other takes.
+        _ => {
+            for part in ["1", "2"] {
+                let program = std::env::current_exe().expect("this program");
+                let arguments = ["--queries", &queries.to_string(), "--part", part];
+                std::process::Command::new(program).args(arguments).status().expect("a process");
+            }
+        }
+    }
 }
 
 /// Bytes of this process that are in memory.
