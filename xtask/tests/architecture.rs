@@ -50,6 +50,31 @@ fn pure_crates_depend_on_nothing_that_does_io() {
     }
 }
 
+/// Folders that are as pure as the crates above, inside a crate that has a rim of its own.
+const PURE_FOLDERS: &[&str] = &["crates/client/src/session"];
+
+#[test]
+fn pure_folders_speak_of_nothing_that_does_io() {
+    for folder in PURE_FOLDERS {
+        let mut folders = vec![root().join(folder)];
+        let mut files = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+                if entry.path().is_dir() {
+                    folders.push(entry.path());
+                    continue;
+                }
+                files += 1;
+                let text = read(&entry.path());
+                for banned in ["tokio", "std::net", "std::fs", "std::thread", "Instant", "SystemTime", "HashMap"] {
+                    assert!(!text.contains(banned), "{} speaks of {banned}", entry.path().display());
+                }
+            }
+        }
+        assert!(files > 0, "{folder} is empty");
+    }
+}
+
 #[test]
 fn paths_in_the_documents_exist() {
     for document in ["README.md", "docs/ARCHITECTURE.md", "CONTRIBUTING.md"] {

@@ -14,6 +14,7 @@ mod format;
 mod init;
 mod inspect;
 mod keep;
+mod kp;
 mod lab;
 mod log;
 mod operate;
@@ -83,6 +84,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Serve(args)) => serve::run(&args).map(|()| 0),
         Some(Command::Pub(args)) => publish::run(&args),
         Some(Command::Sub(args)) => subscribe::run(&args),
+        Some(Command::Kp(args)) => kp::run(&args),
         Some(Command::Init(args)) => init::run(&args).map(|()| 0),
         Some(Command::User(args)) => user::run(&args).map(|()| 0),
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
@@ -127,6 +129,9 @@ fn print_error(error: &anyhow::Error) {
 
 fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(error) = error.downcast_ref::<ClientError>() {
+        return error.exit_code();
+    }
+    if let Some(error) = error.downcast_ref::<kp::KpError>() {
         return error.exit_code();
     }
     if let Some(error) = error.downcast_ref::<AdminError>() {

@@ -3,6 +3,7 @@
 mod bench;
 mod connect;
 mod init;
+mod kp;
 mod lab;
 mod operate;
 mod options_file;
@@ -19,6 +20,7 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use init::InitArgs;
+pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use lab::{HowArgs, LabArgs, LabCommand};
 pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand};
@@ -34,6 +36,7 @@ Examples:
   tidegate                                    serve on this machine: mqtt 1883, WebSocket 8083
   tidegate sub -t 'test/#' -v                 print what is published below test/
   tidegate pub -t test/a -m hello             publish a message
+  tidegate kp query 'SELECT * {?s ?p ?o}'     ask the smart space; also kp subscribe, insert, …
   tidegate init                               accept other machines: makes what is needed
   tidegate user add alice                     add a user, asking for a password
   tidegate check -c tidegate.toml             find every mistake of a configuration
@@ -75,6 +78,8 @@ pub(crate) enum Command {
     /// Print messages, with the letters of mosquitto_sub
     #[command(disable_help_flag = true)]
     Sub(Box<SubArgs>),
+    /// Use the smart space: insert, remove, update, query, subscribe, watch
+    Kp(Box<KpArgs>),
     /// Make a configuration and a first user, to accept clients from other machines
     Init(InitArgs),
     /// Add, remove and list users

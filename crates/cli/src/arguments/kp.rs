@@ -1,0 +1,96 @@
+//! Arguments of `tidegate kp`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use tidegate_client::{DetectorRule, InitialRule, Level};
+
+use crate::config::units::parse_duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate kp insert urn:lamp1 urn:state on
+  tidegate kp query 'SELECT * { ?s ?p ?o }' --json
+  tidegate kp update 'DELETE WHERE { <urn:lamp1> ?p ?o }'
+  tidegate kp remove urn:lamp1 '*' '*'
+  tidegate kp subscribe 'SELECT ?o { <urn:lamp1> <urn:state> ?o }' --control active
+  tidegate kp watch 'SELECT ?o { <urn:lamp1> <urn:state> ?o }'
+
+A line begins with + for a row that is new, - for one that is gone, ! for losses, # for the pacer.
+With --json each line is an object. An object of a triple is a literal, unless it stands in <>.
+Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is busy.";
+
+/// A client of the smart space, line by line: for scripts in any language.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct KpArgs {
+    /// Where the space is: http://[USER:PASSWORD@]HOST[:PORT] or ssap://HOST[:PORT]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE", global = true)]
+    pub(crate) at: String,
+    /// Print each line as JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: KpCommand,
+}
+
+/// What a client does.
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum KpCommand {
+    /// Add a triple, or those of standard input
+    Insert(TripleArgs),
+    /// Remove what matches; * matches anything
+    Remove(TripleArgs),
+    /// Do a SPARQL update
+    Update {
+        /// The update
+        sparql: String,
+    },
+    /// Ask a SPARQL query
+    Query {
+        /// The query: SELECT or ASK
+        sparql: String,
+    },
+    /// Follow the result of a query, change by change
+    Subscribe(FollowArgs),
+    /// The same, and show every second what the pacer does
+    Watch(FollowArgs),
+}
+
+/// A triple or pattern.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TripleArgs {
+    /// SUBJECT PREDICATE OBJECT; without them a line of standard input is one, up to 1000 at once
+    #[arg(num_args = 0..=3, value_name = "TERM")]
+    pub(crate) terms: Vec<String>,
+}
+
+/// What to follow, and how.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct FollowArgs {
+    /// The query
+    #[arg(value_name = "SPARQL")]
+    pub(crate) sparql: String,
+    /// Level of control: none, fixed, random, exponential, adaptive or active
+    #[arg(long, value_name = "LEVEL", default_value_t = Level::Active)]
+    pub(crate) control: Level,
+    /// How congestion is recognised: mediate, rigorous, light, or one of these with -paper
+    #[arg(long, value_name = "RULE", default_value_t = DetectorRule::Mediate)]
+    pub(crate) detector: DetectorRule,
+    /// Where the first back-off comes from: auto, history, memory, advice or minimum
+    #[arg(long, value_name = "RULE", default_value_t = InitialRule::Auto)]
+    pub(crate) initial: InitialRule,
+    /// Mean interval of the basic levels, first one of the others
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) interval: Duration,
+    /// No subscription, only checks
+    #[arg(long)]
+    pub(crate) poll: bool,
+    /// End after so many changes
+    #[arg(short = 'C', long, value_name = "N")]
+    pub(crate) count: Option<u64>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "a time such as 500ms, 10s or 2m".to_owned())
+}

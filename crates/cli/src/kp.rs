@@ -1,0 +1,261 @@
+//! `tidegate kp`: a client of the smart space as a line protocol.
+
+use std::fmt;
+use std::io::Write;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use tidegate_client::{Change, Error, Node, PersistentQuery, Row, Source, Space, Term, Triple, WatchStats};
+
+use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
+use crate::operate::harmless;
+use crate::target::Usage;
+
+/// Triples of standard input that are sent as one change.
+const BATCH: usize = 1000;
+/// How often the pacer is shown.
+const GLANCE: Duration = Duration::from_secs(1);
+
+/// An error of the client, with the exit code that it means.
+#[derive(Debug)]
+pub(crate) struct KpError(Error);
+
+impl KpError {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self.0 {
+            Error::Unreachable { .. } => 3,
+            Error::Denied(_) => 4,
+            Error::Busy { .. } => 5,
+            Error::Address { .. } | Error::Config(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for KpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&harmless(&self.0.to_string()))?;
+        match self.0 {
+            Error::Unreachable { .. } => f.write_str("; is the broker running? Start it with `tidegate`"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for KpError {}
+
+/// Does it; the exit code.
+pub(crate) fn run(args: &KpArgs) -> Result<u8> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime")?;
+    runtime.block_on(Box::pin(act(args)))?;
+    Ok(0)
+}
+
+async fn act(args: &KpArgs) -> Result<()> {
+    let space = Space::connect(&args.at).await.map_err(KpError)?;
+    match &args.command {
+        KpCommand::Insert(of) => {
+            for batch in batches(of, false)? {
+                space.insert(&batch?).await.map_err(KpError)?;
+            }
+        }
+        KpCommand::Remove(of) => {
+            for batch in batches(of, true)? {
+                space.remove(&batch?).await.map_err(KpError)?;
+            }
+        }
+        KpCommand::Update { sparql } => space.update(sparql).await.map_err(KpError)?,
+        KpCommand::Query { sparql } => {
+            let mut out = std::io::stdout().lock();
+            for row in space.query(sparql).await.map_err(KpError)? {
+                print_row(&mut out, "", &row, args.json)?;
+            }
+        }
+        KpCommand::Subscribe(how) => follow(&space, how, args.json, false).await?,
+        KpCommand::Watch(how) => follow(&space, how, args.json, true).await?,
+    }
+    Ok(())
+}
+
+/// Triples in portions: the one of the command line, or the lines of standard input.
+fn batches(args: &TripleArgs, is_pattern: bool) -> Result<Box<dyn Iterator<Item = Result<Vec<Triple<'static>>>>>> {
+    match args.terms.as_slice() {
+        [] => {
+            let mut lines = std::io::stdin().lines();
+            Ok(Box::new(std::iter::from_fn(move || {
+                let portion = lines.by_ref().take(BATCH).map(|line| {
+                    let line = line.context("standard input")?;
+                    let mut terms = line.trim().splitn(3, char::is_whitespace);
+                    match (terms.next(), terms.next(), terms.next()) {
+                        (Some(subject), Some(predicate), Some(object)) => {
+                            Ok(triple(subject, predicate, object.trim(), is_pattern))
+                        }
+                        _ => Err(anyhow::anyhow!("{line:?} is no triple").context(Usage)),
+                    }
+                });
+                let portion: Result<Vec<_>> = portion.collect();
+                match portion {
+                    Ok(triples) if triples.is_empty() => None,
+                    portion => Some(portion),
+                }
+            })))
+        }
+        [subject, predicate, object] => {
+            let one = triple(subject, predicate, object, is_pattern);
+            Ok(Box::new(std::iter::once(Ok(vec![one]))))
+        }
+        _ => Err(anyhow::anyhow!("a triple has three terms").context(Usage)),
+    }
+}
+
+fn triple(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Triple<'static> {
+    let uri = |text: &str| {
+        if is_pattern && text == "*" {
+            return Node::Any;
+        }
+        Node::Uri(text.trim_start_matches('<').trim_end_matches('>').to_owned().into())
+    };
+    let object = match object.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
+        Some(_) => uri(object),
+        None if is_pattern && object == "*" => Node::Any,
+        None => Node::Literal(object.trim_matches('"').to_owned().into()),
+    };
+    Triple { subject: uri(subject), predicate: uri(predicate), object }
+}
+
+async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool) -> Result<()> {
+    let query = space.persistent_query(&how.sparql).control(how.control).interval(how.interval);
+    let query = query.detector(how.detector).initial(how.initial);
+    let query = if how.poll { query.poll() } else { query };
+    let mut query = query.open().await.map_err(KpError)?;
+    let mut changes = 0;
+    while how.count.is_none_or(|count| changes < count) {
+        match next(&mut query, with_pacer).await {
+            Next::Change(change) => {
+                changes += 1;
+                print_change(&change, is_json)?;
+            }
+            Next::Glance => print_pacer(&query.stats().await.map_err(KpError)?, is_json)?,
+            Next::Over => break,
+        }
+    }
+    Ok(())
+}
+
+enum Next {
+    Change(Change),
+    Glance,
+    Over,
+}
+
+async fn next(query: &mut PersistentQuery, with_pacer: bool) -> Next {
+    let change = async { query.next().await.map_or(Next::Over, Next::Change) };
+    if !with_pacer {
+        return change.await;
+    }
+    tokio::time::timeout(GLANCE, change).await.unwrap_or(Next::Glance)
+}
+
+fn print_change(change: &Change, is_json: bool) -> Result<()> {
+    // Written as a whole, so that a line is never half of one.
+    let mut out = std::io::stdout().lock();
+    let source = match change.source {
+        Source::Baseline => "baseline",
+        Source::Notification => "notification",
+        Source::Check => "check",
+    };
+    if is_json {
+        let rows = |rows: &[Row]| rows.iter().map(binding).collect::<Vec<Value>>();
+        let told = json!({"added": rows(&change.added), "removed": rows(&change.removed), "lost": change.lost,
+                          "source": source});
+        writeln!(out, "{told}")?;
+    } else {
+        if change.lost > 0 {
+            writeln!(out, "! {} lost, found by {source}", change.lost)?;
+        }
+        for (sign, rows) in [("- ", &change.removed), ("+ ", &change.added)] {
+            for row in rows {
+                print_row(&mut out, sign, row, false)?;
+            }
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn print_row(out: &mut impl Write, sign: &str, row: &Row, is_json: bool) -> Result<()> {
+    if is_json {
+        writeln!(out, "{}", binding(row))?;
+    } else {
+        writeln!(out, "{sign}{}", harmless(&row.to_string()))?;
+    }
+    Ok(())
+}
+
+/// A row as SPARQL's JSON has it.
+fn binding(row: &Row) -> Value {
+    let value = |term: &Term| match term {
+        Term::Uri(text) => json!({"type": "uri", "value": text}),
+        Term::Blank(text) => json!({"type": "bnode", "value": text}),
+        Term::Literal { text, datatype, language } => {
+            let mut value = json!({"type": "literal", "value": text});
+            if let Some(language) = language {
+                value["xml:lang"] = language.as_str().into();
+            } else if let Some(datatype) = datatype {
+                value["datatype"] = datatype.as_str().into();
+            }
+            value
+        }
+    };
+    row.iter().map(|(name, term)| (name.to_owned(), value(term))).collect::<Map<_, _>>().into()
+}
+
+fn print_pacer(stats: &WatchStats, is_json: bool) -> Result<()> {
+    let (pacer, counts) = (&stats.pacer, &stats.counts);
+    let mut out = std::io::stdout().lock();
+    if is_json {
+        let told = json!({"pacer": {
+            "level": pacer.level.name(), "ast_ms": pacer.ast.as_millis(), "rbt_ms": pacer.rbt.as_millis(),
+            "stretch": pacer.stretch, "congested": pacer.congested, "loss_rate": pacer.loss_rate, "burst": pacer.burst,
+            "live": stats.is_live, "rows": stats.rows, "notifications": counts.notifications, "checks": counts.checks,
+            "answered": counts.answered, "denied": counts.denied, "failed": counts.failed, "gaps": counts.gaps,
+            "losses": counts.losses, "away": counts.away}});
+        writeln!(out, "{told}")?;
+    } else {
+        writeln!(
+            out,
+            "# {} {}  AST {:.2} s  RBT {:.2} s  stretch {:.2}{}  losses {:.4}/s  checks {} ({} denied, {} failed)  \
+             notified {}  lost {}",
+            pacer.level,
+            if stats.is_live { "live" } else { "away" },
+            pacer.ast.as_secs_f64(),
+            pacer.rbt.as_secs_f64(),
+            pacer.stretch,
+            if pacer.congested { " congested" } else { "" },
+            pacer.loss_rate,
+            counts.checks,
+            counts.denied,
+            counts.failed,
+            counts.notifications,
+            counts.gaps + counts.losses + counts.away,
+        )?;
+    }
+    Ok(out.flush()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_read_as_they_are_written() {
+        let one = triple("urn:a", "<urn:p>", "21.5", false);
+        assert_eq!((one.subject, one.predicate), (Node::Uri("urn:a".into()), Node::Uri("urn:p".into())));
+        assert_eq!(one.object, Node::Literal("21.5".into()));
+        assert_eq!(triple("a", "b", "<urn:o>", false).object, Node::Uri("urn:o".into()));
+        assert!(triple("*", "b", "*", true).is_pattern());
+        assert!(!triple("*", "b", "*", false).is_pattern());
+        let two = TripleArgs { terms: vec!["a".into(), "b".into()] };
+        assert!(batches(&two, false).err().is_some_and(|error| error.is::<Usage>()));
+    }
+}

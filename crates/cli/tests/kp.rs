@@ -1,0 +1,82 @@
+//! `tidegate kp` as a script sees it: lines in, lines out, exit codes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that cannot be done has failed the test")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+
+use tidegate_graph::SpaceLimits;
+use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
+
+fn start() -> (Service, Doors, [String; 2]) {
+    let free = Some("127.0.0.1:0".parse().unwrap());
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let bound = Bound::open(Binds { http: free, ssap: free }).unwrap();
+    let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
+    let at = doors.addresses();
+    let urls = [format!("http://{}", at.http.unwrap()), format!("ssap://{}", at.ssap.unwrap())];
+    (service, doors, urls)
+}
+
+fn kp(url: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(["kp", "--at", url]).args(arguments);
+    command
+}
+
+fn run(url: &str, arguments: &[&str]) -> Output {
+    kp(url, arguments).output().unwrap()
+}
+
+fn lines(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+const LAMP: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
+
+#[test]
+fn lines_in_and_lines_out() {
+    let (_service, _doors, urls) = start();
+    for url in &urls {
+        lines(&run(url, &["insert", "urn:lamp", "urn:state", "on"]));
+        assert_eq!(lines(&run(url, &["query", LAMP])), "?o = \"on\"\n");
+        assert_eq!(lines(&run(url, &["query", LAMP, "--json"])), "{\"o\":{\"type\":\"literal\",\"value\":\"on\"}}\n");
+        let mut many = kp(url, &["insert"]).stdin(Stdio::piped()).spawn().unwrap();
+        many.stdin.take().unwrap().write_all(b"urn:a urn:p one two\nurn:b urn:p <urn:c>\n").unwrap();
+        assert!(many.wait().unwrap().success());
+        let all = lines(&run(url, &["query", "SELECT ?o { ?s <urn:p> ?o } ORDER BY ?s"]));
+        assert_eq!(all, "?o = \"one two\"\n?o = <urn:c>\n");
+        lines(&run(url, &["update", "DELETE WHERE { ?s <urn:p> ?o }"]));
+        lines(&run(url, &["remove", "urn:lamp", "*", "*"]));
+        assert_eq!(lines(&run(url, &["query", "SELECT * { ?s ?p ?o }"])), "");
+    }
+}
+
+#[test]
+fn a_subscriber_is_told_line_by_line_and_ends_when_it_has_enough() {
+    let (_service, _doors, urls) = start();
+    for url in &urls {
+        lines(&run(url, &["insert", "urn:lamp", "urn:state", "off"]));
+        let how = ["subscribe", LAMP, "--json", "--control", "adaptive", "-C", "2"];
+        let mut child = kp(url, &how).stdout(Stdio::piped()).spawn().unwrap();
+        let mut told = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = told.next().unwrap().unwrap();
+        assert!(first.contains("\"source\":\"baseline\"") && first.contains("off"), "{first}");
+        lines(&run(url, &["remove", "urn:lamp", "*", "*"]));
+        let next = told.next().unwrap().unwrap();
+        assert!(next.contains("\"source\":\"notification\"") && next.contains("\"lost\":0"), "{next}");
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn exit_codes_say_what_is_wrong() {
+    let (_service, _doors, urls) = start();
+    assert_eq!(run("http://127.0.0.1:1", &["query", LAMP]).status.code(), Some(3));
+    assert_eq!(run("nonsense", &["query", LAMP]).status.code(), Some(2));
+    assert_eq!(run(&urls[0], &["query", "SELEC"]).status.code(), Some(1));
+    assert_eq!(run(&urls[0], &["insert", "a", "b"]).status.code(), Some(2));
+    assert_eq!(run(&urls[0], &["subscribe", LAMP, "--control", "wild"]).status.code(), Some(2));
+}

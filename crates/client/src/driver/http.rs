@@ -1,0 +1,221 @@
+//! SPARQL over HTTP: queries and updates, on connections that are used again.
+
+use std::io;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use base64::Engine;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{self, HeaderMap};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tidegate_control::hints::{Asks, Hints};
+
+use super::address::{Address, within};
+use super::{Checked, What};
+use crate::error::Error;
+use crate::limits::{ANSWER_BYTES_MAX, IDLE_MAX};
+use crate::session::Refusal;
+use crate::session::row::Row;
+use crate::session::sparql::{query_of, rows_of, truth_row};
+
+type Line = SendRequest<Full<Bytes>>;
+
+/// A broker that speaks SPARQL's protocol.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) address: Address,
+    idle: Mutex<Vec<Line>>,
+}
+
+/// An answer that has arrived as a whole.
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// Queries up to this go into the URL, where an equal version needs no answer.
+const GET_BYTES_MAX: usize = 4096;
+
+impl Door {
+    pub(crate) fn new(address: Address) -> Self {
+        Self { address, idle: Mutex::default() }
+    }
+
+    pub(crate) async fn update(&self, text: String, asks: &Asks, patience: Duration) -> Result<(), Error> {
+        let request = self.request(Method::POST, "/update", asks);
+        let request = request.header(header::CONTENT_TYPE, "application/sparql-update").body(text.into());
+        self.send(request, patience).await?.good().map(drop)
+    }
+
+    pub(crate) async fn check(
+        &self,
+        what: &What,
+        version: Option<&str>,
+        asks: &Asks,
+        patience: Duration,
+    ) -> Result<Checked, Error> {
+        let text = text_of(what)?;
+        let request = if text.len() <= GET_BYTES_MAX {
+            let query: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+            let mut request = self.request(Method::GET, &format!("/query?query={query}"), asks);
+            if let Some(version) = version {
+                request = request.header(header::IF_NONE_MATCH, version);
+            }
+            request.body(Full::default())
+        } else {
+            let request = self.request(Method::POST, "/query", asks);
+            request.header(header::CONTENT_TYPE, "application/sparql-query").body(text.into_bytes().into())
+        };
+        let answer = self.send(request, patience).await?;
+        let hints = answer.hints();
+        if answer.status == StatusCode::NOT_MODIFIED && version.is_some() {
+            return Ok(Checked::NotModified { hints });
+        }
+        let version = answer.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(Into::into);
+        Ok(Checked::Whole { rows: answer.rows()?, version, hints })
+    }
+
+    /// Whether anybody is there.
+    pub(crate) async fn knock(&self) -> Result<(), Error> {
+        let line = self.line().await?;
+        self.put_back(line);
+        Ok(())
+    }
+
+    fn request(&self, method: Method, path: &str, asks: &Asks) -> hyper::http::request::Builder {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.address.path))
+            .header(header::HOST, self.address.authority())
+            .header(header::ACCEPT, "application/sparql-results+json");
+        if let Some(credentials) = basic(&self.address) {
+            request = request.header(header::AUTHORIZATION, credentials);
+        }
+        let mut pairs = Vec::new();
+        asks.write(|name, text| pairs.push((name, text)));
+        pairs.into_iter().fold(request, |request, (name, text)| request.header(name, text))
+    }
+
+    async fn send(
+        &self,
+        request: hyper::http::Result<Request<Full<Bytes>>>,
+        patience: Duration,
+    ) -> Result<Answer, Error> {
+        let request = request.map_err(|error| Error::Rejected(error.to_string()))?;
+        let exchange = async {
+            let mut line = self.line().await?;
+            let response = line.send_request(request).await.map_err(lost)?;
+            let answer = Answer::read(response).await?;
+            if line.ready().await.is_ok() {
+                self.put_back(line);
+            }
+            Ok(answer)
+        };
+        within(patience, exchange).await?
+    }
+
+    /// A connection that is not known to be dead.
+    async fn line(&self) -> Result<Line, Error> {
+        loop {
+            let Some(mut line) = self.idle.lock().ok().and_then(|mut idle| idle.pop()) else { break };
+            // A close that has arrived is noticed before the next request.
+            tokio::task::yield_now().await;
+            if !line.is_closed() && line.ready().await.is_ok() {
+                return Ok(line);
+            }
+        }
+        let stream = self.address.open().await?;
+        let (line, connection) = handshake(TokioIo::new(stream)).await.map_err(lost)?;
+        // It ends with the line, or when the other side closes.
+        tokio::spawn(connection);
+        Ok(line)
+    }
+
+    fn put_back(&self, line: Line) {
+        if let Ok(mut idle) = self.idle.lock()
+            && idle.len() < IDLE_MAX
+        {
+            idle.push(line);
+        }
+    }
+}
+
+impl Answer {
+    async fn read(response: Response<hyper::body::Incoming>) -> Result<Self, Error> {
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let body = body.map_err(|error| Error::Lost(io::Error::other(error)))?.to_bytes();
+        Ok(Self { status: head.status, headers: head.headers, body })
+    }
+
+    fn hints(&self) -> Hints {
+        let mut hints = Hints::default();
+        let header = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
+        // The standard's words first, ours are exact.
+        if let Some(seconds) = header("retry-after").and_then(|text| text.trim().parse().ok()) {
+            hints.retry_after = Some(Duration::from_secs(seconds));
+        }
+        let queued = header("server-timing").and_then(|text| text.split("queue;dur=").nth(1));
+        let queued = queued.and_then(|rest| rest.split([',', ';']).next()?.trim().parse::<f64>().ok());
+        hints.queued = queued.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
+        for (name, value) in &self.headers {
+            if let Ok(text) = value.to_str() {
+                hints.read(name.as_str(), text);
+            }
+        }
+        hints
+    }
+
+    fn good(self) -> Result<Self, Error> {
+        if self.status.is_success() {
+            return Ok(self);
+        }
+        let told = serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
+        let word = |name: &str| told.get(name).and_then(Value::as_str).map(str::to_owned);
+        let words = word("detail").or_else(|| word("error_description")).unwrap_or_else(|| self.status.to_string());
+        Err(match self.status {
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Refusal::Busy(self.hints()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Refusal::Denied(words),
+            StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED | StatusCode::METHOD_NOT_ALLOWED => {
+                Refusal::Unsupported(words)
+            }
+            status if status.is_client_error() => Refusal::Rejected(words),
+            _ => Refusal::Failed(words),
+        }
+        .into())
+    }
+
+    fn rows(self) -> Result<Vec<Row>, Error> {
+        let answer = self.good()?;
+        let results: Value = serde_json::from_slice(&answer.body)
+            .map_err(|error| Refusal::Nonsense(format!("no results in JSON: {error}")))?;
+        if let Some(truth) = results.get("boolean").and_then(Value::as_bool) {
+            return Ok(vec![truth_row(truth)]);
+        }
+        Ok(rows_of(&results)?)
+    }
+}
+
+/// The text of what is asked for.
+pub(crate) fn text_of(what: &What) -> Result<String, Error> {
+    match what {
+        What::Sparql(text) => Ok(text.to_string()),
+        What::Patterns(patterns) => Ok(query_of(patterns)?),
+    }
+}
+
+/// Name and password, as HTTP wants them.
+pub(crate) fn basic(address: &Address) -> Option<String> {
+    let (name, password) = address.user.as_ref()?;
+    let text = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"));
+    Some(format!("Basic {text}"))
+}
+
+fn lost(error: hyper::Error) -> Error {
+    Error::Lost(io::Error::other(error))
+}

@@ -1,0 +1,254 @@
+//! The task that keeps all persistent queries of a space: one hub, one agenda, bounded channels. It never waits for
+//! anybody: sockets have tasks of their own, and whoever reads slowly gets the sum of changes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::time::sleep_until;
+use tracing::debug;
+
+use super::socket::Sockets;
+use super::space::Door;
+use super::ssap::failure_of;
+use super::{Checked, Clock, What, chance};
+use crate::error::Error;
+use crate::limits::{CHANNEL, CHECKS_MAX};
+use crate::session::hub::{Hub, WatchId};
+use crate::session::row::Row;
+use crate::session::watch::{Action, Attempt, Change, Input, Source, WatchPlan, WatchStats};
+
+/// What users want.
+pub(crate) enum Command {
+    Open { what: What, plan: Arc<WatchPlan>, outlet: Weak<Outlet>, opened: oneshot::Sender<Result<WatchId, Error>> },
+    Close(WatchId),
+    CheckNow(WatchId),
+    Stats(WatchId, oneshot::Sender<WatchStats>),
+    View(WatchId, oneshot::Sender<Vec<Row>>),
+}
+
+/// Where the changes of a query wait for their reader.
+#[derive(Debug, Default)]
+pub(crate) struct Outlet {
+    pending: Mutex<Option<Change>>,
+    pub(crate) wake: Notify,
+}
+
+impl Outlet {
+    pub(crate) fn take(&self) -> Option<Change> {
+        self.pending.lock().ok()?.take()
+    }
+
+    fn put(&self, change: Change) {
+        if let Ok(mut pending) = self.pending.lock() {
+            *pending = Some(match pending.take() {
+                Some(before) => before.then(change),
+                None => change,
+            });
+        }
+        self.wake.notify_one();
+    }
+}
+
+/// News from a socket or a check.
+pub(crate) type News = (WatchId, Result<Input, (Attempt, Error)>);
+
+/// How a task tells news of one watch.
+#[derive(Clone, Debug)]
+pub(crate) struct Tell {
+    pub(crate) id: WatchId,
+    pub(crate) news: mpsc::Sender<News>,
+}
+
+impl Tell {
+    pub(crate) async fn input(&self, input: Input) {
+        // Without a keeper nobody is interested.
+        let _ = self.news.send((self.id, Ok(input))).await;
+    }
+
+    pub(crate) async fn refused(&self, attempt: Attempt, error: Error) {
+        let _ = self.news.send((self.id, Err((attempt, error)))).await;
+    }
+}
+
+struct Kept {
+    what: What,
+    outlet: Weak<Outlet>,
+    /// Whoever waits for the first result.
+    opened: Option<oneshot::Sender<Result<WatchId, Error>>>,
+    /// Dropping one ends its subscription: the one that stands, and the one that is asked for.
+    lanes: Vec<(Attempt, oneshot::Sender<()>)>,
+}
+
+pub(crate) struct Keeper {
+    door: Arc<Door>,
+    hub: Hub,
+    clock: Clock,
+    rng: Xoshiro256PlusPlus,
+    kept: BTreeMap<WatchId, Kept>,
+    sockets: Sockets,
+    checks: Arc<Semaphore>,
+    news: mpsc::Sender<News>,
+}
+
+impl Keeper {
+    /// Begins; the task ends when nobody can command it any more.
+    pub(crate) fn start(door: Arc<Door>) -> mpsc::Sender<Command> {
+        let (commands, orders) = mpsc::channel(CHANNEL);
+        let (news, incoming) = mpsc::channel(CHANNEL);
+        let keeper = Self {
+            sockets: Sockets::new(Arc::clone(&door), news.clone()),
+            door,
+            hub: Hub::default(),
+            clock: Clock::new(),
+            rng: chance(),
+            kept: BTreeMap::new(),
+            checks: Arc::new(Semaphore::new(CHECKS_MAX)),
+            news,
+        };
+        tokio::spawn(keeper.run(orders, incoming));
+        commands
+    }
+
+    async fn run(mut self, mut orders: mpsc::Receiver<Command>, mut incoming: mpsc::Receiver<News>) {
+        loop {
+            let due = self.hub.poll_timeout().map(|at| self.clock.instant(at));
+            let timer = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(order) => self.obey(order),
+                    None => return,
+                },
+                Some((id, news)) = incoming.recv() => self.hear(id, news),
+                () = timer => self.hub.turn(self.clock.now(), &mut self.rng),
+            }
+            while let Some((id, action)) = self.hub.poll_action() {
+                self.act(id, action);
+            }
+            while let Some((id, change)) = self.hub.poll_change() {
+                self.deliver(id, change);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Command) {
+        let now = self.clock.now();
+        match order {
+            Command::Open { what, plan, outlet, opened } => {
+                let Some(id) = self.hub.open(&plan, now, &mut self.rng) else {
+                    let _ = opened.send(Err(Error::TooMany("persistent queries")));
+                    return;
+                };
+                self.kept.insert(id, Kept { what, outlet, opened: Some(opened), lanes: Vec::new() });
+            }
+            Command::Close(id) => self.close(id),
+            Command::CheckNow(id) => self.hub.tell(id, now, &mut self.rng, |watch| watch.check_now(now)),
+            Command::Stats(id, answer) => {
+                if let Some(watch) = self.hub.watch(id) {
+                    let _ = answer.send(watch.stats());
+                }
+            }
+            Command::View(id, answer) => {
+                if let Some(watch) = self.hub.watch(id) {
+                    let _ = answer.send(watch.view().rows().cloned().collect());
+                }
+            }
+        }
+    }
+
+    fn close(&mut self, id: WatchId) {
+        self.hub.close(id);
+        self.kept.remove(&id);
+        self.sockets.leave(id);
+        if let Door::Ssap(door) = &*self.door {
+            door.forget(id);
+        }
+    }
+
+    fn hear(&mut self, id: WatchId, news: Result<Input, (Attempt, Error)>) {
+        let input = match news {
+            Ok(input) => input,
+            Err((attempt, error)) => {
+                debug!(event = "request_failed", watch = id.0, %error);
+                let failure = failure_of(&error);
+                // Whoever waits for the first result hears of what will not pass.
+                if !error.is_passing()
+                    && let Some(opened) = self.kept.get_mut(&id).and_then(|kept| kept.opened.take())
+                {
+                    let _ = opened.send(Err(error));
+                    return self.close(id);
+                }
+                Input::Refused { attempt, failure }
+            }
+        };
+        if let Input::Subscribed { attempt, .. } | Input::Resumed { attempt, .. } = input {
+            // The one before is not needed any more.
+            if let Some(kept) = self.kept.get_mut(&id) {
+                kept.lanes.retain(|(lane, _)| *lane == attempt);
+            }
+            self.sockets.stands(id, attempt);
+        }
+        if let Input::Ended { attempt, .. } = input {
+            self.sockets.ended(id, attempt);
+        }
+        self.hub.handle(id, input, self.clock.now(), &mut self.rng);
+    }
+
+    fn act(&mut self, id: WatchId, action: Action) {
+        let Some(kept) = self.kept.get_mut(&id) else { return };
+        if kept.outlet.strong_count() == 0 {
+            return self.close(id);
+        }
+        let tell = Tell { id, news: self.news.clone() };
+        let (door, what) = (Arc::clone(&self.door), kept.what.clone());
+        match action {
+            Action::Subscribe { attempt, resume, asks } => match &*door {
+                Door::Ssap(_) => {
+                    let (lane, leave) = oneshot::channel();
+                    kept.lanes.retain(|(_, lane)| !lane.is_closed());
+                    kept.lanes.push((attempt, lane));
+                    tokio::spawn(async move {
+                        if let Door::Ssap(door) = &*door {
+                            door.follow(&what, attempt, resume, &asks, &tell, leave).await;
+                        }
+                    });
+                }
+                Door::Http(_) => self.sockets.subscribe(id, attempt, what, resume, asks),
+            },
+            Action::Check { attempt, version, asks, .. } => {
+                let checks = Arc::clone(&self.checks);
+                tokio::spawn(async move {
+                    let Ok(_place) = checks.acquire_owned().await else { return };
+                    match door.check(&what, version.as_deref(), &asks).await {
+                        Ok(Checked::Whole { rows, version, hints }) => {
+                            tell.input(Input::Whole { attempt, rows, version, hints }).await;
+                        }
+                        Ok(Checked::NotModified { hints }) => tell.input(Input::NotModified { attempt, hints }).await,
+                        Err(error) => tell.refused(attempt, error).await,
+                    }
+                });
+            }
+        }
+    }
+
+    fn deliver(&mut self, id: WatchId, change: Change) {
+        let Some(kept) = self.kept.get_mut(&id) else { return };
+        let is_first = change.source == Source::Baseline;
+        if change.lost > 0 {
+            debug!(event = "losses", watch = id.0, lost = change.lost);
+        }
+        match kept.outlet.upgrade() {
+            Some(outlet) => outlet.put(change),
+            None => return self.close(id),
+        }
+        if is_first && let Some(opened) = kept.opened.take() {
+            let _ = opened.send(Ok(id));
+        }
+    }
+}

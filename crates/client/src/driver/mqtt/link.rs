@@ -1,0 +1,121 @@
+//! The bytes below: TCP, TLS, WebSocket, or both. Split in a half that reads and a task that writes, so that neither
+//! waits for the other.
+
+use std::io;
+use std::sync::Arc;
+
+use futures_util::stream::SplitStream;
+use futures_util::{SinkExt, StreamExt};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use crate::driver::address::{Address, within};
+use crate::error::Error;
+use crate::limits::{CONNECT_TIMEOUT, WRITE_TIMEOUT};
+
+pub(super) trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
+pub(super) type Stream = Box<dyn Bytes>;
+
+/// The half that reads.
+pub(super) enum Reader {
+    Plain(ReadHalf<Stream>),
+    Socket(SplitStream<WebSocketStream<Stream>>),
+}
+
+/// An open connection. Dropping `writer` ends it after what was given to it is written.
+pub(super) struct Link {
+    pub(super) reader: Reader,
+    pub(super) writer: mpsc::Sender<Vec<u8>>,
+}
+
+impl Link {
+    pub(super) async fn open(address: &Address) -> Result<Self, Error> {
+        let tcp = address.open().await?;
+        let stream: Stream = match address.scheme.as_str() {
+            "mqtts" | "wss" => within(CONNECT_TIMEOUT, secure(address, tcp)).await??,
+            _ => Box::new(tcp),
+        };
+        // Small: what waits for the socket waits in the session.
+        let (writer, mut chunks) = mpsc::channel::<Vec<u8>>(4);
+        if !address.scheme.starts_with("ws") {
+            let (reader, mut half) = tokio::io::split(stream);
+            tokio::spawn(async move {
+                while let Some(chunk) = chunks.recv().await {
+                    if !matches!(within(WRITE_TIMEOUT, half.write_all(&chunk)).await, Ok(Ok(()))) {
+                        return;
+                    }
+                }
+                let _ = within(WRITE_TIMEOUT, half.shutdown()).await;
+            });
+            return Ok(Self { reader: Reader::Plain(reader), writer });
+        }
+        let socket = within(CONNECT_TIMEOUT, upgrade(address, stream)).await??;
+        let (mut sink, stream) = socket.split();
+        tokio::spawn(async move {
+            while let Some(chunk) = chunks.recv().await {
+                if !matches!(within(WRITE_TIMEOUT, sink.send(Message::Binary(chunk.into()))).await, Ok(Ok(()))) {
+                    return;
+                }
+            }
+            let _ = within(WRITE_TIMEOUT, sink.close()).await;
+        });
+        Ok(Self { reader: Reader::Socket(stream), writer })
+    }
+}
+
+impl Reader {
+    /// Appends what has arrived. May be given up while waiting.
+    pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let ended = || Err(io::ErrorKind::UnexpectedEof.into());
+        match self {
+            Self::Plain(half) => match half.read_buf(buffer).await? {
+                0 => ended(),
+                _ => Ok(()),
+            },
+            Self::Socket(stream) => match stream.next().await {
+                Some(Ok(Message::Binary(bytes))) => {
+                    buffer.extend_from_slice(&bytes);
+                    Ok(())
+                }
+                Some(Ok(Message::Close(_))) | None => ended(),
+                Some(Ok(_)) => Ok(()),
+                Some(Err(error)) => Err(io::Error::other(error)),
+            },
+        }
+    }
+}
+
+async fn secure(address: &Address, tcp: tokio::net::TcpStream) -> Result<Stream, Error> {
+    let wrong = |why: String| Error::Unreachable { address: address.authority(), error: io::Error::other(why) };
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 {
+        return Err(wrong("no certificate to trust on this machine".to_owned()));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| wrong(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(address.host.clone()).map_err(|error| wrong(error.to_string()))?;
+    let unreachable = |error| Error::Unreachable { address: address.authority(), error };
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.map_err(unreachable)?;
+    Ok(Box::new(stream))
+}
+
+async fn upgrade(address: &Address, stream: Stream) -> Result<WebSocketStream<Stream>, Error> {
+    let path = if address.path.is_empty() { "/mqtt" } else { &address.path };
+    let url = format!("{}://{}{path}", address.scheme, address.authority());
+    let unreachable = |error| Error::Unreachable { address: address.authority(), error: io::Error::other(error) };
+    let mut request = url.into_client_request().map_err(unreachable)?;
+    request.headers_mut().insert("sec-websocket-protocol", hyper::header::HeaderValue::from_static("mqtt"));
+    Ok(client_async(request, stream).await.map_err(unreachable)?.0)
+}

@@ -1,0 +1,301 @@
+//! The task behind an MQTT client: a session, a clock, and a connection that comes back.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tidegate_control::hints::Hints;
+use tidegate_wire_mqtt::{PacketId, QoS, ReasonCode};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::sleep_until;
+use tracing::{debug, info};
+
+use super::link::Link;
+use super::{Ack, MqttStats, PublishError};
+use crate::driver::address::Address;
+use crate::driver::{Clock, chance};
+use crate::error::Error;
+use crate::limits::{FILTERS_MAX, INBOX_MAX, OUTPUT_BYTES_MAX};
+use crate::session::mqtt::{Event, Message, Session, Token};
+
+type Answer = oneshot::Sender<Result<Ack, PublishError>>;
+
+/// What users want.
+#[derive(Debug)]
+pub(super) enum Command {
+    Publish(Message, Answer),
+    Subscribe(String, QoS, oneshot::Sender<ReasonCode>),
+    Stats(oneshot::Sender<MqttStats>),
+}
+
+pub(super) struct Task {
+    address: Address,
+    session: Session,
+    clock: Clock,
+    rng: Xoshiro256PlusPlus,
+    orders: mpsc::Receiver<Command>,
+    /// A message that waits for room; nobody else is heard meanwhile.
+    held: Option<(Message, Answer)>,
+    answers: BTreeMap<Token, Answer>,
+    subscribing: BTreeMap<Token, oneshot::Sender<ReasonCode>>,
+    filters: usize,
+    made: u64,
+    inbox: mpsc::Sender<Message>,
+    /// Messages that came and nobody has taken.
+    unread: VecDeque<(Message, Option<PacketId>)>,
+    output: Vec<u8>,
+    /// Whoever waits for the first connection.
+    connected: Option<oneshot::Sender<Result<(), Error>>>,
+    stats: MqttStats,
+    /// What the broker said with its refusal or goodbye.
+    hints: Option<Hints>,
+}
+
+/// Whether there is anybody left to work for.
+enum Over {
+    Lost,
+    Closed,
+}
+
+impl Task {
+    pub(super) fn new(
+        address: Address,
+        session: Session,
+        orders: mpsc::Receiver<Command>,
+        inbox: mpsc::Sender<Message>,
+        connected: oneshot::Sender<Result<(), Error>>,
+    ) -> Self {
+        Self {
+            address,
+            session,
+            clock: Clock::new(),
+            rng: chance(),
+            orders,
+            held: None,
+            answers: BTreeMap::new(),
+            subscribing: BTreeMap::new(),
+            filters: 0,
+            made: 0,
+            inbox,
+            unread: VecDeque::new(),
+            output: Vec::new(),
+            connected: Some(connected),
+            stats: MqttStats::default(),
+            hints: None,
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        loop {
+            match Box::pin(Link::open(&self.address)).await {
+                Ok(link) => {
+                    if let Over::Closed = self.serve(link).await {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    debug!(event = "mqtt_unreachable", address = %self.address.authority(), %error);
+                    if let Some(connected) = self.connected.take() {
+                        let _ = connected.send(Err(error));
+                        return;
+                    }
+                }
+            }
+            // The first connection has an answer, good or bad, unless the broker is of an older kind.
+            if self.hints.is_none()
+                && let Some(connected) = self.connected.take()
+            {
+                let _ = connected.send(Err(Error::Lost(std::io::ErrorKind::UnexpectedEof.into())));
+                return;
+            }
+            // What was not taken was not acknowledged, and comes again.
+            self.unread.retain(|(_, id)| id.is_none());
+            let now = self.clock.now();
+            let delay = self.session.handle_lost(now, self.hints.take().as_ref(), &mut self.rng);
+            info!(event = "mqtt_lost", address = %self.address.authority(), ?delay);
+            if let Over::Closed = self.wait(delay).await {
+                return;
+            }
+        }
+    }
+
+    /// Takes orders while there is no connection.
+    async fn wait(&mut self, delay: std::time::Duration) -> Over {
+        let until = self.clock.instant(self.clock.now() + delay);
+        loop {
+            tokio::select! {
+                order = self.orders.recv(), if self.held.is_none() => match order {
+                    Some(order) => self.obey(order),
+                    None => return Over::Closed,
+                },
+                () = sleep_until(until) => return Over::Lost,
+            }
+            self.tell();
+        }
+    }
+
+    async fn serve(&mut self, link: Link) -> Over {
+        let Link { mut reader, writer } = link;
+        let inbox = self.inbox.clone();
+        self.session.handle_opened(self.clock.now());
+        self.output.clear();
+        let mut bytes = Vec::new();
+        loop {
+            self.output.extend(self.session.take_output());
+            let due = self.session.poll_timeout().map(|at| self.clock.instant(at));
+            let timer = async {
+                match due {
+                    Some(due) => sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let has_output = !self.output.is_empty();
+            let mut goes_on = true;
+            tokio::select! {
+                order = self.orders.recv(), if self.held.is_none() => {
+                    let Some(order) = order else {
+                        self.session.goodbye();
+                        self.output.extend(self.session.take_output());
+                        let _ = writer.send(std::mem::take(&mut self.output)).await;
+                        return Over::Closed;
+                    };
+                    self.obey(order);
+                }
+                read = reader.read(&mut bytes) => {
+                    goes_on = read.is_ok() && self.session.handle_bytes(&bytes, self.clock.now());
+                    bytes.clear();
+                }
+                place = writer.reserve(), if has_output => match place {
+                    Ok(place) => place.send(std::mem::take(&mut self.output)),
+                    Err(_) => goes_on = false,
+                },
+                place = inbox.reserve(), if !self.unread.is_empty() => {
+                    if let (Ok(place), Some((message, id))) = (place, self.unread.pop_front()) {
+                        self.session.hand_over(message.qos, id);
+                        place.send(message);
+                    } else {
+                        // Nobody reads messages any more; they are dropped unread.
+                        self.unread.clear();
+                    }
+                }
+                () = timer => {}
+            }
+            // A socket that takes nothing gets nothing new.
+            if goes_on && self.output.len() < OUTPUT_BYTES_MAX {
+                goes_on = self.session.turn(self.clock.now());
+            }
+            self.tell();
+            if !goes_on {
+                return Over::Lost;
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Command) {
+        match order {
+            Command::Publish(message, answer) => self.publish(message, answer),
+            Command::Subscribe(_, _, answer) if self.filters >= FILTERS_MAX => {
+                let _ = answer.send(ReasonCode::QuotaExceeded);
+            }
+            Command::Subscribe(filter, qos, answer) => {
+                let token = self.token();
+                self.filters += 1;
+                self.subscribing.insert(token, answer);
+                self.session.subscribe(token, &filter, qos);
+            }
+            Command::Stats(answer) => {
+                let (waiting, waiting_bytes, under_way) = self.session.load();
+                let _ = answer.send(MqttStats { waiting, waiting_bytes, under_way, ..self.stats });
+            }
+        }
+    }
+
+    fn publish(&mut self, message: Message, answer: Answer) {
+        let bytes = message.topic.len() + message.payload.len();
+        if answer.is_closed() {
+            // Whoever wanted it has gone while it waited for room.
+            return;
+        }
+        if self.session.must_wait(bytes) {
+            self.held = Some((message, answer));
+            return;
+        }
+        let token = self.token();
+        match self.session.publish(token, message) {
+            Ok(()) => {
+                self.answers.insert(token, answer);
+            }
+            Err(_) => {
+                let _ = answer.send(Err(PublishError::Full));
+            }
+        }
+    }
+
+    fn token(&mut self) -> Token {
+        self.made += 1;
+        Token(self.made)
+    }
+
+    /// Passes on what happened.
+    fn tell(&mut self) {
+        while let Some(event) = self.session.poll_event() {
+            match event {
+                Event::Connected { .. } => {
+                    self.stats.connects += 1;
+                    info!(event = "mqtt_connected", address = %self.address.authority());
+                    if let Some(connected) = self.connected.take() {
+                        let _ = connected.send(Ok(()));
+                    }
+                }
+                Event::Refused { reason, hints } => {
+                    // An older broker is greeted again; to everybody else the first refusal is the answer.
+                    let is_older = reason == ReasonCode::UnsupportedProtocolVersion;
+                    if !is_older && let Some(connected) = self.connected.take() {
+                        let _ = connected.send(Err(refusal(reason, &hints)));
+                    }
+                    self.hints = Some(hints);
+                }
+                Event::Ended { reason, hints } => {
+                    info!(event = "mqtt_ended", reason = reason.name());
+                    self.hints = Some(hints);
+                }
+                Event::Nonsense(words) => {
+                    if let Some(connected) = self.connected.take() {
+                        let _ = connected.send(Err(Error::Nonsense(words)));
+                    }
+                }
+                Event::Published { token, after } => self.answer(token, Ok(Ack { after })),
+                Event::Rejected { token, reason, detail, hints } => {
+                    let retry_after = hints.retry_after;
+                    self.answer(token, Err(PublishError::Rejected { reason, detail, retry_after }));
+                }
+                Event::Dropped { token } => self.answer(token, Err(PublishError::Dropped)),
+                Event::TooLarge { token } => self.answer(token, Err(PublishError::TooLarge)),
+                Event::Subscribed { token, reason } => {
+                    if let Some(answer) = self.subscribing.remove(&token) {
+                        let _ = answer.send(reason);
+                    }
+                }
+                Event::Message(_, None) if self.unread.len() >= INBOX_MAX => self.stats.unread += 1,
+                Event::Message(message, id) => self.unread.push_back((message, id)),
+            }
+        }
+        if let Some((message, answer)) = self.held.take() {
+            self.publish(message, answer);
+        }
+    }
+
+    fn answer(&mut self, token: Token, outcome: Result<Ack, PublishError>) {
+        if let Some(answer) = self.answers.remove(&token) {
+            let _ = answer.send(outcome);
+        }
+    }
+}
+
+fn refusal(reason: ReasonCode, hints: &Hints) -> Error {
+    match reason {
+        ReasonCode::ServerBusy | ReasonCode::ServerUnavailable | ReasonCode::QuotaExceeded => {
+            Error::Busy { retry_after: hints.retry_after, hints: Box::new(hints.clone()) }
+        }
+        other => Error::Denied(other.name().to_owned()),
+    }
+}

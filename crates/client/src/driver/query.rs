@@ -1,0 +1,147 @@
+//! A persistent query as its user holds it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Preset};
+use tokio::sync::{mpsc, oneshot};
+
+use super::What;
+use super::address::within;
+use super::keeper::{Command, Outlet};
+use crate::error::Error;
+use crate::limits::ANSWER_TIMEOUT;
+use crate::session::hub::WatchId;
+use crate::session::row::Row;
+use crate::session::watch::{Change, Delivery, WatchPlan, WatchStats};
+
+/// A persistent query that is being described.
+#[derive(Debug)]
+#[must_use = "a persistent query begins with `open`"]
+pub struct QueryBuilder {
+    what: What,
+    commands: mpsc::Sender<Command>,
+    pacer: PacerConfig,
+    delivery: Delivery,
+}
+
+/// A result that is followed. Dropping it ends the subscription.
+#[derive(Debug)]
+pub struct PersistentQuery {
+    id: WatchId,
+    outlet: Arc<Outlet>,
+    commands: mpsc::Sender<Command>,
+}
+
+impl QueryBuilder {
+    pub(crate) fn new(what: What, commands: mpsc::Sender<Command>) -> Self {
+        Self { what, commands, pacer: PacerConfig::default(), delivery: Delivery::Push }
+    }
+
+    /// The level of control; `active` if nothing is said.
+    pub fn control(mut self, level: Level) -> Self {
+        self.pacer.level = level;
+        self
+    }
+
+    /// How congestion is recognised.
+    pub fn detector(mut self, rule: DetectorRule) -> Self {
+        self.pacer.detector.rule = rule;
+        self
+    }
+
+    /// How the first back-off of an episode is found.
+    pub fn initial(mut self, rule: InitialRule) -> Self {
+        self.pacer.initial = rule;
+        self
+    }
+
+    /// The mean interval of the basic levels, and the first of the others.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.pacer.interval = interval;
+        self
+    }
+
+    /// A named combination, such as the papers' own.
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.pacer = preset.into();
+        self
+    }
+
+    /// Everything about pace.
+    pub fn pacer(mut self, config: PacerConfig) -> Self {
+        self.pacer = config;
+        self
+    }
+
+    /// No subscription, only checks: for brokers that have none.
+    pub fn poll(mut self) -> Self {
+        self.delivery = Delivery::Poll;
+        self
+    }
+
+    /// Begins, and waits for the first result.
+    pub async fn open(self) -> Result<PersistentQuery, Error> {
+        let outlet = Arc::new(Outlet::default());
+        let plan = Arc::new(WatchPlan {
+            check_timeout: self.pacer.request_timeout,
+            pacer: self.pacer.build()?,
+            delivery: self.delivery,
+        });
+        let (opened, answer) = oneshot::channel();
+        let order = Command::Open { what: self.what, plan, outlet: Arc::downgrade(&outlet), opened };
+        self.commands.send(order).await.map_err(|_| Error::Closed)?;
+        // Two rounds: one attempt may fail for a reason that passes.
+        let id = within(ANSWER_TIMEOUT * 2, answer).await?.map_err(|_| Error::Closed)??;
+        Ok(PersistentQuery { id, outlet, commands: self.commands })
+    }
+}
+
+impl PersistentQuery {
+    /// The next change: the whole result first, then differences. If changes came faster than they were taken, their
+    /// sum. `None` when the space is closed.
+    pub async fn next(&mut self) -> Option<Change> {
+        loop {
+            // Registered before looking, so that nothing is missed in between.
+            let woken = self.outlet.wake.notified();
+            if let Some(change) = self.outlet.take() {
+                return Some(change);
+            }
+            tokio::select! {
+                () = woken => {}
+                () = self.commands.closed() => return self.outlet.take(),
+            }
+        }
+    }
+
+    /// A change that is there already.
+    pub fn try_next(&mut self) -> Option<Change> {
+        self.outlet.take()
+    }
+
+    /// Checks now, whatever the pace: somebody waits.
+    pub async fn check(&self) -> Result<(), Error> {
+        self.commands.send(Command::CheckNow(self.id)).await.map_err(|_| Error::Closed)
+    }
+
+    /// AST, RBT, σ, estimates and counts.
+    pub async fn stats(&self) -> Result<WatchStats, Error> {
+        let (answer, stats) = oneshot::channel();
+        self.commands.send(Command::Stats(self.id, answer)).await.map_err(|_| Error::Closed)?;
+        stats.await.map_err(|_| Error::Closed)
+    }
+
+    /// The whole result as it is known.
+    pub async fn view(&self) -> Result<Vec<Row>, Error> {
+        let (answer, rows) = oneshot::channel();
+        self.commands.send(Command::View(self.id, answer)).await.map_err(|_| Error::Closed)?;
+        rows.await.map_err(|_| Error::Closed)
+    }
+}
+
+impl Drop for PersistentQuery {
+    fn drop(&mut self) {
+        // If there is no room, the keeper finds the outlet gone.
+        let _ = self.commands.try_send(Command::Close(self.id));
+    }
+}

@@ -1,0 +1,277 @@
+//! SSAP over TCP: requests on connections that are used again, and a connection for each subscription, as every broker
+//! of Smart-M3 has it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_control::hints::{Asks, Hints};
+use tidegate_wire_ssap::{Question, Request};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+use super::address::{Address, within};
+use super::keeper::Tell;
+use super::{Checked, What};
+use crate::error::Error;
+use crate::limits::{ANSWER_TIMEOUT, IDLE_MAX, WRITE_TIMEOUT};
+use crate::session::Refusal;
+use crate::session::hub::WatchId;
+use crate::session::ssap::{Confirmed, Heard, Listener, Speaker};
+use crate::session::watch::{Attempt, Failure, Input};
+
+/// A broker that speaks SSAP.
+#[derive(Debug)]
+pub(crate) struct Door {
+    address: Address,
+    speaker: Speaker,
+    transactions: AtomicU64,
+    idle: Mutex<Vec<Line>>,
+    /// A broker that stumbles over parameters that it does not know: it gets none.
+    is_plain: AtomicBool,
+    /// What brokers called the latest subscription of each watch.
+    names: Mutex<BTreeMap<WatchId, (Attempt, String)>>,
+}
+
+/// A connection and what was read from it.
+#[derive(Debug)]
+struct Line {
+    stream: TcpStream,
+    listener: Listener,
+}
+
+impl Door {
+    pub(crate) fn new(address: Address, speaker: Speaker) -> Self {
+        Self {
+            address,
+            speaker,
+            transactions: AtomicU64::new(1),
+            idle: Mutex::default(),
+            is_plain: AtomicBool::new(false),
+            names: Mutex::default(),
+        }
+    }
+
+    /// A request and its answer.
+    pub(crate) async fn ask(&self, request: &Request<'_>, asks: &Asks, patience: Duration) -> Result<Confirmed, Error> {
+        within(patience, self.ask_once(request, asks)).await?
+    }
+
+    async fn ask_once(&self, request: &Request<'_>, asks: &Asks) -> Result<Confirmed, Error> {
+        let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
+        let text = self.speaker.say(request, transaction, self.polite(asks));
+        let mut line = self.line().await?;
+        line.write(&text).await?;
+        let answer = loop {
+            match line.hear().await? {
+                Heard::Confirmed { transaction: of, answer } if of == transaction => break answer,
+                // The answer to a request that was given up, or a notification of somebody else's.
+                _ => {}
+            }
+        };
+        self.put_back(line);
+        answer.map_err(Error::from)
+    }
+
+    /// Takes part, and finds out whether the broker can be told about pace: one that closes at what it does not know is
+    /// told nothing from then on.
+    pub(crate) async fn join(&self, asks: &Asks, patience: Duration) -> Result<(), Error> {
+        let request = Request::Join { credentials: None };
+        let error = match self.ask(&request, asks, patience).await {
+            // An old broker says so to whoever has joined before.
+            Ok(_) | Err(Error::Rejected(_)) => return Ok(()),
+            Err(error @ (Error::Lost(_) | Error::Failed(_) | Error::Unsupported(_))) => error,
+            Err(error) => return Err(error),
+        };
+        if self.is_plain.swap(true, Ordering::Relaxed) {
+            return Err(error);
+        }
+        match self.ask(&request, asks, patience).await {
+            Ok(_) | Err(Error::Rejected(_)) => Ok(()),
+            Err(_) => {
+                self.is_plain.store(false, Ordering::Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    fn polite<'a>(&self, asks: &'a Asks) -> &'a Asks {
+        const NOTHING: &Asks = &Asks { deadline: None, want: None, version: None, ticket: None };
+        if self.is_plain.load(Ordering::Relaxed) { NOTHING } else { asks }
+    }
+
+    /// A connection that is not known to be dead.
+    async fn line(&self) -> Result<Line, Error> {
+        loop {
+            let Some(line) = self.idle.lock().ok().and_then(|mut idle| idle.pop()) else { break };
+            let mut byte = [0];
+            match line.stream.try_read(&mut byte) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(line),
+                _ => {}
+            }
+        }
+        Ok(Line { stream: self.address.open().await?, listener: Listener::default() })
+    }
+
+    fn put_back(&self, line: Line) {
+        if let Ok(mut idle) = self.idle.lock()
+            && idle.len() < IDLE_MAX
+        {
+            idle.push(line);
+        }
+    }
+
+    pub(crate) async fn check(&self, what: &What, asks: &Asks, patience: Duration) -> Result<Checked, Error> {
+        let answer = self.ask(&Request::Query(question(what)), asks, patience).await?;
+        let rows = rows_of(&answer)?;
+        Ok(Checked::Whole { rows, version: None, hints: answer.hints })
+    }
+
+    /// Subscribes, and tells what comes until it is over or `leave` is dropped.
+    pub(crate) async fn follow(
+        &self,
+        what: &What,
+        attempt: Attempt,
+        resume: Option<(Attempt, u64)>,
+        asks: &Asks,
+        tell: &Tell,
+        mut leave: oneshot::Receiver<()>,
+    ) {
+        let name = self.names.lock().ok().and_then(|names| names.get(&tell.id).cloned());
+        let resume = name.zip(resume).filter(|((of, _), (before, _))| of == before);
+        let resume = resume.map(|((_, name), (_, last))| (name, last));
+        let began = tokio::select! {
+            began = within(ANSWER_TIMEOUT, self.subscribe(what, resume, asks)) => began.and_then(|began| began),
+            _ = &mut leave => return,
+        };
+        let (mut line, answer) = match began {
+            Ok(began) => began,
+            Err(error) => return tell.refused(attempt, error).await,
+        };
+        let rows = match rows_of(&answer) {
+            Ok(rows) => rows,
+            Err(error) => return tell.refused(attempt, error).await,
+        };
+        if let (Some(name), Ok(mut names)) = (&answer.subscription, self.names.lock()) {
+            names.insert(tell.id, (attempt, name.clone()));
+        }
+        tell.input(match answer.resumed.clone() {
+            Some((sequence, delta)) => Input::Resumed { attempt, sequence, delta },
+            None => Input::Subscribed { attempt, sequence: 0, rows },
+        })
+        .await;
+        loop {
+            let heard = tokio::select! {
+                heard = line.hear() => heard,
+                _ = &mut leave => {
+                    self.goodbye(line, answer.subscription, tell.id, attempt).await;
+                    return;
+                }
+            };
+            match heard {
+                Ok(Heard::Changed { sequence, delta, spread }) => {
+                    tell.input(Input::Changed { attempt, sequence, delta, spread }).await;
+                }
+                Ok(Heard::Ended(hints)) => return tell.input(Input::Ended { attempt, hints }).await,
+                Ok(Heard::Confirmed { .. }) => {}
+                Err(error) => {
+                    tracing::debug!(event = "subscription_lost", %error);
+                    return tell.input(Input::Ended { attempt, hints: Hints::default() }).await;
+                }
+            }
+        }
+    }
+
+    /// Forgets a watch.
+    pub(crate) fn forget(&self, id: WatchId) {
+        if let Ok(mut names) = self.names.lock() {
+            names.remove(&id);
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        what: &What,
+        resume: Option<(String, u64)>,
+        asks: &Asks,
+    ) -> Result<(Line, Confirmed), Error> {
+        let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
+        let mut line = Line { stream: self.address.open().await?, listener: Listener::default() };
+        let resume = resume.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed));
+        let resume = resume.map(|(name, last)| (name.as_str(), *last));
+        let request = Request::Subscribe(question(what));
+        line.write(&self.speaker.say_again(&request, transaction, self.polite(asks), resume)).await?;
+        loop {
+            if let Heard::Confirmed { transaction: of, answer } = line.hear().await?
+                && of == transaction
+            {
+                return Ok((line, answer?));
+            }
+        }
+    }
+
+    /// Ends a subscription on its own connection; a broker that does not read there sees it close.
+    async fn goodbye(&self, mut line: Line, name: Option<String>, id: WatchId, attempt: Attempt) {
+        let Some(name) = name else { return };
+        let newest = self.names.lock().ok().and_then(|names| names.get(&id).cloned());
+        if newest.is_some_and(|(of, newest)| of != attempt && newest == name) {
+            // It goes on, on another connection.
+            return;
+        }
+        let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
+        let request = Request::Unsubscribe { subscription_id: name.into() };
+        let _ = line.write(&self.speaker.say(&request, transaction, &Asks::default())).await;
+        let _ = line.stream.shutdown().await;
+    }
+}
+
+impl Line {
+    async fn write(&mut self, text: &str) -> Result<(), Error> {
+        within(WRITE_TIMEOUT, self.stream.write_all(text.as_bytes())).await?.map_err(Error::Lost)
+    }
+
+    async fn hear(&mut self) -> Result<Heard, Error> {
+        loop {
+            if let Some(heard) = self.listener.hear() {
+                return heard.map_err(Error::from);
+            }
+            self.stream.readable().await.map_err(Error::Lost)?;
+            // Not kept while waiting: there may be thousands of lines.
+            let mut buffer = [0; 8192];
+            match self.stream.try_read(&mut buffer) {
+                Ok(0) => return Err(Error::Lost(io::ErrorKind::UnexpectedEof.into())),
+                Ok(length) => self.listener.push(&buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(Error::Lost(error)),
+            }
+        }
+    }
+}
+
+fn question(what: &What) -> Question<'_> {
+    match what {
+        What::Sparql(text) => Question::Sparql((&**text).into()),
+        What::Patterns(patterns) => Question::Patterns(patterns.to_vec()),
+    }
+}
+
+/// The rows of an answer; a truth value is a row, too.
+fn rows_of(answer: &Confirmed) -> Result<Vec<crate::session::row::Row>, Error> {
+    match answer.truth {
+        Some(_) if !answer.rows.is_empty() => Err(Refusal::Nonsense("rows and a truth value".to_owned()).into()),
+        Some(truth) => Ok(vec![crate::session::sparql::truth_row(truth)]),
+        None => Ok(answer.rows.clone()),
+    }
+}
+
+/// What an error means to a watch.
+pub(crate) fn failure_of(error: &Error) -> Failure {
+    match error {
+        Error::Busy { hints, .. } => Failure::Denied((**hints).clone()),
+        Error::TimedOut => Failure::TimedOut,
+        _ => Failure::Failed(None),
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong, as values.
+
+use std::time::Duration;
+use std::{fmt, io};
+
+use tidegate_control::ConfigError;
+use tidegate_control::hints::Hints;
+
+use crate::session::Refusal;
+
+/// Why something was not done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address makes no sense.
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// No connection.
+    Unreachable {
+        /// Where to.
+        address: String,
+        /// Why not.
+        error: io::Error,
+    },
+    /// The connection broke before there was an answer; a change may have been made or not.
+    Lost(io::Error),
+    /// There was no answer in time; a change may have been made or not.
+    TimedOut,
+    /// The broker is too busy, and says when to come back.
+    Busy {
+        /// When, if it says.
+        retry_after: Option<Duration>,
+        /// Everything that it said about pace.
+        hints: Box<Hints>,
+    },
+    /// Not allowed.
+    Denied(String),
+    /// The request makes no sense to the broker.
+    Rejected(String),
+    /// The broker does not know this kind of request.
+    Unsupported(String),
+    /// Something went wrong in the broker.
+    Failed(String),
+    /// What the broker says makes no sense.
+    Nonsense(String),
+    /// A configuration is not allowed.
+    Config(ConfigError),
+    /// More of something than a maximum allows.
+    TooMany(&'static str),
+    /// The connection to the space was given up by its owner.
+    Closed,
+}
+
+impl Error {
+    /// Whether the same may succeed later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self, Self::Unreachable { .. } | Self::Lost(_) | Self::TimedOut | Self::Busy { .. } | Self::Failed(_))
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Busy(hints) => Self::Busy { retry_after: hints.retry_after, hints: Box::new(hints) },
+            Refusal::Denied(words) => Self::Denied(words),
+            Refusal::Rejected(words) => Self::Rejected(words),
+            Refusal::Unsupported(words) => Self::Unsupported(words),
+            Refusal::Failed(words) => Self::Failed(words),
+            Refusal::Nonsense(words) => Self::Nonsense(words),
+        }
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address { address, why } => write!(f, "{address:?} is no address: {why}"),
+            Self::Unreachable { address, error } => write!(f, "cannot connect to {address}: {error}"),
+            Self::Lost(error) => write!(f, "connection lost: {error}; the request may have been done or not"),
+            Self::TimedOut => f.write_str("no answer in time; the request may have been done or not"),
+            Self::Busy { retry_after: Some(after), .. } => {
+                write!(f, "the broker is busy; come back in {} ms", after.as_millis())
+            }
+            Self::Busy { .. } => f.write_str("the broker is busy"),
+            Self::Denied(words) => write!(f, "not allowed: {words}"),
+            Self::Rejected(words) => write!(f, "rejected: {words}"),
+            Self::Unsupported(words) => write!(f, "the broker does not know this: {words}"),
+            Self::Failed(words) => write!(f, "the broker failed: {words}"),
+            Self::Nonsense(words) => write!(f, "the broker makes no sense: {words}"),
+            Self::Config(error) => error.fmt(f),
+            Self::TooMany(what) => write!(f, "too many {what}"),
+            Self::Closed => f.write_str("closed"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unreachable { error, .. } | Self::Lost(error) => Some(error),
+            Self::Config(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Everything that decides: no socket, no clock, no chance of its own. The driver, the simulation and the tests are three
+//! rims around it.
+
+pub mod comeback;
+pub mod hub;
+pub mod mqtt;
+pub mod row;
+pub mod sepa;
+pub mod sparql;
+pub mod ssap;
+pub mod watch;
+
+use tidegate_control::hints::Hints;
+
+/// Why a broker did not do what it was asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refusal {
+    /// Too busy: come back later.
+    Busy(Hints),
+    /// Not allowed.
+    Denied(String),
+    /// The request makes no sense to it.
+    Rejected(String),
+    /// It does not know this kind of request.
+    Unsupported(String),
+    /// Something went wrong there.
+    Failed(String),
+    /// What it says makes no sense.
+    Nonsense(String),
+}

@@ -1,0 +1,471 @@
+//! An MQTT connection without a socket: what is under way, what waits, and what the broker said about it.
+//!
+//! Messages wait in a bounded *backlog* and go out while the broker's Receive Maximum allows. What waited while there was
+//! no connection is sent at a pace, so that a thousand clients that come back together do not flood their broker. A
+//! refusal with a time holds everything back until then. What was under way when a connection broke is sent again on the
+//! next one, first and in order; if the broker has kept the session, QoS 2 stays exactly once.
+//!
+//! - told: [`Session::handle_opened`], [`Session::handle_bytes`], [`Session::handle_lost`], [`Session::publish`],
+//!   [`Session::subscribe`], [`Session::hand_over`]
+//! - asked: [`Session::turn`], [`Session::take_output`], [`Session::poll_event`], [`Session::poll_timeout`]
+
+mod hear;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::hints::Hints;
+use tidegate_control::rand_core::Rng;
+use tidegate_wire_mqtt::{
+    Connect, Delivery, Disconnect, Encode, Encoded, Limits, Packet, PacketId, Peer, Properties, Property, Publish, QoS,
+    ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version,
+};
+
+use super::comeback::Comeback;
+use crate::limits::{ANSWER_TIMEOUT, DRAIN_INTERVAL, MQTT_PACKET_BYTES_MAX, RECEIVE_MAX, WINDOW_MAX};
+
+/// What happens to a message that finds the backlog full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFull {
+    /// Whoever publishes waits for room.
+    #[default]
+    Wait,
+    /// It is not taken, and that is said.
+    Reject,
+    /// The oldest message that waits is dropped, and its publisher is told.
+    DropOldest,
+    /// It takes the place of one that waits with the same topic; without one it is not taken.
+    Latest,
+}
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct MqttConfig {
+    /// The client identifier; empty if the broker shall choose.
+    pub client_id: String,
+    /// User name and password.
+    pub user: Option<(String, String)>,
+    /// Seconds between signs of life; at least 1.
+    pub keep_alive: u16,
+    /// Seconds that the session outlives a connection (MQTT 5).
+    pub session_expiry: u32,
+    /// Messages that may wait.
+    pub backlog_messages: usize,
+    /// Bytes of topics and payloads that may wait.
+    pub backlog_bytes: usize,
+    /// What happens beyond.
+    pub on_full: OnFull,
+}
+
+impl Default for MqttConfig {
+    fn default() -> Self {
+        Self {
+            client_id: String::new(),
+            user: None,
+            keep_alive: 30,
+            session_expiry: 300,
+            backlog_messages: 10_000,
+            backlog_bytes: 16 << 20,
+            on_full: OnFull::default(),
+        }
+    }
+}
+
+/// A message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Message {
+    /// Its topic.
+    pub topic: String,
+    /// What it says.
+    pub payload: Vec<u8>,
+    /// Quality of service.
+    pub qos: QoS,
+    /// To be kept for later subscribers; or it was.
+    pub retain: bool,
+}
+
+impl Message {
+    fn bytes(&self) -> usize {
+        self.topic.len() + self.payload.len()
+    }
+}
+
+/// The owner's name for a message or a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token(pub u64);
+
+/// What came of something.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The broker is there; whether it has kept the session.
+    Connected {
+        /// It has.
+        session_present: bool,
+    },
+    /// The broker does not want us.
+    Refused {
+        /// Why.
+        reason: ReasonCode,
+        /// What it said about coming back.
+        hints: Hints,
+    },
+    /// The broker ends the connection; nothing of it is to be trusted.
+    Ended {
+        /// Why.
+        reason: ReasonCode,
+        /// What it said about coming back.
+        hints: Hints,
+    },
+    /// A message is where it should be.
+    Published {
+        /// Which.
+        token: Token,
+        /// From the first sending to the answer; nothing at QoS 0.
+        after: Duration,
+    },
+    /// The broker did not take a message.
+    Rejected {
+        /// Which.
+        token: Token,
+        /// Why.
+        reason: ReasonCode,
+        /// In its words.
+        detail: Option<String>,
+        /// What it said about coming back.
+        hints: Hints,
+    },
+    /// A message had to make room.
+    Dropped {
+        /// Which.
+        token: Token,
+    },
+    /// A message is larger than the broker takes.
+    TooLarge {
+        /// Which.
+        token: Token,
+    },
+    /// A subscription was answered.
+    Subscribed {
+        /// Which.
+        token: Token,
+        /// How.
+        reason: ReasonCode,
+    },
+    /// A message came. If it has a number, [`Session::hand_over`] acknowledges it.
+    Message(Message, Option<PacketId>),
+    /// What the broker sends is no MQTT.
+    Nonsense(String),
+}
+
+/// There is no room for a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    token: Token,
+    message: Message,
+}
+
+#[derive(Clone, Debug)]
+struct Flight {
+    token: Token,
+    message: Message,
+    sent: Timestamp,
+    /// QoS 2: the broker has it, and is to be told so.
+    is_released: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Away,
+    Greeting(Timestamp),
+    Up,
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub struct Session {
+    config: MqttConfig,
+    peer: Peer,
+    limits: Limits,
+    phase: Phase,
+    inbox: Vec<u8>,
+    out: Vec<u8>,
+    events: VecDeque<Event>,
+    backlog: VecDeque<Waiting>,
+    backlog_bytes: usize,
+    flights: BTreeMap<PacketId, Flight>,
+    /// Subscriptions that are wanted, with the answer that is awaited.
+    subscriptions: Vec<(Token, String, QoS)>,
+    asked: BTreeMap<PacketId, Token>,
+    incoming: BTreeSet<PacketId>,
+    /// Messages that came and that nobody has taken.
+    unread: BTreeSet<PacketId>,
+    aliases: BTreeMap<NonZeroU16, String>,
+    next_id: PacketId,
+    window: usize,
+    keep_alive: Duration,
+    last_sent: Timestamp,
+    pinged: Option<Timestamp>,
+    /// No message goes out before.
+    not_before: Timestamp,
+    /// The backlog of the time without connection is being worked off.
+    is_draining: bool,
+    was_up: bool,
+    comeback: Comeback,
+}
+
+impl Session {
+    /// A session that has no connection yet.
+    pub fn new(config: MqttConfig) -> Self {
+        let limits = Limits { packet_bytes_max: MQTT_PACKET_BYTES_MAX, ..Limits::default() };
+        Self {
+            keep_alive: Duration::from_secs(config.keep_alive.max(1).into()),
+            config,
+            peer: Peer::new(Version::V5),
+            limits: limits.with_sender(Sender::Server),
+            phase: Phase::Away,
+            inbox: Vec::new(),
+            out: Vec::new(),
+            events: VecDeque::new(),
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
+            flights: BTreeMap::new(),
+            subscriptions: Vec::new(),
+            asked: BTreeMap::new(),
+            incoming: BTreeSet::new(),
+            unread: BTreeSet::new(),
+            aliases: BTreeMap::new(),
+            next_id: PacketId::MIN,
+            window: WINDOW_MAX,
+            last_sent: Timestamp::ZERO,
+            pinged: None,
+            not_before: Timestamp::ZERO,
+            is_draining: false,
+            was_up: false,
+            comeback: Comeback::default(),
+        }
+    }
+
+    /// Messages that wait, their bytes, and messages under way.
+    pub fn load(&self) -> (usize, usize, usize) {
+        (self.backlog.len(), self.backlog_bytes, self.flights.len())
+    }
+
+    /// Whether one more message finds room.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.backlog.len() < self.config.backlog_messages && self.backlog_bytes + bytes <= self.config.backlog_bytes
+    }
+
+    /// Whether whoever publishes has to wait for room. A message that is larger than all room is never waited for.
+    pub fn must_wait(&self, bytes: usize) -> bool {
+        self.config.on_full == OnFull::Wait && !self.has_room(bytes) && !self.backlog.is_empty()
+    }
+
+    /// Takes a message. What had to go for it is an event.
+    pub fn publish(&mut self, token: Token, message: Message) -> Result<(), Full> {
+        let bytes = message.bytes();
+        if !self.has_room(bytes) {
+            match self.config.on_full {
+                OnFull::Wait | OnFull::Reject => return Err(Full),
+                OnFull::DropOldest => {
+                    while !self.has_room(bytes) {
+                        let Some(oldest) = self.backlog.pop_front() else { return Err(Full) };
+                        self.drop_waiting(&oldest);
+                    }
+                }
+                OnFull::Latest => {
+                    let same = self.backlog.iter().position(|waiting| waiting.message.topic == message.topic);
+                    let old = same.and_then(|place| self.backlog.remove(place)).ok_or(Full)?;
+                    self.drop_waiting(&old);
+                    if !self.has_room(bytes) {
+                        return Err(Full);
+                    }
+                }
+            }
+        }
+        self.backlog_bytes += bytes;
+        self.backlog.push_back(Waiting { token, message });
+        Ok(())
+    }
+
+    fn drop_waiting(&mut self, waiting: &Waiting) {
+        self.backlog_bytes -= waiting.message.bytes();
+        self.events.push_back(Event::Dropped { token: waiting.token });
+    }
+
+    /// Wants messages of a filter, now and after each return.
+    pub fn subscribe(&mut self, token: Token, filter: &str, qos: QoS) {
+        self.subscriptions.retain(|(_, known, _)| known != filter);
+        self.subscriptions.push((token, filter.to_owned(), qos));
+        if self.phase == Phase::Up {
+            self.ask_for(self.subscriptions.len() - 1);
+        }
+    }
+
+    fn ask_for(&mut self, place: usize) {
+        let Some((token, filter, qos)) = self.subscriptions.get(place).cloned() else { return };
+        let Ok(wanted) = TopicFilter::parse(&filter, &self.limits) else {
+            return self.events.push_back(Event::Subscribed { token, reason: ReasonCode::TopicFilterInvalid });
+        };
+        let packet_id = self.take_id();
+        self.asked.insert(packet_id, token);
+        let list = [Subscription { filter: wanted, options: SubscriptionOptions::with_qos(qos) }];
+        let subscriptions = Subscriptions::new(&list);
+        self.write(&Packet::Subscribe(Subscribe { packet_id, properties: Properties::EMPTY, subscriptions }));
+    }
+
+    /// A connection is open: greets.
+    pub fn handle_opened(&mut self, now: Timestamp) {
+        self.inbox.clear();
+        self.out.clear();
+        self.aliases.clear();
+        self.asked.clear();
+        self.pinged = None;
+        self.phase = Phase::Greeting(now);
+        let config = self.config.clone();
+        let receive = NonZeroU16::new(RECEIVE_MAX).map(Property::ReceiveMaximum);
+        let list: Vec<Property<'_>> = if self.peer.version.is_v5() {
+            receive.into_iter().chain([Property::SessionExpiry(config.session_expiry)]).collect()
+        } else {
+            Vec::new()
+        };
+        self.write(&Packet::Connect(Connect {
+            version: self.peer.version,
+            clean_start: !self.was_up || config.client_id.is_empty(),
+            keep_alive: config.keep_alive.max(1),
+            properties: Properties::new(&list),
+            client_id: &config.client_id,
+            will: None,
+            user_name: config.user.as_ref().map(|(name, _)| name.as_str()),
+            password: config.user.as_ref().map(|(_, password)| password.as_bytes()),
+        }));
+        self.last_sent = now;
+    }
+
+    /// The connection is gone, or could not be opened; the answer is when to try the next.
+    pub fn handle_lost<R: Rng + ?Sized>(&mut self, now: Timestamp, hints: Option<&Hints>, rng: &mut R) -> Duration {
+        self.phase = Phase::Away;
+        self.out.clear();
+        // Not acknowledged: they come again, and are new then.
+        for id in std::mem::take(&mut self.unread) {
+            self.incoming.remove(&id);
+        }
+        self.comeback.on_failure(now, hints, rng)
+    }
+
+    /// Does what it is time for. False: the broker is silent, the connection is to be given up.
+    pub fn turn(&mut self, now: Timestamp) -> bool {
+        match self.phase {
+            Phase::Away => return true,
+            Phase::Greeting(since) => return now < since + ANSWER_TIMEOUT,
+            Phase::Up => {}
+        }
+        while now >= self.not_before && self.flights.len() < self.window {
+            let Some(waiting) = self.backlog.pop_front() else {
+                self.is_draining = false;
+                break;
+            };
+            self.backlog_bytes -= waiting.message.bytes();
+            self.send(waiting, now);
+            if self.is_draining {
+                self.not_before = now + DRAIN_INTERVAL;
+            }
+        }
+        if let Some(pinged) = self.pinged {
+            return now < pinged + self.keep_alive;
+        }
+        // A little early, so that the broker's clock is not the one that decides.
+        if now >= self.last_sent + self.keep_alive.mul_f32(0.9) {
+            self.write(&Packet::PingReq);
+            (self.pinged, self.last_sent) = (Some(now), now);
+        }
+        true
+    }
+
+    fn send(&mut self, waiting: Waiting, now: Timestamp) {
+        let Waiting { token, message } = waiting;
+        let id = (message.qos != QoS::AtMostOnce).then(|| self.take_id());
+        if !self.write_publish(&message, id, false) {
+            return self.events.push_back(Event::TooLarge { token });
+        }
+        self.last_sent = now;
+        match id {
+            Some(id) => {
+                self.flights.insert(id, Flight { token, message, sent: now, is_released: false });
+            }
+            None => self.events.push_back(Event::Published { token, after: Duration::ZERO }),
+        }
+    }
+
+    /// False if it is larger than the broker takes.
+    fn write_publish(&mut self, message: &Message, id: Option<PacketId>, dup: bool) -> bool {
+        let delivery = match (message.qos, id) {
+            (QoS::AtLeastOnce, Some(packet_id)) => Delivery::AtLeastOnce { packet_id, dup },
+            (QoS::ExactlyOnce, Some(packet_id)) => Delivery::ExactlyOnce { packet_id, dup },
+            _ => Delivery::AtMostOnce,
+        };
+        let (retain, topic, payload) = (message.retain, message.topic.as_str(), message.payload.as_slice());
+        self.write(&Packet::Publish(Publish { delivery, retain, topic, properties: Properties::EMPTY, payload }))
+    }
+
+    fn write(&mut self, packet: &Packet<'_>) -> bool {
+        let before = self.out.len();
+        match packet.encode(self.peer, &mut self.out) {
+            Encoded::Written { .. } | Encoded::Trimmed { .. } => true,
+            Encoded::TooLarge | Encoded::NotInVersion => {
+                self.out.truncate(before);
+                false
+            }
+        }
+    }
+
+    /// Says goodbye.
+    pub fn goodbye(&mut self) {
+        if self.phase == Phase::Up {
+            self.write(&Packet::Disconnect(Disconnect { reason: ReasonCode::Success, properties: Properties::EMPTY }));
+        }
+    }
+
+    /// Bytes to be written.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// What happened next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// When to turn again, if nothing arrives.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        match self.phase {
+            Phase::Away => None,
+            Phase::Greeting(since) => Some(since + ANSWER_TIMEOUT),
+            Phase::Up => {
+                let sign = match self.pinged {
+                    Some(pinged) => pinged + self.keep_alive,
+                    None => self.last_sent + self.keep_alive.mul_f32(0.9),
+                };
+                let may_send = !self.backlog.is_empty() && self.flights.len() < self.window;
+                Some(if may_send { sign.min(self.not_before) } else { sign })
+            }
+        }
+    }
+
+    /// A packet identifier that is free. There is one: the window is smaller than their number.
+    fn take_id(&mut self) -> PacketId {
+        loop {
+            let id = self.next_id;
+            self.next_id = id.checked_add(1).unwrap_or(PacketId::MIN);
+            if !self.flights.contains_key(&id) && !self.asked.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}

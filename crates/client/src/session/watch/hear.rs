@@ -1,0 +1,312 @@
+//! What arrives, and what it means for the view, for the losses and for the next request.
+
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::hints::Hints;
+use tidegate_control::pacer::{Level, Outcome};
+use tidegate_control::rand_core::Rng;
+
+use super::{Asking, Attempt, Check, Delivery, Failure, Input, Source, Watch};
+use crate::limits::{GRACE, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
+use crate::session::row::{Delta, Row, View};
+
+impl Watch {
+    /// Something arrived.
+    pub fn handle<R: Rng + ?Sized>(&mut self, input: Input, now: Timestamp, rng: &mut R) {
+        match input {
+            Input::Subscribed { attempt, sequence, rows } => {
+                let told = (rows.len() <= ROWS_MAX).then(|| self.view.difference(&View::of(rows)));
+                self.on_subscribed(attempt, sequence, told, now, rng);
+            }
+            Input::Resumed { attempt, sequence, delta } => {
+                let told = self.subscription.before.is_some().then_some(delta);
+                self.on_subscribed(attempt, sequence, told, now, rng);
+            }
+            Input::Changed { attempt, sequence, delta, spread } => {
+                if self.subscription.live.is_some_and(|(live, _)| live == attempt) {
+                    self.on_changed(sequence, delta, spread, now, rng);
+                }
+            }
+            Input::Ended { attempt, hints } => self.on_ended(attempt, &hints, now, rng),
+            Input::Whole { attempt, rows, version, hints } => {
+                if let Some(asking) = self.take_asking(attempt) {
+                    self.version = version;
+                    self.on_whole(&asking, rows, hints, now, rng);
+                }
+            }
+            Input::Missed { attempt, sequence, delta, hints } => {
+                if let Some(asking) = self.take_asking(attempt) {
+                    let told = asking.overlap.clone().map(|overlap| overlap.inverse().then(delta));
+                    self.on_missed(&asking, sequence, told, hints, now, rng);
+                }
+            }
+            Input::Fresh { attempt, sequence, rows, hints } => {
+                if let Some(asking) = self.take_asking(attempt) {
+                    let told = (rows.len() <= ROWS_MAX).then(|| self.view.difference(&View::of(rows)));
+                    self.on_missed(&asking, sequence, told, hints, now, rng);
+                }
+            }
+            Input::NotModified { attempt, hints } => {
+                if let Some(asking) = self.take_asking(attempt) {
+                    let latency = now.since(asking.sent);
+                    self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: true, hints }, rng);
+                }
+            }
+            Input::Refused { attempt, failure } => self.on_refused(attempt, &failure, now, rng),
+        }
+    }
+
+    /// The check of this number, if it is the one under way.
+    fn take_asking(&mut self, attempt: Attempt) -> Option<Box<Asking>> {
+        match &self.check {
+            Check::Asking(asking) if asking.attempt == attempt => {}
+            _ => return None,
+        }
+        match std::mem::replace(&mut self.check, Check::Idle) {
+            Check::Asking(asking) => Some(asking),
+            _ => None,
+        }
+    }
+
+    fn on_subscribed<R: Rng + ?Sized>(
+        &mut self,
+        attempt: Attempt,
+        sequence: u64,
+        told: Option<Delta>,
+        now: Timestamp,
+        rng: &mut R,
+    ) {
+        let Some((_, sent)) = self.subscription.asking.filter(|(asked, _)| *asked == attempt) else { return };
+        let Some(delta) = told else {
+            return self.on_refused(attempt, &Failure::Failed(None), now, rng);
+        };
+        self.subscription.asking = None;
+        self.subscription.before = None;
+        self.subscription.live = Some((attempt, sequence));
+        self.subscription.overtaken = sequence;
+        self.subscription.comeback.on_success(now);
+        self.counts.subscribed += 1;
+        self.version = None;
+        let delta = self.view.apply(delta);
+        let changed = losses_of(&delta);
+        let gap = std::mem::take(&mut self.gap);
+        let was_founded = std::mem::replace(&mut self.is_founded, true);
+        let lost = match std::mem::replace(&mut self.check, Check::Idle) {
+            Check::Repairing { losses, answered } => {
+                let losses = losses.max(gap);
+                let (latency, hints) = answered.map_or_else(|| (now.since(sent), Hints::default()), |known| *known);
+                self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
+                // What a gap had lost was told with the gap.
+                losses.saturating_sub(gap)
+            }
+            other => {
+                self.check = other;
+                if was_founded {
+                    self.counts.away += u64::from(changed);
+                    self.pacer.on_late_answer(now, changed);
+                }
+                if was_founded { changed } else { 0 }
+            }
+        };
+        self.note_state();
+        self.tell(delta, lost, if was_founded { Source::Check } else { Source::Baseline });
+    }
+
+    fn on_changed<R: Rng + ?Sized>(
+        &mut self,
+        sequence: Option<u64>,
+        delta: Delta,
+        spread: Option<Duration>,
+        now: Timestamp,
+        rng: &mut R,
+    ) {
+        let Some((_, last)) = &mut self.subscription.live else { return };
+        let (missing, is_sound) = match sequence {
+            None => (0, true),
+            // Told already, by a check that overtook it.
+            Some(number) if number <= self.subscription.overtaken => return,
+            // A number that cannot be: what it says is not to be trusted, and something is amiss.
+            Some(number) if number <= *last => (1, false),
+            Some(number) => (number - std::mem::replace(last, number) - 1, true),
+        };
+        let is_sound = is_sound && self.view.len() + delta.added.len() <= ROWS_MAX;
+        let missing = u32::try_from(missing).unwrap_or(u32::MAX).max(u32::from(!is_sound));
+        self.counts.notifications += u64::from(is_sound);
+        self.counts.gaps += u64::from(missing);
+        let done = if is_sound { self.view.apply(delta) } else { Delta::default() };
+        self.note_overlap(&done);
+        self.note_state();
+        self.tell(done, missing, Source::Notification);
+        if missing > 0 {
+            self.gap = self.gap.saturating_add(missing);
+            if let Some(delay) = self.pacer.on_push_hint(spread, rng) {
+                self.fetch = Some(now + delay);
+            }
+        }
+        if let Check::Settling { print, latency, hints, .. } = &mut self.check
+            && *print == self.view.print()
+        {
+            let (latency, hints) = (*latency, std::mem::take(&mut **hints));
+            self.check = Check::Idle;
+            self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
+        }
+    }
+
+    fn on_ended<R: Rng + ?Sized>(&mut self, attempt: Attempt, hints: &Hints, now: Timestamp, rng: &mut R) {
+        if self.subscription.asking.is_some_and(|(asked, _)| asked == attempt) {
+            return self.on_refused(attempt, &Failure::Failed(hints.retry_after), now, rng);
+        }
+        if self.subscription.live.is_none_or(|(live, _)| live != attempt) {
+            return;
+        }
+        self.subscription.before = self.subscription.live.take().filter(|_| self.gap == 0);
+        // Whatever was lost on it is found by the baseline of the next.
+        self.gap = 0;
+        if self.subscription.asking.is_none() && self.subscription.due.is_none() {
+            let delay = self.subscription.comeback.on_failure(now, Some(hints), rng);
+            self.subscription.due = Some(now + delay);
+        }
+    }
+
+    fn on_whole<R: Rng + ?Sized>(
+        &mut self,
+        asking: &Asking,
+        rows: Vec<Row>,
+        hints: Hints,
+        now: Timestamp,
+        rng: &mut R,
+    ) {
+        let latency = now.since(asking.sent);
+        let live = self.subscription.live.map(|(attempt, _)| attempt);
+        if rows.len() > ROWS_MAX {
+            return self.end(now, &Outcome::Failed, rng);
+        }
+        let mut losses = 0;
+        match live {
+            None if asking.live.is_none() => {
+                self.subscription.before = None;
+                let delta = self.view.replace(rows);
+                let was_founded = std::mem::replace(&mut self.is_founded, true);
+                losses = if was_founded { losses_of(&delta) } else { 0 };
+                let lost = if self.plan.delivery == Delivery::Poll { 0 } else { losses };
+                self.tell(delta, lost, if was_founded { Source::Check } else { Source::Baseline });
+            }
+            // It may be older than what notifications have told meanwhile, and the next baseline is on its way.
+            None => self.version = None,
+            Some(_) => {
+                let print = View::print_of(&rows);
+                if !asking.trail.contains(&print) && print != self.view.print() {
+                    self.version = None;
+                    let losses = losses_of(&self.view.difference(&View::of(rows))).max(1);
+                    let hints = Box::new(hints);
+                    self.check = Check::Settling { until: now + GRACE, print, losses, latency, hints };
+                    return;
+                }
+                if print != self.view.print() {
+                    self.version = None;
+                }
+            }
+        }
+        self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
+    }
+
+    /// `told` leads from the view to the state of that number; notifications of meanwhile are contained in it.
+    fn on_missed<R: Rng + ?Sized>(
+        &mut self,
+        asking: &Asking,
+        sequence: u64,
+        told: Option<Delta>,
+        hints: Hints,
+        now: Timestamp,
+        rng: &mut R,
+    ) {
+        let latency = now.since(asking.sent);
+        let live = self.subscription.live.filter(|(live, last)| asking.live == Some(*live) && *last <= sequence);
+        let (Some((attempt, _)), Some(delta)) = (live, told) else {
+            // Of another subscription, or it cannot be told apart from what came meanwhile: the next check asks anew.
+            return self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
+        };
+        self.subscription.live = Some((attempt, sequence));
+        self.subscription.overtaken = sequence;
+        let gap = std::mem::take(&mut self.gap);
+        let done = self.view.apply(delta);
+        let losses = losses_of(&done).max(gap);
+        self.note_state();
+        self.tell(done, losses.saturating_sub(gap), Source::Check);
+        self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
+    }
+
+    fn on_refused<R: Rng + ?Sized>(&mut self, attempt: Attempt, failure: &Failure, now: Timestamp, rng: &mut R) {
+        if let Some(asking) = self.take_asking(attempt) {
+            if *failure == Failure::Unsupported {
+                // Asked in the other way, at once: nobody is to blame.
+                self.can_tell_missed = false;
+                self.counts.checks = self.counts.checks.saturating_sub(1);
+                self.next = Some(asking.sent);
+                return;
+            }
+            return self.end(now, &outcome_of(failure), rng);
+        }
+        if self.subscription.asking.is_none_or(|(asked, _)| asked != attempt) {
+            return;
+        }
+        self.subscription.asking = None;
+        let hints = match failure {
+            Failure::Denied(hints) => hints.clone(),
+            Failure::Failed(again) => Hints { retry_after: *again, ..Hints::default() },
+            Failure::TimedOut | Failure::Unsupported => Hints::default(),
+        };
+        if matches!(self.check, Check::Repairing { .. }) {
+            self.end(now, &outcome_of(failure), rng);
+            self.next = None;
+        } else {
+            match failure {
+                Failure::Denied(_) => self.counts.denied += 1,
+                _ => self.counts.failed += 1,
+            }
+            self.ticket = hints.ticket;
+        }
+        let delay = self.subscription.comeback.on_failure(now, Some(&hints), rng);
+        self.subscription.due = Some(now + delay);
+    }
+
+    /// A state of the view, for the check under way.
+    fn note_state(&mut self) {
+        let print = self.view.print();
+        if let Check::Asking(asking) = &mut self.check {
+            if asking.trail.len() == TRAIL_MAX {
+                asking.trail.remove(0);
+            }
+            asking.trail.push(print);
+        }
+    }
+
+    /// A notification, for the check under way.
+    fn note_overlap(&mut self, delta: &Delta) {
+        if let Check::Asking(asking) = &mut self.check {
+            let before = asking.overlap.take();
+            asking.overlap = before
+                .filter(|before| before.len() + delta.len() <= OVERLAP_ROWS_MAX)
+                .map(|before| before.then(delta.clone()));
+        }
+    }
+
+    /// The level of control.
+    pub fn level(&self) -> Level {
+        self.pacer.snapshot().level
+    }
+}
+
+/// k of a difference: each lost notification moved at least one row.
+fn losses_of(delta: &Delta) -> u32 {
+    u32::try_from(delta.added.len().max(delta.removed.len())).unwrap_or(u32::MAX)
+}
+
+fn outcome_of(failure: &Failure) -> Outcome {
+    match failure {
+        Failure::Denied(hints) => Outcome::Denied { hints: hints.clone() },
+        Failure::TimedOut => Outcome::TimedOut,
+        Failure::Failed(_) | Failure::Unsupported => Outcome::Failed,
+    }
+}

@@ -1,0 +1,227 @@
+//! One watch, step by step. Whole populations with lossy links are in `tests/scenarios`.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+use tidegate_control::pacer::{Level, PacerConfig};
+
+use super::*;
+use crate::session::row::literal_row;
+
+struct Bed {
+    watch: Watch,
+    rng: Xoshiro256PlusPlus,
+    now: Timestamp,
+}
+
+fn rows(texts: &[&str]) -> Vec<Row> {
+    texts.iter().map(|text| literal_row("o", text)).collect()
+}
+
+fn moved(from: &[&str], to: &[&str]) -> Delta {
+    Delta { added: rows(to), removed: rows(from) }
+}
+
+impl Bed {
+    fn new(level: Level, delivery: Delivery) -> Self {
+        let pacer = PacerConfig { level, ..PacerConfig::default() }.build().unwrap();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+        let plan = Arc::new(WatchPlan { pacer, delivery, check_timeout: Duration::from_secs(2) });
+        Self { watch: Watch::new(&plan, Timestamp::ZERO, &mut rng), rng, now: Timestamp::ZERO }
+    }
+
+    fn hear(&mut self, input: Input) {
+        self.watch.handle(input, self.now, &mut self.rng);
+    }
+
+    fn turn(&mut self) -> Option<Action> {
+        self.watch.turn(self.now, &mut self.rng)
+    }
+
+    /// Goes on to the next thing that is sent.
+    fn next(&mut self) -> Action {
+        for _ in 0..100 {
+            if let Some(action) = self.turn() {
+                return action;
+            }
+            self.now = self.now.max(self.watch.poll_timeout().expect("something to wait for"));
+        }
+        panic!("a busy loop");
+    }
+
+    /// Up to a subscription that stands.
+    fn live(level: Level, texts: &[&str]) -> (Self, Attempt) {
+        let mut bed = Self::new(level, Delivery::Push);
+        let Some(Action::Subscribe { attempt, .. }) = bed.turn() else { panic!() };
+        bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(texts) });
+        assert_eq!(bed.watch.poll_change().unwrap().source, Source::Baseline);
+        (bed, attempt)
+    }
+
+    fn changed(&mut self, attempt: Attempt, sequence: u64, delta: Delta) {
+        self.hear(Input::Changed { attempt, sequence: Some(sequence), delta, spread: None });
+    }
+
+    fn whole(&mut self, attempt: Attempt, texts: &[&str]) {
+        self.hear(Input::Whole { attempt, rows: rows(texts), version: None, hints: Hints::default() });
+    }
+
+    fn check(&mut self) -> Attempt {
+        match self.next() {
+            Action::Check { attempt, .. } => attempt,
+            other @ Action::Subscribe { .. } => panic!("{other:?}"),
+        }
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.watch.view().rows().filter_map(|row| row.text("o").map(str::to_owned)).collect()
+    }
+}
+
+#[test]
+fn a_gap_is_told_and_repaired_by_a_new_subscription() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.changed(live, 1, moved(&["a"], &["b"]));
+    bed.changed(live, 4, moved(&["d"], &["e"]));
+    let change = bed.watch.poll_change().unwrap();
+    assert_eq!((change.lost, change.source), (2, Source::Notification));
+    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    assert!(bed.now <= Timestamp::from_secs_f64(1.1), "what was announced is fetched within the spread");
+    bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["e"]) });
+    assert_eq!(bed.texts(), ["e"]);
+    let change = bed.watch.poll_change().unwrap();
+    assert_eq!((change.added, change.removed, change.lost), (vec![], rows(&["b"]), 0), "the loss was told before");
+    // The old subscription may speak on; nobody listens.
+    bed.changed(live, 5, moved(&["e"], &["x"]));
+    assert_eq!(bed.texts(), ["e"]);
+    assert_eq!(bed.watch.stats().counts.losses, 2);
+}
+
+#[test]
+fn an_answer_that_overtakes_its_notification_is_no_loss() {
+    let (mut bed, live) = Bed::live(Level::Fixed, &["a"]);
+    let attempt = bed.check();
+    bed.whole(attempt, &["b"]);
+    assert_eq!(bed.turn(), None, "a notification may be on its way");
+    bed.changed(live, 1, moved(&["a"], &["b"]));
+    assert_eq!(bed.watch.stats().counts.losses, 0);
+    let attempt = bed.check();
+    // And one that is overtaken by notifications is none either.
+    bed.changed(live, 2, moved(&["b"], &["c"]));
+    bed.whole(attempt, &["b"]);
+    bed.check();
+    assert_eq!((bed.texts(), bed.watch.stats().counts.losses), (vec!["c".to_owned()], 0));
+}
+
+#[test]
+fn a_difference_that_nothing_explains_is_a_loss_and_is_repaired() {
+    let (mut bed, _) = Bed::live(Level::Active, &["a"]);
+    let attempt = bed.check();
+    bed.whole(attempt, &["b", "c"]);
+    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Refused { attempt, failure: Failure::Denied(Hints::default()) });
+    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["b", "c"]) });
+    let change = bed.watch.poll_change().unwrap();
+    assert_eq!((change.added, change.removed, change.lost), (rows(&["b", "c"]), rows(&["a"]), 2));
+    assert_eq!(bed.watch.stats().counts.losses, 2);
+}
+
+#[test]
+fn a_broker_that_can_tell_is_asked_what_was_missed() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.watch.allow_missed();
+    bed.changed(live, 1, moved(&["a"], &["b"]));
+    let Action::Check { attempt, since, .. } = bed.next() else { panic!() };
+    assert_eq!(since, Some((live, 1)));
+    // Meanwhile a notification comes that the answer contains, too.
+    bed.changed(live, 2, moved(&["b"], &["c"]));
+    let delta = moved(&["b"], &["d"]);
+    bed.hear(Input::Missed { attempt, sequence: 4, delta, hints: Hints::default() });
+    assert_eq!(bed.texts(), ["d"]);
+    bed.changed(live, 3, moved(&["c"], &["d"]));
+    bed.changed(live, 5, moved(&["d"], &["e"]));
+    assert_eq!((bed.texts(), bed.watch.stats().counts.gaps), (vec!["e".to_owned()], 0));
+    // One that cannot is asked in the other way, at once.
+    let Action::Check { attempt, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Refused { attempt, failure: Failure::Unsupported });
+    assert!(matches!(bed.turn(), Some(Action::Check { since: None, .. })));
+}
+
+#[test]
+fn without_notifications_each_check_is_a_difference() {
+    let mut bed = Bed::new(Level::Adaptive, Delivery::Poll);
+    let attempt = bed.check();
+    assert_eq!(bed.now, Timestamp::ZERO, "somebody waits for the first one");
+    bed.whole(attempt, &["a"]);
+    assert_eq!(bed.watch.poll_change().unwrap().source, Source::Baseline);
+    let attempt = bed.check();
+    bed.whole(attempt, &["b"]);
+    assert_eq!(bed.watch.poll_change().unwrap().added, rows(&["b"]));
+    assert_eq!(bed.watch.stats().counts.losses, 1);
+}
+
+#[test]
+fn a_cut_ends_in_a_baseline_and_the_difference_is_told() {
+    let (mut bed, live) = Bed::live(Level::None, &["a"]);
+    bed.hear(Input::Ended { attempt: live, hints: Hints::default() });
+    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["a", "b"]) });
+    let change = bed.watch.poll_change().unwrap();
+    assert_eq!((change.added, change.lost, change.source), (rows(&["b"]), 1, Source::Check));
+    assert_eq!(bed.watch.poll_timeout(), None, "level none waits for notifications only");
+    assert_eq!(bed.watch.stats().counts.away, 1);
+}
+
+#[test]
+fn lies_about_numbers_are_found_out_and_repaired() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.changed(live, u64::MAX, moved(&[], &["x"]));
+    assert_eq!(bed.watch.poll_change().unwrap().lost, u32::MAX);
+    let Action::Subscribe { attempt: live, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Subscribed { attempt: live, sequence: 7, rows: rows(&["a"]) });
+    bed.changed(live, 8, moved(&[], &["b"]));
+    bed.changed(live, 8, moved(&[], &["b"]));
+    assert_eq!(bed.texts(), ["a", "b"], "the same number twice is not believed");
+    assert!(matches!(bed.next(), Action::Subscribe { .. }));
+}
+
+#[test]
+fn slow_readers_get_the_sum() {
+    let (mut bed, live) = Bed::live(Level::Active, &["0"]);
+    for number in 1..=100_u32 {
+        let (from, to) = ((number - 1).to_string(), number.to_string());
+        bed.changed(live, number.into(), moved(&[&from], &[&to]));
+    }
+    let change = bed.watch.poll_change().unwrap();
+    assert_eq!((change.added, change.removed), (rows(&["100"]), rows(&["0"])));
+}
+
+#[test]
+fn a_watch_is_small() {
+    println!("Watch {} B", size_of::<Watch>());
+    assert!(size_of::<Watch>() <= 640, "{} B", size_of::<Watch>());
+}
+
+#[test]
+fn a_gap_is_repaired_by_a_baseline_even_if_the_broker_can_tell_what_was_missed() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.watch.allow_missed();
+    bed.changed(live, 2, moved(&[], &["c"]));
+    // "Since 2" would leave out what 1 said.
+    assert!(matches!(bed.next(), Action::Subscribe { resume: None, .. }));
+}
+
+#[test]
+fn a_subscription_that_was_cut_goes_on_where_it_was() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.changed(live, 1, moved(&["a"], &["b"]));
+    bed.watch.poll_change();
+    bed.hear(Input::Ended { attempt: live, hints: Hints::default() });
+    let Action::Subscribe { attempt, resume, .. } = bed.next() else { panic!() };
+    assert_eq!(resume, Some((live, 1)));
+    bed.hear(Input::Resumed { attempt, sequence: 3, delta: moved(&["b"], &["c"]) });
+    let change = bed.watch.poll_change().unwrap();
+    assert_eq!((change.added, change.removed, change.lost), (rows(&["c"]), rows(&["b"]), 1));
+    bed.changed(attempt, 4, moved(&["c"], &["d"]));
+    assert_eq!((bed.texts(), bed.watch.stats().counts.gaps), (vec!["d".to_owned()], 0));
+}

@@ -1,0 +1,140 @@
+//! The client against the doors of the broker's space, over real sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that cannot be done has failed the test")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Broker, pattern, soon, triple};
+use tidegate_client::{Error, Level, PersistentQuery, Row, Source, Space};
+
+const LAMP: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
+
+fn texts<'r>(rows: impl IntoIterator<Item = &'r Row>, name: &str) -> Vec<String> {
+    rows.into_iter().filter_map(|row| row.text(name).map(str::to_owned)).collect()
+}
+
+/// Takes changes until the view is this.
+async fn until(query: &mut PersistentQuery, expected: &[&str]) {
+    while texts(&query.view().await.unwrap(), "o") != expected {
+        query.next().await.expect("the space is open");
+    }
+}
+
+#[tokio::test]
+async fn both_doors_do_the_same() {
+    let broker = Broker::start();
+    for url in broker.urls() {
+        let space = soon(Space::connect(&url)).await.unwrap();
+        space.insert(&[triple("urn:lamp", "o\"n"), triple("urn:door", "shut")]).await.unwrap();
+        assert_eq!(texts(&space.query(LAMP).await.unwrap(), "o"), ["o\"n"], "{url}");
+        space.edit(&[triple("urn:lamp", "off")], &[pattern("urn:lamp")]).await.unwrap();
+        let found = space.matching(&[pattern("urn:lamp"), pattern("urn:door")]).await.unwrap();
+        let mut found = texts(&found, "object");
+        found.sort();
+        assert_eq!(found, ["off", "shut"], "{url}");
+        space.update("INSERT DATA { <urn:lamp> <urn:state> 'dim' }").await.unwrap();
+        let ask = space.query("ASK { <urn:lamp> <urn:state> 'dim' }").await.unwrap();
+        assert_eq!(ask[0].text("boolean"), Some("true"), "{url}");
+        space.remove(&[pattern("urn:lamp"), pattern("urn:door")]).await.unwrap();
+        assert!(space.query("SELECT * { ?s ?p ?o }").await.unwrap().is_empty(), "{url}");
+        assert!(matches!(space.query("SELEC").await, Err(Error::Rejected(_))), "{url}");
+        assert!(matches!(space.persistent_query("SELEC").open().await, Err(Error::Rejected(_))), "{url}");
+        space.leave().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn changes_come_in_order_and_add_up() {
+    let broker = Broker::start();
+    for url in broker.urls() {
+        let space = soon(Space::connect(&url)).await.unwrap();
+        space.insert(&[triple("urn:lamp", "0")]).await.unwrap();
+        let mut query = soon(space.persistent_query(LAMP).control(Level::Active).open()).await.unwrap();
+        let first = soon(query.next()).await.unwrap();
+        assert_eq!((first.source, texts(&first.added, "o")), (Source::Baseline, vec!["0".to_owned()]), "{url}");
+        for round in 1..=20 {
+            let next = round.to_string();
+            space.edit(&[triple("urn:lamp", &next)], &[pattern("urn:lamp")]).await.unwrap();
+        }
+        soon(until(&mut query, &["20"])).await;
+        let stats = query.stats().await.unwrap();
+        assert!(stats.is_live && stats.counts.notifications > 0 && stats.counts.gaps == 0, "{url}: {stats:?}");
+        // A check that finds nothing is not a loss.
+        query.check().await.unwrap();
+        soon(async {
+            while query.stats().await.unwrap().counts.answered == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(query.stats().await.unwrap().counts.losses, 0, "{url}");
+        space.remove(&[pattern("urn:lamp")]).await.unwrap();
+        soon(until(&mut query, &[])).await;
+    }
+}
+
+#[tokio::test]
+async fn patterns_are_followed_and_polling_works_without_notifications() {
+    let broker = Broker::start();
+    for url in broker.urls() {
+        let space = soon(Space::connect(&url)).await.unwrap();
+        let mut pushed = soon(space.persistent_match(&[pattern("urn:lamp")]).open()).await.unwrap();
+        let polled = space.persistent_query(LAMP).poll().control(Level::Fixed).interval(Duration::from_millis(20));
+        let mut polled = soon(polled.open()).await.unwrap();
+        assert!(soon(pushed.next()).await.unwrap().added.is_empty(), "{url}");
+        space.insert(&[triple("urn:lamp", "on")]).await.unwrap();
+        assert_eq!(texts(&soon(pushed.next()).await.unwrap().added, "object"), ["on"], "{url}");
+        soon(until(&mut polled, &["on"])).await;
+        assert!(!polled.stats().await.unwrap().is_live);
+        space.remove(&[pattern("urn:lamp")]).await.unwrap();
+        soon(until(&mut polled, &[])).await;
+    }
+}
+
+#[tokio::test]
+async fn a_restart_of_the_broker_is_survived_and_its_changes_are_told() {
+    for door in 0..2 {
+        let mut broker = Broker::start();
+        let url = broker.urls()[door].clone();
+        let space = soon(Space::connect(&url)).await.unwrap();
+        let mut query = soon(space.persistent_query(LAMP).open()).await.unwrap();
+        space.insert(&[triple("urn:lamp", "before")]).await.unwrap();
+        soon(until(&mut query, &["before"])).await;
+        for round in 0..2 {
+            broker.stop();
+            assert!(space.insert(&[triple("urn:lamp", "never")]).await.unwrap_err().is_passing(), "{url}");
+            broker.go_on();
+            let text = format!("after {round}");
+            soon(async { while space.insert(&[triple("urn:lamp", &text)]).await.is_err() {} }).await;
+            // What was in memory is gone, and said to be.
+            soon(until(&mut query, &[&text])).await;
+        }
+        let stats = query.stats().await.unwrap();
+        assert!(stats.is_live && stats.counts.subscribed >= 3, "{url}: {stats:?}");
+    }
+}
+
+#[tokio::test]
+async fn many_queries_share_their_sockets() {
+    let broker = Broker::start();
+    let space = soon(Space::connect(&broker.urls()[1])).await.unwrap();
+    let mut queries = Vec::new();
+    for number in 0..600 {
+        let text = format!("SELECT ?o {{ <urn:lamp{number}> <urn:state> ?o }}");
+        queries.push(soon(space.persistent_query(&text).open()).await.unwrap());
+    }
+    let lit: Vec<_> = (0..600).map(|number| triple(&format!("urn:lamp{number}"), "on")).collect();
+    space.insert(&lit).await.unwrap();
+    for query in &mut queries {
+        soon(until(query, &["on"])).await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_an_error_at_once() {
+    for url in ["ssap://127.0.0.1:1", "http://127.0.0.1:1"] {
+        assert!(matches!(soon(Space::connect(url)).await, Err(Error::Unreachable { .. })), "{url}");
+    }
+}
