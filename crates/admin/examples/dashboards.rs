@@ -9,6 +9,7 @@
 use std::error::Error;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -37,6 +38,10 @@ impl Steward for Nobody {
     }
 
     fn drain(&self) {}
+
+    fn backup(&self, _: &Path) -> Result<String, String> {
+        Err(String::new())
+    }
 
     fn keeper(&self) -> Option<Keeper> {
         None
