@@ -72,6 +72,7 @@ fn main() -> Outcome<()> {
     scrape(admin.address())?;
 
     let time = Duration::from_secs(seconds as u64);
+    quiet(admin.address(), dashboards, time)?;
     let (mut ratios, mut door) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let without = traffic(at, time)?;
@@ -215,6 +216,21 @@ impl Drop for Page {
     fn drop(&mut self) {
         let _ = self.0.shutdown(Shutdown::Both);
     }
+}
+
+/// The same without traffic: what dashboards alone make a shard do, as a share of one core.
+fn quiet(door: SocketAddr, dashboards: usize, time: Duration) -> Outcome<()> {
+    let share = || -> Outcome<f64> {
+        let (began, before) = (Instant::now(), cpu("shard")?);
+        std::thread::sleep(time);
+        Ok((cpu("shard")? - before) / began.elapsed().as_secs_f64() * 100.0)
+    };
+    let without = share()?;
+    let pages = open(door, dashboards)?;
+    let with = share()?;
+    drop(pages);
+    println!("no traffic: the shard uses {without:.2} % of one core, and {with:.2} % with {dashboards} dashboards");
+    Ok(())
 }
 
 fn scrape(at: SocketAddr) -> Outcome<()> {

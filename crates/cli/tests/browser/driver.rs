@@ -68,7 +68,7 @@ impl Browser {
                 "timeouts": { "script": PATIENCE_MS, "pageLoad": PATIENCE_MS },
             } } }),
         );
-        browser.session = opened["sessionId"].as_str().expect("a session").to_owned();
+        opened["sessionId"].as_str().expect("a session").clone_into(&mut browser.session);
         browser.size(1280, 900);
         Some(browser)
     }
