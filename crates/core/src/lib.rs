@@ -40,9 +40,11 @@ mod shares;
 mod slab;
 mod subscribe;
 mod subscriptions;
+mod tap;
 mod timers;
 mod tree;
 
 pub use classify::{ClassReport, ReadOrder};
 pub use overload::{LimitsFull, PublisherReport, Whom};
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};
+pub use tap::{Mapped, Tapped};

@@ -48,7 +48,8 @@ use crate::limits::{
     STATS_INTERVAL, TURN_READ_BYTES_MAX, VISITOR_BYTES,
 };
 use crate::pressure::Meter;
-use crate::system::System;
+use crate::system::{News, System};
+use crate::tap::Tap;
 use crate::visitors::{Key, Visitors};
 
 /// Everything that one thread owns.
@@ -59,12 +60,14 @@ pub(crate) struct ShardThread {
     rules: Rules,
     /// What a CONNECT may ask for, by the rules.
     connect_limits: Limits,
-    shard: Shard,
+    pub(crate) shard: Shard,
+    /// What the maps want to see.
+    pub(crate) tap: Option<Arc<Tap>>,
     /// The way to the store, if there is one.
     scribe: Option<Scribe>,
     poll: Poll,
     /// The time of this turn.
-    now: Timestamp,
+    pub(crate) now: Timestamp,
     /// Sockets that became ready in this turn were silent then: the last turn, or the machine, kept us from looking.
     silent_at: Timestamp,
     /// How long the last turn took.
@@ -135,6 +138,7 @@ impl ShardThread {
             index,
             connect_limits: connect_limits(&rules.settings),
             shard,
+            tap: None,
             scribe,
             common,
             rules,
@@ -252,6 +256,7 @@ impl ShardThread {
         self.dismiss_late();
         self.publish_system();
         self.shard.turn(self.now);
+        self.hand_tapped();
         self.answer_questions();
         self.write_down();
         self.send_batches();
@@ -343,6 +348,8 @@ impl ShardThread {
                 }
                 Letter::Reload(rules) => self.reload(*rules),
                 Letter::Ask(asked) => self.asked.push_back(*asked),
+                Letter::Tap(tap) => self.set_tap(tap),
+                Letter::Mapped(outgoing) => self.publish_mapped(&outgoing),
                 Letter::Shutdown => self.shut_down(),
             }
         }
@@ -404,8 +411,9 @@ impl ShardThread {
             && let Some(system) = &mut self.system
         {
             let (stats, shard, now) = (self.common.stats(), &mut self.shard, self.now);
-            let report = self.common.pressure.report(now);
-            system.publish(&stats, &report, self.rules.sys_interval, now, |topic, value| {
+            let news =
+                News { stats: &stats, report: &self.common.pressure.report(now), beside: &self.common.beside.all() };
+            system.publish(&news, self.rules.sys_interval, now, |topic, value| {
                 shard.handle_system(topic, value.as_bytes(), now);
             });
         }

@@ -30,3 +30,4 @@ mod retained;
 mod session;
 mod shards;
 mod subscribing;
+mod taps;
