@@ -16,9 +16,11 @@ mod inspect;
 mod keep;
 mod lab;
 mod log;
+mod mapping;
 mod operate;
 mod plan;
 mod publish;
+mod rdf;
 mod running;
 mod security;
 mod serve;
@@ -36,7 +38,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{CommandFactory, Parser};
 
-use arguments::{Cli, Command, ConfigCommand, DemoCommand, StoreCommand};
+use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, StoreCommand};
 use bind::CannotListen;
 use client::ClientError;
 use config::Problems;
@@ -101,6 +103,8 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Restore(args)) => keep::restore(&args),
         Some(Command::Store { command: StoreCommand::Check(args) }) => keep::check(&args),
         Some(Command::Demo { command: DemoCommand::Flood(args) }) => demo::flood(&args),
+        Some(Command::Rdf(args)) => rdf::run(&args),
+        Some(Command::Map { command: MapCommand::Test(args) }) => rdf::test_map(&args),
         Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());

@@ -18,6 +18,8 @@ pub enum Told {
     Changed {
         /// 1, 2, 3, … ; a number left out is a change that this one includes.
         sequence: u64,
+        /// The version of the data that it leads to.
+        version: u64,
         /// What entered and left.
         delta: Arc<ResultDelta>,
     },

@@ -142,10 +142,14 @@ impl Owner {
             };
             let told = match self.space.poll(id) {
                 Ok(None) => return,
-                Ok(Some(Event::Changed(next))) => Told::Changed { sequence: next.sequence, delta: next.delta },
+                Ok(Some(Event::Changed(next))) => {
+                    Told::Changed { sequence: next.sequence, version: next.version, delta: next.delta }
+                }
                 // It would see a number missing and ask; we know what it will ask.
                 Ok(Some(Event::Gap { .. })) => match self.space.check(id, seat.told) {
-                    Ok(Check::Missed { sequence, delta, .. }) => Told::Changed { sequence, delta: Arc::new(delta) },
+                    Ok(Check::Missed { sequence, version, delta }) => {
+                        Told::Changed { sequence, version, delta: Arc::new(delta) }
+                    }
                     Ok(Check::Fresh(_)) => Told::Ended(None),
                     Err(error) => Told::Ended(Some(error)),
                 },
