@@ -21,6 +21,7 @@ Groups:
   overload-cost      10 000 publishers: CPU time and memory with the gate and without
   overload-fleet     publishers that keep a rhythm: how many of their messages are slowed
   overload         all of these, and the storm (overload-storm); 11 minutes
+  space            the smart space: inserts, notifications, subscriptions, equal queries
   peers            everything, as without a group
 
 Examples:

@@ -6,6 +6,8 @@ use super::beats::Beat;
 use super::gate::Scenario;
 use super::gate::goals::Aim;
 use super::goals::Goal;
+use super::space::Scenario as SpaceScenario;
+use super::space::goals::Aim as SpaceAim;
 
 /// A row of the report.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,8 @@ pub(super) enum Kind {
     },
     /// What the gate is for, with it and without.
     Gate(Scenario),
+    /// The smart space, in this process.
+    Space(SpaceScenario),
 }
 
 /// Whether a broker asks who its clients are.
@@ -195,7 +199,39 @@ pub(super) const CASES: &[Case] = &[
         &[Goal::Gate(Aim::Cpu(1.03)), Goal::Gate(Aim::Bytes(64.0))],
     ),
     gate("overload-fleet", Scenario::Fleet, &[Goal::Gate(Aim::Delayed(0.001))]),
+    space("space ssap 1", SpaceScenario::Insert { connections: 1 }, &[INSERTS]),
+    space("space ssap 16", SpaceScenario::Insert { connections: 16 }, &[INSERTS]),
+    space("space update", SpaceScenario::Update, &[]),
+    space(
+        "space notify 1",
+        SpaceScenario::Notify { subscribers: 1, sockets: 1 },
+        &[Goal::Space(SpaceAim::AtMost("p50 ms", 0.3))],
+    ),
+    space(
+        "space notify 100",
+        SpaceScenario::Notify { subscribers: 100, sockets: 100 },
+        &[Goal::Space(SpaceAim::AtMost("p50 ms to the last", 2.0))],
+    ),
+    space("space notify 10 000", SpaceScenario::Notify { subscribers: 10_000, sockets: 100 }, &[]),
+    space("space beside", SpaceScenario::Beside, &[Goal::Space(SpaceAim::AtMost("times as much", 1.2))]),
+    space(
+        "space writers",
+        SpaceScenario::Writers,
+        &[Goal::Space(SpaceAim::AtMost("lost", 0.0)), Goal::Space(SpaceAim::AtMost("gaps", 0.0))],
+    ),
+    space(
+        "space same",
+        SpaceScenario::Same,
+        &[Goal::Space(SpaceAim::AtLeast("answered", 10_000.0)), Goal::Space(SpaceAim::AtMost("evaluations", 10.0))],
+    ),
 ];
+
+/// Ten times what RedSIB was published to confirm.
+const INSERTS: Goal = Goal::Space(SpaceAim::AtLeast("confirmed inserts/s", 33_000.0));
+
+const fn space(name: &'static str, scenario: SpaceScenario, goals: &'static [Goal]) -> Case {
+    Case { group: "space", name, kind: Kind::Space(scenario), goals }
+}
 
 /// A case of the gate is a group of its own.
 const fn gate(name: &'static str, scenario: Scenario, goals: &'static [Goal]) -> Case {
@@ -267,6 +303,6 @@ mod tests {
                 .all(|name| groups.contains(name))
         );
         assert!(groups.iter().all(|group| !names(&[group], None).is_empty()));
-        assert_eq!(groups.len(), 17);
+        assert_eq!(groups.len(), 18);
     }
 }

@@ -3,6 +3,7 @@
 use super::gate::goals::Aim;
 use super::outcome::{Outcome, Traffic};
 use super::report::{Entry, Role, grouped};
+use super::space::goals::Aim as SpaceAim;
 
 /// A figure to reach. Figures of the same run are compared, so that a noisy machine disturbs both sides alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub(super) enum Goal {
     ShardGain(f64),
     /// What the gate is for.
     Gate(Aim),
+    /// What the smart space does in a second.
+    Space(SpaceAim),
 }
 
 /// Whether a goal is reached.
@@ -69,8 +72,10 @@ pub(super) fn can_be_judged(goal: Goal, entries: &[Entry]) -> bool {
 
 /// Judges the entries of one case.
 pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
-    if let Goal::Gate(aim) = goal {
-        return aim.judge(entries);
+    match goal {
+        Goal::Gate(aim) => return aim.judge(entries),
+        Goal::Space(aim) => return aim.judge(entries),
+        _ => {}
     }
     let finding = match goal {
         Goal::CostRatio(least) => cost_ratio(entries, least),
@@ -82,7 +87,7 @@ pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
         Goal::ProbesBelowMs(_) | Goal::MemoryBelowMib(_) | Goal::DropsCounted => overload(entries, goal),
         Goal::Flat(most) => flat(entries, most),
         Goal::ShardGain(least) => shard_gain(entries, least),
-        Goal::Gate(_) => None,
+        Goal::Gate(_) | Goal::Space(_) => None,
     };
     let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), State::Unknown));
     Verdict { goal: words(goal), figure, state }
@@ -101,7 +106,7 @@ fn words(goal: Goal) -> String {
         Goal::MemoryBelowMib(most) => format!("resident memory < {most:.0} MiB throughout"),
         Goal::DropsCounted => "every drop is counted".to_owned(),
         Goal::Flat(most) => format!("CPU per delivery at most {most:.1}× from the least to the most subscriptions"),
-        Goal::Gate(_) => String::new(),
+        Goal::Gate(_) | Goal::Space(_) => String::new(),
         Goal::ShardGain(least) => format!("two shards deliver ≥ {least:.1}× what one does, on a quiet machine"),
     }
 }

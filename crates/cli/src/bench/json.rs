@@ -46,6 +46,7 @@ fn rows(entry: &Entry) -> Vec<Value> {
         Ok(Outcome::Storm(figures)) => vec![storm(figures)],
         Ok(Outcome::Overload(figures)) => vec![overload(figures)],
         Ok(Outcome::Gate(figures)) => figures.rows(),
+        Ok(Outcome::Space(figures)) => vec![figures.json()],
         Err(reason) => vec![json!({ "error": reason })],
     };
     for row in &mut rows {

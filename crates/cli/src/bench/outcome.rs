@@ -1,6 +1,7 @@
 //! What a case brought, as plain values.
 
 use super::gate::Gate;
+use super::space::Figures;
 
 /// What a case brought.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub(super) enum Outcome {
     Overload(Overload),
     /// What the gate is for.
     Gate(Gate),
+    /// The smart space.
+    Space(Figures),
 }
 
 /// Who used the processor while a case was measured, in cores.

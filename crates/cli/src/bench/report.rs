@@ -74,6 +74,7 @@ pub(super) fn lines(entries: &[Entry]) -> String {
                     let _ = writeln!(text, "{begin}{words}");
                 }
             }
+            Ok(Outcome::Space(figures)) => drop(writeln!(text, "{begin}{}", figures.words())),
             Ok(Outcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
             Err(reason) => drop(writeln!(text, "{begin}failed: {reason}")),
         }
@@ -121,6 +122,7 @@ impl Outcome {
             Self::Storm(storm) => vec![storm.cores],
             Self::Overload(overload) => vec![overload.cores],
             Self::Gate(gate) => gate.cores(),
+            Self::Space(_) => Vec::new(),
         }
     }
 }
