@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_select_says_what_it_gives() {
-        let names = |text: &str| query(text).variables().map(|list| list.iter().map(|it| it.to_string()).collect());
+        let names = |text: &str| query(text).variables().map(|list| list.iter().map(ToString::to_string).collect());
         let expected: Option<Vec<String>> = Some(vec!["?o".to_owned(), "?s".to_owned()]);
         assert_eq!(names("SELECT DISTINCT ?o ?s { ?s ?p ?o } ORDER BY ?p LIMIT 3"), expected);
         assert_eq!(names("ASK { ?s ?p ?o }"), None);
