@@ -145,8 +145,9 @@ impl File<'_> {
             match item.get_ref().as_table() {
                 Some(table) => {
                     let fields = self.fields(table);
-                    // An empty table has no place of its own.
-                    let at = fields.first().map_or(at, |first| first.origin.clone());
+                    // The parser sorts fields by name; people look at the first line.
+                    let first = fields.iter().min_by_key(|field| field.origin.position());
+                    let at = first.map_or(at, |first| first.origin.clone());
                     tables.push((at, fields));
                 }
                 None => self.problem(Problem::of_key(&at, path, "expected a table")),
