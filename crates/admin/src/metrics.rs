@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use tidegate_broker::PressureReport;
+use tidegate_broker::{Beside, PressureReport};
 use tidegate_control::Timestamp;
 use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
@@ -25,7 +25,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     let started = state.wall(Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let (classes, transitions) = (state.handle.classes(), state.handle.transitions());
     let process = Process { handshakes, started, resident_bytes: resident_bytes(), classes, transitions };
-    let mut page = page(&state.handle.stats(), &state.handle.pressure(), &process);
+    let mut page = page(&state.handle.stats(), &state.handle.pressure(), &process, &state.handle.beside());
     if let Some(report) = state.handle.store() {
         parts::store(&mut page, &report.metrics, &report.health);
     }
@@ -47,7 +47,7 @@ struct Process {
     transitions: [u64; 5],
 }
 
-fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> Page {
+fn page(stats: &Stats, pressure: &PressureReport, process: &Process, beside: &[Beside]) -> Page {
     let mut page = Page(String::with_capacity(8 * 1024));
     page.gauge("connections", "Clients that are connected.", stats.connections);
     page.counter("connections_opened", "Connections that a session accepted.", stats.connects);
@@ -106,9 +106,27 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process) -> Page {
     page.counter("bytes_received", "Bytes received.", stats.bytes_received);
     page.counter("bytes_sent", "Bytes put into outboxes.", stats.bytes_sent);
     page.gauge("ledger_balances", "1 while every message is accounted for.", u64::from(stats.check().is_ok()));
+    page.counter("map_queue_full", "Messages that a map wanted and had no room for.", stats.map_queue_full);
+    page.counter("map_published", "Messages that maps have published.", stats.map_published);
+    page.counter("map_publish_denied", "Messages of maps that rules forbid.", stats.map_publish_denied);
+    for family in beside.chunk_by(|one, other| one.family == other.family) {
+        besides(&mut page, family);
+    }
     page.head("build", "info", "What runs.");
     page.sample("build_info", &format!("{{version=\"{VERSION}\"}}"), 1);
     page
+}
+
+/// A family of numbers of what runs in the same process.
+fn besides(page: &mut Page, family: &[Beside]) {
+    let Some(Beside { family: name, help, is_counter, .. }) = family.first() else { return };
+    page.head(name, if *is_counter { "counter" } else { "gauge" }, help);
+    let sample = format!("{name}{}", if *is_counter { "_total" } else { "" });
+    for Beside { labels, value, .. } in family {
+        let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        page.sample(&sample, &labels, *value);
+    }
 }
 
 type Part = fn(&ClassStats) -> u64;

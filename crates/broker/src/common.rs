@@ -12,6 +12,7 @@ use tidegate_core::settings::Rate;
 
 use crate::attempts::Attempts;
 use crate::bans::{Banned, Bans};
+use crate::beside::Besides;
 use crate::clock::Clock;
 use crate::inbox::{Inbox, lock};
 use crate::keep::{Keeper, Ticket};
@@ -33,6 +34,10 @@ pub(crate) struct Common {
     pub(crate) handshakes: Seats,
     /// Questions of operators under way.
     pub(crate) asking: Seats,
+    /// Messages of maps on their way to shards.
+    pub(crate) mapped: Seats,
+    /// Numbers of what runs in the same process.
+    pub(crate) beside: Besides,
     pub(crate) pressure: Pressure,
     /// The store, if there is one.
     pub(crate) keeper: Option<Arc<Keeper>>,
@@ -73,6 +78,8 @@ impl Common {
             connections,
             handshakes,
             asking,
+            mapped: Seats::default(),
+            beside: Besides::default(),
             pressure,
             keeper,
             bans: Mutex::default(),

@@ -48,6 +48,10 @@ impl Handle {
         Self { common, doors }
     }
 
+    pub(crate) fn common(&self) -> &Common {
+        &self.common
+    }
+
     /// Asks a shard. The answer is told on the shard's thread, which must not be kept waiting; it is never told if the
     /// broker goes down.
     pub fn ask(

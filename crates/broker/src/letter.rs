@@ -19,6 +19,7 @@ use crate::link::Link;
 use crate::machine::memory_auto;
 use crate::password::Question;
 use crate::seat::Seat;
+use crate::tap::{Outgoing, Tap};
 
 /// Something for another thread.
 #[derive(Debug)]
@@ -46,6 +47,10 @@ pub(crate) enum Letter {
     Reload(Box<Rules>),
     /// An operator wants to know something.
     Ask(Box<Asked>),
+    /// Which messages the maps want to see.
+    Tap(Arc<Tap>),
+    /// A map publishes.
+    Mapped(Box<Outgoing>),
     /// Drain, and end the thread.
     Shutdown,
 }

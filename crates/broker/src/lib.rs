@@ -14,6 +14,7 @@ pub mod ask;
 mod attempts;
 pub mod authenticate;
 mod bans;
+mod beside;
 mod chance;
 mod clock;
 mod common;
@@ -35,6 +36,7 @@ mod pulse;
 mod seat;
 mod shard_thread;
 mod system;
+mod tap;
 mod tls;
 mod visitor;
 mod visitors;
@@ -54,6 +56,7 @@ use tidegate_core::{Shard, Whom};
 
 use authenticate::Authenticator;
 pub use bans::{Ban, Banned};
+pub use beside::{Beside, Source};
 use chance::Chance;
 use clock::Clock;
 use common::Common;
@@ -69,6 +72,7 @@ use password::Questions;
 pub use pressure::PressureReport;
 pub use pulse::Pulse;
 use shard_thread::{INBOX, OpenDoor, ShardThread};
+pub use tap::{Mapped, Tap, Tapped};
 
 /// A running broker. Dropping it is a shutdown, too.
 #[derive(Debug)]

@@ -149,6 +149,9 @@ pub(crate) const ATTEMPTS_MAX: usize = 65_536;
 /// Passwords that are known to have been right of late: some 10 MiB.
 pub(crate) const KNOWN_MAX: usize = 65_536;
 
+/// Messages that maps have published and no shard has taken yet.
+pub(crate) const MAPPED_MAX: usize = 4096;
+
 /// How often a shard shows its counters to the others.
 pub(crate) const STATS_INTERVAL: Duration = Duration::from_millis(100);
 

@@ -10,6 +10,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::pressure::Cause;
 use tidegate_core::event::Stats;
 
+use crate::beside::Beside;
 use crate::keep::StoreReport;
 use crate::pressure::PressureReport;
 
@@ -24,6 +25,14 @@ pub(crate) struct System {
     loads: [[f64; WINDOWS.len()]; RATES.len()],
     connected_max: u64,
     memory_max: u64,
+}
+
+/// What there is to tell.
+pub(crate) struct News<'a> {
+    pub(crate) stats: &'a Stats,
+    pub(crate) report: &'a PressureReport,
+    pub(crate) store: Option<&'a StoreReport>,
+    pub(crate) beside: &'a [Beside],
 }
 
 const WINDOWS: [(&str, f64); 3] = [("1min", 60.0), ("5min", 300.0), ("15min", 900.0)];
@@ -62,17 +71,16 @@ impl System {
     /// The topics whose values changed.
     pub(crate) fn publish(
         &mut self,
-        stats: &Stats,
-        report: &PressureReport,
-        store: Option<&StoreReport>,
+        news: &News<'_>,
         interval: Duration,
         now: Timestamp,
         mut publish: impl FnMut(&str, &str),
     ) {
-        self.update(stats, now);
+        self.update(news.stats, now);
         self.due = now + interval;
-        let values = self.values(stats, report, now);
-        for (topic, value) in values.into_iter().chain(store.into_iter().flat_map(stored)) {
+        let beside = news.beside.iter().map(|beside| (beside.topic(), beside.value.to_string()));
+        let values = self.values(news.stats, news.report, now).into_iter().chain(beside);
+        for (topic, value) in values.chain(news.store.into_iter().flat_map(stored)) {
             let topic = format!("$SYS/broker/{topic}");
             if self.published.get(&topic) != Some(&value) {
                 publish(&topic, &value);
@@ -123,6 +131,8 @@ impl System {
             ("uptime".into(), format!("{} seconds", now.as_nanos() / 1_000_000_000)),
         ];
         values.extend(numbers.map(|(topic, number)| (topic.to_owned(), number.to_string())));
+        let of_maps = stats.iter().filter_map(|(name, count)| Some((name.strip_prefix("map_")?, count)));
+        values.extend(of_maps.map(|(name, count)| (format!("map/{name}"), count.to_string())));
         values.extend(drops(stats).map(|(reason, count)| (format!("drops/{reason}"), count.to_string())));
         values.extend(overload(report));
         for ((name, _), averages) in RATES.iter().zip(self.loads) {
@@ -193,16 +203,10 @@ mod tests {
     fn publish(system: &mut System, stats: &Stats, secs: f64) -> BTreeMap<String, String> {
         let mut out = BTreeMap::new();
         let report = Pressure::new(1, 1000).report(Timestamp::ZERO);
-        system.publish(
-            stats,
-            &report,
-            None,
-            Duration::from_secs(10),
-            Timestamp::from_secs_f64(secs),
-            |topic, value| {
-                out.insert(topic.to_owned(), value.to_owned());
-            },
-        );
+        let news = News { stats, report: &report, store: None, beside: &[] };
+        system.publish(&news, Duration::from_secs(10), Timestamp::from_secs_f64(secs), |topic, value| {
+            out.insert(topic.to_owned(), value.to_owned());
+        });
         out
     }
 

@@ -179,7 +179,7 @@ fn properties(message: &Message) -> Map<String, Value> {
 }
 
 /// RFC 3339 in UTC, by the same clock as the log.
-fn iso_time() -> String {
+pub(crate) fn iso_time() -> String {
     let mut text = String::new();
     let _ = tracing_subscriber::fmt::time::SystemTime.format_time(&mut Writer::new(&mut text));
     text

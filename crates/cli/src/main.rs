@@ -17,9 +17,11 @@ mod keep;
 mod kp;
 mod lab;
 mod log;
+mod mapping;
 mod operate;
 mod plan;
 mod publish;
+mod rdf;
 mod running;
 mod security;
 mod serve;
@@ -38,7 +40,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 
-use arguments::{Cli, Command, ConfigCommand, DemoCommand, StoreCommand};
+use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, StoreCommand};
 use bind::CannotListen;
 use client::ClientError;
 use config::Problems;
@@ -104,6 +106,8 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Restore(args)) => keep::restore(&args),
         Some(Command::Store { command: StoreCommand::Check(args) }) => keep::check(&args),
         Some(Command::Demo { command: DemoCommand::Flood(args) }) => demo::flood(&args),
+        Some(Command::Rdf(args)) => rdf::run(&args),
+        Some(Command::Map { command: MapCommand::Test(args) }) => rdf::test_map(&args),
         Some(Command::Lab(args)) => lab::run(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());

@@ -79,7 +79,9 @@ pub(crate) fn space(options: &Options, has_users: bool) -> Binds {
         Or::Is(door) => address(door),
         Or::Word(_) => (!has_users).then(|| ([127, 0, 0, 1], 10010).into()),
     };
-    Binds { http: address(options.listeners.http), ssap }
+    let doors = &options.listeners;
+    let (sepa_http, sepa_ws) = (address(doors.sepa_http), address(doors.sepa_ws));
+    Binds { http: address(doors.http), ssap, sepa_http, sepa_ws }
 }
 
 /// What the broker is to do. The security rule is checked separately, once the users are known.

@@ -207,7 +207,11 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     };
     let mut changed = keys(before, Change::Reload);
     changed.extend(new.changed_lists(before));
-    Reloaded { changed, restart: keys(started, Change::Restart) }
+    let mut restart = keys(started, Change::Restart);
+    if new.maps.texts() != started.maps.texts() {
+        restart.push("map.ingest, map.emit".to_owned());
+    }
+    Reloaded { changed, restart }
 }
 
 impl Porter for Running {

@@ -158,8 +158,9 @@ pub(crate) fn check_exposure(config: &Config, security: &Security, loaded: &Load
     if security.has_users {
         return Ok(());
     }
-    if let Some(at) = doors.http.filter(is_exposed) {
-        let message = format!("listeners.http = \"{at}\" accepts other machines, but there are no users");
+    let plain = [("http", doors.http), ("sepa_http", doors.sepa_http), ("sepa_ws", doors.sepa_ws)];
+    if let Some((name, at)) = plain.into_iter().find_map(|(name, at)| Some((name, at.filter(is_exposed)?))) {
+        let message = format!("listeners.{name} = \"{at}\" accepts other machines, but there are no users");
         let hint = "add one with `tidegate user add NAME`, or listen on this machine only".to_owned();
         return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
     }

@@ -212,8 +212,10 @@ impl Banner<'_> {
         let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
         let http = space.http.map(|at| format!("  sparql http://{at}")).unwrap_or_default();
         let ssap = space.ssap.map(|at| format!("  ssap {at}")).unwrap_or_default();
+        let sepa = [("sepa-http", space.sepa_http), ("sepa-ws", space.sepa_ws)];
+        let sepa: String = sepa.iter().filter_map(|(name, at)| Some(format!("  {name} {}", (*at)?))).collect();
         let next = self.next_step(addresses);
-        format!("tidegate {}{doors}{admin}{http}{ssap}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
+        format!("tidegate {}{doors}{admin}{http}{ssap}{sepa}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
     }
 
     fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
@@ -289,7 +291,11 @@ mod tests {
         Banner { audience, command, loaded: &loaded }.text(
             &addresses,
             Some("127.0.0.1:18830".parse().unwrap()),
-            Binds { http: Some("127.0.0.1:7878".parse().unwrap()), ssap: Some("127.0.0.1:10010".parse().unwrap()) },
+            Binds {
+                http: Some("127.0.0.1:7878".parse().unwrap()),
+                ssap: Some("127.0.0.1:10010".parse().unwrap()),
+                ..Binds::default()
+            },
         )
     }
 

@@ -1,20 +1,23 @@
-//! The smart space of the process: its service and its doors.
+//! The smart space of the process: its service, its doors and its maps.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use tidegate_broker::Beside;
 use tidegate_graph::SpaceLimits;
 use tidegate_space::{Binds, Bound, Doors, Opening, Porter, Service, StoreConfig};
 use tracing::{info, warn};
 
 use crate::config::{Loaded, Origin};
+use crate::mapping::{Counts, Mapping};
 use crate::running::Running;
 use crate::{bind, plan};
 
-/// The smart space while it is open. The doors close before what is behind them ends.
+/// The smart space while it is open. The maps end first; the doors close before what is behind them ends.
 #[derive(Debug)]
 pub(crate) struct Smart {
+    _mapping: Option<Mapping>,
     doors: Doors,
     _service: Service,
 }
@@ -25,12 +28,14 @@ impl Smart {
     }
 }
 
-/// Opens the doors that are on; none if all are off.
+/// Opens the doors that are on; nothing if all are off and there are no maps.
 pub(crate) fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> Result<Option<Smart>> {
     let binds = plan::space(&loaded.options, has_users);
-    let http = door(loaded, "http", binds.http)?;
-    let ssap = door(loaded, "ssap", binds.ssap)?;
-    if http.is_none() && ssap.is_none() {
+    let (http, ssap) = (door(loaded, "http", binds.http)?, door(loaded, "ssap", binds.ssap)?);
+    let sepa_http = door(loaded, "sepa_http", binds.sepa_http)?;
+    let sepa_ws = door(loaded, "sepa_ws", binds.sepa_ws)?;
+    let has_doors = [&http, &ssap, &sepa_http, &sepa_ws].into_iter().any(Option::is_some);
+    if !has_doors && loaded.maps.is_empty() {
         return Ok(None);
     }
     let service = service(loaded).context("the smart space did not start")?;
@@ -38,9 +43,40 @@ pub(crate) fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> 
         running.note_vault(vault);
     }
     running.note_space(service.handle());
+    let (broker, space) = (running.handle.clone(), service.handle());
+    let mapping = (!loaded.maps.is_empty()).then(|| {
+        let user = loaded.options.map.user.0.as_deref();
+        Mapping::start(loaded.maps.clone(), user, &broker, &space)
+    });
+    let mapping = mapping.transpose()?;
+    let counts = mapping.as_ref().map(Mapping::counts);
     let porter = Arc::clone(running) as Arc<dyn Porter>;
-    let doors = Doors::start(Bound::new(http, ssap), &service.handle(), porter);
-    Ok(Some(Smart { doors: doors.context("the doors of the smart space did not open")?, _service: service }))
+    let doors = Doors::start(Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws), &space, porter);
+    let doors = doors.context("the doors of the smart space did not open")?;
+    broker.show_beside(Box::new(move || beside(&space, counts.as_deref())));
+    Ok(Some(Smart { _mapping: mapping, doors, _service: service }))
+}
+
+/// The numbers of the space and its maps, as `$SYS` and metrics have them.
+fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> {
+    let one = |family, help, is_counter, value| Beside { family, help, is_counter, labels: Vec::new(), value };
+    let (running, bytes) = space.load();
+    let mut all = vec![
+        one("space_version", "Changes of the smart space so far.", true, space.version()),
+        one("space_running", "Evaluations under way.", false, running as u64),
+        one("space_answer_bytes", "Bytes of answers that are made, sent or remembered.", false, bytes as u64),
+    ];
+    all.extend(space.counts().into_iter().map(|(class, outcome, value)| Beside {
+        family: "space_requests",
+        help: "Requests to the smart space by class and what became of them.",
+        is_counter: true,
+        labels: vec![("class", class), ("outcome", outcome)],
+        value,
+    }));
+    for (name, value) in maps.map(Counts::all).unwrap_or_default() {
+        all.push(one(name, "What became of messages and solutions in maps.", true, value));
+    }
+    all
 }
 
 /// The space as it was kept; an empty one if nothing is to be kept.

@@ -12,7 +12,7 @@ use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
 fn start() -> (Service, Doors, [String; 2]) {
     let free = Some("127.0.0.1:0".parse().unwrap());
     let service = Service::start(SpaceLimits::default()).unwrap();
-    let bound = Bound::open(Binds { http: free, ssap: free }).unwrap();
+    let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
     let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
     let at = doors.addresses();
     let urls = [format!("http://{}", at.http.unwrap()), format!("ssap://{}", at.ssap.unwrap())];

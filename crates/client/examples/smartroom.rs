@@ -50,7 +50,7 @@ impl Room {
     fn open() -> std::io::Result<Self> {
         let service = Service::start(SpaceLimits::default())?;
         let http = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-        let bound = Bound::open(Binds { http, ssap: None })?;
+        let bound = Bound::open(Binds { http, ..Binds::default() })?;
         let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody))?;
         Ok(Self { doors, service })
     }

@@ -11,6 +11,7 @@ use tidegate_wire_mqtt::QoS;
 use crate::limits::{CACHE_BYTES_MAX, CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
 use crate::session::SubscriptionIds;
 use crate::subscriptions::{Changes, GroupId, Matches, Subscriptions, Watch, Wish};
+use crate::tap::Taps;
 
 /// One receiver of a topic, with its overlapping subscriptions made one: the best QoS, all identifiers.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Route {
     pub(crate) targets: Vec<Target>,
     pub(crate) groups: Vec<GroupId>,
     pub(crate) shards: u64,
+    /// Somebody outside wants to see it.
+    pub(crate) is_tapped: bool,
     /// What it depends on.
     watch: Watch,
 }
@@ -67,14 +70,19 @@ impl MatchCache {
         Some(&entry.route)
     }
 
+    /// Everything is to be found anew.
+    pub(crate) fn clear(&mut self) {
+        self.routes.clear();
+        self.bytes = 0;
+    }
+
     pub(crate) fn put(&mut self, topic: &str, route: &Arc<Route>, changes: &Changes) {
         let bytes = cost(topic, route);
         if topic.len() > CACHE_TOPIC_BYTES_MAX || bytes > CACHE_BYTES_MAX {
             return;
         }
         if self.routes.len() >= CACHE_TOPICS_MAX || self.bytes + bytes > CACHE_BYTES_MAX {
-            self.routes.clear();
-            self.bytes = 0;
+            self.clear();
         }
         self.bytes += bytes;
         let entry = Entry { route: Arc::clone(route), checked_at: changes.total() };
@@ -96,9 +104,10 @@ fn cost(topic: &str, route: &Route) -> usize {
 }
 
 impl Route {
-    pub(crate) fn find(topic: &str, subscriptions: &mut Subscriptions) -> Self {
+    pub(crate) fn find(topic: &str, subscriptions: &mut Subscriptions, taps: &Taps) -> Self {
         let Matches { subscribers, groups, shards } = subscriptions.matches(topic);
-        Self { targets: merged(subscribers, |_| true), groups, shards, watch: subscriptions.changes().watch(topic) }
+        let (is_tapped, watch) = (taps.want(topic), subscriptions.changes().watch(topic));
+        Self { targets: merged(subscribers, |_| true), groups, shards, is_tapped, watch }
     }
 }
 
@@ -154,7 +163,7 @@ mod tests {
     }
 
     fn remember(cache: &mut MatchCache, subscriptions: &mut Subscriptions, topic: &str) {
-        let route = Arc::new(Route::find(topic, subscriptions));
+        let route = Arc::new(Route::find(topic, subscriptions, &Taps::default()));
         cache.put(topic, &route, subscriptions.changes());
     }
 

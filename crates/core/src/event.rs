@@ -428,4 +428,10 @@ stats! {
     dropped_held_expired,
     /// Sessions that ended by expiry.
     sessions_expired,
+    /// Messages that a map wanted and had no room for.
+    map_queue_full,
+    /// Messages that maps have published.
+    map_published,
+    /// Messages of maps that the rules of access forbid, whose topic has too many levels or begins with `$`.
+    map_publish_denied,
 }

@@ -42,9 +42,11 @@ mod shares;
 mod slab;
 mod subscribe;
 mod subscriptions;
+mod tap;
 mod timers;
 mod tree;
 
 pub use classify::{ClassReport, ReadOrder};
 pub use overload::{LimitsFull, PublisherReport, RATE_WINDOW, Whom};
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};
+pub use tap::{Mapped, Tapped};

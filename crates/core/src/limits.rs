@@ -136,5 +136,8 @@ pub(crate) const UNSYNCED_PAUSE: Duration = Duration::from_millis(20);
 /// The same while the disk fails; it is tried again every two seconds at the latest.
 pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
 
+/// Bytes of messages that maps want to see and that nobody has fetched yet: several turns of reading.
+pub(crate) const TAPPED_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 const _: () = assert!(CHANGE_COUNTERS <= 1 << 16, "the number of a counter has 16 bits");
 const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "clients are paused before anything is dropped");

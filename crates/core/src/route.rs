@@ -18,10 +18,14 @@ use crate::shard::Shard;
 use crate::subscriptions::{GroupId, Pick, Wish};
 
 impl Shard {
-    /// Delivers here and sends on; the answer is the number of receivers here and of shards.
+    /// Delivers here and sends on; the answer is the number of receivers here, of shards and of taps.
     pub(crate) fn route(&mut self, message: &Shareable<'_>, now: Timestamp) -> usize {
         let route = self.find_route(message.publication.topic);
         let mut places = self.deliver_all(&route, message, now);
+        if route.is_tapped {
+            self.tap(&message.publication);
+            places += 1;
+        }
         for group in &route.groups {
             places += usize::from(self.route_to_group(*group, message, now));
         }
@@ -47,7 +51,7 @@ impl Shard {
         if let Some(route) = self.cache.get(topic, self.subscriptions.changes()) {
             return Arc::clone(route);
         }
-        let route = Arc::new(Route::find(topic, &mut self.subscriptions));
+        let route = Arc::new(Route::find(topic, &mut self.subscriptions, &self.taps));
         self.cache.put(topic, &route, self.subscriptions.changes());
         route
     }

@@ -32,6 +32,7 @@ use crate::session::Session;
 use crate::settings::Settings;
 use crate::slab::Slab;
 use crate::subscriptions::Subscriptions;
+use crate::tap::Taps;
 use crate::timers::{Due, Timers};
 
 /// A connection of one shard. The driver keeps it beside the socket; a stale one is harmless everywhere.
@@ -168,6 +169,7 @@ pub struct Shard {
     interest_refused: u64,
     /// The highest count of a retained message, here or heard of; see `Stamp`.
     pub(crate) retain_count: u64,
+    pub(crate) taps: Taps,
 }
 
 impl Shard {
@@ -210,6 +212,7 @@ impl Shard {
             subscriptions_ended: 0,
             interest_refused: 0,
             retain_count: 0,
+            taps: Taps::default(),
         }
     }
 

@@ -75,6 +75,18 @@ impl Snapshot {
         self.scan(all).filter_map(|quad| self.quad(quad))
     }
 
+    /// The data before the change that made it.
+    pub(crate) fn before(&self, change: &Change) -> Self {
+        let mut index = self.index.clone();
+        for quad in &change.added {
+            index.remove(*quad);
+        }
+        for quad in &change.removed {
+            index.insert(*quad);
+        }
+        Self { terms: self.terms.clone(), index, version: self.version.saturating_sub(1) }
+    }
+
     pub(crate) fn scan(&self, pattern: Pattern) -> Scan<'_> {
         self.index.scan(pattern)
     }

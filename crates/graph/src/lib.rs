@@ -4,6 +4,7 @@ mod algebra;
 mod dataset;
 mod delta;
 mod dictionary;
+mod direct;
 mod encode;
 mod error;
 mod follow;

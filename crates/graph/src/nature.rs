@@ -82,6 +82,21 @@ impl Query {
         matches!(self.algebra, Algebra::Construct { .. } | Algebra::Describe { .. })
     }
 
+    /// What a `SELECT` gives, in order; none for other queries.
+    pub fn variables(&self) -> Option<Vec<oxrdf::Variable>> {
+        let Algebra::Select { pattern, .. } = &self.algebra else { return None };
+        let mut pattern = pattern;
+        loop {
+            match pattern {
+                GraphPattern::Project { variables, .. } => return Some(variables.clone()),
+                GraphPattern::Distinct { inner }
+                | GraphPattern::Reduced { inner }
+                | GraphPattern::Slice { inner, .. } => pattern = inner,
+                _ => return Some(Vec::new()),
+            }
+        }
+    }
+
     /// True if nothing in it is likely to take long: few triple patterns, joined, filtered and cut.
     pub fn is_cheap(&self) -> bool {
         let nature = self.nature();
@@ -123,6 +138,14 @@ mod tests {
 
     fn query(text: &str) -> Query {
         Query::parse(text, &QueryLimits::default()).unwrap()
+    }
+
+    #[test]
+    fn a_select_says_what_it_gives() {
+        let names = |text: &str| query(text).variables().map(|list| list.iter().map(ToString::to_string).collect());
+        let expected: Option<Vec<String>> = Some(vec!["?o".to_owned(), "?s".to_owned()]);
+        assert_eq!(names("SELECT DISTINCT ?o ?s { ?s ?p ?o } ORDER BY ?p LIMIT 3"), expected);
+        assert_eq!(names("ASK { ?s ?p ?o }"), None);
     }
 
     #[test]

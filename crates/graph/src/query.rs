@@ -9,6 +9,7 @@ use spargebra::algebra::{GraphPattern, QueryDataset};
 use spargebra::{Query as Algebra, SparqlParser};
 
 use crate::dataset::Snapshot;
+use crate::direct::{Direct, DirectRows};
 use crate::error::{Error, Limit};
 use crate::guard::Guard;
 use crate::limits::{Meter, QueryLimits};
@@ -27,6 +28,8 @@ pub struct Query {
     /// As it is evaluated.
     guarded: Algebra,
     guard: Guard,
+    /// The short way to its answer, if there is one.
+    direct: Option<Direct>,
     /// Names that the parser made up, in the order in which they appear; they are others each time.
     invented: Vec<String>,
 }
@@ -49,7 +52,8 @@ impl Query {
     pub(crate) fn new(algebra: Algebra, limits: &QueryLimits) -> Result<Self, Error> {
         let mut guarded = algebra.clone();
         let guard = Guard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
-        Ok(Self { algebra, guarded, guard, invented: Vec::new() })
+        let direct = Direct::of(&algebra);
+        Ok(Self { algebra, guarded, guard, direct, invented: Vec::new() })
     }
 
     /// The same query on these graphs, as the protocol's `default-graph-uri` and `named-graph-uri` say. They replace
@@ -60,6 +64,7 @@ impl Query {
         for algebra in [&mut self.algebra, &mut self.guarded] {
             *dataset_mut(algebra) = Some(graphs.clone());
         }
+        self.direct = None;
         self
     }
 
@@ -71,6 +76,11 @@ impl Query {
             text = text.replace(name, &format!("${number}"));
         }
         text
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct.is_some()
     }
 
     pub(crate) fn dataset(&self) -> Option<&QueryDataset> {
@@ -88,6 +98,11 @@ impl Query {
         limits: &QueryLimits,
         meter: &Rc<Meter>,
     ) -> Result<Results<'a>, Error> {
+        let left =
+            Left { meter: Rc::clone(meter), rows: limits.rows_max, bytes: limits.result_bytes_max, ended: false };
+        if let Some(direct) = &self.direct {
+            return Ok(Results::Rows(Rows { rows: Source::Direct(Box::new(direct.run(snapshot, meter))), left }));
+        }
         let evaluator = self.guard.evaluator(meter, limits.value_bytes_max);
         let mut prepared = evaluator.prepare(&self.guarded);
         let mut view = View::new(snapshot, Rc::clone(meter));
@@ -98,10 +113,8 @@ impl Query {
         }
         let outcome = prepared.execute(view);
         meter.verdict()?;
-        let left =
-            Left { meter: Rc::clone(meter), rows: limits.rows_max, bytes: limits.result_bytes_max, ended: false };
         Ok(match outcome.map_err(translate)? {
-            QueryResults::Solutions(rows) => Results::Rows(Rows { rows, left }),
+            QueryResults::Solutions(rows) => Results::Rows(Rows { rows: Source::Evaluated(rows), left }),
             QueryResults::Boolean(answer) => Results::Boolean(answer),
             QueryResults::Graph(triples) => Results::Triples(Triples { triples, left }),
         })
@@ -166,21 +179,16 @@ struct Left {
 impl Left {
     /// Passes an item on if the limits allow. After an error there is nothing more, and a result that a limit cut short
     /// ends with that error, never as if it were whole.
-    fn pass<T>(
-        &mut self,
-        item: Option<Result<T, QueryEvaluationError>>,
-        bytes: impl Fn(&T) -> usize,
-    ) -> Option<Result<T, Error>> {
+    fn pass<T>(&mut self, item: Option<Result<T, Error>>, bytes: impl Fn(&T) -> usize) -> Option<Result<T, Error>> {
         if self.ended {
             return None;
         }
         let outcome = match (self.meter.verdict(), item) {
-            (Err(error), _) => Err(error),
+            (Err(error), _) | (Ok(()), Some(Err(error))) => Err(error),
             (Ok(()), None) => {
                 self.ended = true;
                 return None;
             }
-            (Ok(()), Some(Err(error))) => Err(translate(error)),
             (Ok(()), Some(Ok(item))) => self.charge(bytes(&item)).map(|()| item),
         };
         self.ended = outcome.is_err();
@@ -196,14 +204,34 @@ impl Left {
 
 /// Rows of a `SELECT`.
 pub struct Rows<'a> {
-    rows: QuerySolutionIter<'a>,
+    rows: Source<'a>,
     left: Left,
+}
+
+/// Where rows are from.
+enum Source<'a> {
+    Evaluated(QuerySolutionIter<'a>),
+    Direct(Box<DirectRows<'a>>),
+}
+
+impl Iterator for Source<'_> {
+    type Item = Result<Row, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Evaluated(rows) => rows.next().map(|row| row.map(|row| row.values().into()).map_err(translate)),
+            Self::Direct(rows) => rows.next(),
+        }
+    }
 }
 
 impl Rows<'_> {
     /// The variables, in the order of the values of a row.
     pub fn variables(&self) -> &[Variable] {
-        self.rows.variables()
+        match &self.rows {
+            Source::Evaluated(rows) => rows.variables(),
+            Source::Direct(rows) => &rows.variables,
+        }
     }
 }
 
@@ -212,8 +240,7 @@ impl Iterator for Rows<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let item = if self.left.ended { None } else { self.rows.next() };
-        let row = self.left.pass(item, |row| row.values().iter().flatten().map(term_bytes).sum());
-        row.map(|row| row.map(|row| row.values().into()))
+        self.left.pass(item, |row| row.iter().flatten().map(term_bytes).sum())
     }
 }
 
@@ -228,6 +255,7 @@ impl Iterator for Triples<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let item = if self.left.ended { None } else { self.triples.next() };
+        let item = item.map(|triple| triple.map_err(translate));
         self.left.pass(item, |triple| term_bytes(&triple.object) + 64)
     }
 }

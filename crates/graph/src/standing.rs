@@ -167,14 +167,8 @@ impl Standing {
         }
     }
 
-    /// What a change does to every result it touches, in the order of the entries.
-    pub(crate) fn on_change(
-        &mut self,
-        change: &Change,
-        before: &Snapshot,
-        after: &Snapshot,
-        limits: &StandingContext<'_>,
-    ) -> Vec<Fired> {
+    /// Whom a change touches, each with its part of it.
+    pub(crate) fn touched(&self, change: &Change) -> BTreeMap<usize, Change> {
         let mut touched: BTreeMap<usize, Change> = BTreeMap::new();
         let mut collect = |quads: &[Quad], side: fn(&mut Change) -> &mut Vec<Quad>| {
             for quad in quads {
@@ -189,6 +183,17 @@ impl Standing {
         };
         collect(&change.added, |change| &mut change.added);
         collect(&change.removed, |change| &mut change.removed);
+        touched
+    }
+
+    /// What a change does to every result it touches, in the order of the entries.
+    pub(crate) fn on_change(
+        &mut self,
+        touched: BTreeMap<usize, Change>,
+        before: &Snapshot,
+        after: &Snapshot,
+        limits: &StandingContext<'_>,
+    ) -> Vec<Fired> {
         let mut fired = Vec::new();
         for (number, change) in touched {
             let Some(entry) = self.entry_mut(number) else { continue };

@@ -18,6 +18,8 @@ pub enum Told {
     Changed {
         /// 1, 2, 3, … without gaps; what was merged under pressure is one change.
         sequence: u64,
+        /// The version of the data that it leads to.
+        version: u64,
         /// What entered and left.
         delta: Arc<ResultDelta>,
     },

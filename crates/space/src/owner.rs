@@ -280,12 +280,12 @@ impl Owner {
             let told = match self.space.poll(id) {
                 Ok(None) => return,
                 Ok(Some(Event::Changed(next))) => {
-                    Told::Changed { sequence: seat.number(next.sequence), delta: next.delta }
+                    Told::Changed { sequence: seat.number(next.sequence), version: next.version, delta: next.delta }
                 }
                 // It would see a number missing and ask; we know what it will ask.
                 Ok(Some(Event::Gap { .. })) => match self.space.check(id, seat.last()) {
-                    Ok(Check::Missed { sequence, delta, .. }) => {
-                        Told::Changed { sequence: seat.number(sequence), delta: Arc::new(delta) }
+                    Ok(Check::Missed { sequence, version, delta }) => {
+                        Told::Changed { sequence: seat.number(sequence), version, delta: Arc::new(delta) }
                     }
                     Ok(Check::Fresh(_)) => Told::Ended(None),
                     Err(error) => Told::Ended(Some(error)),

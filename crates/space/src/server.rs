@@ -20,6 +20,10 @@ pub struct Binds {
     pub http: Option<SocketAddr>,
     /// Smart-M3.
     pub ssap: Option<SocketAddr>,
+    /// The door of SPARQL once more, where clients of SEPA look for queries and updates.
+    pub sepa_http: Option<SocketAddr>,
+    /// And where they look for subscriptions.
+    pub sepa_ws: Option<SocketAddr>,
 }
 
 /// The sockets of the doors, before anybody is served.
@@ -27,6 +31,8 @@ pub struct Binds {
 pub struct Bound {
     http: Option<TcpListener>,
     ssap: Option<TcpListener>,
+    /// SEPA's two.
+    sepa: [Option<TcpListener>; 2],
 }
 
 /// The doors while they are open. Dropping them closes them.
@@ -52,12 +58,19 @@ pub fn bind(at: SocketAddr) -> io::Result<TcpListener> {
 impl Bound {
     /// Doors whose sockets are open already.
     pub fn new(http: Option<TcpListener>, ssap: Option<TcpListener>) -> Self {
-        Self { http, ssap }
+        Self { http, ssap, sepa: [None, None] }
+    }
+
+    /// The same with the ports where clients of SEPA look for queries and updates, and for subscriptions.
+    #[must_use]
+    pub fn with_sepa(self, http: Option<TcpListener>, ws: Option<TcpListener>) -> Self {
+        Self { sepa: [http, ws], ..self }
     }
 
     /// Opens all of them.
     pub fn open(binds: Binds) -> io::Result<Self> {
-        Ok(Self { http: binds.http.map(bind).transpose()?, ssap: binds.ssap.map(bind).transpose()? })
+        let open = |at: Option<SocketAddr>| at.map(bind).transpose();
+        Ok(Self::new(open(binds.http)?, open(binds.ssap)?).with_sepa(open(binds.sepa_http)?, open(binds.sepa_ws)?))
     }
 }
 
@@ -65,7 +78,13 @@ impl Doors {
     /// Begins to serve.
     pub fn start(bound: Bound, handle: &Handle, porter: Arc<dyn Porter>) -> io::Result<Self> {
         let address = |listener: &Option<TcpListener>| listener.as_ref().map(TcpListener::local_addr).transpose();
-        let addresses = Binds { http: address(&bound.http)?, ssap: address(&bound.ssap)? };
+        let [sepa_http, sepa_ws] = &bound.sepa;
+        let addresses = Binds {
+            http: address(&bound.http)?,
+            ssap: address(&bound.ssap)?,
+            sepa_http: address(sepa_http)?,
+            sepa_ws: address(sepa_ws)?,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(PARSERS)
@@ -81,8 +100,10 @@ impl Doors {
         let m3 = Arc::new(ssap::Door::new(handle.clone()));
         let life = move || {
             let served = runtime.block_on(async {
-                if let Some(listener) = bound.http {
-                    tokio::spawn(http::serve(tokio::net::TcpListener::from_std(listener)?, http::routes(web)));
+                // What is served is the same at all of them.
+                for listener in [bound.http].into_iter().chain(bound.sepa).flatten() {
+                    let routes = http::routes(Arc::clone(&web));
+                    tokio::spawn(http::serve(tokio::net::TcpListener::from_std(listener)?, routes));
                 }
                 if let Some(listener) = bound.ssap {
                     tokio::spawn(ssap::serve(tokio::net::TcpListener::from_std(listener)?, m3));

@@ -47,7 +47,8 @@ use crate::limits::{
     STATS_INTERVAL, TURN_READ_BYTES_MAX, VISITOR_BYTES,
 };
 use crate::pressure::Meter;
-use crate::system::System;
+use crate::system::{News, System};
+use crate::tap::Tap;
 use crate::visitors::{Key, Visitors};
 
 /// Everything that one thread owns.
@@ -58,12 +59,14 @@ pub(crate) struct ShardThread {
     rules: Rules,
     /// What a CONNECT may ask for, by the rules.
     connect_limits: Limits,
-    shard: Shard,
+    pub(crate) shard: Shard,
+    /// What the maps want to see.
+    pub(crate) tap: Option<Arc<Tap>>,
     /// The way to the store, if there is one.
     scribe: Option<Scribe>,
     poll: Poll,
     /// The time of this turn.
-    now: Timestamp,
+    pub(crate) now: Timestamp,
     /// Sockets that became ready in this turn were silent then: the last turn, or the machine, kept us from looking.
     silent_at: Timestamp,
     /// How long the last turn took.
@@ -134,6 +137,7 @@ impl ShardThread {
             index,
             connect_limits: connect_limits(&rules.settings),
             shard,
+            tap: None,
             scribe,
             common,
             rules,
@@ -251,6 +255,7 @@ impl ShardThread {
         self.dismiss_late();
         self.publish_system();
         self.shard.turn(self.now);
+        self.hand_tapped();
         self.answer_questions();
         self.write_down();
         self.send_batches();
@@ -346,6 +351,8 @@ impl ShardThread {
                 }
                 Letter::Reload(rules) => self.reload(*rules),
                 Letter::Ask(asked) => self.asked.push_back(*asked),
+                Letter::Tap(tap) => self.set_tap(tap),
+                Letter::Mapped(outgoing) => self.publish_mapped(&outgoing),
                 Letter::Shutdown => self.shut_down(),
             }
         }
@@ -415,8 +422,10 @@ impl ShardThread {
         {
             let (stats, shard, now) = (self.common.stats(), &mut self.shard, self.now);
             let report = self.common.pressure.report(now);
-            let store = self.common.keeper.as_ref().and_then(|keeper| keeper.report());
-            system.publish(&stats, &report, store.as_ref(), self.rules.sys_interval, now, |topic, value| {
+            let (store, beside) =
+                (self.common.keeper.as_ref().and_then(|keeper| keeper.report()), self.common.beside.all());
+            let news = News { stats: &stats, report: &report, store: store.as_ref(), beside: &beside };
+            system.publish(&news, self.rules.sys_interval, now, |topic, value| {
                 shard.handle_system(topic, value.as_bytes(), now);
             });
         }

@@ -22,6 +22,7 @@ Groups:
   overload-fleet     publishers that keep a rhythm: how many of their messages are slowed
   durable          QoS 1 that is kept before it is acknowledged, beside what the disk allows; restart
   overload         everything with overload in its name, and the storm; 11 minutes
+  space            the smart space: inserts, notifications, subscriptions, equal queries
   peers            everything, as without a group
 
 Examples:

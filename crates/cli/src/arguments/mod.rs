@@ -8,6 +8,7 @@ mod lab;
 mod operate;
 mod options_file;
 mod publish;
+mod rdf;
 mod serve;
 mod store;
 mod subscribe;
@@ -26,6 +27,7 @@ pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforc
 pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
+pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
 pub(crate) use serve::{ServeArgs, ServeCommand, in_shell, program};
 pub(crate) use store::{BackupArgs, RestoreArgs, StoreCommand};
 pub(crate) use subscribe::SubArgs;
@@ -44,6 +46,8 @@ Examples:
   tidegate bench                              measure this broker, beside mosquitto and rumqttd
   tidegate top                                watch its clients: rates, queues, drops
   tidegate why meter-17                       why is this client slowed, and what was lost
+  tidegate rdf query 'SELECT * {?s ?p ?o}'    ask the smart space
+  tidegate map test --topic a/b --payload 5   what a message becomes in the smart space
   tidegate demo flood                         good publishers and a flooder, gate off and on
 
 Files:        --config FILE, else $TIDEGATE_CONFIG, else ./tidegate.toml, else
@@ -121,6 +125,13 @@ pub(crate) enum Command {
     Store {
         #[command(subcommand)]
         command: StoreCommand,
+    },
+    /// Ask and change the smart space: SPARQL, and files in and out
+    Rdf(RdfArgs),
+    /// Try maps between MQTT and the smart space
+    Map {
+        #[command(subcommand)]
+        command: MapCommand,
     },
     /// See the gate at work
     Demo {

@@ -46,6 +46,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     http: Option<String>,
 
+    /// SPARQL where clients of SEPA look for it (port 8000)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    sepa_http: Option<String>,
+
+    /// Subscriptions where clients of SEPA look for them (port 9000)
+    #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
+    sepa_ws: Option<String>,
+
     /// Status, clients, metrics and health over HTTP
     #[arg(long, value_name = "ADDR|off", help_heading = "Listeners")]
     admin: Option<String>,
@@ -127,6 +135,8 @@ impl ServeArgs {
             ("--wss", "listeners.wss", &self.wss),
             ("--ssap", "listeners.ssap", &self.ssap),
             ("--http", "listeners.http", &self.http),
+            ("--sepa-http", "listeners.sepa_http", &self.sepa_http),
+            ("--sepa-ws", "listeners.sepa_ws", &self.sepa_ws),
             ("--admin", "listeners.admin", &self.admin),
             ("--cert", "tls.cert", &self.cert),
             ("--key", "tls.key", &self.key),

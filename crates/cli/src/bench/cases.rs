@@ -8,6 +8,8 @@ use super::durable::goals::Wanted;
 use super::gate::Scenario;
 use super::gate::goals::Aim;
 use super::goals::Goal;
+use super::space::Scenario as SpaceScenario;
+use super::space::goals::Aim as SpaceAim;
 
 /// A row of the report.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +48,8 @@ pub(super) enum Kind {
     Gate(Scenario),
     /// What is kept on disk, and what that costs.
     Durable(Promise),
+    /// The smart space, in this process.
+    Space(SpaceScenario),
 }
 
 /// Whether a broker asks who its clients are.
@@ -215,6 +219,31 @@ pub(super) const CASES: &[Case] = &[
         goals: &[Goal::Gate(Aim::Clean(1.03))],
     },
     durable("restart", Promise::Restart { messages: 100_000 }, &[Goal::Durable(Wanted::RestartS(10.0))]),
+    space("space ssap 1", SpaceScenario::Insert { connections: 1 }, &[INSERTS]),
+    space("space ssap 16", SpaceScenario::Insert { connections: 16 }, &[INSERTS]),
+    space("space update", SpaceScenario::Update, &[]),
+    space(
+        "space notify 1",
+        SpaceScenario::Notify { subscribers: 1, sockets: 1 },
+        &[Goal::Space(SpaceAim::AtMost("p50 ms", 0.3))],
+    ),
+    space(
+        "space notify 100",
+        SpaceScenario::Notify { subscribers: 100, sockets: 100 },
+        &[Goal::Space(SpaceAim::AtMost("p50 ms to the last", 2.0))],
+    ),
+    space("space notify 10 000", SpaceScenario::Notify { subscribers: 10_000, sockets: 100 }, &[]),
+    space("space beside", SpaceScenario::Beside, &[Goal::Space(SpaceAim::AtMost("times as much", 1.2))]),
+    space(
+        "space writers",
+        SpaceScenario::Writers,
+        &[Goal::Space(SpaceAim::AtMost("lost", 0.0)), Goal::Space(SpaceAim::AtMost("gaps", 0.0))],
+    ),
+    space(
+        "space same",
+        SpaceScenario::Same,
+        &[Goal::Space(SpaceAim::AtLeast("answered", 10_000.0)), Goal::Space(SpaceAim::AtMost("evaluations", 10.0))],
+    ),
 ];
 
 const HALF_THE_DISK: Goal = Goal::Durable(Wanted::DiskShare(0.5));
@@ -223,6 +252,13 @@ const THRICE: Goal = Goal::Durable(Wanted::CpuTimes(3.0));
 
 const fn durable(name: &'static str, promise: Promise, goals: &'static [Goal]) -> Case {
     Case { group: "durable", name, kind: Kind::Durable(promise), goals }
+}
+
+/// Ten times what RedSIB was published to confirm.
+const INSERTS: Goal = Goal::Space(SpaceAim::AtLeast("confirmed inserts/s", 33_000.0));
+
+const fn space(name: &'static str, scenario: SpaceScenario, goals: &'static [Goal]) -> Case {
+    Case { group: "space", name, kind: Kind::Space(scenario), goals }
 }
 
 /// A case of the gate is a group of its own.

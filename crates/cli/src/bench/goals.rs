@@ -4,6 +4,7 @@ use super::durable::goals::Wanted;
 use super::gate::goals::Aim;
 use super::outcome::{Outcome, Traffic};
 use super::report::{Entry, Role, grouped};
+use super::space::goals::Aim as SpaceAim;
 
 /// A figure to reach. Figures of the same run are compared, so that a noisy machine disturbs both sides alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,6 +35,8 @@ pub(super) enum Goal {
     Gate(Aim),
     /// What is kept on disk.
     Durable(Wanted),
+    /// What the smart space does in a second.
+    Space(SpaceAim),
 }
 
 /// Whether a goal is reached.
@@ -72,11 +75,11 @@ pub(super) fn can_be_judged(goal: Goal, entries: &[Entry]) -> bool {
 
 /// Judges the entries of one case.
 pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
-    if let Goal::Gate(aim) = goal {
-        return aim.judge(entries);
-    }
-    if let Goal::Durable(wanted) = goal {
-        return wanted.judge(entries);
+    match goal {
+        Goal::Gate(aim) => return aim.judge(entries),
+        Goal::Space(aim) => return aim.judge(entries),
+        Goal::Durable(wanted) => return wanted.judge(entries),
+        _ => {}
     }
     let finding = match goal {
         Goal::CostRatio(least) => cost_ratio(entries, least),
@@ -88,7 +91,7 @@ pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
         Goal::ProbesBelowMs(_) | Goal::MemoryBelowMib(_) | Goal::DropsCounted => overload(entries, goal),
         Goal::Flat(most) => flat(entries, most),
         Goal::ShardGain(least) => shard_gain(entries, least),
-        Goal::Gate(_) | Goal::Durable(_) => None,
+        Goal::Gate(_) | Goal::Durable(_) | Goal::Space(_) => None,
     };
     let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), State::Unknown));
     Verdict { goal: words(goal), figure, state }
@@ -107,7 +110,7 @@ fn words(goal: Goal) -> String {
         Goal::MemoryBelowMib(most) => format!("resident memory < {most:.0} MiB throughout"),
         Goal::DropsCounted => "every drop is counted".to_owned(),
         Goal::Flat(most) => format!("CPU per delivery at most {most:.1}× from the least to the most subscriptions"),
-        Goal::Gate(_) | Goal::Durable(_) => String::new(),
+        Goal::Gate(_) | Goal::Durable(_) | Goal::Space(_) => String::new(),
         Goal::ShardGain(least) => format!("two shards deliver ≥ {least:.1}× what one does, on a quiet machine"),
     }
 }

@@ -47,6 +47,7 @@ fn rows(entry: &Entry) -> Vec<Value> {
         Ok(Outcome::Overload(figures)) => vec![overload(figures)],
         Ok(Outcome::Gate(figures)) => figures.rows(),
         Ok(Outcome::Durable(figures)) => vec![figures.json()],
+        Ok(Outcome::Space(figures)) => vec![figures.json()],
         Err(reason) => vec![json!({ "error": reason })],
     };
     for row in &mut rows {

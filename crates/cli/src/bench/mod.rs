@@ -30,6 +30,7 @@ mod relay;
 mod report;
 mod send;
 mod slot;
+mod space;
 mod stream;
 mod tally;
 mod timer;
@@ -86,7 +87,8 @@ impl Plan {
         };
         if args.url.is_some() {
             // The settings of a broker that already runs are not ours to choose.
-            cases.retain(|case| !matches!(case.kind, Kind::Shards(_) | Kind::Gate(_) | Kind::Durable(_)));
+            let is_own = |kind| matches!(kind, Kind::Shards(_) | Kind::Gate(_) | Kind::Durable(_) | Kind::Space(_));
+            cases.retain(|case| !is_own(case.kind));
         }
         let mut plan = Self { own, peers: Vec::new(), missing: Vec::new(), cases };
         plan.find_peers(args)?;
@@ -126,6 +128,8 @@ impl Plan {
     /// Which brokers take part in a case.
     fn sources(&self, case: &Case) -> Vec<Source> {
         match case.kind {
+            // No peer that can be installed here has these doors.
+            Kind::Space(_) => vec![self.own.clone()],
             Kind::Relay(_) => vec![self.own.clone(), Source::Relay],
             Kind::Shards(_) => {
                 [1, 2].map(|shards| Source::Tidegate { shards: Some(shards), tune: Tune::USUAL }).to_vec()
@@ -214,6 +218,8 @@ fn measured(case: &Case, source: &Source, setting: &Setting, number: u32) -> Ent
         gate::run(scenario, source, setting, number).map(Outcome::Gate)
     } else if let Kind::Durable(promise) = case.kind {
         durable::run(promise, source, setting, number).map(Outcome::Durable)
+    } else if let Kind::Space(scenario) = case.kind {
+        space::run(scenario, setting).map(Outcome::Space)
     } else {
         let started = source.start(&wish(case), &setting.stop);
         started.and_then(|mut broker| measure::run(case, &mut broker, setting, number))

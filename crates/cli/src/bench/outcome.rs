@@ -2,6 +2,7 @@
 
 use super::durable::Durable;
 use super::gate::Gate;
+use super::space::Figures;
 
 /// What a case brought.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub(super) enum Outcome {
     Gate(Gate),
     /// What is kept on disk.
     Durable(Durable),
+    /// The smart space.
+    Space(Figures),
 }
 
 /// Who used the processor while a case was measured, in cores.

@@ -71,6 +71,7 @@ pub(super) fn lines(entries: &[Entry]) -> String {
             Ok(Outcome::Storm(storm)) => drop(writeln!(text, "{begin}{}", storm_words(storm))),
             Ok(Outcome::Gate(gate)) => worded(&mut text, &begin, &gate.lines()),
             Ok(Outcome::Durable(durable)) => worded(&mut text, &begin, &durable.lines()),
+            Ok(Outcome::Space(figures)) => drop(writeln!(text, "{begin}{}", figures.words())),
             Ok(Outcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
             Err(reason) => drop(writeln!(text, "{begin}failed: {reason}")),
         }
@@ -127,6 +128,7 @@ impl Outcome {
             Self::Overload(overload) => vec![overload.cores],
             Self::Gate(gate) => gate.cores(),
             Self::Durable(durable) => durable.cores(),
+            Self::Space(_) => Vec::new(),
         }
     }
 }

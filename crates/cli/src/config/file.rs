@@ -10,6 +10,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, Key, SECTIONS};
+use super::map::{Kind, RawMap};
 use super::problem::{Origin, Problem};
 use super::setting::Value;
 use super::{Entry, suggest};
@@ -23,6 +24,8 @@ pub(crate) struct Contents {
     pub(crate) rules: Vec<Vec<Entry>>,
     /// Classes of messages, in order; each with where it begins and a list of fields.
     pub(crate) classes: Vec<(Entry, Vec<Entry>)>,
+    /// Maps, in order; each with where it begins and a list of fields.
+    pub(crate) maps: Vec<RawMap>,
     /// Everything that is wrong.
     pub(crate) problems: Vec<Problem>,
 }
@@ -42,6 +45,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> Contents {
     // The parser sorts by name; people read from top to bottom.
     file.contents.problems.sort_by_key(|problem| problem.origin.as_ref().map(Origin::position));
     file.contents.entries.sort_by_key(|entry| entry.origin.position());
+    file.contents.maps.sort_by_key(|map| map.at.position());
     file.contents.classes.sort_by_key(|(head, _)| head.origin.position());
     file.contents
 }
@@ -115,7 +119,11 @@ impl File<'_> {
             let path = format!("{section}.{}", key.get_ref());
             let origin = self.origin(key.span().start);
             if path == "security.rule" {
-                self.rules(&origin, value);
+                let rules = self.tables(&origin, &path, value);
+                self.contents.rules.extend(rules.into_iter().map(|(_, fields)| fields));
+            } else if let Some(kind) = Kind::of(&path) {
+                let maps = self.tables(&origin, &path, value);
+                self.contents.maps.extend(maps.into_iter().map(|(at, fields)| RawMap { kind, at, fields }));
             } else if Key::find(&path).is_some() {
                 self.contents.entries.push(Entry { path, value: value_of(value.get_ref()), origin });
             } else {
@@ -124,21 +132,28 @@ impl File<'_> {
         }
     }
 
-    fn rules(&mut self, origin: &Origin, value: &Spanned<DeValue<'_>>) {
+    /// `[[LIST]]`: each table with where it begins.
+    fn tables(&mut self, origin: &Origin, path: &str, value: &Spanned<DeValue<'_>>) -> Vec<(Origin, Vec<Entry>)> {
         let Some(list) = value.get_ref().as_array() else {
-            let hint = "write [[security.rule]] with two brackets".to_owned();
-            self.problem(Problem::of_key(origin, "security.rule", "expected a list of rules").with_hint(hint));
-            return;
+            let hint = format!("write [[{path}]] with two brackets");
+            self.problem(Problem::of_key(origin, path, "expected a list of rules").with_hint(hint));
+            return Vec::new();
         };
-        for rule in list {
-            let Some(table) = rule.get_ref().as_table() else {
-                let origin = self.origin(rule.span().start);
-                self.problem(Problem::of_key(&origin, "security.rule", "expected a table"));
-                continue;
-            };
-            let fields = self.fields(table);
-            self.contents.rules.push(fields);
+        let mut tables = Vec::new();
+        for item in list {
+            let at = self.origin(item.span().start);
+            match item.get_ref().as_table() {
+                Some(table) => {
+                    let fields = self.fields(table);
+                    // The parser sorts fields by name; people look at the first line.
+                    let first = fields.iter().min_by_key(|field| field.origin.position());
+                    let at = first.map_or(at, |first| first.origin.clone());
+                    tables.push((at, fields));
+                }
+                None => self.problem(Problem::of_key(&at, path, "expected a table")),
+            }
         }
+        tables
     }
 
     /// `[classes.NAME]`: the name is the operator's, the fields are known.
@@ -183,6 +198,9 @@ impl File<'_> {
 /// The best advice for a key that does not exist: a near name, first of the same section.
 pub(crate) fn hint_for_key(path: &str) -> Option<String> {
     let section = path.split('.').next().unwrap_or_default();
+    if let Some(list) = suggest::nearest(path, ["map.ingest", "map.emit", "security.rule"]) {
+        return Some(format!("did you mean \"{list}\"?"));
+    }
     let name = path.rsplit('.').next().unwrap_or_default();
     let names = KEYS.iter().filter_map(|key| key.path.strip_prefix(section)?.strip_prefix('.'));
     if let Some(near) = suggest::nearest(name, names) {

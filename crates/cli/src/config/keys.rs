@@ -11,6 +11,7 @@ use tidegate_core::settings::Settings;
 use tracing::level_filters::LevelFilter;
 
 use super::backoff::{Enforce, Mode, Pace};
+use super::map::{PrefixList, UserName};
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
 use super::words::{Address, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PriorityWord, SecureDoor};
 
@@ -137,8 +138,18 @@ keys! {
         Restart ssap: SecureDoor = Or::WORD;
         /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.
         Restart http: Door = Or::Is(Address(([127, 0, 0, 1], 7878).into()));
+        /// The door of SPARQL once more, where clients of SEPA look for queries and updates: port 8000.
+        Restart sepa_http: Door = Or::WORD;
+        /// The same, where they look for subscriptions: port 9000.
+        Restart sepa_ws: Door = Or::WORD;
         /// Status, clients, metrics and health over HTTP, for operators; beyond this machine it needs users.
         Restart admin: Door = Or::Is(Address(([127, 0, 0, 1], 18830).into()));
+    }
+    map: Map {
+        /// Prefixes for the triples of maps, beside rdf, rdfs, xsd, owl, sosa, ssn, qudt, unit, saref, schema and geo.
+        Restart prefixes: PrefixList = PrefixList::default();
+        /// The user as whom maps receive and publish, whom the rules of access concern; unset: maps may do everything.
+        Restart user: UserName = UserName::default();
     }
     tls: Tls {
         /// Certificate chain of the TLS listeners, PEM.

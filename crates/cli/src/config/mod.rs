@@ -9,6 +9,7 @@ pub(crate) mod class;
 mod environment;
 mod file;
 pub(crate) mod keys;
+pub(crate) mod map;
 mod problem;
 pub(crate) mod rule;
 mod search;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use keys::{KEYS, Key, Options};
+use map::Maps;
 pub(crate) use problem::{Origin, Problem, Problems};
 use rule::Rule;
 use setting::Value;
@@ -78,6 +80,8 @@ pub(crate) struct Loaded {
     pub(crate) rules: Vec<Rule>,
     /// Classes of messages, in order, with where they stand.
     pub(crate) classes: Vec<(Class, Origin)>,
+    /// Maps between MQTT and the smart space.
+    pub(crate) maps: Maps,
     /// The files that were read.
     pub(crate) files: Vec<PathBuf>,
 }
@@ -120,7 +124,7 @@ pub(crate) fn load(sources: &Sources) -> Result<Loaded, Problems> {
 pub(crate) fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
     let mut loaded = Loaded::default();
     let mut problems = Vec::new();
-    let mut entries = Vec::new();
+    let (mut entries, mut maps) = (Vec::new(), Vec::new());
     let named = sources.environment.iter().find(|(name, _)| name == environment::CONFIG);
     let named = sources.file.clone().or_else(|| named.map(|(_, path)| PathBuf::from(path)));
     for path in search::files(named) {
@@ -143,6 +147,7 @@ pub(crate) fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
         }
         problems.extend(contents.problems);
         entries.extend(contents.entries);
+        maps.extend(contents.maps);
         loaded.rules.extend(contents.rules.iter().filter_map(|fields| Rule::read(fields, &mut problems)));
         loaded.classes.extend(contents.classes.iter().filter_map(|(head, fields)| {
             class::read(&head.path, &head.origin, fields, &mut problems).map(|class| (class, head.origin.clone()))
@@ -156,6 +161,8 @@ pub(crate) fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
     for entry in &entries {
         problems.extend(loaded.apply(entry));
     }
+    // Prefixes may come from anywhere, so the maps are last.
+    loaded.maps = map::compile(&maps, &loaded.options.map.prefixes, &mut problems);
     loaded.options.make_absolute();
     (loaded, problems)
 }

@@ -23,6 +23,11 @@ impl AdminError {
         Self { code: 1, text }
     }
 
+    /// Nobody is there, in these words.
+    pub(crate) fn unreached(text: String) -> Self {
+        Self { code: 3, text }
+    }
+
     pub(crate) fn unreachable(host: &str, error: &io::Error) -> Self {
         let next = match error.kind() {
             io::ErrorKind::ConnectionRefused => {

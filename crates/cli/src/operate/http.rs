@@ -1,4 +1,4 @@
-//! As much of HTTP as a question to the broker's admin door needs: one request, one answer, within bounds.
+//! As much of HTTP as a question to one of the broker's own doors needs: one request, one answer, within bounds.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -15,8 +15,8 @@ use crate::arguments::AdminArgs;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes of an answer: a thousand clients have about 700 KiB.
-const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of an answer: a thousand clients have about 700 KiB, and an answer of the smart space has 32 MiB at most.
+const ANSWER_BYTES_MAX: u64 = 33 * 1024 * 1024;
 
 /// A broker to ask.
 #[derive(Debug)]
@@ -26,21 +26,58 @@ pub(crate) struct Door {
     authorization: Option<String>,
 }
 
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) accept: &'a str,
+    /// What the body is; empty without one.
+    pub(crate) kind: &'a str,
+    pub(crate) body: &'a [u8],
+}
+
+/// All that came back.
+pub(crate) struct Answer(Vec<u8>);
+
+impl Answer {
+    /// Status and body; none if it is not HTTP.
+    pub(crate) fn parts(&self) -> Option<(u16, &[u8])> {
+        parse(&self.0)
+    }
+}
+
 impl Door {
     pub(crate) fn new(args: &AdminArgs) -> Result<Self, AdminError> {
-        let host = args.admin.strip_prefix("http://").unwrap_or(&args.admin).trim_end_matches('/');
+        Self::of("--admin", &args.admin, 18830, args.username.as_deref(), args.password.as_deref())
+    }
+
+    /// The door at this URL, which a flag has given.
+    pub(crate) fn of(
+        flag: &str,
+        url: &str,
+        port: u16,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Result<Self, AdminError> {
+        let host = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
         if host.contains("://") || host.contains('/') || host.is_empty() {
-            let wrong = format!("--admin {:?}: expected http://HOST:PORT, as the broker says at its start", args.admin);
+            let wrong = format!("{flag} {url:?}: expected http://HOST:PORT, as the broker says at its start");
             return Err(AdminError::usage(wrong));
         }
         let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let host = if has_port { host.to_owned() } else { format!("{host}:18830") };
-        Ok(Self { host, authorization: authorization(args)? })
+        let host = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+        Ok(Self { host, authorization: authorization(user, password)? })
     }
 
     /// A door of this process.
     pub(crate) fn at(address: std::net::SocketAddr) -> Self {
         Self { host: address.to_string(), authorization: None }
+    }
+
+    /// Host and port.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
     }
 
     pub(crate) fn get(&self, path: &str) -> Result<Value, AdminError> {
@@ -50,47 +87,54 @@ impl Door {
     /// Asks; an answer that is a problem is an error.
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
         let body = body.map(ToString::to_string).unwrap_or_default();
-        let answer = self.exchange(method, path, &body).map_err(|error| AdminError::unreachable(&self.host, &error))?;
-        let (status, body) = parse(&answer).ok_or_else(|| {
+        let request = Request { method, path, accept: "application/json", kind: "", body: body.as_bytes() };
+        let answer = self.exchange(&request).map_err(|error| AdminError::unreachable(&self.host, &error))?;
+        let (status, body) = answer.parts().ok_or_else(|| {
             AdminError::failure(format!("{} does not speak HTTP as a broker's admin door does", self.host))
         })?;
         let value = serde_json::from_slice(body).unwrap_or(Value::Null);
         if (200..300).contains(&status) { Ok(value) } else { Err(AdminError::refused(status, &value)) }
     }
 
-    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    /// Asks, whatever comes back.
+    pub(crate) fn exchange(&self, request: &Request<'_>) -> std::io::Result<Answer> {
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "no such address");
         for address in self.host.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                Ok(stream) => return self.talk(stream, method, path, body),
+                Ok(stream) => return self.talk(stream, request),
                 Err(error) => last = error,
             }
         }
         Err(last)
     }
 
-    fn talk(&self, mut stream: TcpStream, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+    fn talk(&self, mut stream: TcpStream, request: &Request<'_>) -> std::io::Result<Answer> {
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_write_timeout(Some(READ_TIMEOUT))?;
+        let Request { method, path, accept, kind, body } = *request;
         let authorization = self.authorization.as_ref().map(|it| format!("Authorization: {it}\r\n"));
+        let kind = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
         // HTTP/1.0: the answer comes in one piece, and ends with the connection.
         let head = format!(
-            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: application/json\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}\r\n{body}",
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: {accept}\r\nContent-Length: {}\r\n{kind}{}\r\n",
             self.host,
             body.len(),
             authorization.unwrap_or_default()
         );
-        stream.write_all(head.as_bytes())?;
+        stream.write_all(&[head.as_bytes(), body].concat())?;
         let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
-        Ok(answer)
+        let length = stream.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer)?;
+        if length as u64 > ANSWER_BYTES_MAX {
+            return Err(std::io::Error::other("the answer is longer than answers may be"));
+        }
+        Ok(Answer(answer))
     }
 }
 
-fn authorization(args: &AdminArgs) -> Result<Option<String>, AdminError> {
-    let Some(user) = &args.username else { return Ok(None) };
-    let password = match &args.password {
-        Some(password) => password.clone(),
+fn authorization(user: Option<&str>, password: Option<&str>) -> Result<Option<String>, AdminError> {
+    let Some(user) = user else { return Ok(None) };
+    let password = match password {
+        Some(password) => password.to_owned(),
         None => rpassword::prompt_password(format!("password of {user}: "))
             .map_err(|error| AdminError::usage(format!("no password: {error}; give one with -P")))?,
     };

@@ -17,6 +17,9 @@ pub(crate) struct Ports {
     pub(crate) ws: u16,
     pub(crate) wss: u16,
     pub(crate) http: u16,
+    /// Where clients of SEPA look for queries and updates, and for subscriptions.
+    pub(crate) sepa_http: u16,
+    pub(crate) sepa_ws: u16,
 }
 
 /// A running broker.
@@ -53,7 +56,7 @@ impl Broker {
         let log = std::fs::File::create(path("log")).expect("a log");
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.args(["serve", "--shards", "2", "--admin", "off", "--ssap", "off"]);
-        for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http"] {
+        for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--sepa-http", "--sepa-ws"] {
             command.args([door, "127.0.0.1:0"]);
         }
         for (flag, name) in [("-c", "tidegate.toml"), ("--data", "data"), ("--cert", "cert.pem"), ("--key", "key.pem")]
@@ -68,7 +71,8 @@ impl Broker {
         BufReader::new(output).read_line(&mut banner).expect("the broker speaks");
         let port = |door| port_of(door, &banner);
         let (mqtt, mqtts, ws, wss) = (port("mqtt"), port("mqtts"), port("ws"), port("wss"));
-        broker.ports = Ports { mqtt, mqtts, ws, wss, http: port("sparql") };
+        let (sepa_http, sepa_ws) = (port("sepa-http"), port("sepa-ws"));
+        broker.ports = Ports { mqtt, mqtts, ws, wss, http: port("sparql"), sepa_http, sepa_ws };
         broker
     }
 
@@ -79,8 +83,10 @@ impl Broker {
 
     /// Tells a program that is not ours where to find the broker.
     pub(crate) fn describe_to(&self, command: &mut Command) {
-        let Ports { mqtt, mqtts, ws, wss, http } = self.ports;
-        for (name, port) in [("MQTT", mqtt), ("MQTTS", mqtts), ("WS", ws), ("WSS", wss), ("HTTP", http)] {
+        let Ports { mqtt, mqtts, ws, wss, http, sepa_http, sepa_ws } = self.ports;
+        let mqtt = [("MQTT", mqtt), ("MQTTS", mqtts), ("WS", ws), ("WSS", wss)];
+        let space = [("HTTP", http), ("SEPA_HTTP", sepa_http), ("SEPA_WS", sepa_ws)];
+        for (name, port) in mqtt.into_iter().chain(space) {
             command.env(format!("BROKER_{name}"), port.to_string());
         }
         command.env("BROKER_HOST", HOST).env("BROKER_CA", self.ca_file());

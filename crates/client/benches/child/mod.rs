@@ -20,7 +20,7 @@ pub(crate) fn be_broker() -> bool {
     }
     let service = Service::start(SpaceLimits::default()).expect("a space");
     let http = Some(std::net::SocketAddr::from(([127, 0, 0, 1], 0)));
-    let bound = Bound::open(Binds { http, ssap: None }).expect("a port");
+    let bound = Bound::open(Binds { http, ..Binds::default() }).expect("a port");
     let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).expect("doors");
     println!("{}", doors.addresses().http.expect("a door"));
     let _ = std::io::stdout().flush();

@@ -20,7 +20,7 @@ pub(crate) struct Broker {
 impl Broker {
     pub(crate) fn start() -> Self {
         let free = Some("127.0.0.1:0".parse().unwrap());
-        let mut broker = Self { binds: Binds { http: free, ssap: free }, running: None };
+        let mut broker = Self { binds: Binds { http: free, ssap: free, ..Binds::default() }, running: None };
         broker.go_on();
         broker
     }

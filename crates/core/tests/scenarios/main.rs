@@ -38,3 +38,4 @@ mod shards;
 mod shelf;
 mod strained;
 mod subscribing;
+mod taps;

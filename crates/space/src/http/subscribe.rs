@@ -159,7 +159,7 @@ impl Socket {
     fn tell(&mut self, id: SubscriberId, told: Told) {
         let Some(subscription) = self.subscriptions.get(&id.0) else { return };
         match told {
-            Told::Changed { sequence, delta } => {
+            Told::Changed { sequence, delta, .. } => {
                 let text = subscription.notification(sequence, &delta.added, &delta.removed);
                 self.say(text);
             }

@@ -275,7 +275,7 @@ impl Connection {
     fn tell(&mut self, id: SubscriberId, told: Told) {
         let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
         match told {
-            Told::Changed { sequence, delta } => subscription.indication(sequence, &delta, &mut self.out),
+            Told::Changed { sequence, delta, .. } => subscription.indication(sequence, &delta, &mut self.out),
             Told::Ended(error) => {
                 let words = error.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
                 subscription.ended(Status::Reset, &words, &mut self.out);

@@ -26,7 +26,7 @@ pub(crate) fn start() -> Broker {
 pub(crate) fn start_with(limits: SpaceLimits, porter: Arc<dyn Porter>) -> Broker {
     let free = Some("127.0.0.1:0".parse().unwrap());
     let service = Service::start(limits).unwrap();
-    let bound = Bound::open(Binds { http: free, ssap: free }).unwrap();
+    let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
     let doors = Doors::start(bound, &service.handle(), porter).unwrap();
     Broker { doors, service }
 }

@@ -3,13 +3,15 @@
 const { SEPA } = require("@arces-wot/sepa-js");
 const assert = require("node:assert");
 
-const port = Number(process.env.BROKER_HTTP);
+// Two ports, as SEPA has 8000 and 9000.
+const port = Number(process.env.BROKER_SEPA_HTTP);
+const socketPort = Number(process.env.BROKER_SEPA_WS);
 const place = (path) => ({ path, method: "POST", format: "JSON" });
 const client = new SEPA({
   host: "127.0.0.1",
   oauth: { enable: false },
   sparql11protocol: { protocol: "http", port, query: place("/query"), update: place("/update") },
-  sparql11seprotocol: { protocol: "ws", availableProtocols: { ws: { port, path: "/subscribe" } } },
+  sparql11seprotocol: { protocol: "ws", availableProtocols: { ws: { port: socketPort, path: "/subscribe" } } },
   options: {},
 });
 const values = (results) => results.results.bindings.map((binding) => binding.o.value).sort();

@@ -7,8 +7,9 @@ import traceback
 
 from sepy.SEPA import SEPA
 
-HOST = f"127.0.0.1:{os.environ['BROKER_HTTP']}"
-QUERY, UPDATE, SUBSCRIBE = f"http://{HOST}/query", f"http://{HOST}/update", f"ws://{HOST}/subscribe"
+# Two ports, as SEPA has 8000 and 9000.
+HTTP, WS = (f"127.0.0.1:{os.environ[name]}" for name in ("BROKER_SEPA_HTTP", "BROKER_SEPA_WS"))
+QUERY, UPDATE, SUBSCRIBE = f"http://{HTTP}/query", f"http://{HTTP}/update", f"ws://{WS}/subscribe"
 PATIENCE = 20
 
 

@@ -1,0 +1,58 @@
+//! A smart space of one's own, and the clock of a case.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tidegate_graph::SpaceLimits;
+use tidegate_space::{Answered, Ask, Asker, Binds, Bound, Doors, Everybody, Handle, Refused, Service};
+
+/// Lives as long as its case.
+pub(super) struct Host {
+    doors: Doors,
+    service: Service,
+}
+
+impl Host {
+    pub(super) fn start() -> Result<Self> {
+        let service = Service::start(SpaceLimits::default()).context("the smart space did not start")?;
+        let free: Option<SocketAddr> = Some(([127, 0, 0, 1], 0).into());
+        let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() })?;
+        let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody))?;
+        Ok(Self { doors, service })
+    }
+
+    pub(super) fn handle(&self) -> Handle {
+        self.service.handle()
+    }
+
+    pub(super) fn ssap(&self) -> Result<SocketAddr> {
+        self.doors.addresses().ssap.context("no door for SSAP")
+    }
+
+    pub(super) fn http(&self) -> Result<SocketAddr> {
+        self.doors.addresses().http.context("no door for HTTP")
+    }
+}
+
+/// Asks until there is room.
+pub(super) async fn ask(handle: &Handle, mut make: impl FnMut() -> Ask) -> Result<Answered> {
+    loop {
+        match handle.ask(make(), Asker::new(0, None)).await {
+            Ok(answered) => return Ok(answered),
+            Err(Refused::Busy(hints)) => tokio::time::sleep(hints.retry_after.unwrap_or_default()).await,
+            Err(other) => bail!("refused: {other:?}"),
+        }
+    }
+}
+
+/// How often in a second.
+pub(super) fn rate(count: usize, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64().max(1e-9)
+}
+
+/// Whether a case goes on.
+pub(super) fn is_over(until: Instant, setting: &crate::bench::measure::Setting) -> bool {
+    Instant::now() >= until || setting.stop.is_wanted()
+}
