@@ -227,7 +227,7 @@ mod tests {
         let classes = ["high", "normal", "low", "sys", "odd \"name\""].map(String::from).to_vec();
         let (handshakes, started, resident_bytes, transitions) = (3, 1.5, 4096, [0, 1, 2, 3, 4]);
         let process = Process { handshakes, started, resident_bytes, classes, transitions };
-        let mut page = page(&stats, &pressure, &process);
+        let mut page = page(&stats, &pressure, &process, &[]);
         parts::example(&mut page);
         let text = page.end(&process);
         assert!(text.contains("\ntidegate_deliveries_waiting{class=\"odd \\\"name\\\"\"} 0\n"), "{text}");

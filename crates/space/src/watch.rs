@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn what_runs_is_seen_and_can_be_cancelled() {
         let (watch, token) = (Watch::default(), CancelToken::default());
-        let ask = Ask::AddRule { name: None, text: "x".repeat(2 * TEXT_SHOWN_BYTES) };
+        let ask = Ask::AddRule { name: String::new(), text: "x".repeat(2 * TEXT_SHOWN_BYTES) };
         watch.over(&ask, 3, &token, || {
             let running = watch.running();
             assert_eq!((running.len(), running[0].waiting, running[0].text.len()), (1, 3, TEXT_SHOWN_BYTES));

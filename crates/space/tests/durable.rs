@@ -192,7 +192,7 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     disk.set_broken(None);
     let (sequence, delta) = wait(async {
         match inlet.next().await.unwrap().1 {
-            Told::Changed { sequence, delta } => (sequence, delta),
+            Told::Changed { sequence, delta, .. } => (sequence, delta),
             ended @ Told::Ended(_) => panic!("{ended:?}"),
         }
     });
