@@ -180,6 +180,8 @@ impl ShardThread {
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.measure();
+        // What was restored is there before anybody asks.
+        self.common.show_stats(self.index, &self.shard.stats());
         while !self.is_done() {
             self.wait(&mut events);
             self.turn(&events);

@@ -20,7 +20,7 @@ Groups:
   overload-priority  a rare publisher among busy ones, with priorities and without
   overload-cost      10 000 publishers: CPU time and memory with the gate and without
   overload-fleet     publishers that keep a rhythm: how many of their messages are slowed
-  durable          QoS 1 that is kept before it is acknowledged, beside what the disk allows; restart
+  durable          QoS 1 kept before it is acknowledged, beside what the disk allows; restart
   overload         everything with overload in its name, and the storm; 11 minutes
   space            the smart space: inserts, notifications, subscriptions, equal queries
   peers            everything, as without a group

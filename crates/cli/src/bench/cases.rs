@@ -331,6 +331,6 @@ mod tests {
                 .all(|name| groups.contains(name))
         );
         assert!(groups.iter().all(|group| !names(&[group], None).is_empty()));
-        assert_eq!(groups.len(), 18);
+        assert_eq!(groups.len(), 19);
     }
 }

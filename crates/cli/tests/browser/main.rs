@@ -123,7 +123,7 @@ fn the_demonstration_shows_the_flooder_throttled() {
     browser.go(&format!("{}/#/demo", broker.admin));
     browser.click("#start");
     browser.until("/slowed|backed-off|paused/.test(document.querySelector('#demo-state').textContent)");
-    browser.until("document.querySelector('pre').textContent.includes('over learned')");
+    browser.until("document.querySelector('pre').textContent.includes('times its usual')");
     browser.picture("demo-flood");
     assert_eq!(browser.errors(), [""; 0]);
 }

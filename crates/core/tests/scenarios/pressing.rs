@@ -55,7 +55,7 @@ impl World {
         for _ in 0..seconds * 1000 {
             self.millis += 1;
             for number in 0..self.sensors.len() {
-                if (self.millis + number as u64 * 7) % SENSOR_EVERY == 0 {
+                if (self.millis + number as u64 * 7).is_multiple_of(SENSOR_EVERY) {
                     self.publish(self.sensors[number], "sensor");
                 }
             }
