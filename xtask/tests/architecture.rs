@@ -12,7 +12,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("wire-ssap", &["memchr", "quick-xml"]),
     ("graph", &["foldhash", "hashbrown", "imbl", "oxrdf", "spareval", "spargebra", "sparopt"]),
     ("map", &["foldhash", "hashbrown", "oxrdf", "oxsdatatypes", "serde_json", "tidegate-graph", "tidegate-wire-mqtt"]),
-    ("core", &["foldhash", "hashbrown", "tidegate-control", "tidegate-wire-mqtt"]),
+    ("core", &["foldhash", "hashbrown", "libm", "siphasher", "tidegate-control", "tidegate-wire-mqtt"]),
 ];
 
 fn root() -> PathBuf {

@@ -13,7 +13,7 @@ use crate::connection::Connection;
 use crate::copy::{Copy, Frames, delivery_of, write_copy};
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
-use crate::limits::{CONGESTED_MESSAGES, OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
+use crate::limits::{AWAY_WINDOW_BYTES, CONGESTED_MESSAGES, OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::overload::Kind;
 use crate::persist::Until;
@@ -120,7 +120,8 @@ impl Shard {
         let mut queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
         let overdue_at = queued.overdue_at(&settings.priority);
         self.journal.queue(session, &mut queued);
-        let paging = Paging { window: settings.queue_memory_max, turn: self.journal.turn() };
+        let window = if is_away { settings.queue_memory_max.min(AWAY_WINDOW_BYTES) } else { settings.queue_memory_max };
+        let paging = Paging { window, turn: self.journal.turn() };
         let held_before = session.queue.as_ref().and_then(|queue| queue.held_turn());
         let (journal, kept) = (&mut self.journal, session.kept);
         let mut ledger = core::mem::take(&mut session.ledger);

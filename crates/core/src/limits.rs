@@ -57,6 +57,8 @@ pub(crate) const CACHE_TOPIC_BYTES_MAX: usize = 512;
 pub(crate) const BURST_STEPS_MAX: usize = 256;
 /// ...and for all sessions in one turn.
 pub(crate) const BURST_STEPS_PER_TURN_MAX: usize = 1024;
+/// Bytes of a queue on disk that stay in memory while its client is away.
+pub(crate) const AWAY_WINDOW_BYTES: usize = 4 * 1024;
 /// Messages that those who are away lose at once, when they have more than their part of the memory.
 pub(crate) const ABSENT_DROPS_MAX: usize = 1024;
 /// Retained messages that are forgotten at once when their lifetime is over.

@@ -24,7 +24,7 @@ Exit codes: 0 done, 1 failure, 2 wrong usage, 3 no broker, 4 refused, 5 it is bu
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct KpArgs {
-    /// Where the space is: http://[USER:PASSWORD@]HOST[:PORT] or ssap://HOST[:PORT]
+    /// Where the space is: `http://[USER:PASSWORD@]HOST[:PORT]` or `ssap://HOST[:PORT]`
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7878", env = "TIDEGATE_SPACE", global = true)]
     pub(crate) at: String,
     /// Print each line as JSON

@@ -87,7 +87,8 @@ impl Door {
     /// Asks; an answer that is a problem is an error.
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
         let body = body.map(ToString::to_string).unwrap_or_default();
-        let request = Request { method, path, accept: "application/json", kind: "", body: body.as_bytes() };
+        let request =
+            Request { method, path, accept: "application/json", kind: "application/json", body: body.as_bytes() };
         let answer = self.exchange(&request).map_err(|error| AdminError::unreachable(&self.host, &error))?;
         let (status, body) = answer.parts().ok_or_else(|| {
             AdminError::failure(format!("{} does not speak HTTP as a broker's admin door does", self.host))

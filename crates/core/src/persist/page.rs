@@ -9,7 +9,7 @@ use tidegate_wire_mqtt::Properties;
 
 use super::{Change, SavedMessage, Spot};
 use crate::ledger::Loss;
-use crate::limits::FETCHES_MAX;
+use crate::limits::{AWAY_WINDOW_BYTES, FETCHES_MAX};
 use crate::message::{Message, Publication, Standing};
 use crate::shard::Shard;
 
@@ -107,6 +107,7 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(index).filter(|session| session.queue.is_some()) else { return };
         let is_kept = |turn| journal.is_met(super::Until::Synced(turn));
         let window = settings.queue_memory_max;
+        let window = if session.conn.is_none() { window.min(AWAY_WINDOW_BYTES) } else { window };
         session.with_queue(&mut self.stats, |queue, _| queue.settle(is_kept, &settings.priority, window));
         self.note_absent(index);
         self.want_page(index);
