@@ -29,7 +29,9 @@ pub const STABLE_AFTER: Duration = Duration::from_secs(30);
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to answer, unless a request says less.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
-/// How long it may take to take what we send.
+/// Bytes that are written at once: a slow line has [`WRITE_TIMEOUT`] for each so many.
+pub const WRITE_BYTES: usize = 16 << 10;
+/// How long a broker may take to take what we send.
 pub const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How often the system asks a silent peer whether it is there.
 pub const SIGN_INTERVAL: Duration = Duration::from_secs(30);

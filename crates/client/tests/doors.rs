@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Broker, pattern, soon, triple};
+use common::{Broker, Line, pattern, soon, triple};
 use tidegate_client::{Error, Level, PersistentQuery, Row, Source, Space};
 
 const LAMP: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
@@ -113,6 +113,42 @@ async fn a_restart_of_the_broker_is_survived_and_its_changes_are_told() {
         }
         let stats = query.stats().await.unwrap();
         assert!(stats.is_live && stats.counts.subscribed >= 3, "{url}: {stats:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cut_is_bridged_and_only_what_was_missed_is_told() {
+    let broker = Broker::start();
+    for url in broker.urls() {
+        let (scheme, door) = url.split_once("://").unwrap();
+        let line = Line::to(door).await;
+        let direct = soon(Space::connect(&url)).await.unwrap();
+        let space = soon(Space::connect(&format!("{scheme}://{}", line.address))).await.unwrap();
+        direct.insert(&[triple("urn:lamp", "stays"), triple("urn:lamp", "goes")]).await.unwrap();
+        // Without checks: whatever is learnt is learnt by the subscription.
+        let mut query = soon(space.persistent_query(LAMP).control(Level::None).open()).await.unwrap();
+        soon(until(&mut query, &["goes", "stays"])).await;
+        while query.try_next().is_some() {}
+        for round in 1..=2_u64 {
+            line.is_open.send_replace(false);
+            soon(async {
+                while query.stats().await.unwrap().is_live {
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+            let (gone, come) = if round == 1 { ("goes", "comes") } else { ("comes", "goes") };
+            direct.edit(&[triple("urn:lamp", come)], &[triple("urn:lamp", gone)]).await.unwrap();
+            line.is_open.send_replace(true);
+            let change = soon(query.next()).await.unwrap();
+            let told = (texts(&change.added, "o"), texts(&change.removed, "o"));
+            assert_eq!(told, (vec![come.to_owned()], vec![gone.to_owned()]), "{url}");
+            let counts = query.stats().await.unwrap().counts;
+            assert_eq!((counts.subscribed, counts.resumed, counts.gaps), (round + 1, round, 0), "{url}: {counts:?}");
+        }
+        // And it goes on.
+        direct.remove(&[pattern("urn:lamp")]).await.unwrap();
+        soon(until(&mut query, &[])).await;
     }
 }
 

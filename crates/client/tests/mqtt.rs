@@ -43,6 +43,11 @@ async fn what_is_published_is_acknowledged_and_arrives() {
             soon(mqtt.publish_message(sent.clone())).await.unwrap();
             assert_eq!(soon(mqtt.next()).await.unwrap(), sent, "{scheme}");
         }
+        // Longer than what is written at once.
+        let payload: Vec<u8> = (0..100_000_u32).map(|place| (place % 251) as u8).collect();
+        let sent = Message { topic: "room/a".into(), payload, qos: QoS::AtLeastOnce, retain: false };
+        soon(mqtt.publish_message(sent.clone())).await.unwrap();
+        assert!(soon(mqtt.next()).await.unwrap() == sent, "{scheme}");
         assert!(matches!(mqtt.publish("a/#", "x").await, Err(PublishError::Topic(_))));
         assert!(matches!(soon(mqtt.subscribe("a/#/b", QoS::AtMostOnce)).await, Err(Error::Rejected(_))));
     }

@@ -4,7 +4,7 @@ use oxrdf::{GraphName, NamedNode, Quad, Term};
 use tidegate_graph::{Mask, MaskGraph};
 
 use crate::fault::Fault;
-use crate::keep::Kept;
+use crate::keep::{Kept, quad_of};
 use crate::limits::{CHAIN_MAX, KEEP_MAX, TRIPLES_MAX};
 use crate::loss::Loss;
 use crate::pattern::Pattern;
@@ -71,6 +71,14 @@ pub struct Edit {
     pub remove: Vec<Mask>,
     /// What comes.
     pub insert: Vec<Quad>,
+}
+
+impl Edit {
+    /// What nobody else will remove if this change is refused: see [`Kept::owe`]. What a newer reading takes the place of
+    /// is not among it, for the next reading does the same.
+    pub fn debt(&self) -> Vec<Quad> {
+        self.remove.iter().filter_map(quad_of).collect()
+    }
 }
 
 impl Ingest {
@@ -142,6 +150,7 @@ impl Ingest {
             let mut gone = kept.add(number, source.captures.join("\n"), own, keep);
             edit.remove.append(&mut gone);
         }
+        edit.remove.splice(0..0, kept.pay());
         Ok(edit)
     }
 }
@@ -264,6 +273,31 @@ mod tests {
             space.edit(&remove, &insert).unwrap();
         }
         assert_eq!(space.snapshot().quads().count(), 4);
+    }
+
+    #[test]
+    fn what_a_refused_change_should_have_removed_goes_with_a_later_one() {
+        let append = rule(&["<urn:o> sosa:hasSimpleResult {$}"], Mode::Append { keep: 2 });
+        let ingest = Ingest::new(&append, &Prefixes::default()).unwrap();
+        let (mut space, mut kept) = (Space::new(1, SpaceLimits::default()), Kept::new(1));
+        for (number, payload) in ["0", "1", "2", "3", "4", "1", "6"].into_iter().enumerate() {
+            let edit = ingest.apply(0, &arrived("s/k/1", payload), &mut kept).unwrap().unwrap();
+            // Those of 2, 3 and 4 would have removed 0, 1 and 2; then 1 is said anew before it was removed.
+            if (2..5).contains(&number) {
+                assert_eq!(kept.owe(edit.debt()), 0);
+            } else {
+                space.edit(&edit.remove, &edit.insert).unwrap();
+            }
+        }
+        let found = |space: &Space| {
+            let mut found: Vec<String> = space.snapshot().quads().map(|quad| quad.object.to_string()).collect();
+            found.sort();
+            found.into_iter().filter_map(|text| text.chars().nth(1)).collect::<String>()
+        };
+        assert_eq!(found(&space), "16");
+        let replace = Ingest::new(&rule(&["<urn:s> <urn:p> {$}"], Mode::Replace), &Prefixes::default()).unwrap();
+        let edit = replace.apply(1, &arrived("s/k/1", "1"), &mut kept).unwrap().unwrap();
+        assert!(edit.debt().is_empty(), "the next reading replaces by itself");
     }
 
     #[test]

@@ -40,6 +40,8 @@ losses! {
     SpaceBusy = "map_space_busy",
     /// The smart space refused the change.
     SpaceFailed = "map_space_failed",
+    /// A triple that should have been removed stays: the smart space refused too many changes in a row.
+    OwedTooMany = "map_owed_too_many",
     /// No topic can be made of a solution.
     TopicInvalid = "map_topic_invalid",
     /// The broker had too much to do to publish it.

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
+use oxrdf::Quad;
 use tidegate_broker::{Handle as Broker, Mapped};
 use tidegate_graph::ResultDelta;
 use tidegate_map::{Arrived, Chain, Edit, Emit, Ingest, Kept, Loss};
@@ -13,6 +14,7 @@ use tidegate_space::{
     Answer, Answered, Ask, Asker, Begun, Handle as Space, Inlet, Outlet, Refused, Told, Waiting, Watched,
 };
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::warn;
 
 use super::{Counts, Queued};
@@ -23,6 +25,25 @@ use crate::format::iso_time;
 const WINDOW: usize = 64;
 /// How often a standing query is tried again while the space is busy, at the start.
 const TRIES: u32 = 50;
+/// Between two tries of a standing query, whatever the space advises.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// A change under way.
+#[derive(Default)]
+struct Change {
+    /// The length of the chain that it belongs to.
+    chain: u8,
+    /// What stays for ever if it is refused, unless a later one removes it.
+    debt: Vec<Quad>,
+}
+
+/// What came of a try.
+enum Standing {
+    Stands,
+    Later(Duration),
+    Never(String),
+}
 
 pub(super) struct Worker {
     ingest: Vec<Ingest>,
@@ -31,8 +52,10 @@ pub(super) struct Worker {
     standing: BTreeMap<u64, (usize, u64)>,
     kept: Kept,
     chain: Chain,
-    /// In order, with the chain that each belongs to.
-    under_way: VecDeque<(u8, Waiting)>,
+    /// Standing queries that have ended, and when to try whether they stand again.
+    due: Vec<(Instant, usize)>,
+    /// In order.
+    under_way: VecDeque<(Change, Waiting)>,
     broker: Broker,
     space: Space,
     outlet: Arc<Outlet>,
@@ -53,6 +76,7 @@ impl Worker {
             standing: BTreeMap::new(),
             kept: Kept::new(boot),
             chain: Chain::default(),
+            due: Vec::new(),
             under_way: VecDeque::new(),
             broker,
             space,
@@ -74,23 +98,45 @@ impl Worker {
 
     async fn stand_one(&mut self, rule: usize) -> Result<()> {
         for _ in 0..TRIES {
-            let query = Box::new(self.emit[rule].query().clone());
-            // Whoever knew the name could go on with it.
-            let name = format!("map {rule} {:x}", RandomState::new().build_hasher().finish());
-            let (what, outlet) = (Watched::Query(query), Some(Arc::clone(&self.outlet)));
-            let ask = Ask::Subscribe { what, name, seen: None, outlet };
-            match self.space.ask(ask, Asker::new(0, None)).await {
-                Ok(Answered { answer: Answer::Subscribed(subscribed), version, .. }) => {
-                    let version =
-                        if let Begun::Whole(baseline) = &subscribed.begun { baseline.version } else { version };
-                    self.standing.insert(subscribed.id.0, (rule, version));
-                    return Ok(());
+            match self.try_to_stand(rule).await {
+                Standing::Stands => return Ok(()),
+                Standing::Later(pause) => sleep(pause).await,
+                Standing::Never(why) => {
+                    return Err(anyhow!("the query of map.emit number {} does not stand: {why}", rule + 1));
                 }
-                Err(Refused::Busy(hints)) => tokio::time::sleep(hints.retry_after.unwrap_or_default()).await,
-                other => return Err(anyhow!("the query of map.emit number {} does not stand: {other:?}", rule + 1)),
             }
         }
         Err(anyhow!("the query of map.emit number {} does not stand: the smart space is busy", rule + 1))
+    }
+
+    async fn try_to_stand(&mut self, rule: usize) -> Standing {
+        let query = Box::new(self.emit[rule].query().clone());
+        // Whoever knew the name could go on with it.
+        let name = format!("map {rule} {:x}", RandomState::new().build_hasher().finish());
+        let (what, outlet) = (Watched::Query(query), Some(Arc::clone(&self.outlet)));
+        let ask = Ask::Subscribe { what, name, seen: None, outlet };
+        match self.space.ask(ask, Asker::new(0, None)).await {
+            Ok(Answered { answer: Answer::Subscribed(subscribed), version, .. }) => {
+                let version = if let Begun::Whole(baseline) = &subscribed.begun { baseline.version } else { version };
+                self.standing.insert(subscribed.id.0, (rule, version));
+                Standing::Stands
+            }
+            Err(refused) => {
+                pause_after(&refused).map_or_else(|| Standing::Never(format!("{refused:?}")), Standing::Later)
+            }
+            other => Standing::Never(format!("{other:?}")),
+        }
+    }
+
+    /// A standing query has ended: tries whether it stands again.
+    async fn stand_again(&mut self, rule: usize) {
+        match self.try_to_stand(rule).await {
+            Standing::Stands => {}
+            Standing::Later(pause) => self.due.push((Instant::now() + pause, rule)),
+            Standing::Never(why) => {
+                warn!(event = "map_emit_off", rule = rule + 1, why, "a map publishes nothing any more");
+            }
+        }
     }
 
     pub(super) async fn run(&mut self, mut messages: mpsc::Receiver<Queued>, mut stopped: oneshot::Receiver<()>) {
@@ -100,8 +146,15 @@ impl Worker {
             tokio::select! {
                 biased;
                 _ = &mut stopped => return,
-                (chain, outcome) = next(&mut self.under_way) => self.changed(chain, &outcome),
-                Some((id, told)) = inlet.next() => self.told(id.0, told).await,
+                (change, outcome) = next(&mut self.under_way) => self.changed(change, &outcome),
+                place = next_due(&self.due) => {
+                    let (_, rule) = self.due.swap_remove(place);
+                    tokio::select! {
+                        _ = &mut stopped => return,
+                        () = self.stand_again(rule) => {}
+                    }
+                }
+                Some((id, told)) = inlet.next() => self.told(id.0, told),
                 message = messages.recv(), if has_room => match message {
                     Some(queued) => self.take(&queued),
                     None => return,
@@ -121,17 +174,25 @@ impl Worker {
             match ingest.apply(number, &arrived, &mut self.kept) {
                 None => {}
                 Some(Err(loss)) => self.counts.lost(loss),
-                Some(Ok(Edit { remove, insert })) => {
+                Some(Ok(edit)) => {
                     self.chain.begin(chain);
+                    let change = Change { chain, debt: edit.debt() };
+                    let Edit { remove, insert } = edit;
                     let waiting = self.space.start(Ask::Edit { remove, insert }, Asker::new(0, None));
-                    self.under_way.push_back((chain, waiting));
+                    self.under_way.push_back((change, waiting));
                 }
             }
         }
     }
 
-    fn changed(&mut self, chain: u8, outcome: &Result<Answered, Refused>) {
-        self.chain.end(chain, outcome.as_ref().ok().map(|answered| answered.version));
+    fn changed(&mut self, change: Change, outcome: &Result<Answered, Refused>) {
+        self.chain.end(change.chain, outcome.as_ref().ok().map(|answered| answered.version));
+        // What is not confirmed was done all the same.
+        if !matches!(outcome, Ok(_) | Err(Refused::Unconfirmed)) {
+            for _ in 0..self.kept.owe(change.debt) {
+                self.counts.lost(Loss::OwedTooMany);
+            }
+        }
         match outcome {
             Ok(_) => self.counts.ingested(),
             Err(Refused::Busy(_) | Refused::Late) => self.counts.lost(Loss::SpaceBusy),
@@ -139,7 +200,7 @@ impl Worker {
         }
     }
 
-    async fn told(&mut self, id: u64, told: Told) {
+    fn told(&mut self, id: u64, told: Told) {
         let Some((rule, seen)) = self.standing.get(&id).copied() else { return };
         match told {
             Told::Changed { version, delta, .. } => {
@@ -157,9 +218,7 @@ impl Worker {
                     why,
                     "a standing query begins anew; changes were missed"
                 );
-                if let Err(error) = self.stand_one(rule).await {
-                    warn!(event = "map_emit_off", %error, "a map publishes nothing any more");
-                }
+                self.due.push((Instant::now(), rule));
             }
         }
     }
@@ -183,9 +242,51 @@ impl Worker {
 }
 
 /// The answer to the change that came first; never, if there is none.
-async fn next(under_way: &mut VecDeque<(u8, Waiting)>) -> (u8, Result<Answered, Refused>) {
-    let Some((chain, waiting)) = under_way.front_mut() else { return std::future::pending().await };
-    let (chain, outcome) = (*chain, waiting.wait().await);
-    under_way.pop_front();
-    (chain, outcome)
+async fn next(under_way: &mut VecDeque<(Change, Waiting)>) -> (Change, Result<Answered, Refused>) {
+    let Some((_, waiting)) = under_way.front_mut() else { return std::future::pending().await };
+    let outcome = waiting.wait().await;
+    let change = under_way.pop_front().map(|(change, _)| change).unwrap_or_default();
+    (change, outcome)
+}
+
+/// The place of the one that is due first, when it is; never, if there is none.
+async fn next_due(due: &[(Instant, usize)]) -> usize {
+    let first = due.iter().enumerate().min_by_key(|(_, (at, _))| *at);
+    let Some((place, (at, _))) = first else { return std::future::pending().await };
+    sleep_until(*at).await;
+    place
+}
+
+/// When a standing query that was refused is tried again; never, if it is at fault itself.
+fn pause_after(refused: &Refused) -> Option<Duration> {
+    let advice = match refused {
+        Refused::Failed(_) => return None,
+        Refused::Busy(hints) => hints.retry_after,
+        _ => None,
+    };
+    Some(advice.unwrap_or(PAUSE_MIN).clamp(PAUSE_MIN, PAUSE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use tidegate_control::hints::Hints;
+
+    use super::*;
+
+    #[test]
+    fn a_standing_query_is_tried_again_after_a_pause_of_a_bearable_length() {
+        let busy = |seconds: Option<u64>| {
+            let retry_after = seconds.map(Duration::from_secs);
+            pause_after(&Refused::Busy(Box::new(Hints { retry_after, ..Hints::default() })))
+        };
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!([busy(None), busy(Some(0)), busy(Some(5)), busy(Some(240))], [1, 1, 5, 30].map(seconds));
+        assert_eq!([Refused::Late, Refused::TooLong].map(|refused| pause_after(&refused)), [1, 1].map(seconds));
+    }
+
+    #[tokio::test]
+    async fn the_one_that_is_due_first_is_first() {
+        let now = Instant::now();
+        assert_eq!(next_due(&[(now + PAUSE_MAX, 7), (now, 8), (now + PAUSE_MIN, 9)]).await, 1);
+    }
 }

@@ -2,19 +2,21 @@
 //! anybody: sockets have tasks of their own, and whoever reads slowly gets the sum of changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use rand_xoshiro::Xoshiro256PlusPlus;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
-use tokio::time::sleep_until;
+use tidegate_control::hints::Asks;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
+use super::outlet::Outlet;
 use super::socket::Sockets;
 use super::space::Door;
 use super::ssap::failure_of;
 use super::{Checked, Clock, What, chance};
 use crate::error::Error;
-use crate::limits::{CHANNEL, CHECKS_MAX};
+use crate::limits::{ANSWER_TIMEOUT, CHANNEL, CHECKS_MAX};
 use crate::session::hub::{Hub, WatchId};
 use crate::session::row::Row;
 use crate::session::watch::{Action, Attempt, Change, Input, Source, WatchPlan, WatchStats};
@@ -26,29 +28,6 @@ pub(crate) enum Command {
     CheckNow(WatchId),
     Stats(WatchId, oneshot::Sender<WatchStats>),
     View(WatchId, oneshot::Sender<Vec<Row>>),
-}
-
-/// Where the changes of a query wait for their reader.
-#[derive(Debug, Default)]
-pub(crate) struct Outlet {
-    pending: Mutex<Option<Change>>,
-    pub(crate) wake: Notify,
-}
-
-impl Outlet {
-    pub(crate) fn take(&self) -> Option<Change> {
-        self.pending.lock().ok()?.take()
-    }
-
-    fn put(&self, change: Change) {
-        if let Ok(mut pending) = self.pending.lock() {
-            *pending = Some(match pending.take() {
-                Some(before) => before.then(change),
-                None => change,
-            });
-        }
-        self.wake.notify_one();
-    }
 }
 
 /// News from a socket or a check.
@@ -221,10 +200,10 @@ impl Keeper {
                 }
                 Door::Http(_) => self.sockets.subscribe(id, attempt, what, resume, asks),
             },
-            Action::Check { attempt, version, asks, .. } => {
+            Action::Check { attempt, version, mut asks, .. } => {
                 let checks = Arc::clone(&self.checks);
                 tokio::spawn(async move {
-                    let Ok(_place) = checks.acquire_owned().await else { return };
+                    let Some(_place) = place_for(checks, &mut asks).await else { return };
                     match door.check(&what, version.as_deref(), &asks).await {
                         Ok(Checked::Whole { rows, version, hints }) => {
                             tell.input(Input::Whole { attempt, rows, version, hints }).await;
@@ -250,5 +229,33 @@ impl Keeper {
         if is_first && let Some(opened) = kept.opened.take() {
             let _ = opened.send(Ok(id));
         }
+    }
+}
+
+/// Waits for a place, but not beyond the deadline: by then the watch has given the check up and asks anew. What is left of
+/// the deadline is for the answer.
+async fn place_for(checks: Arc<Semaphore>, asks: &mut Asks) -> Option<OwnedSemaphorePermit> {
+    let (all, since) = (asks.deadline.unwrap_or(ANSWER_TIMEOUT), Instant::now());
+    let place = timeout(all, checks.acquire_owned()).await.ok()?.ok()?;
+    asks.deadline = Some(all.saturating_sub(since.elapsed()));
+    Some(place)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_check_waits_for_a_place_no_longer_than_for_its_answer() {
+        let checks = Arc::new(Semaphore::new(1));
+        let mut asks = Asks { deadline: Some(Duration::from_secs(60)), ..Asks::default() };
+        let place = place_for(Arc::clone(&checks), &mut asks).await;
+        assert!(place.is_some() && asks.deadline < Some(Duration::from_secs(60)));
+        let mut late = Asks { deadline: Some(Duration::from_millis(1)), ..Asks::default() };
+        assert!(place_for(Arc::clone(&checks), &mut late).await.is_none());
+        drop(place);
+        assert_eq!(checks.available_permits(), 1);
     }
 }

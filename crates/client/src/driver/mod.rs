@@ -4,6 +4,7 @@ pub(crate) mod address;
 mod http;
 mod keeper;
 mod mqtt;
+mod outlet;
 mod query;
 mod socket;
 mod space;

@@ -8,7 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::What;
 use super::address::within;
-use super::keeper::{Command, Outlet};
+use super::keeper::Command;
+use super::outlet::Outlet;
 use crate::error::Error;
 use crate::limits::ANSWER_TIMEOUT;
 use crate::session::hub::WatchId;

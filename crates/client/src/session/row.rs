@@ -1,6 +1,7 @@
 //! What a result is made of: rows of named terms, and differences between results.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -136,14 +137,43 @@ impl Delta {
     /// This change and then another, as one. What enters and leaves again is not told.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
-        let mut net: BTreeMap<Row, i64> = BTreeMap::new();
-        for (rows, by) in [(self.added, 1), (next.added, 1), (self.removed, -1), (next.removed, -1)] {
+        let mut net = Net::of(self);
+        net.add(next);
+        net.into_delta()
+    }
+}
+
+/// A sum of changes that can grow: each row with how much more often it is there than before.
+#[derive(Debug, Default)]
+pub(crate) struct Net(BTreeMap<Row, i64>);
+
+impl Net {
+    pub(crate) fn of(delta: Delta) -> Self {
+        let mut net = Self::default();
+        net.add(delta);
+        net
+    }
+
+    /// One more change. What enters and leaves again needs no room.
+    pub(crate) fn add(&mut self, delta: Delta) {
+        for (rows, by) in [(delta.added, 1), (delta.removed, -1)] {
             for row in rows {
-                *net.entry(row).or_default() += by;
+                match self.0.entry(row) {
+                    Entry::Vacant(free) => {
+                        free.insert(by);
+                    }
+                    Entry::Occupied(held) if *held.get() == -by => {
+                        held.remove();
+                    }
+                    Entry::Occupied(mut held) => *held.get_mut() += by,
+                }
             }
         }
-        let mut sum = Self::default();
-        for (row, count) in net {
+    }
+
+    pub(crate) fn into_delta(self) -> Delta {
+        let mut sum = Delta::default();
+        for (row, count) in self.0 {
             let side = if count > 0 { &mut sum.added } else { &mut sum.removed };
             side.extend(std::iter::repeat_n(row, usize::try_from(count.unsigned_abs()).unwrap_or(0)));
         }

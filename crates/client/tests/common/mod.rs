@@ -2,12 +2,15 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_client::{Node, Triple};
 use tidegate_graph::SpaceLimits;
 use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// A guard only: whoever waits so long waits for nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,6 +43,37 @@ impl Broker {
 
     pub(crate) fn urls(&self) -> [String; 2] {
         [format!("ssap://{}", self.binds.ssap.unwrap()), format!("http://{}", self.binds.http.unwrap())]
+    }
+}
+
+/// A line to a door, which can be cut: then what goes over it ends, and nobody gets through.
+pub(crate) struct Line {
+    pub(crate) address: SocketAddr,
+    pub(crate) is_open: watch::Sender<bool>,
+}
+
+impl Line {
+    pub(crate) async fn to(door: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (is_open, state) = watch::channel(true);
+        let door = door.to_owned();
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (mut state, door) = (state.clone(), door.clone());
+                tokio::spawn(async move {
+                    if !*state.borrow() {
+                        return;
+                    }
+                    let Ok(mut far) = TcpStream::connect(door).await else { return };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = state.wait_for(|is_open| !is_open) => {}
+                    }
+                });
+            }
+        });
+        Self { address, is_open }
     }
 }
 

@@ -8,7 +8,7 @@ use futures_util::stream::SplitStream;
 use futures_util::{SinkExt, StreamExt};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::Message;
@@ -17,7 +17,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::driver::address::{Address, within};
 use crate::error::Error;
-use crate::limits::{CONNECT_TIMEOUT, WRITE_TIMEOUT};
+use crate::limits::{CONNECT_TIMEOUT, WRITE_BYTES, WRITE_TIMEOUT};
 
 pub(super) trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
@@ -48,8 +48,10 @@ impl Link {
             let (reader, mut half) = tokio::io::split(stream);
             tokio::spawn(async move {
                 while let Some(chunk) = chunks.recv().await {
-                    if !matches!(within(WRITE_TIMEOUT, half.write_all(&chunk)).await, Ok(Ok(()))) {
-                        return;
+                    for piece in chunk.chunks(WRITE_BYTES) {
+                        if !matches!(within(WRITE_TIMEOUT, write(&mut half, piece)).await, Ok(Ok(()))) {
+                            return;
+                        }
                     }
                 }
                 let _ = within(WRITE_TIMEOUT, half.shutdown()).await;
@@ -60,14 +62,24 @@ impl Link {
         let (mut sink, stream) = socket.split();
         tokio::spawn(async move {
             while let Some(chunk) = chunks.recv().await {
-                if !matches!(within(WRITE_TIMEOUT, sink.send(Message::Binary(chunk.into()))).await, Ok(Ok(()))) {
-                    return;
+                // Where a packet ends is not where a frame ends. [MQTT-6.0.0-2]
+                for piece in chunk.chunks(WRITE_BYTES) {
+                    let piece = Message::Binary(piece.to_vec().into());
+                    if !matches!(within(WRITE_TIMEOUT, sink.send(piece)).await, Ok(Ok(()))) {
+                        return;
+                    }
                 }
             }
             let _ = within(WRITE_TIMEOUT, sink.close()).await;
         });
         Ok(Self { reader: Reader::Socket(stream), writer })
     }
+}
+
+/// TLS keeps what its socket did not take until it is flushed.
+async fn write(half: &mut WriteHalf<Stream>, piece: &[u8]) -> io::Result<()> {
+    half.write_all(piece).await?;
+    half.flush().await
 }
 
 impl Reader {

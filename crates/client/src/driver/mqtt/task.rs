@@ -141,7 +141,9 @@ impl Task {
         let mut bytes = Vec::new();
         loop {
             self.output.extend(self.session.take_output());
-            let due = self.session.poll_timeout().map(|at| self.clock.instant(at));
+            // A socket that takes nothing gets nothing new, and there is nothing to wake for: its writer ends if it stays so.
+            let is_full = self.output.len() >= OUTPUT_BYTES_MAX;
+            let due = self.session.poll_timeout().filter(|_| !is_full).map(|at| self.clock.instant(at));
             let timer = async {
                 match due {
                     Some(due) => sleep_until(due).await,
@@ -179,7 +181,6 @@ impl Task {
                 }
                 () = timer => {}
             }
-            // A socket that takes nothing gets nothing new.
             if goes_on && self.output.len() < OUTPUT_BYTES_MAX {
                 goes_on = self.session.turn(self.clock.now());
             }

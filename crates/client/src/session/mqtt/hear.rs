@@ -1,5 +1,6 @@
 //! What the broker's packets mean.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
@@ -9,7 +10,7 @@ use tidegate_wire_mqtt::{
     decode,
 };
 
-use super::{Event, Flight, Message, Phase, Session};
+use super::{Event, Message, Phase, Session};
 use crate::limits::{ALIASES_MAX, COMEBACK_MAX, INBOX_MAX, RECEIVE_MAX, WINDOW_MAX};
 
 impl Session {
@@ -76,9 +77,9 @@ impl Session {
         }
         let allowed = properties.receive_maximum().map_or(WINDOW_MAX, |max| max.get().into());
         self.window = allowed.min(WINDOW_MAX);
-        if let Some(max) = properties.maximum_packet_size() {
-            self.peer.packet_bytes_max = max.get();
-        }
+        // What an earlier connection was told does not hold for this one.
+        let packet_bytes_max = Peer::new(self.peer.version).packet_bytes_max;
+        self.peer.packet_bytes_max = properties.maximum_packet_size().map_or(packet_bytes_max, NonZeroU32::get);
         if let Some(seconds) = properties.server_keep_alive() {
             self.keep_alive = Duration::from_secs(seconds.max(1).into());
         }
@@ -98,26 +99,6 @@ impl Session {
         self.resume(answer.session_present, now);
         self.is_draining = !self.backlog.is_empty();
         true
-    }
-
-    /// What was under way, again, in the order of its first sending.
-    fn resume(&mut self, session_present: bool, now: Timestamp) {
-        let mut flights: Vec<(PacketId, Flight)> = std::mem::take(&mut self.flights).into_iter().collect();
-        flights.sort_by_key(|(_, flight)| flight.token);
-        for (id, mut flight) in flights {
-            if flight.is_released && session_present {
-                self.write(&Packet::Ack(Ack::success(AckKind::PubRel, id)));
-            } else if flight.is_released {
-                // The broker had it, and has forgotten only that it had to be released.
-                self.events.push_back(Event::Published { token: flight.token, after: now.since(flight.sent) });
-                continue;
-            } else {
-                flight.is_released = false;
-                self.write_publish(&flight.message, Some(id), session_present);
-            }
-            self.flights.insert(id, flight);
-        }
-        self.last_sent = now;
     }
 
     fn on_publish(&mut self, publish: &Publish<'_>) -> bool {
@@ -176,6 +157,7 @@ impl Session {
             }
             AckKind::PubAck | AckKind::PubRec | AckKind::PubComp => {
                 let Some(flight) = self.flights.remove(&id) else { return };
+                self.again.retain(|waiting| *waiting != id);
                 let hints = hints_of(ack.properties);
                 // The pace that the broker would like, whether it took this one or not.
                 let pause = hints.retry_after.filter(|_| ack.reason.is_failure()).max(hints.interval);

@@ -9,6 +9,7 @@
 //!   [`Session::subscribe`], [`Session::hand_over`]
 //! - asked: [`Session::turn`], [`Session::take_output`], [`Session::poll_event`], [`Session::poll_timeout`]
 
+mod again;
 mod hear;
 #[cfg(test)]
 mod tests;
@@ -200,6 +201,10 @@ pub struct Session {
     backlog: VecDeque<Waiting>,
     backlog_bytes: usize,
     flights: BTreeMap<PacketId, Flight>,
+    /// Flights of an earlier connection that have not been sent on this one, in order.
+    again: VecDeque<PacketId>,
+    /// The broker has kept its session, and may have seen them.
+    is_again_known: bool,
     /// Subscriptions that are wanted, with the answer that is awaited.
     subscriptions: Vec<(Token, String, QoS)>,
     asked: BTreeMap<PacketId, Token>,
@@ -236,6 +241,8 @@ impl Session {
             backlog: VecDeque::new(),
             backlog_bytes: 0,
             flights: BTreeMap::new(),
+            again: VecDeque::new(),
+            is_again_known: false,
             subscriptions: Vec::new(),
             asked: BTreeMap::new(),
             incoming: BTreeSet::new(),
@@ -366,6 +373,9 @@ impl Session {
             Phase::Greeting(since) => return now < since + ANSWER_TIMEOUT,
             Phase::Up => {}
         }
+        if now >= self.not_before {
+            self.send_again(now);
+        }
         while now >= self.not_before && self.flights.len() < self.window {
             let Some(waiting) = self.backlog.pop_front() else {
                 self.is_draining = false;
@@ -452,7 +462,7 @@ impl Session {
                     Some(pinged) => pinged + self.keep_alive,
                     None => self.last_sent + self.keep_alive.mul_f32(0.9),
                 };
-                let may_send = !self.backlog.is_empty() && self.flights.len() < self.window;
+                let may_send = self.in_air() < self.window && !(self.again.is_empty() && self.backlog.is_empty());
                 Some(if may_send { sign.min(self.not_before) } else { sign })
             }
         }

@@ -1,5 +1,7 @@
 //! One session, packet by packet; the broker is what the test writes.
 
+use std::num::NonZeroU32;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Decoded, decode};
@@ -29,8 +31,11 @@ impl Bed {
     fn open(&mut self, receive_maximum: u16, session_present: bool) {
         self.session.handle_opened(self.now);
         assert!(self.sent().starts_with(&["Connect".to_owned()]));
-        let list = [Property::ReceiveMaximum(NonZeroU16::new(receive_maximum).unwrap())];
-        let properties = Properties::new(&list);
+        self.welcome(&[Property::ReceiveMaximum(NonZeroU16::new(receive_maximum).unwrap())], session_present);
+    }
+
+    fn welcome(&mut self, list: &[Property<'_>], session_present: bool) {
+        let properties = Properties::new(list);
         self.hear(&Packet::ConnAck(ConnAck { session_present, reason: ReasonCode::Success, properties }));
         assert_eq!(self.session.poll_event(), Some(Event::Connected { session_present }));
     }
@@ -144,6 +149,55 @@ fn what_was_under_way_is_sent_again_in_order_and_the_backlog_at_a_pace() {
         Some(true)
     );
     assert_eq!(bed.sent(), ["1", "3", "4", "5"]);
+}
+
+#[test]
+fn what_was_under_way_goes_again_within_the_new_window_before_what_waits() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    let mut bed = Bed::up(MqttConfig { client_id: "me".into(), ..MqttConfig::default() }, 10);
+    for token in 1..=4 {
+        bed.publish(token, QoS::AtLeastOnce).unwrap();
+    }
+    assert_eq!(bed.turn(), ["1", "2", "3", "4"]);
+    bed.session.handle_lost(bed.now, None, &mut rng);
+    bed.publish(5, QoS::AtLeastOnce).unwrap();
+    bed.open(2, true);
+    assert_eq!(bed.sent(), ["1 dup", "2 dup"]);
+    assert_eq!(bed.turn(), Vec::<String>::new());
+    bed.ack(AckKind::PubAck, 2, ReasonCode::Success, &[]);
+    assert_eq!(bed.turn(), ["3 dup"]);
+    // Cut once more before all of it went: the rest is not forgotten, nor is anything told twice.
+    bed.session.handle_lost(bed.now, None, &mut rng);
+    assert!(matches!(bed.session.poll_event(), Some(Event::Published { token: Token(2), .. })));
+    bed.open(1, true);
+    let mut sent = bed.sent();
+    for id in [1, 3, 4] {
+        bed.ack(AckKind::PubAck, id, ReasonCode::Success, &[]);
+        sent.extend(bed.turn());
+    }
+    assert_eq!(sent, ["1 dup", "3 dup", "4 dup", "5"]);
+    assert_eq!((bed.session.load().2, bed.session.in_air()), (1, 1));
+}
+
+#[test]
+fn what_was_under_way_and_is_too_large_now_is_said_to_be() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    let mut bed = Bed::up(MqttConfig { client_id: "me".into(), ..MqttConfig::default() }, 10);
+    bed.session.publish(Token(1), message(&"x".repeat(100), QoS::AtLeastOnce)).unwrap();
+    bed.publish(2, QoS::AtLeastOnce).unwrap();
+    bed.turn();
+    bed.session.handle_lost(bed.now, None, &mut rng);
+    bed.session.handle_opened(bed.now);
+    bed.sent();
+    bed.welcome(&[Property::MaximumPacketSize(NonZeroU32::new(50).unwrap())], true);
+    assert_eq!(bed.session.poll_event(), Some(Event::TooLarge { token: Token(1) }));
+    assert_eq!((bed.sent(), bed.session.load().2), (vec!["2 dup".to_owned()], 1));
+    // The next connection has its own maximum.
+    bed.session.handle_lost(bed.now, None, &mut rng);
+    bed.open(10, true);
+    bed.session.publish(Token(3), message(&"x".repeat(100), QoS::AtMostOnce)).unwrap();
+    bed.turn();
+    assert_eq!(bed.session.poll_event(), Some(Event::Published { token: Token(3), after: Duration::ZERO }));
 }
 
 #[test]

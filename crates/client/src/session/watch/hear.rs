@@ -21,7 +21,9 @@ impl Watch {
             }
             Input::Resumed { attempt, sequence, delta } => {
                 let told = self.subscription.before.is_some().then_some(delta);
+                let subscribed = self.counts.subscribed;
                 self.on_subscribed(attempt, sequence, told, now, rng);
+                self.counts.resumed += self.counts.subscribed - subscribed;
             }
             Input::Changed { attempt, sequence, delta, spread } => {
                 if self.subscription.live.is_some_and(|(live, _)| live == attempt) {

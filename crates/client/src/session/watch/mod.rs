@@ -237,6 +237,8 @@ pub struct Counts {
     pub away: u64,
     /// Subscriptions.
     pub subscribed: u64,
+    /// Those of them that went on where the one before had ended.
+    pub resumed: u64,
 }
 
 /// What a watch is doing, for people.
