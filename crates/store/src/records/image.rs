@@ -200,6 +200,8 @@ impl Image {
                 true
             }
             Record::MessageStands { id, at, origin, bytes, class } => {
+                // Nothing writes one above: it would not be known.
+                let class = u8::try_from(class).unwrap_or(0);
                 self.store(id, at, Some(Outline { origin, bytes, class }));
                 true
             }
