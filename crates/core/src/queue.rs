@@ -186,8 +186,9 @@ impl Queue {
                 None => return lose(Item::Message(queued), Gone::Newest),
             }
         }
-        let is_pageable = queued.place != 0 && !is_latest(&queued, on_full) && !priority.is_capped(class);
-        if let Some(queued) = self.hold_back(queued, is_pageable, paging) {
+        let keeps_order = queued.place != 0 && !is_latest(&queued, on_full);
+        let held = if keeps_order { self.hold_back(queued, priority, paging) } else { Some(queued) };
+        if let Some(queued) = held {
             self.push(queued, priority, on_full);
         }
     }
@@ -355,7 +356,8 @@ impl Queue {
         let victim = match &mut self.flows {
             Some(flows) => flows.evict(flow)?,
             None if self.line_flow == Some(flow) && !self.line.is_empty() => {
-                if let Some(first) = self.pages.as_mut().and_then(|pages| pages.take_first()) {
+                // What has been chosen to go out may be another's; on disk nobody knows.
+                if let Some(first) = self.pages.as_mut().and_then(|pages| pages.take_first_of(flow)) {
                     return Some(first);
                 }
                 self.line.pop_front()?

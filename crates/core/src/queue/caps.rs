@@ -27,7 +27,8 @@ impl Queued {
 impl Queue {
     /// Whether so many more bytes of a class would be too much.
     pub(crate) fn is_class_full(&self, class: ClassId, size: usize, bounds: Bounds) -> bool {
-        self.class_bytes[class.index()].saturating_add(size) > bounds.class_bytes
+        let held = self.pages.as_ref().map_or(0, |pages| pages.class_bytes(class));
+        (self.class_bytes[class.index()] + held).saturating_add(size) > bounds.class_bytes
     }
 
     /// Makes room for a message among those of its class; false if it is the one that has to go.

@@ -144,7 +144,7 @@ records! {
         origin: u64,
         /// Bytes of its topic, properties and payload.
         bytes: u32,
-        /// One more than the lowest seven bits of how it stands; 0 if nothing is known.
+        /// As in [`Outline`].
         class: u16,
     }
     /// A session is there, or has changed; its subscriptions and messages stay.

@@ -214,6 +214,8 @@ fn a_class_outlives_a_compaction() {
     let mut batch = Batch::new();
     // Of 300 the lowest seven bits are 44.
     let cases = (0..=8).map(|class| (Some(class), class as u8 + 1)).chain([(Some(300), 45), (None, 0)]);
+    // A topic that tells the class is still known to, and the highest class there could be stays one.
+    let cases = cases.chain([(Some(0x83), 0x84), (Some(0x7f), 0x7f), (Some(0xff), 0xff)]);
     for (id, (standing, _)) in (1..).zip(cases.clone()) {
         let (retain, expires_ms, origin, topic, properties) = (false, None, 7, TEXTS[2], &[][..]);
         let message =
