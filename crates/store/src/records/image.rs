@@ -189,7 +189,7 @@ impl Image {
         let is_known = match record {
             Record::Message(MessageRecord { id, origin, standing, topic, properties, payload, .. }) => {
                 let bytes = u32::try_from(topic.len() + properties.len() + payload.len()).unwrap_or(u32::MAX);
-                self.store(id, at, Some(Outline { origin, bytes, class: standing.map_or(0, |bits| class_of(bits)) }));
+                self.store(id, at, Some(Outline { origin, bytes, class: standing.map_or(0, class_of) }));
                 true
             }
             Record::MessageAt { id, at } => {
