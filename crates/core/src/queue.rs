@@ -12,6 +12,7 @@
 
 mod caps;
 mod flows;
+mod newest;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -20,14 +21,13 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use foldhash::quality::FixedState;
-use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
 
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
 use crate::session::Queued;
 use flows::{Flow, Flows, ITEMS_MAX, Place};
+use newest::Newest;
 pub use page::ID_SETS_MAX;
 use page::Pages;
 pub(crate) use page::{Paged, Paging};
@@ -42,7 +42,7 @@ pub(crate) struct Queue {
     /// The others, if there are any. None while `line` is a flow.
     flows: Option<Box<Flows>>,
     /// The newest message of each topic of which only that one is wanted.
-    latest: HashMap<Box<str>, Queued, FixedState>,
+    latest: Newest,
     /// How many there are in line and flows, and their bytes.
     len: usize,
     bytes: usize,
@@ -110,8 +110,8 @@ pub(crate) enum Next {
 #[derive(Debug)]
 enum Waiting {
     Message(Queued),
-    /// The newest one of this topic, whichever that is when it leaves.
-    Latest(Box<str>),
+    /// The newest one of this topic, whichever that is when it leaves; and whether it is of QoS 0.
+    Latest(Box<str>, bool),
     Paged(Paged),
 }
 
@@ -156,6 +156,10 @@ impl Queue {
         if size > bounds.bytes_max {
             return lose(Item::Message(queued), Gone::Newest);
         }
+        let lose_of_class = |victim| lose(Item::Message(victim), Gone::ClassBytes);
+        if !self.make_room_to_replace(&queued, on_full, bounds, lose_of_class) {
+            return lose(Item::Message(queued), Gone::ClassBytes);
+        }
         let queued = match self.replace(queued, on_full) {
             Ok(before) => {
                 lose(Item::Message(before), Gone::Conflated);
@@ -165,7 +169,7 @@ impl Queue {
                 {
                     lose(victim, Gone::Oldest);
                 }
-                return self.shrink_class(class, bounds, |victim| lose(Item::Message(victim), Gone::ClassBytes));
+                return;
             }
             Err(queued) => queued,
         };
@@ -186,8 +190,9 @@ impl Queue {
                 None => return lose(Item::Message(queued), Gone::Newest),
             }
         }
-        let is_pageable = queued.place != 0 && !is_latest(&queued, on_full) && !priority.is_capped(class);
-        if let Some(queued) = self.hold_back(queued, is_pageable, paging) {
+        let keeps_order = queued.place != 0 && !is_latest(&queued, on_full);
+        let held = if keeps_order { self.hold_back(queued, priority, paging) } else { Some(queued) };
+        if let Some(queued) = held {
             self.push(queued, priority, on_full);
         }
     }
@@ -203,8 +208,8 @@ impl Queue {
         };
         match next {
             Some(Waiting::Message(queued)) => Next::Message(queued.qos),
-            Some(Waiting::Latest(topic)) => {
-                self.latest.get(topic).map_or(Next::Nothing, |queued| Next::Message(queued.qos))
+            Some(Waiting::Latest(topic, is_passing)) => {
+                self.latest.get(topic, *is_passing).map_or(Next::Nothing, |queued| Next::Message(queued.qos))
             }
             Some(Waiting::Paged(_)) => Next::OnDisk,
             None => self.pages.as_ref().and_then(|pages| pages.last()).unwrap_or(Next::Nothing),
@@ -265,7 +270,9 @@ impl Queue {
         for waiting in core::mem::take(&mut self.line) {
             let place = match &waiting {
                 Waiting::Message(queued) => Some(Place::of(queued, priority)),
-                Waiting::Latest(topic) => self.latest.get(topic).map(|queued| Place::of(queued, priority)),
+                Waiting::Latest(topic, is_passing) => {
+                    self.latest.get(topic, *is_passing).map(|queued| Place::of(queued, priority))
+                }
                 Waiting::Paged(paged) => Some(paged.belongs(flow, priority)),
             };
             if let Some(mut place) = place {
@@ -291,9 +298,9 @@ impl Queue {
         if !is_latest(&queued, on_full) {
             return Waiting::Message(queued);
         }
-        let topic: Box<str> = queued.message.view().topic.into();
-        self.latest.insert(topic.clone(), queued);
-        Waiting::Latest(topic)
+        let (topic, is_passing): (Box<str>, _) = (queued.message.view().topic.into(), is_passing(&queued));
+        self.latest.of_mut(is_passing).insert(topic.clone(), queued);
+        Waiting::Latest(topic, is_passing)
     }
 
     /// Puts a message of which only the newest waits into the place of an older one of its topic, which is the answer; else
@@ -302,7 +309,8 @@ impl Queue {
         if !is_latest(&queued, on_full) {
             return Err(queued);
         }
-        let Some(place) = self.latest.get_mut(queued.message.view().topic) else { return Err(queued) };
+        let newest = self.latest.of_mut(is_passing(&queued));
+        let Some(place) = newest.get_mut(queued.message.view().topic) else { return Err(queued) };
         let new = Weighed::of(&queued);
         let before = core::mem::replace(place, queued);
         self.weigh_in(new);
@@ -355,7 +363,8 @@ impl Queue {
         let victim = match &mut self.flows {
             Some(flows) => flows.evict(flow)?,
             None if self.line_flow == Some(flow) && !self.line.is_empty() => {
-                if let Some(first) = self.pages.as_mut().and_then(|pages| pages.take_first()) {
+                // What has been chosen to go out may be another's; on disk nobody knows.
+                if let Some(first) = self.pages.as_mut().and_then(|pages| pages.take_first_of(flow)) {
                     return Some(first);
                 }
                 self.line.pop_front()?
@@ -369,19 +378,17 @@ impl Queue {
     pub(crate) fn drop_passing(&mut self, mut lose: impl FnMut(Queued)) {
         let mut gone = Vec::new();
         if self.passing > 0 {
-            let Self { line, flows, latest, .. } = self;
+            let Self { line, flows, .. } = self;
             let goes = |waiting: &Waiting| match waiting {
                 Waiting::Message(queued) => is_passing(queued),
-                Waiting::Latest(topic) => latest.get(topic).is_some_and(is_passing),
+                Waiting::Latest(_, is_passing) => *is_passing,
                 Waiting::Paged(_) => false,
             };
             let (passing, kept) = core::mem::take(line).into_iter().partition::<VecDeque<_>, _>(goes);
             *line = kept;
             gone.extend(passing);
             if let Some(flows) = flows {
-                // The newest of a topic may be of another quality than the one whose place it has.
-                let is_suspect = |flow: &Flow| !latest.is_empty() || matches!(flow, Flow::Publisher(.., true));
-                flows.drain(is_suspect, goes, &mut gone);
+                flows.drain(|flow| flow.is_passing(), goes, &mut gone);
             }
         }
         for waiting in gone {
@@ -405,7 +412,7 @@ impl Queue {
         }
         let queued = match waiting {
             Waiting::Message(queued) => queued,
-            Waiting::Latest(topic) => self.latest.remove(&topic)?,
+            Waiting::Latest(topic, is_passing) => self.latest.of_mut(is_passing).remove(&topic)?,
             Waiting::Paged(paged) => {
                 self.len -= 1;
                 self.bytes -= paged.size as usize;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::persist::{
-    ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish,
+    ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish, wants_latest,
 };
 use tidegate_core::{Shard, shard_of};
 use tidegate_store::records::{Entry, Image, MessageRecord, Outline, SessionImage, Stage, WishRecord};
@@ -49,7 +49,7 @@ pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall,
         payload: Vec::new(),
         known: BTreeMap::new(),
         sets: BTreeSet::new(),
-        wants_latest: false,
+        latest: None,
         lost: 0,
     };
     let mut restored = Restored::default();
@@ -115,8 +115,8 @@ struct Restoring<'a> {
     known: BTreeMap<(u64, usize), Kept>,
     /// Sets of subscription identifiers that messages on disk have, of this session.
     sets: BTreeSet<&'a [u32]>,
-    /// Whether it wants only the newest of some topics: then the topics of what waits have to be known.
-    wants_latest: bool,
+    /// Its subscriptions, if it wants only the newest of some topics: then the topics of what waits have to be known.
+    latest: Option<&'a BTreeMap<Box<str>, WishRecord>>,
     lost: usize,
 }
 
@@ -146,10 +146,14 @@ impl<'a> Restoring<'a> {
     /// A message that waits stays where it is, if it can.
     fn on_disk(&mut self, entry: &'a Entry, shard: &Shard) -> Option<SavedStage> {
         let Outline { origin, bytes, class } = self.image.outline(entry.message)?;
-        if self.wants_latest || !shard.may_restore_on_disk(class) {
+        if !shard.may_restore_on_disk(class) {
             return None;
         }
-        let spot = spot_of(self.image.message(entry.message)?)?;
+        let at = self.image.message(entry.message)?;
+        let spot = spot_of(at)?;
+        if self.is_latest(at)? {
+            return None;
+        }
         if let Some(ids) = &entry.ids
             && !self.sets.contains(&**ids)
         {
@@ -161,9 +165,19 @@ impl<'a> Restoring<'a> {
         Some(SavedStage::OnDisk { spot, origin, bytes: bytes as usize, class })
     }
 
+    /// Whether only the newest of its topic is wanted; none if that cannot be read. What is read for it does not stay in
+    /// memory: a session may have millions waiting beside a few of these.
+    fn is_latest(&mut self, at: Location) -> Option<bool> {
+        let Some(subscriptions) = self.latest else { return Some(false) };
+        (self.read)(at, &mut self.payload).ok()?;
+        let topic = MessageRecord::decode(&self.payload).ok()?.topic;
+        Some(wants_latest(subscriptions.iter().map(|(filter, wish)| (&**filter, wish.is_latest)), topic))
+    }
+
     fn session(&mut self, number: u64, session: &'a SessionImage, index: usize, shard: &mut Shard) -> SavedSession<'a> {
         self.sets.clear();
-        self.wants_latest = session.subscriptions.values().any(|wish| wish.is_latest);
+        let wants_latest = session.subscriptions.values().any(|wish| wish.is_latest);
+        self.latest = wants_latest.then_some(&session.subscriptions);
         let expiry = session.expiry_s.map_or(Duration::MAX, |seconds| Duration::from_secs(seconds.into()));
         let will = session.will.and_then(|will| {
             let delay = Duration::from_secs(will.delay_s.into());
@@ -213,5 +227,53 @@ impl<'a> Restoring<'a> {
         if let Some(first) = shards.first_mut() {
             first.end_restored_routing(message);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use std::sync::Arc;
+
+    use tidegate_core::access::Open;
+    use tidegate_core::settings::Settings;
+    use tidegate_store::records::Record;
+    use tidegate_store::{FileId, State as _};
+
+    use super::*;
+
+    /// Of a session with both, only what one wants the newest of is read into memory.
+    #[test]
+    fn a_subscription_to_the_newest_leaves_the_others_on_disk() {
+        let (mut image, mut records) = (Image::default(), Vec::new());
+        let mut take = |record: Record<'_>| {
+            let at = Location { file: FileId::segment(1), offset: records.len() as u64, len: 1 };
+            record.with_raw(|raw| {
+                image.apply(raw, at).unwrap();
+                records.push(raw.payload.to_vec());
+            });
+        };
+        take(Record::Session { session: 1, client_id: "reader", principal: None, expiry_s: None, ends_ms: None });
+        for (filter, is_latest) in [("plain/#", false), ("latest/#", true)] {
+            let wish = WishRecord { qos: 1, no_local: false, retain_as_published: false, is_latest, id: None };
+            take(Record::Subscribed { session: 1, filter, wish });
+        }
+        for id in 1..=20 {
+            let (topic, payload) = (if id % 10 == 0 { "latest/t" } else { "plain/t" }, &b"21.5"[..]);
+            let (qos, retain, expires_ms, origin, standing, properties) = (1, false, None, 7, None, &[][..]);
+            let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
+            take(Record::Message(message));
+            take(Record::Queued { session: 1, place: id, message: id, qos: 1, retain, ids: Vec::new() });
+        }
+        let mut read = |at: Location, into: &mut Vec<u8>| {
+            into.clone_from(&records[at.offset as usize]);
+            Ok(())
+        };
+        let mut shards = [Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7)];
+        let now = Timestamp::from_secs_f64(1.0);
+        let restored = restore(&image, &mut read, &mut shards, &Wall::new(now, 1_800_000_000_000, 0), now);
+        assert_eq!((restored.deliveries, restored.lost), (20, 0));
+        let stats = shards[0].stats();
+        assert_eq!((stats.queued_on_disk, stats.queued_messages), (18, 19), "the newer of two is here");
     }
 }

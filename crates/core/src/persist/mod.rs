@@ -34,7 +34,7 @@ pub(crate) use journal::{Journal, Until};
 pub(crate) use owed::Owed;
 pub use page::Fetch;
 pub(crate) use page::PageRequests;
-pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill};
+pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, wants_latest};
 pub use rhythms::SavedRhythm;
 pub use trouble::Trouble;
 

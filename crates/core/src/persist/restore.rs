@@ -96,8 +96,8 @@ pub enum SavedStage {
         origin: u64,
         /// Bytes of its topic, properties and payload.
         bytes: usize,
-        /// One more than the number of its class, which is the lowest seven bits of [`SavedMessage::standing`]; 0 if it is
-        /// not known.
+        /// The lowest seven bits: one more than the number of its class, which is the lowest seven bits of
+        /// [`SavedMessage::standing`]; 0 if it is not known. The eighth is the same there.
         class: u8,
     },
     /// Sent under this identifier, or about to be.
@@ -137,10 +137,11 @@ impl Shard {
         Kept(Arc::new(message))
     }
 
-    /// Whether messages that wait may be restored as [`SavedStage::OnDisk`]. Not if only the newest of each topic is
-    /// wanted: their topics have to be known; nor if their class is bounded. `class`: as in [`SavedStage::OnDisk`].
+    /// Whether messages that wait may be restored as [`SavedStage::OnDisk`], as far as their class decides: not if only the
+    /// newest of each topic is wanted, because their topics have to be known, nor if it is bounded. What subscriptions
+    /// say: [`wants_latest`]. `class`: as in [`SavedStage::OnDisk`].
     pub fn may_restore_on_disk(&self, class: u8) -> bool {
-        let (priority, class) = (&self.settings.priority, class_of(class));
+        let (priority, (class, _)) = (&self.settings.priority, class_of(class));
         priority.on_full(class) != OnFull::Latest && !priority.is_capped(class)
     }
 
@@ -211,7 +212,8 @@ impl Shard {
             self.stats.begin_delivery(message.class());
             session.ledger.deliveries += 1;
             // What it waited before is not known; it begins again.
-            let is_latest = wants_latest(subscriptions, message.view().topic);
+            let wishes = subscriptions.iter().map(|(filter, wish)| (*filter, wish.is_latest));
+            let is_latest = wants_latest(wishes, message.view().topic);
             Queued { message, qos, retain, ids: ids.clone(), place, since: now, is_latest }
         };
         match stage {
@@ -232,12 +234,14 @@ impl Shard {
                 session.ledger = ledger;
             }
             SavedStage::OnDisk { spot, origin, bytes, class } => {
-                let class = class_of(class);
+                let (class, is_by_topic) = class_of(class);
                 self.stats.begin_delivery(class);
                 session.ledger.deliveries += 1;
                 let paged = Paged::restored(spot, place, Message::size_with(bytes), class, (qos, retain));
                 let priority = &self.settings.priority;
-                session.with_queue(&mut self.stats, |queue, _| queue.restore(paged, &ids, origin, priority));
+                session.with_queue(&mut self.stats, |queue, _| {
+                    queue.restore(paged, &ids, (origin, is_by_topic), priority);
+                });
             }
             SavedStage::Sent(message, packet_id) => {
                 session.inflight.push_back(Inflight::sent(packet_id, queued(message)));
@@ -301,16 +305,34 @@ impl Shard {
     }
 }
 
-/// Whether all subscriptions to a topic, of which there is one, want only the newest while they wait.
-fn wants_latest(subscriptions: &[(&str, SavedWish)], name: &str) -> bool {
-    if !subscriptions.iter().any(|(_, wish)| wish.is_latest) {
+/// Whether all of a session's subscriptions to a topic, of which there is one, want only the newest while they wait.
+/// `subscriptions`: filters, and which of them do.
+pub fn wants_latest<'a>(subscriptions: impl Iterator<Item = (&'a str, bool)> + Clone, name: &str) -> bool {
+    if !subscriptions.clone().any(|(_, is_latest)| is_latest) {
         return false;
     }
-    let mut wishes = subscriptions.iter().filter(|(filter, _)| topic::matches(filter, name)).map(|(_, wish)| wish);
-    wishes.next().is_some_and(|wish| wish.is_latest) && wishes.all(|wish| wish.is_latest)
+    let mut wishes = subscriptions.filter(|(filter, _)| topic::matches(filter, name)).map(|(_, is_latest)| is_latest);
+    wishes.next() == Some(true) && wishes.all(|is_latest| is_latest)
 }
 
-/// The class of a message on disk.
-fn class_of(class: u8) -> ClassId {
-    class.checked_sub(1).map_or(ClassId::NORMAL, ClassId::from_bits)
+/// The class of a message on disk, and whether its topic tells it.
+fn class_of(class: u8) -> (ClassId, bool) {
+    let id = (class & 0x7f).checked_sub(1).map_or(ClassId::NORMAL, ClassId::from_bits);
+    (id, class & 0x80 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_on_disk_is_the_one_in_memory() {
+        assert_eq!(class_of(0), (ClassId::NORMAL, false));
+        for class in 0..crate::classes::CLASSES_MAX as u8 {
+            for is_by_topic in [false, true] {
+                let id = ClassId::from_bits(class);
+                assert_eq!(class_of((class + 1) | u8::from(is_by_topic) << 7), (id, is_by_topic));
+            }
+        }
+    }
 }

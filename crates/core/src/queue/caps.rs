@@ -12,7 +12,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::schedule::FlowId;
 
 use super::flows::{Flow, SHARED};
-use super::{Bounds, Item, Queue, Waiting, is_passing};
+use super::{Bounds, Item, Queue, Waiting, is_latest, is_passing};
 use crate::classes::{ClassId, OnFull, Priority};
 use crate::session::Queued;
 
@@ -27,7 +27,8 @@ impl Queued {
 impl Queue {
     /// Whether so many more bytes of a class would be too much.
     pub(crate) fn is_class_full(&self, class: ClassId, size: usize, bounds: Bounds) -> bool {
-        self.class_bytes[class.index()].saturating_add(size) > bounds.class_bytes
+        let held = self.pages.as_ref().map_or(0, |pages| pages.class_bytes(class));
+        (self.class_bytes[class.index()] + held).saturating_add(size) > bounds.class_bytes
     }
 
     /// Makes room for a message among those of its class; false if it is the one that has to go.
@@ -59,13 +60,34 @@ impl Queue {
         true
     }
 
-    /// A message was replaced by a larger one.
-    pub(super) fn shrink_class(&mut self, class: ClassId, bounds: Bounds, mut lose: impl FnMut(Queued)) {
-        while self.is_class_full(class, 0, bounds)
-            && let Some(victim) = self.evict_of_class(class, false)
-        {
-            lose(victim);
+    /// The same for one that would take the place of an older one of its topic: it may be larger, or of another class.
+    pub(super) fn make_room_to_replace(
+        &mut self,
+        queued: &Queued,
+        on_full: OnFull,
+        bounds: Bounds,
+        mut lose: impl FnMut(Queued),
+    ) -> bool {
+        let (class, passing) = (queued.message.class(), is_passing(queued));
+        if !is_latest(queued, on_full) {
+            return true;
         }
+        if queued.message.size() > bounds.class_bytes {
+            return false;
+        }
+        // What is evicted may be the very one.
+        while let Some(before) = self.latest.get(queued.message.view().topic, passing) {
+            let spared = if before.message.class() == class { before.message.size() } else { 0 };
+            let more = queued.message.size().saturating_sub(spared);
+            if more == 0 || !self.is_class_full(class, more, bounds) {
+                return true;
+            }
+            match self.evict_of_class(class, passing) {
+                Some(victim) => lose(victim),
+                None => return false,
+            }
+        }
+        true
     }
 
     /// The oldest message of the longest flow that has one of this class first. As with a full queue, what was
@@ -124,7 +146,7 @@ impl Queue {
     pub(super) fn seen<'a>(&'a self, waiting: &'a Waiting) -> Option<&'a Queued> {
         match waiting {
             Waiting::Message(queued) => Some(queued),
-            Waiting::Latest(topic) => self.latest.get(topic),
+            Waiting::Latest(topic, is_passing) => self.latest.get(topic, *is_passing),
             Waiting::Paged(_) => None,
         }
     }

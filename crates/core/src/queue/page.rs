@@ -20,7 +20,7 @@ use tidegate_wire_mqtt::QoS;
 
 use super::flows::{Flow, Place};
 use super::{Item, Next, Queue, Waiting, is_passing};
-use crate::classes::{ClassId, OnFull, Priority};
+use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority};
 use crate::message::Message;
 use crate::persist::Spot;
 use crate::session::{Queued, SubscriptionIds};
@@ -72,6 +72,7 @@ pub(super) struct Pages {
     /// Held back until they are kept: in which turn they are written.
     held: VecDeque<(u64, Queued)>,
     held_bytes: usize,
+    held_class_bytes: [usize; CLASSES_MAX],
     /// Sets of subscription identifiers.
     ids: Vec<SubscriptionIds>,
     /// The job that is to bring those chosen that are on disk; 0 if there is none.
@@ -87,6 +88,11 @@ impl Pages {
 
     pub(super) fn bytes(&self) -> usize {
         self.chosen_bytes + self.held_bytes
+    }
+
+    /// Bytes of a class that are held back.
+    pub(super) fn class_bytes(&self, class: ClassId) -> usize {
+        self.held_class_bytes[class.index()]
     }
 
     /// What comes before everything else.
@@ -109,9 +115,17 @@ impl Pages {
         Some(item)
     }
 
+    /// The same, if it is known to be of this flow.
+    pub(super) fn take_first_of(&mut self, flow: Flow) -> Option<Item> {
+        let is_of_flow = matches!(self.chosen.front()?, Item::Message(queued) if Flow::of(queued) == flow);
+        if is_of_flow { self.take_first() } else { None }
+    }
+
     pub(super) fn take_last(&mut self) -> Option<Item> {
         let (_, queued) = self.held.pop_front()?;
-        self.held_bytes -= queued.message.size();
+        let size = queued.message.size();
+        self.held_bytes -= size;
+        self.held_class_bytes[queued.message.class().index()] -= size;
         Some(Item::Message(queued))
     }
 
@@ -178,16 +192,18 @@ impl Queue {
         self.pages.as_ref()?.held.back().map(|(turn, _)| *turn)
     }
 
-    /// Holds a newcomer back if there is no room in memory for it; else gives it back.
-    pub(super) fn hold_back(&mut self, queued: Queued, is_pageable: bool, paging: Paging) -> Option<Queued> {
-        let size = queued.message.size();
-        // Nothing overtakes what is held back, but what never is: that belongs to other flows.
-        if !is_pageable || !(self.held_turn().is_some() || self.here + size > paging.window) {
+    /// Holds a newcomer back if there is no room in memory for it, or it would overtake; else gives it back.
+    pub(super) fn hold_back(&mut self, queued: Queued, priority: &Priority, paging: Paging) -> Option<Queued> {
+        let (size, class) = (queued.message.size(), queued.message.class());
+        // Classes that are told by the rate share a flow: what has to be in memory waits behind what need not.
+        let is_full = self.here + size > paging.window && !priority.is_capped(class);
+        if self.held_turn().is_none() && !is_full {
             return Some(queued);
         }
         let pages = self.pages.get_or_insert_default();
         pages.held.push_back((paging.turn, queued));
         pages.held_bytes += size;
+        pages.held_class_bytes[class.index()] += size;
         None
     }
 
@@ -199,7 +215,8 @@ impl Queue {
             let Some(Item::Message(queued)) = pages.take_last() else { return };
             let place = Place::of(&queued, priority);
             let size = queued.message.size();
-            let paged = if self.here + size > window { pages.page(&queued) } else { None };
+            let is_pageable = self.here + size > window && !priority.is_capped(queued.message.class());
+            let paged = if is_pageable { pages.page(&queued) } else { None };
             match paged {
                 Some(paged) => {
                     // Whoever else has it still needs it; the store counts for itself.
@@ -212,11 +229,15 @@ impl Queue {
     }
 
     /// A message that was on disk before the queue was there.
-    pub(crate) fn restore(&mut self, paged: Paged, ids: &SubscriptionIds, origin: u64, priority: &Priority) {
+    /// `origin`: who published it, and whether its topic tells its class.
+    pub(crate) fn restore(&mut self, paged: Paged, ids: &SubscriptionIds, origin: (u64, bool), priority: &Priority) {
+        let (origin, is_by_topic) = origin;
         // Whoever restores keeps to the maximum.
         let number = self.pages.get_or_insert_default().ids_number(ids).unwrap_or(0);
         let paged = Paged { ids: number, ..paged };
-        self.put_paged(paged, paged.belongs(Flow::Publisher(origin, None, false), priority), priority);
+        // The flow of those to the same topic that come now.
+        let flow = Flow::Publisher(origin, is_by_topic.then(|| paged.class.bits()), false);
+        self.put_paged(paged, paged.belongs(flow, priority), priority);
     }
 
     fn put_paged(&mut self, paged: Paged, place: Place, priority: &Priority) {

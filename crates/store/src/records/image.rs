@@ -46,7 +46,8 @@ pub struct Outline {
     pub origin: u64,
     /// Bytes of its topic, properties and payload.
     pub bytes: u32,
-    /// One more than the lowest seven bits of how it stands, which are its class; 0 if nothing is known.
+    /// In the lowest seven bits one more than those of how it stands, which are its class, or 0 if nothing is known; the
+    /// eighth is the same there: whether its topic tells the class.
     pub class: u8,
 }
 
@@ -188,11 +189,7 @@ impl Image {
         let is_known = match record {
             Record::Message(MessageRecord { id, origin, standing, topic, properties, payload, .. }) => {
                 let bytes = u32::try_from(topic.len() + properties.len() + payload.len()).unwrap_or(u32::MAX);
-                self.store(
-                    id,
-                    at,
-                    Some(Outline { origin, bytes, class: standing.map_or(0, |bits| (bits as u8 & 0x7f) + 1) }),
-                );
+                self.store(id, at, Some(Outline { origin, bytes, class: standing.map_or(0, class_of) }));
                 true
             }
             Record::MessageAt { id, at } => {
@@ -200,6 +197,8 @@ impl Image {
                 true
             }
             Record::MessageStands { id, at, origin, bytes, class } => {
+                // Nothing writes one above: it would not be known.
+                let class = u8::try_from(class).unwrap_or(0);
                 self.store(id, at, Some(Outline { origin, bytes, class }));
                 true
             }
@@ -371,6 +370,12 @@ impl Image {
         self.leave(image.will.map(|will| will.message));
         true
     }
+}
+
+/// As in [`Outline`], of how a message stands.
+fn class_of(standing: u64) -> u8 {
+    let bits = standing as u8;
+    ((bits & 0x7f).min(0x7e) + 1) | (bits & 0x80)
 }
 
 #[cfg(test)]

@@ -144,8 +144,8 @@ records! {
         origin: u64,
         /// Bytes of its topic, properties and payload.
         bytes: u32,
-        /// One more than the lowest seven bits of how it stands; 0 if nothing is known.
-        class: u8,
+        /// As in [`Outline`].
+        class: u16,
     }
     /// A session is there, or has changed; its subscriptions and messages stay.
     3 Session {

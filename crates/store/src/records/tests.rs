@@ -206,6 +206,35 @@ fn unknown_records_are_passed_over_only_if_they_may_be() {
     assert!(Record::decode(unknown(false, MESSAGE, 2)).unwrap_err().to_string().contains("version"));
 }
 
+/// Compacted, and opened again.
+#[test]
+fn a_class_outlives_a_compaction() {
+    let disk = SimDisk::new(1);
+    let (mut log, _) = open(&disk);
+    let mut batch = Batch::new();
+    // Of 300 the lowest seven bits are 44.
+    let cases = (0..=8).map(|class| (Some(class), class as u8 + 1)).chain([(Some(300), 45), (None, 0)]);
+    // A topic that tells the class is still known to, and the highest class there could be stays one.
+    let cases = cases.chain([(Some(0x83), 0x84), (Some(0x7f), 0x7f), (Some(0xff), 0xff)]);
+    for (id, (standing, _)) in (1..).zip(cases.clone()) {
+        let (retain, expires_ms, origin, topic, properties) = (false, None, 7, TEXTS[2], &[][..]);
+        let message =
+            MessageRecord { id, qos: 1, retain, expires_ms, origin, standing, topic, properties, payload: b"21.5" };
+        Record::Message(message).push_to(&mut batch).unwrap();
+        Record::Routing { message: id }.push_to(&mut batch).unwrap();
+    }
+    log.append(&[batch], &mut Vec::new()).unwrap();
+    log.sync().unwrap();
+    log.rotate().unwrap();
+    log.compact::<Image>().unwrap();
+    drop(log);
+    let (_, image) = open(&disk);
+    for (id, (standing, class)) in (1..).zip(cases) {
+        let bytes = (TEXTS[2].len() + 4) as u32;
+        assert_eq!(image.outline(id), Some(Outline { origin: 7, bytes, class }), "{standing:?}");
+    }
+}
+
 #[test]
 fn a_message_lives_as_long_as_somebody_needs_it() {
     let message = MessageRecord {

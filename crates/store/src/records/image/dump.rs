@@ -37,7 +37,9 @@ impl State for Image {
         for (at, id) in messages {
             if sink.keep(at)? == Kept::InPlace {
                 let record = match self.outline(id) {
-                    Some(Outline { origin, bytes, class }) => Record::MessageStands { id, at, origin, bytes, class },
+                    Some(Outline { origin, bytes, class }) => {
+                        Record::MessageStands { id, at, origin, bytes, class: class.into() }
+                    }
                     None => Record::MessageAt { id, at },
                 };
                 record.with_raw(|raw| sink.push(raw))?;
