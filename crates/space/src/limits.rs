@@ -38,6 +38,8 @@ pub const PARSERS: usize = 2;
 
 /// Clients whose wanted interval is remembered, in each pool; more are advised and not counted.
 pub const WANTS_MAX: usize = 65_536;
+/// The longest interval that a client can want; a longer one is taken for this.
+pub const WANT_MAX: Duration = Duration::from_secs(86_400);
 
 /// Connections of the HTTP door.
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;

@@ -9,19 +9,19 @@
 //! Equal questions are never sent away for promises: together they cost nothing. Everybody who says how often it wants to
 //! ask is told by how much to stretch that, so that it all fits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use rand_core::Rng;
 use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Job, Offered, PoolConfig, Request, RequestPool, Taken};
-use tidegate_control::advice::{AdviceConfig, Declared, StretchAdvice};
+use tidegate_control::advice::{AdviceConfig, Declared, Strain, StretchAdvice};
 use tidegate_control::appointments::{
     Appointment, Appointments, AppointmentsConfig, Server, Ticket, TicketKey, Visitor,
 };
 use tidegate_control::hints::Hints;
 
-use crate::limits::WANTS_MAX;
+use crate::limits::{WANT_MAX, WANTS_MAX};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -46,10 +46,22 @@ pub(crate) struct Pool<T> {
     queues: RequestPool<T>,
     servers: u32,
     book: Appointments,
+    denial_cost: Duration,
     advice: StretchAdvice,
-    wants: HashMap<u64, (Declared, Timestamp)>,
-    /// When to look whether a want is still alive.
-    silent: VecDeque<(Timestamp, u64)>,
+    /// Nothing was served yet: what it costs is only assumed.
+    is_untried: bool,
+    wants: HashMap<u64, Want>,
+    /// Until when each want is believed, the first to go first.
+    silent: BTreeSet<(Timestamp, u64)>,
+}
+
+/// What a client wants.
+#[derive(Debug, Default)]
+struct Want {
+    declared: Declared,
+    until: Timestamp,
+    /// It was sent away: when it comes next, that is not of its own accord.
+    is_refused: bool,
 }
 
 /// Promises that lie further ahead than this are not overtaken: what a class may have waiting anyway.
@@ -64,21 +76,40 @@ impl<T> Pool<T> {
             queues: RequestPool::new(config).ok()?,
             servers: config.servers,
             book: Appointments::new(&book, key).ok()?,
+            denial_cost: book.denial_cost,
             advice: StretchAdvice::new(&AdviceConfig::default()).ok()?,
+            is_untried: true,
             wants: HashMap::new(),
-            silent: VecDeque::new(),
+            silent: BTreeSet::new(),
         })
     }
 
     /// What everybody of a class is told, and this one about what it wants.
     pub(crate) fn hints(&mut self, now: Timestamp, class: Class, caller: &Caller) -> Hints {
         self.forget_silent(now);
-        let stretch = caller.want.map(|want| self.declare(now, class, caller.client, want));
-        let interval = stretch.zip(caller.want).map(|(stretch, want)| want.mul_f64(stretch));
+        // Whatever a client says, a stretched want is a time that can be told.
+        let want = caller.want.map(|want| want.min(WANT_MAX));
+        let stretch = want.map(|want| self.declare(now, class, caller, want));
+        let interval = stretch.zip(want).map(|(stretch, want)| want.mul_f64(stretch));
         Hints { permitted: Some(self.queues.permitted(class)), stretch, interval, ..Hints::default() }
     }
 
     pub(crate) fn offer(
+        &mut self,
+        now: Timestamp,
+        request: Request<T>,
+        caller: &Caller,
+        hints: &Hints,
+        chance: &mut impl Rng,
+    ) -> Entered<T> {
+        let entered = self.admit(now, request, caller, hints, chance);
+        if let (Entered::Refused(..), Some(want)) = (&entered, self.wants.get_mut(&caller.client)) {
+            want.is_refused = true;
+        }
+        entered
+    }
+
+    fn admit(
         &mut self,
         now: Timestamp,
         request: Request<T>,
@@ -131,34 +162,43 @@ impl<T> Pool<T> {
     }
 
     /// The factor by which this want, like everybody's, is to be stretched.
-    fn declare(&mut self, now: Timestamp, class: Class, client: u64, want: Duration) -> f64 {
-        let cost = self.queues.cost(class) / self.servers;
+    fn declare(&mut self, now: Timestamp, class: Class, caller: &Caller, wanted: Duration) -> f64 {
+        let client = caller.client;
+        let before = self.stretch(now, class);
         if self.wants.len() >= WANTS_MAX && !self.wants.contains_key(&client) {
-            return self.advice.stretch(cost);
+            return before;
         }
-        let (declared, until) = self.wants.entry(client).or_default();
-        let is_new = *declared == Declared::default();
-        self.advice.declare(declared, want);
-        let stretch = self.advice.stretch(cost);
-        *until = now + self.advice.patience(declared, stretch);
-        if is_new {
-            self.silent.push_back((*until, client));
+        let mut want = self.wants.remove(&client).unwrap_or_default();
+        self.silent.remove(&(want.until, client));
+        let was_refused = std::mem::take(&mut want.is_refused);
+        if caller.ticket.is_none() && !was_refused {
+            self.advice.on_check(now, before);
         }
+        self.advice.declare(&mut want.declared, wanted);
+        let stretch = self.stretch(now, class);
+        want.until = now + self.advice.patience(&want.declared, stretch);
+        self.silent.insert((want.until, client));
+        self.wants.insert(client, want);
         stretch
     }
 
-    /// Whoever has been silent for several intervals wants nothing any more. One entry each, looked at when it is due.
+    fn stretch(&self, now: Timestamp, class: Class) -> f64 {
+        if self.is_untried {
+            return self.advice.stretch(self.queues.cost(class) / self.servers);
+        }
+        let wait = self.book.wait(now);
+        // The book sees only those who find others before them; when nobody does, nobody is refused.
+        let refused = if wait.is_zero() { 0.0 } else { self.book.refused() };
+        self.advice.advise(&Strain { denials: self.denial_cost.mul_f64(refused), wait })
+    }
+
+    /// Whoever has been silent for several intervals wants nothing any more.
     fn forget_silent(&mut self, now: Timestamp) {
         for _ in 0..SILENT_LOOKS {
-            let Some((_, client)) = self.silent.front().copied().filter(|(due, _)| *due <= now) else { return };
-            self.silent.pop_front();
-            match self.wants.get_mut(&client) {
-                Some((_, until)) if *until > now => self.silent.push_back((*until, client)),
-                Some((declared, _)) => {
-                    self.advice.withdraw(declared);
-                    self.wants.remove(&client);
-                }
-                None => {}
+            let Some((_, client)) = self.silent.first().copied().filter(|(until, _)| *until <= now) else { return };
+            self.silent.pop_first();
+            if let Some(mut want) = self.wants.remove(&client) {
+                self.advice.withdraw(&mut want.declared);
             }
         }
     }
@@ -179,7 +219,11 @@ impl<T> Pool<T> {
     /// A job was done in this time, or was not done.
     pub(crate) fn served(&mut self, job: Job, elapsed: Option<Duration>) {
         match elapsed {
-            Some(elapsed) => self.queues.on_served(job, elapsed),
+            Some(elapsed) => {
+                self.queues.on_served(job, elapsed);
+                self.advice.on_served(elapsed / self.servers);
+                self.is_untried = false;
+            }
             None => self.queues.on_cancelled(job),
         }
     }

@@ -303,3 +303,22 @@ fn two_cannot_have_one_directory() {
     let (service, opening) = Service::open(&StoreConfig { dir: to, ..config }, SpaceLimits::default()).unwrap();
     assert_eq!((opening.quads, quads(&service.handle()).len()), (1, 1));
 }
+
+#[test]
+fn a_copy_is_refused_while_the_disk_fails_instead_of_waiting_for_it() {
+    let disk = SimDisk::new(3);
+    let (service, _) = open(&disk);
+    let (handle, vault) = (service.handle(), service.vault().unwrap());
+    disk.set_broken(Some(Fault::Full));
+    let refused = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap_err();
+    assert!(matches!(refused, Refused::Unconfirmed), "{refused:?}");
+    // The store has a group in hand that it tries again and again.
+    let dir = tempfile::tempdir().unwrap();
+    assert!(vault.backup(&dir.path().join("copy")).is_err());
+    assert!(vault.report().is_some_and(|report| report.health != Health::Fine));
+    disk.set_broken(None);
+    // Kept when there is room, and then seen.
+    while quads(&handle).is_empty() {
+        std::thread::yield_now();
+    }
+}

@@ -76,7 +76,8 @@ pub struct StoreReport {
 pub(crate) struct Keeper {
     config: StoreConfig,
     wall: Wall,
-    writer: Mutex<Option<Writer>>,
+    /// Locked only to take hold of it: a copy takes long, and meanwhile everything goes on.
+    writer: Mutex<Option<Arc<Writer>>>,
     /// Reads pages of long queues.
     fetcher: Mutex<Option<Fetcher>>,
     clerk: Clerk,
@@ -131,7 +132,7 @@ impl Keeper {
         let changed = Arc::new(Condvar::new());
         let bell = Arc::clone(&changed);
         let clerk = Clerk::new(writer.producer(move || bell.notify_all()), changed);
-        let (writer, fetcher) = (Mutex::new(Some(writer)), Mutex::new(Some(fetcher)));
+        let (writer, fetcher) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Some(fetcher)));
         let said = Mutex::new(Health::Fine);
         let keeper = Self { config: config.clone(), wall, writer, fetcher, clerk, said };
         Ok(Opened { keeper, opening: Opening { report, restored }, first, bans })
@@ -210,13 +211,14 @@ impl Keeper {
     pub(crate) fn close(&self) {
         drop(self.fetcher.lock().unwrap_or_else(PoisonError::into_inner).take());
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Err(error)) = writer.map(Writer::close) {
+        if let Some(Err(error)) = writer.map(|writer| writer.close()) {
             tracing::error!(event = "store_error", %error, "cannot close the store in good order");
         }
     }
 
     fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(then)
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        writer.map(|writer| then(&writer))
     }
 }
 

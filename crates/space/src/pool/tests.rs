@@ -133,3 +133,49 @@ fn whoever_says_what_it_wants_is_told_what_fits_until_it_is_silent() {
     }
     assert!(pool.wants.is_empty() && pool.silent.is_empty() && pool.advice.demand() == 0.0);
 }
+
+#[test]
+fn the_longest_want_under_the_largest_stretch_is_a_time() {
+    let mut pool = pool();
+    let want = |client, want| Caller { client, want: Some(want), ticket: None };
+    // 20 000 that want 20 a second each, at 1 ms: four hundred times too much; then each costs a second.
+    for client in 0..20_000 {
+        pool.hints(at(0), Class::Update, &want(client, Duration::ZERO));
+    }
+    pool.advice.on_served(Duration::from_secs(1));
+    pool.is_untried = false;
+    for longest in [Duration::from_millis(u64::MAX), Duration::MAX] {
+        let hints = pool.hints(at(0), Class::Update, &want(20_000, longest));
+        assert_eq!((hints.stretch, hints.interval), (Some(1000.0), Some(WANT_MAX * 1000)));
+    }
+}
+
+#[test]
+fn one_that_wants_little_does_not_keep_the_others_from_being_forgotten() {
+    let mut pool = pool();
+    let want = |client, seconds| Caller { client, want: Some(Duration::from_secs(seconds)), ticket: None };
+    pool.hints(at(0), Class::Update, &want(0, u64::MAX));
+    for client in 1..=8 {
+        pool.hints(at(0), Class::Update, &want(client, 1));
+    }
+    let later = at(0) + Duration::from_secs(60);
+    for _ in 0..2 {
+        pool.hints(later, Class::Update, &Caller::default());
+    }
+    assert_eq!((pool.wants.len(), pool.silent.len()), (1, 1), "the one that wants little");
+    pool.hints(later, Class::Update, &want(0, 1));
+    pool.hints(later + Duration::from_secs(60), Class::Update, &Caller::default());
+    assert!(pool.wants.is_empty() && pool.silent.is_empty(), "what it wants now counts");
+}
+
+#[test]
+fn whoever_was_sent_away_does_not_come_of_its_own_accord() {
+    let mut pool = pool();
+    let start = at(1_000_000_000);
+    let caller = |client| Caller { client, want: Some(Duration::from_secs(10)), ticket: None };
+    let refused = (0..2000).find(|client| offer(&mut pool, start, &caller(*client)).is_err()).unwrap();
+    assert!(pool.wants[&refused].is_refused);
+    pool.hints(start, Class::Update, &caller(refused));
+    assert!(!pool.wants[&refused].is_refused, "once");
+    assert!(!pool.wants[&0].is_refused);
+}

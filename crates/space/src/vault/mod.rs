@@ -74,7 +74,8 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// The store of a running space.
 pub struct Vault {
     config: StoreConfig,
-    writer: Mutex<Option<Writer>>,
+    /// Locked only to take hold of it: a copy takes long, and meanwhile everything goes on.
+    writer: Mutex<Option<Arc<Writer>>>,
     /// What was last logged about its health.
     said: Mutex<Health>,
 }
@@ -116,7 +117,7 @@ impl Vault {
         if !report.is_sound() {
             writer.compact();
         }
-        let (writer, said) = (Mutex::new(Some(writer)), Mutex::new(Health::Fine));
+        let (writer, said) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Health::Fine));
         let (version, quads) = (restored.space.version(), restored.space.snapshot().len());
         let rules = restored.names.iter().map(|(name, _)| name.clone()).collect();
         let opening = Opening { report, version, quads, rules, holes };
@@ -156,7 +157,8 @@ impl Vault {
     }
 
     fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
-        lock(&self.writer).as_ref().map(then)
+        let writer = lock(&self.writer).clone();
+        writer.map(|writer| then(&writer))
     }
 }
 
@@ -245,7 +247,7 @@ impl Keep for Shelf {
     fn close(&mut self) -> bool {
         self.hand_over();
         let writer = lock(&self.vault.writer).take();
-        if let Some(Err(error)) = writer.map(Writer::close) {
+        if let Some(Err(error)) = writer.map(|writer| writer.close()) {
             error!(event = "store_error", %error, "cannot close the store of the smart space in good order");
         }
         self.collect();

@@ -10,7 +10,7 @@ mod upkeep;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -173,7 +173,7 @@ pub struct WriterMetrics {
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<Result<(), StoreError>>>,
+    thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
 }
 
 impl Writer {
@@ -188,7 +188,7 @@ impl Writer {
             .name("store".to_owned())
             .spawn(move || worker.run::<S>())
             .map_err(StoreError::io("start the thread of", "the store"))?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// A handle to submit with. `wake` is called after tickets of this producer came back; it must not block.
@@ -234,7 +234,8 @@ impl Writer {
         self.shared.command(Command::Compact);
     }
 
-    /// Ends the current segment, and keeps every file until the guard is dropped: for a copy of the whole store.
+    /// Ends the current segment, and keeps every file until the guard is dropped: for a copy of the whole store. An
+    /// error while the disk fails.
     pub fn seal(&self) -> Result<Sealed, StoreError> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
         self.shared.command(Command::Seal(reply));
@@ -242,14 +243,11 @@ impl Writer {
     }
 
     /// Writes what waits, marks the end, and stops. While the disk fails, what waits is given up; nobody was told that it
-    /// was kept.
-    pub fn close(mut self) -> Result<(), StoreError> {
-        self.stop()
-    }
-
-    fn stop(&mut self) -> Result<(), StoreError> {
+    /// was kept. Whoever else has it, for a copy, keeps what was sealed and can do nothing new.
+    pub fn close(&self) -> Result<(), StoreError> {
         self.shared.close();
-        match self.thread.take().map(JoinHandle::join) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread.map(JoinHandle::join) {
             Some(Ok(result)) => result,
             None => Ok(()),
             Some(Err(_)) => Err(StoreError::Failed),
@@ -259,7 +257,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let _ = self.stop();
+        let _ = self.close();
     }
 }
 

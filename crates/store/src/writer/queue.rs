@@ -60,6 +60,17 @@ impl Queue {
             into.extend(self.pending.pop_front());
         }
     }
+
+    /// Whoever wants a copy need not wait until a failed disk is well again.
+    pub(super) fn refuse_seals(&mut self) {
+        self.commands.retain(|command| match command {
+            Command::Compact => true,
+            Command::Seal(reply) => {
+                let _ = reply.try_send(Err(StoreError::Failed));
+                false
+            }
+        });
+    }
 }
 
 pub(super) struct Shared {

@@ -284,6 +284,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
             if queue.is_closing {
                 return true;
             }
+            queue.refuse_seals();
             let Some(wait) = self.retry_at.and_then(|at| at.checked_duration_since(now)).filter(|w| !w.is_zero())
             else {
                 return false;
