@@ -26,6 +26,27 @@ fn installed(names: &[&str]) -> Option<PathBuf> {
     names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|path| path.is_file())
 }
 
+/// A driver and its port; none if it ended at once.
+#[expect(clippy::zombie_processes, reason = "whoever gets it waits for it")]
+fn start(driver: &Path) -> Option<(Child, u16)> {
+    let mut command = Command::new(driver);
+    command.arg("--port=0").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("chromedriver is there");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    loop {
+        let mut line = String::new();
+        if lines.read_line(&mut line).expect("it speaks") == 0 {
+            let _ = child.wait();
+            return None;
+        }
+        let words = line.trim_end().trim_end_matches('.').rsplit_once("on port ");
+        if let Some(port) = words.and_then(|(_, port)| port.parse::<u16>().ok()).filter(|port| *port != 0) {
+            std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+            return Some((child, port));
+        }
+    }
+}
+
 impl Browser {
     /// Opens one; without Chromium it says what is missing, and there is no test.
     pub(crate) fn open() -> Option<Self> {
@@ -38,23 +59,8 @@ impl Browser {
             );
             return None;
         };
-        let mut child = Command::new(driver)
-            .arg("--port=0")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        let port = loop {
-            let mut line = String::new();
-            assert!(lines.read_line(&mut line).expect("it speaks") > 0, "chromedriver ended early");
-            let words = line.trim_end().trim_end_matches('.').rsplit_once("on port ");
-            if let Some(port) = words.and_then(|(_, port)| port.parse::<u16>().ok()).filter(|port| *port != 0) {
-                break port;
-            }
-        };
-        std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+        // Several that start at once may want the same port; who is too late ends.
+        let (child, port) = (0..5).find_map(|_| start(&driver)).expect("chromedriver starts");
         let profile = tempfile::tempdir().expect("a folder");
         let mut browser = Self { child, port, session: String::new(), profile };
         let folder = format!("--user-data-dir={}", browser.profile.path().display());
