@@ -326,6 +326,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_the_newest_is_wanted_if_all_subscriptions_to_a_topic_say_so() {
+        let wishes = [("plain/#", false), ("latest/#", true), ("latest/both", false)];
+        let wants = |topic| wants_latest(wishes.into_iter(), topic);
+        assert!(wants("latest/t") && !wants("plain/t") && !wants("latest/both") && !wants("other"));
+    }
+
+    #[test]
     fn a_class_on_disk_is_the_one_in_memory() {
         assert_eq!(class_of(0), (ClassId::NORMAL, false));
         for class in 0..crate::classes::CLASSES_MAX as u8 {
