@@ -32,12 +32,16 @@ fn subscribe(socket: &mut WebSocket<TcpStream>, query: &str, seen: Option<(&str,
     hear(socket)
 }
 
-fn hear(socket: &mut WebSocket<TcpStream>) -> Value {
+fn hear_any(socket: &mut WebSocket<TcpStream>) -> Value {
     loop {
         if let Message::Text(text) = socket.read().unwrap() {
-            return serde_json::from_str::<Value>(&text).unwrap()["notification"].clone();
+            return serde_json::from_str(&text).unwrap();
         }
     }
+}
+
+fn hear(socket: &mut WebSocket<TcpStream>) -> Value {
+    hear_any(socket)["notification"].clone()
 }
 
 fn values(told: &Value, side: &str) -> Vec<String> {
@@ -85,6 +89,8 @@ fn a_websocket_that_was_cut_off_is_told_exactly_what_it_missed() {
     let mut third = socket(&broker);
     let told = subscribe(&mut third, QUERY, Some((&spuid, number)));
     assert_eq!((told["resumed"].as_bool(), values(&told, "addedResults")), (Some(true), vec!["d".into()]));
+    let end = hear_any(&mut second).to_string();
+    assert!(end.contains("another connection"), "{end}");
     drop(second);
     let number = told["sequence"].as_u64().unwrap();
     for n in 1..20 {
