@@ -192,7 +192,9 @@ impl Shared {
         match entered {
             Entered::Waits if reads => self.reader.notify_one(),
             Entered::Waits => self.writer.notify_one(),
-            Entered::Refused(task, hints) => self.reply(task, Err(Refused::Busy(hints))),
+            Entered::Refused(task, hints) => {
+                self.reply(task, Err(Refused::Busy(hints)));
+            }
         }
         self.reply_late(late);
         is_gone
@@ -305,10 +307,10 @@ impl Shared {
         pool.served(job, elapsed);
     }
 
-    pub(crate) fn reply(&self, task: Task, outcome: Result<Answered, Refused>) {
+    /// False if whoever asked has gone.
+    pub(crate) fn reply(&self, task: Task, outcome: Result<Answered, Refused>) -> bool {
         self.counts.count(task.class, &outcome);
-        // Whoever asked may have gone.
-        let _ = task.reply.send(outcome);
+        task.reply.send(outcome).is_ok()
     }
 
     fn reply_late(&self, late: Vec<Task>) {

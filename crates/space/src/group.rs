@@ -1,6 +1,7 @@
 //! Requests that were done and wait together until the disk has what they did. Nobody sees it before: readers get the
 //! data as they were, subscribers are told afterwards.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_control::admission::Job;
@@ -9,12 +10,15 @@ use tidegate_graph::{Snapshot, SubscriberId};
 use crate::ask::{Answered, Refused};
 use crate::desk::{Hold, Task};
 use crate::limits::{GROUP_MAX, GROUP_TIME};
+use crate::outlet::Outlet;
 
 /// A request that was done.
 pub(crate) struct Done {
     pub(crate) task: Task,
     pub(crate) outcome: Result<Answered, Refused>,
     pub(crate) job: Job,
+    /// Of a subscription: where it is told of changes.
+    pub(crate) outlet: Option<Arc<Outlet>>,
 }
 
 pub(crate) struct Group {

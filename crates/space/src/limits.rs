@@ -65,6 +65,8 @@ pub const GRAPHS_MAX: usize = 256;
 pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// How long a subscription whose connection was lost is kept up to date, for its client to come back.
 pub const LINGER_TIME: Duration = Duration::from_secs(120);
+/// How often it is looked which connections have gone without saying so.
+pub const DESERTED_INTERVAL: Duration = Duration::from_secs(10);
 /// Such subscriptions; more, and the oldest go.
 pub const LINGER_MAX: usize = 4096;
 /// Times that the graph may leave a number out before it is not known any more what an old one meant.
@@ -78,7 +80,8 @@ pub const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 pub const SSAP_CONNECTIONS_MAX: usize = 4096;
 /// Bytes of one SSAP message.
 pub const SSAP_MESSAGE_BYTES_MAX: usize = tidegate_wire_ssap::limits::MESSAGE_BYTES_MAX;
-/// Bytes of all SSAP messages that are not whole yet, beside the first few of each. Room for 32 of the longest.
+/// Bytes of all SSAP messages that are not whole yet, beside the first few of each. A message takes more as it grows, so
+/// that many half ones can use it up; they wait for each other then, until [`SSAP_MESSAGE_TIMEOUT`] ends some of them.
 pub const SSAP_BUFFERS_BYTES_MAX: usize = 32 * SSAP_MESSAGE_BYTES_MAX;
 /// Requests of one connection that may be under way; more wait in its socket.
 pub const SSAP_WINDOW: usize = 64;

@@ -23,9 +23,12 @@ pub enum Told {
         /// What entered and left.
         delta: Arc<ResultDelta>,
     },
-    /// It is over: the standing query failed, or what was missed is not known any more.
+    /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.
     Ended(Option<Error>),
 }
+
+/// What a client is told when no error ended its subscription.
+pub(crate) const ENDED: &str = "too much was missed, or another connection goes on with it";
 
 /// The service's end.
 #[derive(Debug)]
@@ -61,6 +64,17 @@ pub(crate) enum Room<'a> {
 }
 
 impl Outlet {
+    /// The connection is gone.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Another connection has this subscription now. One that is behind is not told: it has not even read what came
+    /// before.
+    pub(crate) fn displace(&self, id: SubscriberId) {
+        let _ = self.sender.try_send((id, Told::Ended(None)));
+    }
+
     pub(crate) fn room(&self, id: SubscriberId) -> Room<'_> {
         match self.sender.try_reserve() {
             Ok(permit) => return Room::Here(permit),

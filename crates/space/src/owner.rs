@@ -96,6 +96,7 @@ impl Owner {
         let began = Instant::now();
         let is_kept = self.keep.is_some() && !is_subscription;
         let before = (is_kept && self.group.is_none()).then(|| self.space.snapshot());
+        let outlet = if let Ask::Subscribe { outlet, .. } = &task.ask { outlet.clone() } else { None };
         let ask = std::mem::replace(&mut task.ask, Ask::RemoveRule(String::new()));
         let mut is_submitted = false;
         let outcome = self.perform(ask, task.until, &mut is_submitted);
@@ -105,7 +106,7 @@ impl Owner {
         if let Some(before) = before.filter(|_| is_submitted) {
             self.group = Some(Group::new(before, began));
         }
-        let done = Done { task, outcome, job };
+        let done = Done { task, outcome, job, outlet };
         match &mut self.group {
             Some(group) => group.push(done),
             None => self.finish(vec![done], began),
@@ -143,7 +144,7 @@ impl Owner {
     fn give_up(&mut self) {
         let Some(group) = &mut self.group else { return };
         group.hold = Hold::Stuck;
-        for Done { task, outcome, job } in std::mem::take(&mut group.done) {
+        for Done { task, outcome, job, .. } in std::mem::take(&mut group.done) {
             if let Ok(Answered { answer: Answer::Subscribed(subscribed), .. }) = &outcome {
                 self.leave(subscribed.id);
             }
@@ -160,9 +161,23 @@ impl Owner {
             self.shared.changed(version, || space.snapshot());
         }
         let each = since.elapsed() / u32::try_from(done.len().max(1)).unwrap_or(u32::MAX);
-        for Done { task, outcome, job } in done {
-            self.shared.reply(task, outcome);
+        for Done { task, outcome, job, outlet } in done {
+            let subscribed = match &outcome {
+                Ok(Answered { answer: Answer::Subscribed(it), .. }) => {
+                    Some((it.id, matches!(it.begun, Begun::Whole(_))))
+                }
+                _ => None,
+            };
+            let is_heard = self.shared.reply(task, outcome);
             self.shared.served(job, false, Some(each));
+            match (subscribed, outlet) {
+                // Nobody knows its name.
+                (Some((id, true)), _) if !is_heard => self.leave(id),
+                (Some((id, false)), Some(outlet)) if !is_heard && self.seats.is_of(id, &outlet) => {
+                    self.seats.take(id, None);
+                }
+                _ => {}
+            }
         }
         for id in self.space.ready() {
             self.tell(id);
@@ -227,7 +242,11 @@ impl Owner {
         match self.space.check(id, since) {
             Ok(Check::Missed { sequence, delta, .. }) => {
                 let variables = self.space.variables(id).unwrap_or_default();
-                self.seats.take(id, outlet.cloned());
+                if let Some(displaced) = self.seats.take(id, outlet.cloned())
+                    && !outlet.is_some_and(|outlet| Arc::ptr_eq(outlet, &displaced))
+                {
+                    displaced.displace(id);
+                }
                 let sequence = self.seats.get_mut(id)?.number(sequence);
                 let begun = Begun::Missed { sequence, variables, delta };
                 Some(Subscribed { id, name: seen.name.clone(), begun })
@@ -242,6 +261,7 @@ impl Owner {
     /// Lets those go that did not come back.
     fn sweep(&mut self) {
         let now = Instant::now();
+        self.seats.free_deserted(now);
         while let Some(id) = self.seats.over(now) {
             self.leave(id);
         }
@@ -275,7 +295,10 @@ impl Owner {
                 Room::Here(permit) => permit,
                 Room::Later => return,
                 // It will say so itself.
-                Room::Gone => return self.seats.take(id, None),
+                Room::Gone => {
+                    self.seats.take(id, None);
+                    return;
+                }
             };
             let told = match self.space.poll(id) {
                 Ok(None) => return,

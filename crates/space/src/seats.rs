@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tidegate_graph::SubscriberId;
 
-use crate::limits::{LINGER_MAX, LINGER_TIME, SKIPS_MAX};
+use crate::limits::{DESERTED_INTERVAL, LINGER_MAX, LINGER_TIME, SKIPS_MAX};
 use crate::outlet::Outlet;
 
 /// A subscriber.
@@ -60,6 +60,8 @@ pub(crate) struct Seats {
     names: HashMap<String, u64>,
     /// Those that nobody listens to, the first to go first.
     free: BTreeSet<(Instant, u64)>,
+    /// When it was last looked whose connections are gone.
+    looked: Option<Instant>,
 }
 
 impl Seats {
@@ -86,15 +88,30 @@ impl Seats {
         Some((SubscriberId(id), seat.sequence_of(told)?))
     }
 
-    /// Somebody sits here again; or nobody, who has just been told something.
-    pub(crate) fn take(&mut self, id: SubscriberId, outlet: Option<Arc<Outlet>>) {
-        let Some(seat) = self.by_id.get_mut(&id.0) else { return };
+    /// Somebody sits here again; or nobody, who has just been told something. Whoever sat here before is returned.
+    pub(crate) fn take(&mut self, id: SubscriberId, outlet: Option<Arc<Outlet>>) -> Option<Arc<Outlet>> {
+        let seat = self.by_id.get_mut(&id.0)?;
         if seat.outlet.is_none() {
             self.free.remove(&(seat.since, id.0));
         }
-        (seat.outlet, seat.since) = (outlet, Instant::now());
+        let before = std::mem::replace(&mut seat.outlet, outlet);
+        seat.since = Instant::now();
         if seat.outlet.is_none() {
             self.free.insert((seat.since, id.0));
+        }
+        before
+    }
+
+    /// Frees the chairs of connections that went before they knew of them, now and then.
+    pub(crate) fn free_deserted(&mut self, now: Instant) {
+        if self.looked.is_some_and(|looked| now.saturating_duration_since(looked) < DESERTED_INTERVAL) {
+            return;
+        }
+        self.looked = Some(now);
+        let is_deserted = |seat: &Seat| seat.outlet.as_ref().is_some_and(|outlet| outlet.is_closed());
+        let deserted: Vec<u64> = self.by_id.iter().filter(|(_, seat)| is_deserted(seat)).map(|(id, _)| *id).collect();
+        for id in deserted {
+            self.take(SubscriberId(id), None);
         }
     }
 
@@ -159,6 +176,25 @@ mod tests {
         }
         let find = |told| seats.find("name 1", "watched", told, Some(10)).map(|(_, sequence)| sequence);
         assert_eq!([find(5), find(4), find(6), find(10), find(0)], [25, 24, 16, 20, 0].map(Some));
+    }
+
+    #[test]
+    fn chairs_of_connections_that_are_gone_are_free() {
+        let service = crate::Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
+        let (mut seats, (here, inlet)) = (Seats::default(), crate::outlet(&service.handle()));
+        let (gone, _) = crate::outlet(&service.handle());
+        for (id, outlet) in [(1, here), (2, gone)] {
+            seats.sit(SubscriberId(id), format!("name {id}"), "watched".into(), Some(outlet));
+        }
+        let now = Instant::now();
+        seats.free_deserted(now);
+        let free = |seats: &Seats| seats.free.iter().map(|(_, id)| *id).collect::<Vec<_>>();
+        assert_eq!(free(&seats), [2]);
+        drop(inlet);
+        seats.free_deserted(now);
+        assert_eq!(free(&seats), [2], "only now and then");
+        seats.free_deserted(now + DESERTED_INTERVAL);
+        assert_eq!(free(&seats), [2, 1]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
@@ -97,7 +97,10 @@ impl rand_core::TryRng for Chance {
 impl Service {
     /// An empty space, in memory only.
     pub fn start(limits: SpaceLimits) -> io::Result<Self> {
-        let space = Space::new(u64::from_le_bytes(random()), limits);
+        let mut space = Space::new(u64::from_le_bytes(random()), limits);
+        // A version of an earlier run must not match one of this: there is less than a change in each microsecond.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        space.replay_version(u64::try_from(now.as_micros()).unwrap_or_default());
         Self::start_with(Restored { space, names: Vec::new() }, None)
     }
 

@@ -32,12 +32,16 @@ fn subscribe(socket: &mut WebSocket<TcpStream>, query: &str, seen: Option<(&str,
     hear(socket)
 }
 
-fn hear(socket: &mut WebSocket<TcpStream>) -> Value {
+fn hear_any(socket: &mut WebSocket<TcpStream>) -> Value {
     loop {
         if let Message::Text(text) = socket.read().unwrap() {
-            return serde_json::from_str::<Value>(&text).unwrap()["notification"].clone();
+            return serde_json::from_str(&text).unwrap();
         }
     }
+}
+
+fn hear(socket: &mut WebSocket<TcpStream>) -> Value {
+    hear_any(socket)["notification"].clone()
 }
 
 fn values(told: &Value, side: &str) -> Vec<String> {
@@ -85,6 +89,8 @@ fn a_websocket_that_was_cut_off_is_told_exactly_what_it_missed() {
     let mut third = socket(&broker);
     let told = subscribe(&mut third, QUERY, Some((&spuid, number)));
     assert_eq!((told["resumed"].as_bool(), values(&told, "addedResults")), (Some(true), vec!["d".into()]));
+    let end = hear_any(&mut second).to_string();
+    assert!(end.contains("another connection"), "{end}");
     drop(second);
     let number = told["sequence"].as_u64().unwrap();
     for n in 1..20 {
@@ -162,6 +168,7 @@ fn a_smart_m3_client_comes_back_with_the_parameters_of_an_indication() {
 #[test]
 fn http_checks_without_a_socket_and_without_work_if_nothing_changed() {
     let broker = start();
+    let [one, two] = [1, 2].map(|changes| (broker.handle().version() + changes).to_string());
     insert(&broker, "a");
     let check = |pairs: &[(&str, &str)]| {
         let answer = form(&broker, "/check", pairs, &[]);
@@ -181,25 +188,28 @@ fn http_checks_without_a_socket_and_without_work_if_nothing_changed() {
     assert_eq!((told["resumed"].as_bool(), values(&told, "addedResults").len()), (Some(false), 2));
 
     let now = broker.get("/check", "*/*");
-    assert_eq!((now.status, now.body.as_str(), now.header("pace-version")), (200, "{\"version\":2}", Some("2")));
-    assert_eq!(broker.get("/check?version=2", "*/*").status, 304);
-    assert_eq!(broker.get("/check?version=1", "*/*").status, 200);
+    assert_eq!(
+        (now.status, now.body.clone(), now.header("pace-version")),
+        (200, format!("{{\"version\":{two}}}"), Some(&*two))
+    );
+    assert_eq!(broker.get(&format!("/check?version={two}"), "*/*").status, 304);
+    assert_eq!(broker.get(&format!("/check?version={one}"), "*/*").status, 200);
     assert_eq!(broker.get("/check?version=x", "*/*").status, 400);
     let counts = broker.handle().counts();
-    assert_eq!(form(&broker, "/query", &[("query", QUERY)], &[("pace-version", "2")]).status, 304);
+    assert_eq!(form(&broker, "/query", &[("query", QUERY)], &[("pace-version", &two)]).status, 304);
     assert_eq!(broker.handle().counts(), counts, "nobody had to work for it");
-    let answer = form(&broker, "/query", &[("query", QUERY)], &[("pace-version", "1"), ("pace-want-ms", "1000")]);
-    assert_eq!((answer.status, answer.header("pace-version")), (200, Some("2")));
+    let answer = form(&broker, "/query", &[("query", QUERY)], &[("pace-version", &one), ("pace-want-ms", "1000")]);
+    assert_eq!((answer.status, answer.header("pace-version")), (200, Some(&*two)));
     for hint in ["pace-queued-ms", "pace-dbr-ms", "pace-stretch", "pace-interval-ms"] {
         assert!(answer.header(hint).is_some(), "{hint}");
     }
     let mut peer = Peer::new(broker.ssap());
     let pace = |version: &str| format!("<parameter name=\"pace-version\">{version}</parameter>");
-    peer.send(&message_of("kp", "QUERY", 1, &(question(&pattern("urn:s")) + &pace("2"))));
+    peer.send(&message_of("kp", "QUERY", 1, &(question(&pattern("urn:s")) + &pace(&two))));
     assert_eq!(parameter(&peer.next(), "pace-not-modified"), "TRUE");
-    peer.send(&message_of("kp", "QUERY", 2, &(question(&pattern("urn:s")) + &pace("1"))));
+    peer.send(&message_of("kp", "QUERY", 2, &(question(&pattern("urn:s")) + &pace(&one))));
     let told = peer.next();
-    assert_eq!((parameter(&told, "pace-version"), parameter(&told, "results").matches("<triple>").count()), ("2", 2));
+    assert_eq!((parameter(&told, "pace-version"), parameter(&told, "results").matches("<triple>").count()), (&*two, 2));
     assert!(told.contains("pace-dbr-ms"), "{told}");
     peer.send(&message_of("kp", "QUERY", 3, &question(&pattern("urn:s"))));
     assert!(!peer.next().contains("pace-"), "who says nothing about pace is told nothing");
@@ -238,4 +248,15 @@ fn whoever_is_sent_away_gets_a_place_that_is_kept() {
     assert_eq!(post(&[("pace-ticket", &ticket)]).status, 200);
     peer.send(&message_of("kp", "INSERT", 2, &(insert + CONFIRM)));
     assert_eq!(parameter(&peer.next(), "status"), "m3:Success");
+}
+
+#[test]
+fn a_version_of_an_earlier_run_is_not_one_of_this() {
+    let first = start();
+    insert(&first, "a");
+    let seen = first.handle().version();
+    drop(first);
+    let second = start();
+    assert!(second.handle().version() > seen, "{seen}");
+    assert_eq!(second.get(&format!("/check?version={seen}"), "*/*").status, 200);
 }

@@ -291,3 +291,15 @@ fn f098_transactions_out_of_order_have_defined_answers() {
     peer.send(&message("UNSUBSCRIBE", 4, unknown));
     assert!(peer.next().contains("m3:KP.Error.Request"));
 }
+
+#[test]
+fn blanks_between_messages_are_nothing_however_many() {
+    let broker = start();
+    let mut peer = Peer::new(broker.ssap());
+    let blanks = " ".repeat(1 << 20);
+    for _ in 0..=tidegate_space::limits::SSAP_MESSAGE_BYTES_MAX >> 20 {
+        peer.send(&blanks);
+    }
+    peer.send(&insert(2, "on"));
+    assert_eq!(peer.next(), confirmed("INSERT", 2, NO_BLANKS));
+}

@@ -17,7 +17,7 @@ use super::guard::Peer;
 use super::problem::Problem;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Watched};
 use crate::limits::{SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
-use crate::outlet::{Inlet, Outlet, Told, outlet};
+use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
 use crate::sepa::{Said, Subscription, Wrong, read};
 use crate::service::{Handle, Waiting};
@@ -164,7 +164,7 @@ impl Socket {
                 self.say(text);
             }
             Told::Ended(error) => {
-                let words = error.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
+                let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
                 let texts = [Wrong::ended(&words, subscription.alias.as_deref()).text(), subscription.unsubscribed()];
                 self.subscriptions.remove(&id.0);
                 for text in texts {

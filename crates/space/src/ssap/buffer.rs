@@ -24,6 +24,11 @@ impl Buffer {
         &self.bytes
     }
 
+    /// Nothing but white space, if anything.
+    pub(super) fn is_blank(&self) -> bool {
+        self.bytes.iter().all(u8::is_ascii_whitespace)
+    }
+
     /// How much of the room the next reading needs.
     pub(super) fn wanted(&self) -> u32 {
         if self.bytes.len() + READ_BYTES <= self.bytes.capacity().max(OWN_BYTES) {

@@ -27,7 +27,7 @@ use crate::limits::{
     SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_WINDOW,
     SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
-use crate::outlet::{Inlet, Outlet, Told, outlet};
+use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
 use crate::service::Waiting;
 
@@ -156,7 +156,7 @@ impl Connection {
     }
 
     fn is_waiting_for_rest(&self) -> bool {
-        !self.is_over && self.parked.is_none() && self.buffer.bytes().iter().any(|byte| !byte.is_ascii_whitespace())
+        !self.is_over && self.parked.is_none() && !self.buffer.is_blank()
     }
 
     fn ring(&mut self) -> Option<Ended> {
@@ -201,7 +201,14 @@ impl Connection {
                 self.is_over = true;
                 None
             }
-            Scanned::Incomplete => None,
+            Scanned::Incomplete => {
+                // Blanks between messages are nothing to keep, and no message that could be late.
+                if self.buffer.is_blank() {
+                    self.buffer.clear();
+                    self.scanner = Scanner::default();
+                }
+                None
+            }
         }
     }
 
@@ -277,7 +284,7 @@ impl Connection {
         match told {
             Told::Changed { sequence, delta, .. } => subscription.indication(sequence, &delta, &mut self.out),
             Told::Ended(error) => {
-                let words = error.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
+                let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
                 subscription.ended(Status::Reset, &words, &mut self.out);
                 self.door.forget(&subscription.name, &self.farewell);
                 self.subscriptions.remove(&id.0);
