@@ -62,7 +62,7 @@ fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> 
     let one = |family, help, is_counter, value| Beside { family, help, is_counter, labels: Vec::new(), value };
     let (running, bytes) = space.load();
     let mut all = vec![
-        one("space_version", "Changes of the smart space so far.", true, space.version()),
+        one("space_version", "Version of the smart space; it grows with each change.", true, space.version()),
         one("space_running", "Evaluations under way.", false, running as u64),
         one("space_answer_bytes", "Bytes of answers that are made, sent or remembered.", false, bytes as u64),
     ];
