@@ -42,13 +42,15 @@ fn the_demonstration_says_what_it_does_and_the_flooder_is_slowed() {
     assert!(sent_off > 0 && passed_off > 0 && waiting_on + refused_on > 0 && passed_on < sent_on, "{text}");
 }
 
-/// A broker, ended with the test; and its admin door.
-struct Broker(Child, String);
+/// A broker, ended with the test; its admin door, and its folder.
+struct Broker(Child, String, #[expect(dead_code, reason = "removed with it")] tempfile::TempDir);
 
 impl Broker {
     fn start() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
         let mut child = tidegate(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--http", "off", "--ssap", "off"])
-            .args(["--admin", "127.0.0.1:0", "--shards", "1"])
+            .args(["--admin", "127.0.0.1:0", "--shards", "1", "--data"])
+            .arg(folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -57,7 +59,7 @@ impl Broker {
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
         let mut words = banner.split_whitespace().skip_while(|word| *word != "admin");
         let admin = words.nth(1).expect("an admin door").to_owned();
-        Self(child, admin)
+        Self(child, admin, folder)
     }
 }
 

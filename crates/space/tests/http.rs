@@ -55,6 +55,7 @@ fn answers_come_in_the_format_that_is_asked_for() {
 fn what_makes_no_sense_is_refused_by_its_name() {
     let broker = start();
     let direct = [("Content-Type", "application/sparql-query")];
+    let form = [("Content-Type", "application/x-www-form-urlencoded")];
     for (method, path, headers, body, status) in [
         ("POST", "/query", &direct[..], "SELEC", 400),
         ("POST", "/query", &direct[..], "SELECT * { SERVICE <urn:x> { ?s ?p ?o } }", 400),
@@ -67,6 +68,7 @@ fn what_makes_no_sense_is_refused_by_its_name() {
         ("GET", "/query?query=ASK%7B%7D&query=ASK%7B%7D", &[][..], "", 400),
         ("GET", "/query?query=ASK%7B%7D&default-graph-uri=relative", &[][..], "", 400),
         ("GET", "/query?query=ASK%7B%7D&timeout=soon", &[][..], "", 400),
+        ("POST", "/query?timeout=soon", &form[..], "query=ASK%7B%7D", 400),
         ("GET", "/nothing", &[][..], "", 404),
         ("GET", "/", &[("Host", "evil.example")][..], "", 403),
         ("POST", "/update", &[("Origin", "https://evil.example")][..], "", 403),

@@ -168,7 +168,13 @@ fn asker(door: &Door, parameters: &body::Parameters, head: &Parts) -> Result<Ask
     let Asks { deadline, want, ticket, .. } = asks(&head.headers);
     let user = head.headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
     let caller = Caller { client: door.handle.client(guard::peer(head), user), want, ticket };
-    let patience = match parameters.one("timeout")? {
+    // A form does not hide what stands in the address.
+    let address = body::Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
+    let timeout = match parameters.one("timeout")? {
+        Some(text) => Some(text),
+        None => address.one("timeout")?,
+    };
+    let patience = match timeout {
         Some(text) => {
             let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
             let number = digits.parse::<u64>().ok();
