@@ -255,6 +255,9 @@ fn start_tidegate(shards: Option<u32>, tune: &Tune, wish: &Wish) -> Result<Broke
     let mut settings: Vec<String> = tune.settings.iter().map(|&setting| setting.to_owned()).collect();
     settings.extend((wish.counters == Counters::Often).then(|| "sys.interval=1s".to_owned()));
     settings.extend(wish.queue_max.map(|count| format!("limits.queue_messages_max={count}")));
+    // So many messages of the benchmark fit into it: the count is the bound.
+    let bytes = wish.queue_max.map(|count| u64::from(count).saturating_mul(512).max(16 << 20));
+    settings.extend(bytes.map(|bytes| format!("limits.queue_bytes_max={bytes}")));
     if wish.users == Users::One {
         let file = peers::password_file(folder.path())?;
         settings.push(format!("security.password_file={}", file.display()));
