@@ -14,7 +14,7 @@ mod world;
 
 use world::World;
 
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 2000;
 
 /// A small generator: the same numbers for the same seed, for ever.
 pub(crate) struct Dice(u64);
