@@ -31,4 +31,5 @@ pub use pool::Caller;
 pub use porter::{Checked, Everybody, Porter, Rule};
 pub use server::{Binds, Bound, Doors, bind};
 pub use service::{Handle, Service, Waiting};
-pub use vault::{Image, Opening, Restored, StoreConfig, StoreReport, Vault};
+pub use tidegate_store::{StoreConfig, StoreReport};
+pub use vault::{Image, Opening, Restored, Vault};

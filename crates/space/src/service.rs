@@ -9,8 +9,8 @@ use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_graph::{Space, SpaceLimits, SubscriberId};
-use tidegate_store::LogOptions;
 use tidegate_store::disk::{Disk, FsDisk};
+use tidegate_store::{LogOptions, StoreConfig};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use tracing::error;
@@ -22,7 +22,7 @@ use crate::limits::{READERS, STACK_BYTES};
 use crate::outlet::Outlet;
 use crate::owner::Owner;
 use crate::reader;
-use crate::vault::{Opening, Restored, Shelf, StoreConfig, Vault};
+use crate::vault::{Opening, Restored, Shelf, Vault};
 use crate::watch::Watch;
 
 /// The smart space while it runs. Dropping it ends its threads.

@@ -2,6 +2,7 @@
 
 mod care;
 mod compact;
+mod config;
 pub mod disk;
 mod error;
 mod file;
@@ -20,6 +21,7 @@ mod writer;
 
 pub use care::{backup, backup_online, check, restore};
 pub use compact::{Compacted, Job, Kept, Sink, State};
+pub use config::{StoreConfig, StoreReport};
 pub use error::{StoreError, Trouble};
 pub use file::{FORMAT, FileId, HEADER_BYTES, Location};
 pub use frame::{Batch, FRAME_BYTES, RawRecord};

@@ -15,7 +15,7 @@ mod subject;
 mod wall;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,21 +33,10 @@ pub(crate) use fetch::{Desk, Fetcher};
 pub use restore::{Read, Restored, restore, saved};
 pub(crate) use scribe::Scribe;
 pub use spot::location_of;
-pub use tidegate_store::{Durability, Health, WriterMetrics};
+pub use tidegate_store::{Durability, Health, StoreConfig, StoreReport, WriterMetrics};
 
 use crate::bans::{Ban, Banned};
 pub use wall::Wall;
-
-/// Where and how to keep what is to be kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreConfig {
-    /// The directory; nobody else may use it.
-    pub dir: PathBuf,
-    /// When something counts as kept.
-    pub durability: Durability,
-    /// Refuse to start when something that was kept is damaged, instead of setting it aside.
-    pub strict: bool,
-}
 
 /// What the store had to say when it was opened.
 #[derive(Clone, Debug)]
@@ -56,19 +45,6 @@ pub struct Opening {
     pub report: RecoveryReport,
     /// What became of it.
     pub restored: Restored,
-}
-
-/// How the store is.
-#[derive(Clone, Debug)]
-pub struct StoreReport {
-    /// Where it is.
-    pub dir: PathBuf,
-    /// When something counts as kept.
-    pub durability: Durability,
-    /// What the disk does.
-    pub health: Health,
-    /// What was written.
-    pub metrics: WriterMetrics,
 }
 
 /// The store of a running broker; shared by all threads.

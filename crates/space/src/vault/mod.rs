@@ -9,14 +9,14 @@ mod records;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use tidegate_graph::SpaceLimits;
 use tidegate_store::disk::Disk;
 use tidegate_store::{
-    Batch, Done, Durability, Health, Log, LogOptions, Producer, RecoveryReport, State, StoreError, Writer,
-    WriterMetrics, WriterOptions,
+    Batch, Done, Durability, Health, Log, LogOptions, Producer, RecoveryReport, State, StoreConfig, StoreError,
+    StoreReport, Writer, WriterOptions,
 };
 use tracing::{error, info};
 
@@ -25,17 +25,6 @@ use records::Record;
 
 use crate::desk::lock;
 use crate::keep::{Keep, Kept};
-
-/// Where and how the space is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreConfig {
-    /// The directory; nobody else may use it.
-    pub dir: PathBuf,
-    /// When something counts as kept.
-    pub durability: Durability,
-    /// Refuse to open when something that was kept is damaged, instead of setting it aside.
-    pub strict: bool,
-}
 
 /// What was found when the space was opened.
 #[derive(Clone, Debug)]
@@ -50,19 +39,6 @@ pub struct Opening {
     pub rules: Vec<String>,
     /// Changes before which something is missing, because the medium was damaged there.
     pub holes: u64,
-}
-
-/// How the store of the space is.
-#[derive(Clone, Debug)]
-pub struct StoreReport {
-    /// Where it is.
-    pub dir: PathBuf,
-    /// When something counts as kept.
-    pub durability: Durability,
-    /// What the disk does.
-    pub health: Health,
-    /// What was written.
-    pub metrics: WriterMetrics,
 }
 
 /// Versions that are left out when the last ones may have been lost: whoever saw one of them will not see it again with

@@ -1,0 +1,29 @@
+//! How a store is asked for, and how it is: the words that the broker and the smart space share.
+
+use std::path::PathBuf;
+
+use crate::{Durability, Health, WriterMetrics};
+
+/// Where and how to keep what is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The directory; nobody else may use it.
+    pub dir: PathBuf,
+    /// When something counts as kept.
+    pub durability: Durability,
+    /// Refuse to start when something that was kept is damaged, instead of setting it aside.
+    pub strict: bool,
+}
+
+/// How a store is.
+#[derive(Clone, Debug)]
+pub struct StoreReport {
+    /// Where it is.
+    pub dir: PathBuf,
+    /// When something counts as kept.
+    pub durability: Durability,
+    /// What the disk does.
+    pub health: Health,
+    /// What was written.
+    pub metrics: WriterMetrics,
+}
