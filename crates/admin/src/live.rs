@@ -70,6 +70,8 @@ pub(crate) async fn run(state: Arc<State>) {
             lock(&state.live.history).push(point(&state, &now.1, &before.1, seconds));
         }
         before = now;
+        // Whoever asks for rates later gets those of the last second or two, not since somebody asked before.
+        state.stats();
         if !state.live.has_listeners() {
             until_top = 0;
             continue;

@@ -112,14 +112,20 @@ fn headline(client: &ClientReport, limit: Option<f64>) -> String {
         ClientState::Paused => slowed("is paused"),
         ClientState::Away => format!("{who} is not connected; its session is kept"),
         ClientState::Ok => match (client.rate, view::learned_rate(client)) {
-            (Some(_), Some(usual)) => {
-                format!("{who} is not slowed: it sends {rate}, and {} is usual for it", per_second(usual))
+            (Some(now), Some(usual)) => {
+                let words = if now > FAR_ABOVE * usual { WHY_LEFT_ALONE } else { "" };
+                format!("{who} is not slowed: it sends {rate}, and {} is usual for it{words}", per_second(usual))
             }
             (Some(_), None) => format!("{who} is not slowed: it sends {rate}, its rhythm is still being learned"),
             _ => format!("{who} is not slowed: it has not published"),
         },
     }
 }
+
+/// So many times what is usual wants an explanation if nobody is slowed for it.
+const FAR_ABOVE: f64 = 2.0;
+const WHY_LEFT_ALONE: &str = "; a publisher is slowed only while the broker or one of its receivers is under pressure, \
+                              unless backoff.enforce is \"always\"";
 
 /// Why its messages wait. Only what is more than usual is called more than usual.
 fn cause(client: &ClientReport, limit: Option<f64>) -> String {
@@ -450,6 +456,8 @@ mod tests {
         );
         let good = client(ClientState::Ok, 38.0, 900.0, Some(40.0), 200);
         assert!(headline(&good, None).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
+        let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), None);
+        assert!(left_alone.contains("40.0/s is usual for it; a publisher is slowed only while"), "{left_alone}");
     }
 
     #[test]

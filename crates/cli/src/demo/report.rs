@@ -167,8 +167,12 @@ impl Report {
             off.late_percent(),
             on.late_percent()
         );
-        let is_better = on.p99 < off.p99 && on.late <= off.late;
-        let verdict = if is_better { "The gate held" } else { "No difference this time" };
+        let is_no_later = on.late <= off.late;
+        let verdict = match (on.p99 < off.p99, on.p99.time * 2 <= off.p99.time) {
+            (true, true) if is_no_later => "The gate held",
+            (true, false) if is_no_later => "The gate helped a little",
+            _ => "No difference this time",
+        };
         format!("{verdict}: {facts}")
     }
 }

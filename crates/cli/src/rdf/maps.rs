@@ -32,8 +32,10 @@ pub(crate) fn test(args: &MapTestArgs) -> Result<u8> {
         }
     }
     if text.is_empty() {
-        let number = loaded.maps.ingest.len();
-        eprintln!("none of {number} [[map.ingest]] is for the topic {:?}", args.topic);
+        match loaded.maps.ingest.len() {
+            0 => eprintln!("no [[map.ingest]] is configured; name a file with --config, such as examples/sosa.toml"),
+            number => eprintln!("none of {number} [[map.ingest]] is for the topic {:?}", args.topic),
+        }
     }
     print(text.as_bytes())?;
     Ok(code)
