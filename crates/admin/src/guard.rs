@@ -170,7 +170,7 @@ fn check_token(headers: &HeaderMap, token: &str) -> Result<(), Problem> {
 /// The least role for a request.
 pub(crate) fn needed(method: &Method, path: &str) -> Role {
     match *method {
-        Method::GET | Method::HEAD => Role::Viewer,
+        Method::GET | Method::HEAD if path != "/api/v1/trace" => Role::Viewer,
         _ if is_read_only(path) => Role::Viewer,
         _ if matches!(path, "/api/v1/reload" | "/api/v1/backup" | "/api/v1/drain") => Role::Admin,
         _ => Role::Operator,

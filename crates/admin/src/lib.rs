@@ -35,6 +35,7 @@ mod status;
 mod steward;
 mod system;
 mod topics;
+mod trace;
 mod view;
 mod why;
 

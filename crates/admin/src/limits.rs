@@ -81,3 +81,9 @@ pub(crate) const QUERY_TIME: Duration = Duration::from_secs(10);
 
 /// How long the certificates' files are not looked at again for metrics.
 pub(crate) const CERTIFICATES_FOR: Duration = Duration::from_secs(60);
+
+/// Publishers, and topics, that a recording tells apart; the rest is one. 16 bytes each while it lasts.
+pub(crate) const TRACED_MAX: usize = 1_000_000;
+
+/// Nobody has fetched anything for so long: another recording may begin. As long as shards go on writing.
+pub(crate) const RECORDING_LEASE: Duration = Duration::from_secs(5);

@@ -13,7 +13,8 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
 use crate::state::State;
 use crate::{
-    audit, clients, control, demo, events, metrics, openapi, page, process, session, space, status, system, topics, why,
+    audit, clients, control, demo, events, metrics, openapi, page, process, session, space, status, system, topics,
+    trace, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
@@ -40,6 +41,7 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
         ("/api/v1/audit", get(audit::show)),
         ("/api/v1/demo", get(demo::show).post(demo::start).delete(demo::stop)),
         ("/api/v1/login", get(session::show).post(session::log_in).delete(session::log_out)),
+        ("/api/v1/trace", get(trace::take).post(trace::begin)),
         ("/api/v1/reload", post(process::reload)),
         ("/api/v1/backup", post(process::backup)),
         ("/api/v1/drain", post(process::drain)),

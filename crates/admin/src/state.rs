@@ -15,6 +15,7 @@ use crate::live::Live;
 use crate::password::Remembered;
 use crate::session::Sessions;
 use crate::steward::{Certificate, Steward};
+use crate::trace::Recording;
 
 pub(crate) struct State {
     pub(crate) handle: Handle,
@@ -27,6 +28,8 @@ pub(crate) struct State {
     pub(crate) live: Live,
     /// Places for pages that listen.
     pub(crate) listeners: Arc<Semaphore>,
+    /// The recording that is under way.
+    pub(crate) trace: Mutex<Option<Recording>>,
     certificates: Mutex<Option<(Instant, Vec<Certificate>)>>,
     samples: Mutex<Samples>,
 }
@@ -57,6 +60,7 @@ impl State {
             audit: Audit::default(),
             live: Live::default(),
             listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            trace: Mutex::default(),
             certificates: Mutex::default(),
             samples: Mutex::new(Samples { before: sample, latest: sample }),
         }

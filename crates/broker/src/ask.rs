@@ -9,11 +9,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use tidegate_control::Timestamp;
-use tidegate_core::Shard;
 use tidegate_core::event::Event;
 use tidegate_core::report::{ClientDetail, ClientReport, Parting};
 use tidegate_core::retained::RetainedReport;
 use tidegate_core::sample::TopicsReport;
+use tidegate_core::{Arrivals, Shard};
 use tidegate_wire_mqtt::ReasonCode;
 
 use crate::journal::in_words;
@@ -40,6 +40,12 @@ pub enum Question {
     },
     /// What was published to of late, by a sample. Answered by [`Answer::Topics`].
     Topics,
+    /// When messages came, since the last such question; it goes on being written down for some seconds. Answered by
+    /// [`Answer::Arrivals`].
+    Arrivals {
+        /// Changes the numbers of publishers and topics; see [`Shard::take_arrivals`].
+        seed: u64,
+    },
     /// Some of the retained messages. All shards keep all of them. Answered by [`Answer::Retained`].
     Retained {
         /// Those that match this.
@@ -75,6 +81,8 @@ pub enum Answer {
     },
     /// Topics of late.
     Topics(Box<TopicsReport>),
+    /// When messages came.
+    Arrivals(Arrivals),
     /// A page of retained messages.
     Retained {
         /// In the order of their topics.
@@ -157,6 +165,7 @@ pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed
         Question::Client { client_id } => Answer::Client(shard.client(client_id, now).map(Box::new)),
         Question::Closed { before } => departed.page(*before),
         Question::Topics => Answer::Topics(Box::new(shard.topics(now))),
+        Question::Arrivals { seed } => Answer::Arrivals(shard.take_arrivals(*seed, now)),
         Question::Retained { filter, from } => {
             let (messages, next) = shard.retained(filter, from.clone(), now);
             Answer::Retained { messages, next }

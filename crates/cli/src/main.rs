@@ -32,6 +32,7 @@ mod stop;
 mod subscribe;
 mod supervisor;
 mod target;
+mod trace;
 mod user;
 
 use std::path::Path;
@@ -40,7 +41,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 
-use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, StoreCommand};
+use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, StoreCommand, TraceCommand};
 use bind::CannotListen;
 use client::ClientError;
 use config::Problems;
@@ -109,6 +110,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Rdf(args)) => rdf::run(&args),
         Some(Command::Map { command: MapCommand::Test(args) }) => rdf::test_map(&args),
         Some(Command::Lab(args)) => lab::run(&args),
+        Some(Command::Trace { command: TraceCommand::Record(args) }) => trace::record(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
             Ok(0)

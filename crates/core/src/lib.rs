@@ -30,6 +30,7 @@ mod patience;
 pub mod persist;
 mod publish;
 mod queue;
+mod recording;
 pub mod report;
 mod resume;
 pub mod retained;
@@ -48,5 +49,6 @@ mod tree;
 
 pub use classify::{ClassReport, ReadOrder};
 pub use overload::{LimitsFull, PublisherReport, RATE_WINDOW, Whom};
+pub use recording::{Arrivals, Arrived};
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};
 pub use tap::{Mapped, Tapped};

@@ -141,5 +141,10 @@ pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of messages that maps want to see and that nobody has fetched yet: several turns of reading.
 pub(crate) const TAPPED_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Messages that are written down for a recording and that nobody has fetched yet; 40 bytes each.
+pub(crate) const RECORDED_MAX: usize = 65_536;
+/// A recording ends if nobody has fetched anything for so long.
+pub(crate) const RECORDING_LEASE: Duration = Duration::from_secs(5);
+
 const _: () = assert!(CHANGE_COUNTERS <= 1 << 16, "the number of a counter has 16 bits");
 const _: () = assert!(BATCH_BYTES_PAUSE < BATCH_BYTES_MAX, "clients are paused before anything is dropped");

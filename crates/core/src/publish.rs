@@ -56,12 +56,23 @@ impl Shard {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
         publication.standing = self.classify(index, &publication);
+        let flow = self.pass_gates(arrival, publication, now);
+        // One that waits comes again, and is written down then.
+        if self.recording.is_on() && !matches!(flow, Ok(Flow::Wait)) {
+            self.record(&publication, came.likely(), now);
+        }
+        flow
+    }
+
+    fn pass_gates(&mut self, arrival: Arrival, publication: Publication<'_>, now: Timestamp) -> Result<Flow, Ending> {
         if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
         let message = Shareable::new(publication);
         match self.admit(arrival, &message.publication, now)? {
-            Admission::Pass => self.take(Some(conn), index, delivery, &message, now).map(|()| Flow::On),
+            Admission::Pass => {
+                self.take(Some(arrival.conn), arrival.session, arrival.delivery, &message, now).map(|()| Flow::On)
+            }
             Admission::Settled => Ok(Flow::On),
             Admission::Wait => Ok(Flow::Wait),
         }

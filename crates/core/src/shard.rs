@@ -26,6 +26,7 @@ use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX, TIM
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
 use crate::persist::{Journal, PageRequests};
+use crate::recording::Recording;
 use crate::retained::Retained;
 use crate::sample::TopicSample;
 use crate::session::Session;
@@ -170,6 +171,7 @@ pub struct Shard {
     /// The highest count of a retained message, here or heard of; see `Stamp`.
     pub(crate) retain_count: u64,
     pub(crate) taps: Taps,
+    pub(crate) recording: Recording,
 }
 
 impl Shard {
@@ -213,6 +215,7 @@ impl Shard {
             interest_refused: 0,
             retain_count: 0,
             taps: Taps::default(),
+            recording: Recording::default(),
         }
     }
 

@@ -1,6 +1,7 @@
 #![forbid(unsafe_code)]
 #![doc = include_str!("../README.md")]
 
+pub mod broker;
 pub mod chance;
 pub mod experiment;
 pub mod polling;

@@ -13,6 +13,7 @@ Examples:
   tidegate lab sweep e1-overload --vary clients.beta=1.5,2,4
   tidegate lab compare before after                    two results, with confidence intervals
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
+  tidegate lab replay trace.csv --set broker.enforce_always=true  what other settings would have done
   tidegate lab all --out book                          everything, with docs for the manual
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or scenario, 99 an expectation was missed";
@@ -56,6 +57,13 @@ pub(crate) enum LabCommand {
         first: PathBuf,
         /// After
         second: PathBuf,
+    },
+    /// What other settings would have done with the messages of `tidegate trace record`
+    Replay {
+        /// The trace
+        trace: PathBuf,
+        #[command(flatten)]
+        how: HowArgs,
     },
     /// Search the pacer's parameters for a deployment, and print them
     Tune {

@@ -24,7 +24,7 @@ pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use lab::{HowArgs, LabArgs, LabCommand};
 pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
-pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand};
+pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, TraceCommand, TraceRecordArgs};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
@@ -140,6 +140,11 @@ pub(crate) enum Command {
     },
     /// Experiments in virtual time: what would happen with a million clients
     Lab(LabArgs),
+    /// Write down when messages come to a running broker, for `lab replay`
+    Trace {
+        #[command(subcommand)]
+        command: TraceCommand,
+    },
     /// Print a completion script for a shell
     Completions {
         /// Which shell

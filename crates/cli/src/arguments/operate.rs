@@ -40,6 +40,26 @@ pub(crate) struct PlainArgs {
     pub(crate) admin: AdminArgs,
 }
 
+/// Commands about traces.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum TraceCommand {
+    /// Write down when messages come: times, sizes and numbers, no names, no topics, no payloads
+    Record(TraceRecordArgs),
+}
+
+/// Arguments of `tidegate trace record`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TraceRecordArgs {
+    /// How long
+    #[arg(long = "for", value_name = "TIME", default_value = "60s", value_parser = interval)]
+    pub(crate) time: std::time::Duration,
+    /// Where to write
+    #[arg(long, value_name = "FILE", default_value = "trace.csv")]
+    pub(crate) out: std::path::PathBuf,
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
+}
+
 /// Arguments of `tidegate clients`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClientsArgs {

@@ -1,6 +1,7 @@
 //! `tidegate lab`: experiments in virtual time. What they mean is in the `sim` crate; here are files, threads and clocks.
 
 mod compare;
+mod replay;
 mod tune;
 
 use std::fmt::Write as _;
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<u8> {
             run_one(scenario, how)
         }
         LabCommand::Compare { first, second } => compare::run(first, second),
+        LabCommand::Replay { trace, how } => replay::run(trace, how),
         LabCommand::Tune { how } => tune::run(how),
         LabCommand::All { how, only } => run_all(how, only.as_deref()),
     }

@@ -81,6 +81,11 @@ impl ArrivalTime {
         let likely = likely.min(seen);
         Self { earliest: earliest.min(likely), likely, seen }
     }
+
+    /// The best guess.
+    pub fn likely(&self) -> Timestamp {
+        self.likely
+    }
 }
 
 /// Seen as it arrived.

@@ -5,7 +5,8 @@
 //! behind it; a publisher in a closed loop thinks of its next message only then. Arrival times are those of the socket.
 
 mod config;
-mod tally;
+pub(crate) mod device;
+pub(crate) mod tally;
 #[cfg(test)]
 mod tests;
 
@@ -22,18 +23,14 @@ pub use tally::METRICS;
 use crate::chance::Stream;
 use crate::polling::{Metric, Outcome};
 use crate::wheel::Wheel;
-use tally::{GROUPS, Tally};
+use device::Device;
+use tally::Tally;
 
 struct Publisher {
     rhythm: Rhythm,
-    chance: Stream,
-    /// Its own mean interval is the common one times this.
-    slowness: f64,
-    sent: u32,
+    device: Device,
     /// Until when its messages are held.
     blocked_until: Timestamp,
-    group: usize,
-    attacks: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +70,7 @@ const PRESSED_ITEMS: u32 = 10;
 pub fn run(config: &Publishers, seed: u64) -> Result<Outcome, ConfigError> {
     let mut world = World::new(config, seed)?;
     for publisher in 0..config.count {
-        let first = world.publishers[publisher as usize].chance.unit() * world.interval(publisher, 0.0);
+        let first = world.publishers[publisher as usize].device.first(config, world.mean_interval);
         world.after(first, Event::Publish { publisher });
     }
     let end = (config.duration * 1e9) as u64;
@@ -99,28 +96,9 @@ impl<'a> World<'a> {
         let always = config.rule.is_some() && config.enforce_always;
         let enforcement = if always { Enforcement::Always } else { Enforcement::Pressure };
         let plan = RhythmConfig { rule, enforcement, ..RhythmConfig::default() }.build()?;
-        let slowness = slowness(config);
-        let demand: f64 = slowness.iter().map(|slowness| 1.0 / slowness).sum();
-        let mean_interval = match (config.load, config.capacity) {
-            (Some(load), Some(capacity)) => demand / (load * capacity),
-            _ => config.interval.mean(),
-        };
-        let chance = Stream::of(seed, "publishers");
-        let third = |number: usize| GROUPS - 1 - (number * GROUPS / slowness.len()).min(GROUPS - 1);
-        let publishers = slowness
-            .iter()
-            .enumerate()
-            .map(|(number, slowness)| Publisher {
-                rhythm: Rhythm::new(&plan),
-                chance: chance.member(number as u64),
-                slowness: *slowness,
-                sent: 0,
-                blocked_until: Timestamp::ZERO,
-                // The busiest come first in the list of factors.
-                group: third(number),
-                attacks: (number as u32) < config.attackers,
-            })
-            .collect();
+        let (devices, mean_interval) = device::devices(config, seed);
+        let publisher = |device| Publisher { rhythm: Rhythm::new(&plan), device, blocked_until: Timestamp::ZERO };
+        let publishers = devices.into_iter().map(publisher).collect();
         let rule = if config.order == Order::Drr { SchedulerRule::Drr } else { SchedulerRule::Strict };
         let bytes = config.message_bytes.max(1);
         let scheduler = SchedulerConfig {
@@ -146,35 +124,13 @@ impl<'a> World<'a> {
         })
     }
 
-    /// The time until the next message of a publisher.
-    fn interval(&mut self, publisher: u32, now: f64) -> f64 {
-        let config = self.config;
-        let scale = self.mean_interval / config.interval.mean();
-        let state = &mut self.publishers[publisher as usize];
-        let drawn = match config.interval {
-            _ if state.sent < config.regular => config.interval.mean(),
-            Interval::Uniform(low, high) => low + (high - low) * state.chance.unit(),
-            Interval::WholeSeconds(low, high) => {
-                f64::from(low) + (f64::from(high - low + 1) * state.chance.unit()).floor()
-            }
-            Interval::Exponential(mean) => state.chance.exponential(mean),
-            Interval::Periodic(period, cv) => {
-                let variance = (cv * cv).ln_1p();
-                period * (variance.sqrt() * state.chance.normal() - variance / 2.0).exp()
-            }
-        };
-        let attack = config.attack_from..config.attack_from + config.attack_length;
-        let factor = if state.attacks && attack.contains(&now) { config.attack_factor } else { 1.0 };
-        drawn * scale * state.slowness / factor
-    }
-
     fn publish(&mut self, publisher: u32) {
         let now = self.now;
         let pressed = self.scheduler.len() > PRESSED_ITEMS;
         let pressure = if pressed { Pressure::PRESSED } else { Pressure::Idle };
         let controlled = self.config.rule.is_some();
         let state = &mut self.publishers[publisher as usize];
-        state.sent += 1;
+        state.device.note_sent();
         self.tally.sent += 1;
         let pressure = if controlled { pressure } else { Pressure::Idle };
         let verdict = state.rhythm.on_publish(&self.plan, now, pressure);
@@ -195,12 +151,13 @@ impl<'a> World<'a> {
         } else {
             self.tally.refused += 1;
         }
-        let attacks = state.attacks;
+        let attacks = state.device.attacks;
         if attacks && self.is_after_attack(now) {
             self.tally.after_sent += 1;
         }
         self.set_rank(publisher, rate);
-        let wait = self.interval(publisher, now.as_secs_f64());
+        let device = &mut self.publishers[publisher as usize].device;
+        let wait = device.interval(self.config, self.mean_interval, now.as_secs_f64());
         let next = if self.config.closed_loop { take_at.unwrap_or(now) } else { now };
         self.wheel.push((next + Duration::from_secs_f64(wait)).as_nanos(), Event::Publish { publisher });
     }
@@ -223,13 +180,14 @@ impl<'a> World<'a> {
     /// The broker takes a message from the socket.
     fn take(&mut self, publisher: u32, arrived: u64) {
         self.tally.taken += 1;
+        self.tally.taken_bytes += u64::from(self.config.message_bytes);
         let state = &self.publishers[publisher as usize];
-        if state.attacks {
+        if state.device.attacks {
             let attack = self.config.attack_from..self.config.attack_from + self.config.attack_length;
             self.tally.attack_passed += u64::from(attack.contains(&self.now.as_secs_f64()));
             self.tally.after_taken += u64::from(self.is_after_attack(Timestamp::from_nanos(arrived)));
         } else if self.is_measured(self.now.as_nanos()) {
-            self.tally.groups[state.group].offered += 1;
+            self.tally.groups[state.device.group].offered += 1;
         }
         if self.config.capacity.is_none() {
             return;
@@ -253,8 +211,8 @@ impl<'a> World<'a> {
 
     fn lose(&mut self, message: Message) {
         let state = &self.publishers[message.publisher as usize];
-        if !state.attacks && self.is_measured(message.taken_at) {
-            self.tally.groups[state.group].lost += 1;
+        if !state.device.attacks && self.is_measured(message.taken_at) {
+            self.tally.groups[state.device.group].lost += 1;
         }
     }
 
@@ -270,9 +228,9 @@ impl<'a> World<'a> {
     fn served(&mut self) {
         if let Some(message) = self.serving.take() {
             let state = &self.publishers[message.publisher as usize];
-            if !state.attacks && self.is_measured(message.taken_at) {
+            if !state.device.attacks && self.is_measured(message.taken_at) {
                 let latency = (self.now.as_nanos() - message.taken_at) as f64 * 1e-9;
-                self.tally.groups[state.group].latency.add(latency);
+                self.tally.groups[state.device.group].latency.add(latency);
             }
         }
         self.serve();
@@ -296,7 +254,7 @@ impl<'a> World<'a> {
         let end = Timestamp::from_secs_f64(self.config.duration);
         self.tally.blocked = self.publishers.iter().filter(|publisher| publisher.blocked_until > end).count() as u64;
         let attacks = f64::from(self.config.attackers) * self.config.attack_length;
-        let slowest = self.publishers.first().map_or(1.0, |publisher| publisher.slowness);
+        let slowest = self.publishers.first().map_or(1.0, |publisher| publisher.device.slowness);
         self.tally.attack_nominal = attacks / (self.mean_interval * slowest);
         let served: u64 = self.tally.groups.iter().map(|group| group.latency.count() + group.lost).sum();
         let offered: u64 = self.tally.groups.iter().map(|group| group.offered).sum();
@@ -305,13 +263,6 @@ impl<'a> World<'a> {
             assert!((served..=served + waiting).contains(&offered), "a message is missing: {offered} and {served}");
         }
         assert!(self.tally.taken + self.tally.refused <= self.tally.sent, "a message was taken that nobody sent");
-        self.tally.metrics(self.config.message_bytes, self.config.count)
+        self.tally.metrics(self.config.count)
     }
-}
-
-/// Factors of the publishers' intervals, the busiest first, evenly by ratio.
-fn slowness(config: &Publishers) -> Vec<f64> {
-    let count = config.count.max(1);
-    let steps = f64::from(count.saturating_sub(1).max(1));
-    (0..count).map(|number| config.rate_range.powf(f64::from(number) / steps)).collect()
 }

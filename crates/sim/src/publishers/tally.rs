@@ -1,5 +1,6 @@
 //! What is counted about publishers, and the metrics that come of it.
 
+use super::device::GROUPS;
 use crate::polling::Metric;
 use crate::statistics::Histogram;
 
@@ -25,39 +26,37 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("events", "", "simulated"),
 ];
 
-/// Thirds of the publishers by rate.
-pub(super) const GROUPS: usize = 3;
-
 #[derive(Default)]
-pub(super) struct Tally {
-    pub(super) sent: u64,
-    pub(super) taken: u64,
-    pub(super) held: u64,
-    pub(super) hold_sum: f64,
-    pub(super) refused: u64,
-    pub(super) blocked: u64,
-    pub(super) events: u64,
-    pub(super) groups: [Group; GROUPS],
-    pub(super) attack_passed: u64,
-    pub(super) attack_nominal: f64,
-    pub(super) after_sent: u64,
-    pub(super) after_taken: u64,
+pub(crate) struct Tally {
+    pub(crate) sent: u64,
+    pub(crate) taken: u64,
+    pub(crate) taken_bytes: u64,
+    pub(crate) held: u64,
+    pub(crate) hold_sum: f64,
+    pub(crate) refused: u64,
+    pub(crate) blocked: u64,
+    pub(crate) events: u64,
+    pub(crate) groups: [Group; GROUPS],
+    pub(crate) attack_passed: u64,
+    pub(crate) attack_nominal: f64,
+    pub(crate) after_sent: u64,
+    pub(crate) after_taken: u64,
 }
 
 #[derive(Default)]
-pub(super) struct Group {
-    pub(super) offered: u64,
-    pub(super) lost: u64,
-    pub(super) latency: Histogram,
+pub(crate) struct Group {
+    pub(crate) offered: u64,
+    pub(crate) lost: u64,
+    pub(crate) latency: Histogram,
 }
 
 impl Tally {
-    pub(super) fn metrics(&self, message_bytes: u32, publishers: u32) -> Vec<Metric> {
+    pub(crate) fn metrics(&self, publishers: u32) -> Vec<Metric> {
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
         let [rare, middle, busy] = &self.groups;
         let values = [
             self.sent as f64,
-            self.taken as f64 * f64::from(message_bytes),
+            self.taken_bytes as f64,
             share(self.held, self.sent),
             self.hold_sum / self.sent.max(1) as f64,
             share(self.refused, self.sent),

@@ -31,7 +31,7 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
             "shed",
             "jain",
         ],
-        WorldKind::Publishers if experiment.scenario.primary.starts_with("latency") => &[
+        WorldKind::Publishers | WorldKind::Broker if experiment.scenario.primary.starts_with("latency") => &[
             "latency_rare_mean",
             "latency_rare_p99",
             "lost_rare",
@@ -39,7 +39,7 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
             "latency_busy_p99",
             "lost_busy",
         ],
-        WorldKind::Publishers => &[
+        WorldKind::Publishers | WorldKind::Broker => &[
             "uplink_bytes",
             "messages",
             "held",

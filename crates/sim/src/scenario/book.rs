@@ -37,6 +37,9 @@ book![
     "p3-priority",
     "p4-attack",
     "p5-jitter",
+    "broker-uplink",
+    "broker-priority",
+    "broker-attack",
 ];
 
 /// A scenario of the book by its name.

@@ -12,11 +12,14 @@ mod tests;
 mod value;
 
 use std::fmt;
+use std::sync::Arc;
 
 pub use book::{BOOK, named};
 pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
 pub use value::Value;
 
+use crate::broker;
+use crate::broker::trace::Trace;
 use crate::polling::{self, Outcome, Polling};
 use crate::publishers::{self, Publishers};
 
@@ -45,6 +48,8 @@ pub struct Scenario {
     pub axes: Vec<Axis>,
     /// What is expected.
     pub asserts: Vec<Assert>,
+    /// Arrivals that take the place of drawn publishers, in the world of the broker.
+    pub trace: Option<Arc<Trace>>,
 }
 
 /// Which world.
@@ -54,6 +59,8 @@ pub enum WorldKind {
     Polling,
     /// Publishers.
     Publishers,
+    /// Publishers before a real shard.
+    Broker,
 }
 
 /// One changed setting.
@@ -131,16 +138,18 @@ pub enum World {
     Polling(Box<Polling>),
     /// Publishers.
     Publishers(Box<Publishers>),
+    /// Publishers, or arrivals that were recorded, before a real shard.
+    Broker(Box<Publishers>, Option<Arc<Trace>>),
 }
 
 impl World {
     /// Runs it.
     pub fn run(&self, seed: u64) -> Result<Outcome, String> {
         match self {
-            Self::Polling(config) => polling::run(config, seed),
-            Self::Publishers(config) => publishers::run(config, seed),
+            Self::Polling(config) => polling::run(config, seed).map_err(|error| error.to_string()),
+            Self::Publishers(config) => publishers::run(config, seed).map_err(|error| error.to_string()),
+            Self::Broker(config, trace) => broker::run(config, trace.as_ref(), seed),
         }
-        .map_err(|error| error.to_string())
     }
 
     /// Bytes that a run will need, about.
@@ -149,6 +158,12 @@ impl World {
             Self::Polling(config) => config.memory_estimate(),
             // A publisher is a rhythm, a flow and an event.
             Self::Publishers(config) => u64::from(config.count) * 512,
+            // A session, its connection and a rhythm; a message is remembered to the end.
+            Self::Broker(config, None) => {
+                let messages = f64::from(config.count) * config.duration / config.interval.mean().max(1e-3);
+                u64::from(config.count) * 4096 + messages as u64 * 64
+            }
+            Self::Broker(_, Some(trace)) => u64::from(trace.publishers()) * 4096 + trace.arrivals().len() as u64 * 96,
         }
     }
 }
@@ -179,6 +194,7 @@ impl Scenario {
             settings: Vec::new(),
             axes: Vec::new(),
             asserts: Vec::new(),
+            trace: None,
         }
     }
 
@@ -191,7 +207,7 @@ impl Scenario {
     pub fn metrics(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         match self.world {
             WorldKind::Polling => polling::METRICS,
-            WorldKind::Publishers => publishers::METRICS,
+            WorldKind::Publishers | WorldKind::Broker => publishers::METRICS,
         }
     }
 
@@ -233,13 +249,13 @@ impl Scenario {
         for Setting { path, value, line } in settings {
             match self.world {
                 WorldKind::Polling => keys::set_polling(&mut polling, path, value),
-                WorldKind::Publishers => keys::set_publishers(&mut publishers, path, value),
+                WorldKind::Publishers | WorldKind::Broker => keys::set_publishers(&mut publishers, path, value),
             }
             .map_err(|text| Problem { line: *line, key: path.clone(), text })?;
         }
         let (warm_up, duration) = match self.world {
             WorldKind::Polling => (polling.warm_up, polling.duration),
-            WorldKind::Publishers => (publishers.warm_up, publishers.duration),
+            WorldKind::Publishers | WorldKind::Broker => (publishers.warm_up, publishers.duration),
         };
         if warm_up >= duration {
             let text = format!("{warm_up} s is not before the end of the run at {duration} s");
@@ -248,6 +264,7 @@ impl Scenario {
         Ok(match self.world {
             WorldKind::Polling => World::Polling(Box::new(polling)),
             WorldKind::Publishers => World::Publishers(Box::new(publishers)),
+            WorldKind::Broker => World::Broker(Box::new(publishers), self.trace.clone()),
         })
     }
 

@@ -1,0 +1,124 @@
+//! `/api/v1/trace`: when messages come, without a name of anybody, for `tidegate lab replay`.
+//!
+//! One recording at a time. Whoever began it fetches what was written down, several times a second; a recording that is
+//! not fetched ends by itself, here and in the shards.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::extract::{Query, State as Shared};
+use axum::http::StatusCode;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde_json::{Value, json};
+use tidegate_broker::ask::{Answer, Question};
+use tidegate_control::Timestamp;
+use tidegate_core::Arrived;
+
+use crate::ask::ask;
+use crate::limits::{RECORDING_LEASE, TRACED_MAX};
+use crate::problem::{Answered, Problem, json_of};
+use crate::state::{State, lock};
+
+type Words = HashMap<String, String>;
+
+/// A recording that is under way.
+pub(crate) struct Recording {
+    /// What its owner shows. Also what shards hash with: nobody can find out who a number stands for.
+    key: u64,
+    since: Timestamp,
+    asked_at: Instant,
+    publishers: Numbers,
+    topics: Numbers,
+}
+
+/// In the order in which they were first seen.
+#[derive(Default)]
+struct Numbers(HashMap<u64, usize>);
+
+impl Numbers {
+    fn number(&mut self, of: u64) -> usize {
+        let next = self.0.len();
+        if next >= TRACED_MAX {
+            return self.0.get(&of).copied().unwrap_or(TRACED_MAX);
+        }
+        *self.0.entry(of).or_insert(next)
+    }
+}
+
+pub(crate) async fn begin(Shared(state): Shared<Arc<State>>) -> Answered {
+    let mut key = [0; 8];
+    SystemRandom::new().fill(&mut key).map_err(|_| Problem::busy("the system gives no random numbers"))?;
+    let key = u64::from_le_bytes(key);
+    {
+        let mut trace = lock(&state.trace);
+        if trace.as_ref().is_some_and(|trace| trace.asked_at.elapsed() < RECORDING_LEASE) {
+            let detail = "a recording is under way; it ends five seconds after it was fetched last";
+            return Err(Problem::new(StatusCode::CONFLICT, "recording", detail));
+        }
+        *trace = Some(Recording {
+            key,
+            since: state.handle.now(),
+            asked_at: Instant::now(),
+            publishers: Numbers::default(),
+            topics: Numbers::default(),
+        });
+    }
+    for shard in 0..state.handle.shards() {
+        ask(&state, shard, Question::Arrivals { seed: key }).await?;
+    }
+    Ok(json_of(&json!({ "recording": format!("{key:016x}") })))
+}
+
+pub(crate) async fn take(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
+    let key = words.get("recording").and_then(|key| u64::from_str_radix(key, 16).ok());
+    let gone = || Problem::new(StatusCode::NOT_FOUND, "no-recording", "there is no such recording, or it has ended");
+    let key = key.ok_or_else(gone)?;
+    if lock(&state.trace).as_ref().is_none_or(|trace| trace.key != key) {
+        return Err(gone());
+    }
+    let (mut arrived, mut missed) = (Vec::new(), 0);
+    for shard in 0..state.handle.shards() {
+        if let Answer::Arrivals(arrivals) = ask(&state, shard, Question::Arrivals { seed: key }).await? {
+            arrived.extend(arrivals.arrived);
+            missed += arrivals.missed;
+        }
+    }
+    arrived.sort_by_key(|arrived| arrived.at);
+    let mut trace = lock(&state.trace);
+    let trace = trace.as_mut().filter(|trace| trace.key == key).ok_or_else(gone)?;
+    trace.asked_at = Instant::now();
+    let rows: Vec<Value> = arrived.iter().map(|arrived| trace.row(arrived)).collect();
+    Ok(json_of(&json!({ "arrivals": rows, "missed": missed })))
+}
+
+impl Recording {
+    /// Microseconds since the beginning, publisher, topic, bytes of the topic, bytes of the payload, QoS, retained.
+    fn row(&mut self, arrived: &Arrived) -> Value {
+        json!([
+            arrived.at.since(self.since).as_micros() as u64,
+            self.publishers.number(arrived.publisher),
+            self.topics.number(arrived.topic),
+            arrived.topic_bytes,
+            arrived.payload_bytes,
+            arrived.qos.bits(),
+            u8::from(arrived.retain),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_follow_the_order_of_appearance_and_end() {
+        let mut numbers = Numbers::default();
+        let seen: Vec<usize> = [77, 5, 77, 9].into_iter().map(|of| numbers.number(of)).collect();
+        assert_eq!(seen, [0, 1, 0, 2]);
+        (0..TRACED_MAX as u64 + 5).for_each(|of| drop(numbers.number(of)));
+        assert_eq!(numbers.0.len(), TRACED_MAX);
+        assert_eq!(numbers.number(u64::MAX), TRACED_MAX);
+        assert_eq!(numbers.number(77), 0);
+    }
+}

@@ -1,0 +1,94 @@
+//! Writing down when messages came, for whoever wants to know what other settings would have done with them.
+//!
+//! What is written down has no name, no topic and no payload: only who is who, and which topic is which, by numbers that
+//! whoever tells it further has to replace. Nothing is written down unless somebody fetches it: a recording ends by itself
+//! when that stops. What finds no room is counted.
+
+use alloc::vec::Vec;
+use core::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::QoS;
+
+use crate::limits::{RECORDED_MAX, RECORDING_LEASE};
+use crate::message::Publication;
+use crate::shard::Shard;
+
+/// A message that came from a client, whatever became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// When, as far as is known.
+    pub at: Timestamp,
+    /// Who; the same for all messages of a client.
+    pub publisher: u64,
+    /// Where to; the same for all messages of a topic.
+    pub topic: u64,
+    /// Bytes of its topic.
+    pub topic_bytes: u16,
+    /// Bytes of what it says.
+    pub payload_bytes: u32,
+    /// Quality of service.
+    pub qos: QoS,
+    /// Whether it is retained.
+    pub retain: bool,
+}
+
+/// What was written down since the last look.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// In the order in which they were handled.
+    pub arrived: Vec<Arrived>,
+    /// Messages that found no room.
+    pub missed: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Recording {
+    /// Until when, unless somebody asks again.
+    until: Option<Timestamp>,
+    seed: u64,
+    arrivals: Arrivals,
+}
+
+impl Recording {
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.until.is_some()
+    }
+}
+
+impl Shard {
+    /// Takes what was written down, and goes on writing for some seconds. The seed changes the numbers of publishers and
+    /// topics; another than before begins anew.
+    pub fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> Arrivals {
+        if self.recording.seed != seed {
+            self.recording = Recording { seed, ..Recording::default() };
+        }
+        self.recording.until = Some(now + RECORDING_LEASE);
+        core::mem::take(&mut self.recording.arrivals)
+    }
+
+    #[cold]
+    pub(crate) fn record(&mut self, publication: &Publication<'_>, at: Timestamp, now: Timestamp) {
+        let recording = &mut self.recording;
+        if recording.until.is_some_and(|until| until <= now) {
+            *recording = Recording::default();
+            return;
+        }
+        if recording.arrivals.arrived.len() >= RECORDED_MAX {
+            recording.arrivals.missed += 1;
+            return;
+        }
+        let hash = FixedState::with_seed(recording.seed);
+        recording.arrivals.arrived.push(Arrived {
+            at,
+            publisher: hash.hash_one(publication.origin),
+            topic: hash.hash_one(publication.topic),
+            topic_bytes: u16::try_from(publication.topic.len()).unwrap_or(u16::MAX),
+            payload_bytes: u32::try_from(publication.payload.len()).unwrap_or(u32::MAX),
+            qos: publication.qos,
+            retain: publication.retain,
+        });
+    }
+}
