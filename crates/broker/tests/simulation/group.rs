@@ -51,9 +51,9 @@ fn check(world: &mut World) {
     let members: Vec<&Client> = rest.into_iter().filter(|client| client.is_member()).collect();
     for sender in senders {
         for (&number, &qos) in &sender.sent {
-            let times = members.iter().map(|member| {
-                member.got.iter().filter(|(from, other)| *from == sender.id && *other == number).count()
-            });
+            let times = members
+                .iter()
+                .map(|member| member.got.iter().filter(|(from, other)| *from == sender.id && *other == number).count());
             let times: Vec<usize> = times.collect();
             let who = format!("{} to {times:?}", sender.id);
             let is_there = times.iter().sum::<usize>() > 0;

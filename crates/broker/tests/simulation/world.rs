@@ -45,6 +45,8 @@ pub(crate) struct World {
     is_disk_bad: bool,
     /// Attempts to write until the disk moves again.
     stalled: u64,
+    /// What nobody waits for is written only with what somebody does wait for.
+    is_lazy: bool,
     /// Whoever is fickle is.
     is_restless: bool,
 }
@@ -69,6 +71,7 @@ impl World {
             crashes: 0,
             is_disk_bad: !seed.is_multiple_of(3),
             stalled: 0,
+            is_lazy: seed % 4 == 1,
             is_restless: true,
         };
         world.start();
@@ -183,7 +186,8 @@ impl World {
             self.carry();
             (0..4).for_each(|_| self.fetch());
             let is_done = self.clients.iter().all(|client| client.is_ready() && client.is_done());
-            let is_quiet = self.unwritten.is_empty() && self.mail.values().all(VecDeque::is_empty);
+            let is_written = self.unwritten.is_empty() || (self.is_lazy && !self.is_awaited());
+            let is_quiet = is_written && self.mail.values().all(VecDeque::is_empty);
             let stats = self.shards.iter().map(Shard::stats);
             let waiting: u64 = stats.map(|stats| stats.queued_messages + stats.inflight_messages).sum();
             if is_done && is_quiet && waiting == 0 {
@@ -233,8 +237,16 @@ impl World {
         }
     }
 
+    fn is_awaited(&self) -> bool {
+        let mut ends = self.unwritten.iter().filter_map(|(shard, turn, _)| turn.map(|turn| (*shard, turn)));
+        ends.any(|(shard, turn)| turn <= self.shards[shard].awaited_turn())
+    }
+
     /// The writer: one group, or the same again if it failed.
     fn write(&mut self) {
+        if self.is_lazy && !self.is_awaited() {
+            return;
+        }
         let Some(log) = &mut self.log else { return };
         let count = self.unwritten.len().min(1 + self.dice.below(8) as usize);
         let group: Vec<Batch> = self.unwritten.iter().take(count).map(|(.., written)| written.batch.clone()).collect();

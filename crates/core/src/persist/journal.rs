@@ -49,6 +49,8 @@ pub(crate) struct Journal {
     /// Every turn up to this one is synced, or kept.
     synced: u64,
     kept: u64,
+    /// The last turn that somebody waits for.
+    awaited: u64,
     /// What other shards have asked, and the turn of ours that answers it.
     receipts: VecDeque<Receipt>,
     /// Those whose turn is synced, and that wait for other shards to which something was passed on; nearly always none.
@@ -107,6 +109,7 @@ impl Default for Journal {
             pending: VecDeque::new(),
             synced: 0,
             kept: 0,
+            awaited: 0,
             receipts: VecDeque::new(),
             passing: Vec::new(),
             passed: Vec::new(),
@@ -182,6 +185,13 @@ impl Journal {
         }
     }
 
+    /// Somebody waits for this.
+    pub(super) fn await_until(&mut self, until: Until) {
+        if let Until::Synced(turn) | Until::Kept(turn) = until {
+            self.awaited = self.awaited.max(turn);
+        }
+    }
+
     #[inline]
     pub(super) fn push(&mut self, change: Change) {
         self.charge(CHANGE_BYTES);
@@ -253,6 +263,7 @@ impl Journal {
         if self.sessions.back() != Some(&(self.turn, session, generation)) {
             self.sessions.push_back((self.turn, session, generation));
         }
+        self.awaited = self.turn;
         self.turn
     }
 
@@ -311,6 +322,12 @@ impl Shard {
         turn
     }
 
+    /// The last turn that somebody waits for: a client for an answer, a session for what it may send, another shard. What is
+    /// written of later ones (that something was acknowledged, mostly) may wait for company a little.
+    pub fn awaited_turn(&self) -> u64 {
+        self.journal.awaited
+    }
+
     /// Every turn up to this one is written, and survives what it should survive.
     pub fn handle_synced(&mut self, position: u64, now: Timestamp) {
         for turn in self.journal.pending.iter_mut().take_while(|turn| turn.number <= position) {
@@ -325,6 +342,7 @@ impl Shard {
     /// Another shard asks to be told when what came from it is kept.
     pub(crate) fn handle_ask(&mut self, from: usize, theirs: u64, now: Timestamp) {
         let Until::Synced(turn) = self.journal.until_synced() else { return };
+        self.journal.await_until(Until::Synced(turn));
         let theirs_passed = self.journal.passed.extract_if(.., |(sender, _)| *sender == from);
         let passed = theirs_passed.map(|(_, pass)| pass).collect();
         self.journal.receipts.push_back(Receipt { turn, from, theirs, passed });
