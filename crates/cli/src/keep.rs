@@ -137,7 +137,11 @@ fn restore_users(copy: &Path, to: &Path) -> Result<bool> {
     let from = copy.join(plan::USERS);
     let is_done = copy_users(&from, to)?;
     if !is_done && !plan::is_missing(&from) {
-        println!("{} is there already and was left as it is; the users of the copy are in {}", to.display(), from.display());
+        println!(
+            "{} is there already and was left as it is; the users of the copy are in {}",
+            to.display(),
+            from.display()
+        );
     }
     Ok(is_done)
 }

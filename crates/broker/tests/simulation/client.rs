@@ -19,6 +19,14 @@ enum Sending {
     Received,
 }
 
+/// How long it listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    Steady,
+    /// It leaves and comes back: what it listens to may have passed it by.
+    Fickle,
+}
+
 pub(crate) struct Client {
     pub(crate) id: String,
     pub(crate) version: Version,
@@ -27,8 +35,7 @@ pub(crate) struct Client {
     /// What it listens to.
     pub(crate) filter: Option<(String, QoS)>,
     pub(crate) is_subscribed: bool,
-    /// It leaves and comes back: what it listens to may have passed it by.
-    pub(crate) is_fickle: bool,
+    pub(crate) habit: Habit,
     /// It was told that it has a session.
     pub(crate) is_known: bool,
     pub(crate) is_connected: bool,
@@ -61,7 +68,7 @@ impl Client {
             publishes: publishes.map(Into::into),
             filter: filter.map(|(filter, qos)| (filter.to_owned(), qos)),
             is_subscribed: false,
-            is_fickle: false,
+            habit: Habit::Steady,
             is_known: false,
             is_connected: false,
             out: Vec::new(),
@@ -85,7 +92,7 @@ impl Client {
 
     /// Whatever it wants to hear, it was told that it will.
     pub(crate) fn has_subscribed(&self) -> bool {
-        self.filter.is_none() || self.is_subscribed || self.is_fickle
+        self.filter.is_none() || self.is_subscribed || self.habit == Habit::Fickle
     }
 
     pub(crate) fn is_done(&self) -> bool {

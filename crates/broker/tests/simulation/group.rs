@@ -3,7 +3,7 @@
 
 use tidegate_wire_mqtt::{Limits, PacketId, Properties, QoS, TopicFilter, TopicFilters, Unsubscribe, Version};
 
-use crate::client::Client;
+use crate::client::{Client, Habit};
 use crate::run;
 use crate::world::World;
 
@@ -38,10 +38,12 @@ fn members() -> Vec<Client> {
     ];
     for id in ["one", "two"] {
         let mut fickle = member(id, Version::V311);
-        fickle.is_fickle = true;
+        fickle.habit = Habit::Fickle;
         clients.push(fickle);
     }
-    clients.iter_mut().for_each(|client| client.messages_max = MESSAGES);
+    for client in &mut clients {
+        client.messages_max = MESSAGES;
+    }
     clients
 }
 

@@ -16,7 +16,7 @@ use tidegate_store::records::Image;
 use tidegate_store::{Batch, Location, Log, LogOptions, State, StoreError};
 use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version};
 
-use crate::client::Client;
+use crate::client::{Client, Habit};
 use crate::{Dice, trace};
 
 /// What a seed lives through before it comes to rest.
@@ -345,7 +345,7 @@ impl World {
         if one.is_ready() && is_heard {
             one.publish(&mut self.dice);
         }
-        if self.is_restless && one.is_fickle && one.is_ready() && self.dice.one_in(2) {
+        if self.is_restless && one.habit == Habit::Fickle && one.is_ready() && self.dice.one_in(2) {
             one.change_mind();
         }
         if !one.out.is_empty() && self.shards[shard].may_read(conn) {

@@ -114,12 +114,10 @@ impl FsDisk {
             file => file,
         };
         let lock = lock.map_err(StoreError::io("open", &path.display().to_string()))?;
-        if let Err(error) = flock(&lock, FlockOperation::NonBlockingLockShared) {
-            if error == rustix::io::Errno::WOULDBLOCK {
-                let pid = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-                return Err(StoreError::Locked { dir: place, pid });
-            }
-            // A medium that knows no locks has no broker on it either.
+        // A medium that knows no locks has no broker on it either: no other error counts.
+        if flock(&lock, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK) {
+            let pid = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+            return Err(StoreError::Locked { dir: place, pid });
         }
         let (files, writing) = (FsFiles::new(dir), BTreeMap::new());
         Ok(Self { files, writing, dir: handle, lock: Arc::new(lock), opened: Instant::now() })
