@@ -35,9 +35,8 @@ const NO_USERS: &str = "; nor users: there is no file of them in the data folder
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.store)?;
-        match &self.space {
-            Some(space) => write!(f, "; smart space: {space}")?,
-            None => {}
+        if let Some(space) = &self.space {
+            write!(f, "; smart space: {space}")?;
         }
         f.write_str(if self.has_users { "; users" } else { "" })
     }
