@@ -2,7 +2,8 @@
 //!
 //! A broker that runs copies its store itself, at one moment and without stopping; the commands only ask it. The others
 //! work on a folder that no broker uses: the store's lock sees to that. What is kept has two parts, with a moment each:
-//! sessions and messages, and the smart space, which is the folder `space` of a copy.
+//! sessions and messages, and the smart space, which is the folder `space` of a copy. The users come with them, if they are
+//! where the broker puts them; what the operator has written and placed (configuration, rules, certificates, keys) does not.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -13,7 +14,7 @@ use serde_json::json;
 use tidegate_store::records::Image;
 use tidegate_store::{RecoveryReport, StoreError};
 
-use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs};
+use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs, StoreCheckArgs};
 use crate::config::load;
 use crate::operate::http::Door;
 use crate::plan;
@@ -23,15 +24,21 @@ use crate::plan;
 pub(crate) struct Parts {
     store: RecoveryReport,
     space: Option<RecoveryReport>,
+    has_users: bool,
 }
+
+/// What is for the operator to keep.
+const NOT_COPIED: &str = "not in the copy: configuration, rules of access, certificates and keys";
+/// The same where the users are not in the data folder.
+const NO_USERS: &str = "; nor users: there is no file of them in the data folder";
 
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.store)?;
-        match &self.space {
-            Some(space) => write!(f, "; smart space: {space}"),
-            None => Ok(()),
+        if let Some(space) = &self.space {
+            write!(f, "; smart space: {space}")?;
         }
+        f.write_str(if self.has_users { "; users" } else { "" })
     }
 }
 
@@ -40,28 +47,33 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
     let to = std::path::absolute(&args.to).with_context(|| format!("{} is no path", args.to.display()))?;
     if let Some(data) = &args.from {
         let store = |to: &Path| tidegate_store::backup::<Image>(&data.join(plan::STORE), to);
-        let parts = copy(&to, store, |to| copy_space(&data.join(plan::SPACE), to))?;
-        return Ok(tell(&format!("copied to {}", to.display()), &parts));
+        let parts = copy(&to, store, |to| copy_space(&data.join(plan::SPACE), to), &data.join(plan::USERS))?;
+        let code = tell(&format!("copied to {}", to.display()), &parts);
+        println!("{NOT_COPIED}{}", if parts.has_users { "" } else { NO_USERS });
+        return Ok(code);
     }
     let body = json!({ "to": to });
     let answer = Door::new(&args.admin)?.request("POST", "/api/v1/backup", Some(&body))?;
     println!("copied to {}: {}", to.display(), answer["report"].as_str().unwrap_or_default());
+    println!("{NOT_COPIED}{}", if plan::is_missing(&to.join(plan::USERS)) { NO_USERS } else { "" });
     Ok(0)
 }
 
-/// Makes a copy of both parts, which appears under its name when it is whole.
+/// Makes a copy of both parts and the users, which appears under its name when it is whole.
 pub(crate) fn copy(
     to: &Path,
     store: impl FnOnce(&Path) -> Result<RecoveryReport, StoreError>,
     space: impl FnOnce(&Path) -> Result<Option<RecoveryReport>, StoreError>,
+    users: &Path,
 ) -> Result<Parts> {
     ensure_free(to)?;
     let mut stage = to.as_os_str().to_owned();
     stage.push(".copy");
     let stage = PathBuf::from(stage);
     ensure_free(&stage)?;
-    let copied = store(&stage).and_then(|store| Ok(Parts { store, space: space(&stage.join(plan::SPACE))? }));
-    let placed = copied.map_err(anyhow::Error::from).and_then(|parts| {
+    let copied = store(&stage).and_then(|store| Ok((store, space(&stage.join(plan::SPACE))?)));
+    let placed = copied.map_err(anyhow::Error::from).and_then(|(store, space)| {
+        let parts = Parts { store, space, has_users: copy_users(users, &stage.join(plan::USERS))? };
         fs::rename(&stage, to).with_context(|| format!("cannot write {}", to.display()))?;
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(parent).and_then(|parent| parent.sync_all()).context("cannot sync the folder of the copy")?;
@@ -80,6 +92,17 @@ pub(crate) fn copy_space(dir: &Path, to: &Path) -> Result<Option<RecoveryReport>
         return Ok(None);
     }
     tidegate_store::backup::<tidegate_space::Image>(dir, to).map(Some)
+}
+
+/// Copies the file of the users with its rights, if there is one; whether there is. One that is there already stays.
+fn copy_users(from: &Path, to: &Path) -> Result<bool> {
+    if plan::is_missing(from) || !plan::is_missing(to) {
+        return Ok(false);
+    }
+    fs::copy(from, to)
+        .and_then(|_| File::open(to)?.sync_all())
+        .with_context(|| format!("cannot copy the users in {}", from.display()))?;
+    Ok(true)
 }
 
 /// A directory that is not there, or empty.
@@ -105,16 +128,46 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
     let space = copy_space(&args.from.join(plan::SPACE), &space_to).with_context(|| {
         format!("sessions and messages were restored, the smart space was not: {}", space_to.display())
     })?;
-    Ok(tell(&format!("restored into {}", to.display()), &Parts { store, space }))
+    let has_users = restore_users(&args.from, &to.with_file_name(plan::USERS))?;
+    Ok(tell(&format!("restored into {}", to.display()), &Parts { store, space, has_users }))
+}
+
+fn restore_users(copy: &Path, to: &Path) -> Result<bool> {
+    let from = copy.join(plan::USERS);
+    let is_done = copy_users(&from, to)?;
+    if !is_done && !plan::is_missing(&from) {
+        println!(
+            "{} is there already and was left as it is; the users of the copy are in {}",
+            to.display(),
+            from.display()
+        );
+    }
+    Ok(is_done)
 }
 
 /// `tidegate store check`.
-pub(crate) fn check(args: &ServeArgs) -> Result<u8> {
-    let (dir, space_dir) = dirs(args)?;
+pub(crate) fn check(args: &StoreCheckArgs) -> Result<u8> {
+    let (dir, space_dir) = match &args.dir {
+        Some(dir) => (store_in(dir)?, dir.join(plan::SPACE)),
+        None => dirs(&args.serve)?,
+    };
     let store = tidegate_store::check::<Image>(&dir)?;
     let is_space = !plan::is_missing(&space_dir);
     let space = is_space.then(|| tidegate_store::check::<tidegate_space::Image>(&space_dir)).transpose()?;
-    Ok(tell(&dir.display().to_string(), &Parts { store, space }))
+    Ok(tell(&dir.display().to_string(), &Parts { store, space, has_users: false }))
+}
+
+/// A data folder has the store in a folder, a copy is one.
+fn store_in(dir: &Path) -> Result<PathBuf> {
+    if !plan::is_missing(&dir.join(plan::STORE)) {
+        return Ok(dir.join(plan::STORE));
+    }
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))?;
+    let is_store = entries.flatten().any(|entry| entry.path().extension().is_some_and(|end| end == "tide"));
+    if !is_store {
+        bail!("{} is neither a data folder nor a copy of one: it has no store", dir.display());
+    }
+    Ok(dir.to_path_buf())
 }
 
 /// Where both parts are.
@@ -129,5 +182,46 @@ fn tell(what: &str, parts: &Parts) -> u8 {
     if let Some(space) = &parts.space {
         println!("smart space: {space}");
     }
+    if parts.has_users {
+        println!("users");
+    }
     u8::from(parts.store.is_damaged() || parts.space.as_ref().is_some_and(RecoveryReport::is_damaged))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_has_the_users_and_gives_them_back_where_there_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("data/store")).unwrap();
+        fs::write(at("data/users"), "alice:1").unwrap();
+        let store = |to: &Path| tidegate_store::backup::<Image>(&at("data/store"), to);
+        let parts = copy(&at("copy"), store, |_| Ok(None), &at("data/users")).unwrap();
+        assert!(parts.has_users && parts.to_string().ends_with("; users"), "{parts}");
+        assert!(!plan::is_missing(&at("copy/users")));
+        assert!(restore_users(&at("copy"), &at("new")).unwrap());
+        fs::write(at("old"), "bob:2").unwrap();
+        assert!(!restore_users(&at("copy"), &at("old")).unwrap(), "never over others");
+        let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+        assert_eq!((read("new"), read("old")), ("alice:1".to_owned(), "bob:2".to_owned()));
+    }
+
+    #[test]
+    fn a_store_is_found_in_a_data_folder_and_in_a_copy_and_nowhere_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for dir in ["data/store", "copy", "other"] {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        fs::write(at("copy/log-000000000001.tide"), "").unwrap();
+        assert_eq!(store_in(&at("data")).unwrap(), at("data/store"));
+        assert_eq!(store_in(&at("copy")).unwrap(), at("copy"));
+        assert!(store_in(&at("other")).is_err() && store_in(&at("missing")).is_err());
+        let report = tidegate_store::check::<Image>(&at("data/store")).unwrap();
+        assert!(!report.is_damaged());
+        assert_eq!(fs::read_dir(at("data/store")).unwrap().count(), 0, "a check leaves nothing behind");
+    }
 }

@@ -49,8 +49,11 @@ pub(crate) fn is_missing(path: &Path) -> bool {
 
 /// Where the users are kept when nothing else is said.
 pub(crate) fn usual_password_file(options: &Options) -> PathBuf {
-    options.server.data.join("users")
+    options.server.data.join(USERS)
 }
+
+/// The file of the users in the data folder, and in a copy of it.
+pub(crate) const USERS: &str = "users";
 
 /// The folder of the store in the data folder.
 pub(crate) const STORE: &str = "store";

@@ -143,7 +143,9 @@ impl Steward for Running {
             // Its doors are closed, so nobody has it.
             None => keep::copy_space(&space, to),
         };
-        let parts = keep::copy(to, |to| self.handle.backup(to), copy_space).map_err(|error| format!("{error:#}"))?;
+        let users = plan::usual_password_file(&self.started.options);
+        let parts = keep::copy(to, |to| self.handle.backup(to), copy_space, &users);
+        let parts = parts.map_err(|error| format!("{error:#}"))?;
         Ok(parts.to_string())
     }
 

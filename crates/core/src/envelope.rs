@@ -18,11 +18,12 @@ pub(crate) enum Envelope<'a> {
     /// A message: for the subscribers there, and kept there if it is retained, with its place in the order of all retained
     /// messages (see `Stamp`).
     Publish { publication: Publication<'a>, count: u64, routing: u64 },
-    /// A message for one member of a group there; if the last one has left, it may be passed on so many times.
-    Shared { hops: u8, filter: &'a str, group: &'a str, publication: Publication<'a>, routing: u64 },
+    /// A message for one member of a group there; if the last one has left, it is passed on. `tried` are the shards, a bit
+    /// each, where there was none.
+    Shared { tried: u64, filter: &'a str, group: &'a str, publication: Publication<'a>, routing: u64 },
     /// The sender wants to be told when what it has sent until now is kept; its turn.
     Ask { turn: u64 },
-    /// What came from the receiver up to that turn is kept.
+    /// What came from the receiver in that turn is kept.
     Kept { turn: u64 },
     /// Messages of this client meet a receiver of the sender's that does not keep up; see `pressing`.
     Pressing { origin: u64 },
@@ -43,9 +44,9 @@ impl<'a> Envelope<'a> {
                     out.extend_from_slice(&count.to_le_bytes());
                 }
             }
-            Self::Shared { hops, filter, group, publication, routing } => {
+            Self::Shared { tried, filter, group, publication, routing } => {
                 out.push(1);
-                out.push(*hops);
+                out.extend_from_slice(&tried.to_le_bytes());
                 write_text(filter, out);
                 write_text(group, out);
                 write_publication(publication, out);
@@ -89,11 +90,11 @@ impl<'a> Envelope<'a> {
                 Self::Publish { publication, count, routing }
             }
             1 => {
-                let [hops] = reader.array()?;
+                let tried = u64::from_le_bytes(reader.array()?);
                 let (filter, group) = (reader.text()?, reader.text()?);
                 let publication = reader.publication()?;
                 let routing = reader.routing(&publication)?;
-                Self::Shared { hops, filter, group, publication, routing }
+                Self::Shared { tried, filter, group, publication, routing }
             }
             2 => Self::Interest { filter: reader.text()?, interested: reader.array::<1>()? == [1] },
             3 => Self::Group {

@@ -323,12 +323,12 @@ impl Shard {
             }
             Envelope::Ask { turn } => self.handle_ask(from, turn, now),
             Envelope::Kept { turn } => self.handle_kept(from, turn, now),
-            Envelope::Shared { filter, group, publication, hops, routing } => {
+            Envelope::Shared { filter, group, publication, tried, routing } => {
                 let message = Shareable::new(publication);
                 message.routing.set(routing);
                 if let Some((session, wish)) = self.subscriptions.pick_local(filter, group) {
                     self.deliver_shared(session, wish, &message, now);
-                } else if hops == 0 || !self.pass_on(filter, group, &message, hops - 1) {
+                } else if !self.pass_on(from, (filter, group), &message, tried) {
                     let class = publication.standing.class;
                     self.stats.begin_delivery(class);
                     self.departed.deliveries += 1;

@@ -92,7 +92,7 @@ impl Shard {
                     return false;
                 };
                 let (publication, routing) = (message.publication, message.routing.get());
-                let envelope = Envelope::Shared { hops: HOPS_MAX, filter: &filter, group: &name, publication, routing };
+                let envelope = Envelope::Shared { tried: 0, filter: &filter, group: &name, publication, routing };
                 self.forward(shard, &envelope, &publication);
             }
             None => return false,
@@ -100,11 +100,22 @@ impl Shard {
         true
     }
 
-    /// A message for a group whose members here have left: another shard may have one.
-    pub(crate) fn pass_on(&mut self, filter: &str, group: &str, message: &Shareable<'_>, hops: u8) -> bool {
-        let Some(shard) = self.subscriptions.shard_with_members(filter, group) else { return false };
+    /// A message from another shard for a group whose members here have left: a shard that was not asked yet may have one.
+    /// Each is asked once, so it ends, and a member that stays is found.
+    pub(crate) fn pass_on(
+        &mut self,
+        from: usize,
+        (filter, group): (&str, &str),
+        message: &Shareable<'_>,
+        tried: u64,
+    ) -> bool {
+        let tried = tried | 1 << self.index;
+        let Some(shard) = self.subscriptions.shard_with_members(filter, group, tried) else { return false };
         let (publication, routing) = (message.publication, message.routing.get());
-        self.forward(shard, &Envelope::Shared { hops, filter, group, publication, routing }, &publication);
+        self.forward(shard, &Envelope::Shared { tried, filter, group, publication, routing }, &publication);
+        if publication.qos > QoS::AtMostOnce {
+            self.journal.pass(from, shard);
+        }
         true
     }
 
@@ -127,6 +138,3 @@ impl Shard {
         }
     }
 }
-
-/// A message whose receiver has left is passed on this often; members that leave faster than that are not to be had.
-const HOPS_MAX: u8 = 3;

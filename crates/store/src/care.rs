@@ -16,7 +16,7 @@ use crate::writer::Writer;
 
 /// Reads everything in a store that is not in use, and changes nothing. The report says what opening would repair.
 pub fn check<S: State>(dir: &Path) -> Result<RecoveryReport, StoreError> {
-    let mut disk = open_existing(dir)?;
+    let mut disk = FsDisk::open_to_read(dir)?;
     check_disk::<S>(&mut disk)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn check_disk<S: State>(disk: &mut impl Disk) -> Result<RecoveryRepor
 
 /// Copies a store that is not in use, and checks the copy.
 pub fn backup<S: State>(dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
-    let mut disk = open_existing(dir)?;
+    let mut disk = FsDisk::open_to_read(dir)?;
     let place = disk.place();
     let names = disk.list().map_err(StoreError::io("list", &place))?;
     let files: Vec<FileId> = names.iter().filter_map(|name| FileId::parse(name)).collect();
@@ -62,13 +62,6 @@ pub fn restore<S: State>(from: &Path, to: &Path) -> Result<RecoveryReport, Store
     backup::<S>(from, to)
 }
 
-/// Opening makes a directory that is missing; a check of a misspelt one must not.
-fn open_existing(dir: &Path) -> Result<FsDisk, StoreError> {
-    let place = dir.display().to_string();
-    fs::read_dir(dir).map_err(StoreError::io("read", &place))?;
-    FsDisk::open(dir)
-}
-
 fn copy<S: State>(dir: &Path, to: &Path, files: &[FileId]) -> Result<RecoveryReport, StoreError> {
     let partial = partial_name(to);
     let place = partial.display().to_string();
@@ -84,7 +77,7 @@ fn copy<S: State>(dir: &Path, to: &Path, files: &[FileId]) -> Result<RecoveryRep
             .map_err(StoreError::io("copy", &name))?;
     }
     let report = {
-        let mut disk = FsDisk::open(&partial)?;
+        let mut disk = FsDisk::open_to_read(&partial)?;
         let report = check_disk::<S>(&mut disk)?;
         disk.sync_names().map_err(StoreError::io("sync", &place))?;
         report

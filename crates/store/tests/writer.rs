@@ -78,6 +78,38 @@ fn what_was_told_survives_a_power_cut_at_any_moment() {
     }
 }
 
+/// What nobody waits for is not worth a sync: it goes with the next batch that somebody does wait for.
+#[test]
+fn what_nobody_waits_for_is_written_with_what_somebody_does() {
+    let disk = SimDisk::new(1);
+    let never = WriterOptions { gather_max: Duration::from_secs(3600), ..WriterOptions::default() };
+    let writer = start(&disk, never);
+    let mut producer = writer.producer(|| {});
+    for n in 0..5 {
+        producer.submit_unawaited(put(n)).unwrap();
+    }
+    producer.submit(put(5)).unwrap();
+    assert_eq!(wait(&mut producer, 6).len(), 6);
+    assert_eq!(writer.metrics().groups, 1);
+    producer.submit_unawaited(put(6)).unwrap();
+    producer.hurry();
+    assert_eq!(wait(&mut producer, 1).len(), 1, "somebody waits for it now");
+    producer.hurry();
+    producer.submit_unawaited(put(7)).unwrap();
+    writer.close().unwrap();
+    assert_eq!(wait(&mut producer, 1).len(), 1, "and an orderly end waits for nothing");
+    assert_eq!(open(disk.boot(), small()).unwrap().1.0.len(), 8);
+}
+
+#[test]
+fn what_nobody_waits_for_is_not_put_off_for_ever() {
+    let disk = SimDisk::new(1);
+    let writer = start(&disk, WriterOptions::default());
+    let mut producer = writer.producer(|| {});
+    producer.submit_unawaited(put(1)).unwrap();
+    assert_eq!(wait(&mut producer, 1).len(), 1);
+}
+
 #[test]
 fn f114_a_full_disk_refuses_and_what_waits_is_kept_when_there_is_room() {
     let disk = SimDisk::new(1);

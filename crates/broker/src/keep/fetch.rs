@@ -2,14 +2,15 @@
 //!
 //! What is damaged or gone is lost. What the system does not let us read is not: it was acknowledged, and perhaps it is
 //! over soon (too many open files, a network that is down), so its page is tried again, after pauses that grow. The others
-//! go on meanwhile.
+//! go on meanwhile, and have its place. It has an end: what cannot be read for minutes is lost, too, and its session goes
+//! on.
 
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::Shard;
@@ -27,20 +28,29 @@ const JOBS_MAX: usize = 1024;
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 /// ...up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// How often a page is tried: for seven minutes.
+const TRIES_MAX: u32 = 20;
+/// Pages of a shard that wait for their next attempt without a place; further ones keep theirs.
+const PUT_OFF_MAX: usize = 1024;
 
 /// Records as they were read; none for those that could not be.
 type Page = Vec<Option<Vec<u8>>>;
 
-struct Job {
+/// A page, and how often it was tried before.
+#[derive(Debug)]
+struct Attempt {
     fetch: Fetch,
-    answers: Arc<Answers>,
-    /// How long it was put off the last time; zero if it never was.
-    pause: Duration,
+    tries: u32,
 }
 
-/// Where the pages of one shard come back.
+struct Job {
+    attempt: Attempt,
+    answers: Arc<Answers>,
+}
+
+/// Where the pages of one shard come back, or none of a page that is to be tried again.
 struct Answers {
-    done: Mutex<Vec<(Fetch, Page)>>,
+    done: Mutex<Vec<(Attempt, Option<Page>)>>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -64,98 +74,67 @@ impl Fetcher {
     /// A desk for one shard; `wake` is called after pages of it came back.
     pub(crate) fn desk(&self, wake: impl Fn() + Send + Sync + 'static) -> Desk {
         let answers = Arc::new(Answers { done: Mutex::default(), wake: Box::new(wake) });
-        Desk { jobs: Some(self.0.clone()), answers, refused: None }
+        Desk { jobs: Some(self.0.clone()), answers, refused: None, later: Vec::new() }
     }
 }
 
 fn run(jobs: &Receiver<Job>, reader: impl Fn() -> Reader<FsFiles>) {
-    let (mut current, mut later) = (None, Later::default());
+    let mut current = None;
     loop {
-        let job = match later.due(Instant::now()).map_or_else(|| jobs.try_recv(), Ok) {
+        let job = match jobs.try_recv() {
             Ok(job) => job,
             Err(TryRecvError::Disconnected) => return,
             Err(TryRecvError::Empty) => {
                 // Its open files keep the space of those that were removed.
                 current = None;
-                match jobs.recv_timeout(later.wait(Instant::now())) {
-                    Ok(job) => job,
-                    Err(RecvTimeoutError::Timeout) => continue,
-                    Err(RecvTimeoutError::Disconnected) => return,
-                }
+                let Ok(job) = jobs.recv() else { return };
+                job
             }
         };
+        let Job { attempt, answers } = job;
         let reader = current.get_or_insert_with(&reader);
-        let spots = job.fetch.messages.iter().map(|(_, spot)| location_of(*spot));
-        match read_page(spots, |at, into| reader.read(at, into)) {
-            Ok(page) => {
-                job.answers.done.lock().unwrap_or_else(PoisonError::into_inner).push((job.fetch, page));
-                (job.answers.wake)();
-            }
-            Err(error) => {
-                let pause = pause_after(job.pause);
-                tracing::error!(
-                    event = "store_error", %error, pause_ms = pause.as_millis() as u64,
-                    "messages that wait cannot be read now; their session waits, and it is tried again"
-                );
-                // Perhaps with files that are opened anew.
-                current = None;
-                later.put(Job { pause, ..job }, Instant::now() + pause);
-            }
+        let spots = attempt.fetch.messages.iter().map(|(_, spot)| location_of(*spot));
+        let page = read_page(spots, attempt.tries, |at, into| reader.read(at, into));
+        if page.is_none() {
+            // Perhaps with files that are opened anew.
+            current = None;
         }
+        answers.done.lock().unwrap_or_else(PoisonError::into_inner).push((attempt, page));
+        (answers.wake)();
     }
 }
 
-/// Records of a page, but for those that are lost; an error if it is worth another try.
+/// Records of a page, but for those that are lost; none if it is worth another try.
 fn read_page(
     spots: impl Iterator<Item = Location>,
+    tries: u32,
     mut read: impl FnMut(Location, &mut Vec<u8>) -> Result<(), StoreError>,
-) -> Result<Page, StoreError> {
+) -> Option<Page> {
     let read = |at: Location| {
         let mut record = Vec::new();
         match read(at, &mut record) {
-            Ok(()) => Ok(Some(record)),
-            Err(error @ StoreError::Io { .. }) => Err(error),
+            Ok(()) => Some(Some(record)),
+            Err(error @ StoreError::Io { .. }) if tries + 1 < TRIES_MAX => {
+                tracing::error!(
+                    event = "store_error", %error, pause_ms = pause_after(tries).as_millis() as u64, tries = tries + 1,
+                    "messages that wait cannot be read now; their session waits, and it is tried again"
+                );
+                None
+            }
             Err(error) => {
                 tracing::error!(
-                    event = "store_error", %error, file = %at.file, offset = at.offset,
+                    event = "store_error", %error, file = %at.file, offset = at.offset, tries = tries + 1,
                     "a message that waited cannot be read and is lost; its session goes on"
                 );
-                Ok(None)
+                Some(None)
             }
         }
     };
     spots.map(read).collect()
 }
 
-fn pause_after(pause: Duration) -> Duration {
-    (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX)
-}
-
-/// What is to be tried again, and when: no more than shards have under way.
-struct Later<T>(Vec<(Instant, T)>);
-
-impl<T> Default for Later<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> Later<T> {
-    fn put(&mut self, job: T, at: Instant) {
-        self.0.push((at, job));
-    }
-
-    fn due(&mut self, now: Instant) -> Option<T> {
-        let index = self.0.iter().position(|(at, _)| *at <= now)?;
-        Some(self.0.swap_remove(index).1)
-    }
-
-    /// Until the next one is due.
-    fn wait(&self, now: Instant) -> Duration {
-        let next = self.0.iter().map(|(at, _)| at.saturating_duration_since(now)).min();
-        // Whoever waits for nothing looks again now and then.
-        next.unwrap_or(PAUSE_MAX)
-    }
+fn pause_after(tries: u32) -> Duration {
+    PAUSE_MIN.saturating_mul(1 << tries.min(16)).min(PAUSE_MAX)
 }
 
 /// One shard's way to the thread.
@@ -164,24 +143,26 @@ pub(crate) struct Desk {
     jobs: Option<SyncSender<Job>>,
     answers: Arc<Answers>,
     /// There was no room for it.
-    refused: Option<Fetch>,
+    refused: Option<Attempt>,
+    /// What is to be tried again, and when: one page of a session at most.
+    later: Vec<(Timestamp, Attempt)>,
 }
 
 impl fmt::Debug for Desk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Desk").field("refused", &self.refused).finish_non_exhaustive()
+        f.debug_struct("Desk").field("refused", &self.refused).field("later", &self.later).finish_non_exhaustive()
     }
 }
 
 impl Desk {
-    /// Hands over what the shard wants to have read.
-    pub(crate) fn ask(&mut self, shard: &mut Shard) {
-        while let Some(fetch) = self.refused.take().or_else(|| shard.poll_fetch()) {
+    /// Hands over what the shard wants to have read, and what is to be tried again.
+    pub(crate) fn ask(&mut self, shard: &mut Shard, now: Timestamp) {
+        while let Some(attempt) = self.next(shard, now) {
             let Some(jobs) = &self.jobs else { return };
-            match jobs.try_send(Job { fetch, answers: Arc::clone(&self.answers), pause: Duration::ZERO }) {
+            match jobs.try_send(Job { attempt, answers: Arc::clone(&self.answers) }) {
                 Ok(()) => {}
                 Err(TrySendError::Full(job)) => {
-                    self.refused = Some(job.fetch);
+                    self.refused = Some(job.attempt);
                     return;
                 }
                 Err(TrySendError::Disconnected(_)) => self.jobs = None,
@@ -189,58 +170,158 @@ impl Desk {
         }
     }
 
+    fn next(&mut self, shard: &mut Shard, now: Timestamp) -> Option<Attempt> {
+        if let Some(refused) = self.refused.take() {
+            return Some(refused);
+        }
+        if let Some(at) = self.later.iter().position(|(at, _)| *at <= now) {
+            return Some(self.later.swap_remove(at).1);
+        }
+        shard.poll_fetch().map(|fetch| Attempt { fetch, tries: 0 })
+    }
+
     /// Tells the shard what was read.
     pub(crate) fn hear(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) {
         let done = std::mem::take(&mut *self.answers.done.lock().unwrap_or_else(PoisonError::into_inner));
-        for (fetch, page) in done {
-            shard.handle_fetched(&fetch, |at| saved(page.get(at)?.as_deref()?, wall), now);
+        for (mut attempt, page) in done {
+            let Some(page) = page else {
+                if self.later.len() < PUT_OFF_MAX {
+                    shard.handle_fetch_put_off(&mut attempt.fetch);
+                }
+                let at = now + pause_after(attempt.tries);
+                self.later.push((at, Attempt { tries: attempt.tries + 1, ..attempt }));
+                continue;
+            };
+            shard.handle_fetched(&attempt.fetch, |at| saved(page.get(at)?.as_deref()?, wall), now);
         }
+    }
+
+    /// When something is to be tried again.
+    pub(crate) fn due(&self) -> Option<Timestamp> {
+        self.later.iter().map(|(at, _)| *at).min()
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use tidegate_store::FileId;
+    use tidegate_core::access::{Identity, Open};
+    use tidegate_core::settings::Settings;
+    use tidegate_core::{Hello, shard_of};
+    use tidegate_store::records::{Image, MessageRecord, Record, WishRecord};
+    use tidegate_store::{FileId, State as _};
+    use tidegate_wire_mqtt::{Connect, Properties, Version};
 
+    use super::super::restore::restore;
     use super::*;
 
-    fn page(error: fn() -> StoreError) -> Result<Page, StoreError> {
+    fn page(tries: u32, error: fn() -> StoreError) -> Option<Page> {
         let spots = (0..3).map(|offset| Location { file: FileId::segment(1), offset, len: 1 });
-        read_page(spots, |at, into| {
+        read_page(spots, tries, |at, into| {
             into.push(at.offset as u8);
             if at.offset == 1 { Err(error()) } else { Ok(()) }
         })
     }
 
-    #[test]
-    fn only_what_is_damaged_or_gone_is_lost() {
-        let lost = [
-            page(|| StoreError::Damaged { file: "segment".to_owned(), offset: 1 }),
-            page(|| StoreError::Gone { file: "segment".to_owned() }),
-        ];
-        for page in lost {
-            assert_eq!(page.ok(), Some(vec![Some(vec![0]), None, Some(vec![2])]));
-        }
-        let busy =
-            page(|| StoreError::Io { action: "open", file: "segment".to_owned(), source: io::Error::other("busy") });
-        assert!(matches!(busy, Err(StoreError::Io { .. })), "nothing of it is lost: {busy:?}");
+    fn busy() -> StoreError {
+        StoreError::Io { action: "open", file: "segment".to_owned(), source: io::Error::other("busy") }
     }
 
     #[test]
-    fn what_cannot_be_read_now_is_tried_again_after_pauses_that_grow() {
-        let (mut later, now) = (Later::default(), Instant::now());
-        let (mut pause, mut pauses) = (Duration::ZERO, Vec::new());
-        for _ in 0..10 {
-            pause = pause_after(pause);
-            pauses.push(pause);
+    fn only_what_is_damaged_or_gone_is_lost_at_once() {
+        let lost = Some(vec![Some(vec![0]), None, Some(vec![2])]);
+        assert_eq!(page(0, || StoreError::Damaged { file: "segment".to_owned(), offset: 1 }), lost);
+        assert_eq!(page(0, || StoreError::Gone { file: "segment".to_owned() }), lost);
+        for tries in 0..TRIES_MAX - 1 {
+            assert_eq!(page(tries, busy), None, "nothing of it is lost");
         }
-        assert!(pauses[0] == PAUSE_MIN && pauses[9] == PAUSE_MAX && pauses.is_sorted());
-        later.put("second", now + 2 * PAUSE_MIN);
-        later.put("first", now + PAUSE_MIN);
-        assert_eq!((later.due(now), later.wait(now)), (None, PAUSE_MIN));
-        assert_eq!(later.due(now + PAUSE_MIN), Some("first"));
-        assert_eq!((later.due(now + PAUSE_MIN), later.wait(now + PAUSE_MIN)), (None, PAUSE_MIN));
-        assert_eq!(later.due(now + PAUSE_MAX), Some("second"));
-        assert_eq!(later.wait(now), PAUSE_MAX);
+        assert_eq!(page(TRIES_MAX - 1, busy), lost, "and it has an end");
+    }
+
+    #[test]
+    fn pauses_grow_and_come_to_minutes() {
+        let pauses: Vec<Duration> = (0..TRIES_MAX - 1).map(pause_after).collect();
+        assert!(pauses[0] == PAUSE_MIN && pauses.last() == Some(&PAUSE_MAX) && pauses.is_sorted());
+        let all = pauses.iter().sum::<Duration>();
+        assert!((300..600).contains(&all.as_secs()), "{all:?}");
+    }
+
+    /// A shard with this many connected sessions that have a message on disk each.
+    fn shard_with_pages(sessions: u64, wall: &Wall, now: Timestamp) -> Shard {
+        let mut image = Image::default();
+        let mut take = |record: Record<'_>, offset| {
+            let at = Location { file: FileId::segment(1), offset, len: 1 };
+            record.with_raw(|raw| image.apply(raw, at)).unwrap();
+        };
+        let client = |id: u64| format!("reader-{id}");
+        for id in 1..=sessions {
+            let client_id = client(id);
+            let ends_ms = None;
+            take(Record::Session { session: id, client_id: &client_id, principal: None, expiry_s: None, ends_ms }, 0);
+            let wish = WishRecord { qos: 1, no_local: false, retain_as_published: false, is_latest: false, id: None };
+            take(Record::Subscribed { session: id, filter: "t", wish }, 0);
+            let (topic, payload) = ("t", &b"21.5"[..]);
+            let (qos, retain, expires_ms, origin, standing, properties) = (1, false, None, 7, None, &[][..]);
+            let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
+            take(Record::Message(message), id);
+            take(Record::Queued { session: id, place: 1, message: id, qos: 1, retain, ids: Vec::new() }, 0);
+        }
+        let mut shards = [Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7)];
+        let restored = restore(&image, &mut |_, _| Ok(()), &mut shards, wall, now);
+        assert_eq!((restored.deliveries, restored.lost), (sessions as usize, 0));
+        let [mut shard] = shards;
+        for id in 1..=sessions {
+            let client_id = client(id);
+            assert_eq!(shard_of(&client_id, 1), 0);
+            let connect = Connect {
+                version: Version::V311,
+                clean_start: false,
+                keep_alive: 0,
+                properties: Properties::EMPTY,
+                client_id: &client_id,
+                will: None,
+                user_name: None,
+                password: None,
+            };
+            let hello = Hello { connect: &connect, client_id: &client_id, identity: Identity::default() };
+            shard.handle_connect(&hello, now).unwrap();
+        }
+        shard
+    }
+
+    /// A file that cannot be read holds up neither other sessions nor, for ever, its own.
+    #[test]
+    fn what_cannot_be_read_gives_its_place_to_others_and_is_lost_in_the_end() {
+        let mut now = Timestamp::from_secs_f64(1.0);
+        let wall = Wall::new(now, 1_800_000_000_000, 0);
+        let mut shard = shard_with_pages(40, &wall, now);
+        let (jobs, receiver) = sync_channel(JOBS_MAX);
+        let mut desk = Fetcher(jobs).desk(|| {});
+        let begun = now;
+        let mut first = 0;
+        for round in 0..1000 {
+            desk.ask(&mut shard, now);
+            for Job { attempt, answers } in receiver.try_iter() {
+                first += usize::from(attempt.tries == 0);
+                let spots = attempt.fetch.messages.iter().map(|(_, spot)| location_of(*spot));
+                let page = read_page(spots, attempt.tries, |_, _| Err(busy()));
+                answers.done.lock().unwrap().push((attempt, page));
+            }
+            desk.hear(&mut shard, &wall, now);
+            match round {
+                0 => assert_eq!(first, 16, "so many have a place"),
+                1 => assert_eq!(first, 32),
+                2 => assert_eq!(first, 40, "all had their turn before any was tried again"),
+                _ => now = desk.due().unwrap_or(now),
+            }
+            assert_eq!(shard.audit(), Ok(()));
+            if round > 2 && desk.due().is_none() {
+                break;
+            }
+        }
+        assert_eq!(shard.stats().dropped_unreadable, 40);
+        assert_eq!((shard.stats().queued_messages, shard.stats().queued_on_disk), (0, 0));
+        assert!(now.since(begun) < Duration::from_secs(600), "{:?}", now.since(begun));
+        assert!(shard.poll_fetch().is_none());
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Scribe {
     backlog: VecDeque<(Batch, End)>,
     /// Those that it has, in order.
     sent: VecDeque<(u64, End)>,
+    /// The first turn that was handed over as one that nobody waits for, and behind which none came that somebody does.
+    unawaited: Option<u64>,
     done: Vec<Done>,
     look_at: Option<Timestamp>,
     is_failing: bool,
@@ -64,6 +66,7 @@ impl Scribe {
             desk,
             backlog,
             sent,
+            unawaited: None,
             done,
             look_at: None,
             is_failing: false,
@@ -122,23 +125,38 @@ impl Scribe {
         if let Some(batch) = self.rhythms.write(shard, &self.keeper.wall(), now) {
             self.backlog.push_back((batch, End::default()));
         }
+        self.submit(shard.awaited_turn());
+        if self.look_at.is_none() && !(self.sent.is_empty() && self.backlog.is_empty()) {
+            self.look_at = Some(now + LOOK_EVERY);
+        }
+    }
+
+    /// Hands over what there is room for. Turns up to this one are waited for; what nobody waits for is not worth a sync of
+    /// its own.
+    fn submit(&mut self, awaited: u64) {
         while let Some((batch, end)) = self.backlog.pop_front() {
-            match self.producer.submit(batch) {
-                Ok(ticket) => self.sent.push_back((ticket, end)),
+            let is_awaited = end.turn.is_some_and(|turn| turn <= awaited);
+            let result = if is_awaited { self.producer.submit(batch) } else { self.producer.submit_unawaited(batch) };
+            match result {
+                Ok(ticket) => {
+                    self.unawaited = if is_awaited { None } else { self.unawaited.or(end.turn) };
+                    self.sent.push_back((ticket, end));
+                }
                 Err((_, batch)) => {
                     self.backlog.push_front((batch, end));
                     break;
                 }
             }
         }
-        if self.look_at.is_none() && !(self.sent.is_empty() && self.backlog.is_empty()) {
-            self.look_at = Some(now + LOOK_EVERY);
+        if self.unawaited.is_some_and(|turn| turn <= awaited) {
+            self.producer.hurry();
+            self.unawaited = None;
         }
     }
 
     /// Asks for the pages that the shard wants. At the end of a turn: what was written may have made room for them.
-    pub(crate) fn fetch(&mut self, shard: &mut Shard) {
-        self.desk.ask(shard);
+    pub(crate) fn fetch(&mut self, shard: &mut Shard, now: Timestamp) {
+        self.desk.ask(shard, now);
     }
 
     /// What was learned of publishers, before an orderly end; handed over with the next turn.
@@ -159,6 +177,6 @@ impl Scribe {
 
     /// When to call again without being told.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        [self.look_at, self.clock_at, Some(self.rhythms.due())].into_iter().flatten().min()
+        [self.look_at, self.clock_at, self.desk.due(), Some(self.rhythms.due())].into_iter().flatten().min()
     }
 }

@@ -265,7 +265,7 @@ impl ShardThread {
         self.close_all();
         self.resume_paused();
         if let Some(scribe) = &mut self.scribe {
-            scribe.fetch(&mut self.shard);
+            scribe.fetch(&mut self.shard, self.now);
         }
         self.tell(events);
         self.measure();

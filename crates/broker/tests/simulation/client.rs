@@ -19,6 +19,14 @@ enum Sending {
     Received,
 }
 
+/// How long it listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Habit {
+    Steady,
+    /// It leaves and comes back: what it listens to may have passed it by.
+    Fickle,
+}
+
 pub(crate) struct Client {
     pub(crate) id: String,
     pub(crate) version: Version,
@@ -26,7 +34,8 @@ pub(crate) struct Client {
     pub(crate) publishes: Option<String>,
     /// What it listens to.
     pub(crate) filter: Option<(String, QoS)>,
-    is_subscribed: bool,
+    pub(crate) is_subscribed: bool,
+    pub(crate) habit: Habit,
     /// It was told that it has a session.
     pub(crate) is_known: bool,
     pub(crate) is_connected: bool,
@@ -59,6 +68,7 @@ impl Client {
             publishes: publishes.map(Into::into),
             filter: filter.map(|(filter, qos)| (filter.to_owned(), qos)),
             is_subscribed: false,
+            habit: Habit::Steady,
             is_known: false,
             is_connected: false,
             out: Vec::new(),
@@ -77,19 +87,19 @@ impl Client {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        self.is_connected && (self.filter.is_none() || self.is_subscribed)
+        self.is_connected && self.has_subscribed()
     }
 
     /// Whatever it wants to hear, it was told that it will.
     pub(crate) fn has_subscribed(&self) -> bool {
-        self.filter.is_none() || self.is_subscribed
+        self.filter.is_none() || self.is_subscribed || self.habit == Habit::Fickle
     }
 
     pub(crate) fn is_done(&self) -> bool {
         self.under_way.is_empty() && (self.publishes.is_none() || self.next > self.messages_max) && self.out.is_empty()
     }
 
-    fn say(&mut self, packet: &impl Encode) {
+    pub(crate) fn say(&mut self, packet: &impl Encode) {
         let _ = packet.encode(Peer::new(self.version), &mut self.out);
     }
 
@@ -158,12 +168,17 @@ impl Client {
                 Sending::Received => self.say(&Ack::success(AckKind::PubRel, PacketId::new(id).unwrap())),
             }
         }
-        if let Some((filter, qos)) = self.filter.clone().filter(|_| !self.is_subscribed) {
-            let filter = TopicFilter::parse(&filter, &Limits::default()).unwrap();
-            let list = [Subscription { filter, options: SubscriptionOptions::with_qos(qos) }];
-            let subscriptions = Subscriptions::new(&list);
-            self.say(&Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions });
+        if !self.is_subscribed {
+            self.subscribe();
         }
+    }
+
+    pub(crate) fn subscribe(&mut self) {
+        let Some((filter, qos)) = self.filter.clone() else { return };
+        let filter = TopicFilter::parse(&filter, &Limits::default()).unwrap();
+        let list = [Subscription { filter, options: SubscriptionOptions::with_qos(qos) }];
+        let subscriptions = Subscriptions::new(&list);
+        self.say(&Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions });
     }
 
     /// Reads one packet of what has arrived; false if there is none.

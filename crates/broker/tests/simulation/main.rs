@@ -10,8 +10,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod client;
+mod group;
 mod world;
 
+use client::Client;
+use tidegate_wire_mqtt::{QoS, Version};
 use world::World;
 
 const SEEDS: u64 = 2000;
@@ -48,30 +51,30 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-struct Replay(u64);
+struct Replay(u64, &'static str);
 
 impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let seed = self.0;
-            eprintln!("again: TIDEGATE_SEED={seed} cargo nextest run -p tidegate-broker --test simulation f110");
+            let Self(seed, test) = self;
+            eprintln!("again: TIDEGATE_SEED={seed} cargo nextest run -p tidegate-broker --test simulation {test}");
         }
     }
 }
 
-#[test]
-fn f110_f114_whatever_fails_what_was_acknowledged_is_there_and_exactly_once_is_once() {
+/// Lives through all seeds, or the one that is asked for.
+fn run(test: &'static str, seeds: u64, clients: fn() -> Vec<Client>, check: fn(&mut World)) {
     let seeds = match number("TIDEGATE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("TIDEGATE_SEEDS").unwrap_or(SEEDS),
+        None => 0..number("TIDEGATE_SEEDS").unwrap_or(seeds),
     };
     let (mut crashes, mut delivered, mut repeated, mut pages) = (0, 0, 0, 0);
     for seed in seeds {
-        let replay = Replay(seed);
-        let mut world = World::new(seed);
+        let replay = Replay(seed, test);
+        let mut world = World::new(seed, clients());
         world.live();
         world.come_to_rest();
-        world.check();
+        check(&mut world);
         crashes += world.crashes;
         pages += world.pages;
         let (all, twice) = world.deliveries();
@@ -82,4 +85,20 @@ fn f110_f114_whatever_fails_what_was_acknowledged_is_there_and_exactly_once_is_o
         "{crashes} crashes, {delivered} messages delivered, {repeated} of them repeated at QoS 1, {pages} pages read"
     );
     assert!(delivered > 0);
+}
+
+fn everybody() -> Vec<Client> {
+    vec![
+        Client::new("alice", Version::V5, Some("t/alice"), None),
+        Client::new("bob", Version::V311, Some("t/bob"), None),
+        Client::new("carol", Version::V5, Some("t/carol"), Some(("t/bob", QoS::ExactlyOnce))),
+        Client::new("once", Version::V5, None, Some(("t/#", QoS::ExactlyOnce))),
+        Client::new("more", Version::V311, None, Some(("t/+", QoS::AtLeastOnce))),
+        Client::new("twin", Version::V311, None, Some(("t/alice", QoS::ExactlyOnce))),
+    ]
+}
+
+#[test]
+fn f110_f114_whatever_fails_what_was_acknowledged_is_there_and_exactly_once_is_once() {
+    run("f110_f114", SEEDS, everybody, World::check);
 }

@@ -16,7 +16,7 @@ use tidegate_store::records::Image;
 use tidegate_store::{Batch, Location, Log, LogOptions, State, StoreError};
 use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version};
 
-use crate::client::Client;
+use crate::client::{Client, Habit};
 use crate::{Dice, trace};
 
 /// What a seed lives through before it comes to rest.
@@ -38,25 +38,21 @@ pub(crate) struct World {
     /// Pages that were read.
     pub(crate) pages: u64,
     mail: BTreeMap<(usize, usize), VecDeque<Mail>>,
-    clients: Vec<Client>,
+    pub(crate) clients: Vec<Client>,
     wires: BTreeMap<usize, (usize, ConnId)>,
     pub(crate) crashes: u64,
     /// The disk may fail; else only the process does.
     is_disk_bad: bool,
     /// Attempts to write until the disk moves again.
     stalled: u64,
+    /// What nobody waits for is written only with what somebody does wait for.
+    is_lazy: bool,
+    /// Whoever is fickle is.
+    is_restless: bool,
 }
 
 impl World {
-    pub(crate) fn new(seed: u64) -> Self {
-        let clients = vec![
-            Client::new("alice", Version::V5, Some("t/alice"), None),
-            Client::new("bob", Version::V311, Some("t/bob"), None),
-            Client::new("carol", Version::V5, Some("t/carol"), Some(("t/bob", QoS::ExactlyOnce))),
-            Client::new("once", Version::V5, None, Some(("t/#", QoS::ExactlyOnce))),
-            Client::new("more", Version::V311, None, Some(("t/+", QoS::AtLeastOnce))),
-            Client::new("twin", Version::V311, None, Some(("t/alice", QoS::ExactlyOnce))),
-        ];
+    pub(crate) fn new(seed: u64, clients: Vec<Client>) -> Self {
         let (disk, now) = (SimDisk::new(seed), Timestamp::from_secs_f64(1000.0));
         let mut world = Self {
             dice: Dice::new(seed),
@@ -75,6 +71,8 @@ impl World {
             crashes: 0,
             is_disk_bad: !seed.is_multiple_of(3),
             stalled: 0,
+            is_lazy: seed % 4 == 1,
+            is_restless: true,
         };
         world.start();
         world
@@ -174,6 +172,7 @@ impl World {
 
     /// Nothing fails any more; everything goes on until nothing is left to do.
     pub(crate) fn come_to_rest(&mut self) {
+        self.is_restless = false;
         self.disk.set_broken(None);
         self.stall(0);
         if self.dice.one_in(2) {
@@ -187,7 +186,8 @@ impl World {
             self.carry();
             (0..4).for_each(|_| self.fetch());
             let is_done = self.clients.iter().all(|client| client.is_ready() && client.is_done());
-            let is_quiet = self.unwritten.is_empty() && self.mail.values().all(VecDeque::is_empty);
+            let is_written = self.unwritten.is_empty() || (self.is_lazy && !self.is_awaited());
+            let is_quiet = is_written && self.mail.values().all(VecDeque::is_empty);
             let stats = self.shards.iter().map(Shard::stats);
             let waiting: u64 = stats.map(|stats| stats.queued_messages + stats.inflight_messages).sum();
             if is_done && is_quiet && waiting == 0 {
@@ -237,8 +237,16 @@ impl World {
         }
     }
 
+    fn is_awaited(&self) -> bool {
+        let mut ends = self.unwritten.iter().filter_map(|(shard, turn, _)| turn.map(|turn| (*shard, turn)));
+        ends.any(|(shard, turn)| turn <= self.shards[shard].awaited_turn())
+    }
+
     /// The writer: one group, or the same again if it failed.
     fn write(&mut self) {
+        if self.is_lazy && !self.is_awaited() {
+            return;
+        }
         let Some(log) = &mut self.log else { return };
         let count = self.unwritten.len().min(1 + self.dice.below(8) as usize);
         let group: Vec<Batch> = self.unwritten.iter().take(count).map(|(.., written)| written.batch.clone()).collect();
@@ -337,6 +345,9 @@ impl World {
         if one.is_ready() && is_heard {
             one.publish(&mut self.dice);
         }
+        if self.is_restless && one.habit == Habit::Fickle && one.is_ready() && self.dice.one_in(2) {
+            one.change_mind();
+        }
         if !one.out.is_empty() && self.shards[shard].may_read(conn) {
             let progress = self.shards[shard].handle_input(conn, &one.out, self.now);
             one.out.drain(..progress.consumed.min(one.out.len()));
@@ -376,7 +387,7 @@ impl World {
     }
 
     pub(crate) fn check(&mut self) {
-        for receiver in self.clients.iter().filter(|client| client.filter.is_some()) {
+        for receiver in self.clients.iter().filter(|client| client.filter.is_some() && !client.is_member()) {
             for sender in self.clients.iter().filter(|client| client.publishes.is_some()) {
                 check_pair(sender, receiver);
                 // A client of MQTT 5 that is refused while the disk fails, and has not heard of it when the connection

@@ -29,7 +29,7 @@ pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
 pub(crate) use serve::{ServeArgs, ServeCommand, in_shell, program};
-pub(crate) use store::{BackupArgs, RestoreArgs, StoreCommand};
+pub(crate) use store::{BackupArgs, RestoreArgs, StoreCheckArgs, StoreCommand};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};
 

@@ -33,6 +33,16 @@ pub(crate) struct RestoreArgs {
 /// Commands about what is kept.
 #[derive(Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Read everything in the store of a broker that does not run, and say what is damaged; changes nothing
-    Check(Box<ServeArgs>),
+    /// Read everything in the store of a broker that does not run, or in a copy, and say what is damaged; changes nothing
+    Check(Box<StoreCheckArgs>),
+}
+
+/// Arguments of `tidegate store check`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreCheckArgs {
+    /// A copy that `tidegate backup` made, or a data folder; else the data folder of the configuration
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
 }

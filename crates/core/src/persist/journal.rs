@@ -49,8 +49,14 @@ pub(crate) struct Journal {
     /// Every turn up to this one is synced, or kept.
     synced: u64,
     kept: u64,
+    /// The last turn that somebody waits for.
+    awaited: u64,
     /// What other shards have asked, and the turn of ours that answers it.
     receipts: VecDeque<Receipt>,
+    /// Those whose turn is synced, and that wait for other shards to which something was passed on; nearly always none.
+    passing: Vec<Receipt>,
+    /// What was passed on since the shard that it came from has asked the last time.
+    passed: Vec<(usize, Pass)>,
     /// Connections to which something is owed; each once.
     pub(super) waiting: Vec<ConnId>,
     /// Sessions with messages that may be sent once a turn is synced, in order of turns.
@@ -76,6 +82,14 @@ struct Receipt {
     turn: u64,
     from: usize,
     theirs: u64,
+    passed: Vec<Pass>,
+}
+
+/// Something that another shard has sent us was passed on to this one, in this turn of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pass {
+    turn: u64,
+    to: usize,
 }
 
 impl Default for Journal {
@@ -95,7 +109,10 @@ impl Default for Journal {
             pending: VecDeque::new(),
             synced: 0,
             kept: 0,
+            awaited: 0,
             receipts: VecDeque::new(),
+            passing: Vec::new(),
+            passed: Vec::new(),
             waiting: Vec::new(),
             sessions: VecDeque::new(),
             paging: VecDeque::new(),
@@ -168,6 +185,13 @@ impl Journal {
         }
     }
 
+    /// Somebody waits for this.
+    pub(super) fn await_until(&mut self, until: Until) {
+        if let Until::Synced(turn) | Until::Kept(turn) = until {
+            self.awaited = self.awaited.max(turn);
+        }
+    }
+
     #[inline]
     pub(super) fn push(&mut self, change: Change) {
         self.charge(CHANGE_BYTES);
@@ -201,11 +225,45 @@ impl Journal {
         }
     }
 
+    /// A message that came from one shard went on to another in this turn: the first is told that it is kept when the
+    /// second has said so.
+    pub(crate) fn pass(&mut self, from: usize, to: usize) {
+        let pass = (from, Pass { turn: self.turn, to });
+        if self.is_on && !self.passed.contains(&pass) {
+            self.passed.push(pass);
+        }
+    }
+
+    /// Whether what was passed on is kept where it went.
+    fn has_arrived(&self, Pass { turn, to }: Pass) -> bool {
+        let pending = self.pending.binary_search_by_key(&turn, |pending| pending.number).ok();
+        let is_open = pending.and_then(|at| self.pending.get(at)).is_some_and(|pending| pending.asked & 1 << to != 0);
+        turn < self.turn && !is_open
+    }
+
+    /// The next receipt that may be given. They need not be in order: one that waits for a third shard holds up nobody, or
+    /// two shards could wait for each other behind such.
+    fn next_receipt(&mut self) -> Option<Receipt> {
+        let is_due = |receipt: &Receipt| receipt.passed.iter().all(|pass| self.has_arrived(*pass));
+        if let Some(at) = self.passing.iter().position(is_due) {
+            return Some(self.passing.swap_remove(at));
+        }
+        while self.receipts.front().is_some_and(|receipt| receipt.turn <= self.synced) {
+            let receipt = self.receipts.pop_front()?;
+            if receipt.passed.iter().all(|pass| self.has_arrived(*pass)) {
+                return Some(receipt);
+            }
+            self.passing.push(receipt);
+        }
+        None
+    }
+
     /// A session has something to send when this turn is synced; which one this is.
     pub(crate) fn wait_for_turn(&mut self, session: u32, generation: u32) -> u64 {
         if self.sessions.back() != Some(&(self.turn, session, generation)) {
             self.sessions.push_back((self.turn, session, generation));
         }
+        self.awaited = self.turn;
         self.turn
     }
 
@@ -264,6 +322,12 @@ impl Shard {
         turn
     }
 
+    /// The last turn that somebody waits for: a client for an answer, a session for what it may send, another shard. What is
+    /// written of later ones (that something was acknowledged, mostly) may wait for company a little.
+    pub fn awaited_turn(&self) -> u64 {
+        self.journal.awaited
+    }
+
     /// Every turn up to this one is written, and survives what it should survive.
     pub fn handle_synced(&mut self, position: u64, now: Timestamp) {
         for turn in self.journal.pending.iter_mut().take_while(|turn| turn.number <= position) {
@@ -278,13 +342,19 @@ impl Shard {
     /// Another shard asks to be told when what came from it is kept.
     pub(crate) fn handle_ask(&mut self, from: usize, theirs: u64, now: Timestamp) {
         let Until::Synced(turn) = self.journal.until_synced() else { return };
-        self.journal.receipts.push_back(Receipt { turn, from, theirs });
+        self.journal.await_until(Until::Synced(turn));
+        let theirs_passed = self.journal.passed.extract_if(.., |(sender, _)| *sender == from);
+        let passed = theirs_passed.map(|(_, pass)| pass).collect();
+        self.journal.receipts.push_back(Receipt { turn, from, theirs, passed });
         self.settle_turns(now);
     }
 
-    /// Another shard has kept what it got from us up to that turn.
+    /// Another shard has kept what it got from us in that turn.
     pub(crate) fn handle_kept(&mut self, from: usize, turn: u64, now: Timestamp) {
-        for pending in self.journal.pending.iter_mut().take_while(|pending| pending.number <= turn) {
+        let pending = &mut self.journal.pending;
+        if let Ok(at) = pending.binary_search_by_key(&turn, |pending| pending.number)
+            && let Some(pending) = pending.get_mut(at)
+        {
             pending.asked &= !(1 << from);
         }
         self.settle_turns(now);
@@ -293,8 +363,7 @@ impl Shard {
     fn settle_turns(&mut self, now: Timestamp) {
         let routed = self.journal.advance();
         let synced = self.journal.synced;
-        while self.journal.receipts.front().is_some_and(|receipt| receipt.turn <= synced) {
-            let Some(receipt) = self.journal.receipts.pop_front() else { break };
+        while let Some(receipt) = self.journal.next_receipt() {
             if let Some(outgoing) = self.outgoing.get_mut(receipt.from) {
                 Envelope::Kept { turn: receipt.theirs }.write(&mut outgoing.messages);
             }

@@ -76,6 +76,7 @@ impl Shard {
         if !connection.is_waiting() {
             self.journal.waiting.push(conn);
         }
+        self.journal.await_until(until);
         self.memory.outboxes += bytes.len();
         let owed = connection.owed.get_or_insert_with(Box::default);
         owed.answers.push_back((until, bytes.len() as u32));
@@ -93,6 +94,7 @@ impl Shard {
         if self.journal.is_met(until) {
             return;
         }
+        self.journal.await_until(until);
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
         if !connection.is_waiting() {
             self.journal.waiting.push(conn);

@@ -19,6 +19,8 @@ pub struct Fetch {
     job: u64,
     session: u32,
     generation: u32,
+    /// It is one of the few that are under way.
+    has_place: bool,
     /// Each with its place in the session's order.
     pub messages: Vec<(u64, Spot)>,
 }
@@ -48,10 +50,18 @@ impl Shard {
             if !messages.is_empty() {
                 self.page_requests.jobs = job;
                 self.page_requests.under_way += 1;
-                return Some(Fetch { job, session, generation, messages });
+                return Some(Fetch { job, session, generation, has_place: true, messages });
             }
         }
         None
+    }
+
+    /// It cannot be read now and will be tried again later: others may have its place meanwhile. The answer is still
+    /// [`Shard::handle_fetched`].
+    pub fn handle_fetch_put_off(&mut self, fetch: &mut Fetch) {
+        if core::mem::take(&mut fetch.has_place) {
+            self.page_requests.under_way -= 1;
+        }
     }
 
     /// What was to be read: each message with its number, or none if it cannot be. Those are lost, and counted; the
@@ -62,8 +72,8 @@ impl Shard {
         mut read: impl FnMut(usize) -> Option<(u64, SavedMessage<'a>)>,
         now: Timestamp,
     ) {
-        self.page_requests.under_way -= 1;
-        let Fetch { job, session: index, generation, ref messages } = *fetch;
+        let Fetch { job, session: index, generation, has_place, ref messages } = *fetch;
+        self.page_requests.under_way -= usize::from(has_place);
         if self.sessions.generation(index) != Some(generation) {
             return;
         }

@@ -248,11 +248,12 @@ impl Subscriptions {
         self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?.pick_local()
     }
 
-    /// Another shard that has members of this group, connected ones first.
-    pub(crate) fn shard_with_members(&self, filter: &str, group: &str) -> Option<usize> {
+    /// Another shard that has members of this group, connected ones first, and is not among `tried`, a bit each.
+    pub(crate) fn shard_with_members(&self, filter: &str, group: &str, tried: u64) -> Option<usize> {
         let node = self.tree.find(filter)?;
         let found = self.tree.value(node).groups.iter().find(|found| *found.name == *group)?;
-        found.remote.iter().max_by_key(|(_, members)| (members.online > 0, members.offline)).map(|(shard, _)| *shard)
+        let others = found.remote.iter().filter(|(shard, _)| tried & 1 << shard == 0);
+        others.max_by_key(|(_, members)| (members.online > 0, members.offline)).map(|(shard, _)| *shard)
     }
 
     /// Group name; the filter is found by walking up, which only messages for other shards pay for.

@@ -103,6 +103,26 @@ impl FsDisk {
         })
     }
 
+    /// The same to read only, and nothing in it is changed: it may be a copy, and on a medium that cannot be written. One
+    /// without the file of the lock never was in use.
+    pub(crate) fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
+        let place = dir.display().to_string();
+        let handle = File::open(dir).map_err(StoreError::io("open the directory", &place))?;
+        let path = dir.join(LOCK);
+        let lock = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => handle.try_clone(),
+            file => file,
+        };
+        let lock = lock.map_err(StoreError::io("open", &path.display().to_string()))?;
+        // A medium that knows no locks has no broker on it either: no other error counts.
+        if flock(&lock, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK) {
+            let pid = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+            return Err(StoreError::Locked { dir: place, pid });
+        }
+        let (files, writing) = (FsFiles::new(dir), BTreeMap::new());
+        Ok(Self { files, writing, dir: handle, lock: Arc::new(lock), opened: Instant::now() })
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.files.dir

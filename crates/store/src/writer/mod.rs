@@ -23,7 +23,7 @@ use crate::limits::GATHER_MAX;
 use crate::log::{Log, Position};
 use crate::metrics::LogMetrics;
 use crate::read::{Moves, Reader};
-use queue::{Command, Mailbox, Shared};
+use queue::{Command, Mailbox, Shared, Submitted};
 use thread::Thread;
 
 /// What a ticket that came back promises.
@@ -76,7 +76,7 @@ pub struct WriterOptions {
     pub queue_bytes_max: usize,
     /// Batches that may wait; more are refused.
     pub queue_batches_max: usize,
-    /// How long a group is waited for, at most.
+    /// How long a group is waited for, at most, and how long what nobody waits for.
     pub gather_max: Duration,
     /// Take batches also while the disk fails, as far as there is room: for producers that look at [`Writer::health`]
     /// themselves, and need the order of what they have submitted.
@@ -299,10 +299,25 @@ pub struct Producer {
 impl Producer {
     /// Hands a batch over. The ticket is one more than the last one. A batch that is refused comes back.
     pub fn submit(&mut self, batch: Batch) -> Result<u64, (Refusal, Batch)> {
-        let ticket = self.next_ticket;
-        self.shared.submit(batch, ticket, &self.mailbox)?;
+        self.hand_over(batch, true)
+    }
+
+    /// The same for a batch that nobody waits for: it is written with the next one that somebody does wait for, or when
+    /// [`WriterOptions::gather_max`] is over.
+    pub fn submit_unawaited(&mut self, batch: Batch) -> Result<u64, (Refusal, Batch)> {
+        self.hand_over(batch, false)
+    }
+
+    fn hand_over(&mut self, batch: Batch, is_awaited: bool) -> Result<u64, (Refusal, Batch)> {
+        let (ticket, mailbox) = (self.next_ticket, Arc::clone(&self.mailbox));
+        self.shared.submit(Submitted { batch, ticket, mailbox, is_awaited })?;
         self.next_ticket += 1;
         Ok(ticket)
+    }
+
+    /// Somebody waits now for what was submitted before.
+    pub fn hurry(&self) {
+        self.shared.hurry();
     }
 
     /// Takes the tickets that came back.

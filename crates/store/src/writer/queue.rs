@@ -29,11 +29,15 @@ pub(super) struct Submitted {
     pub(super) batch: Batch,
     pub(super) ticket: u64,
     pub(super) mailbox: Arc<Mailbox>,
+    /// Somebody waits for it.
+    pub(super) is_awaited: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) pending: VecDeque<Submitted>,
+    /// Those of them that somebody waits for.
+    pub(super) awaited: usize,
     /// Batches and their bytes, those being written included.
     pub(super) batches: usize,
     pub(super) bytes: usize,
@@ -57,6 +61,7 @@ impl Queue {
             if !into.is_empty() && bytes > GROUP_BYTES_MAX {
                 break;
             }
+            self.awaited -= usize::from(next.is_awaited);
             into.extend(self.pending.pop_front());
         }
     }
@@ -91,6 +96,7 @@ impl Shared {
     pub(super) fn new(options: WriterOptions) -> Self {
         let queue = Queue {
             pending: VecDeque::new(),
+            awaited: 0,
             batches: 0,
             bytes: 0,
             commands: VecDeque::new(),
@@ -118,7 +124,8 @@ impl Shared {
         self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn submit(&self, batch: Batch, ticket: u64, mailbox: &Arc<Mailbox>) -> Result<(), (Refusal, Batch)> {
+    pub(super) fn submit(&self, submitted: Submitted) -> Result<(), (Refusal, Batch)> {
+        let Submitted { batch, is_awaited, .. } = &submitted;
         let mut queue = self.queue();
         let is_full = queue.batches >= self.options.queue_batches_max
             || queue.batches > 0 && queue.bytes + batch.bytes() > self.options.queue_bytes_max;
@@ -130,18 +137,30 @@ impl Shared {
                 queue.batches += 1;
                 queue.bytes += batch.bytes();
                 let is_first = queue.pending.is_empty();
-                queue.pending.push_back(Submitted { batch, ticket, mailbox: Arc::clone(mailbox) });
-                let is_idle = queue.busy_since.is_none();
+                let is_new = is_first || (*is_awaited && queue.busy_since.is_none());
+                queue.awaited += usize::from(*is_awaited);
+                queue.pending.push_back(submitted);
                 drop(queue);
-                // A thread that is busy looks by itself when it is done; one that gathers is told of each.
-                if is_first || is_idle {
+                // A thread that is busy looks by itself when it is done; one that gathers is told of each that counts.
+                if is_new {
                     self.changed.notify_one();
                 }
                 return Ok(());
             }
         };
         queue.refused += 1;
-        Err((refusal, batch))
+        Err((refusal, submitted.batch))
+    }
+
+    /// Somebody waits for what is there.
+    pub(super) fn hurry(&self) {
+        let mut queue = self.queue();
+        if let Some(last) = queue.pending.back_mut().filter(|last| !last.is_awaited) {
+            last.is_awaited = true;
+            queue.awaited += 1;
+            drop(queue);
+            self.changed.notify_one();
+        }
     }
 
     pub(super) fn command(&self, command: Command) {

@@ -93,7 +93,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.queue();
         queue.busy_since = None;
-        let mut gathering_since = None;
+        let (mut first_at, mut awaited_at) = (None, None);
         loop {
             if queue.is_closing && (queue.pending.is_empty() || self.log.is_failed()) {
                 return Turn::Close;
@@ -114,8 +114,12 @@ impl<D: Disk + Send + 'static> Thread<D> {
             }
             let mut until = due;
             if !queue.pending.is_empty() && !self.log.is_failed() {
-                let go_at = *gathering_since.get_or_insert(now) + self.gather.wait(queue.pending.len());
-                if go_at <= now || queue.is_closing {
+                let latest = *first_at.get_or_insert(now) + self.options.gather_max;
+                let go_at = match queue.awaited {
+                    0 => latest,
+                    awaited => *awaited_at.get_or_insert(now) + self.gather.wait(awaited),
+                };
+                if go_at <= now || queue.is_closing || queue.bytes >= GROUP_BYTES_MAX {
                     queue.take_group(&mut self.group);
                     queue.busy_since = Some(now);
                     return Turn::Group;
@@ -145,7 +149,8 @@ impl<D: Disk + Send + 'static> Thread<D> {
         }
         self.on_success();
         let sync = self.log.metrics().syncs.last;
-        self.gather.on_group(self.group.len(), if self.is_always() { sync } else { Duration::ZERO });
+        let awaited = self.group.iter().filter(|submitted| submitted.is_awaited).count();
+        self.gather.on_group(awaited, if self.is_always() { sync } else { Duration::ZERO });
         let bytes: usize = self.group.iter().map(|submitted| submitted.batch.bytes()).sum();
         {
             let mut queue = self.shared.queue();
@@ -168,7 +173,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
         let mut wakes = Vec::new();
         let is_held = matches!(self.options.durability, Durability::Interval(_));
         for (submitted, &at) in self.group.drain(..).zip(&self.places) {
-            let Submitted { batch, ticket, mailbox } = submitted;
+            let Submitted { batch, ticket, mailbox, .. } = submitted;
             if mailbox.put(Done { ticket, at }) {
                 wakes.push(mailbox);
             }
