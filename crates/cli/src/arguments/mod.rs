@@ -167,6 +167,8 @@ pub(crate) struct CheckArgs {
 pub(crate) enum ConfigCommand {
     /// Print every setting with its value, in the form of a configuration file
     Show(ShowArgs),
+    /// Print what every setting means, may be and is by default, as Markdown
+    Reference,
 }
 
 /// Arguments of `tidegate config show`.
