@@ -21,6 +21,9 @@ pub(crate) fn run(page: &Page) -> Vec<String> {
         match (&block.not_run, block.language.as_str()) {
             (Some(reason), _) if reason.len() < 8 => complaints.push(format!("{place}: not run, without a reason")),
             (Some(reason), _) => eprintln!("{place}: not run: {reason}"),
+            (None, _) if block.text.contains("curl ") && !has_curl() => {
+                eprintln!("SKIPPED {place}: curl is missing (apt-get install curl)");
+            }
             (None, "sh") => complaints.extend(state.script(&block).err().map(|why| format!("{place}: {why}"))),
             (None, "console") => complaints.extend(state.console(&block).iter().map(|why| format!("{place}: {why}"))),
             (None, "toml") => complaints.extend(state.check(&block).err().map(|why| format!("{place}: {why}"))),
@@ -31,6 +34,10 @@ pub(crate) fn run(page: &Page) -> Vec<String> {
         }
     }
     complaints
+}
+
+fn has_curl() -> bool {
+    Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// What outlives a block: the folder of the page, and its broker.
