@@ -42,6 +42,11 @@ fn the_example_configurations_are_sound() {
         count += 1;
     }
     assert_eq!(count, 3);
+    // What the service reads after an installation: for this machine only, so it needs no users.
+    let mut check = tidegate(&["check", "--data"]);
+    let output = check.arg(folder.path().join("none")).arg("-c").arg(dist().join("tidegate.toml")).output();
+    let output = output.expect("check runs");
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 #[test]
@@ -134,6 +139,11 @@ fn the_debian_package_takes_what_there_is() {
         assert!(is_made || is_there, "{source}");
     }
     assert!(manifest.contains("unit-name = \"tidegate\"") && dist().join("tidegate.service").exists());
+    // Without scripts of its own, even empty ones, cargo-deb writes none for systemd.
+    for script in ["postinst", "prerm", "postrm"] {
+        let text = std::fs::read_to_string(dist().join("debian").join(script)).expect(script);
+        assert!(text.starts_with("#!/bin/sh\nset -e\n") && text.contains("\n#DEBHELPER#\n"), "{script}");
+    }
 }
 
 /// systemd itself reads the unit, where it is installed; the program has to be where the unit says.

@@ -1,5 +1,6 @@
 //! Pages, or parts of them, that the program itself writes.
 
+use std::fmt::Write as _;
 use std::process::{Command, Stdio};
 
 use crate::page::root;
@@ -110,7 +111,7 @@ fn metrics_table(text: &str) -> String {
         let labels = labels.unwrap_or_default().split("\",").filter_map(|pair| pair.split_once('='));
         let labels: Vec<String> =
             labels.map(|(label, _)| format!("`{label}`")).filter(|label| label != "`le`").collect();
-        table.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(", ")));
+        let _ = writeln!(table, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
     }
     table
 }

@@ -15,7 +15,7 @@ pub(crate) fn all_pages() -> Vec<String> {
     for folder in folders.into_iter().chain(crates) {
         for entry in std::fs::read_dir(root().join(&folder)).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if name.ends_with(".md") {
+            if entry.path().extension().is_some_and(|ending| ending == "md") {
                 pages.push(if folder.is_empty() { name } else { format!("{folder}/{name}") });
             }
         }
@@ -126,7 +126,10 @@ impl Help {
                     .then(|| format!("there is no command {word:?}"))
                     .or_else(|| flags(&text, &words));
             }
-            path = format!("{path} {word}").trim().to_owned();
+            if !path.is_empty() {
+                path.push(' ');
+            }
+            path.push_str(word);
             text = self.of(&path)?;
         }
         flags(&text, &words)
