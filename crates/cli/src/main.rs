@@ -22,6 +22,7 @@ mod operate;
 mod plan;
 mod publish;
 mod rdf;
+mod reference;
 mod running;
 mod security;
 mod serve;
@@ -92,6 +93,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::User(args)) => user::run(&args).map(|()| 0),
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
+        Some(Command::Config { command: ConfigCommand::Reference }) => reference::print().map(|()| 0),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Top(args)) => operate::top(&args),
         Some(Command::Why(args)) => operate::why(&args),

@@ -1,5 +1,5 @@
 //! What is shipped beside the program: examples are sound, manual pages and completions are written, the Grafana panels
-//! ask for metrics that exist.
+//! ask for metrics that exist, and what containers, packages and units name is there.
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
@@ -42,6 +42,11 @@ fn the_example_configurations_are_sound() {
         count += 1;
     }
     assert_eq!(count, 3);
+    // What the service reads after an installation: for this machine only, so it needs no users.
+    let mut check = tidegate(&["check", "--data"]);
+    let output = check.arg(folder.path().join("none")).arg("-c").arg(dist().join("tidegate.toml")).output();
+    let output = output.expect("check runs");
+    assert!(output.status.success(), "{}", said(&output));
 }
 
 #[test]
@@ -49,14 +54,117 @@ fn manual_pages_and_completions_are_written() {
     let folder = tempfile::tempdir().expect("a folder");
     let output = tidegate(&["man"]).arg(folder.path().join("man")).output().expect("man runs");
     assert!(output.status.success(), "{}", said(&output));
-    for name in ["tidegate.1", "tidegate-serve.1", "tidegate-why.1"] {
-        let page = std::fs::read_to_string(folder.path().join("man").join(name)).expect(name);
+    for command in commands() {
+        let name = format!("tidegate-{command}.1");
+        let page = std::fs::read_to_string(folder.path().join("man").join(&name)).expect(&name);
         assert!(page.contains(".TH"), "{name}");
     }
     for shell in ["bash", "zsh", "fish"] {
         let output = tidegate(&["completions", shell]).output().expect("completions runs");
-        assert!(said(&output).contains("tidegate"), "{shell}");
+        let script = said(&output);
+        assert!(commands().iter().all(|command| script.contains(command)), "{shell}");
     }
+}
+
+/// All commands, by the program's own help.
+fn commands() -> Vec<String> {
+    let help = said(&tidegate(&["--help"]).output().expect("help runs"));
+    let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list").to_owned();
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names: Vec<String> = names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    assert!(names.len() > 20, "{list}");
+    names.into_iter().filter(|name| name != "help").collect()
+}
+
+#[test]
+fn the_list_of_commands_is_complete() {
+    let readme = dist().join("../crates/cli/README.md");
+    let text = std::fs::read_to_string(readme).expect("the README");
+    let table: String = text.lines().filter(|line| line.starts_with('|')).collect();
+    for command in commands() {
+        let is_named = table.contains(&format!("`tidegate {command}")) || table.contains(&format!("`{command}"));
+        assert!(is_named, "{command} is not in the table of crates/cli/README.md");
+    }
+}
+
+/// There is no Docker here to build it: what it copies, sets and calls is compared with what there is.
+#[test]
+fn the_container_names_what_there_is() {
+    let text = std::fs::read_to_string(dist().join("Dockerfile")).expect("the Dockerfile").replace("\\\n", " ");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let of = |word: &'static str| lines.iter().filter_map(move |line| line.strip_prefix(word)).map(str::trim);
+    for copy in of("COPY ") {
+        let words: Vec<&str> = copy.split_whitespace().filter(|word| !word.starts_with("--")).collect();
+        let (_, sources) = words.split_last().expect("a target");
+        for source in sources {
+            let is_made = text.contains(&format!("{source}usr/bin/tidegate"));
+            let is_there = copy.contains("--from=build") && is_made || dist().join("..").join(source).exists();
+            assert!(is_there, "COPY {copy}: {source} is neither in the project nor made before");
+        }
+    }
+    let mut show = tidegate(&["config", "show", "--origin"]);
+    let mut count = 0;
+    for (name, value) in of("ENV ").flat_map(str::split_whitespace).filter_map(|pair| pair.split_once('=')) {
+        show.env(name, value);
+        count += 1;
+    }
+    let output = show.output().expect("show runs");
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output).matches("# environment TIDEGATE_").count(), count);
+    for (word, argument) in [("HEALTHCHECK ", "health"), ("CMD ", "serve")] {
+        let line = of(word).next().expect("a command");
+        assert!(line.contains(&format!("\"{argument}\"")) && commands().iter().any(|name| name == argument), "{line}");
+    }
+    assert!(lines.contains(&"ENTRYPOINT [\"/usr/bin/tidegate\"]"));
+    assert!(of("USER ").next().is_some_and(|user| !user.starts_with("root") && !user.starts_with('0')), "not root");
+    let ignored = std::fs::read_to_string(dist().join("../.dockerignore")).expect(".dockerignore");
+    assert!(ignored.lines().any(|line| line == "target"), "gigabytes would be sent to the builder");
+}
+
+/// What the Debian package takes is in the project, or made by `dist/deb.sh`.
+#[test]
+fn the_debian_package_takes_what_there_is() {
+    let manifest =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).expect("a manifest");
+    let script = std::fs::read_to_string(dist().join("deb.sh")).expect("deb.sh");
+    // An asset of the manifest is a line that is JSON, too.
+    let assets = manifest.lines().map(|line| line.trim().trim_end_matches(','));
+    let assets: Vec<[String; 3]> = assets.filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert!(assets.len() >= 7, "{assets:?}");
+    for [source, ..] in &assets {
+        let source = source.trim_start_matches("../../");
+        let folder = source.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let is_made = source.starts_with("target/") && script.contains(folder);
+        let is_there = dist().join("..").join(source.split('*').next().expect("a part")).exists();
+        assert!(is_made || is_there, "{source}");
+    }
+    assert!(manifest.contains("unit-name = \"tidegate\"") && dist().join("tidegate.service").exists());
+    // Without scripts of its own, even empty ones, cargo-deb writes none for systemd.
+    for script in ["postinst", "prerm", "postrm"] {
+        let text = std::fs::read_to_string(dist().join("debian").join(script)).expect(script);
+        assert!(text.starts_with("#!/bin/sh\nset -e\n") && text.contains("\n#DEBHELPER#\n"), "{script}");
+    }
+}
+
+/// systemd itself reads the unit, where it is installed; the program has to be where the unit says.
+#[test]
+fn the_unit_is_sound() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let unit = std::fs::read_to_string(dist().join("tidegate.service")).expect("the unit");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
+    let mut words = start.split_whitespace();
+    assert_eq!(words.next(), Some("/usr/bin/tidegate"), "where the packages put it");
+    let output = tidegate(&words.collect::<Vec<_>>()).arg("--help").output().expect("it runs");
+    assert!(output.status.success(), "{}", said(&output));
+    // The real program need not be installed for that.
+    let unit = unit.replace("/usr/bin/tidegate", env!("CARGO_BIN_EXE_tidegate"));
+    let path = folder.path().join("tidegate.service");
+    std::fs::write(&path, unit).expect("a copy");
+    let Ok(output) = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&path).output() else {
+        eprintln!("SKIPPED the_unit_is_sound: systemd-analyze is missing (apt-get install systemd)");
+        return;
+    };
+    assert!(output.status.success() && said(&output).trim().is_empty(), "{}", said(&output));
 }
 
 /// Words that look like metrics of ours.

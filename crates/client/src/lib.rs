@@ -14,3 +14,8 @@ pub use session::watch::{Change, Counts, Source, WatchStats};
 pub use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Preset};
 pub use tidegate_wire_mqtt::{QoS, ReasonCode};
 pub use tidegate_wire_ssap::{Node, Triple};
+
+/// The guide for users of this crate: its code is compiled with the doc tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sdk.md")]
+struct Guide;

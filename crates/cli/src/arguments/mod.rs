@@ -89,7 +89,7 @@ pub(crate) enum Command {
     /// Add, remove and list users
     User(UserArgs),
     /// Check a configuration: all mistakes at once, and exit code 2 if there are any
-    Check(CheckArgs),
+    Check(Box<CheckArgs>),
     /// Look at the configuration
     Config {
         #[command(subcommand)]
@@ -171,7 +171,9 @@ pub(crate) struct CheckArgs {
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print every setting with its value, in the form of a configuration file
-    Show(ShowArgs),
+    Show(Box<ShowArgs>),
+    /// Print what every setting means, may be and is by default, as Markdown
+    Reference,
 }
 
 /// Arguments of `tidegate config show`.

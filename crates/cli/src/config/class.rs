@@ -18,9 +18,22 @@ use tidegate_core::glob::Glob;
 use super::problem::{Origin, Problem};
 use super::setting::{Count, Setting, Size, Span, Value};
 use super::words::OnFullWord;
-use super::{Entry, suggest};
+use super::{Entry, Fields, has_field, names, suggest};
 
-const FIELDS: &[&str] = &["weight", "topics", "users", "clients", "on_full", "max_bytes", "max_delay"];
+/// Every field with its meaning.
+pub(crate) const FIELDS: Fields = &[
+    ("weight", "Share of each of its publishers where there is not enough: 1 to 256; high has 4, normal 2, low 1."),
+    ("topics", "A list of topic filters, one of which must match."),
+    ("users", "A list of users, one of whom must have sent it."),
+    ("clients", "A list of client identifiers, one of which must have sent it; `*` stands for anything."),
+    (
+        "on_full",
+        "Who goes when a queue is full: `drop_longest`, `drop_oldest`, `drop_newest`, `latest` (of each topic only the \
+         newest waits) or `refuse` (QoS 1 and 2 are not taken).",
+    ),
+    ("max_bytes", "So much of it may wait in one queue, at least 1 KiB; then on_full decides. Unset: as much as fits."),
+    ("max_delay", "It waits for its receiver at most so long, at least 10 ms. Unset: as long as it lives."),
+];
 
 type Weight = Count<1, 256>;
 type Bytes = Size<{ CLASS_BYTES_MIN as u64 }, { 1 << 40 }>;
@@ -32,8 +45,8 @@ pub(crate) fn read(name: &str, at: &Origin, fields: &[Entry], problems: &mut Vec
     let mut class = Class::new(name, 0);
     for Entry { path, value, origin } in fields {
         let key = format!("classes.{name}.{path}");
-        if !FIELDS.contains(&path.as_str()) {
-            let hint = suggest::did_you_mean(path, FIELDS.iter().copied());
+        if !has_field(FIELDS, path) {
+            let hint = suggest::did_you_mean(path, names(FIELDS));
             problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
         } else if let Err(expected) = set(&mut class, path, value) {
             problems.push(Problem::of_key(origin, &key, format!("{value} does not fit: expected {expected}")));

@@ -22,7 +22,7 @@ use tidegate_wire_mqtt::QoS;
 
 use super::problem::{Origin, Problem};
 use super::setting::{Count, Setting, Value};
-use super::{Entry, suggest};
+use super::{Entry, Fields, has_field, names, suggest};
 
 /// A rule as it stands in a file: its kind and its fields.
 #[derive(Clone, Debug)]
@@ -56,10 +56,11 @@ impl Kind {
         }
     }
 
-    fn fields(self) -> &'static [&'static str] {
+    /// Every field with its meaning.
+    pub(crate) fn fields(self) -> Fields {
         match self {
-            Self::Ingest => &["topic", "triples", "graph", "mode", "keep", "chain"],
-            Self::Emit => &["query", "topic", "on", "qos", "retain"],
+            Self::Ingest => INGEST,
+            Self::Emit => EMIT,
         }
     }
 
@@ -70,6 +71,26 @@ impl Kind {
         }
     }
 }
+
+const INGEST: Fields = &[
+    ("topic", "A topic filter whose wildcards may have names: `sensors/+room/#rest`. Needed."),
+    (
+        "triples",
+        "A list of triples, in which `{room}`, `{$.value}` and the like stand for parts of the message. Needed.",
+    ),
+    ("graph", "The IRI of a named graph for all of them; unset: the default graph."),
+    ("mode", "`replace`: the newest value of a subject and property only; `append`: the last `keep` messages."),
+    ("keep", "How many messages an `append` map keeps of each combination of captures; 100 if nothing is said."),
+    ("chain", "How many maps in a row a message may have come through; 0: none that a map has published."),
+];
+
+const EMIT: Fields = &[
+    ("query", "A standing SELECT query. Needed."),
+    ("topic", "The topic of the message for each solution, with variables in braces: `alarm/{sensor}`. Needed."),
+    ("on", "`added` (if nothing is said), `removed` or `both`: when a message is sent."),
+    ("qos", "0, 1 or 2; 0 if nothing is said."),
+    ("retain", "Whether the message is retained."),
+];
 
 /// All maps, sound, each with where it stands.
 #[derive(Clone, Debug, Default)]
@@ -103,8 +124,8 @@ pub(crate) fn compile(raw: &[RawMap], prefixes: &PrefixList, problems: &mut Vec<
         let mut rules = (IngestRule::default(), EmitRule::default());
         for Entry { path, value, origin } in fields {
             let key = format!("{}.{path}", kind.path());
-            if !kind.fields().contains(&path.as_str()) {
-                let hint = suggest::did_you_mean(path, kind.fields().iter().copied());
+            if !has_field(kind.fields(), path) {
+                let hint = suggest::did_you_mean(path, names(kind.fields()));
                 problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
             } else if let Err(expected) = set(*kind, &mut rules, path, value) {
                 problems.push(Problem::of_key(origin, &key, format!("{value} does not fit: expected {expected}")));

@@ -47,6 +47,17 @@ impl Entry {
     }
 }
 
+/// The fields of an entry of a list, such as a rule, each with its meaning.
+pub(crate) type Fields = &'static [(&'static str, &'static str)];
+
+fn has_field(fields: Fields, name: &str) -> bool {
+    names(fields).any(|field| field == name)
+}
+
+fn names(fields: Fields) -> impl Iterator<Item = &'static str> + Clone {
+    fields.iter().map(|(name, _)| *name)
+}
+
 /// Where to look for values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {

@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::{Limits, TopicFilter};
 
 use super::problem::{Origin, Problem};
 use super::setting::Value;
-use super::{Entry, suggest};
+use super::{Entry, Fields, has_field, names, suggest};
 
 /// Whom a rule concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,23 @@ pub(crate) struct Rule {
     pub(crate) origin: Origin,
 }
 
-const FIELDS: &[&str] = &["user", "role", "client", "anonymous", "allow", "deny", "topic"];
+/// Every field with its meaning.
+pub(crate) const FIELDS: Fields = &[
+    (
+        "user",
+        "One user. Of `user`, `role`, `client` and `anonymous` a rule has one at most; with none it is for everybody.",
+    ),
+    ("role", "Users with this role."),
+    ("client", "Client identifiers; `*` stands for anything."),
+    ("anonymous", "`true`: clients without a user name."),
+    (
+        "allow",
+        "What is permitted: `publish` (also `write`), `subscribe`, `receive`, `read` (the last two), `readwrite` or \
+         `priority`. A rule has `allow` or `deny`.",
+    ),
+    ("deny", "What is refused, with the same words; it wins over whatever is allowed."),
+    ("topic", "A topic filter, in which `%u` stands for the user and `%c` for the client identifier."),
+];
 
 /// Words for what can be allowed or denied.
 const ACTIONS: &[&str] = &["publish", "subscribe", "receive", "read", "write", "readwrite", "priority"];
@@ -71,8 +87,8 @@ impl Rule {
         let mut draft = Draft::default();
         for Entry { path, value, origin } in fields {
             let key = format!("security.rule.{path}");
-            if !FIELDS.contains(&path.as_str()) {
-                let hint = suggest::did_you_mean(path, FIELDS.iter().copied());
+            if !has_field(FIELDS, path) {
+                let hint = suggest::did_you_mean(path, names(FIELDS));
                 problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
             } else if let Err(message) = draft.set(path, value) {
                 problems.push(Problem::of_key(origin, &key, message));

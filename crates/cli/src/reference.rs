@@ -1,0 +1,118 @@
+//! `tidegate config reference`: the page `docs/configuration.md`, from the table that the program itself reads.
+//!
+//! `tests/docs` fails when the page is not what is printed here, so it cannot fall behind.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use anyhow::Result;
+
+use crate::config::keys::{Change, KEYS, Options, SECTIONS};
+use crate::config::map::Kind;
+use crate::config::{Fields, class, rule};
+
+const HEAD: &str = "\
+# Configuration
+
+Every setting that there is. This page is printed by `tidegate config reference`; a test fails when it is out of date.
+
+A value comes from a flag, else from the environment, else from a file, else it is the default.
+`tidegate config show --origin` prints which it was, and `tidegate check` finds every mistake at once.
+
+| source | looks like |
+| --- | --- |
+| flag | `--mqtt 1884`, or any setting: `--set limits.receive_max=20` |
+| environment | `TIDEGATE_LIMITS__RECEIVE_MAX=20`: section, two underscores, name |
+| file | `--config FILE`, else `$TIDEGATE_CONFIG`, else `./tidegate.toml`, else `/etc/tidegate/tidegate.toml` and `/etc/tidegate/conf.d/*.toml` |
+
+Durations and sizes have units: `\"10s\"`, `\"1h30m\"`, `\"64KiB\"`, `\"1MB\"`. Rates are `\"500/s\"`, `\"30/m\"` or `\"10/h\"`.
+`\"unlimited\"`, `\"off\"` and `\"auto\"` are words; zero is a number like any other. A relative path starts at the folder of the
+file that names it, elsewhere at the working directory. A name that does not exist is an error.
+
+A changed value takes effect at the next reload (`tidegate reload`, SIGHUP), unless it is marked *restart*.
+";
+
+/// Prints the page.
+pub(crate) fn print() -> Result<()> {
+    std::io::stdout().lock().write_all(page().as_bytes())?;
+    Ok(())
+}
+
+fn page() -> String {
+    let defaults = Options::default();
+    let mut page = HEAD.to_owned();
+    for section in SECTIONS {
+        let _ = write!(page, "\n## [{section}]\n\n| key | default | meaning | expected |\n| --- | --- | --- | --- |\n");
+        let prefix = format!("{section}.");
+        for key in KEYS {
+            let Some(name) = key.path.strip_prefix(&prefix) else { continue };
+            let restart = if key.change == Change::Restart { " *restart*" } else { "" };
+            let default = match (key.show)(&defaults).as_str() {
+                "unset" => "unset".to_owned(),
+                shown => format!("`{shown}`"),
+            };
+            let (about, expected) = (cell(key.about), cell(&(key.expected)()));
+            let _ = writeln!(page, "| `{name}` | {default} | {about}{restart} | {expected} |");
+        }
+        for (head, about, fields) in lists().into_iter().filter(|(head, ..)| head.contains(&prefix)) {
+            list(&mut page, head, about, fields);
+        }
+    }
+    for (head, about, fields) in lists().into_iter().filter(|(head, ..)| head.starts_with("[classes")) {
+        list(&mut page, head, about, fields);
+    }
+    page
+}
+
+/// What may stand more than once in a file.
+fn lists() -> [(&'static str, &'static str, Fields); 4] {
+    [
+        (
+            "[[security.rule]]",
+            "A rule of access ([SECURITY.md](SECURITY.md)). The first one shuts out what none allows.",
+            rule::FIELDS,
+        ),
+        (
+            "[[map.ingest]]",
+            "From MQTT into the smart space ([smart-space.md](smart-space.md)). *restart*",
+            Kind::Ingest.fields(),
+        ),
+        ("[[map.emit]]", "From the smart space to MQTT. *restart*", Kind::Emit.fields()),
+        (
+            "[classes.NAME]",
+            "A class of messages ([OPERATIONS.md](OPERATIONS.md)). A message belongs to the first one whose rules it meets; \
+             all that is given must be met.",
+            class::FIELDS,
+        ),
+    ]
+}
+
+fn list(page: &mut String, head: &str, about: &str, fields: Fields) {
+    let _ = write!(page, "\n## {head}\n\n{about}\n\n| field | meaning |\n| --- | --- |\n");
+    for (name, about) in fields {
+        let _ = writeln!(page, "| `{name}` | {} |", cell(about));
+    }
+}
+
+/// A text as a cell of a table has it.
+fn cell(text: &str) -> String {
+    text.trim().replace('|', "\\|")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_on_the_page_once() {
+        let page = page();
+        for key in KEYS {
+            let about = format!("| {}", cell(key.about));
+            assert_eq!(page.matches(&about).count(), 1, "{}", key.path);
+        }
+        for (head, _, fields) in lists() {
+            assert_eq!(page.matches(&format!("## {head}\n")).count(), 1, "{head}");
+            assert!(fields.iter().all(|(name, _)| page.contains(&format!("| `{name}` |"))), "{head}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Pages, or parts of them, that the program itself writes.
+
+use std::fmt::Write as _;
+use std::process::{Command, Stdio};
+
+use crate::page::root;
+
+/// Asks for writing instead of comparing.
+const BLESS: &str = "TIDEGATE_BLESS";
+
+fn compare(name: &str, fresh: &str) {
+    let path = root().join(name);
+    if std::env::var_os(BLESS).is_some() {
+        std::fs::write(&path, fresh).expect("the page is written");
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    if let Some((number, (old, new))) =
+        there.lines().chain([""]).zip(fresh.lines().chain([""])).enumerate().find(|(_, (old, new))| old != new)
+    {
+        panic!(
+            "{name}:{} is out of date:\n  {old}\n  {new}\nwrite it anew: {BLESS}=1 cargo test -p tidegate-cli --test docs",
+            number + 1
+        );
+    }
+    assert_eq!(there.lines().count(), fresh.lines().count(), "{name} is out of date: {BLESS}=1 writes it anew");
+}
+
+fn tidegate(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_tidegate")).args(arguments).stdin(Stdio::null()).output();
+    let output = output.expect("the program runs");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn the_configuration_page_is_what_the_program_prints() {
+    compare("docs/configuration.md", &tidegate(&["config", "reference"]));
+}
+
+const BEGIN: &str = "<!-- from here on by the program: what a broker answers to /metrics -->";
+
+#[test]
+fn the_metrics_page_has_what_a_broker_says() {
+    let name = "docs/metrics.md";
+    let text = std::fs::read_to_string(root().join(name)).expect("the page");
+    let head = text.split(BEGIN).next().unwrap_or_default();
+    compare(name, &format!("{head}{BEGIN}\n\n{}", metrics_table(&metrics())));
+}
+
+/// What `/metrics` says of a broker that has a bit of everything: a certificate, maps, a request to the smart space.
+fn metrics() -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    tidegate(&["init", "--tls", "--folder", &path("made")]);
+    let example = root().join("examples/sosa.toml").display().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    for door in ["--mqtt", "--mqtts", "--ws", "--wss", "--http", "--ssap", "--admin"] {
+        command.args([door, "127.0.0.1:0"]);
+    }
+    let mut broker = command
+        .args(["--cert", &path("made/tidegate-data/cert.pem"), "--key", &path("made/tidegate-data/key.pem")])
+        .args(["--config", &example, "--data", &path("data")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the broker starts");
+    let mut banner = String::new();
+    let mut said = std::io::BufReader::new(broker.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut said, &mut banner).expect("the broker speaks");
+    let door = |name: &str| {
+        let word = banner.split_whitespace().skip_while(|word| *word != name).nth(1);
+        word.unwrap_or_else(|| panic!("no {name} in {banner:?}")).to_owned()
+    };
+    tidegate(&["rdf", "query", "ASK {}", "--url", &door("sparql")]);
+    let answer = ask(door("admin").trim_start_matches("http://"), "/metrics");
+    let _ = broker.kill();
+    let _ = broker.wait();
+    answer
+}
+
+fn ask(host: &str, path: &str) -> String {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(host).expect("the door is open");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    answer
+}
+
+/// One row for each family: name, kind, labels, meaning.
+fn metrics_table(text: &str) -> String {
+    let mut table = "| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n".to_owned();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+        let (family, kind) = line.split_once(' ').expect("a name and a kind");
+        let help = text.lines().find_map(|line| line.strip_prefix(&format!("# HELP {family} "))).unwrap_or("");
+        let sample = |suffix: &str| format!("{family}{suffix}");
+        let name = match kind {
+            "counter" => sample("_total"),
+            "info" => sample("_info"),
+            _ => sample(""),
+        };
+        let found = text.lines().find(|line| {
+            line.strip_prefix(name.as_str())
+                .or_else(|| line.strip_prefix(&sample("_bucket")))
+                .is_some_and(|rest| rest.starts_with('{'))
+        });
+        let labels = found.and_then(|line| line.split_once('{')?.1.split_once('}')).map(|(labels, _)| labels);
+        let labels = labels.unwrap_or_default().split("\",").filter_map(|pair| pair.split_once('='));
+        let labels: Vec<String> =
+            labels.map(|(label, _)| format!("`{label}`")).filter(|label| label != "`le`").collect();
+        let _ = writeln!(table, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));
+    }
+    table
+}
