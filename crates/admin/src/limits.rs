@@ -81,3 +81,8 @@ pub(crate) const QUERY_TIME: Duration = Duration::from_secs(10);
 
 /// How long the certificates' files are not looked at again for metrics.
 pub(crate) const CERTIFICATES_FOR: Duration = Duration::from_secs(60);
+
+/// Time to connect to a collector of metrics, to write to it, and to hear from it.
+pub(crate) const OTLP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of its answer that are read: the first line is enough.
+pub(crate) const OTLP_ANSWER_BYTES: u64 = 4096;
