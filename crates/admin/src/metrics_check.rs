@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The first thing that is wrong.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     let body = text.strip_suffix("# EOF\n").ok_or("no # EOF at the end")?;
-    let (mut families, mut series) = (BTreeSet::new(), BTreeSet::new());
+    let (mut families, mut helped, mut series) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut units = BTreeSet::new();
     let mut family: Option<(String, String)> = None;
-    let mut buckets: BTreeMap<String, (f64, f64)> = BTreeMap::new();
+    // By name and labels other than the limit: the last limit, its count, and whether sum and count were said.
+    let mut buckets: BTreeMap<String, (f64, f64, u8)> = BTreeMap::new();
     for line in body.lines() {
         let wrong = |why: &str| Err(format!("{why}: {line}"));
         if let Some(rest) = line.strip_prefix("# TYPE ") {
@@ -29,7 +31,24 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
             if rest.split_once(' ').is_none_or(|(other, help)| other != name || !help.ends_with('.')) {
                 return wrong("help of another family, or no sentence");
             }
+            if !helped.insert(name.clone()) {
+                return wrong("help twice");
+            }
             continue;
+        }
+        if let Some(rest) = line.strip_prefix("# UNIT ") {
+            let (_, unit) = rest.split_once(' ').ok_or(format!("no unit: {line}"))?;
+            if rest != format!("{name} {unit}") || !name.ends_with(&format!("_{unit}")) {
+                return wrong("a unit that the name does not end with");
+            }
+            units.insert(name.clone());
+            continue;
+        }
+        if !helped.contains(name) {
+            return wrong("no help before it");
+        }
+        if ["_seconds", "_bytes"].iter().any(|unit| name.ends_with(unit)) != units.contains(name) {
+            return wrong("no unit, or one without a name");
         }
         let Some((sample, value)) = line.rsplit_once(' ') else { return wrong("no value") };
         let Ok(value) = value.parse::<f64>() else { return wrong("not a number") };
@@ -48,20 +67,27 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
         if !allowed.contains(&suffix) || (kind == "counter" && value < 0.0) {
             return wrong("not a sample of its type");
         }
+        let others = labels.iter().filter(|(label, _)| label != "le");
+        let of = format!("{name} {:?}", others.collect::<Vec<_>>());
         if suffix == "_bucket" {
             let Some((_, limit)) = labels.iter().find(|(label, _)| label == "le") else { return wrong("no limit") };
             let limit = if limit == "+Inf" { f64::INFINITY } else { limit.parse().map_err(|_| line.to_owned())? };
-            let (below, count) = buckets.get(name).copied().unwrap_or((f64::NEG_INFINITY, 0.0));
-            if limit <= below || value < count {
+            let (below, count, said) = buckets.get(&of).copied().unwrap_or((f64::NEG_INFINITY, 0.0, 0));
+            if limit <= below || value < count || said != 0 {
                 return wrong("buckets that do not grow");
             }
-            buckets.insert(name.clone(), (limit, value));
-        }
-        if suffix == "_count" && buckets.get(name) != Some(&(f64::INFINITY, value)) {
-            return wrong("the count is not that of the last bucket");
+            buckets.insert(of, (limit, value, 0));
+        } else if kind == "histogram" {
+            match buckets.get_mut(&of) {
+                Some((limit, count, said)) if *limit == f64::INFINITY && (suffix == "_sum" || *count == value) => {
+                    *said += 1;
+                }
+                _ => return wrong("the count is not that of the last bucket"),
+            }
         }
     }
-    Ok(())
+    let is_whole = |(_, (.., said)): (&String, &(f64, f64, u8))| *said == 2;
+    if buckets.iter().all(is_whole) { Ok(()) } else { Err("a histogram without sum or count".to_owned()) }
 }
 
 fn is_name(text: &str) -> bool {
@@ -110,10 +136,17 @@ fn what_is_wrong_is_found() {
     }
     let histogram = |second: u32, count: u32| {
         format!(
-            "# TYPE tidegate_h histogram\ntidegate_h_bucket{{le=\"1\"}} 3\ntidegate_h_bucket{{le=\"+Inf\"}} {second}\n\
-             tidegate_h_sum 1\ntidegate_h_count {count}\n# EOF\n"
+            "# TYPE tidegate_h histogram\n# HELP tidegate_h Such.\ntidegate_h_bucket{{le=\"1\"}} 3\n\
+             tidegate_h_bucket{{le=\"+Inf\"}} {second}\ntidegate_h_sum 1\ntidegate_h_count {count}\n# EOF\n"
         )
     };
     assert_eq!(check(&histogram(4, 4)), Ok(()));
     assert!(check(&histogram(2, 2)).is_err() && check(&histogram(4, 5)).is_err());
+    for gone in ["tidegate_h_sum 1\n", "tidegate_h_bucket{le=\"+Inf\"} 4\n", "# HELP tidegate_h Such.\n"] {
+        assert!(check(&histogram(4, 4).replace(gone, "")).is_err(), "{gone}");
+    }
+    let unit = "# TYPE tidegate_x_bytes gauge\n# UNIT tidegate_x_bytes bytes\n# HELP tidegate_x_bytes X.\ntidegate_x_bytes 1\n# EOF\n";
+    assert_eq!(check(unit), Ok(()));
+    assert!(check(&unit.replace("UNIT tidegate_x_bytes bytes", "UNIT tidegate_x_bytes seconds")).is_err());
+    assert!(check(&unit.replace("# UNIT tidegate_x_bytes bytes\n", "")).is_err());
 }

@@ -80,7 +80,7 @@ pub(crate) async fn queries(Shared(state): Shared<Arc<State>>) -> Answered {
 }
 
 pub(crate) async fn cancel(Shared(state): Shared<Arc<State>>, Path(number): Path<u64>) -> Answered {
-    if handle(&state)?.watch().cancel(number) {
+    if handle(&state)?.cancel(number) {
         return Ok(json_of(&json!({ "cancelled": number })));
     }
     let detail = "no such query runs; it may have ended";

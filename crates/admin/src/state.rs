@@ -93,8 +93,13 @@ impl State {
 
     /// The broker's time as the world has it.
     pub(crate) fn wall(&self, at: Timestamp) -> SystemTime {
-        SystemTime::now().checked_sub(self.handle.now().since(at)).unwrap_or(SystemTime::UNIX_EPOCH)
+        wall(&self.handle, at)
     }
+}
+
+/// A broker's time as the world has it.
+pub(crate) fn wall(handle: &Handle, at: Timestamp) -> SystemTime {
+    SystemTime::now().checked_sub(handle.now().since(at)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Nothing is done while this is locked that could leave it half changed.

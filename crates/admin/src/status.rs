@@ -14,6 +14,7 @@ use crate::clients::{worst, worst_closed};
 use crate::openapi::{DOCS, Doc};
 use crate::problem::{Answered, json_of};
 use crate::state::State;
+use crate::steward::Door;
 use crate::view;
 
 /// Clients named in an account of losses.
@@ -42,12 +43,10 @@ pub(crate) fn summary(state: &State) -> Value {
     let (stats, before, seconds) = state.stats();
     let rate = |of: fn(&Stats) -> u64| view::rounded(of(&stats).saturating_sub(of(&before)) as f64 / seconds);
     let (sockets, handshakes) = state.handle.sockets();
-    let listeners: Vec<Value> =
-        state.handle.addresses().iter().map(|(_, address)| json!(address.to_string())).collect();
     json!({
         "version": VERSION,
         "uptime_s": state.handle.now().as_nanos() / 1_000_000_000,
-        "listeners": listeners,
+        "listeners": listeners(state),
         "shards": state.handle.shards(),
         "pressure": pressure(state),
         "clients": {
@@ -80,6 +79,15 @@ pub(crate) fn summary(state: &State) -> Value {
         "clients_slow": stats.clients_slow,
         "ledger": ledger(&stats),
     })
+}
+
+/// Every door of the process, also those that are closed.
+pub(crate) fn listeners(state: &State) -> Vec<Value> {
+    let door = |door: &Door| {
+        let address = door.address.map(|at| at.to_string());
+        json!({ "name": door.name, "address": address, "state": door.state.name() })
+    };
+    state.steward.doors().iter().map(door).collect()
 }
 
 /// What became of the messages of each class, and its name.

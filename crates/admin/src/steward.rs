@@ -1,6 +1,7 @@
 //! What the process does for an operator, as far as a broker cannot do it by itself.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -33,6 +34,16 @@ pub trait Steward: fmt::Debug + Send + Sync {
 
     /// The certificates that clients are shown.
     fn certificates(&self) -> Vec<Certificate> {
+        Vec::new()
+    }
+
+    /// When the configuration that holds now was read; none where there is none.
+    fn configured_at(&self) -> Option<SystemTime> {
+        None
+    }
+
+    /// All doors of the process, in whatever state.
+    fn doors(&self) -> Vec<Door> {
         Vec::new()
     }
 
@@ -69,6 +80,41 @@ pub struct Setting {
     pub about: String,
     /// Whether a change takes effect after a restart only.
     pub needs_restart: bool,
+}
+
+/// A place where this process may be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Door {
+    /// As the configuration calls it: `http`.
+    pub name: &'static str,
+    /// Where it is, or would be.
+    pub address: Option<SocketAddr>,
+    /// Whether it is open.
+    pub state: DoorState,
+}
+
+/// What a door is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DoorState {
+    /// Open.
+    Open,
+    /// Closed, as the configuration has it.
+    Off,
+    /// It should be open, and could not be.
+    Failed,
+    /// No longer open: the process ends.
+    Draining,
+}
+
+impl DoorState {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Off => "off",
+            Self::Failed => "failed",
+            Self::Draining => "draining",
+        }
+    }
 }
 
 /// A certificate that clients are shown.

@@ -12,7 +12,7 @@ use tidegate_store::{Health, SyncTimes};
 use crate::metrics::resident_bytes;
 use crate::problem::{Answered, Problem, json_of};
 use crate::state::State;
-use crate::status::VERSION;
+use crate::status::{VERSION, listeners};
 use crate::view;
 
 pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
@@ -34,19 +34,14 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
         .collect();
     let (stats, pressure) = (state.handle.stats(), state.handle.pressure());
     let (sockets, handshakes) = state.handle.sockets();
-    let listeners: Vec<Value> = state
-        .handle
-        .addresses()
-        .iter()
-        .map(|(kind, at)| json!({ "kind": format!("{kind:?}").to_lowercase(), "address": at.to_string() }))
-        .collect();
     Ok(json_of(&json!({
         "version": VERSION,
         "started": view::rfc3339(state.wall(Timestamp::ZERO)),
         "uptime_s": state.handle.now().as_nanos() / 1_000_000_000,
         "process_id": std::process::id(),
         "shards": state.handle.shards(),
-        "listeners": listeners,
+        "listeners": listeners(&state),
+        "configured": state.steward.configured_at().map(view::rfc3339),
         "sockets": sockets,
         "handshakes": handshakes,
         "memory": {

@@ -55,7 +55,8 @@ export function span(seconds) {
 }
 
 const STATES = { ok: ["good", "ok"], away: ["quiet", "away"], slowed: ["warn", "slowed"],
-  "backed-off": ["bad", "backed-off"], paused: ["bad", "paused"], closed: ["quiet", "closed"], banned: ["bad", "banned"] };
+  "backed-off": ["bad", "backed-off"], paused: ["bad", "paused"], closed: ["quiet", "closed"], banned: ["bad", "banned"],
+  open: ["good", "open"], failed: ["bad", "failed"], draining: ["warn", "draining"] };
 
 export function stateBadge(state) {
   const [kind, word] = STATES[state] ?? ["quiet", state];

@@ -1,4 +1,4 @@
-import { h, set, card, number, bytes, span, Table } from "./dom.js";
+import { h, set, card, number, bytes, span, stateBadge, Table } from "./dom.js";
 import { get, send, repeat } from "./api.js";
 
 function list(rows) {
@@ -12,6 +12,10 @@ function show(place, context) {
   const syncs = new Table([
     { title: "Sync took less than", text: (row) => row.words }, { title: "Times", num: true, text: (row) => number(row.count) },
   ], { empty: "No sync yet." });
+  const doors = new Table([
+    { title: "Listener", text: (row) => row.name }, { title: "Address", kind: "long", text: (row) => row.address ?? "–" },
+    { title: "State", node: (row) => stateBadge(row.state), state: (row) => row.state },
+  ], { empty: "No listeners." });
   const certificates = new Table([
     { title: "Listener", text: (row) => row.listener }, { title: "Subject", kind: "long", text: (row) => row.subject },
     { title: "Ends", text: (row) => row.expires ?? "unknown" },
@@ -27,12 +31,12 @@ function show(place, context) {
     card("The process", "c6", process, h("div", { class: "row" }, reload), note),
     card("Memory", "c6", bar, memory),
     card("Store", "c6", store), card("Sync times", "c6", syncs.element),
-    card("Certificates", "", certificates.element)));
+    card("Listeners", "c6", doors.element), card("Certificates", "c6", certificates.element)));
   return repeat(3, async () => {
     const answer = await get("system");
     set(process, list([["Version", answer.version], ["Started", `${answer.started} (${span(answer.uptime_s)} ago)`],
       ["Process", answer.process_id], ["Shards", answer.shards], ["Sockets", `${answer.sockets}, ${answer.handshakes} in a handshake`],
-      ["Listeners", answer.listeners.map((it) => `${it.kind} ${it.address}`).join(", ")],
+      ["Configuration read", answer.configured ?? "unknown"],
       ["Ready for clients", answer.ready ? "yes" : `no: ${answer.not_ready_because}`],
       ["Times the level became 0, 1, 2, 3, 4", answer.level_changes.join(", ")]]));
     const it = answer.memory;
@@ -54,6 +58,7 @@ function show(place, context) {
     } else {
       set(store, h("p", { class: "quiet" }, "Nothing is kept on disk (store.keep = false)."));
     }
+    doors.update(answer.listeners, (row) => row.name);
     certificates.update(answer.certificates, (row) => `${row.listener} ${row.subject}`);
   }, (failure) => set(problem, failure ? failure.message : ""));
 }

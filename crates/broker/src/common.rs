@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_core::Whom;
 use tidegate_core::event::Stats;
+use tidegate_core::measures::Measures;
 use tidegate_core::settings::Rate;
+use tidegate_core::{Shard, Whom};
 
 use crate::attempts::Attempts;
 use crate::bans::{Banned, Bans};
@@ -51,7 +52,7 @@ pub(crate) struct Common {
     /// Names of the classes, by the latest rules.
     pub(crate) classes: Mutex<Vec<String>>,
     /// By shard.
-    stats: Vec<Mutex<Stats>>,
+    shown: Vec<Mutex<(Stats, Measures)>>,
     /// Turns of each shard's loop.
     turns: Vec<AtomicU64>,
     /// Reloads so far.
@@ -66,7 +67,7 @@ impl Common {
         memory_max: u64,
         keeper: Option<Arc<Keeper>>,
     ) -> Self {
-        let stats = inboxes.iter().map(|_| Mutex::default()).collect();
+        let shown = inboxes.iter().map(|_| Mutex::default()).collect();
         let (connections, handshakes, asking) = (Seats::default(), Seats::default(), Seats::default());
         let turns = inboxes.iter().map(|_| AtomicU64::new(0)).collect();
         let generation = AtomicU64::new(0);
@@ -87,7 +88,7 @@ impl Common {
             known: Known::new(),
             limits: Mutex::default(),
             classes: Mutex::default(),
-            stats,
+            shown,
             turns,
             generation,
         }
@@ -150,18 +151,27 @@ impl Common {
         }
     }
 
-    /// A shard shows its counters.
-    pub(crate) fn show_stats(&self, shard: usize, stats: &Stats) {
-        if let Some(shown) = self.stats.get(shard) {
-            *lock(shown) = *stats;
+    /// A shard shows its counters, and what it has measured.
+    pub(crate) fn show(&self, index: usize, shard: &Shard) {
+        if let Some(shown) = self.shown.get(index) {
+            *lock(shown) = (shard.stats(), *shard.measures());
         }
     }
 
     /// All shards' counters together.
     pub(crate) fn stats(&self) -> Stats {
         let mut sum = Stats::default();
-        for shown in &self.stats {
-            sum.add(&lock(shown));
+        for shown in &self.shown {
+            sum.add(&lock(shown).0);
+        }
+        sum
+    }
+
+    /// What all shards have measured.
+    pub(crate) fn measures(&self) -> Measures {
+        let mut sum = Measures::default();
+        for shown in &self.shown {
+            sum.add(&lock(shown).1);
         }
         sum
     }

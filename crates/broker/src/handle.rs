@@ -10,6 +10,7 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
+use tidegate_core::measures::Measures;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Whom, shard_of};
 use tidegate_store::{RecoveryReport, StoreError};
@@ -123,6 +124,11 @@ impl Handle {
     /// Counters, summed over shards, not older than a tenth of a second.
     pub fn stats(&self) -> Stats {
         self.common.stats()
+    }
+
+    /// What was measured, summed over shards; as old as the counters.
+    pub fn measures(&self) -> Measures {
+        self.common.measures()
     }
 
     /// Sockets that are open, in whatever state; and those of them in a handshake.

@@ -96,6 +96,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Config { command: ConfigCommand::Reference }) => reference::print().map(|()| 0),
         Some(Command::Bench(args)) => bench::run(&args),
         Some(Command::Top(args)) => operate::top(&args),
+        Some(Command::Status(args)) => operate::status(&args),
         Some(Command::Why(args)) => operate::why(&args),
         Some(Command::Clients(args)) => operate::clients(&args),
         Some(Command::Drops(args)) => operate::drops(&args),

@@ -1,13 +1,14 @@
 //! The process while the broker runs: what a reload changes, and what the operator's door asks of it.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::SystemTime;
 
 use signal_hook::consts::SIGTERM;
-use tidegate_admin::{Certificate, Demo, Keeper, Reloaded, Role, Roles, Setting, Steward};
+use tidegate_admin::{Certificate, Demo, Door, DoorState, Keeper, Reloaded, Role, Roles, Setting, Steward};
 use tidegate_auth::Users;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
@@ -40,6 +41,8 @@ pub(crate) struct Running {
     /// The store of the smart space, if it has one.
     vault: OnceLock<Arc<Vault>>,
     space: OnceLock<tidegate_space::Handle>,
+    /// Doors beside the broker's own: where each was to be, and where it is.
+    doors: OnceLock<Vec<OtherDoor>>,
     demo: Arc<LiveDemo>,
 }
 
@@ -48,9 +51,13 @@ pub(crate) struct Running {
 struct Now {
     loaded: Loaded,
     keeper: Option<Keeper>,
-    /// How often it was read again.
+    /// How often it was read again, and when last.
     generation: u64,
+    at: SystemTime,
 }
+
+/// A door beside the broker's own: its name, where it was to be, and where it is.
+pub(crate) type OtherDoor = (&'static str, Option<SocketAddr>, Option<SocketAddr>);
 
 impl Running {
     pub(crate) fn new(
@@ -61,10 +68,10 @@ impl Running {
         loaded: Loaded,
         keeper: Option<Keeper>,
     ) -> Self {
-        let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0 });
+        let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0, at: SystemTime::now() });
         let is_draining = AtomicBool::new(false);
-        let (vault, space, demo) = (OnceLock::new(), OnceLock::new(), Arc::default());
-        Self { handle, sources, level, listeners, started: loaded, now, is_draining, vault, space, demo }
+        let (vault, space, doors, demo) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), Arc::default());
+        Self { handle, sources, level, listeners, started: loaded, now, is_draining, vault, space, doors, demo }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -79,6 +86,11 @@ impl Running {
     /// The smart space is open, for as long as the process lives.
     pub(crate) fn note_space(&self, space: tidegate_space::Handle) {
         let _ = self.space.set(space);
+    }
+
+    /// The doors beside the broker's own are open, or are not.
+    pub(crate) fn note_doors(&self, doors: Vec<OtherDoor>) {
+        let _ = self.doors.set(doors);
     }
 
     pub(crate) fn note_draining(&self) {
@@ -118,7 +130,7 @@ impl Running {
         reloaded.map_err(|problem| vec![problem.to_string()])?;
         self.level.set(loaded.options.log.level.0);
         let done = changes(&loaded, &now.loaded, &self.started);
-        *now = Now { loaded, keeper, generation: now.generation + 1 };
+        *now = Now { loaded, keeper, generation: now.generation + 1, at: SystemTime::now() };
         Ok(done)
     }
 
@@ -190,6 +202,33 @@ impl Steward for Running {
             Some(Certificate { listener: plan::door_name(listener.kind).to_owned(), subject, expires })
         };
         encrypted.filter_map(shown).collect()
+    }
+
+    fn configured_at(&self) -> Option<SystemTime> {
+        Some(self.now().at)
+    }
+
+    fn doors(&self) -> Vec<Door> {
+        let open = self.handle.addresses();
+        let is_draining = self.is_draining.load(Ordering::Relaxed);
+        let of_broker = plan::DOORS.iter().map(|(kind, name)| {
+            let address = open.iter().find(|(other, _)| other == kind).map(|(_, at)| *at);
+            let state = match address {
+                None => DoorState::Off,
+                Some(_) if is_draining => DoorState::Draining,
+                Some(_) => DoorState::Open,
+            };
+            Door { name, address, state }
+        });
+        let others = self.doors.get().into_iter().flatten().map(|(name, wanted, is)| {
+            let state = match (wanted, is) {
+                (_, Some(_)) => DoorState::Open,
+                (Some(_), None) => DoorState::Failed,
+                (None, None) => DoorState::Off,
+            };
+            Door { name, address: is.or(*wanted), state }
+        });
+        of_broker.chain(others).collect()
     }
 
     fn space(&self) -> Option<tidegate_space::Handle> {

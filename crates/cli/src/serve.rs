@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use tidegate_admin::{Admin, Steward};
+use tidegate_admin::{Admin, Otlp, Steward};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::keep::{Opening, Restored};
@@ -94,7 +94,16 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     log_opening(&broker);
     let smart = smart::open(&loaded, has_users, &running)?;
     let doors = smart.as_ref().map(smart::Smart::addresses).unwrap_or_default();
-    print_banner(&banner.text(&broker.addresses(), admin.as_ref().map(Admin::address), doors));
+    let (wanted, admin_at) = (plan::space(&loaded.options, has_users), admin.as_ref().map(Admin::address));
+    running.note_doors(vec![
+        ("http", wanted.http, doors.http),
+        ("ssap", wanted.ssap, doors.ssap),
+        ("sepa_http", wanted.sepa_http, doors.sepa_http),
+        ("sepa_ws", wanted.sepa_ws, doors.sepa_ws),
+        ("admin", plan::admin(&loaded.options), admin_at),
+    ]);
+    print_banner(&banner.text(&broker.addresses(), admin_at, doors));
+    let otlp = send_metrics(&loaded, &running)?;
     let supervisor = Supervisor::of_process();
     supervisor.ready();
     supervisor.feed(broker.pulse());
@@ -102,6 +111,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);
     drop(smart);
+    drop(otlp);
     Ok(())
 }
 
@@ -145,6 +155,15 @@ fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> 
         }
         Err(error) => Err(bind::cannot_listen("admin", bind, &error).into()),
     }
+}
+
+/// Metrics for a collector, if there is one.
+fn send_metrics(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Otlp>> {
+    let telemetry = &loaded.options.telemetry;
+    let Some(receiver) = telemetry.otlp.clone().value() else { return Ok(None) };
+    let steward = Arc::clone(running) as Arc<dyn Steward>;
+    let otlp = Otlp::start(receiver.collector, telemetry.otlp_interval.0, running.handle.clone(), steward);
+    otlp.map(Some).context("metrics cannot be sent")
 }
 
 pub(crate) fn log_warnings(ready: &Ready) {

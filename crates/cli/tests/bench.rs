@@ -44,17 +44,34 @@ fn json_has_a_row_per_case_and_broker() {
 
 /// A group at a hundredth of its size, for a moment: the report and the file for programs agree that it was measured.
 fn group(name: &str) -> serde_json::Value {
+    let (said, report) = measured(name);
+    assert!(said.contains("load generator: "), "{said}");
+    report
+}
+
+/// What was said, and the file.
+fn measured(name: &str) -> (String, serde_json::Value) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("figures.json");
     let path = file.to_str().expect("a name");
     let output = bench(&[name, "--scale", "0.01", "--secs", "0.2", "--peer", "none", "--json", path]);
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    assert!(text(&output.stdout).contains("load generator: "), "{}", text(&output.stdout));
-    serde_json::from_slice(&std::fs::read(&file).expect("a report")).expect("JSON")
+    let report = serde_json::from_slice(&std::fs::read(&file).expect("a report")).expect("JSON");
+    (text(&output.stdout), report)
 }
 
 fn count(value: &serde_json::Value) -> u64 {
     value.as_u64().expect("a count")
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_looking_costs_is_measured_and_compared() {
+    let (_, report) = measured("admin");
+    let (scrape, dashboards) = (&report["rows"][0], &report["rows"][1]);
+    assert!(scrape["p99_ms"].as_f64().is_some_and(|ms| ms > 0.0) && scrape["clients"] == 100.0, "{scrape}");
+    assert!(dashboards["times_the_CPU_for_a_message"].as_f64().is_some_and(|times| times > 0.0), "{dashboards}");
+    assert_eq!(report["goals"].as_array().map(Vec::len), Some(2), "{report}");
 }
 
 #[test]

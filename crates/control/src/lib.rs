@@ -23,6 +23,7 @@ pub mod schedule;
 pub mod time;
 
 pub use config::{ConfigError, UnknownName};
+pub use measure::Spread;
 /// The traits of the generators that functions here take.
 pub use rand_core;
 pub use time::Timestamp;

@@ -33,6 +33,7 @@ impl Shard {
             session.ledger.delivered += 1;
             self.stats.inflight_messages -= 1;
             self.stats.finish_delivery(queued.message.class());
+            self.meters.note_delivered(queued.message.class(), queued.since, now);
         }
         // Released before that is kept, it would be sent again after a crash, to a client that has forgotten it.
         let until = self.journal.until_synced_for(session.kept);
@@ -102,15 +103,16 @@ impl Shard {
         let is_waiting = session.has_more();
         // At the later stage it was counted when PUBREC came.
         if let Some(Stage::Sent(queued)) = finished {
-            self.note_delivered(&queued);
+            self.note_delivered(&queued, now);
         }
         if is_waiting && let Some(connection) = self.connection(conn) {
             self.pump(connection.session, now);
         }
     }
 
-    fn note_delivered(&mut self, queued: &Queued) {
+    fn note_delivered(&mut self, queued: &Queued, now: Timestamp) {
         self.stats.inflight_messages -= 1;
         self.stats.finish_delivery(queued.message.class());
+        self.meters.note_delivered(queued.message.class(), queued.since, now);
     }
 }

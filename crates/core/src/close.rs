@@ -99,6 +99,8 @@ impl Shard {
     fn detach(&mut self, conn: ConnId, why: Why, will: WillFate, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
         connection.is_closing = true;
+        self.meters.note_closed(&why);
+        let Some(connection) = self.connection_mut(conn) else { return };
         let (index, version, since) = (connection.session, connection.peer.version, connection.since);
         let traffic = core::mem::take(&mut connection.traffic).as_ledger();
         let Some(session) = self.sessions.get_mut(index) else { return };

@@ -261,6 +261,7 @@ impl Shard {
             return false;
         }
         let Some(queued) = session.dequeue(&mut self.stats) else { return false };
+        self.meters.all.scheduler_wait[queued.message.class().index()].note(now.since(queued.since));
         self.send_queued(index, queued, now);
         true
     }
@@ -285,7 +286,7 @@ impl Shard {
             return;
         }
         let Some(session) = self.sessions.get_mut(index) else { return };
-        let (retain, ids, conn) = (queued.retain, queued.ids.clone(), session.conn);
+        let (retain, ids, conn, since) = (queued.retain, queued.ids.clone(), session.conn, queued.since);
         let delivery = if queued.qos == QoS::AtMostOnce {
             Delivery::AtMostOnce
         } else {
@@ -298,8 +299,11 @@ impl Shard {
         };
         let copy = Copy { delivery, retain, ids: &ids };
         let fate = self.send_now(conn, &shareable.publication, &copy, &mut Frames::for_receivers(1), now);
-        if let (Fate::Done, Some(packet_id)) = (fate, delivery.packet_id()) {
-            self.forget_last(index, packet_id);
+        match (fate, delivery.packet_id()) {
+            (Fate::Done, Some(packet_id)) => self.forget_last(index, packet_id),
+            // Not those that begin their wait now: they are measured with all others of this turn.
+            (Fate::UnderWay, None) if since < now => self.meters.note_delivered(message.class(), since, now),
+            _ => {}
         }
     }
 

@@ -23,6 +23,7 @@ pub mod glob;
 mod input;
 pub mod ledger;
 mod limits;
+pub mod measures;
 mod message;
 mod outbox;
 mod overload;

@@ -15,6 +15,7 @@ use crate::event::{Event, Why};
 use crate::input::{Ending, Flow, Handled};
 use crate::ledger::Loss;
 use crate::limits::INBOUND_MAX;
+use crate::measures::Asked;
 use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::overload::{Admission, Arrival, Kind};
 use crate::persist::Until;
@@ -71,7 +72,7 @@ impl Shard {
         let message = Shareable::new(publication);
         match self.admit(arrival, &message.publication, now)? {
             Admission::Pass => {
-                self.take(Some(arrival.conn), arrival.session, arrival.delivery, &message, now).map(|()| Flow::On)
+                self.take(Some(arrival.conn), arrival.session, arrival.delivery, &message, now, now).map(|()| Flow::On)
             }
             Admission::Settled => Ok(Flow::On),
             Admission::Wait => Ok(Flow::Wait),
@@ -195,13 +196,14 @@ impl Shard {
         Ok(())
     }
 
-    /// Retains, routes and answers.
+    /// Retains, routes and answers what came then.
     pub(crate) fn take(
         &mut self,
         conn: Option<ConnId>,
         index: u32,
         delivery: Delivery,
         message: &Shareable<'_>,
+        came: Timestamp,
         now: Timestamp,
     ) -> Handled {
         let mark = self.journal.mark();
@@ -235,7 +237,10 @@ impl Shard {
         }
         if let Some(conn) = conn {
             let reason = if places == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
-            self.answer_after(conn, delivery, reason, self.journal.until(mark));
+            if let Some(ack) = ack_of(delivery, reason, Properties::EMPTY) {
+                let asked = Asked::new(delivery.qos(), message.publication.standing.class, came);
+                self.acknowledge(conn, &ack, self.journal.until(mark), asked, now);
+            }
         }
         Ok(())
     }

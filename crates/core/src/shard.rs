@@ -23,6 +23,7 @@ use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
 use crate::ledger::Ledger;
 use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
+use crate::measures::Meters;
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
 use crate::persist::{Journal, PageRequests};
@@ -162,6 +163,7 @@ pub struct Shard {
     /// Those that must not be lost among the others.
     bans: VecDeque<Event>,
     pub(crate) stats: Stats,
+    pub(crate) meters: Meters,
     /// The ledgers of sessions that have ended, and of nobody in particular.
     pub(crate) departed: Ledger,
     /// Subscriptions that ended with their session.
@@ -210,6 +212,7 @@ impl Shard {
             events: VecDeque::new(),
             bans: VecDeque::new(),
             stats: Stats::default(),
+            meters: Meters::default(),
             departed: Ledger::default(),
             subscriptions_ended: 0,
             interest_refused: 0,

@@ -1,20 +1,76 @@
-//! What became of every request, by class.
+//! What became of every request, by class, and how long it took.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use tidegate_control::Spread;
 use tidegate_control::admission::Class;
+use tidegate_wire_ssap::{Header, Transaction};
 
 use crate::ask::{Answered, Refused, Source};
+use crate::desk::lock;
 
 /// Names of the outcomes, in the order of their counters.
 pub const OUTCOMES: [&str; 10] =
     ["fresh", "shared", "remembered", "busy", "late", "failed", "too_long", "closing", "unwritable", "unconfirmed"];
 
+/// Why an evaluation was ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// Its time was over.
+    Time,
+    /// Nobody waited for it any more.
+    Abandoned,
+    /// An operator did it.
+    Operator,
+    /// The service ended.
+    Shutdown,
+}
+
+const CANCELLED: [&str; 4] = ["time", "abandoned", "operator", "shutdown"];
+
+/// What became of an SSAP request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ssap {
+    Done,
+    /// There is something wrong with it.
+    Refused,
+    /// Later it may work.
+    Busy,
+    /// There is something wrong here, or it took too long.
+    Failed,
+}
+
+const SSAP: [&str; 4] = ["done", "refused", "busy", "failed"];
+
+/// Beside the protocol's own: messages that cannot be read.
+const SSAP_OPS: usize = Transaction::ALL.len() + 1;
+
 #[derive(Debug, Default)]
-pub(crate) struct Counts([[AtomicU64; OUTCOMES.len()]; Class::COUNT]);
+pub(crate) struct Counts {
+    requests: [[AtomicU64; OUTCOMES.len()]; Class::COUNT],
+    times: Mutex<[Spread; Class::COUNT]>,
+    cancelled: [AtomicU64; CANCELLED.len()],
+    ssap: [[AtomicU64; SSAP.len()]; SSAP_OPS],
+}
+
+impl From<&Refused> for Ssap {
+    fn from(refused: &Refused) -> Self {
+        match refused {
+            Refused::Busy(_) | Refused::Closing | Refused::Unwritable => Self::Busy,
+            Refused::Failed(_) | Refused::TooLong => Self::Refused,
+            Refused::Late | Refused::Unconfirmed => Self::Failed,
+        }
+    }
+}
 
 impl Counts {
-    pub(crate) fn count(&self, class: Class, outcome: &Result<Answered, Refused>) {
+    /// A request is answered, after this time.
+    pub(crate) fn count(&self, class: Class, outcome: &Result<Answered, Refused>, time: Duration) {
+        if matches!(outcome, Ok(_) | Err(Refused::Failed(_) | Refused::TooLong)) {
+            lock(&self.times)[class.index()].note(time);
+        }
         let place = match outcome {
             Ok(answered) => match answered.source {
                 Source::Fresh => 0,
@@ -29,13 +85,46 @@ impl Counts {
             Err(Refused::Unwritable) => 8,
             Err(Refused::Unconfirmed) => 9,
         };
-        self.0[class.index()][place].fetch_add(1, Ordering::Relaxed);
+        self.requests[class.index()][place].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn cancelled(&self, why: Cancelled) {
+        self.cancelled[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ssap(&self, header: &Header, outcome: Ssap) {
+        let known = header.transaction().and_then(|it| Transaction::ALL.iter().position(|other| *other == it));
+        let op = known.unwrap_or(Transaction::ALL.len());
+        self.ssap[op][outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How long requests took from their coming to their answer, by class.
+    pub(crate) fn times(&self) -> Vec<(&'static str, Spread)> {
+        let times = *lock(&self.times);
+        Class::ALL.iter().map(|class| (class.name(), times[class.index()])).collect()
+    }
+
+    /// Why evaluations were ended early, and how many.
+    pub(crate) fn all_cancelled(&self) -> [(&'static str, u64); CANCELLED.len()] {
+        let mut numbers = self.cancelled.iter().map(|number| number.load(Ordering::Relaxed));
+        CANCELLED.map(|why| (why, numbers.next().unwrap_or(0)))
+    }
+
+    /// SSAP requests: what about, what became of them, and how many.
+    pub(crate) fn all_ssap(&self) -> Vec<(String, &'static str, u64)> {
+        let names = Transaction::ALL.iter().map(|it| it.as_str().to_lowercase()).chain(["unreadable".to_owned()]);
+        let of_one = |(name, numbers): (String, &[AtomicU64; SSAP.len()])| {
+            let numbers = SSAP.into_iter().zip(numbers);
+            let row = move |(outcome, number): (_, &AtomicU64)| (name.clone(), outcome, number.load(Ordering::Relaxed));
+            numbers.map(row).collect::<Vec<_>>()
+        };
+        names.zip(&self.ssap).flat_map(of_one).collect()
     }
 
     /// Class, outcome and number, without those that are zero.
     pub(crate) fn all(&self) -> Vec<(&'static str, &'static str, u64)> {
         let of = |class: &Class| {
-            let numbers = self.0[class.index()].iter().map(|number| number.load(Ordering::Relaxed));
+            let numbers = self.requests[class.index()].iter().map(|number| number.load(Ordering::Relaxed));
             let name = class.name();
             OUTCOMES.into_iter().zip(numbers).map(move |(outcome, number)| (name, outcome, number)).collect::<Vec<_>>()
         };

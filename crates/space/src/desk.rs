@@ -30,6 +30,7 @@ pub(crate) struct Task {
     pub(crate) ask: Ask,
     pub(crate) class: Class,
     pub(crate) key: Option<Key>,
+    began: Instant,
     pub(crate) until: Instant,
     /// What its client is told about pace.
     pub(crate) hints: Hints,
@@ -162,9 +163,10 @@ impl Shared {
     ) -> Arc<AtomicBool> {
         let (class, key, reads) = (ask.class(), ask.key(asker.scope, self.seed), ask.only_reads());
         let is_gone = Arc::new(AtomicBool::new(false));
-        let until = Instant::now() + asker.patience;
+        let began = Instant::now();
+        let until = began + asker.patience;
         let hints = Hints::default();
-        let mut task = Task { ask, class, key, until, hints, is_gone: Arc::clone(&is_gone), reply };
+        let mut task = Task { ask, class, key, began, until, hints, is_gone: Arc::clone(&is_gone), reply };
         let version = self.version.load(Ordering::SeqCst);
         if let Some(bytes) = key.and_then(|key| lock(&self.cache).find(key, version)) {
             let mut desk = lock(&self.desk);
@@ -309,7 +311,7 @@ impl Shared {
 
     /// False if whoever asked has gone.
     pub(crate) fn reply(&self, task: Task, outcome: Result<Answered, Refused>) -> bool {
-        self.counts.count(task.class, &outcome);
+        self.counts.count(task.class, &outcome, task.began.elapsed());
         task.reply.send(outcome).is_ok()
     }
 

@@ -8,14 +8,17 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
+use tidegate_control::Spread;
 use tidegate_graph::{Space, SpaceLimits, SubscriberId};
 use tidegate_store::disk::{Disk, FsDisk};
 use tidegate_store::{LogOptions, StoreConfig};
+use tidegate_wire_ssap::Header;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use tracing::error;
 
 use crate::ask::{Answered, Ask, Asker, Refused};
+use crate::counts::{Cancelled, Ssap};
 use crate::desk::{Control, Shared};
 use crate::keep::Keep;
 use crate::limits::{READERS, STACK_BYTES};
@@ -231,6 +234,34 @@ impl Handle {
     /// Class, outcome and number of the requests so far.
     pub fn counts(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.shared.counts.all()
+    }
+
+    /// How long requests took from their coming to their answer, by class.
+    pub fn times(&self) -> Vec<(&'static str, Spread)> {
+        self.shared.counts.times()
+    }
+
+    /// Why evaluations were ended early, and how many.
+    pub fn cancelled(&self) -> Vec<(&'static str, u64)> {
+        self.shared.counts.all_cancelled().to_vec()
+    }
+
+    /// Ends an evaluation for an operator; false if there is none of this number.
+    pub fn cancel(&self, number: u64) -> bool {
+        let is_new = self.shared.watch.cancel(number);
+        if is_new == Some(true) {
+            self.shared.counts.cancelled(Cancelled::Operator);
+        }
+        is_new.is_some()
+    }
+
+    /// SSAP requests: what about, what became of them, and how many.
+    pub fn ssap(&self) -> Vec<(String, &'static str, u64)> {
+        self.shared.counts.all_ssap()
+    }
+
+    pub(crate) fn note_ssap(&self, header: &Header, outcome: Ssap) {
+        self.shared.counts.ssap(header, outcome);
     }
 
     /// What goes on, for an operator.

@@ -98,13 +98,12 @@ impl Watch {
         self.lists().running.iter().map(show).collect()
     }
 
-    /// Ends an evaluation; false if there is none of this number.
-    pub fn cancel(&self, number: u64) -> bool {
+    /// Ends an evaluation, and says whether that was new; none if there is none of this number.
+    pub(crate) fn cancel(&self, number: u64) -> Option<bool> {
         let mut lists = self.lists();
-        let Some(entry) = lists.running.get_mut(&number) else { return false };
-        entry.is_cancelled = true;
+        let entry = lists.running.get_mut(&number)?;
         entry.token.cancel();
-        true
+        Some(!std::mem::replace(&mut entry.is_cancelled, true))
     }
 
     /// Slow ones of late, the latest first.
@@ -215,8 +214,9 @@ mod tests {
         watch.over(&ask, 3, &token, || {
             let running = watch.running();
             assert_eq!((running.len(), running[0].waiting, running[0].text.len()), (1, 3, TEXT_SHOWN_BYTES));
-            assert!(!watch.cancel(running[0].number + 1) && !token.is_cancelled());
-            assert!(watch.cancel(running[0].number) && token.is_cancelled());
+            assert!(watch.cancel(running[0].number + 1).is_none() && !token.is_cancelled());
+            assert_eq!((watch.cancel(running[0].number), token.is_cancelled()), (Some(true), true));
+            assert_eq!(watch.cancel(running[0].number), Some(false), "it was ended already");
         });
         assert!(watch.running().is_empty());
         assert!(watch.slow()[0].is_cancelled);

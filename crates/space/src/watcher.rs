@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tidegate_graph::CancelToken;
 
+use crate::counts::Cancelled;
 use crate::desk::{Shared, lock};
 use crate::limits::WATCH_INTERVAL;
 
@@ -16,6 +17,7 @@ pub(crate) struct Running {
     until: Instant,
     /// Who waits for it; empty if it is done for its own sake.
     waiting: Vec<Arc<AtomicBool>>,
+    is_cancelled: bool,
 }
 
 impl Shared {
@@ -31,7 +33,7 @@ impl Shared {
             let mut desk = lock(&self.desk);
             desk.begun += 1;
             let number = desk.begun;
-            desk.running.push(Running { number, token: token.clone(), until, waiting });
+            desk.running.push(Running { number, token: token.clone(), until, waiting, is_cancelled: false });
             number
         };
         self.watcher.notify_one();
@@ -45,11 +47,13 @@ impl Shared {
         let mut desk = lock(&self.desk);
         while !desk.is_closing {
             let now = Instant::now();
-            for running in &desk.running {
+            for running in desk.running.iter_mut().filter(|running| !running.is_cancelled) {
                 let is_unwanted = !running.waiting.is_empty()
                     && running.waiting.iter().all(|is_gone| is_gone.load(Ordering::Relaxed));
                 if now >= running.until || is_unwanted {
                     running.token.cancel();
+                    running.is_cancelled = true;
+                    self.counts.cancelled(if is_unwanted { Cancelled::Abandoned } else { Cancelled::Time });
                 }
             }
             desk = if desk.running.is_empty() {
@@ -59,8 +63,9 @@ impl Shared {
                 waited.map_or_else(|poisoned| poisoned.into_inner().0, |(desk, _)| desk)
             };
         }
-        for running in &desk.running {
+        for running in desk.running.iter().filter(|running| !running.is_cancelled) {
             running.token.cancel();
+            self.counts.cancelled(Cancelled::Shutdown);
         }
     }
 

@@ -181,13 +181,13 @@ impl ShardThread {
         let mut events = Events::with_capacity(EVENTS_MAX);
         self.measure();
         // What was restored is there before anybody asks.
-        self.common.show_stats(self.index, &self.shard.stats());
+        self.common.show(self.index, &self.shard);
         while !self.is_done() {
             self.wait(&mut events);
             self.turn(&events);
         }
         self.write_down();
-        self.common.show_stats(self.index, &self.shard.stats());
+        self.common.show(self.index, &self.shard);
     }
 
     fn wait(&mut self, events: &mut Events) {
@@ -283,6 +283,7 @@ impl ShardThread {
     fn measure(&mut self) {
         let end = self.common.clock.now();
         self.took = self.common.clock.took(self.now, end);
+        self.shard.handle_turned(self.took);
         self.meter.on_turn(self.took, self.served, self.read_next.len());
         let pressure = &self.common.pressure;
         let visitors = self.visitors.len() * VISITOR_BYTES;
@@ -462,7 +463,7 @@ impl ShardThread {
             self.stats_due = Some((self.stats_shown_at + STATS_INTERVAL).max(self.now));
         }
         if self.stats_due.is_some_and(|due| due <= self.now) {
-            self.common.show_stats(self.index, &self.shard.stats());
+            self.common.show(self.index, &self.shard);
             self.stats_shown_at = self.now;
             self.stats_due = None;
         }

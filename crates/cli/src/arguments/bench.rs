@@ -23,6 +23,7 @@ Groups:
   durable          QoS 1 kept before it is acknowledged, beside what the disk allows; restart
   overload         everything with overload in its name, and the storm; 11 minutes
   space            the smart space: inserts, notifications, subscriptions, equal queries
+  admin            what looking costs: a scrape with 10 000 clients, traffic beside 100 dashboards
   peers            everything, as without a group
 
 Examples:

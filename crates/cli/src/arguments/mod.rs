@@ -99,6 +99,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Watch the clients of a running broker: rates, who is slowed, queues, drops
     Top(TopArgs),
+    /// Say how a running broker is: where it listens, how hard it is pressed, what waits
+    Status(PlainArgs),
     /// Say why a client is slowed, what it lost, and what to do
     Why(ClientArgs),
     /// List clients, or connections that have ended

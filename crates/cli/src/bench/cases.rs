@@ -2,6 +2,7 @@
 
 use tidegate_wire_mqtt::QoS;
 
+use super::admin::Scenario as AdminScenario;
 use super::beats::Beat;
 use super::durable::Promise;
 use super::durable::goals::Wanted;
@@ -50,6 +51,8 @@ pub(super) enum Kind {
     Durable(Promise),
     /// The smart space, in this process.
     Space(SpaceScenario),
+    /// What looking costs.
+    Admin(AdminScenario),
 }
 
 /// Whether a broker asks who its clients are.
@@ -244,6 +247,18 @@ pub(super) const CASES: &[Case] = &[
         SpaceScenario::Same,
         &[Goal::Space(SpaceAim::AtLeast("answered", 10_000.0)), Goal::Space(SpaceAim::AtMost("evaluations", 10.0))],
     ),
+    Case {
+        group: "admin",
+        name: "scrape 10 000",
+        kind: Kind::Admin(AdminScenario::Scrape { clients: 10_000 }),
+        goals: &[Goal::Space(SpaceAim::AtMost("p50 ms", 5.0))],
+    },
+    Case {
+        group: "admin",
+        name: "dashboards 100",
+        kind: Kind::Admin(AdminScenario::Dashboards { pages: 100 }),
+        goals: &[Goal::Space(SpaceAim::AtMost("times the CPU for a message", 1.02))],
+    },
 ];
 
 const HALF_THE_DISK: Goal = Goal::Durable(Wanted::DiskShare(0.5));
@@ -331,6 +346,6 @@ mod tests {
                 .all(|name| groups.contains(name))
         );
         assert!(groups.iter().all(|group| !names(&[group], None).is_empty()));
-        assert_eq!(groups.len(), 19);
+        assert_eq!(groups.len(), 20);
     }
 }

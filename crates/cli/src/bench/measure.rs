@@ -68,7 +68,7 @@ pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u
         Kind::Churn { clients } => churn(clients, broker, setting, number).map(Outcome::Churn),
         Kind::Storm { clients, users } => storm(clients, users, broker, setting, number).map(Outcome::Storm),
         Kind::Space(_) => bail!("a case of the smart space needs no broker"),
-        Kind::Gate(_) | Kind::Durable(_) => bail!("this case starts its own brokers"),
+        Kind::Gate(_) | Kind::Durable(_) | Kind::Admin(_) => bail!("this case starts its own brokers"),
         Kind::Overload { flood, probes } => overload(flood, probes, broker, setting, number).map(Outcome::Overload),
     };
     if broker.has_ended() && !setting.stop.is_wanted() {

@@ -4,6 +4,7 @@
 //! are processes of their own: their CPU time is read from outside and the generator's share is told apart. Everything
 //! that was started ends with the benchmark, also on Ctrl-C and on errors (`process.rs`).
 
+mod admin;
 mod beats;
 mod cases;
 mod clients;
@@ -87,7 +88,9 @@ impl Plan {
         };
         if args.url.is_some() {
             // The settings of a broker that already runs are not ours to choose.
-            let is_own = |kind| matches!(kind, Kind::Shards(_) | Kind::Gate(_) | Kind::Durable(_) | Kind::Space(_));
+            let is_own = |kind| {
+                matches!(kind, Kind::Shards(_) | Kind::Gate(_) | Kind::Durable(_) | Kind::Space(_) | Kind::Admin(_))
+            };
             cases.retain(|case| !is_own(case.kind));
         }
         let mut plan = Self { own, peers: Vec::new(), missing: Vec::new(), cases };
@@ -129,7 +132,7 @@ impl Plan {
     fn sources(&self, case: &Case) -> Vec<Source> {
         match case.kind {
             // No peer that can be installed here has these doors.
-            Kind::Space(_) => vec![self.own.clone()],
+            Kind::Space(_) | Kind::Admin(_) => vec![self.own.clone()],
             Kind::Relay(_) => vec![self.own.clone(), Source::Relay],
             Kind::Shards(_) => {
                 [1, 2].map(|shards| Source::Tidegate { shards: Some(shards), tune: Tune::USUAL }).to_vec()
@@ -220,6 +223,8 @@ fn measured(case: &Case, source: &Source, setting: &Setting, number: u32) -> Ent
         durable::run(promise, source, setting, number).map(Outcome::Durable)
     } else if let Kind::Space(scenario) = case.kind {
         space::run(scenario, setting).map(Outcome::Space)
+    } else if let Kind::Admin(scenario) = case.kind {
+        admin::run(scenario, setting).map(Outcome::Space)
     } else {
         let started = source.start(&wish(case), &setting.stop);
         started.and_then(|mut broker| measure::run(case, &mut broker, setting, number))

@@ -18,7 +18,7 @@ pub(super) enum Outcome {
     Gate(Gate),
     /// What is kept on disk.
     Durable(Durable),
-    /// The smart space.
+    /// The smart space, and what looking costs: figures by name.
     Space(Figures),
 }
 

@@ -39,6 +39,18 @@ pub(super) fn cpu_ns(pid: u32) -> Option<u64> {
     tasks.map(|task| of_task(task.ok()?)).sum()
 }
 
+/// The same for the threads whose names begin so.
+pub(super) fn thread_cpu_ns(pid: u32, name: &str) -> Option<u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    let of_task = |task: std::fs::DirEntry| {
+        let comm = std::fs::read_to_string(task.path().join("comm")).ok()?;
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        comm.starts_with(name).then(|| text.split_whitespace().next()?.parse::<u64>().ok())?
+    };
+    // One may end while it is looked at.
+    Some(tasks.filter_map(|task| of_task(task.ok()?)).sum())
+}
+
 /// The fields utime and stime. The name of the command may contain anything: they are counted from its closing bracket.
 fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let (_, fields) = stat.rsplit_once(") ")?;

@@ -13,7 +13,7 @@ use tracing::level_filters::LevelFilter;
 use super::backoff::{Enforce, Mode, Pace};
 use super::map::{PrefixList, UserName};
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
-use super::words::{Address, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PriorityWord, SecureDoor};
+use super::words::{Address, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PriorityWord, Receiver, SecureDoor};
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -274,6 +274,12 @@ keys! {
         Reload level: LogLevel = LogLevel(LevelFilter::INFO);
         /// How a log line looks.
         Restart format: LogFormat = LogFormat::Text;
+    }
+    telemetry: Telemetry {
+        /// A collector that metrics are sent to, by OTLP over HTTP ("http://127.0.0.1:4318"); they are at /metrics anyway.
+        Restart otlp: Or<Off, Receiver> = Or::WORD;
+        /// How often they are sent.
+        Restart otlp_interval: Span<1000, 3_600_000> = Span(std::time::Duration::from_secs(10));
     }
     sys: Sys {
         /// How often the topics below $SYS/broker are published.

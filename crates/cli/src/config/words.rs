@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
+use tidegate_admin::Collector;
 use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
 use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
@@ -88,6 +89,29 @@ impl Setting for Origins {
 fn is_origin(text: &str) -> bool {
     let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && !"/?#@*,".contains(c));
     text == "*" || text.split_once("://").is_some_and(|(scheme, host)| is_plain(scheme) && is_plain(host))
+}
+
+/// A collector of metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Receiver {
+    url: String,
+    pub(crate) collector: Collector,
+}
+
+impl Setting for Receiver {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let url = value.text()?.trim();
+        Some(Self { url: url.to_owned(), collector: Collector::parse(url)? })
+    }
+
+    fn expected() -> String {
+        "\"http://HOST:PORT\" of a collector that takes OTLP over HTTP (port 4318 unless another one is written)"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.url)
+    }
 }
 
 /// How much is logged.

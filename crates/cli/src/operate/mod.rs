@@ -6,6 +6,7 @@
 mod control;
 mod error;
 pub(crate) mod http;
+mod status;
 mod table;
 mod top;
 
@@ -16,6 +17,7 @@ use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
 pub(crate) use control::{ban, limits};
 pub(crate) use error::AdminError;
 use http::{Door, escaped};
+pub(crate) use status::status;
 pub(crate) use table::harmless;
 use table::{Align, Table, number, shown, whole};
 pub(crate) use top::top;

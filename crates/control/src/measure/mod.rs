@@ -3,8 +3,10 @@
 mod average;
 mod losses;
 mod minimum;
+mod spread;
 
 pub(crate) use average::Average;
 pub use average::AverageRule;
 pub(crate) use losses::LossEstimator;
 pub(crate) use minimum::WindowedMinimum;
+pub use spread::Spread;

@@ -32,6 +32,7 @@ pub(crate) struct Held {
     pub(crate) message: Arc<Message>,
     pub(crate) delivery: Delivery,
     pub(crate) release_at: Timestamp,
+    pub(crate) came: Timestamp,
     pub(crate) answer: Answer,
 }
 
@@ -100,7 +101,6 @@ impl Session {
         stats.clients_held += u64::from(self.held.is_none());
         let queue = self.held.get_or_insert_default();
         queue.bytes += size;
-        stats.publish_held += 1;
         stats.held_messages += 1;
         stats.held_bytes += size as u64;
         queue.messages.push_back(held);
@@ -175,7 +175,7 @@ impl Shard {
             return;
         }
         let taken = match self.check_rules(index, &message.publication) {
-            Ok(()) => self.take(answer_to, index, held.delivery, &message, now),
+            Ok(()) => self.take(answer_to, index, held.delivery, &message, held.came, now),
             Err(reason) => self.reject(answer_to, index, held.delivery, reason),
         };
         if let (Err(ending), Some(conn)) = (taken, conn) {

@@ -389,7 +389,12 @@ impl Shard {
     fn hold(&mut self, arrival: Arrival, publication: &Publication<'_>, release_at: Timestamp, now: Timestamp) {
         let Some(session) = self.sessions.get_mut(arrival.session) else { return };
         let message = Arc::new(Message::new(publication, &self.memory.tally));
-        session.hold(Held { message, delivery: arrival.delivery, release_at, answer: Answer::Owed }, &mut self.stats);
+        let (delivery, answer) = (arrival.delivery, Answer::Owed);
+        session.hold(Held { message, delivery, release_at, came: now, answer }, &mut self.stats);
+        self.stats.publish_held += 1;
+        let publisher = session.publisher.and_then(|slot| self.gate.publishers.get(slot));
+        let interval = publisher.and_then(|publisher| publisher.rhythm.interval());
+        self.meters.note_delay(publication.standing.class, release_at.since(now), interval);
         if let Delivery::ExactlyOnce { packet_id, .. } = arrival.delivery {
             session.note_inbound(packet_id);
         }

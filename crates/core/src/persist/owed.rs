@@ -9,18 +9,19 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::Encode;
+use tidegate_wire_mqtt::{Ack, Encode};
 
 use super::{Journal, Until};
 use crate::connection::Connection;
 use crate::limits::OWED_BYTES_MAX;
+use crate::measures::{Asked, Meters};
 use crate::shard::{ConnId, Shard};
 
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
     bytes: VecDeque<u8>,
-    /// What each answer waits for, and its length.
-    answers: VecDeque<(Until, u32)>,
+    /// What each answer waits for, its length, and what it answers if that is measured.
+    answers: VecDeque<(Until, u32, Option<Asked>)>,
 }
 
 impl Owed {
@@ -40,12 +41,15 @@ impl Connection {
     }
 
     /// Takes what may be said now out of what is owed.
-    fn take_due(&mut self, journal: &Journal) -> (Vec<u8>, usize) {
+    fn take_due(&mut self, journal: &Journal, meters: &mut Meters, now: Timestamp) -> (Vec<u8>, usize) {
         let Some(owed) = self.owed.as_mut() else { return (Vec::new(), 0) };
         let (mut length, mut answers) = (0, 0);
-        for (until, bytes) in &owed.answers {
+        for (until, bytes, asked) in &owed.answers {
             if !journal.is_met(*until) {
                 break;
+            }
+            if let Some(asked) = asked {
+                meters.note_answer(*asked, now);
             }
             (length, answers) = (length + *bytes as usize, answers + 1);
         }
@@ -61,9 +65,28 @@ impl Connection {
 impl Shard {
     /// Answers a client as soon as what the answer promises is kept.
     pub(crate) fn reply(&mut self, conn: ConnId, packet: &impl Encode, until: Until) {
-        let Some(connection) = self.connection(conn) else { return };
-        if connection.owed.is_none() && self.journal.is_met(until) {
+        if self.may_reply(conn, until) {
             return self.send(conn, packet);
+        }
+        self.owe(conn, packet, until, None);
+    }
+
+    /// The same for a message that was taken; how long its client waits for it is measured.
+    pub(crate) fn acknowledge(&mut self, conn: ConnId, ack: &Ack<'_>, until: Until, asked: Asked, now: Timestamp) {
+        if self.may_reply(conn, until) {
+            self.meters.note_answer(asked, now);
+            return self.send(conn, ack);
+        }
+        self.owe(conn, ack, until, Some(asked));
+    }
+
+    fn may_reply(&self, conn: ConnId, until: Until) -> bool {
+        self.journal.is_met(until) && self.connection(conn).is_none_or(|connection| connection.owed.is_none())
+    }
+
+    fn owe(&mut self, conn: ConnId, packet: &impl Encode, until: Until, asked: Option<Asked>) {
+        if self.connection(conn).is_none() {
+            return;
         }
         let Some(connection) = self.connections.get_mut(conn.index).filter(|connection| !connection.is_closing) else {
             return;
@@ -79,7 +102,7 @@ impl Shard {
         self.journal.await_until(until);
         self.memory.outboxes += bytes.len();
         let owed = connection.owed.get_or_insert_with(Box::default);
-        owed.answers.push_back((until, bytes.len() as u32));
+        owed.answers.push_back((until, bytes.len() as u32, asked));
         owed.bytes.extend(bytes);
     }
 
@@ -120,7 +143,7 @@ impl Shard {
             return true;
         }
         connection.connack_after = None;
-        let (due, answers) = connection.take_due(&self.journal);
+        let (due, answers) = connection.take_due(&self.journal, &mut self.meters, now);
         if !due.is_empty() {
             // They were charged when they were owed.
             connection.outbox.answer(&mut self.spares, |out| out.extend_from_slice(&due));

@@ -482,9 +482,13 @@ impl Net {
                 moved |= self.feed(end);
             }
             if !moved {
-                for shard in &self.shards {
+                for shard in &mut self.shards {
                     assert_eq!(shard.stats().check(), Ok(()), "{:?}", shard.stats());
                     assert_eq!(shard.audit(), Ok(()), "the clients' ledgers and the shard's: {:?}", shard.stats());
+                    shard.handle_turned(Duration::from_micros(50));
+                    let measured = shard.measures().e2e_latency.map(|spread| spread.count);
+                    assert_eq!(measured, shard.stats().by_class.map(|class| class.delivered), "each delivery once");
+                    assert_eq!(shard.measures().delayed.iter().sum::<u64>(), shard.stats().publish_held);
                 }
                 return;
             }

@@ -23,6 +23,7 @@ use super::plan::{Plan, Reply, Rows, Step, plan};
 use super::write::{self, Subscription};
 use super::{Door, Farewell, subscription_name, uuid};
 use crate::ask::{Answer, Answered, Ask, Asker, Refused};
+use crate::counts::Ssap;
 use crate::limits::{
     SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_WINDOW,
     SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
@@ -218,8 +219,9 @@ impl Connection {
         let asker = Asker::new(0, asks.deadline).of(caller);
         let is_told = *asks != Asks::default();
         match step {
-            Step::Reply(status, words) => write::status(&header, status, &words, &mut self.out),
+            Step::Reply(status, words) => self.settle(&header, status, &words),
             Step::Close(status, words) => {
+                self.door.handle.note_ssap(&header, Ssap::Refused);
                 if header.is_answerable() {
                     write::status(&header, status, &words, &mut self.out);
                 }
@@ -227,6 +229,7 @@ impl Connection {
                 self.is_over = true;
             }
             Step::Ask(ask, _) if ask.is_unchanged(asks.version, self.door.handle.version()) => {
+                self.door.handle.note_ssap(&header, Ssap::Done);
                 write::not_modified(&header, self.door.handle.version(), &mut self.out);
             }
             Step::Ask(ask, reply) => {
@@ -235,7 +238,7 @@ impl Connection {
             }
             Step::Subscribe(..) if self.subscriptions.len() >= SUBSCRIPTIONS_MAX => {
                 let words = "too many subscriptions on this connection";
-                write::status(&header, Status::OutOfResources, words, &mut self.out);
+                self.settle(&header, Status::OutOfResources, words);
             }
             Step::Subscribe(what, rows, seen) => {
                 let (name, is_return) = (subscription_name(), seen.is_some());
@@ -244,15 +247,29 @@ impl Connection {
                 self.under_way.push_back(Started { header, kind: Kind::Subscribe(rows, is_return), is_told, waiting });
             }
             Step::Unsubscribe(name) => {
-                if !self.door.end(&name, &header) {
-                    write::status(&header, Status::KpRequest, "no such subscription", &mut self.out);
+                if self.door.end(&name, &header) {
+                    self.door.handle.note_ssap(&header, Ssap::Done);
+                } else {
+                    self.settle(&header, Status::KpRequest, "no such subscription");
                 }
             }
         }
     }
 
+    /// Answers with a status and nothing else.
+    fn settle(&mut self, header: &Header, status: Status, words: &str) {
+        let outcome = match status {
+            Status::Success => Ssap::Done,
+            Status::OutOfResources => Ssap::Busy,
+            _ => Ssap::Refused,
+        };
+        self.door.handle.note_ssap(header, outcome);
+        write::status(header, status, words, &mut self.out);
+    }
+
     fn answer(&mut self, outcome: Result<Answered, Refused>) {
         let Some(Started { header, kind, is_told, .. }) = self.under_way.pop_front() else { return };
+        self.door.handle.note_ssap(&header, outcome.as_ref().map_or_else(Ssap::from, |_| Ssap::Done));
         match (kind, outcome) {
             (Kind::Ask(reply), Ok(answered)) => {
                 write::answer(&header, &reply, &answered, is_told, &mut self.out);

@@ -1,0 +1,256 @@
+//! Metrics for a collector that does not scrape: OTLP over HTTP, in its JSON encoding, on a thread of its own.
+//!
+//! The same families as `/metrics`, with the same names and labels, cumulative from the start of the process. One request
+//! at a time, bounded in size and time; what cannot be delivered is not kept, because the next one says more. Plain HTTP:
+//! TLS and credentials are what the collector on this machine or in this network is for.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value as Json, json};
+use tidegate_broker::Handle;
+use tidegate_control::Timestamp;
+use tracing::{info, warn};
+
+use crate::exposition::{Buckets, Family, Kind, Page, Sample, Value};
+use crate::limits::{OTLP_ANSWER_BYTES, OTLP_TIMEOUT};
+use crate::metrics;
+use crate::state::wall;
+use crate::status::VERSION;
+use crate::steward::Steward;
+
+/// Where a collector is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// Name and port.
+    host: String,
+    path: String,
+}
+
+impl Collector {
+    /// `http://HOST[:PORT][/PATH]`; port 4318 and the path `/v1/metrics` need not be said. None if it is anything else.
+    pub fn parse(url: &str) -> Option<Self> {
+        let rest = url.strip_prefix("http://")?;
+        let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic() && !b"@?#".contains(&byte));
+        // Behind the brackets of an address of IPv6, if it is one.
+        let name_end = host.rfind(']').map_or(0, |at| at + 1);
+        let has_port = match host[name_end..].split_once(':') {
+            Some((_, port)) => port.parse::<u16>().ok().map(|_| true)?,
+            None => false,
+        };
+        if host.is_empty() || host.starts_with(':') || !is_plain(host) || !is_plain(path) {
+            return None;
+        }
+        let host = if has_port { host.to_owned() } else { format!("{host}:4318") };
+        let path = if matches!(path, "" | "/") { "/v1/metrics" } else { path };
+        Some(Self { host, path: path.to_owned() })
+    }
+
+    /// One request; an answer other than success is an error.
+    fn send(&self, body: &[u8]) -> io::Result<()> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "no such address");
+        for address in self.host.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, OTLP_TIMEOUT) {
+                Ok(stream) => return self.talk(stream, body),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn talk(&self, mut stream: TcpStream, body: &[u8]) -> io::Result<()> {
+        stream.set_read_timeout(Some(OTLP_TIMEOUT))?;
+        stream.set_write_timeout(Some(OTLP_TIMEOUT))?;
+        let head = format!(
+            "POST {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate/{VERSION}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n",
+            self.path,
+            self.host,
+            body.len()
+        );
+        stream.write_all(&[head.as_bytes(), body].concat())?;
+        // The first line is enough.
+        let mut answer = Vec::new();
+        stream.take(OTLP_ANSWER_BYTES).read_to_end(&mut answer)?;
+        let answer = String::from_utf8_lossy(&answer);
+        let line = answer.lines().next().unwrap_or_default();
+        let status = line.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse::<u16>().ok());
+        match status {
+            Some(200..=299) => Ok(()),
+            Some(status) => Err(io::Error::other(format!("the collector answers {status}"))),
+            None => Err(io::Error::other("this is no HTTP")),
+        }
+    }
+}
+
+/// Sends metrics until it is dropped.
+#[derive(Debug)]
+pub struct Otlp {
+    stop: Option<mpsc::SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Otlp {
+    /// Begins to send, once in each interval.
+    pub fn start(
+        collector: Collector,
+        interval: Duration,
+        handle: Handle,
+        steward: Arc<dyn Steward>,
+    ) -> io::Result<Self> {
+        let (stop, stopped) = mpsc::sync_channel(0);
+        let run = move || {
+            let mut is_well = None;
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                let page = metrics::page(&handle, &*steward, &steward.certificates());
+                let body = body(&page, wall(&handle, Timestamp::ZERO), SystemTime::now()).to_string();
+                let sent = collector.send(body.as_bytes());
+                let host = &*collector.host;
+                match &sent {
+                    Ok(()) if is_well != Some(true) => info!(event = "otlp", host, "metrics reach the collector"),
+                    Err(error) if is_well != Some(false) => {
+                        warn!(event = "otlp_failed", host, %error, "metrics do not reach the collector");
+                    }
+                    _ => {}
+                }
+                is_well = Some(sent.is_ok());
+            }
+        };
+        let thread = thread::Builder::new().name("otlp".to_owned()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Otlp {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // A collector that hangs does not keep the process for longer than the timeouts.
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// An `ExportMetricsServiceRequest`. Numbers of 64 bits are strings in this encoding, and enumerations are numbers.
+fn body(page: &Page, started: SystemTime, now: SystemTime) -> Json {
+    let nanos = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string();
+    let times = (nanos(started), nanos(now));
+    let metrics: Vec<Json> = page.families().iter().filter_map(|family| metric(family, &times)).collect();
+    let attributes = [("service.name", "tidegate"), ("service.version", VERSION)].map(|(key, value)| text(key, value));
+    json!({ "resourceMetrics": [{
+        "resource": { "attributes": attributes },
+        "scopeMetrics": [{ "scope": { "name": "tidegate", "version": VERSION }, "metrics": metrics }],
+    }] })
+}
+
+/// What never goes down, since the start.
+const CUMULATIVE: u8 = 2;
+
+/// None for what is an attribute of the resource, and for what has no numbers yet.
+fn metric(family: &Family, times: &(String, String)) -> Option<Json> {
+    let points: Vec<Json> = family.samples.iter().map(|sample| point(sample, times)).collect();
+    if points.is_empty() {
+        return None;
+    }
+    let unit = match family.unit() {
+        Some("seconds") => "s",
+        Some("bytes") => "By",
+        _ => "1",
+    };
+    let mut metric = json!({ "name": family.name, "description": family.help, "unit": unit });
+    let (kind, data) = match family.kind {
+        Kind::Info => return None,
+        Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
+        Kind::Counter => {
+            ("sum", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }))
+        }
+        Kind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
+    };
+    metric[kind] = data;
+    Some(metric)
+}
+
+fn point(Sample { labels, value }: &Sample, (started, now): &(String, String)) -> Json {
+    let attributes: Vec<Json> = labels.iter().map(|(key, value)| text(key, value)).collect();
+    let mut point = json!({ "attributes": attributes, "startTimeUnixNano": started, "timeUnixNano": now });
+    match value {
+        Value::Whole(number) => point["asInt"] = json!(i64::try_from(*number).unwrap_or(i64::MAX).to_string()),
+        Value::Real(number) => point["asDouble"] = json!(number),
+        Value::Buckets(buckets) => {
+            let Buckets { limits, counts, sum } = buckets;
+            point["count"] = json!(buckets.count().to_string());
+            point["sum"] = json!(sum);
+            point["bucketCounts"] = counts.iter().map(ToString::to_string).collect();
+            point["explicitBounds"] = json!(limits);
+        }
+    }
+    point
+}
+
+fn text(key: &str, value: &str) -> Json {
+    json!({ "key": key, "value": { "stringValue": value } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collectors_are_urls_of_plain_http() {
+        let parsed = |url: &str| Collector::parse(url).map(|it| format!("{} {}", it.host, it.path));
+        assert_eq!(parsed("http://127.0.0.1:4318").unwrap(), "127.0.0.1:4318 /v1/metrics");
+        assert_eq!(parsed("http://collector/").unwrap(), "collector:4318 /v1/metrics");
+        assert_eq!(parsed("http://[::1]/otlp/v1/metrics").unwrap(), "[::1]:4318 /otlp/v1/metrics");
+        for bad in [
+            "https://x",
+            "x:4318",
+            "http://",
+            "http://x:",
+            "http://x:99999",
+            "http://a b",
+            "http://u@x",
+            "http://x/a?b",
+        ] {
+            assert_eq!(parsed(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn every_family_is_a_metric_with_whole_points() {
+        let page = metrics::example();
+        let (started, now) = (UNIX_EPOCH + Duration::from_secs(1), UNIX_EPOCH + Duration::from_secs(3));
+        let body = body(&page, started, now);
+        let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
+        let is_shown = |family: &&Family| family.kind != Kind::Info && !family.samples.is_empty();
+        assert_eq!(metrics.len(), page.families().iter().filter(is_shown).count());
+        let find = |name: &str| metrics.iter().find(|metric| metric["name"] == name).unwrap();
+        let received = find("tidegate_messages_received");
+        assert_eq!(received["sum"]["isMonotonic"], json!(true));
+        assert_eq!(received["sum"]["dataPoints"][0]["asInt"], "7");
+        assert_eq!(received["sum"]["dataPoints"][0]["startTimeUnixNano"], "1000000000");
+        assert_eq!(received["sum"]["dataPoints"][0]["timeUnixNano"], "3000000000");
+        let delay = &find("tidegate_publish_delay_seconds");
+        assert_eq!(delay["unit"], "s");
+        let point = &delay["histogram"]["dataPoints"][0];
+        assert_eq!((&point["count"], &point["sum"]), (&json!("1"), &json!(0.04)));
+        for metric in metrics.iter().filter_map(|metric| metric.get("histogram")) {
+            assert_eq!(metric["aggregationTemporality"], json!(2));
+            for point in metric["dataPoints"].as_array().unwrap() {
+                let len = |name: &str| point[name].as_array().unwrap().len();
+                assert_eq!(len("bucketCounts"), len("explicitBounds") + 1, "{point}");
+                let sum: u64 = point["bucketCounts"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|count| count.as_str().unwrap().parse::<u64>().unwrap())
+                    .sum();
+                assert_eq!(point["count"], json!(sum.to_string()));
+            }
+        }
+    }
+}
