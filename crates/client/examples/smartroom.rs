@@ -6,8 +6,8 @@
 //! Everything is in this process: the broker's space on a free port of the loopback, the presenter over HTTP, and the
 //! listeners over HTTP and WebSocket. The first row has notifications and no checks. All others have checks and no
 //! notifications: the worst case of a network that loses every one of them. Each listener shall find a lost slide after
-//! half the time that a slide is shown: `fixed` and `random` ask at that interval, the adaptive levels find their interval
-//! themselves, from what they lose.
+//! 500 ms on average: `fixed` and `random` ask every second for that, the adaptive levels find their interval themselves,
+//! from what they lose.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

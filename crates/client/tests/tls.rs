@@ -47,8 +47,8 @@ impl Papers {
         TlsFiles { cert, key, client_ca: None, client_cert_required: false }
     }
 
-    fn ca(&self) -> Option<Vec<u8>> {
-        Some(self.cert.clone().into_bytes())
+    fn ca(&self) -> Vec<u8> {
+        self.cert.clone().into_bytes()
     }
 }
 
@@ -73,7 +73,7 @@ async fn mqtt_over_tls_and_over_secure_websocket() {
     for (kind, scheme) in [(ListenerKind::Mqtts, "mqtts"), (ListenerKind::Wss, "wss")] {
         let (_broker, at) = start(kind, &papers);
         let url = format!("{scheme}://localhost:{}", at.port());
-        let config = MqttConfig { ca: papers.ca(), ..MqttConfig::default() };
+        let config = MqttConfig { ca: Some(papers.ca()), ..MqttConfig::default() };
         let mqtt = soon(Mqtt::connect_with(&url, config)).await.unwrap();
         soon(mqtt.subscribe("room/#", QoS::AtLeastOnce)).await.unwrap();
         // Longer than a record of TLS.
@@ -81,7 +81,7 @@ async fn mqtt_over_tls_and_over_secure_websocket() {
         soon(mqtt.publish("room/a", payload.clone())).await.unwrap();
         assert!(soon(mqtt.next()).await.unwrap().payload == payload, "{scheme}");
         // Whoever is not trusted is not spoken to.
-        let stranger = MqttConfig { ca: others.ca(), ..MqttConfig::default() };
+        let stranger = MqttConfig { ca: Some(others.ca()), ..MqttConfig::default() };
         let error = soon(Mqtt::connect_with(&url, stranger)).await.unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{scheme}: {error}");
         let nobody = MqttConfig { ca: Some(Vec::new()), ..MqttConfig::default() };
@@ -119,7 +119,7 @@ async fn a_space_behind_tls_is_asked_and_followed() {
     let (papers, mut broker) = (Papers::make(), Door::start());
     let port = before(broker.urls()[1].strip_prefix("http://").unwrap(), &papers).await;
     let url = format!("https://localhost:{port}");
-    let config = SpaceConfig { ca: papers.ca(), ..SpaceConfig::default() };
+    let config = SpaceConfig { ca: Some(papers.ca()), ..SpaceConfig::default() };
     let space = soon(Space::connect_with(&url, config)).await.unwrap();
     let mut events = space.events();
     let query = space.persistent_query("SELECT ?o { <urn:lamp> <urn:state> ?o }").control(Level::Active);

@@ -101,10 +101,7 @@ impl Effort<'_> {
     pub(crate) async fn settle<T>(&mut self, outcome: Result<T, Error>) -> Option<Result<T, Error>> {
         let Patience { wait, tally, notices } = self.patience;
         tally.requests.fetch_add(1, Ordering::Relaxed);
-        let error = match outcome {
-            Ok(answer) => return Some(Ok(answer)),
-            Err(error) => error,
-        };
+        let Err(error) = outcome else { return Some(outcome) };
         let hints = self.patience.note(&error);
         if !may_repeat(self.kind, &error) || wait.is_zero() {
             return Some(Err(error));

@@ -93,13 +93,13 @@ impl EventKind {
 
     /// The advice in what has come.
     pub fn advice_in(input: &Input) -> Option<Self> {
-        let hints = match input {
-            Input::Whole { hints, .. }
-            | Input::Fresh { hints, .. }
-            | Input::Missed { hints, .. }
-            | Input::NotModified { hints, .. }
-            | Input::Refused { failure: Failure::Denied(hints), .. } => hints,
-            _ => return None,
+        let (Input::Whole { hints, .. }
+        | Input::Fresh { hints, .. }
+        | Input::Missed { hints, .. }
+        | Input::NotModified { hints, .. }
+        | Input::Refused { failure: Failure::Denied(hints), .. }) = input
+        else {
+            return None;
         };
         let Hints { stretch, interval, .. } = *hints;
         (stretch.is_some() || interval.is_some()).then_some(Self::AdviceTaken { stretch, interval })
