@@ -57,7 +57,7 @@ async fn an_answer_without_sense_is_a_typed_error() {
         ),
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", |e| matches!(e, Error::Nonsense(_))),
         ("HTTP/1.1 304 Not Modified\r\n\r\n", |e| !e.is_passing()),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n", |e| matches!(e, Error::Lost(_))),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n", |e| matches!(e, Error::Nonsense(_))),
         ("SSH-2.0-OpenSSH_9\r\n\r\n", |e| matches!(e, Error::Lost(_))),
         ("HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nhalf of it", |e| matches!(e, Error::TimedOut)),
         ("", |e| matches!(e, Error::TimedOut)),

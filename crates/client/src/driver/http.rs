@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{self, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
@@ -152,6 +153,9 @@ impl Door {
 impl Answer {
     async fn read(response: Response<hyper::body::Incoming>) -> Result<Self, Error> {
         let (head, body) = response.into_parts();
+        if body.size_hint().lower() > ANSWER_BYTES_MAX as u64 {
+            return Err(Refusal::Nonsense("an answer that is longer than answers may be".to_owned()).into());
+        }
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| Error::Lost(io::Error::other(error)))?.to_bytes();
         Ok(Self { status: head.status, headers: head.headers, body })
@@ -175,7 +179,9 @@ impl Answer {
                 Refusal::Unsupported(words)
             }
             status if status.is_client_error() => Refusal::Rejected(words),
-            _ => Refusal::Failed(words),
+            status if status.is_server_error() => Refusal::Failed(words),
+            // Elsewhere, or not modified since nothing: no answer to what was asked.
+            _ => Refusal::Nonsense(words),
         }
         .into())
     }
