@@ -26,6 +26,8 @@ pub enum Error {
         /// Why not.
         error: io::Error,
     },
+    /// Nobody can be trusted: there is no certificate to compare with.
+    Trust(String),
     /// The connection broke before there was an answer; a change may have been made or not.
     Lost(io::Error),
     /// There was no answer in time; a change may have been made or not.
@@ -86,6 +88,7 @@ impl fmt::Display for Error {
         match self {
             Self::Address { address, why } => write!(f, "{address:?} is no address: {why}"),
             Self::Unreachable { address, error } => write!(f, "cannot connect to {address}: {error}"),
+            Self::Trust(words) => f.write_str(words),
             Self::Lost(error) => write!(f, "connection lost: {error}; the request may have been done or not"),
             Self::TimedOut => f.write_str("no answer in time; the request may have been done or not"),
             Self::Busy { retry_after: Some(after), .. } => {

@@ -41,10 +41,14 @@ pub const PING_INTERVAL: Duration = Duration::from_secs(20);
 pub const PINGS_MAX: u32 = 3;
 /// Checks under way at once on one connection to a space.
 pub const CHECKS_MAX: usize = 32;
-/// Connections for requests that are kept open.
-pub const IDLE_MAX: usize = 8;
+/// Requests under way at once on one connection to a space, each on a line of its own, which is used again; more wait.
+pub const LINES_MAX: usize = 64;
 /// Subscriptions on one WebSocket.
 pub const SUBSCRIPTIONS_PER_SOCKET: usize = 500;
+/// Events that wait for a slow reader; it is told how many more there were.
+pub const EVENTS_MAX: usize = 256;
+/// Different settings of pace that the queries of one space share; more have their own.
+pub const PLANS_MAX: usize = 8;
 /// Messages between the tasks of one connection.
 pub const CHANNEL: usize = 256;
 

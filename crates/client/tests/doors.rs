@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Broker, Line, pattern, soon, triple};
-use tidegate_client::{Error, Level, PersistentQuery, Row, Source, Space};
+use tidegate_client::{Error, EventKind, Level, PersistentQuery, Row, Source, Space};
 
 const LAMP: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
 
@@ -172,5 +172,65 @@ async fn many_queries_share_their_sockets() {
 async fn nobody_there_is_an_error_at_once() {
     for url in ["ssap://127.0.0.1:1", "http://127.0.0.1:1"] {
         assert!(matches!(soon(Space::connect(url)).await, Err(Error::Unreachable { .. })), "{url}");
+    }
+}
+
+#[tokio::test]
+async fn tidegate_is_recognised_over_ssap_and_then_asked_only_what_was_missed() {
+    let broker = Broker::start();
+    let space = soon(Space::connect(&broker.urls()[0])).await.unwrap();
+    let many: Vec<_> = (0..50).map(|number| triple("urn:lamp", &format!("{number:02}"))).collect();
+    space.insert(&many).await.unwrap();
+    let mut events = space.events();
+    let mut query = soon(space.persistent_query(LAMP).control(Level::Active).open()).await.unwrap();
+    let mut answers = Vec::new();
+    for round in 0..5 {
+        space.insert(&[triple("urn:lamp", &format!("x{round}"))]).await.unwrap();
+        query.check().await.unwrap();
+        answers.push(loop {
+            if let EventKind::CheckAnswered { is_short } = soon(events.next()).await.unwrap().kind {
+                break is_short;
+            }
+        });
+    }
+    assert_eq!(answers, [false, true, true, true, true], "by the first answer it is known who is there");
+    space.remove(&[pattern("urn:lamp")]).await.unwrap();
+    soon(until(&mut query, &[])).await;
+    let stats = query.stats().await.unwrap();
+    let counts = stats.counts;
+    assert_eq!((counts.subscribed, counts.gaps, counts.losses), (1, 0, 0), "what is on its way is not lost: {stats:?}");
+}
+
+#[tokio::test]
+async fn what_happens_is_told_to_whoever_asks() {
+    let mut broker = Broker::start();
+    for door in 0..2 {
+        let space = soon(Space::connect(&broker.urls()[door])).await.unwrap();
+        let mut events = space.events();
+        let query = soon(space.persistent_query(LAMP).control(Level::Active).open()).await.unwrap();
+        query.check().await.unwrap();
+        let mut seen = Vec::new();
+        let mut wait_for = async |wanted: fn(&EventKind) -> bool| {
+            soon(async {
+                loop {
+                    let event = events.next().await.unwrap();
+                    assert!(event.query.is_none_or(|id| id == query.id()));
+                    seen.push(event.kind);
+                    if seen.last().is_some_and(wanted) {
+                        return;
+                    }
+                }
+            })
+            .await;
+        };
+        wait_for(|kind| *kind == EventKind::BaselineRenewed { rows: 0 }).await;
+        wait_for(|kind| *kind == EventKind::CheckSent).await;
+        wait_for(|kind| matches!(kind, EventKind::CheckAnswered { .. })).await;
+        wait_for(|kind| matches!(kind, EventKind::AdviceTaken { stretch: Some(_), .. })).await;
+        broker.stop();
+        wait_for(|kind| *kind == EventKind::Cut).await;
+        wait_for(|kind| matches!(kind, EventKind::Returning { .. })).await;
+        broker.go_on();
+        wait_for(|kind| matches!(kind, EventKind::BaselineRenewed { .. })).await;
     }
 }

@@ -7,17 +7,20 @@ use std::time::Duration;
 use base64::Engine;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{self, HeaderMap};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tidegate_control::hints::{Asks, Hints};
+use tokio::sync::Semaphore;
 
 use super::address::{Address, within};
+use super::tls::Road;
 use super::{Checked, What};
 use crate::error::Error;
-use crate::limits::{ANSWER_BYTES_MAX, IDLE_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, LINES_MAX};
 use crate::session::Refusal;
 use crate::session::row::Row;
 use crate::session::sparql::{query_of, rows_of, truth_row};
@@ -27,8 +30,9 @@ type Line = SendRequest<Full<Bytes>>;
 /// A broker that speaks SPARQL's protocol.
 #[derive(Debug)]
 pub(crate) struct Door {
-    pub(crate) address: Address,
+    pub(crate) road: Road,
     idle: Mutex<Vec<Line>>,
+    places: Semaphore,
 }
 
 /// An answer that has arrived as a whole.
@@ -42,8 +46,8 @@ struct Answer {
 const GET_BYTES_MAX: usize = 4096;
 
 impl Door {
-    pub(crate) fn new(address: Address) -> Self {
-        Self { address, idle: Mutex::default() }
+    pub(crate) fn new(road: Road) -> Self {
+        Self { road, idle: Mutex::default(), places: Semaphore::new(LINES_MAX) }
     }
 
     pub(crate) async fn update(&self, text: String, asks: &Asks, patience: Duration) -> Result<(), Error> {
@@ -90,10 +94,10 @@ impl Door {
     fn request(&self, method: Method, path: &str, asks: &Asks) -> hyper::http::request::Builder {
         let mut request = Request::builder()
             .method(method)
-            .uri(format!("{}{path}", self.address.path))
-            .header(header::HOST, self.address.authority())
+            .uri(format!("{}{path}", self.road.address.path))
+            .header(header::HOST, self.road.address.authority())
             .header(header::ACCEPT, "application/sparql-results+json");
-        if let Some(credentials) = basic(&self.address) {
+        if let Some(credentials) = basic(&self.road.address) {
             request = request.header(header::AUTHORIZATION, credentials);
         }
         let mut pairs = Vec::new();
@@ -108,6 +112,7 @@ impl Door {
     ) -> Result<Answer, Error> {
         let request = request.map_err(|error| Error::Rejected(error.to_string()))?;
         let exchange = async {
+            let _place = self.places.acquire().await.map_err(|_| Error::Closed)?;
             let mut line = self.line().await?;
             let response = line.send_request(request).await.map_err(lost)?;
             let answer = Answer::read(response).await?;
@@ -129,7 +134,7 @@ impl Door {
                 return Ok(line);
             }
         }
-        let stream = self.address.open().await?;
+        let stream = self.road.open().await?;
         let (line, connection) = handshake(TokioIo::new(stream)).await.map_err(lost)?;
         // It ends with the line, or when the other side closes.
         tokio::spawn(connection);
@@ -138,7 +143,7 @@ impl Door {
 
     fn put_back(&self, line: Line) {
         if let Ok(mut idle) = self.idle.lock()
-            && idle.len() < IDLE_MAX
+            && idle.len() < LINES_MAX
         {
             idle.push(line);
         }
@@ -148,27 +153,16 @@ impl Door {
 impl Answer {
     async fn read(response: Response<hyper::body::Incoming>) -> Result<Self, Error> {
         let (head, body) = response.into_parts();
+        if body.size_hint().lower() > ANSWER_BYTES_MAX as u64 {
+            return Err(Refusal::Nonsense("an answer that is longer than answers may be".to_owned()).into());
+        }
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| Error::Lost(io::Error::other(error)))?.to_bytes();
         Ok(Self { status: head.status, headers: head.headers, body })
     }
 
     fn hints(&self) -> Hints {
-        let mut hints = Hints::default();
-        let header = |name: &str| self.headers.get(name).and_then(|value| value.to_str().ok());
-        // The standard's words first, ours are exact.
-        if let Some(seconds) = header("retry-after").and_then(|text| text.trim().parse().ok()) {
-            hints.retry_after = Some(Duration::from_secs(seconds));
-        }
-        let queued = header("server-timing").and_then(|text| text.split("queue;dur=").nth(1));
-        let queued = queued.and_then(|rest| rest.split([',', ';']).next()?.trim().parse::<f64>().ok());
-        hints.queued = queued.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
-        for (name, value) in &self.headers {
-            if let Ok(text) = value.to_str() {
-                hints.read(name.as_str(), text);
-            }
-        }
-        hints
+        hints_of(&self.headers)
     }
 
     fn good(self) -> Result<Self, Error> {
@@ -185,7 +179,9 @@ impl Answer {
                 Refusal::Unsupported(words)
             }
             status if status.is_client_error() => Refusal::Rejected(words),
-            _ => Refusal::Failed(words),
+            status if status.is_server_error() => Refusal::Failed(words),
+            // Elsewhere, or not modified since nothing: no answer to what was asked.
+            _ => Refusal::Nonsense(words),
         }
         .into())
     }
@@ -197,8 +193,31 @@ impl Answer {
         if let Some(truth) = results.get("boolean").and_then(Value::as_bool) {
             return Ok(vec![truth_row(truth)]);
         }
+        // In a notification a side may be left out. An answer without results is none, and not an empty one.
+        if results.get("results").is_none() {
+            return Err(Refusal::Nonsense("an answer without results".to_owned()).into());
+        }
         Ok(rows_of(&results)?)
     }
+}
+
+/// What headers say about pace.
+pub(crate) fn hints_of(headers: &HeaderMap) -> Hints {
+    let mut hints = Hints::default();
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    // The standard's words first, ours are exact.
+    if let Some(seconds) = header("retry-after").and_then(|text| text.trim().parse().ok()) {
+        hints.retry_after = Some(Duration::from_secs(seconds));
+    }
+    let queued = header("server-timing").and_then(|text| text.split("queue;dur=").nth(1));
+    let queued = queued.and_then(|rest| rest.split([',', ';']).next()?.trim().parse::<f64>().ok());
+    hints.queued = queued.and_then(|millis| Duration::try_from_secs_f64(millis / 1000.0).ok());
+    for (name, value) in headers {
+        if let Ok(text) = value.to_str() {
+            hints.read(name.as_str(), text);
+        }
+    }
+    hints
 }
 
 /// The text of what is asked for.

@@ -10,16 +10,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::debug;
 
+use super::events::Notices;
 use super::outlet::Outlet;
 use super::socket::Sockets;
 use super::space::Door;
-use super::ssap::failure_of;
+use super::ssap::{Since, failure_of};
 use super::{Checked, Clock, What, chance};
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, CHANNEL, CHECKS_MAX};
+use crate::session::event::EventKind;
 use crate::session::hub::{Hub, WatchId};
 use crate::session::row::Row;
-use crate::session::watch::{Action, Attempt, Change, Input, Source, WatchPlan, WatchStats};
+use crate::session::watch::{Action, Attempt, Change, Input, Source, Watch, WatchPlan, WatchStats};
 
 /// What users want.
 pub(crate) enum Command {
@@ -57,7 +59,7 @@ struct Kept {
     /// Whoever waits for the first result.
     opened: Option<oneshot::Sender<Result<WatchId, Error>>>,
     /// Dropping one ends its subscription: the one that stands, and the one that is asked for.
-    lanes: Vec<(Attempt, oneshot::Sender<()>)>,
+    lanes: Vec<(Attempt, mpsc::Sender<Since>)>,
 }
 
 pub(crate) struct Keeper {
@@ -69,11 +71,12 @@ pub(crate) struct Keeper {
     sockets: Sockets,
     checks: Arc<Semaphore>,
     news: mpsc::Sender<News>,
+    notices: Arc<Notices>,
 }
 
 impl Keeper {
     /// Begins; the task ends when nobody can command it any more.
-    pub(crate) fn start(door: Arc<Door>) -> mpsc::Sender<Command> {
+    pub(crate) fn start(door: Arc<Door>, notices: Arc<Notices>) -> mpsc::Sender<Command> {
         let (commands, orders) = mpsc::channel(CHANNEL);
         let (news, incoming) = mpsc::channel(CHANNEL);
         let keeper = Self {
@@ -85,6 +88,7 @@ impl Keeper {
             kept: BTreeMap::new(),
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
             news,
+            notices,
         };
         tokio::spawn(keeper.run(orders, incoming));
         commands
@@ -176,7 +180,26 @@ impl Keeper {
         if let Input::Ended { attempt, .. } = input {
             self.sockets.ended(id, attempt);
         }
-        self.hub.handle(id, input, self.clock.now(), &mut self.rng);
+        if let (Input::Whole { hints, .. }, Door::Ssap(door)) = (&input, &*self.door)
+            && door.can_tell(hints)
+        {
+            self.hub.tell(id, self.clock.now(), &mut self.rng, Watch::allow_missed);
+        }
+        let now = self.clock.now();
+        if !self.notices.are_wanted() {
+            return self.hub.handle(id, input, now, &mut self.rng);
+        }
+        let is_live = |hub: &Hub| hub.watch(id).is_some_and(|watch| watch.stats().is_live);
+        let (kind, advice) = (EventKind::of_input(&input), EventKind::advice_in(&input));
+        let was_live = is_live(&self.hub);
+        self.hub.handle(id, input, now, &mut self.rng);
+        let connected = (!was_live && is_live(&self.hub)).then_some(EventKind::Connected);
+        let is_cut = matches!(kind, Some(EventKind::Cut | EventKind::Refused { .. } | EventKind::Failed));
+        let again = is_cut.then(|| self.hub.watch(id)?.returns_at()).flatten();
+        let again = again.map(|at| EventKind::Returning { after: at.since(now) });
+        for kind in [connected, kind, advice, again].into_iter().flatten() {
+            self.notices.tell(Some(id.0), kind);
+        }
     }
 
     fn act(&mut self, id: WatchId, action: Action) {
@@ -184,23 +207,35 @@ impl Keeper {
         if kept.outlet.strong_count() == 0 {
             return self.close(id);
         }
+        if self.notices.are_wanted()
+            && let Some(kind) = EventKind::of_action(&action)
+        {
+            self.notices.tell(Some(id.0), kind);
+        }
         let tell = Tell { id, news: self.news.clone() };
         let (door, what) = (Arc::clone(&self.door), kept.what.clone());
         match action {
             Action::Subscribe { attempt, resume, asks } => match &*door {
                 Door::Ssap(_) => {
-                    let (lane, leave) = oneshot::channel();
+                    let (lane, orders) = mpsc::channel(1);
                     kept.lanes.retain(|(_, lane)| !lane.is_closed());
                     kept.lanes.push((attempt, lane));
                     tokio::spawn(async move {
                         if let Door::Ssap(door) = &*door {
-                            door.follow(&what, attempt, resume, &asks, &tell, leave).await;
+                            door.follow(&what, attempt, resume, &asks, &tell, orders).await;
                         }
                     });
                 }
                 Door::Http(_) => self.sockets.subscribe(id, attempt, what, resume, asks),
             },
-            Action::Check { attempt, version, mut asks, .. } => {
+            Action::Check { attempt, since, version, mut asks } => {
+                if let Some((live, last)) = since
+                    && let Some((_, lane)) = kept.lanes.iter().find(|(lane, _)| *lane == live)
+                    && lane.try_send(Since { attempt, last, asks: asks.clone() }).is_ok()
+                {
+                    return;
+                }
+                // Nobody can tell what was missed: the whole result shows it.
                 let checks = Arc::clone(&self.checks);
                 tokio::spawn(async move {
                     let Some(_place) = place_for(checks, &mut asks).await else { return };
@@ -221,6 +256,7 @@ impl Keeper {
         let is_first = change.source == Source::Baseline;
         if change.lost > 0 {
             debug!(event = "losses", watch = id.0, lost = change.lost);
+            self.notices.tell(Some(id.0), EventKind::LossFound { losses: change.lost });
         }
         match kept.outlet.upgrade() {
             Some(outlet) => outlet.put(change),

@@ -1,14 +1,17 @@
 //! Sockets, clock and chance, on tokio. What to do is decided in [`session`](crate::session).
 
 pub(crate) mod address;
+mod events;
 mod http;
 mod keeper;
 mod mqtt;
 mod outlet;
+mod patience;
 mod query;
 mod socket;
 mod space;
 mod ssap;
+mod tls;
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -19,7 +22,9 @@ use tidegate_control::Timestamp;
 use tidegate_wire_ssap::Triple;
 use tokio::time::Instant;
 
+pub use events::Events;
 pub use mqtt::{Ack, Mqtt, MqttStats, PublishError};
+pub use patience::SpaceStats;
 pub use query::{PersistentQuery, QueryBuilder};
 pub use space::{Space, SpaceConfig};
 

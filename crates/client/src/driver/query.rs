@@ -1,6 +1,6 @@
 //! A persistent query as its user holds it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Preset};
@@ -11,7 +11,7 @@ use super::address::within;
 use super::keeper::Command;
 use super::outlet::Outlet;
 use crate::error::Error;
-use crate::limits::ANSWER_TIMEOUT;
+use crate::limits::{ANSWER_TIMEOUT, PLANS_MAX};
 use crate::session::hub::WatchId;
 use crate::session::row::Row;
 use crate::session::watch::{Change, Delivery, WatchPlan, WatchStats};
@@ -22,8 +22,29 @@ use crate::session::watch::{Change, Delivery, WatchPlan, WatchStats};
 pub struct QueryBuilder {
     what: What,
     commands: mpsc::Sender<Command>,
+    plans: Arc<Plans>,
     pacer: PacerConfig,
     delivery: Delivery,
+}
+
+/// Settings that were checked: queries that are paced alike share them.
+#[derive(Debug, Default)]
+pub(crate) struct Plans(Mutex<Vec<(PacerConfig, Arc<WatchPlan>)>>);
+
+impl Plans {
+    fn plan(&self, pacer: PacerConfig, delivery: Delivery) -> Result<Arc<WatchPlan>, Error> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |(config, plan): &&(PacerConfig, Arc<WatchPlan>)| *config == pacer && plan.delivery == delivery;
+        if let Some((_, plan)) = held.iter().find(is_it) {
+            return Ok(Arc::clone(plan));
+        }
+        let plan = Arc::new(WatchPlan { check_timeout: pacer.request_timeout, pacer: pacer.build()?, delivery });
+        if held.len() >= PLANS_MAX {
+            held.remove(0);
+        }
+        held.push((pacer, Arc::clone(&plan)));
+        Ok(plan)
+    }
 }
 
 /// A result that is followed. Dropping it ends the subscription.
@@ -35,8 +56,8 @@ pub struct PersistentQuery {
 }
 
 impl QueryBuilder {
-    pub(crate) fn new(what: What, commands: mpsc::Sender<Command>) -> Self {
-        Self { what, commands, pacer: PacerConfig::default(), delivery: Delivery::Push }
+    pub(crate) fn new(what: What, commands: mpsc::Sender<Command>, plans: &Arc<Plans>) -> Self {
+        Self { what, commands, plans: Arc::clone(plans), pacer: PacerConfig::default(), delivery: Delivery::Push }
     }
 
     /// The level of control; `active` if nothing is said.
@@ -84,11 +105,7 @@ impl QueryBuilder {
     /// Begins, and waits for the first result.
     pub async fn open(self) -> Result<PersistentQuery, Error> {
         let outlet = Arc::new(Outlet::default());
-        let plan = Arc::new(WatchPlan {
-            check_timeout: self.pacer.request_timeout,
-            pacer: self.pacer.build()?,
-            delivery: self.delivery,
-        });
+        let plan = self.plans.plan(self.pacer, self.delivery)?;
         let (opened, answer) = oneshot::channel();
         let order = Command::Open { what: self.what, plan, outlet: Arc::downgrade(&outlet), opened };
         self.commands.send(order).await.map_err(|_| Error::Closed)?;
@@ -99,6 +116,11 @@ impl QueryBuilder {
 }
 
 impl PersistentQuery {
+    /// Its number, by which [events](crate::Event) name it.
+    pub fn id(&self) -> u64 {
+        self.id.0
+    }
+
     /// The next change: the whole result first, then differences. If changes came faster than they were taken, their
     /// sum. `None` when the space is closed.
     pub async fn next(&mut self) -> Option<Change> {

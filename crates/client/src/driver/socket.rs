@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use tidegate_control::hints::{Asks, Hints};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -16,10 +15,11 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use tokio_tungstenite::{WebSocketStream, client_async_with_config};
 use tracing::debug;
 
-use super::address::{Address, within};
-use super::http::{basic, text_of};
+use super::address::within;
+use super::http::{basic, hints_of, text_of};
 use super::keeper::News;
 use super::space::Door;
+use super::tls::{Road, Stream};
 use super::{Clock, What, chance};
 use crate::error::Error;
 use crate::limits::{
@@ -124,7 +124,7 @@ impl Sockets {
         let (orders, incoming) = mpsc::channel(SUBSCRIPTIONS_PER_SOCKET * 4);
         if let Door::Http(door) = &*self.door {
             let task = Task {
-                address: door.subscribe.clone(),
+                road: door.subscribe.clone(),
                 orders: incoming,
                 news: self.news.clone(),
                 asked: BTreeMap::new(),
@@ -137,10 +137,10 @@ impl Sockets {
     }
 }
 
-type Socket = WebSocketStream<TcpStream>;
+type Socket = WebSocketStream<Stream>;
 
 struct Task {
-    address: Address,
+    road: Road,
     orders: mpsc::Receiver<Order>,
     news: mpsc::Sender<News>,
     /// Subscriptions without an answer, by alias.
@@ -174,28 +174,30 @@ impl Task {
                     }
                 }
                 Err(error) => {
-                    let news = (order.id, Err((order.attempt, error)));
-                    let _ = self.news.send(news).await;
-                    not_before = clock.now() + comeback.on_failure(clock.now(), None, &mut rng);
+                    let hints = if let Error::Busy { hints, .. } = &error { Some(&**hints) } else { None };
+                    not_before = clock.now() + comeback.on_failure(clock.now(), hints, &mut rng);
+                    let _ = self.news.send((order.id, Err((order.attempt, error)))).await;
                     continue;
                 }
             };
             let delay = comeback.on_failure(clock.now(), None, &mut rng);
             not_before = clock.now() + delay;
-            debug!(event = "socket_lost", address = %self.address.authority(), %error, ?delay);
+            debug!(event = "socket_lost", address = %self.road.address.authority(), %error, ?delay);
             self.lose(delay).await;
         }
     }
 
     async fn connect(&self) -> Result<Socket, Error> {
-        let url = format!("ws://{}{}", self.address.authority(), self.address.path);
+        let address = &self.road.address;
+        let scheme = if self.road.is_secure() { "wss" } else { "ws" };
+        let url = format!("{scheme}://{}{}", address.authority(), address.path);
         let mut request = url.into_client_request().map_err(nonsense)?;
-        if let Some(credentials) = basic(&self.address)
+        if let Some(credentials) = basic(address)
             && let Ok(value) = credentials.parse()
         {
             request.headers_mut().insert("authorization", value);
         }
-        let stream = self.address.open().await?;
+        let stream = self.road.open().await?;
         let config = WebSocketConfig::default()
             .max_message_size(Some(ANSWER_BYTES_MAX))
             .max_frame_size(Some(ANSWER_BYTES_MAX))
@@ -208,7 +210,10 @@ impl Task {
                 let status = response.status();
                 Err(match status.as_u16() {
                     401 | 403 => Error::Denied(status.to_string()),
-                    429 | 503 => Error::Busy { retry_after: None, hints: Box::default() },
+                    429 | 503 => {
+                        let hints = Box::new(hints_of(response.headers()));
+                        Error::Busy { retry_after: hints.retry_after, hints }
+                    }
                     _ => Error::Unsupported(format!("no subscriptions there: {status}")),
                 })
             }

@@ -8,8 +8,11 @@ use tidegate_wire_ssap::{Graph, Question, Request, Triple};
 use tokio::sync::mpsc;
 
 use super::address::Address;
+use super::events::Events;
 use super::keeper::{Command, Keeper};
-use super::query::QueryBuilder;
+use super::patience::{Kind, Patience, SpaceStats};
+use super::query::{Plans, QueryBuilder};
+use super::tls::Road;
 use super::{Checked, What, chance, http, ssap};
 use crate::error::Error;
 use crate::limits::ANSWER_TIMEOUT;
@@ -28,6 +31,8 @@ pub struct SpaceConfig {
     pub subscribe: Option<String>,
     /// How long an answer is awaited.
     pub patience: Option<Duration>,
+    /// Certificates to trust (PEM), instead of those of this machine: for `https`.
+    pub ca: Option<Vec<u8>>,
 }
 
 /// The door that is used.
@@ -41,7 +46,7 @@ pub(crate) enum Door {
 #[derive(Debug)]
 pub(crate) struct HttpDoor {
     pub(crate) requests: http::Door,
-    pub(crate) subscribe: Address,
+    pub(crate) subscribe: Road,
 }
 
 /// A connection to a smart space; clones share it.
@@ -49,19 +54,22 @@ pub(crate) struct HttpDoor {
 pub struct Space {
     door: Arc<Door>,
     commands: mpsc::Sender<Command>,
-    patience: Duration,
+    /// How long one answer is awaited.
+    answer_time: Duration,
+    patience: Patience,
+    plans: Arc<Plans>,
 }
 
 impl Space {
-    /// Connects to `ssap://host[:10010]` or `http://[user:password@]host[:7878]`.
+    /// Connects to `ssap://host[:10010]` or `http://[user:password@]host[:7878]`, or to `https://` if there is TLS before it.
     pub async fn connect(address: &str) -> Result<Self, Error> {
         Self::connect_with(address, SpaceConfig::default()).await
     }
 
     /// The same, with more to say.
     pub async fn connect_with(address: &str, config: SpaceConfig) -> Result<Self, Error> {
-        let address = Address::read(address, &[("http", 7878), ("ssap", 10010)])?;
-        let patience = config.patience.unwrap_or(ANSWER_TIMEOUT);
+        let address = Address::read(address, &[("http", 7878), ("https", 443), ("ssap", 10010)])?;
+        let answer_time = config.patience.unwrap_or(ANSWER_TIMEOUT);
         let door = if address.scheme == "ssap" {
             let node = config.node.unwrap_or_else(|| {
                 use tidegate_control::rand_core::Rng;
@@ -70,22 +78,43 @@ impl Space {
             let speaker = Speaker { node, space: config.space.unwrap_or_else(|| "X".to_owned()) };
             Door::Ssap(ssap::Door::new(address, speaker))
         } else {
+            let road = Road::new(address, config.ca.as_deref())?;
             let subscribe = match config.subscribe {
-                Some(text) => Address::read(&text, &[("ws", 9000)])?,
-                None => Address { scheme: "ws".into(), path: format!("{}/subscribe", address.path), ..address.clone() },
+                Some(text) => Road::new(Address::read(&text, &[("ws", 9000), ("wss", 9443)])?, config.ca.as_deref())?,
+                None => road.to("ws", format!("{}/subscribe", road.address.path)),
             };
-            Door::Http(HttpDoor { requests: http::Door::new(address), subscribe })
+            Door::Http(HttpDoor { requests: http::Door::new(road), subscribe })
         };
         let door = Arc::new(door);
-        let space = Self { commands: Keeper::start(Arc::clone(&door)), door, patience };
+        let patience = Patience::default();
+        let commands = Keeper::start(Arc::clone(&door), Arc::clone(&patience.notices));
+        let space = Self { commands, door, answer_time, patience, plans: Arc::default() };
         space.join().await?;
         Ok(space)
+    }
+
+    /// The same space for requests that may wait: if the broker is too busy, they come back by themselves when it says,
+    /// keep the place that it has promised, and fail only after this time. A change is sent again only if it is
+    /// sure that it was not done.
+    #[must_use]
+    pub fn waiting(&self, at_most: Duration) -> Self {
+        Self { patience: Patience { wait: at_most, ..self.patience.clone() }, ..self.clone() }
+    }
+
+    /// What happens from now on: cuts, returns, refusals, checks, losses, advice; of all persistent queries, too.
+    pub fn events(&self) -> Events {
+        self.patience.notices.read()
+    }
+
+    /// What its requests went through.
+    pub fn stats(&self) -> SpaceStats {
+        self.patience.tally.stats()
     }
 
     /// Takes part. Over HTTP this only looks whether anybody is there.
     pub async fn join(&self) -> Result<(), Error> {
         match &*self.door {
-            Door::Ssap(door) => door.join(&self.asks(), self.patience).await,
+            Door::Ssap(door) => door.join(&self.asks(), self.answer_time).await,
             Door::Http(door) => door.requests.knock().await,
         }
     }
@@ -93,7 +122,7 @@ impl Space {
     /// Takes part no longer. Persistent queries go on until they are dropped.
     pub async fn leave(&self) -> Result<(), Error> {
         match &*self.door {
-            Door::Ssap(door) => door.ask(&Request::Leave, &self.asks(), self.patience).await.map(drop),
+            Door::Ssap(door) => door.ask(&Request::Leave, &self.asks(), self.answer_time).await.map(drop),
             Door::Http(_) => Ok(()),
         }
     }
@@ -121,18 +150,30 @@ impl Space {
             (true, false) => Request::Remove { graph: graph(remove), confirm: true },
             (false, false) => Request::Update { insert: graph(insert), remove: Some(graph(remove)), confirm: true },
         };
-        door.ask(&request, &self.asks(), self.patience).await.map(drop)
+        let mut effort = self.patience.begin(Kind::Change, self.asks());
+        loop {
+            let outcome = door.ask(&request, &effort.asks, self.answer_time).await;
+            if let Some(done) = effort.settle(outcome).await {
+                return done.map(drop);
+            }
+        }
     }
 
     /// Does a SPARQL update.
     pub async fn update(&self, sparql: &str) -> Result<(), Error> {
-        match &*self.door {
-            // In a query, which is how every broker of Smart-M3 takes it.
-            Door::Ssap(door) => {
-                let request = Request::Query(Question::Sparql(sparql.into()));
-                door.ask(&request, &self.asks(), self.patience).await.map(drop)
+        let mut effort = self.patience.begin(Kind::Change, self.asks());
+        loop {
+            let outcome = match &*self.door {
+                // In a query, which is how every broker of Smart-M3 takes it.
+                Door::Ssap(door) => {
+                    let request = Request::Query(Question::Sparql(sparql.into()));
+                    door.ask(&request, &effort.asks, self.answer_time).await.map(drop)
+                }
+                Door::Http(door) => door.requests.update(sparql.to_owned(), &effort.asks, self.answer_time).await,
+            };
+            if let Some(done) = effort.settle(outcome).await {
+                return done;
             }
-            Door::Http(door) => door.requests.update(sparql.to_owned(), &self.asks(), self.patience).await,
         }
     }
 
@@ -147,24 +188,31 @@ impl Space {
     }
 
     async fn ask(&self, what: &What) -> Result<Vec<Row>, Error> {
-        match self.door.check(what, None, &self.asks()).await? {
-            Checked::Whole { rows, .. } => Ok(rows),
-            Checked::NotModified { .. } => Err(Error::Nonsense("not modified since nothing".to_owned())),
+        let mut effort = self.patience.begin(Kind::Question, self.asks());
+        loop {
+            let outcome = match self.door.check(what, None, &effort.asks).await {
+                Ok(Checked::Whole { rows, .. }) => Ok(rows),
+                Ok(Checked::NotModified { .. }) => Err(Error::Nonsense("not modified since nothing".to_owned())),
+                Err(error) => Err(error),
+            };
+            if let Some(done) = effort.settle(outcome).await {
+                return done;
+            }
         }
     }
 
     /// A SPARQL query whose result is followed.
     pub fn persistent_query(&self, sparql: &str) -> QueryBuilder {
-        QueryBuilder::new(What::Sparql(sparql.into()), self.commands.clone())
+        QueryBuilder::new(What::Sparql(sparql.into()), self.commands.clone(), &self.plans)
     }
 
     /// Patterns whose matches are followed.
     pub fn persistent_match(&self, patterns: &[Triple<'_>]) -> QueryBuilder {
-        QueryBuilder::new(patterns_of(patterns), self.commands.clone())
+        QueryBuilder::new(patterns_of(patterns), self.commands.clone(), &self.plans)
     }
 
     fn asks(&self) -> Asks {
-        Asks { deadline: Some(self.patience), ..Asks::default() }
+        Asks { deadline: Some(self.answer_time), ..Asks::default() }
     }
 }
 

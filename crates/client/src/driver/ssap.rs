@@ -11,13 +11,13 @@ use tidegate_control::hints::{Asks, Hints};
 use tidegate_wire_ssap::{Question, Request};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::address::{Address, within};
 use super::keeper::Tell;
 use super::{Checked, What};
 use crate::error::Error;
-use crate::limits::{ANSWER_TIMEOUT, IDLE_MAX, WRITE_TIMEOUT};
+use crate::limits::{ANSWER_TIMEOUT, LINES_MAX, WRITE_TIMEOUT};
 use crate::session::Refusal;
 use crate::session::hub::WatchId;
 use crate::session::ssap::{Confirmed, Heard, Listener, Speaker};
@@ -30,10 +30,23 @@ pub(crate) struct Door {
     speaker: Speaker,
     transactions: AtomicU64,
     idle: Mutex<Vec<Line>>,
+    places: Semaphore,
     /// A broker that stumbles over parameters that it does not know: it gets none.
     is_plain: AtomicBool,
+    /// A broker that speaks of pace and still does not know what it is to be asked what was missed.
+    cannot_tell: AtomicBool,
     /// What brokers called the latest subscription of each watch.
     names: Mutex<BTreeMap<WatchId, (Attempt, String)>>,
+}
+
+/// A check on the connection of a subscription: what was missed?
+#[derive(Debug)]
+pub(crate) struct Since {
+    /// The number of the check.
+    pub(crate) attempt: Attempt,
+    /// The last notification that was heard.
+    pub(crate) last: u64,
+    pub(crate) asks: Asks,
 }
 
 /// A connection and what was read from it.
@@ -50,7 +63,9 @@ impl Door {
             speaker,
             transactions: AtomicU64::new(1),
             idle: Mutex::default(),
+            places: Semaphore::new(LINES_MAX),
             is_plain: AtomicBool::new(false),
+            cannot_tell: AtomicBool::new(false),
             names: Mutex::default(),
         }
     }
@@ -63,6 +78,7 @@ impl Door {
     async fn ask_once(&self, request: &Request<'_>, asks: &Asks) -> Result<Confirmed, Error> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
         let text = self.speaker.say(request, transaction, self.polite(asks));
+        let _place = self.places.acquire().await.map_err(|_| Error::Closed)?;
         let mut line = self.line().await?;
         line.write(&text).await?;
         let answer = loop {
@@ -118,7 +134,7 @@ impl Door {
 
     fn put_back(&self, line: Line) {
         if let Ok(mut idle) = self.idle.lock()
-            && idle.len() < IDLE_MAX
+            && idle.len() < LINES_MAX
         {
             idle.push(line);
         }
@@ -130,7 +146,12 @@ impl Door {
         Ok(Checked::Whole { rows, version: None, hints: answer.hints })
     }
 
-    /// Subscribes, and tells what comes until it is over or `leave` is dropped.
+    /// Whether a broker that says this can be asked what was missed: only ours has such words, and knows them.
+    pub(crate) fn can_tell(&self, hints: &Hints) -> bool {
+        hints.permitted.is_some() && !self.cannot_tell.load(Ordering::Relaxed)
+    }
+
+    /// Subscribes, and tells what comes until it is over or nobody has `orders` any more.
     pub(crate) async fn follow(
         &self,
         what: &What,
@@ -138,14 +159,15 @@ impl Door {
         resume: Option<(Attempt, u64)>,
         asks: &Asks,
         tell: &Tell,
-        mut leave: oneshot::Receiver<()>,
+        mut orders: mpsc::Receiver<Since>,
     ) {
         let name = self.names.lock().ok().and_then(|names| names.get(&tell.id).cloned());
         let resume = name.zip(resume).filter(|((of, _), (before, _))| of == before);
         let resume = resume.map(|((_, name), (_, last))| (name, last));
         let began = tokio::select! {
             began = within(ANSWER_TIMEOUT, self.subscribe(what, resume, asks)) => began.and_then(|began| began),
-            _ = &mut leave => return,
+            // Nobody asks what was missed before there is a subscription.
+            _ = orders.recv() => return,
         };
         let (mut line, answer) = match began {
             Ok(began) => began,
@@ -163,24 +185,75 @@ impl Door {
             None => Input::Subscribed { attempt, sequence: 0, rows },
         })
         .await;
+        let name = answer.subscription;
+        let mut asked = None;
         loop {
             let heard = tokio::select! {
                 heard = line.hear() => heard,
-                _ = &mut leave => {
-                    self.goodbye(line, answer.subscription, tell.id, attempt).await;
-                    return;
-                }
+                order = orders.recv() => match order {
+                    Some(since) => {
+                        asked = Some((self.transactions.fetch_add(1, Ordering::Relaxed), since.attempt));
+                        match self.ask_since(&mut line, what, name.as_deref(), &since, asked).await {
+                            Ok(()) => continue,
+                            Err(error) => Err(error),
+                        }
+                    }
+                    None => return self.goodbye(line, name, tell.id, attempt).await,
+                },
             };
             match heard {
                 Ok(Heard::Changed { sequence, delta, spread }) => {
                     tell.input(Input::Changed { attempt, sequence, delta, spread }).await;
                 }
                 Ok(Heard::Ended(hints)) => return tell.input(Input::Ended { attempt, hints }).await,
-                Ok(Heard::Confirmed { .. }) => {}
+                Ok(Heard::Confirmed { transaction, answer }) => {
+                    let check = asked.take_if(|(of, _)| *of == transaction);
+                    if let Some((_, check)) = check
+                        && !self.answer_since(check, answer, tell).await
+                    {
+                        // There is another subscription now, of which nothing is known: begin anew.
+                        return tell.input(Input::Ended { attempt, hints: Hints::default() }).await;
+                    }
+                }
                 Err(error) => {
                     tracing::debug!(event = "subscription_lost", %error);
                     return tell.input(Input::Ended { attempt, hints: Hints::default() }).await;
                 }
+            }
+        }
+    }
+
+    /// On the connection of the subscription itself, so that the answer stands in order with its notifications.
+    async fn ask_since(
+        &self,
+        line: &mut Line,
+        what: &What,
+        name: Option<&str>,
+        since: &Since,
+        asked: Option<(u64, Attempt)>,
+    ) -> Result<(), Error> {
+        let resume = name.map(|name| (name, since.last));
+        let transaction = asked.map_or(0, |(transaction, _)| transaction);
+        let request = Request::Subscribe(question(what));
+        line.write(&self.speaker.say_again(&request, transaction, self.polite(&since.asks), resume)).await
+    }
+
+    /// Passes on what was missed. False if the subscription did not go on.
+    async fn answer_since(&self, attempt: Attempt, answer: Result<Confirmed, Refusal>, tell: &Tell) -> bool {
+        match answer {
+            Ok(Confirmed { resumed: Some((sequence, delta)), hints, .. }) => {
+                tell.input(Input::Missed { attempt, sequence, delta, hints }).await;
+                true
+            }
+            Ok(Confirmed { knows_return, .. }) => {
+                self.cannot_tell.fetch_or(!knows_return, Ordering::Relaxed);
+                let failure = if knows_return { Failure::Failed(None) } else { Failure::Unsupported };
+                tell.input(Input::Refused { attempt, failure }).await;
+                false
+            }
+            Err(refusal) => {
+                tell.refused(attempt, refusal.into()).await;
+                true
             }
         }
     }

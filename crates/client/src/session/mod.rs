@@ -2,6 +2,7 @@
 //! rims around it.
 
 pub mod comeback;
+pub mod event;
 pub mod hub;
 pub mod mqtt;
 pub mod row;

@@ -91,6 +91,8 @@ pub struct Confirmed {
     pub blanks: Vec<(String, String)>,
     /// The subscription goes on: the number that this counts as, and what was missed.
     pub resumed: Option<(u64, Delta)>,
+    /// It was said whether the subscription goes on: a broker that knows what that is.
+    pub knows_return: bool,
     /// What was said about pace.
     pub hints: Hints,
 }
@@ -211,7 +213,9 @@ fn confirmed(reply: &Reply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusa
         Some(Status::SibError) | None => return Ok(Err(Refusal::Failed(words()))),
     }
     let (rows, truth) = reply.inside("results").map_or(Ok((Vec::new(), None)), read)?;
-    let resumed = match reply.text("resumed")? {
+    let word = reply.text("resumed")?;
+    let knows_return = word.is_some();
+    let resumed = match word {
         Some(word) if word.trim() == "TRUE" => {
             let side = |name: &str| match reply.inside(name) {
                 Some(inside) => read(inside).map(|(rows, _)| rows),
@@ -230,6 +234,7 @@ fn confirmed(reply: &Reply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusa
         update: text("update_id")?,
         blanks: Vec::new(),
         resumed,
+        knows_return,
         hints,
     }))
 }

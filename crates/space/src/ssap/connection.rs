@@ -274,10 +274,10 @@ impl Connection {
             (Kind::Ask(reply), Ok(answered)) => {
                 write::answer(&header, &reply, &answered, is_told, &mut self.out);
             }
-            (Kind::Subscribe(rows, is_return), Ok(Answered { answer: Answer::Subscribed(subscribed), .. })) => {
+            (Kind::Subscribe(rows, is_return), Ok(Answered { answer: Answer::Subscribed(subscribed), hints, .. })) => {
                 self.door.register(&subscribed.name, &self.farewell);
                 let subscription = Subscription::new(header, &subscribed, rows);
-                subscription.begin(&subscribed.begun, is_return, &mut self.out);
+                subscription.begin(&subscribed.begun, is_return, is_told.then_some(&hints), &mut self.out);
                 self.subscriptions.insert(subscribed.id.0, subscription);
             }
             (Kind::Subscribe(..), Ok(_)) => write::status(&header, Status::SibError, "", &mut self.out),

@@ -112,8 +112,12 @@ impl Subscription {
     }
 
     /// The first answer. Whoever came back is told whether it is what was missed, or the whole result again.
-    pub(crate) fn begin(&self, begun: &Begun, is_return: bool, out: &mut String) {
+    /// Whoever speaks of pace is told about it.
+    pub(crate) fn begin(&self, begun: &Begun, is_return: bool, hints: Option<&Hints>, out: &mut String) {
         let mut message = Message::confirm(&self.header, Status::Success, out).text("subscription_id", &self.name);
+        if let Some(hints) = hints {
+            message = paced(message, hints);
+        }
         if is_return {
             message = message.text("resumed", if matches!(begun, Begun::Missed { .. }) { "TRUE" } else { "FALSE" });
         }

@@ -2,26 +2,19 @@
 //! waits for the other.
 
 use std::io;
-use std::sync::Arc;
 
 use futures_util::stream::SplitStream;
 use futures_util::{SinkExt, StreamExt};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::mpsc;
-use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::driver::address::{Address, within};
+use crate::driver::tls::{Road, Stream};
 use crate::error::Error;
 use crate::limits::{CONNECT_TIMEOUT, WRITE_BYTES, WRITE_TIMEOUT};
-
-pub(super) trait Bytes: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Bytes for T {}
-pub(super) type Stream = Box<dyn Bytes>;
 
 /// The half that reads.
 pub(super) enum Reader {
@@ -36,12 +29,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) async fn open(address: &Address) -> Result<Self, Error> {
-        let tcp = address.open().await?;
-        let stream: Stream = match address.scheme.as_str() {
-            "mqtts" | "wss" => within(CONNECT_TIMEOUT, secure(address, tcp)).await??,
-            _ => Box::new(tcp),
-        };
+    pub(super) async fn open(road: &Road) -> Result<Self, Error> {
+        let (address, stream) = (&road.address, road.open().await?);
         // Small: what waits for the socket waits in the session.
         let (writer, mut chunks) = mpsc::channel::<Vec<u8>>(4);
         if !address.scheme.starts_with("ws") {
@@ -102,25 +91,6 @@ impl Reader {
             },
         }
     }
-}
-
-async fn secure(address: &Address, tcp: tokio::net::TcpStream) -> Result<Stream, Error> {
-    let wrong = |why: String| Error::Unreachable { address: address.authority(), error: io::Error::other(why) };
-    let mut roots = RootCertStore::empty();
-    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    if added == 0 {
-        return Err(wrong("no certificate to trust on this machine".to_owned()));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| wrong(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let name = ServerName::try_from(address.host.clone()).map_err(|error| wrong(error.to_string()))?;
-    let unreachable = |error| Error::Unreachable { address: address.authority(), error };
-    let stream = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.map_err(unreachable)?;
-    Ok(Box::new(stream))
 }
 
 async fn upgrade(address: &Address, stream: Stream) -> Result<WebSocketStream<Stream>, Error> {

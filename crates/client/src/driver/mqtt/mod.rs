@@ -14,6 +14,8 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use self::task::{Command, Task};
 use super::address::{Address, within};
+use super::events::{Events, Notices};
+use super::tls::Road;
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, CHANNEL, RECEIVE_MAX};
 use crate::session::mqtt::{Message, MqttConfig, Session};
@@ -95,6 +97,7 @@ pub struct Mqtt {
     commands: mpsc::Sender<Command>,
     inbox: Arc<Mutex<mpsc::Receiver<Message>>>,
     patience: Duration,
+    notices: Arc<Notices>,
 }
 
 /// Where brokers are, if nothing is said.
@@ -110,12 +113,14 @@ impl Mqtt {
     pub async fn connect_with(address: &str, config: MqttConfig) -> Result<Self, Error> {
         let address = Address::read(address, PORTS)?;
         let config = MqttConfig { user: config.user.or_else(|| address.user.clone()), ..config };
+        let (road, notices) = (Road::new(address, config.ca.as_deref())?, Arc::new(Notices::default()));
         let (commands, orders) = mpsc::channel(CHANNEL);
         let (inbox, messages) = mpsc::channel(RECEIVE_MAX.into());
         let (connected, answer) = oneshot::channel();
-        tokio::spawn(Task::new(address, Session::new(config), orders, inbox, connected).run());
+        let task = Task::new(road, Session::new(config), orders, inbox, connected, Arc::clone(&notices));
+        tokio::spawn(task.run());
         within(ANSWER_TIMEOUT * 2, answer).await?.map_err(|_| Error::Closed)??;
-        Ok(Self { commands, inbox: Arc::new(Mutex::new(messages)), patience: ANSWER_TIMEOUT * 2 })
+        Ok(Self { commands, inbox: Arc::new(Mutex::new(messages)), patience: ANSWER_TIMEOUT * 2, notices })
     }
 
     /// Publishes at QoS 1, and says what came of it.
@@ -147,6 +152,11 @@ impl Mqtt {
     /// The next message. What is not taken is not acknowledged, and the broker sends no more than it was told to.
     pub async fn next(&self) -> Option<Message> {
         self.inbox.lock().await.recv().await
+    }
+
+    /// What happens from now on: connections, cuts, returns, refusals.
+    pub fn events(&self) -> Events {
+        self.notices.read()
     }
 
     /// What it went through.

@@ -1,6 +1,7 @@
 //! The task behind an MQTT client: a session, a clock, and a connection that comes back.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tidegate_control::hints::Hints;
@@ -11,10 +12,12 @@ use tracing::{debug, info};
 
 use super::link::Link;
 use super::{Ack, MqttStats, PublishError};
-use crate::driver::address::Address;
+use crate::driver::events::Notices;
+use crate::driver::tls::Road;
 use crate::driver::{Clock, chance};
 use crate::error::Error;
 use crate::limits::{FILTERS_MAX, INBOX_MAX, OUTPUT_BYTES_MAX};
+use crate::session::event::EventKind;
 use crate::session::mqtt::{Event, Message, Session, Token};
 
 type Answer = oneshot::Sender<Result<Ack, PublishError>>;
@@ -28,7 +31,7 @@ pub(super) enum Command {
 }
 
 pub(super) struct Task {
-    address: Address,
+    road: Road,
     session: Session,
     clock: Clock,
     rng: Xoshiro256PlusPlus,
@@ -48,6 +51,7 @@ pub(super) struct Task {
     stats: MqttStats,
     /// What the broker said with its refusal or goodbye.
     hints: Option<Hints>,
+    notices: Arc<Notices>,
 }
 
 /// Whether there is anybody left to work for.
@@ -58,14 +62,15 @@ enum Over {
 
 impl Task {
     pub(super) fn new(
-        address: Address,
+        road: Road,
         session: Session,
         orders: mpsc::Receiver<Command>,
         inbox: mpsc::Sender<Message>,
         connected: oneshot::Sender<Result<(), Error>>,
+        notices: Arc<Notices>,
     ) -> Self {
         Self {
-            address,
+            road,
             session,
             clock: Clock::new(),
             rng: chance(),
@@ -81,19 +86,21 @@ impl Task {
             connected: Some(connected),
             stats: MqttStats::default(),
             hints: None,
+            notices,
         }
     }
 
     pub(super) async fn run(mut self) {
         loop {
-            match Box::pin(Link::open(&self.address)).await {
+            match Box::pin(Link::open(&self.road)).await {
                 Ok(link) => {
                     if let Over::Closed = self.serve(link).await {
                         return;
                     }
+                    self.notices.tell(None, EventKind::Cut);
                 }
                 Err(error) => {
-                    debug!(event = "mqtt_unreachable", address = %self.address.authority(), %error);
+                    debug!(event = "mqtt_unreachable", address = %self.road.address.authority(), %error);
                     if let Some(connected) = self.connected.take() {
                         let _ = connected.send(Err(error));
                         return;
@@ -111,7 +118,8 @@ impl Task {
             self.unread.retain(|(_, id)| id.is_none());
             let now = self.clock.now();
             let delay = self.session.handle_lost(now, self.hints.take().as_ref(), &mut self.rng);
-            info!(event = "mqtt_lost", address = %self.address.authority(), ?delay);
+            info!(event = "mqtt_lost", address = %self.road.address.authority(), ?delay);
+            self.notices.tell(None, EventKind::Returning { after: delay });
             if let Over::Closed = self.wait(delay).await {
                 return;
             }
@@ -242,12 +250,14 @@ impl Task {
             match event {
                 Event::Connected { .. } => {
                     self.stats.connects += 1;
-                    info!(event = "mqtt_connected", address = %self.address.authority());
+                    self.notices.tell(None, EventKind::Connected);
+                    info!(event = "mqtt_connected", address = %self.road.address.authority());
                     if let Some(connected) = self.connected.take() {
                         let _ = connected.send(Ok(()));
                     }
                 }
                 Event::Refused { reason, hints } => {
+                    self.notices.tell(None, EventKind::refused(&hints));
                     // An older broker is greeted again; to everybody else the first refusal is the answer.
                     let is_older = reason == ReasonCode::UnsupportedProtocolVersion;
                     if !is_older && let Some(connected) = self.connected.take() {
@@ -267,6 +277,7 @@ impl Task {
                 Event::Published { token, after } => self.answer(token, Ok(Ack { after })),
                 Event::Rejected { token, reason, detail, hints } => {
                     let retry_after = hints.retry_after;
+                    self.notices.tell(None, EventKind::refused(&hints));
                     self.answer(token, Err(PublishError::Rejected { reason, detail, retry_after }));
                 }
                 Event::Dropped { token } => self.answer(token, Err(PublishError::Dropped)),

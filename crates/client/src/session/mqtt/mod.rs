@@ -60,6 +60,8 @@ pub struct MqttConfig {
     pub backlog_bytes: usize,
     /// What happens beyond.
     pub on_full: OnFull,
+    /// Certificates to trust (PEM), instead of those of this machine: for `mqtts` and `wss`.
+    pub ca: Option<Vec<u8>>,
 }
 
 impl Default for MqttConfig {
@@ -72,6 +74,7 @@ impl Default for MqttConfig {
             backlog_messages: 10_000,
             backlog_bytes: 16 << 20,
             on_full: OnFull::default(),
+            ca: None,
         }
     }
 }

@@ -127,7 +127,7 @@ impl Watch {
         let (missing, is_sound) = match sequence {
             None => (0, true),
             // Told already, by a check that overtook it.
-            Some(number) if number <= self.subscription.overtaken => return,
+            Some(number) if number <= self.subscription.overtaken => return self.on_late(now, rng),
             // A number that cannot be: what it says is not to be trusted, and something is amiss.
             Some(number) if number <= *last => (1, false),
             Some(number) => (number - std::mem::replace(last, number) - 1, true),
@@ -225,18 +225,44 @@ impl Watch {
     ) {
         let latency = now.since(asking.sent);
         let live = self.subscription.live.filter(|(live, last)| asking.live == Some(*live) && *last <= sequence);
-        let (Some((attempt, _)), Some(delta)) = (live, told) else {
+        let (Some((attempt, last)), Some(delta)) = (live, told) else {
             // Of another subscription, or it cannot be told apart from what came meanwhile: the next check asks anew.
             return self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
         };
+        // What has no number yet was not lost: the answer is how it is told.
+        let numbered = u32::try_from(sequence.saturating_sub(last).saturating_sub(1)).unwrap_or(u32::MAX);
         self.subscription.live = Some((attempt, sequence));
         self.subscription.overtaken = sequence;
         let gap = std::mem::take(&mut self.gap);
         let done = self.view.apply(delta);
-        let losses = losses_of(&done).max(gap);
+        let losses = losses_of(&done).min(numbered).max(gap);
         self.note_state();
-        self.tell(done, losses.saturating_sub(gap), Source::Check);
-        self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
+        self.tell(done, 0, Source::Check);
+        self.check = Check::Overtaken { until: now + GRACE, losses, latency, hints: Box::new(hints) };
+        if losses == 0 {
+            self.end_overtaken(now, rng);
+        }
+    }
+
+    /// A notification that a check has overtaken: it was late, not lost.
+    fn on_late<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
+        if let Check::Overtaken { losses, .. } = &mut self.check {
+            *losses = losses.saturating_sub(1);
+            if *losses == 0 {
+                self.end_overtaken(now, rng);
+            }
+        }
+    }
+
+    /// What has not come by now was lost.
+    pub(super) fn end_overtaken<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
+        match std::mem::replace(&mut self.check, Check::Idle) {
+            Check::Overtaken { losses, latency, hints, .. } => {
+                self.tell(Delta::default(), losses, Source::Check);
+                self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints: *hints }, rng);
+            }
+            other => self.check = other,
+        }
     }
 
     fn on_refused<R: Rng + ?Sized>(&mut self, attempt: Attempt, failure: &Failure, now: Timestamp, rng: &mut R) {

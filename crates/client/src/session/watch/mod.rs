@@ -306,6 +306,14 @@ enum Check {
         latency: Duration,
         hints: Box<Hints>,
     },
+    /// It is known what was missed and how many notifications would have said it. Those that are still on their way were
+    /// not lost.
+    Overtaken {
+        until: Timestamp,
+        losses: u32,
+        latency: Duration,
+        hints: Box<Hints>,
+    },
     /// Something was lost: a new subscription will tell. `sent` is when it was asked for, `answered` what is known
     /// already of the check that found out.
     Repairing {
@@ -371,6 +379,11 @@ impl Watch {
         }
     }
 
+    /// When a subscription is asked for again, if there is none.
+    pub fn returns_at(&self) -> Option<Timestamp> {
+        self.subscription.due
+    }
+
     /// The broker can tell what was missed since a notification.
     pub fn allow_missed(&mut self) {
         self.can_tell_missed = true;
@@ -399,7 +412,7 @@ impl Watch {
         let check = match &self.check {
             Check::Idle => self.next.into_iter().chain(self.fetch).min(),
             Check::Asking(asking) => Some(asking.sent + self.plan.check_timeout),
-            Check::Settling { until, .. } => Some(*until),
+            Check::Settling { until, .. } | Check::Overtaken { until, .. } => Some(*until),
             Check::Repairing { .. } => None,
         };
         [subscription.due, asked, check].into_iter().flatten().min()
@@ -503,6 +516,11 @@ impl Watch {
         {
             let attempt = asking.attempt;
             self.handle(Input::Refused { attempt, failure: Failure::TimedOut }, now, rng);
+        }
+        if let Check::Overtaken { until, .. } = &self.check
+            && now >= *until
+        {
+            self.end_overtaken(now, rng);
         }
     }
 

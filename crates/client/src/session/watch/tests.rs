@@ -148,6 +148,29 @@ fn a_broker_that_can_tell_is_asked_what_was_missed() {
 }
 
 #[test]
+fn only_what_was_numbered_and_does_not_come_any_more_was_lost() {
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.watch.allow_missed();
+    let ask = |bed: &mut Bed, sequence: u64, from: &str, to: &str| {
+        let Action::Check { attempt, since: Some(_), .. } = bed.next() else { panic!() };
+        bed.watch.poll_change();
+        bed.hear(Input::Missed { attempt, sequence, delta: moved(&[from], &[to]), hints: Hints::default() });
+        assert_eq!(bed.watch.poll_change().unwrap().lost, 0, "not known yet");
+    };
+    // Told by the answer itself, because nobody had told it before.
+    ask(&mut bed, 1, "a", "b");
+    assert_eq!(bed.watch.stats().counts.losses, 0);
+    // Numbered, and late.
+    ask(&mut bed, 3, "b", "c");
+    bed.changed(live, 2, moved(&["b"], &["c"]));
+    assert_eq!((bed.watch.stats().counts.losses, bed.texts()), (0, vec!["c".to_owned()]));
+    // Numbered, and lost: known after a grace.
+    ask(&mut bed, 5, "c", "d");
+    let Action::Check { .. } = bed.next() else { panic!() };
+    assert_eq!((bed.watch.stats().counts.losses, bed.watch.poll_change().unwrap().lost), (1, 1));
+}
+
+#[test]
 fn without_notifications_each_check_is_a_difference() {
     let mut bed = Bed::new(Level::Adaptive, Delivery::Poll);
     let attempt = bed.check();

@@ -1,18 +1,15 @@
-//! The pacer alone, with another client: rumqttc publishes, `tidegate-control` says when.
+//! The pacer with another client: rumqttc publishes, this says when.
 //!
-//! `cargo run -p tidegate-client --example rumqttc_pacer -- 127.0.0.1 1883` against a running broker.
+//! `cargo run -p tidegate-pace --example rumqttc -- 127.0.0.1 1883` against a running broker.
 //!
 //! What a check is to a persistent query, a message is here: the time to its PUBACK is the response time, and a
-//! connection that breaks is a failed attempt.
+//! connection that breaks is a failed attempt. Stop the broker and start it again while this runs.
 
 use std::time::Duration;
 
-use rand_xoshiro::Xoshiro256PlusPlus;
-use rand_xoshiro::rand_core::SeedableRng;
 use rumqttc::{AsyncClient, Event, MqttOptions, Packet, QoS};
-use tidegate_control::Timestamp;
-use tidegate_control::pacer::{DetectorRule, Outcome, Pacer, PacerConfig};
-use tokio::time::{Instant, timeout};
+use tidegate_pace::{DetectorRule, Outcome, Pace, PacerConfig};
+use tokio::time::{Instant, sleep_until, timeout};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -23,16 +20,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut config = PacerConfig { interval: Duration::from_secs(1), ..PacerConfig::default() };
     config.detector.rule = DetectorRule::Light;
-    let mut pacer = Pacer::new(&config.build()?);
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(u64::from(std::process::id()));
-    let began = Instant::now();
-    let mut delay = pacer.first_delay(&mut rng).unwrap_or_default();
+    let mut pace = Pace::new(&config)?;
+    let mut delay = pace.first_delay().unwrap_or_default();
     for number in 0..10 {
-        // While we wait, the connection is kept alive.
-        let _ = timeout(delay, async { while connection.poll().await.is_ok() {} }).await;
-        pacer.on_sent();
+        // While we wait, the connection is kept alive; one that is broken is not asked again before its time.
+        let due = Instant::now() + delay;
+        let _ = tokio::time::timeout_at(due, async { while connection.poll().await.is_ok() {} }).await;
+        sleep_until(due).await;
+        pace.sent();
         let sent = Instant::now();
-        client.publish("paced/number", QoS::AtLeastOnce, false, number.to_string()).await?;
+        client.try_publish("paced/number", QoS::AtLeastOnce, false, number.to_string())?;
         let answered = timeout(config.request_timeout, async {
             loop {
                 match connection.poll().await {
@@ -43,10 +40,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         });
         let outcome = answered.await.unwrap_or(Outcome::TimedOut);
-        let now = Timestamp::ZERO + began.elapsed();
-        delay = pacer.on_outcome(now, &outcome, &mut rng).unwrap_or_default();
-        let state = pacer.snapshot();
-        println!("{number}: {outcome:?}; AST {:?}, RBT {:?}, next in {delay:?}", state.ast, state.rbt);
+        delay = pace.outcome(&outcome).unwrap_or_default();
+        let state = pace.snapshot();
+        let what = match &outcome {
+            Outcome::Answered { latency, .. } => format!("acknowledged after {latency:?}"),
+            other => format!("{other:?}"),
+        };
+        println!("{number}: {what}; AST {:?}, RBT {:?}, next in {delay:?}", state.ast, state.rbt);
     }
     Ok(())
 }

@@ -1,0 +1,174 @@
+//! Brokers that are gone, slow or lying: every wait is bounded, every failure is a value, nobody asks in a busy loop, and
+//! the view that was right stays until a better one comes.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a step that cannot be done has failed the test")]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::soon;
+use tidegate_client::{Error, EventKind, Level, Mqtt, Space, SpaceConfig};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const LAMP: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
+
+/// Answers every request on every connection with the same bytes; the number of connections is counted.
+async fn always(answer: &'static str) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let count = Arc::new(AtomicUsize::new(0));
+    let number = Arc::clone(&count);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, answer, Arc::clone(&number)));
+        }
+    });
+    (url, count)
+}
+
+async fn serve(mut stream: TcpStream, answer: &'static str, count: Arc<AtomicUsize>) {
+    let mut bytes = Vec::new();
+    while stream.read_buf(&mut bytes).await.is_ok_and(|length| length > 0) {
+        if bytes.windows(4).any(|window| window == b"\r\n\r\n") {
+            count.fetch_add(1, Ordering::Relaxed);
+            bytes.clear();
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn space(url: &str) -> Space {
+    let config = SpaceConfig { patience: Some(Duration::from_millis(300)), ..SpaceConfig::default() };
+    soon(Space::connect_with(url, config)).await.unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_without_sense_is_a_typed_error() {
+    for (answer, is_expected) in [
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n{\"bad\":",
+            (|e| matches!(e, Error::Nonsense(_))) as fn(&Error) -> bool,
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", |e| matches!(e, Error::Nonsense(_))),
+        ("HTTP/1.1 304 Not Modified\r\n\r\n", |e| !e.is_passing()),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n", |e| matches!(e, Error::Nonsense(_))),
+        ("SSH-2.0-OpenSSH_9\r\n\r\n", |e| matches!(e, Error::Lost(_))),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\nhalf of it", |e| matches!(e, Error::TimedOut)),
+        ("", |e| matches!(e, Error::TimedOut)),
+    ] {
+        let (url, _) = always(answer).await;
+        let error = soon(space(&url).await.query(LAMP)).await.unwrap_err();
+        assert!(is_expected(&error), "{answer:?}: {error:?}");
+    }
+}
+
+#[tokio::test]
+async fn absurd_advice_neither_stops_a_client_for_ever_nor_makes_it_busy() {
+    for advice in [
+        "Retry-After: 18446744073709551615\r\n",
+        "Retry-After: -1\r\npace-retry-after-ms: nonsense\r\npace-ticket: zzz\r\n",
+        "pace-retry-after-ms: 0\r\npace-ticket: ffffffffffffffff-0\r\npace-stretch: 99999999999999\r\n",
+    ] {
+        let answer = format!("HTTP/1.1 503 Service Unavailable\r\n{advice}Content-Length: 0\r\n\r\n");
+        let (url, count) = always(answer.leak()).await;
+        let space = space(&url).await;
+        assert!(matches!(soon(space.query(LAMP)).await, Err(Error::Busy { .. })), "{advice}");
+        // Whoever waits gives up in time, and was not there more often than every 100 ms.
+        let wait = Duration::from_millis(450);
+        assert!(matches!(soon(space.waiting(wait).query(LAMP)).await, Err(Error::Busy { .. })), "{advice}");
+        assert!(count.load(Ordering::Relaxed) <= 1 + 5, "{advice}: {count:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_socket_that_talks_nonsense_is_left_and_come_back_to_with_jitter() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    // The first socket begins well, then lies: about numbers, with half a document, and with what is no text at all.
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let count = Arc::clone(&count);
+            tokio::spawn(lie(stream, count));
+        }
+    });
+    let space = space(&url).await;
+    let mut events = space.events();
+    let query = space.persistent_query(LAMP).control(Level::Active);
+    let mut query = soon(query.open()).await.unwrap();
+    assert_eq!(soon(query.next()).await.unwrap().added[0].text("o"), Some("a"));
+    let mut returns = 0;
+    while connections.load(Ordering::Relaxed) < 4 {
+        if let EventKind::Returning { .. } = soon(events.next()).await.unwrap().kind {
+            returns += 1;
+        }
+        // Whatever it says, what was known stays known.
+        assert!(!query.view().await.unwrap().is_empty());
+    }
+    assert!(connections.load(Ordering::Relaxed) <= returns + 2, "{connections:?} after {returns} planned returns");
+    let stats = soon(query.stats()).await.unwrap();
+    assert!(stats.counts.gaps > 0, "{stats:?}");
+}
+
+/// A broker that greets, confirms the first subscription of each socket, and then says something else each time.
+async fn lie(stream: TcpStream, count: Arc<AtomicUsize>) {
+    use futures_util::{SinkExt, StreamExt};
+    use tokio_tungstenite::tungstenite::Message;
+    let Ok(mut socket) = tokio_tungstenite::accept_async(stream).await else { return };
+    let number = count.fetch_add(1, Ordering::Relaxed);
+    let rows = |text: &str| {
+        format!(
+            r#"{{"head":{{"vars":["o"]}},"results":{{"bindings":[{{"o":{{"type":"literal","value":"{text}"}}}}]}}}}"#
+        )
+    };
+    while let Some(Ok(message)) = socket.next().await {
+        let Ok(text) = message.to_text() else { return };
+        let Some(alias) = text.split(r#""alias":""#).nth(1).and_then(|rest| rest.split('"').next()) else { continue };
+        let told = |sequence: u64, text: &str, alias: &str| {
+            let rows = rows(text);
+            Message::text(format!(
+                r#"{{"notification":{{"spuid":"s{number}","alias":"{alias}","sequence":{sequence},"addedResults":{rows}}}}}"#
+            ))
+        };
+        let _ = socket.send(told(0, "a", alias)).await;
+        let lies =
+            [told(u64::MAX, "b", ""), told(1, "c", ""), Message::text("{\"notification\":"), Message::text("[]]")];
+        let _ = socket.send(lies[number % lies.len()].clone()).await;
+        let _ = socket.send(Message::text("{")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_broker_of_mqtt_that_greets_and_then_raves_is_come_back_to_with_jitter() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("mqtt://{}", listener.local_addr().unwrap());
+    let greetings = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&greetings);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::Relaxed);
+            let mut bytes = [0; 256];
+            let _ = stream.read(&mut bytes).await;
+            // A good CONNACK of MQTT 5, and then a PUBACK for nobody and a packet that does not exist.
+            let _ = stream.write_all(&[0x20, 3, 0, 0, 0, 0x40, 2, 0, 9, 0x00, 0xff, 0xff, 0xff, 0xff, 0x7f]).await;
+            let _ = stream.read(&mut bytes).await;
+        }
+    });
+    let mqtt = soon(Mqtt::connect(&url)).await.unwrap();
+    let mut events = mqtt.events();
+    let mut returns = 0;
+    while greetings.load(Ordering::Relaxed) < 4 {
+        if let EventKind::Returning { .. } = soon(events.next()).await.unwrap().kind {
+            returns += 1;
+        }
+    }
+    assert!(greetings.load(Ordering::Relaxed) <= returns + 2, "{greetings:?} after {returns} planned returns");
+    assert!(soon(mqtt.stats()).await.is_ok(), "it is still there");
+}
