@@ -43,8 +43,9 @@ impl Terms {
 
     fn find_text(&self, text: &str) -> Option<Id> {
         let hash = self.hash(text);
-        let mut candidates = self.by_hash.range(hash..=hash | u64::from(u32::MAX)).map(|key| *key as Id);
-        candidates.find(|id| self.text(*id) == Some(text))
+        // Without an end, for which it would look as long as for the beginning.
+        let candidates = self.by_hash.range(hash..).take_while(|key| **key & !u64::from(u32::MAX) == hash);
+        candidates.map(|key| *key as Id).find(|id| self.text(*id) == Some(text))
     }
 
     fn hash(&self, text: &str) -> u64 {

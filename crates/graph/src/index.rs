@@ -6,7 +6,6 @@
 //! sets of its own, whose keys leave the graph out.
 
 use std::cmp::Ordering;
-use std::ops::RangeInclusive;
 
 use imbl::OrdSet;
 use imbl::ordset::RangedIter;
@@ -185,13 +184,27 @@ impl<K: Key> Orders<K> {
         there
     }
 
-    fn range(&self, order: Order, edges: RangeInclusive<K>) -> RangedIter<'_, K, DefaultSharedPtr> {
+    fn run(&self, order: Order, first: K, last: K) -> Run<'_, K> {
         let set = match order {
             Order::Spo => &self.spo,
             Order::Pos => &self.pos,
             Order::Osp => &self.osp,
         };
-        set.range(edges)
+        Run { keys: set.range(first..), last }
+    }
+}
+
+/// Keys in a row. The set is not told where it ends, for which it would look as long as for the beginning.
+struct Run<'a, K> {
+    keys: RangedIter<'a, K, DefaultSharedPtr>,
+    last: K,
+}
+
+impl<K: Key> Iterator for Run<'_, K> {
+    type Item = K;
+
+    fn next(&mut self) -> Option<K> {
+        self.keys.next().copied().filter(|key| *key <= self.last)
     }
 }
 
@@ -253,8 +266,8 @@ pub(crate) struct Scan<'a> {
 }
 
 enum Keys<'a> {
-    Default(RangedIter<'a, InDefault, DefaultSharedPtr>),
-    Named(RangedIter<'a, InNamed, DefaultSharedPtr>),
+    Default(Run<'a, InDefault>),
+    Named(Run<'a, InNamed>),
 }
 
 impl Scan<'_> {
@@ -275,10 +288,10 @@ impl Scan<'_> {
         let last = if is_all && !is_one { Id::MAX } else { graph };
         self.order = order;
         self.keys = Some(if graph == 0 {
-            Keys::Default(self.index.default.range(order, InDefault(edge(0))..=InDefault(edge(Id::MAX))))
+            Keys::Default(self.index.default.run(order, InDefault(edge(0)), InDefault(edge(Id::MAX))))
         } else {
-            let edges = InNamed::new(graph, edge(0))..=InNamed::new(last, edge(Id::MAX));
-            Keys::Named(self.index.named.range(order, edges))
+            let (first, last) = (InNamed::new(graph, edge(0)), InNamed::new(last, edge(Id::MAX)));
+            Keys::Named(self.index.named.run(order, first, last))
         });
         self.next = if is_one || graph != 0 && is_all { None } else { self.index.graph_after(graph) };
     }
