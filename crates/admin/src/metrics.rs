@@ -109,7 +109,9 @@ fn page(stats: &Stats, pressure: &PressureReport, process: &Process, beside: &[B
     page.counter("map_queue_full", "Messages that a map wanted and had no room for.", stats.map_queue_full);
     page.counter("map_published", "Messages that maps have published.", stats.map_published);
     page.counter("map_publish_denied", "Messages of maps that rules forbid.", stats.map_publish_denied);
-    for family in beside.chunk_by(|one, other| one.family == other.family) {
+    // Requests of the smart space come below, under the names of SPARQL.
+    let families = beside.chunk_by(|one, other| one.family == other.family);
+    for family in families.filter(|family| family.first().is_some_and(|one| one.family != "space_requests")) {
         besides(&mut page, family);
     }
     page.head("build", "info", "What runs.");
