@@ -173,9 +173,24 @@ fn standing() {
     }
 }
 
+/// Only our updates by `WHERE`, for a profiler.
+fn updates() {
+    let mut space = Space::new(1, SpaceLimits::default());
+    space.edit(&[], &quads(10_000).collect::<Vec<_>>()).expect("done");
+    let one = each(500_000, |n| update_ours(&mut space, &replace(n % 5000, n)));
+    println!("DELETE/INSERT WHERE of one value {one:.2} µs");
+}
+
+/// Everything, or the one part that is named: `updates`, `standing`.
 fn main() {
-    beside_the_peer(10_000);
-    beside_the_peer(1_000_000);
-    churn();
-    standing();
+    match std::env::args().nth(1).as_deref() {
+        Some("updates") => updates(),
+        Some("standing") => standing(),
+        _ => {
+            beside_the_peer(10_000);
+            beside_the_peer(1_000_000);
+            churn();
+            standing();
+        }
+    }
 }

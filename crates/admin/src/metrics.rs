@@ -165,6 +165,10 @@ fn spreads(family: &mut Family, spreads: &[tidegate_control::Spread], classes: &
 fn besides(page: &mut Page, all: &[Beside]) {
     for family in all.chunk_by(|one, other| one.family == other.family) {
         let Some(Beside { family: name, help, is_counter, .. }) = family.first() else { continue };
+        // Requests of the smart space are there under the names of SPARQL.
+        if *name == "space_requests" {
+            continue;
+        }
         let shown = page.family(name, if *is_counter { Kind::Counter } else { Kind::Gauge }, help);
         for Beside { labels, value, .. } in family {
             shown.put_all(labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), *value);

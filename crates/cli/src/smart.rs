@@ -81,13 +81,13 @@ fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> 
 
 /// The space as it was kept; an empty one if nothing is to be kept.
 fn service(loaded: &Loaded) -> std::io::Result<Service> {
-    let store = &loaded.options.store;
+    let (store, admission) = (&loaded.options.store, plan::admission(&loaded.options));
     if !store.keep {
-        return Service::start(SpaceLimits::default());
+        return Service::start_as(SpaceLimits::default(), &admission);
     }
     let dir = plan::space_dir(&loaded.options);
     let config = StoreConfig { dir, durability: store.durability.0, strict: store.strict };
-    let (service, opening) = Service::open(&config, SpaceLimits::default())?;
+    let (service, opening) = Service::open(&config, SpaceLimits::default(), &admission)?;
     let Opening { report, version, quads, rules, holes } = opening;
     let rules = rules.len();
     info!(event = "space_opened", version, quads, rules, holes, %report, "the smart space is back");

@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Broker {
     child: Child,
     http: SocketAddr,
+    ssap: SocketAddr,
     admin: Option<SocketAddr>,
 }
 
@@ -32,7 +33,7 @@ impl Broker {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.join("log")).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
             .args(["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--admin", admin])
-            .args(["--http", "127.0.0.1:0", "--ssap", "off", "--log-level", "warn", "--data"])
+            .args(["--http", "127.0.0.1:0", "--ssap", "127.0.0.1:0", "--log-level", "warn", "--data"])
             .arg(folder.join(data))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -42,11 +43,11 @@ impl Broker {
         let mut banner = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut banner).unwrap();
         let after = |word: &str| {
-            let rest = banner.split_once(&format!("  {word} http://"))?.1;
-            rest.split_whitespace().next()?.parse().ok()
+            let rest = banner.split_once(&format!("  {word} "))?.1;
+            rest.split_whitespace().next()?.trim_start_matches("http://").parse().ok()
         };
-        let http = after("sparql").unwrap_or_else(|| panic!("{banner:?}"));
-        Self { child, http, admin: after("admin") }
+        let [http, ssap] = ["sparql", "ssap"].map(|word| after(word).unwrap_or_else(|| panic!("{banner:?}")));
+        Self { child, http, ssap, admin: after("admin") }
     }
 }
 
@@ -144,6 +145,135 @@ fn what_was_confirmed_is_there_and_whole() {
         }
         confirmed.extend(receiver.try_iter());
         version_before = version_before.max(confirmed.len() as u64);
+    }
+}
+
+/// A subscription at each door, as its client remembers it: its name and the number of what was told last.
+struct Subscribers {
+    socket: (String, u64),
+    ssap: (String, u64),
+    check: (String, u64),
+}
+
+const STANDING: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
+
+/// What a door says first: its name, the number, whether it goes on where it was, and what is in the result then.
+type Said = (String, u64, Option<bool>, Vec<String>);
+
+/// The lamps' states in a text of any of the doors.
+fn states(text: &str) -> Vec<String> {
+    let mut found: Vec<String> =
+        (1..=9).map(|n| format!("state{n}")).filter(|state| text.contains(state.as_str())).collect();
+    found.sort();
+    found
+}
+
+fn said(text: &str) -> Said {
+    let told: serde_json::Value = serde_json::from_str(text).unwrap();
+    let told = &told["notification"];
+    let number = told["sequence"].as_u64().unwrap_or_else(|| panic!("{text}"));
+    assert_eq!(told["removedResults"]["results"]["bindings"].as_array().map(Vec::len), Some(0), "{text}");
+    let spuid = told["spuid"].as_str().unwrap().to_owned();
+    (spuid, number, told["resumed"].as_bool(), states(&told["addedResults"].to_string()))
+}
+
+fn socket(at: SocketAddr, seen: Option<&(String, u64)>) -> (tungstenite::WebSocket<TcpStream>, Said) {
+    let (mut socket, _) = tungstenite::client(format!("ws://{at}/subscribe"), connect(at).unwrap()).unwrap();
+    let mut subscribe = serde_json::json!({ "sparql": STANDING });
+    if let Some((name, number)) = seen {
+        subscribe["spuid"] = name.as_str().into();
+        subscribe["sequence"] = (*number).into();
+    }
+    socket.send(tungstenite::Message::text(serde_json::json!({ "subscribe": subscribe }).to_string())).unwrap();
+    let first = said(socket.read().unwrap().to_text().unwrap());
+    (socket, first)
+}
+
+fn check(at: SocketAddr, seen: Option<&(String, u64)>) -> Said {
+    let seen = seen.map(|(name, number)| format!("&spuid={name}&sequence={number}")).unwrap_or_default();
+    let query = STANDING.replace(' ', "+").replace('?', "%3F");
+    let mut stream = BufReader::new(connect(at).unwrap());
+    let form = format!("query={query}{seen}");
+    let (status, body) = ask(&mut stream, "/check", "application/x-www-form-urlencoded", &form).unwrap();
+    assert_eq!(status, 200, "{body}");
+    said(&body)
+}
+
+/// The next message of SSAP.
+fn message(stream: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    while !text.ends_with(b"</SSAP_message>") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        text.push(byte[0]);
+    }
+    String::from_utf8(text).unwrap()
+}
+
+fn parameter<'a>(message: &'a str, name: &str) -> Option<&'a str> {
+    let rest = message.split_once(&format!("<parameter name=\"{name}\">"))?.1;
+    Some(rest.split_once("</parameter>")?.0)
+}
+
+fn ssap(at: SocketAddr, seen: Option<&(String, u64)>) -> (TcpStream, Said) {
+    let mut stream = connect(at).unwrap();
+    let seen = seen.map(|(name, number)| {
+        let parameter = |name: &str, text: &str| format!("<parameter name=\"{name}\">{text}</parameter>");
+        parameter("subscription_id", name) + &parameter("ind_sequence", &number.to_string())
+    });
+    let text = format!(
+        "<SSAP_message><node_id>kp</node_id><space_id>X</space_id><transaction_type>SUBSCRIBE</transaction_type>\
+         <message_type>REQUEST</message_type><transaction_id>1</transaction_id>\
+         <parameter name=\"type\">sparql</parameter><parameter name=\"query\"><![CDATA[{STANDING}]]></parameter>{}\
+         </SSAP_message>",
+        seen.unwrap_or_default()
+    );
+    stream.write_all(text.as_bytes()).unwrap();
+    let answer = message(&mut stream);
+    let name = parameter(&answer, "subscription_id").unwrap_or_else(|| panic!("{answer}")).to_owned();
+    let number = parameter(&answer, "ind_sequence").map_or(0, |number| number.parse().unwrap());
+    let resumed = parameter(&answer, "resumed").map(|word| word == "TRUE");
+    (stream, (name, number, resumed, states(&answer)))
+}
+
+/// What has happened while nobody listened, and the broker was killed in between, is seen by everybody who comes back, and
+/// that it is a new beginning.
+#[test]
+fn who_was_cut_off_by_the_end_of_the_broker_is_given_a_new_beginning_that_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let insert = |broker: &Broker, n: u64| {
+        let mut stream = BufReader::new(connect(broker.http).unwrap());
+        let text = format!("INSERT DATA {{ <urn:lamp> <urn:state> 'state{n}' }}");
+        assert_eq!(ask(&mut stream, "/update", "application/sparql-update", &text).unwrap().0, 200);
+    };
+    let mut known: Option<Subscribers> = None;
+    for round in 0..3_u64 {
+        let broker = Broker::start(folder.path());
+        if round > 0 {
+            insert(&broker, 3 * round);
+        }
+        let seen = known.as_ref();
+        let (mut web, first_web) = socket(broker.http, seen.map(|seen| &seen.socket));
+        let (mut m3, first_m3) = ssap(broker.ssap, seen.map(|seen| &seen.ssap));
+        let first_check = check(broker.http, seen.map(|seen| &seen.check));
+        let whole: Vec<String> = (1..=3 * round).map(|n| format!("state{n}")).collect();
+        for (name, number, resumed, states) in [&first_web, &first_m3, &first_check] {
+            assert_eq!((*number, *resumed, states), (0, seen.map(|_| false), &whole), "round {round}: {name}");
+        }
+        if let Some(seen) = seen {
+            assert!(first_web.0 != seen.socket.0 && first_m3.0 != seen.ssap.0 && first_check.0 != seen.check.0);
+        }
+        // All are told of one change, and of none after it: nobody reads any more.
+        insert(&broker, 3 * round + 1);
+        let told = said(web.read().unwrap().to_text().unwrap());
+        assert_eq!((told.1, told.3), (1, vec![format!("state{}", 3 * round + 1)]));
+        let told = message(&mut m3);
+        assert_eq!((parameter(&told, "ind_sequence"), states(&told).len()), (Some("1"), 1), "{told}");
+        let checked = check(broker.http, Some(&(first_check.0, 0)));
+        assert_eq!((checked.1, checked.2), (1, Some(true)));
+        insert(&broker, 3 * round + 2);
+        let (socket, ssap) = ((first_web.0, 1), (first_m3.0, 1));
+        known = Some(Subscribers { socket, ssap, check: (checked.0, 1) });
     }
 }
 

@@ -5,8 +5,8 @@
 //! a number that was used again since. [`Dictionary`] is the writer's part: counts of references and free numbers.
 
 use std::hash::BuildHasher;
-use std::sync::Arc;
 
+use ecow::EcoString;
 use foldhash::fast::FixedState;
 use imbl::{OrdSet, Vector};
 use oxrdf::{Term, TermRef};
@@ -19,7 +19,8 @@ pub(crate) type Id = u32;
 /// Number and text of every term, and the way back from the text.
 #[derive(Clone)]
 pub(crate) struct Terms {
-    texts: Vector<Option<Arc<str>>>,
+    /// Empty for a number that is free: no term's text is. Short ones, such as most values of sensors, are in place.
+    texts: Vector<EcoString>,
     /// The upper half is the hash of the text, the lower the number: eight bytes a term instead of a hash trie's forty.
     by_hash: OrdSet<u64>,
     hasher: FixedState,
@@ -27,7 +28,7 @@ pub(crate) struct Terms {
 
 impl Terms {
     pub(crate) fn text(&self, id: Id) -> Option<&str> {
-        self.texts.get(id as usize)?.as_deref()
+        self.texts.get(id as usize).map(EcoString::as_str).filter(|text| !text.is_empty())
     }
 
     pub(crate) fn term(&self, id: Id) -> Option<Term> {
@@ -42,8 +43,9 @@ impl Terms {
 
     fn find_text(&self, text: &str) -> Option<Id> {
         let hash = self.hash(text);
-        let mut candidates = self.by_hash.range(hash..=hash | u64::from(u32::MAX)).map(|key| *key as Id);
-        candidates.find(|id| self.text(*id) == Some(text))
+        // Without an end, for which it would look as long as for the beginning.
+        let candidates = self.by_hash.range(hash..).take_while(|key| **key & !u64::from(u32::MAX) == hash);
+        candidates.map(|key| *key as Id).find(|id| self.text(*id) == Some(text))
     }
 
     fn hash(&self, text: &str) -> u64 {
@@ -65,7 +67,11 @@ pub(crate) struct Dictionary {
 impl Dictionary {
     /// `seed` keeps strangers from choosing texts that collide.
     pub(crate) fn new(seed: u64) -> Self {
-        let terms = Terms { texts: Vector::unit(None), by_hash: OrdSet::new(), hasher: FixedState::with_seed(seed) };
+        let terms = Terms {
+            texts: Vector::unit(EcoString::new()),
+            by_hash: OrdSet::new(),
+            hasher: FixedState::with_seed(seed),
+        };
         Self { terms, counts: vec![1], free: Vec::new(), idle: Vec::new(), text_bytes: 0, scratch: String::new() }
     }
 
@@ -99,10 +105,10 @@ impl Dictionary {
             id
         } else {
             self.counts.push(0);
-            self.terms.texts.push_back(None);
+            self.terms.texts.push_back(EcoString::new());
             Id::try_from(self.counts.len() - 1).ok()?
         };
-        self.terms.texts.set(id as usize, Some(Arc::from(text)));
+        self.terms.texts.set(id as usize, EcoString::from(text));
         self.terms.by_hash.insert(self.terms.hash(text) | u64::from(id));
         self.text_bytes += text.len();
         self.idle.push(id);
@@ -132,8 +138,8 @@ impl Dictionary {
                 continue;
             }
             // A number may be in the list twice; the second time its text is gone.
-            let Some(text) = self.terms.texts.get(id as usize).cloned().flatten() else { continue };
-            self.terms.texts.set(id as usize, None);
+            let Some(place) = self.terms.texts.get_mut(id as usize).filter(|text| !text.is_empty()) else { continue };
+            let text = std::mem::take(place);
             self.terms.by_hash.remove(&(self.terms.hash(&text) | u64::from(id)));
             self.text_bytes -= text.len();
             self.free.push(id);

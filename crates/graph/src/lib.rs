@@ -26,6 +26,7 @@ mod space;
 mod standing;
 mod subscribe;
 mod subscriber;
+mod syntax;
 mod text;
 mod update;
 mod view;

@@ -14,6 +14,7 @@ use crate::error::{Error, Limit};
 use crate::guard::Guard;
 use crate::limits::{Meter, QueryLimits};
 use crate::nature::invented;
+use crate::syntax::{star_order, words};
 use crate::text;
 use crate::view::{MERGED, View};
 
@@ -44,7 +45,15 @@ impl Query {
     pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
         text::check(text, limits)?;
         let parsed = parser(base)?.parse_query(text);
-        let mut query = Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)?;
+        let mut algebra = parsed.map_err(|error| Error::Syntax(words(&error.to_string(), text)))?;
+        if let (Algebra::Select { pattern, .. }, Some(order)) = (&mut algebra, star_order(text)) {
+            // The parser gives the columns of a star by the alphabet.
+            let place = |name: &Variable| order.iter().position(|other| *other == name.as_str());
+            if let Some(columns) = columns_mut(pattern) {
+                columns.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
+            }
+        }
+        let mut query = Self::new(algebra, limits)?;
         query.invented = invented(&query.algebra.to_string(), text);
         Ok(query)
     }
@@ -135,6 +144,17 @@ pub(crate) fn pattern_mut(algebra: &mut Algebra) -> &mut GraphPattern {
         | Algebra::Construct { pattern, .. }
         | Algebra::Describe { pattern, .. }
         | Algebra::Ask { pattern, .. } => pattern,
+    }
+}
+
+/// The columns that a `SELECT` names, or its star stands for.
+fn columns_mut(pattern: &mut GraphPattern) -> Option<&mut Vec<Variable>> {
+    match pattern {
+        GraphPattern::Project { variables, .. } => Some(variables),
+        GraphPattern::Distinct { inner } | GraphPattern::Reduced { inner } | GraphPattern::Slice { inner, .. } => {
+            columns_mut(inner)
+        }
+        _ => None,
     }
 }
 

@@ -31,6 +31,25 @@ pub(crate) fn check(text: &str, limits: &QueryLimits) -> Result<(), Error> {
     Ok(())
 }
 
+/// The pieces of a text: strings, IRIs, names and variables whole, comments, everything else by the character.
+pub(crate) struct Tokens<'a>(Scanner<'a>);
+
+impl<'a> Tokens<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self(Scanner { rest: text, depth: 0, chain: 0, after_string: false })
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let before = self.0.rest;
+        self.0.token(before.chars().next()?);
+        before.get(..before.len() - self.0.rest.len())
+    }
+}
+
 struct Scanner<'a> {
     rest: &'a str,
     depth: usize,

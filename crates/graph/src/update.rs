@@ -17,6 +17,7 @@ use crate::error::{Error, Refusal};
 use crate::index::{InGraph, Pattern};
 use crate::limits::QueryLimits;
 use crate::query::{Query, Results, Row, parser};
+use crate::syntax::words;
 use crate::text;
 
 /// An update that was parsed and judged.
@@ -45,7 +46,7 @@ impl Update {
     pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
         text::check(text, limits)?;
         let parsed = parser(base)?.parse_update(text);
-        Self::new(parsed.map_err(|error| Error::Syntax(error.to_string()))?, limits)
+        Self::new(parsed.map_err(|error| Error::Syntax(words(&error.to_string(), text)))?, limits)
     }
 
     fn new(parsed: Operations, limits: &QueryLimits) -> Result<Self, Error> {

@@ -8,12 +8,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key, Policy, PoolConfig, Request, Taken};
+use tidegate_control::admission::{Class, Key, Request, Taken};
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Snapshot, SubscriberId};
 use tokio::sync::oneshot;
 
+use crate::admission::Admission;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::counts::Counts;
@@ -80,6 +81,8 @@ pub(crate) struct Shared {
     /// Bytes of answers that exist.
     pub(crate) held: Arc<AtomicUsize>,
     pub(crate) seed: (u64, u64),
+    /// The longest time of a request.
+    pub(crate) time_max: Duration,
     origin: Instant,
 }
 
@@ -110,20 +113,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn pool(servers: u32) -> Option<Pool<Task>> {
-    let mut config = PoolConfig { servers, ..PoolConfig::default() };
-    // Few and dear: they are parked while their time allows, instead of coming again.
-    for class in [Class::AdvancedQuery, Class::Subscribe] {
-        config.classes[class.index()].policy = Policy::Postpone;
-    }
-    for (class, micros) in [(Class::Update, 50), (Class::Query, 100), (Class::Subscribe, 200), (Class::Check, 100)] {
-        config.classes[class.index()].cost_initial = Duration::from_micros(micros);
-    }
-    Pool::new(&config, TicketKey::new(random()))
-}
-
 impl Shared {
-    pub(crate) fn new(seed: (u64, u64)) -> Option<Self> {
+    /// None if a pool cannot be as it is wanted.
+    pub(crate) fn new(seed: (u64, u64), admission: &Admission) -> Option<Self> {
+        let pool = |servers| Pool::new(&admission.pool(servers), TicketKey::new(random()));
         let desk = Desk {
             writers: pool(1)?,
             readers: pool(READERS as u32)?,
@@ -146,6 +139,7 @@ impl Shared {
             version: AtomicU64::new(0),
             held: Arc::default(),
             seed,
+            time_max: admission.time_max,
             origin: Instant::now(),
         })
     }
@@ -325,6 +319,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::{Line, Policy};
     use crate::pool::Caller;
 
     /// Nobody works here: what is offered waits.
@@ -337,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_would_wait_too_long_is_refused_at_once_with_the_time_to_come_back() {
-        let shared = Shared::new((1, 2)).unwrap();
+        let shared = Shared::new((1, 2), &Admission::default()).unwrap();
         let mut waiting = Vec::new();
         let retry_after = loop {
             let mut answer = offered(&shared, Duration::from_secs(10));
@@ -355,8 +350,24 @@ mod tests {
     }
 
     #[test]
+    fn an_operator_chooses_how_long_the_line_is_and_what_happens_beyond() {
+        let line = Line { policy: Policy::Postpone, delay_max: Duration::from_millis(1) };
+        let shared = Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).unwrap();
+        // Twenty of 50 µs each are a millisecond; the others are parked, and nobody is refused.
+        let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
+        assert!(waiting.iter_mut().all(|answer| answer.try_recv().is_err()));
+        let line = Line { policy: Policy::Deny, ..line };
+        let shared = Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).unwrap();
+        let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
+        let refused = waiting.iter_mut().filter_map(|answer| answer.try_recv().ok()).count();
+        assert_eq!(refused, 80);
+        let line = Line { delay_max: Duration::ZERO, ..line };
+        assert!(Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).is_none());
+    }
+
+    #[test]
     fn who_cannot_wait_is_told_so_and_after_the_end_nobody_waits() {
-        let shared = Shared::new((1, 2)).unwrap();
+        let shared = Shared::new((1, 2), &Admission::default()).unwrap();
         let _first = offered(&shared, Duration::from_secs(10));
         let mut hopeless = offered(&shared, Duration::from_micros(1));
         assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy(_)))));

@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+mod admission;
 mod ask;
 mod cache;
+mod change;
 mod counts;
 mod desk;
 mod group;
@@ -23,7 +25,9 @@ mod vault;
 pub mod watch;
 mod watcher;
 
+pub use admission::{Admission, Line, Policy};
 pub use ask::{Answer, Answered, Ask, Asker, Begun, Form, Refused, Seen, Source, Subscribed, Watched};
+pub use change::Change;
 pub use counts::OUTCOMES;
 pub use keep::{Keep, Kept};
 pub use outlet::{Inlet, Outlet, Told, outlet};

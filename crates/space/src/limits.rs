@@ -81,8 +81,14 @@ pub const SSAP_CONNECTIONS_MAX: usize = 4096;
 /// Bytes of one SSAP message.
 pub const SSAP_MESSAGE_BYTES_MAX: usize = tidegate_wire_ssap::limits::MESSAGE_BYTES_MAX;
 /// Bytes of all SSAP messages that are not whole yet, beside the first few of each. A message takes more as it grows, so
-/// that many half ones can use it up; they wait for each other then, until [`SSAP_MESSAGE_TIMEOUT`] ends some of them.
+/// that many half ones can use it up; then those are cut that do not go on at [`SSAP_ROOM_PACE`].
 pub const SSAP_BUFFERS_BYTES_MAX: usize = 32 * SSAP_MESSAGE_BYTES_MAX;
+/// How often it is looked at a half message that takes room.
+pub const SSAP_ROOM_INTERVAL: Duration = Duration::from_secs(1);
+/// How long one that waits for more room may keep what it has.
+pub const SSAP_ROOM_WAIT: Duration = Duration::from_secs(5);
+/// Bytes that must have come of it since, while others wait for room.
+pub const SSAP_ROOM_PACE: usize = 64 << 10;
 /// Requests of one connection that may be under way; more wait in its socket.
 pub const SSAP_WINDOW: usize = 64;
 /// Time for the rest of a message that has begun.

@@ -4,9 +4,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_graph::{Error, ResultDelta, SubscriberId};
+use tidegate_graph::{Error, SubscriberId};
 use tokio::sync::mpsc::{self, error::TrySendError};
 
+use crate::change::Change;
 use crate::desk::lock;
 use crate::limits::OUTLET_EVENTS;
 use crate::service::Handle;
@@ -21,7 +22,7 @@ pub enum Told {
         /// The version of the data that it leads to.
         version: u64,
         /// What entered and left.
-        delta: Arc<ResultDelta>,
+        delta: Arc<Change>,
     },
     /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.
     Ended(Option<Error>),
@@ -99,9 +100,20 @@ impl Inlet {
     /// The next event of any subscription of this connection.
     pub async fn next(&mut self) -> Option<(SubscriberId, Told)> {
         let next = self.receiver.recv().await;
+        self.say_room();
+        next
+    }
+
+    /// One that is there already.
+    pub fn try_next(&mut self) -> Option<(SubscriberId, Told)> {
+        let next = self.receiver.try_recv().ok();
+        self.say_room();
+        next
+    }
+
+    fn say_room(&self) {
         if self.outlet.is_wanted.swap(false, Ordering::SeqCst) {
             self.handle.call(std::mem::take(&mut *lock(&self.outlet.waiting)));
         }
-        next
     }
 }

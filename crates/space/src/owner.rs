@@ -14,6 +14,7 @@ use tidegate_graph::{Check, Error, Event, Outcome, QueryLimits, RuleId, Snapshot
 use tracing::warn;
 
 use crate::ask::{Answer, Answered, Ask, Begun, Refused, Seen, Source, Subscribed, Watched};
+use crate::change::Change;
 use crate::desk::{Control, Hold, Next, Shared, Task};
 use crate::group::{Done, Group};
 use crate::keep::{Keep, Kept};
@@ -28,6 +29,8 @@ pub(crate) struct Owner {
     keep: Option<Box<dyn Keep>>,
     group: Option<Group>,
     seats: Seats,
+    /// What was told last: the next one may be told the same.
+    told: Option<Arc<Change>>,
     shared: Arc<Shared>,
 }
 
@@ -38,7 +41,8 @@ impl Owner {
         keep: Option<Box<dyn Keep>>,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { space, names: names.into_iter().collect(), keep, group: None, seats: Seats::default(), shared }
+        let (names, seats) = (names.into_iter().collect(), Seats::default());
+        Self { space, names, keep, group: None, seats, told: None, shared }
     }
 
     pub(crate) fn run(mut self) {
@@ -182,6 +186,7 @@ impl Owner {
         for id in self.space.ready() {
             self.tell(id);
         }
+        self.told = None;
     }
 
     fn perform(&mut self, ask: Ask, until: Instant, is_submitted: &mut bool) -> Result<Answer, Refused> {
@@ -303,12 +308,14 @@ impl Owner {
             let told = match self.space.poll(id) {
                 Ok(None) => return,
                 Ok(Some(Event::Changed(next))) => {
-                    Told::Changed { sequence: seat.number(next.sequence), version: next.version, delta: next.delta }
+                    let delta = Change::shared(&mut self.told, next.delta);
+                    Told::Changed { sequence: seat.number(next.sequence), version: next.version, delta }
                 }
                 // It would see a number missing and ask; we know what it will ask.
                 Ok(Some(Event::Gap { .. })) => match self.space.check(id, seat.last()) {
                     Ok(Check::Missed { sequence, version, delta }) => {
-                        Told::Changed { sequence: seat.number(sequence), version, delta: Arc::new(delta) }
+                        let delta = Arc::new(Change::from(Arc::new(delta)));
+                        Told::Changed { sequence: seat.number(sequence), version, delta }
                     }
                     Ok(Check::Fresh(_)) => Told::Ended(None),
                     Err(error) => Told::Ended(Some(error)),

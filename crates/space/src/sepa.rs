@@ -6,6 +6,7 @@ use tidegate_control::hints::{Asks, Hints};
 use tidegate_graph::{Query, QueryLimits, Row};
 
 use crate::ask::{Begun, Refused, Seen, Subscribed};
+use crate::change::{Change, Manner};
 use crate::limits::GRAPHS_MAX;
 
 /// What a client says.
@@ -115,26 +116,35 @@ impl Subscription {
         json!({ "notification": told }).to_string()
     }
 
-    pub(crate) fn notification(&self, sequence: u64, added: &[Row], removed: &[Row]) -> String {
-        json!({ "notification": self.told(sequence, added, removed) }).to_string()
+    /// Tells of a change. Its rows are written once for all who are told the same.
+    pub(crate) fn notification(&self, sequence: u64, change: &Change) -> String {
+        let rows = change.written(Manner::Sepa, || {
+            let (added, removed) = (self.results(&change.added), self.results(&change.removed));
+            format!(r#""addedResults":{added},"removedResults":{removed}"#)
+        });
+        let spuid = Value::from(self.spuid.as_str());
+        let alias = self.alias.as_deref().map(|alias| format!(r#","alias":{}"#, Value::from(alias)));
+        let alias = alias.unwrap_or_default();
+        format!(r#"{{"notification":{{"spuid":{spuid}{alias},"sequence":{sequence},{rows}}}}}"#)
     }
 
     fn told(&self, sequence: u64, added: &[Row], removed: &[Row]) -> Value {
-        let results = |rows: &[Row]| {
-            let names: Vec<&str> = self.variables.iter().map(Variable::as_str).collect();
-            let bindings: Vec<Value> = rows.iter().map(|row| binding(&self.variables, row)).collect();
-            json!({"head": {"vars": names}, "results": {"bindings": bindings}})
-        };
         let mut told = json!({
             "spuid": self.spuid,
             "sequence": sequence,
-            "addedResults": results(added),
-            "removedResults": results(removed),
+            "addedResults": self.results(added),
+            "removedResults": self.results(removed),
         });
         if let Some(alias) = &self.alias {
             told["alias"] = alias.as_str().into();
         }
         told
+    }
+
+    fn results(&self, rows: &[Row]) -> Value {
+        let names: Vec<&str> = self.variables.iter().map(Variable::as_str).collect();
+        let bindings: Vec<Value> = rows.iter().map(|row| binding(&self.variables, row)).collect();
+        json!({"head": {"vars": names}, "results": {"bindings": bindings}})
     }
 
     /// It is over, by the client's wish or ours.
@@ -236,10 +246,12 @@ mod tests {
     #[test]
     fn a_notification_has_all_that_clients_look_at_even_if_empty() {
         let variables = vec![Variable::new_unchecked("o")];
-        let subscription = Subscription { spuid: "s".into(), alias: Some("a".into()), variables };
+        let subscription = Subscription { spuid: "s\"".into(), alias: Some("a".into()), variables };
         let row: Row = std::sync::Arc::from([Some(Term::from(oxrdf::Literal::from(5)))]);
-        let told: Value = serde_json::from_str(&subscription.notification(0, &[row], &[])).unwrap();
-        let expected = json!({"notification": {"spuid": "s", "alias": "a", "sequence": 0,
+        let delta = tidegate_graph::ResultDelta { added: vec![row], removed: vec![] };
+        let change = Change::from(std::sync::Arc::new(delta));
+        let told: Value = serde_json::from_str(&subscription.notification(0, &change)).unwrap();
+        let expected = json!({"notification": {"spuid": "s\"", "alias": "a", "sequence": 0,
             "addedResults": {"head": {"vars": ["o"]}, "results": {"bindings": [{"o": {"type": "literal", "value": "5",
                 "datatype": "http://www.w3.org/2001/XMLSchema#integer"}}]}},
             "removedResults": {"head": {"vars": ["o"]}, "results": {"bindings": []}}}});

@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use tracing::error;
 
+use crate::admission::Admission;
 use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::counts::{Cancelled, Ssap};
 use crate::desk::{Control, Shared};
@@ -100,17 +101,22 @@ impl rand_core::TryRng for Chance {
 impl Service {
     /// An empty space, in memory only.
     pub fn start(limits: SpaceLimits) -> io::Result<Self> {
+        Self::start_as(limits, &Admission::default())
+    }
+
+    /// The same, with a choice of how requests wait.
+    pub fn start_as(limits: SpaceLimits, admission: &Admission) -> io::Result<Self> {
         let mut space = Space::new(u64::from_le_bytes(random()), limits);
         // A version of an earlier run must not match one of this: there is less than a change in each microsecond.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         space.replay_version(u64::try_from(now.as_micros()).unwrap_or_default());
-        Self::start_with(Restored { space, names: Vec::new() }, None)
+        Self::start_with(Restored { space, names: Vec::new() }, None, admission)
     }
 
     /// The space that a directory keeps.
-    pub fn open(config: &StoreConfig, limits: SpaceLimits) -> io::Result<(Self, Opening)> {
+    pub fn open(config: &StoreConfig, limits: SpaceLimits, admission: &Admission) -> io::Result<(Self, Opening)> {
         let disk = FsDisk::open(&config.dir).map_err(io::Error::other)?;
-        Self::open_on(disk, config, LogOptions::default(), limits)
+        Self::open_as(disk, config, LogOptions::default(), limits, admission)
     }
 
     /// The same on any disk, for simulations.
@@ -120,6 +126,16 @@ impl Service {
         log: LogOptions,
         limits: SpaceLimits,
     ) -> io::Result<(Self, Opening)> {
+        Self::open_as(disk, config, log, limits, &Admission::default())
+    }
+
+    fn open_as<D: Disk + Send + 'static>(
+        disk: D,
+        config: &StoreConfig,
+        log: LogOptions,
+        limits: SpaceLimits,
+        admission: &Admission,
+    ) -> io::Result<(Self, Opening)> {
         // Rules are parsed again, which needs as much stack as parsing them did.
         let opened = thread::scope(|scope| {
             let builder = thread::Builder::new().name("space-open".to_owned()).stack_size(STACK_BYTES);
@@ -127,7 +143,8 @@ impl Service {
             opening.join().map_err(|_| io::Error::other("the thread that opens the space has panicked"))
         })?;
         let (vault, restored, opening) = opened.map_err(io::Error::other)?;
-        let mut service = Self::start_with(restored, Some(Box::new(Shelf::new(Arc::clone(&vault)))))?;
+        let shelf = Box::new(Shelf::new(Arc::clone(&vault)));
+        let mut service = Self::start_with(restored, Some(shelf), admission)?;
         service.vault = Some(vault);
         Ok((service, opening))
     }
@@ -138,10 +155,10 @@ impl Service {
     }
 
     /// A space as it was restored, and what keeps its changes.
-    pub fn start_with(restored: Restored, mut keep: Option<Box<dyn Keep>>) -> io::Result<Self> {
+    pub fn start_with(restored: Restored, mut keep: Option<Box<dyn Keep>>, admission: &Admission) -> io::Result<Self> {
         let Restored { space, names } = restored;
         let seed = (u64::from_le_bytes(random()), u64::from_le_bytes(random()));
-        let shared = Shared::new(seed).ok_or(io::ErrorKind::InvalidInput)?;
+        let shared = Shared::new(seed, admission).ok_or(io::ErrorKind::InvalidInput)?;
         shared.version.store(space.version(), Ordering::SeqCst);
         let shared = Arc::new(shared);
         if let Some(keep) = &mut keep {
@@ -192,6 +209,7 @@ impl Handle {
     /// Asks; what is asked first is done first, as far as it is of the same kind.
     pub fn start(&self, ask: Ask, asker: Asker) -> Waiting {
         let (sender, reply) = oneshot::channel();
+        let asker = Asker { patience: asker.patience.min(self.shared.time_max), ..asker };
         let is_change = ask.is_change();
         let is_gone = self.shared.offer(ask, asker, sender);
         Waiting { reply, until: Instant::now() + asker.patience + GRACE, is_gone, is_change }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use oxrdfio::RdfFormat;
 use tidegate_graph::{Mask, MaskGraph, Query, QueryLimits, Space, SpaceLimits, Update};
 use tidegate_space::{
-    Answer, Answered, Ask, Asker, Form, Handle, Opening, Refused, Service, StoreConfig, Told, Watched, outlet,
+    Admission, Answer, Answered, Ask, Asker, Form, Handle, Opening, Refused, Service, StoreConfig, Told, Watched,
+    outlet,
 };
 use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
 use tidegate_store::{Durability, Health, LogOptions};
@@ -293,14 +294,15 @@ fn names_that_are_no_iris_come_back() {
 fn two_cannot_have_one_directory() {
     let folder = tempfile::tempdir().unwrap();
     let config = StoreConfig { dir: folder.path().join("space"), ..config(Durability::Off) };
-    let first = Service::open(&config, SpaceLimits::default()).unwrap();
-    let error = Service::open(&config, SpaceLimits::default()).unwrap_err().to_string();
+    let first = Service::open(&config, SpaceLimits::default(), &Admission::default()).unwrap();
+    let error = Service::open(&config, SpaceLimits::default(), &Admission::default()).unwrap_err().to_string();
     assert!(error.contains("is in use by process"), "{error}");
     let to = folder.path().join("copy");
     ask(&first.0.handle(), update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap();
     first.0.vault().unwrap().backup(&to).unwrap();
     drop(first);
-    let (service, opening) = Service::open(&StoreConfig { dir: to, ..config }, SpaceLimits::default()).unwrap();
+    let (service, opening) =
+        Service::open(&StoreConfig { dir: to, ..config }, SpaceLimits::default(), &Admission::default()).unwrap();
     assert_eq!((opening.quads, quads(&service.handle()).len()), (1, 1));
 }
 

@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use tidegate_broker::config::Config;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::settings::Settings;
+use tidegate_space::Admission;
 use tracing::level_filters::LevelFilter;
 
 use super::backoff::{Enforce, Mode, Pace};
 use super::map::{PrefixList, UserName};
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
-use super::words::{Address, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PriorityWord, Receiver, SecureDoor};
+use super::words::{
+    Address, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord, Receiver, SecureDoor,
+};
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +108,10 @@ const U16: u64 = u16::MAX as u64;
 /// The longest keep-alive in milliseconds: two bytes of seconds (section 3.1.2.10).
 const KEEP_ALIVE: u64 = U16 * 1000;
 
+fn admission() -> Admission {
+    Admission::default()
+}
+
 type CountLimit<const MIN: u64> = Or<Unlimited, Count<MIN, MANY>>;
 
 keys! {
@@ -144,6 +151,30 @@ keys! {
         Restart sepa_ws: Door = Or::WORD;
         /// Status, clients, metrics and health over HTTP, for operators; beyond this machine it needs users.
         Restart admin: Door = Or::Is(Address(([127, 0, 0, 1], 18830).into()));
+    }
+    space: SpaceSection {
+        /// Longest time of a request to the smart space, which is that of one that says nothing about it.
+        Restart time_max: Span<10, 10_000> = Span(admission().time_max);
+        /// Changes that would wait too long: told when to come back (deny), parked while their time allows (postpone), told nothing but no (drop-newest), or let in before the oldest, which get no answer in time (drop-oldest).
+        Restart update_policy: PolicyWord = PolicyWord(admission().update.policy);
+        /// Work that may wait before a change, as time.
+        Restart update_delay_max: Span<1, 60_000> = Span(admission().update.delay_max);
+        /// The same for triple patterns and cheap queries.
+        Restart query_policy: PolicyWord = PolicyWord(admission().query.policy);
+        /// Work that may wait before a cheap query, as time.
+        Restart query_delay_max: Span<1, 60_000> = Span(admission().query.delay_max);
+        /// The same for queries that may take long.
+        Restart advanced_query_policy: PolicyWord = PolicyWord(admission().advanced_query.policy);
+        /// Work that may wait before such a query, as time.
+        Restart advanced_query_delay_max: Span<1, 60_000> = Span(admission().advanced_query.delay_max);
+        /// The same for new subscriptions.
+        Restart subscribe_policy: PolicyWord = PolicyWord(admission().subscribe.policy);
+        /// Work that may wait before a new subscription, as time.
+        Restart subscribe_delay_max: Span<1, 60_000> = Span(admission().subscribe.delay_max);
+        /// The same for those who ask what they have missed.
+        Restart check_policy: PolicyWord = PolicyWord(admission().check.policy);
+        /// Work that may wait before such a question, as time.
+        Restart check_delay_max: Span<1, 60_000> = Span(admission().check.delay_max);
     }
     map: Map {
         /// Prefixes for the triples of maps, beside rdf, rdfs, xsd, owl, sosa, ssn, qudt, unit, saref, schema and geo.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tidegate_admin::Collector;
 use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
+use tidegate_space::Policy;
 use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
 
@@ -201,6 +202,16 @@ macro_rules! one_of {
             }
         }
     };
+}
+
+one_of! {
+    /// What happens to a request of the smart space that would wait too long.
+    PolicyWord(Policy) {
+        "deny" = Policy::Deny,
+        "postpone" = Policy::Postpone,
+        "drop-newest" = Policy::TailDrop,
+        "drop-oldest" = Policy::HeadDrop,
+    }
 }
 
 one_of! {

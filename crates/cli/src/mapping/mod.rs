@@ -7,11 +7,13 @@ mod worker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use tidegate_broker::{Handle as Broker, Tap, Tapped};
 use tidegate_space::Handle as Space;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tracing::error;
 
 pub(crate) use counts::Counts;
@@ -22,6 +24,9 @@ use crate::config::map::Maps;
 /// Messages on their way to the maps, and their bytes; what comes when there are as many is counted and lost.
 const QUEUE_MAX: usize = 8192;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
+
+/// How long the start waits for all standing queries of maps: doors are closed meanwhile.
+const START_MAX: Duration = Duration::from_secs(30);
 
 /// A message on its way.
 struct Queued {
@@ -58,7 +63,10 @@ impl Mapping {
         let life = move || {
             runtime.block_on(async move {
                 let mut worker = worker;
-                let outcome = worker.stand().await;
+                let outcome = timeout(START_MAX, worker.stand()).await.unwrap_or_else(|_| {
+                    let seconds = START_MAX.as_secs();
+                    Err(anyhow!("the queries of map.emit do not stand after {seconds} s: the smart space is busy"))
+                });
                 let is_standing = outcome.is_ok();
                 let _ = ready.send(outcome);
                 if is_standing {

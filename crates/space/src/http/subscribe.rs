@@ -8,6 +8,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
+use futures_util::SinkExt;
 use tidegate_graph::SubscriberId;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
@@ -16,7 +17,7 @@ use super::Door;
 use super::guard::Peer;
 use super::problem::Problem;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Watched};
-use crate::limits::{SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
+use crate::limits::{OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
 use crate::sepa::{Said, Subscription, Wrong, read};
@@ -25,6 +26,8 @@ use crate::ssap::uuid;
 
 /// Requests of one socket that may be under way; more wait in it.
 const WINDOW: usize = 16;
+/// Bytes that are asked of a socket at once. Each look at it clears as many first, and there is one after each message.
+const READ_BYTES: usize = 4 << 10;
 /// How often a silent socket is asked whether somebody is there.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
@@ -39,6 +42,7 @@ pub(super) async fn upgrade(
     let response = socket
         .max_message_size(SOCKET_MESSAGE_BYTES_MAX)
         .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)
+        .read_buffer_size(READ_BYTES)
         .on_upgrade(move |socket| async move {
             attend(socket, handle, client).await;
             drop(place);
@@ -80,8 +84,8 @@ async fn attend(mut socket: WebSocket, handle: Handle, client: u64) {
 impl Socket {
     async fn serve(&mut self, socket: &mut WebSocket, inlet: &mut Inlet) {
         loop {
-            while let Some(message) = self.out.pop_front() {
-                match timeout(WRITE_TIMEOUT, socket.send(message)).await {
+            if !self.out.is_empty() {
+                match timeout(WRITE_TIMEOUT, flush(&mut self.out, socket)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) => return,
                     Err(_) => {
@@ -95,7 +99,13 @@ impl Socket {
             tokio::select! {
                 biased;
                 (asked, outcome) = next(&mut self.under_way) => self.answer(asked, outcome),
-                Some((id, told)) = inlet.next() => self.tell(id, told),
+                Some((id, told)) = inlet.next() => {
+                    self.tell(id, told);
+                    // What is there already goes in the same piece.
+                    while self.out.len() < OUTLET_EVENTS && let Some((id, told)) = inlet.try_next() {
+                        self.tell(id, told);
+                    }
+                }
                 message = socket.recv(), if reads => match message {
                     Some(Ok(Message::Text(text))) => self.hear(&text),
                     Some(Ok(Message::Binary(bytes))) => self.hear(std::str::from_utf8(&bytes).unwrap_or_default()),
@@ -160,7 +170,7 @@ impl Socket {
         let Some(subscription) = self.subscriptions.get(&id.0) else { return };
         match told {
             Told::Changed { sequence, delta, .. } => {
-                let text = subscription.notification(sequence, &delta.added, &delta.removed);
+                let text = subscription.notification(sequence, &delta);
                 self.say(text);
             }
             Told::Ended(error) => {
@@ -173,6 +183,14 @@ impl Socket {
             }
         }
     }
+}
+
+/// Sends all of it; messages that wait together share a write.
+async fn flush(out: &mut VecDeque<Message>, socket: &mut WebSocket) -> Result<(), axum::Error> {
+    while let Some(message) = out.pop_front() {
+        socket.feed(message).await?;
+    }
+    socket.flush().await
 }
 
 /// The answer to the request that came first; never, if there is none.

@@ -1,22 +1,65 @@
 //! What was read of a message that is not whole yet. A little is every connection's own; more comes out of a room that
-//! all connections share, so that many half messages cannot take all memory.
+//! all connections share, so that many half messages cannot take all memory. While somebody waits for room, whoever has
+//! some must go on reading at a pace, or loses it.
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::limits::SSAP_BUFFERS_BYTES_MAX;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 /// Bytes that are asked of the socket at once, and the measure of the room.
 pub(super) const READ_BYTES: usize = 16 << 10;
 /// Bytes that need no room.
 const OWN_BYTES: usize = 2 * READ_BYTES;
 
-/// The room of all connections.
-pub(super) static ROOM: Semaphore = Semaphore::const_new(SSAP_BUFFERS_BYTES_MAX / READ_BYTES);
+/// The room of all connections of a door.
+#[derive(Debug)]
+pub(crate) struct Room {
+    pieces: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+/// Somebody waits.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Room {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { pieces: Arc::new(Semaphore::new(bytes / READ_BYTES)), waiting: AtomicUsize::new(0) }
+    }
+
+    /// Waits for so many pieces.
+    pub(super) async fn take(&self, pieces: u32) -> Result<OwnedSemaphorePermit, AcquireError> {
+        if let Ok(taken) = Arc::clone(&self.pieces).try_acquire_many_owned(pieces) {
+            return Ok(taken);
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _waits = Waits(&self.waiting);
+        Arc::clone(&self.pieces).acquire_many_owned(pieces).await
+    }
+
+    #[cfg(test)]
+    pub(super) fn has(&self, pieces: usize) -> bool {
+        self.pieces.available_permits() >= pieces
+    }
+
+    /// Whether somebody waits for what others have.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     bytes: Vec<u8>,
-    room: Option<SemaphorePermit<'static>>,
+    room: Option<OwnedSemaphorePermit>,
+    /// Bytes that came since [`Buffer::pace`] was last asked.
+    came: usize,
 }
 
 impl Buffer {
@@ -34,7 +77,7 @@ impl Buffer {
         if self.bytes.len() + READ_BYTES <= self.bytes.capacity().max(OWN_BYTES) {
             return 0;
         }
-        let held = self.room.as_ref().map_or(0, SemaphorePermit::num_permits);
+        let held = self.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         ((self.next_capacity() - OWN_BYTES) / READ_BYTES - held) as u32
     }
 
@@ -44,7 +87,7 @@ impl Buffer {
     }
 
     /// The room that was wanted.
-    pub(super) fn grant(&mut self, room: SemaphorePermit<'static>) {
+    pub(super) fn grant(&mut self, room: OwnedSemaphorePermit) {
         let capacity = self.next_capacity();
         self.bytes.reserve_exact(capacity - self.bytes.len());
         match &mut self.room {
@@ -56,6 +99,17 @@ impl Buffer {
     /// Takes what was read; at most [`READ_BYTES`], when nothing is wanted.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
+        self.came += bytes.len();
+    }
+
+    /// It has something of what all share.
+    pub(super) fn has_room(&self) -> bool {
+        self.room.is_some()
+    }
+
+    /// Bytes that came since this was last asked.
+    pub(super) fn pace(&mut self) -> usize {
+        std::mem::take(&mut self.came)
     }
 
     /// Forgets the beginning.
@@ -76,14 +130,14 @@ impl Buffer {
 mod tests {
     use super::*;
 
-    fn room(pieces: usize) -> &'static Semaphore {
-        Box::leak(Box::new(Semaphore::new(pieces)))
+    fn room(pieces: usize) -> Arc<Semaphore> {
+        Arc::new(Semaphore::new(pieces))
     }
 
-    fn fill(buffer: &mut Buffer, room: &'static Semaphore) -> bool {
+    fn fill(buffer: &mut Buffer, room: &Arc<Semaphore>) -> bool {
         let wanted = buffer.wanted();
         if wanted > 0 {
-            let Ok(granted) = room.try_acquire_many(wanted) else { return false };
+            let Ok(granted) = Arc::clone(room).try_acquire_many_owned(wanted) else { return false };
             buffer.grant(granted);
             assert_eq!(buffer.wanted(), 0, "what was wanted was enough");
         }
@@ -98,14 +152,14 @@ mod tests {
         let room = room(6);
         let mut buffers: Vec<Buffer> = (0..4).map(|_| Buffer::default()).collect();
         for buffer in &mut buffers {
-            assert!(fill(buffer, room) && fill(buffer, room), "the first of each is its own");
+            assert!(fill(buffer, &room) && fill(buffer, &room), "the first of each is its own");
         }
         assert_eq!(room.available_permits(), 6);
-        let grown = buffers.iter_mut().filter_map(|buffer| fill(buffer, room).then_some(())).count();
+        let grown = buffers.iter_mut().filter_map(|buffer| fill(buffer, &room).then_some(())).count();
         assert_eq!((grown, room.available_permits()), (3, 0), "two pieces each");
         buffers[0].drain(3 * READ_BYTES);
         assert_eq!(room.available_permits(), 2, "a whole message gives it back");
-        assert!(fill(&mut buffers[3], room));
+        assert!(fill(&mut buffers[3], &room));
         buffers[1].clear();
         buffers.pop();
         assert_eq!(room.available_permits(), 4, "and so does the end of a connection");
@@ -116,7 +170,7 @@ mod tests {
         let room = room(1000);
         let mut buffer = Buffer::default();
         for _ in 0..100 {
-            assert!(fill(&mut buffer, room));
+            assert!(fill(&mut buffer, &room));
             let counted = OWN_BYTES + (1000 - room.available_permits()) * READ_BYTES;
             assert!(buffer.bytes.capacity() <= counted, "{} of {counted}", buffer.bytes.capacity());
         }

@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_control::hints::Asks;
 use tidegate_graph::SubscriberId;
@@ -18,15 +19,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info};
 
-use super::buffer::{Buffer, READ_BYTES, ROOM};
+use super::buffer::{Buffer, READ_BYTES};
 use super::plan::{Plan, Reply, Rows, Step, plan};
 use super::write::{self, Subscription};
 use super::{Door, Farewell, subscription_name, uuid};
 use crate::ask::{Answer, Answered, Ask, Asker, Refused};
 use crate::counts::Ssap;
 use crate::limits::{
-    SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_WINDOW,
-    SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
+    OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
+    SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
@@ -65,6 +66,8 @@ struct Connection {
     /// When the socket was last written to, and when what was read began.
     wrote: Instant,
     since: Instant,
+    /// When it was last looked whether it goes on at a pace.
+    looked: Instant,
 }
 
 /// Why a connection ends, in the log.
@@ -92,6 +95,7 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
         is_over: false,
         wrote: now,
         since: now,
+        looked: now,
     };
     let why = connection.serve(reader, inlet, farewells).await;
     debug!(event = "ssap_closed", %peer, why, "an SSAP connection is closed");
@@ -108,7 +112,7 @@ impl Connection {
         mut inlet: Inlet,
         mut farewells: mpsc::Receiver<Farewell>,
     ) -> Ended {
-        let mut piece = vec![0; READ_BYTES];
+        let (mut piece, door) = (vec![0; READ_BYTES], Arc::clone(&self.door));
         loop {
             self.begin();
             if let Err(why) = self.flush().await {
@@ -124,8 +128,18 @@ impl Connection {
                 biased;
                 answered = next(&mut self.under_way) => self.answer(answered),
                 Some(farewell) = farewells.recv() => self.leave(&farewell),
-                Some((id, told)) = inlet.next() => self.tell(id, told),
-                Ok(room) = ROOM.acquire_many(wanted), if reads && wanted > 0 => self.buffer.grant(room),
+                Some((id, told)) = inlet.next() => {
+                    self.tell(id, told);
+                    // What is there already goes in the same piece.
+                    for _ in 1..OUTLET_EVENTS {
+                        let Some((id, told)) = inlet.try_next() else { break };
+                        self.tell(id, told);
+                    }
+                }
+                Ok(room) = door.room.take(wanted), if reads && wanted > 0 => {
+                    self.buffer.grant(room);
+                    self.looked = Instant::now();
+                }
                 read = reader.read(&mut piece), if reads && wanted == 0 => match read {
                     Ok(0) => self.is_over = true,
                     Ok(length) => {
@@ -146,7 +160,7 @@ impl Connection {
     }
 
     /// When something is due although nothing happens.
-    fn alarm(&self) -> Instant {
+    fn due(&self) -> Instant {
         if !self.subscriptions.is_empty() {
             self.wrote + SSAP_KEEP_ALIVE
         } else if self.is_waiting_for_rest() {
@@ -156,11 +170,40 @@ impl Connection {
         }
     }
 
+    /// The same, or when to look at what it has of the room.
+    fn alarm(&self) -> Instant {
+        let due = self.due();
+        if self.buffer.has_room() { due.min(self.looked + self.room_interval()) } else { due }
+    }
+
+    /// Whoever waits for more room cannot go on, and is given longer: others are looked at first.
+    fn room_interval(&self) -> Duration {
+        if self.buffer.wanted() > 0 { SSAP_ROOM_WAIT } else { SSAP_ROOM_INTERVAL }
+    }
+
+    /// Half a message takes room that somebody waits for, and hardly anything came of it since the last look; or it
+    /// waits for room itself, and nobody gave any.
+    fn is_in_the_way(&mut self) -> bool {
+        if !self.buffer.has_room() || self.looked.elapsed() < self.room_interval() {
+            return false;
+        }
+        self.looked = Instant::now();
+        let is_slow = self.buffer.pace() < SSAP_ROOM_PACE;
+        is_slow && self.is_waiting_for_rest() && self.door.room.is_wanted()
+    }
+
     fn is_waiting_for_rest(&self) -> bool {
         !self.is_over && self.parked.is_none() && !self.buffer.is_blank()
     }
 
     fn ring(&mut self) -> Option<Ended> {
+        if self.is_in_the_way() {
+            info!(event = "ssap_cut", peer = %self.peer, "cut: half a message took room that others needed");
+            return Some("half a message in the way");
+        }
+        if Instant::now() < self.due() {
+            return None;
+        }
         if self.is_waiting_for_rest() && self.since.elapsed() >= SSAP_MESSAGE_TIMEOUT {
             return Some("half a message");
         }

@@ -14,14 +14,17 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 use tracing::warn;
 
+use self::buffer::Room;
 use crate::desk::lock;
-use crate::limits::SSAP_CONNECTIONS_MAX;
+use crate::limits::{SSAP_BUFFERS_BYTES_MAX, SSAP_CONNECTIONS_MAX};
 use crate::service::{Handle, random};
 
 /// What the connections of this door share.
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) handle: Handle,
+    /// For messages that are not whole yet.
+    pub(crate) room: Room,
     /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
     /// subscribers, at most.
     subscriptions: Mutex<HashMap<String, mpsc::Sender<Farewell>>>,
@@ -36,7 +39,11 @@ pub(crate) struct Farewell {
 
 impl Door {
     pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle, subscriptions: Mutex::default() }
+        Self::with_room(handle, SSAP_BUFFERS_BYTES_MAX)
+    }
+
+    fn with_room(handle: Handle, bytes: usize) -> Self {
+        Self { handle, room: Room::new(bytes), subscriptions: Mutex::default() }
     }
 
     /// Tells the connection that has this subscription; false if there is none.
@@ -109,5 +116,36 @@ mod tests {
         let (a, b) = (super::uuid(), super::uuid());
         assert_eq!((a.len(), a.matches('-').count(), &a[14..15]), (36, 4, "4"));
         assert_ne!(a, b);
+    }
+
+    #[tokio::test]
+    async fn f097_half_messages_do_not_keep_the_room_from_others() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        use tokio::net::{TcpListener, TcpStream};
+
+        let service = crate::Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
+        // Room for one long message beside what is each connection's own.
+        let door = std::sync::Arc::new(super::Door::with_room(service.handle(), 6 * super::buffer::READ_BYTES));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = listener.local_addr().unwrap();
+        let serving = tokio::spawn(super::serve(listener, std::sync::Arc::clone(&door)));
+        let long = format!(
+            "<SSAP_message><node_id>kp</node_id><space_id>X</space_id><transaction_type>JOIN</transaction_type>\
+             <message_type>REQUEST</message_type><transaction_id>1</transaction_id><parameter name=\"credentials\">{}</parameter></SSAP_message>",
+            "x".repeat(6 * super::buffer::READ_BYTES)
+        );
+        let mut half = TcpStream::connect(at).await.unwrap();
+        half.write_all(&long.as_bytes()[..5 * super::buffer::READ_BYTES]).await.unwrap();
+        while door.room.has(1) {
+            tokio::task::yield_now().await;
+        }
+        let mut whole = TcpStream::connect(at).await.unwrap();
+        whole.write_all(long.as_bytes()).await.unwrap();
+        let mut answer = vec![0; 4096];
+        let length = whole.read(&mut answer).await.unwrap();
+        let text = String::from_utf8_lossy(&answer[..length]);
+        assert!(text.contains("m3:Success"), "{text}");
+        assert_eq!(half.read(&mut answer).await.unwrap_or(0), 0, "the half one was cut");
+        serving.abort();
     }
 }

@@ -1,12 +1,13 @@
 //! What is said on the wire: answers and indications.
 
 use tidegate_control::hints::Hints;
-use tidegate_graph::{ResultDelta, Row};
+use tidegate_graph::Row;
 use tidegate_wire_ssap::{Answer as Message, Header, RowWriter, SEQUENCE_MAX, Status, write_triples};
 
 use super::plan::{Reply, Rows, status_of};
 use super::terms::triple_of;
 use crate::ask::{Answer, Answered, Begun, Refused, Subscribed};
+use crate::change::{Change, Manner};
 use crate::limits::DISK_RETRY;
 use crate::render::write_row;
 
@@ -132,16 +133,23 @@ impl Subscription {
     }
 
     /// Tells of a change. Numbers are consecutive even if changes were merged: each says all that is new.
-    pub(crate) fn indication(&self, sequence: u64, delta: &ResultDelta, out: &mut String) {
-        let side = |rows: &[Row], out: &mut String| {
+    /// Rows are written once for all who are told the same.
+    pub(crate) fn indication(&self, sequence: u64, change: &Change, out: &mut String) {
+        let side = |rows: &[Row]| {
+            let mut text = String::new();
             // An empty text for no rows of SPARQL: what clients expect of one side only.
             if !(rows.is_empty() && self.rows == Rows::Sparql) {
-                self.write(rows, out);
+                self.write(rows, &mut text);
             }
+            text
+        };
+        let (added, removed) = match self.rows {
+            Rows::Triples => (Manner::TriplesAdded, Manner::TriplesRemoved),
+            Rows::Sparql => (Manner::RowsAdded, Manner::RowsRemoved),
         };
         Message::indication(&self.header, in_circle(sequence), &self.name, out)
-            .with("new_results", |out| side(&delta.added, out))
-            .with("obsolete_results", |out| side(&delta.removed, out))
+            .with("new_results", |out| out.push_str(change.written(added, || side(&change.added))))
+            .with("obsolete_results", |out| out.push_str(change.written(removed, || side(&change.removed))))
             .finish();
     }
 
@@ -179,6 +187,7 @@ fn triple_of_row(row: &Row) -> Option<tidegate_wire_ssap::Triple<'static>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use super::*;
@@ -200,7 +209,7 @@ mod tests {
         let subscription = Subscription { header: header(), name: "s".into(), rows, variables };
         for (sequence, number) in [(1, 1), (2, 2), (9999, 9999), (10_000, 1), (20_000, 2)] {
             let mut out = String::new();
-            subscription.indication(sequence, &ResultDelta::default(), &mut out);
+            subscription.indication(sequence, &Change::from(Arc::default()), &mut out);
             assert!(out.contains("<parameter name=\"new_results\"><triple_list></triple_list></parameter>"), "{out}");
             let number = format!("<parameter name=\"ind_sequence\">{number}</parameter>");
             assert!(out.contains(&number), "{out}");

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use sparesults::QueryResultsFormat;
 use tidegate_graph::{Query, QueryLimits, Update};
-use tidegate_space::{Ask, Asker, Form, Handle, Waiting, Watched, outlet};
+use tidegate_space::{Ask, Asker, Form, Handle, Inlet, Waiting, Watched, outlet};
 
 use super::Named;
 use super::host::{Host, ask, is_over, rate};
@@ -24,8 +24,8 @@ const BESIDE: [(&str, usize); 4] =
     [("µs alone", 0), ("µs beside 1 000", 1000), ("µs beside 10 000", 10_000), ("µs beside 100 000", 100_000)];
 
 /// SPARQL updates of one triple each, parsed and confirmed.
-pub(super) async fn updates(setting: &Setting) -> Result<Named> {
-    let host = Host::start()?;
+pub(super) async fn updates(is_durable: bool, setting: &Setting) -> Result<Named> {
+    let host = if is_durable { Host::start_durable()? } else { Host::start()? };
     let (began, mut count) = (Instant::now(), 0);
     let mut under_way: VecDeque<Waiting> = VecDeque::new();
     while !is_over(began + setting.time, setting) {
@@ -50,41 +50,54 @@ async fn finish(under_way: &mut VecDeque<Waiting>, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// What a change costs beside subscriptions that it does not touch.
+/// What a change costs beside subscriptions that it does not touch. Each number of subscriptions has a space of its own,
+/// and they take turns: what the machine does meanwhile concerns all of them.
 pub(super) async fn run(setting: &Setting) -> Result<Named> {
-    let host = Host::start()?;
-    let handle = host.handle();
-    let (mut standing, mut inlets, mut figures, mut number) = (0, Vec::new(), Vec::new(), 0);
+    let mut hosts = Vec::new();
     for (name, wanted) in BESIDE {
-        while standing < setting.scaled(wanted) && wanted > 0 {
-            let (out, inlet) = outlet(&handle);
-            for _ in 0..PER_OUTLET.min(setting.scaled(wanted) - standing) {
-                let text = format!("SELECT ?o {{ <urn:other:{standing}> <urn:p> ?o }}");
-                let query = Query::parse(&text, &QueryLimits::default())?;
-                ask(&handle, || Ask::Subscribe {
-                    what: Watched::Query(Box::new(query.clone())),
-                    name: format!("beside {standing}"),
-                    seen: None,
-                    outlet: Some(std::sync::Arc::clone(&out)),
-                })
-                .await?;
-                standing += 1;
-            }
-            inlets.push(inlet);
-            if setting.stop.is_wanted() {
-                bail!("interrupted");
-            }
-        }
-        let mut best = Duration::MAX;
-        for _ in 0..TRIES {
-            best = best.min(changes(&handle, setting.scaled(CHANGES), &mut number).await?);
-        }
-        figures.push((name, best.as_secs_f64() * 1e6 / setting.scaled(CHANGES) as f64));
+        let host = Host::start()?;
+        let inlets = subscribe(&host.handle(), if wanted > 0 { setting.scaled(wanted) } else { 0 }, setting).await?;
+        hosts.push((name, host, inlets, Duration::MAX));
     }
+    let mut number = 0;
+    for _ in 0..TRIES {
+        for (_, host, _, best) in &mut hosts {
+            let from = number;
+            *best = (*best).min(changes(&host.handle(), setting.scaled(CHANGES), &mut number).await?);
+            number = from;
+        }
+        number += setting.scaled(CHANGES);
+    }
+    let each = |best: &Duration| best.as_secs_f64() * 1e6 / setting.scaled(CHANGES) as f64;
+    let mut figures: Named = hosts.iter().map(|(name, _, _, best)| (*name, each(best))).collect();
     if let (Some((_, alone)), Some((_, most))) = (figures.first(), figures.last()) {
         figures.push(("times as much", most / alone));
     }
     Ok(figures)
+}
+
+/// So many subscriptions that nothing touches.
+async fn subscribe(handle: &Handle, count: usize, setting: &Setting) -> Result<Vec<Inlet>> {
+    let mut inlets = Vec::new();
+    for first in (0..count).step_by(PER_OUTLET) {
+        let (out, inlet) = outlet(handle);
+        for standing in first..count.min(first + PER_OUTLET) {
+            let text = format!("SELECT ?o {{ <urn:other:{standing}> <urn:p> ?o }}");
+            let query = Query::parse(&text, &QueryLimits::default())?;
+            ask(handle, || Ask::Subscribe {
+                what: Watched::Query(Box::new(query.clone())),
+                name: format!("beside {standing}"),
+                seen: None,
+                outlet: Some(std::sync::Arc::clone(&out)),
+            })
+            .await?;
+        }
+        inlets.push(inlet);
+        if setting.stop.is_wanted() {
+            bail!("interrupted");
+        }
+    }
+    Ok(inlets)
 }
 
 async fn changes(handle: &Handle, count: usize, number: &mut usize) -> Result<Duration> {

@@ -5,22 +5,42 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{Answered, Ask, Asker, Binds, Bound, Doors, Everybody, Handle, Refused, Service};
+use tidegate_space::{
+    Admission, Answered, Ask, Asker, Binds, Bound, Doors, Everybody, Handle, Refused, Service, StoreConfig,
+};
+use tidegate_store::Durability;
 
 /// Lives as long as its case.
 pub(super) struct Host {
     doors: Doors,
     service: Service,
+    _folder: Option<TempDir>,
 }
 
 impl Host {
+    /// In memory.
     pub(super) fn start() -> Result<Self> {
         let service = Service::start(SpaceLimits::default()).context("the smart space did not start")?;
+        Self::with(service, None)
+    }
+
+    /// On disk: what is confirmed is synced. Its folder is below the one where temporary files are, and ends with it.
+    pub(super) fn start_durable() -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir()?;
+        let dir = folder.path().to_owned();
+        let config = StoreConfig { dir, durability: Durability::Always, strict: true };
+        let opened = Service::open(&config, SpaceLimits::default(), &Admission::default());
+        let (service, _) = opened.context("the smart space did not start")?;
+        Self::with(service, Some(folder))
+    }
+
+    fn with(service: Service, folder: Option<TempDir>) -> Result<Self> {
         let free: Option<SocketAddr> = Some(([127, 0, 0, 1], 0).into());
         let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() })?;
         let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody))?;
-        Ok(Self { doors, service })
+        Ok(Self { doors, service, _folder: folder })
     }
 
     pub(super) fn handle(&self) -> Handle {

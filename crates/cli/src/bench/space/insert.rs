@@ -15,8 +15,8 @@ use crate::bench::measure::Setting;
 const BATCH: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) fn run(connections: usize, setting: &Setting) -> Result<Named> {
-    let host = Host::start()?;
+pub(super) fn run(connections: usize, is_durable: bool, setting: &Setting) -> Result<Named> {
+    let host = if is_durable { Host::start_durable()? } else { Host::start()? };
     let (at, began) = (host.ssap()?, Instant::now());
     let until = began + setting.time;
     let outcomes = thread::scope(|scope| {

@@ -18,9 +18,9 @@ use super::measure::Setting;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scenario {
     /// Single-triple inserts over SSAP, each confirmed, pipelined on so many connections.
-    Insert { connections: usize },
+    Insert { connections: usize, is_durable: bool },
     /// Single-triple SPARQL updates, parsed and confirmed, without a socket.
-    Update,
+    Update { is_durable: bool },
     /// One change at a time, told to so many subscribers on so many WebSockets.
     Notify { subscribers: usize, sockets: usize },
     /// Changes beside more and more subscriptions that do not match.
@@ -46,8 +46,8 @@ pub(super) struct Figures(pub(super) Vec<Figure>);
 pub(super) fn run(scenario: Scenario, setting: &Setting) -> Result<Figures> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let figures = match scenario {
-        Scenario::Insert { connections } => insert::run(connections, setting)?,
-        Scenario::Update => runtime.block_on(beside::updates(setting))?,
+        Scenario::Insert { connections, is_durable } => insert::run(connections, is_durable, setting)?,
+        Scenario::Update { is_durable } => runtime.block_on(beside::updates(is_durable, setting))?,
         Scenario::Notify { subscribers, sockets } => {
             let (subscribers, sockets) = (setting.scaled(subscribers), setting.scaled(sockets));
             runtime.block_on(notify::run(subscribers, sockets, setting))?

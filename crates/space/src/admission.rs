@@ -1,0 +1,70 @@
+//! How requests wait, as an operator may choose it: what happens to those that would wait too long, and what too long is.
+
+use std::time::Duration;
+
+pub use tidegate_control::admission::Policy;
+use tidegate_control::admission::{Class, PoolConfig};
+
+use crate::limits::TIME_MAX;
+
+/// Of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// What happens to a request that would have to wait longer.
+    pub policy: Policy,
+    /// Work that may wait before a request, as time. 1 ms ..= 1 day.
+    pub delay_max: Duration,
+}
+
+/// Of every class, and the longest time of any request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// The longest time of a request, which is that of one that says nothing about it. At most [`TIME_MAX`].
+    pub time_max: Duration,
+    /// Changes.
+    pub update: Line,
+    /// Triple masks and cheap queries.
+    pub query: Line,
+    /// Queries that may take long.
+    pub advanced_query: Line,
+    /// New subscriptions.
+    pub subscribe: Line,
+    /// Subscriptions that are gone on with: what was missed?
+    pub check: Line,
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        let usual = PoolConfig::default();
+        let line = |class: Class, policy| Line { policy, delay_max: usual.classes[class.index()].delay_max };
+        Self {
+            time_max: TIME_MAX,
+            update: line(Class::Update, Policy::Deny),
+            query: line(Class::Query, Policy::Deny),
+            // Few and dear: they are parked while their time allows, instead of coming again.
+            advanced_query: line(Class::AdvancedQuery, Policy::Postpone),
+            subscribe: line(Class::Subscribe, Policy::Postpone),
+            check: line(Class::Check, Policy::Deny),
+        }
+    }
+}
+
+impl Admission {
+    /// As the pools take it.
+    pub(crate) fn pool(&self, servers: u32) -> PoolConfig {
+        let mut config = PoolConfig { servers, ..PoolConfig::default() };
+        let lines = [
+            (Class::Update, self.update, 50),
+            (Class::Query, self.query, 100),
+            (Class::AdvancedQuery, self.advanced_query, 1000),
+            (Class::Subscribe, self.subscribe, 200),
+            (Class::Check, self.check, 100),
+        ];
+        for (class, line, micros) in lines {
+            let class = &mut config.classes[class.index()];
+            (class.policy, class.delay_max) = (line.policy, line.delay_max);
+            class.cost_initial = Duration::from_micros(micros);
+        }
+        config
+    }
+}
