@@ -131,7 +131,8 @@ impl World<'_> {
                 let losses = losses.min(state.lost);
                 self.learn(asker.client, losses, lost_at_sum, version);
                 if in_time {
-                    let hints = Hints { queued, stretch, ..Hints::default() };
+                    let permitted = self.config.broker.permitted.map(Duration::from_secs_f64);
+                    let hints = Hints { queued, stretch, permitted, ..Hints::default() };
                     self.succeed(asker, losses, changed, hints);
                 } else {
                     self.tally.wasted += u64::from(self.is_measured());

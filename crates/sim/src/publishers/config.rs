@@ -44,6 +44,20 @@ pub struct Publishers {
     pub attack_length: f64,
 }
 
+impl Publishers {
+    /// Whether attackers attack at this time.
+    pub fn is_attack(&self, now: f64) -> bool {
+        (self.attack_from..self.attack_from + self.attack_length).contains(&now)
+    }
+
+    /// A third of the time, as far as an attack leaves it: for a quick look.
+    pub(crate) fn shorten(&mut self) {
+        let attacked = if self.attackers > 0 { self.attack_from + self.attack_length + 180.0 } else { 60.0 };
+        self.warm_up /= 3.0;
+        self.duration = (self.duration / 3.0).max(attacked).max(self.warm_up + 60.0).min(self.duration);
+    }
+}
+
 /// The law of the time between two messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Interval {

@@ -34,6 +34,7 @@ struct Publisher {
     blocked_until: Timestamp,
     group: usize,
     attacks: bool,
+    is_attacking: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +120,7 @@ impl<'a> World<'a> {
                 // The busiest come first in the list of factors.
                 group: third(number),
                 attacks: (number as u32) < config.attackers,
+                is_attacking: false,
             })
             .collect();
         let rule = if config.order == Order::Drr { SchedulerRule::Drr } else { SchedulerRule::Strict };
@@ -163,8 +165,7 @@ impl<'a> World<'a> {
                 period * (variance.sqrt() * state.chance.normal() - variance / 2.0).exp()
             }
         };
-        let attack = config.attack_from..config.attack_from + config.attack_length;
-        let factor = if state.attacks && attack.contains(&now) { config.attack_factor } else { 1.0 };
+        let factor = if state.attacks && config.is_attack(now) { config.attack_factor } else { 1.0 };
         drawn * scale * state.slowness / factor
     }
 
@@ -177,6 +178,10 @@ impl<'a> World<'a> {
         state.sent += 1;
         self.tally.sent += 1;
         let pressure = if controlled { pressure } else { Pressure::Idle };
+        if state.attacks && !state.is_attacking && self.config.is_attack(now.as_secs_f64()) {
+            state.is_attacking = true;
+            self.tally.attack_learned += state.rhythm.rate().unwrap_or(0.0) * self.config.attack_length;
+        }
         let verdict = state.rhythm.on_publish(&self.plan, now, pressure);
         let rate = state.rhythm.rate();
         // A message waits for itself, or behind another of its publisher.
@@ -225,8 +230,7 @@ impl<'a> World<'a> {
         self.tally.taken += 1;
         let state = &self.publishers[publisher as usize];
         if state.attacks {
-            let attack = self.config.attack_from..self.config.attack_from + self.config.attack_length;
-            self.tally.attack_passed += u64::from(attack.contains(&self.now.as_secs_f64()));
+            self.tally.attack_passed += u64::from(self.config.is_attack(self.now.as_secs_f64()));
             self.tally.after_taken += u64::from(self.is_after_attack(Timestamp::from_nanos(arrived)));
         } else if self.is_measured(self.now.as_nanos()) {
             self.tally.groups[state.group].offered += 1;

@@ -10,14 +10,16 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod value;
+mod world;
 
 use std::fmt;
 
 pub use book::{BOOK, named};
 pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
 pub use value::Value;
+pub use world::World;
 
-use crate::polling::{self, Outcome, Polling};
+use crate::polling::{self, Polling};
 use crate::publishers::{self, Publishers};
 
 /// A scenario that has been checked.
@@ -39,12 +41,16 @@ pub struct Scenario {
     pub seed: u64,
     /// An extra figure: `timeline` or `trace`.
     pub plot: Option<String>,
+    /// Only cases with this label are in it.
+    pub plot_only: Option<String>,
     /// What differs from the default world.
     pub settings: Vec<Setting>,
     /// What varies.
     pub axes: Vec<Axis>,
     /// What is expected.
     pub asserts: Vec<Assert>,
+    /// A quick look: shorter runs, and no case with very many clients.
+    pub quick: bool,
 }
 
 /// Which world.
@@ -124,34 +130,9 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A world ready to run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum World {
-    /// Clients that poll.
-    Polling(Box<Polling>),
-    /// Publishers.
-    Publishers(Box<Publishers>),
-}
-
-impl World {
-    /// Runs it.
-    pub fn run(&self, seed: u64) -> Result<Outcome, String> {
-        match self {
-            Self::Polling(config) => polling::run(config, seed),
-            Self::Publishers(config) => publishers::run(config, seed),
-        }
-        .map_err(|error| error.to_string())
-    }
-
-    /// Bytes that a run will need, about.
-    pub fn memory_estimate(&self) -> u64 {
-        match self {
-            Self::Polling(config) => config.memory_estimate(),
-            // A publisher is a rhythm, a flow and an event.
-            Self::Publishers(config) => u64::from(config.count) * 512,
-        }
-    }
-}
+/// A quick look has no case with more clients, and no more replications.
+const QUICK_CLIENTS_MAX: u32 = 50_000;
+const QUICK_REPLICATIONS: u32 = 3;
 
 /// Labels and settings of a point of the grid.
 type Point<'a> = (Vec<(String, String)>, Vec<&'a Setting>);
@@ -176,9 +157,11 @@ impl Scenario {
             replications: 10,
             seed: 1,
             plot: None,
+            plot_only: None,
             settings: Vec::new(),
             axes: Vec::new(),
             asserts: Vec::new(),
+            quick: false,
         }
     }
 
@@ -221,7 +204,18 @@ impl Scenario {
             }
             points = next;
         }
-        points.into_iter().map(|(labels, settings)| Ok(Case { labels, world: self.world_with(&settings)? })).collect()
+        let mut cases = Vec::with_capacity(points.len());
+        for (labels, settings) in points {
+            let mut world = self.world_with(&settings)?;
+            if self.quick {
+                if world.clients() > QUICK_CLIENTS_MAX {
+                    continue;
+                }
+                world.shorten();
+            }
+            cases.push(Case { labels, world });
+        }
+        Ok(cases)
     }
 
     fn world_with(&self, varied: &[&Setting]) -> Result<World, Problem> {
@@ -249,6 +243,12 @@ impl Scenario {
             WorldKind::Polling => World::Polling(Box::new(polling)),
             WorldKind::Publishers => World::Publishers(Box::new(publishers)),
         })
+    }
+
+    /// A quick look instead of a result: at most three replications, shorter runs, no case with very many clients.
+    pub fn make_quick(&mut self) {
+        self.quick = true;
+        self.replications = self.replications.min(QUICK_REPLICATIONS);
     }
 
     /// Drops expectations about cases that there are no more after a change of the axes.

@@ -1,0 +1,45 @@
+//! What follows from a configuration: how many clients, what is the least possible, how large a run is.
+
+use tidegate_control::analysis::aimd::step_for_rate;
+
+use super::config::{Count, Polling};
+
+impl Polling {
+    /// m.
+    pub fn clients_count(&self) -> u32 {
+        match self.clients.count {
+            Count::Clients(count) => count,
+            Count::Load(load) => (load * self.host.capacity * self.clients.interval).round() as u32,
+        }
+    }
+
+    /// The least share of stale copies that any check schedule within the capacity can reach (EVAL §2): see `bound`. Not
+    /// for slides.
+    pub fn stale_bound(&self) -> f64 {
+        let interval = f64::from(self.clients_count()) / self.host.capacity;
+        super::bound::least_stale(self.updates.rate, self.updates.spread, self.link.loss, interval)
+    }
+
+    /// A third of the time, as far as troubles leave it: for a quick look. A burst ends by itself.
+    pub(crate) fn shorten(&mut self) {
+        if self.clients.once {
+            return;
+        }
+        let (warm_up, measured) = (self.warm_up, self.duration - self.warm_up);
+        // A recovery is seen when the trouble has been over for a minute, and may take another.
+        let over = self.host.change_ends() + if self.host.change_ends() > 0.0 { 120.0 } else { 0.0 };
+        self.warm_up = (warm_up / 3.0).max(over).min(warm_up);
+        self.duration = (self.warm_up + measured / 3.0).max(over + 30.0).min(self.duration);
+    }
+
+    /// δ of AST in seconds, so that the mean timeout is t0 with radio losses alone.
+    pub fn step_matched(&self) -> f64 {
+        let losses = self.updates.rate * self.link.loss;
+        step_for_rate(losses, 1.0 / self.clients.interval, self.clients.alpha).clamp(1e-6, 3600.0)
+    }
+
+    /// Bytes that a run will need, about.
+    pub fn memory_estimate(&self) -> u64 {
+        u64::from(self.clients_count()) * super::BYTES_PER_CLIENT
+    }
+}
