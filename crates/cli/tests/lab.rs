@@ -147,7 +147,7 @@ fn mistakes_are_refused_with_line_and_suggestion_before_anything_runs() {
         (["run", "e1-overlod", "--seed", "1"], "e1-overload"),
         (["run", "e5-flapping", "--set", "host.capacity=200"], "did you mean \"200/s\"?"),
         (["run", "e5-flapping", "--set", "host.capasity=200/s"], "did you mean \"host.capacity\"?"),
-        (["sweep", "e5-flapping", "--vary", "clients.bate=1,2"], "did you mean \"clients.beta\"?"),
+        (["sweep", "e5-flapping", "--vary", "clients.betta=1,2"], "did you mean \"clients.beta\"?"),
         (["all", "--only", "nothing-like-it", "--quick"], "no experiment has such a name"),
     ] {
         let output = lab(&wrong);
@@ -160,7 +160,8 @@ fn mistakes_are_refused_with_line_and_suggestion_before_anything_runs() {
 #[test]
 fn what_does_not_fit_into_memory_is_refused_before_it_starts() {
     let (_folder, file, out) = scenario(SMALL);
-    let output = lab(&["run", &file, "--out", &out, "--set", "clients.count=10000000", "--threads", "1000"]);
+    let many = ["--set", "clients.count=10000000", "--threads", "1000", "--replications", "1000"];
+    let output = lab(&[&["run", &file, "--out", &out][..], &many].concat());
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("needs about") && error.contains("MiB are free"), "{error}");

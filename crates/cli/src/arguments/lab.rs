@@ -75,7 +75,10 @@ pub(crate) struct AllArgs {
     /// Only experiments whose name contains this
     #[arg(long, value_name = "SUBSTRING")]
     pub(crate) only: Option<String>,
-    /// A quick look: at most 3 replications, a third of the time, no case of more than 50 000 clients
+    /// No experiment whose name contains this
+    #[arg(long, value_name = "SUBSTRING")]
+    pub(crate) skip: Vec<String>,
+    /// A quick look: at most 3 replications, a third of the measured time, no case of more than 50 000 clients
     #[arg(long)]
     pub(crate) quick: bool,
     /// End after about this time, with fewer replications than planned where it does not suffice

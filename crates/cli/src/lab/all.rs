@@ -48,7 +48,10 @@ pub(super) fn run(args: &AllArgs) -> Result<u8> {
 /// Every experiment that is to be run, checked before the first one is.
 fn chosen(args: &AllArgs) -> Result<Vec<Scenario>> {
     let mut scenarios = Vec::new();
-    for (name, _) in BOOK.iter().filter(|(name, _)| args.only.as_deref().is_none_or(|part| name.contains(part))) {
+    let is_wanted = |name: &str| {
+        args.only.as_deref().is_none_or(|part| name.contains(part)) && !args.skip.iter().any(|part| name.contains(part))
+    };
+    for (name, _) in BOOK.iter().filter(|(name, _)| is_wanted(name)) {
         let mut scenario = load(name)?;
         if args.quick {
             scenario.make_quick();

@@ -20,16 +20,12 @@ impl Polling {
         super::bound::least_stale(self.updates.rate, self.updates.spread, self.link.loss, interval)
     }
 
-    /// A third of the time, as far as troubles leave it: for a quick look. A burst ends by itself.
+    /// A third of the measured time, for a quick look. The warm-up stays: a result may be noisy, but not of another state.
+    /// A burst ends by itself.
     pub(crate) fn shorten(&mut self) {
-        if self.clients.once {
-            return;
+        if !self.clients.once {
+            self.duration = self.warm_up + (self.duration - self.warm_up) / 3.0;
         }
-        let (warm_up, measured) = (self.warm_up, self.duration - self.warm_up);
-        // A recovery is seen when the trouble has been over for a minute, and may take another.
-        let over = self.host.change_ends() + if self.host.change_ends() > 0.0 { 120.0 } else { 0.0 };
-        self.warm_up = (warm_up / 3.0).max(over).min(warm_up);
-        self.duration = (self.warm_up + measured / 3.0).max(over + 30.0).min(self.duration);
     }
 
     /// δ of AST in seconds, so that the mean timeout is t0 with radio losses alone.

@@ -29,6 +29,8 @@ pub(super) struct Tally {
     pub(super) lossy: u64,
     pub(super) losses: u64,
     pub(super) detection_sum: f64,
+    /// When the first request of all was sent, and how long after it each client had its first answer.
+    pub(super) first_sent: Option<f64>,
     pub(super) first_answer: Histogram,
     pub(super) stale: [Stale; GROUPS],
     pub(super) useful_of: [u64; GROUPS],

@@ -50,13 +50,15 @@ impl Publishers {
         (self.attack_from..self.attack_from + self.attack_length).contains(&now)
     }
 
-    /// A third of the time, as far as an attack leaves it: for a quick look.
+    /// A third of the measured time, as far as an attack leaves it: for a quick look.
     pub(crate) fn shorten(&mut self) {
-        let attacked = if self.attackers > 0 { self.attack_from + self.attack_length + 180.0 } else { 60.0 };
-        self.warm_up /= 3.0;
-        self.duration = (self.duration / 3.0).max(attacked).max(self.warm_up + 60.0).min(self.duration);
+        let attacked = if self.attackers > 0 { self.attack_from + self.attack_length + AFTER_ATTACK } else { 0.0 };
+        self.duration = (self.warm_up + (self.duration - self.warm_up) / 3.0).max(attacked).min(self.duration);
     }
 }
+
+/// How long after an attack it is watched whether the publisher is heard again, seconds.
+pub(super) const AFTER_ATTACK: f64 = 120.0;
 
 /// The law of the time between two messages.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -16,6 +16,7 @@ use tidegate_control::rhythm::{Enforcement, Pressure, Rhythm, RhythmConfig, Rhyt
 use tidegate_control::schedule::{FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 use tidegate_control::{ConfigError, Timestamp};
 
+use config::AFTER_ATTACK;
 pub use config::{Interval, Order, Publishers};
 pub use tally::METRICS;
 
@@ -65,8 +66,6 @@ struct World<'a> {
     tally: Tally,
 }
 
-/// How long after an attack it is watched whether the publisher is heard again, seconds.
-const AFTER_ATTACK: f64 = 120.0;
 /// A backlog of so many services is pressure: half of the 100 ms target at 200 messages/s.
 const PRESSED_ITEMS: u32 = 10;
 

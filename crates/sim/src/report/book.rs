@@ -146,7 +146,7 @@ fn extent(experiments: &[Experiment]) -> String {
         let _ = write!(text, " Fewer than {REPLICATIONS_WANTED} replications: {}.", few.join(", "));
     }
     if quick {
-        text.push_str(" **This is a quick look: few replications, a third of the time.**");
+        text.push_str(" **This is a quick look: few replications, a third of the measured time.**");
     }
     text
 }

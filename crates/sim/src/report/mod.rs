@@ -29,7 +29,7 @@ pub fn caption(experiment: &Experiment) -> String {
         count => format!("seeds {}–{}", scenario.seed, scenario.seed + count as u64 - 1),
     };
     let interval = if replications > 1 { ", bars are 95 % intervals" } else { "" };
-    let quick = if scenario.quick { ", QUICK LOOK: few replications, a third of the time" } else { "" };
+    let quick = if scenario.quick { ", QUICK LOOK: few replications, a third of the measured time" } else { "" };
     let partial = if experiment.complete { "" } else { ", fewer than planned" };
     let word = if replications == 1 { "replication" } else { "replications" };
     format!("{}, tidegate {VERSION}, {seeds}, {replications} {word}{interval}{quick}{partial}", scenario.name)

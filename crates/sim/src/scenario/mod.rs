@@ -180,13 +180,15 @@ impl Scenario {
 
     /// Changes a setting, as `--set` does; [`Scenario::check`] says whether it fits.
     pub fn set(&mut self, path: &str, value: Value) {
-        // What the command line says holds for every case.
+        // What the command line says holds for every case, also if a case says it in other words.
+        const POPULATION: [&str; 2] = ["clients.count", "clients.load"];
+        let is_same = |other: &str| other == path || (POPULATION.contains(&other) && POPULATION.contains(&path));
         for axis in &mut self.axes {
             for (_, settings) in &mut axis.points {
-                settings.retain(|setting| setting.path != path);
+                settings.retain(|setting| !is_same(&setting.path));
             }
         }
-        self.axes.retain(|axis| axis.name != path);
+        self.axes.retain(|axis| !is_same(&axis.name));
         self.settings.push(Setting { path: path.to_owned(), value, line: 0 });
     }
 
