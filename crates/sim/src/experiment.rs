@@ -202,6 +202,7 @@ impl Experiment {
             verdicts.iter().filter(|verdict| !verdict.holds).map(|verdict| verdict.says.clone()).collect();
         let expected = match (verdicts.len(), missed.len()) {
             (0, _) => String::new(),
+            (1, 0) => "The expectation holds. ".to_owned(),
             (all, 0) => format!("All {all} expectations hold. "),
             (all, missing) => format!("{} of {all} expectations hold; missed: {}. ", all - missing, missed.join("; ")),
         };
