@@ -13,8 +13,8 @@ Examples:
   tidegate lab sweep e1-overload --vary clients.beta=1.5,2,4
   tidegate lab compare before after                    two results, with confidence intervals
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
-  tidegate lab all --out book                          everything: an hour on two cores
-  tidegate lab all --quick --out book                  everything at a glance: a few minutes
+  tidegate lab all --out book                          everything: may take an hour
+  tidegate lab all --quick --out book                  everything at a glance
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or scenario, 99 an expectation was missed";
 
