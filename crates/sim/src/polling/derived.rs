@@ -21,9 +21,9 @@ impl Polling {
     }
 
     /// A third of the measured time, for a quick look. The warm-up stays: a result may be noisy, but not of another state.
-    /// A burst ends by itself.
+    /// A burst ends by itself, and after a trouble there must be time to see a recovery.
     pub(crate) fn shorten(&mut self) {
-        if !self.clients.once {
+        if !self.clients.once && self.host.change_ends() == 0.0 {
             self.duration = self.warm_up + (self.duration - self.warm_up) / 3.0;
         }
     }

@@ -50,13 +50,19 @@ impl Publishers {
         (self.attack_from..self.attack_from + self.attack_length).contains(&now)
     }
 
-    /// A third of the measured time, as far as an attack leaves it: for a quick look.
+    /// A third of the measured time, as far as an attack leaves it: for a quick look. Short runs stay, their bytes are
+    /// compared with those of the paper.
     pub(crate) fn shorten(&mut self) {
+        if self.duration <= SHORT {
+            return;
+        }
         let attacked = if self.attackers > 0 { self.attack_from + self.attack_length + AFTER_ATTACK } else { 0.0 };
         self.duration = (self.warm_up + (self.duration - self.warm_up) / 3.0).max(attacked).min(self.duration);
     }
 }
 
+/// Runs of so many seconds are not made shorter.
+const SHORT: f64 = 600.0;
 /// How long after an attack it is watched whether the publisher is heard again, seconds.
 pub(super) const AFTER_ATTACK: f64 = 120.0;
 
