@@ -51,9 +51,14 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Set it to end early.
     pub stop: &'a AtomicBool,
+    /// Whether the time for it is over: then it ends too, but not before it has [`REPLICATIONS_MIN`] replications.
+    pub is_over: &'a (dyn Fn() -> bool + Sync),
     /// Called after every run with the number of finished runs and of all.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
 }
+
+/// Replications that an experiment gets even if there is no time for them.
+pub const REPLICATIONS_MIN: usize = 2;
 
 type Run = (Vec<f64>, Vec<Second>, Vec<(f64, f64, f64)>);
 
@@ -71,6 +76,9 @@ pub fn run(scenario: &Scenario, options: &Options<'_>) -> Result<Experiment, Str
             // Replication by replication: what is finished early is a smaller experiment, not a part of the cases.
             let Some(case) = cases.get(index % cases.len().max(1)).filter(|_| index < total) else { break };
             let replication = index / cases.len();
+            if replication >= REPLICATIONS_MIN && (options.is_over)() {
+                break;
+            }
             match case.world.run(scenario.seed + replication as u64) {
                 Ok(outcome) => {
                     let metrics = outcome.metrics.iter().map(|(_, value)| *value).collect();
@@ -165,6 +173,11 @@ impl Experiment {
         Estimate::of(&self.values(result, metric))
     }
 
+    /// Events of all runs.
+    pub fn events(&self) -> f64 {
+        self.results.iter().flat_map(|result| self.values(result, "events")).sum()
+    }
+
     /// Replications that every case has.
     pub fn replications(&self) -> usize {
         self.results.iter().map(|result| result.runs.len()).min().unwrap_or(0)
@@ -172,7 +185,11 @@ impl Experiment {
 
     /// Every expectation, and whether it held.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        self.scenario.asserts.iter().map(|assert| self.judge(assert)).collect()
+        let asserts = self.scenario.asserts.iter();
+        // A quick look leaves cases out, and what is expected of them.
+        let is_run =
+            |assert: &&Assert| !self.scenario.quick || self.results.iter().any(|result| result.is_at(&assert.place));
+        asserts.filter(is_run).map(|assert| self.judge(assert)).collect()
     }
 
     /// One sentence about the whole.
@@ -185,6 +202,7 @@ impl Experiment {
             verdicts.iter().filter(|verdict| !verdict.holds).map(|verdict| verdict.says.clone()).collect();
         let expected = match (verdicts.len(), missed.len()) {
             (0, _) => String::new(),
+            (1, 0) => "The expectation holds. ".to_owned(),
             (all, 0) => format!("All {all} expectations hold. "),
             (all, missing) => format!("{} of {all} expectations hold; missed: {}. ", all - missing, missed.join("; ")),
         };
@@ -200,7 +218,7 @@ impl Experiment {
             (Some((only, _)), _) => format!("The {metric} is {}.", figure(*only)),
             _ => String::new(),
         };
-        let partial = if self.complete { "" } else { " Stopped early: fewer replications than planned." };
+        let partial = if self.complete { "" } else { " Ended early: fewer replications than planned." };
         format!("{expected}{range}{partial}")
     }
 
@@ -290,7 +308,7 @@ mod tests {
 
     fn quiet(threads: usize, stop: &AtomicBool) -> Experiment {
         let scenario = Scenario::read("t", TEXT).unwrap();
-        run(&scenario, &Options { threads, stop, progress: &|_, _| {} }).unwrap()
+        run(&scenario, &Options { threads, stop, is_over: &|| false, progress: &|_, _| {} }).unwrap()
     }
 
     #[test]
@@ -312,6 +330,16 @@ mod tests {
         let experiment = quiet(1, &AtomicBool::new(true));
         assert!(!experiment.complete);
         assert_eq!(experiment.verdict(), "Nothing was finished.");
+    }
+
+    #[test]
+    fn an_experiment_whose_time_is_over_has_the_least_replications() {
+        let scenario = Scenario::read("t", TEXT).unwrap();
+        let stop = AtomicBool::new(false);
+        let options = Options { threads: 2, stop: &stop, is_over: &|| true, progress: &|_, _| {} };
+        let experiment = run(&scenario, &options).unwrap();
+        assert!(!experiment.complete && experiment.replications() == REPLICATIONS_MIN);
+        assert!(experiment.verdict().ends_with("fewer replications than planned."), "{}", experiment.verdict());
     }
 
     #[test]

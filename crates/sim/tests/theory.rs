@@ -114,7 +114,7 @@ fn the_closed_forms_of_ast() {
         config.broker = Broker::preset("unbounded").unwrap();
         config.clients.algorithm = Algorithm::Pacer(preset);
         config.clients.count = Count::Clients(400);
-        config.clients.hints = false;
+        config.clients.hints = Some(false);
         config.clients.jitter = 0.0;
         config.clients.step = StepChoice::Fixed(0.2);
         config.host.capacity = 2000.0;

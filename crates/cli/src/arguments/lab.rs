@@ -14,7 +14,8 @@ Examples:
   tidegate lab compare before after                    two results, with confidence intervals
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
   tidegate lab replay trace.csv --set broker.enforce_always=true  what other settings would have done
-  tidegate lab all --out book                          everything, with docs for the manual
+  tidegate lab all --out book                          everything: may take an hour
+  tidegate lab all --quick --out book                  everything at a glance
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or scenario, 99 an expectation was missed";
 
@@ -71,13 +72,29 @@ pub(crate) enum LabCommand {
         how: HowArgs,
     },
     /// Run every experiment and write the whole book
-    All {
-        #[command(flatten)]
-        how: HowArgs,
-        /// Only experiments whose name contains this
-        #[arg(long, value_name = "SUBSTRING")]
-        only: Option<String>,
-    },
+    All(AllArgs),
+}
+
+/// Arguments of `tidegate lab all`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AllArgs {
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    /// Only experiments whose name contains this
+    #[arg(long, value_name = "SUBSTRING")]
+    pub(crate) only: Option<String>,
+    /// No experiment whose name contains this
+    #[arg(long, value_name = "SUBSTRING")]
+    pub(crate) skip: Vec<String>,
+    /// A quick look: at most 3 replications, a third of the measured time, no case of more than 50 000 clients
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// End after about this time, with fewer replications than planned where it does not suffice
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) minutes: Option<u32>,
+    /// Also write the chapter of the manual there: evaluation.md and its figures, once all is done
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manual: Option<PathBuf>,
 }
 
 /// How to run.

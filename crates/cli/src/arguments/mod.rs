@@ -22,7 +22,7 @@ pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
-pub(crate) use lab::{HowArgs, LabArgs, LabCommand};
+pub(crate) use lab::{AllArgs, HowArgs, LabArgs, LabCommand};
 pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, TraceCommand, TraceRecordArgs};
 pub(crate) use options_file::expand;

@@ -1,10 +1,10 @@
 //! `tidegate lab`: experiments in virtual time. What they mean is in the `sim` crate; here are files, threads and clocks.
 
+mod all;
 mod compare;
 mod replay;
 mod tune;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<u8> {
         LabCommand::Compare { first, second } => compare::run(first, second),
         LabCommand::Replay { trace, how } => replay::run(trace, how),
         LabCommand::Tune { how } => tune::run(how),
-        LabCommand::All { how, only } => run_all(how, only.as_deref()),
+        LabCommand::All(args) => all::run(args),
     }
 }
 
@@ -115,7 +115,7 @@ fn sweep(scenario: &mut Scenario, vary: &[String], metric: Option<&str>) -> Resu
 fn run_one(mut scenario: Scenario, how: &HowArgs) -> Result<u8> {
     configure(&mut scenario, how).context(Usage)?;
     let stop = Stop::on_signals()?;
-    let experiment = perform(&scenario, how, &stop)?;
+    let experiment = perform(&scenario, how, &stop, None)?;
     write_experiment(&experiment, &how.out)?;
     write(&how.out.join("report.html"), &report::html(std::slice::from_ref(&experiment)))?;
     println!("{}", experiment.verdict());
@@ -123,41 +123,20 @@ fn run_one(mut scenario: Scenario, how: &HowArgs) -> Result<u8> {
     Ok(code_of(&[experiment]))
 }
 
-fn run_all(how: &HowArgs, only: Option<&str>) -> Result<u8> {
-    let stop = Stop::on_signals()?;
-    let mut done = Vec::new();
-    let mut manual = String::new();
-    for (name, _) in BOOK.iter().filter(|(name, _)| only.is_none_or(|part| name.contains(part))) {
-        let mut scenario = load(name)?;
-        configure(&mut scenario, how).context(Usage)?;
-        let experiment = perform(&scenario, how, &stop)?;
-        println!("{name}: {}", experiment.verdict());
-        write_experiment(&experiment, &how.out.join(name))?;
-        let _ = write!(manual, "{}", report::markdown(&experiment, "evaluation"));
-        for figure in report::figures(&experiment) {
-            write(&how.out.join("evaluation").join(&figure.file), &figure.svg)?;
-        }
-        done.push(experiment);
-        // After each, so that whatever ends this leaves a valid report.
-        write(&how.out.join("report.html"), &report::html(&done))?;
-        write(&how.out.join("evaluation.md"), &manual)?;
-        if stop.is_wanted() {
-            break;
-        }
-    }
-    println!("see {}", how.out.join("report.html").display());
-    Ok(code_of(&done))
-}
-
 fn code_of(experiments: &[Experiment]) -> u8 {
     let missed = experiments.iter().flat_map(Experiment::verdicts).any(|verdict| !verdict.holds);
     if missed { MISSED } else { 0 }
 }
 
-/// Runs a scenario, saying how far it is.
-fn perform(scenario: &Scenario, how: &HowArgs, stop: &Stop) -> Result<Experiment> {
+/// Runs at a time.
+fn threads(how: &HowArgs) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = how.threads.unwrap_or(cores).max(1);
+    how.threads.unwrap_or(cores).max(1)
+}
+
+/// Runs a scenario, saying how far it is; replications that would begin after `until` are left out.
+fn perform(scenario: &Scenario, how: &HowArgs, stop: &Stop, until: Option<Instant>) -> Result<Experiment> {
+    let threads = threads(how);
     check_memory(scenario, threads)?;
     let start = Instant::now();
     let name = &scenario.name;
@@ -170,7 +149,8 @@ fn perform(scenario: &Scenario, how: &HowArgs, stop: &Stop) -> Result<Experiment
         }
     };
     let flag: &AtomicBool = stop.flag();
-    experiment::run(scenario, &Options { threads, stop: flag, progress: &progress })
+    let is_over = || until.is_some_and(|until| Instant::now() >= until);
+    experiment::run(scenario, &Options { threads, stop: flag, is_over: &is_over, progress: &progress })
         .map_err(|error| anyhow::anyhow!("{name}: {error}"))
 }
 
@@ -183,7 +163,8 @@ fn readable(time: Duration) -> String {
 fn check_memory(scenario: &Scenario, threads: usize) -> Result<()> {
     let cases = scenario.cases().map_err(|problem| anyhow::anyhow!("{problem}")).context(Usage)?;
     let largest = cases.iter().map(|case| case.world.memory_estimate()).max().unwrap_or(0);
-    let needed = largest.saturating_mul(threads.min(cases.len()) as u64);
+    let runs = cases.len() * scenario.replications as usize;
+    let needed = largest.saturating_mul(threads.min(runs) as u64);
     let Some(available) = memory_available() else { return Ok(()) };
     if needed > available {
         let mib = |bytes: u64| bytes >> 20;

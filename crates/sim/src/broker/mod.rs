@@ -257,8 +257,7 @@ impl<'a> World<'a> {
         if let Source::Devices { devices, .. } = &self.source
             && devices[publisher as usize].attacks
         {
-            let attack = self.config.attack_from..self.config.attack_from + self.config.attack_length;
-            self.tally.attack_passed += u64::from(attack.contains(&self.now.as_secs_f64()));
+            self.tally.attack_passed += u64::from(self.config.is_attack(self.now.as_secs_f64()));
             self.tally.after_taken += u64::from(self.is_after_attack());
         } else if self.is_measured(self.now) {
             self.tally.groups[self.publishers[publisher as usize].0].offered += 1;

@@ -31,6 +31,7 @@ impl World<'_> {
             state.tried = state.sent;
         }
         self.ledger.sent += 1;
+        self.tally.first_sent.get_or_insert(self.at);
         self.after_secs(self.config.clients.request_timeout, Event::GiveUp(asker));
         let loss = self.config.link.request_loss;
         if loss > 0.0 && self.radio.happens(loss) {
@@ -131,7 +132,8 @@ impl World<'_> {
                 let losses = losses.min(state.lost);
                 self.learn(asker.client, losses, lost_at_sum, version);
                 if in_time {
-                    let hints = Hints { queued, stretch, ..Hints::default() };
+                    let permitted = self.config.broker.permitted.map(Duration::from_secs_f64);
+                    let hints = Hints { queued, stretch, permitted, ..Hints::default() };
                     self.succeed(asker, losses, changed, hints);
                 } else {
                     self.tally.wasted += u64::from(self.is_measured());
@@ -157,7 +159,8 @@ impl World<'_> {
         self.ledger.answered += 1;
         self.tally.second(self.at).useful += 1;
         if state.succeeded == NEVER {
-            self.tally.first_answer.add(self.at);
+            // A burst begins with its first request, not with the client's own least delay before it.
+            self.tally.first_answer.add(self.at - self.tally.first_sent.unwrap_or(0.0));
             state.done = self.config.clients.once;
         }
         if measured {

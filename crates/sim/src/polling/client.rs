@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::advice::Declared;
-use tidegate_control::analysis::aimd::step_for_rate;
 use tidegate_control::appointments::Ticket;
 use tidegate_control::pacer::{HintUse, Outcome, Pacer, PacerConfig, PacerPlan, Preset, Start, Step};
 use tidegate_control::{ConfigError, Timestamp};
 
-use super::baseline::{BaselineState, Due};
+use super::baseline::{BaselineState, Due, Ended};
 use super::config::{Algorithm, Polling, StepChoice};
 use crate::chance::Stream;
 
@@ -63,7 +62,7 @@ impl Maker {
     pub(super) fn new(config: &Polling, algorithm: Algorithm) -> Result<Self, ConfigError> {
         let clients = &config.clients;
         let preset = match algorithm {
-            Algorithm::Baseline(rule) => return Ok(Self::Baseline(BaselineState::new(rule, clients.interval))),
+            Algorithm::Baseline(rule) => return Ok(Self::Baseline(BaselineState::new(rule, config))),
             Algorithm::Pacer(preset) => preset,
         };
         let mut pacer = PacerConfig::from(preset);
@@ -80,9 +79,7 @@ impl Maker {
         }
         match clients.step {
             StepChoice::Matched => {
-                let losses = config.updates.rate * config.link.loss;
-                let step = step_for_rate(losses, 1.0 / clients.interval, clients.alpha);
-                pacer.ast.step = Step::Fixed(Duration::from_secs_f64(step.clamp(1e-6, 3600.0)));
+                pacer.ast.step = Step::Fixed(Duration::from_secs_f64(config.step_matched()));
             }
             StepChoice::Fixed(step) => pacer.ast.step = Step::Fixed(Duration::from_secs_f64(step)),
             StepChoice::Shipped => {}
@@ -93,8 +90,8 @@ impl Maker {
         if let Some(rule) = clients.initial {
             pacer.initial = rule;
         }
-        if !clients.hints {
-            pacer.hints = HintUse::Ignore;
+        if let Some(obey) = clients.hints {
+            pacer.hints = if obey { HintUse::Obey } else { HintUse::Ignore };
         }
         pacer.detector.network = Duration::from_secs_f64(config.link.rtt);
         pacer.start = if clients.together { Start::Immediately } else { Start::Spread };
@@ -148,8 +145,7 @@ impl Client {
         match &mut self.control {
             Control::Pacer(pacer) => pacer.on_outcome(now, outcome, &mut self.chance),
             Control::Baseline(state) => {
-                let answered = matches!(outcome, Outcome::Answered { .. });
-                Some(Duration::from_secs_f64(state.on_outcome(answered, &mut self.chance)))
+                Some(Duration::from_secs_f64(state.on_outcome(Ended::of(outcome), &mut self.chance)))
             }
         }
     }

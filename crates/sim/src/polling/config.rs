@@ -57,8 +57,8 @@ pub struct Clients {
     pub gate: bool,
     /// Exposure normalisation of the practical AST.
     pub thinning: bool,
-    /// Whether hints are obeyed (the papers' presets never do).
-    pub hints: bool,
+    /// Whether hints are obeyed; none leaves it to the preset (the papers' do not).
+    pub hints: Option<bool>,
     /// All ask at time zero, and somebody waits for the answer.
     pub together: bool,
     /// A client is done after its first answer: a burst.
@@ -111,17 +111,26 @@ pub enum Baseline {
     AdaptiveThrottling,
     /// The rate is halved by a failure and grows by a twentieth of the nominal one with an answer.
     Aimd,
+    /// AST by equation (3), and failures retried with full jitter.
+    AstFullJitter,
+    /// The rate follows the ratio of the usual latency to the last one (Netflix's Gradient2).
+    Gradient,
+    /// Retry after CoAP's advanced timeout: by measured round trips, with a variable back-off (CoCoA).
+    Cocoa,
 }
 
 impl Baseline {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 9] = [
         ("full-jitter", Self::FullJitter),
         ("equal-jitter", Self::EqualJitter),
         ("decorrelated-jitter", Self::DecorrelatedJitter),
         ("exponential-backoff", Self::ExponentialBackOff),
         ("adaptive-throttling", Self::AdaptiveThrottling),
         ("aimd", Self::Aimd),
+        ("ast-full-jitter", Self::AstFullJitter),
+        ("gradient", Self::Gradient),
+        ("cocoa", Self::Cocoa),
     ];
 }
 
@@ -149,6 +158,8 @@ pub struct Broker {
     pub advice_margin: f64,
     /// Tell each client how long its request waited.
     pub reports_queue: bool,
+    /// D_br of the papers: the response time that the broker announces as permitted; none for no word.
+    pub permitted: Option<f64>,
     /// Announce with a notification within which time to fetch.
     pub spread: bool,
     /// Notifications are shed while more than this waits; infinite for never.
@@ -196,6 +207,7 @@ impl Broker {
             book_utilisation: AppointmentsConfig::default().utilisation,
             advice_margin: AdviceConfig::default().margin,
             reports_queue: true,
+            permitted: None,
             spread: false,
             shed_above: 0.2,
         }
@@ -304,7 +316,7 @@ impl Default for Polling {
                 initial: None,
                 gate: true,
                 thinning: true,
-                hints: true,
+                hints: None,
                 together: false,
                 once: false,
                 no_show: 0.0,
@@ -323,30 +335,5 @@ impl Default for Polling {
             link: Link { rtt: 0.02, loss: 0.2, loss_burst: 1.0, request_loss: 0.0 },
             updates: Updates { rate: 0.1, spread: 0.0, slides: None, events: true },
         }
-    }
-}
-
-impl Polling {
-    /// m.
-    pub fn clients_count(&self) -> u32 {
-        match self.clients.count {
-            Count::Clients(count) => count,
-            Count::Load(load) => (load * self.host.capacity * self.clients.interval).round() as u32,
-        }
-    }
-
-    /// The least share of stale copies that any check schedule within the capacity can reach: deterministic checks at
-    /// s = m/μ, S = p·(1 − (1 − e^(−λs))/(λs)) (EVAL §2). Not for slides.
-    pub fn stale_bound(&self) -> f64 {
-        let exposure = self.updates.rate * f64::from(self.clients_count()) / self.host.capacity;
-        if exposure < 1e-9 {
-            return 0.0;
-        }
-        self.link.loss * (1.0 + (-exposure).exp_m1() / exposure)
-    }
-
-    /// Bytes that a run will need, about.
-    pub fn memory_estimate(&self) -> u64 {
-        u64::from(self.clients_count()) * super::BYTES_PER_CLIENT
     }
 }

@@ -7,8 +7,10 @@
 
 mod ask;
 mod baseline;
+mod bound;
 mod client;
 mod config;
+mod derived;
 mod desk;
 mod host;
 mod news;
@@ -281,12 +283,13 @@ impl<'a> World<'a> {
             }
         }
         let count = self.clients.len().max(1) as f64;
-        let (mut ast, mut stretch, mut pacers) = (0.0, 0.0, 0.0_f64);
+        let (mut ast, mut stretch, mut congested, mut pacers) = (0.0, 0.0, 0.0, 0.0_f64);
         for client in &self.clients {
             if let Control::Pacer(pacer) = &client.control {
                 let snapshot = pacer.snapshot();
                 ast += snapshot.ast.as_secs_f64();
                 stretch += snapshot.stretch;
+                congested += f64::from(u8::from(snapshot.congested));
                 pacers += 1.0;
             }
         }
@@ -299,6 +302,7 @@ impl<'a> World<'a> {
             unserved: unserved as f64 / count,
             ast_mean: ast / pacers.max(1.0),
             stretch_mean: stretch / pacers.max(1.0),
+            congested: congested / pacers.max(1.0),
             events: self.ledger.events,
         };
         let metrics = self.tally.metrics(self.config, &ended);

@@ -1,6 +1,10 @@
 //! What is counted while a world runs, and the metrics that come of it (EVAL §1).
 
-use super::config::Polling;
+use tidegate_control::analysis::Aimd;
+use tidegate_control::analysis::aimd::burst;
+use tidegate_control::analysis::poisson::tail;
+
+use super::config::{Polling, StepChoice};
 use crate::statistics::{Histogram, jain};
 
 /// Two groups: most clients, and the others.
@@ -25,6 +29,8 @@ pub(super) struct Tally {
     pub(super) lossy: u64,
     pub(super) losses: u64,
     pub(super) detection_sum: f64,
+    /// When the first request of all was sent, and how long after it each client had its first answer.
+    pub(super) first_sent: Option<f64>,
     pub(super) first_answer: Histogram,
     pub(super) stale: [Stale; GROUPS],
     pub(super) useful_of: [u64; GROUPS],
@@ -91,6 +97,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("stale", "share", "mean share of clients whose copy is out of date"),
     ("stale_over_bound", "", "stale, as a multiple of the least that the capacity allows"),
     ("stale_others", "share", "stale among the clients with the other algorithm"),
+    ("answers_of_others", "", "answers per client with the other algorithm, as a multiple of those of most"),
     ("detection_mean", "s", "from the loss of a notification to the check that shows it"),
     ("lossy_checks", "share", "answered checks that showed a loss"),
     ("losses_per_lossy_check", "", "K of the papers"),
@@ -109,6 +116,14 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("recovery", "s", "until then"),
     ("ast_mean", "s", "adaptive timeout at the end"),
     ("stretch_mean", "", "stretch at the end"),
+    ("congested", "share", "clients in a back-off at the end"),
+    ("timeout_over_model", "", "mean time between checks, as a multiple of the closed form"),
+    ("growths_over_model", "", "checks without a loss between two with one, as a multiple of the closed form"),
+    ("detection_over_model", "", "detection delay, as a multiple of the closed form"),
+    ("burst_over_model", "", "losses per lossy check, as a multiple of the closed form"),
+    ("overloaded", "share", "seconds in which more was asked than the host can answer"),
+    ("overloaded_model", "share", "the same by the tail of a Poisson law of this mean"),
+    ("overloaded_over_model", "", "the one as a multiple of the other"),
     ("events", "", "simulated"),
 ];
 
@@ -142,6 +157,48 @@ impl Tally {
         None
     }
 
+    fn answers_of_others(&self) -> f64 {
+        let each = |group: usize| self.useful_of[group] as f64 / f64::from(self.stale[group].of.max(1));
+        if each(0) > 0.0 { each(1) / each(0) } else { 0.0 }
+    }
+
+    /// τ, N, D and K as multiples of F1–F6 (CONTROL §3.2); zeros where those do not apply.
+    fn over_model(&self, config: &Polling) -> [f64; 4] {
+        let step = match config.clients.step {
+            StepChoice::Matched => config.step_matched(),
+            StepChoice::Fixed(step) => step,
+            StepChoice::Shipped => return [0.0; 4],
+        };
+        let rate = config.updates.rate * config.link.loss;
+        let Ok(model) = Aimd::new(rate, step, config.clients.alpha).map(|map| map.estimate()) else { return [0.0; 4] };
+        if self.useful == 0 || self.lossy == 0 || self.detected == 0 {
+            return [0.0; 4];
+        }
+        let checks = self.useful as f64 / (config.duration - config.warm_up);
+        // The interval begins when the answer is there.
+        let timeout = f64::from(config.clients_count()) / checks - self.latency.mean();
+        let growths = self.useful as f64 / self.lossy as f64 - 1.0;
+        let losses = self.losses as f64 / self.lossy as f64;
+        [
+            timeout / model.timeout,
+            growths / model.growths,
+            self.detection_sum / self.detected as f64 / model.detection_delay,
+            losses / burst(rate, model.timeout, model.hit_probability),
+        ]
+    }
+
+    /// Share of the measured seconds in which more than μ requests came, and Pr{N > μ} for Poisson arrivals.
+    fn overloaded(&self, config: &Polling) -> (f64, f64) {
+        let from = (config.warm_up.ceil() as usize).min(self.timeline.len());
+        let until = (config.duration as usize).min(self.timeline.len()).max(from);
+        let seconds = &self.timeline[from..until];
+        let count = seconds.len().max(1) as f64;
+        let limit = config.host.capacity as u64 + 1;
+        let over = seconds.iter().filter(|second| u64::from(second.offered) >= limit).count() as f64;
+        let mean = seconds.iter().map(|second| f64::from(second.offered)).sum::<f64>() / count;
+        (over / count, tail(limit, mean))
+    }
+
     /// All metrics, in the order of [`METRICS`].
     pub(super) fn metrics(&self, config: &Polling, ended: &Ended) -> Vec<Metric> {
         let seconds = config.duration - config.warm_up;
@@ -151,6 +208,8 @@ impl Tally {
         let bound = config.stale_bound();
         let ideal = f64::from(config.clients_count()) / config.host.capacity;
         let recovery = self.recovery(config.host.change_ends());
+        let [timeout, growths, detection, burst] = self.over_model(config);
+        let (overloaded, overloaded_model) = self.overloaded(config);
         let values = [
             self.useful as f64 / work,
             self.offered as f64 / work,
@@ -164,6 +223,7 @@ impl Tally {
             stale,
             if bound > 0.0 { stale / bound } else { 0.0 },
             self.stale[1].share(seconds),
+            self.answers_of_others(),
             self.detection_sum / self.detected.max(1) as f64,
             share(self.lossy, self.useful),
             share(self.losses, self.lossy),
@@ -182,6 +242,14 @@ impl Tally {
             recovery.unwrap_or(config.duration - config.host.change_ends()),
             ended.ast_mean,
             ended.stretch_mean,
+            ended.congested,
+            timeout,
+            growths,
+            detection,
+            burst,
+            overloaded,
+            overloaded_model,
+            if overloaded_model > 0.0 { overloaded / overloaded_model } else { 0.0 },
             ended.events as f64,
         ];
         METRICS.iter().zip(values).map(|((name, _, _), value)| (*name, value)).collect()
@@ -195,6 +263,7 @@ pub(super) struct Ended {
     pub(super) unserved: f64,
     pub(super) ast_mean: f64,
     pub(super) stretch_mean: f64,
+    pub(super) congested: f64,
     pub(super) events: u64,
 }
 

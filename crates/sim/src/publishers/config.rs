@@ -44,6 +44,28 @@ pub struct Publishers {
     pub attack_length: f64,
 }
 
+impl Publishers {
+    /// Whether attackers attack at this time.
+    pub fn is_attack(&self, now: f64) -> bool {
+        (self.attack_from..self.attack_from + self.attack_length).contains(&now)
+    }
+
+    /// A third of the measured time, as far as an attack leaves it: for a quick look. Short runs stay, their bytes are
+    /// compared with those of the paper.
+    pub(crate) fn shorten(&mut self) {
+        if self.duration <= SHORT {
+            return;
+        }
+        let attacked = if self.attackers > 0 { self.attack_from + self.attack_length + AFTER_ATTACK } else { 0.0 };
+        self.duration = (self.warm_up + (self.duration - self.warm_up) / 3.0).max(attacked).min(self.duration);
+    }
+}
+
+/// Runs of so many seconds are not made shorter.
+const SHORT: f64 = 600.0;
+/// How long after an attack it is watched whether the publisher is heard again, seconds.
+pub(super) const AFTER_ATTACK: f64 = 120.0;
+
 /// The law of the time between two messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Interval {

@@ -63,8 +63,7 @@ impl Device {
                 period * (variance.sqrt() * self.chance.normal() - variance / 2.0).exp()
             }
         };
-        let attack = config.attack_from..config.attack_from + config.attack_length;
-        let factor = if self.attacks && attack.contains(&now) { config.attack_factor } else { 1.0 };
+        let factor = if self.attacks && config.is_attack(now) { config.attack_factor } else { 1.0 };
         drawn * scale * self.slowness / factor
     }
 }

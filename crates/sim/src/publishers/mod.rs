@@ -17,6 +17,7 @@ use tidegate_control::rhythm::{Enforcement, Pressure, Rhythm, RhythmConfig, Rhyt
 use tidegate_control::schedule::{FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 use tidegate_control::{ConfigError, Timestamp};
 
+use config::AFTER_ATTACK;
 pub use config::{Interval, Order, Publishers};
 pub use tally::METRICS;
 
@@ -31,6 +32,7 @@ struct Publisher {
     device: Device,
     /// Until when its messages are held.
     blocked_until: Timestamp,
+    is_attacking: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,8 +63,6 @@ struct World<'a> {
     tally: Tally,
 }
 
-/// How long after an attack it is watched whether the publisher is heard again, seconds.
-const AFTER_ATTACK: f64 = 120.0;
 /// A backlog of so many services is pressure: half of the 100 ms target at 200 messages/s.
 const PRESSED_ITEMS: u32 = 10;
 
@@ -97,7 +97,12 @@ impl<'a> World<'a> {
         let enforcement = if always { Enforcement::Always } else { Enforcement::Pressure };
         let plan = RhythmConfig { rule, enforcement, ..RhythmConfig::default() }.build()?;
         let (devices, mean_interval) = device::devices(config, seed);
-        let publisher = |device| Publisher { rhythm: Rhythm::new(&plan), device, blocked_until: Timestamp::ZERO };
+        let publisher = |device| Publisher {
+            rhythm: Rhythm::new(&plan),
+            device,
+            blocked_until: Timestamp::ZERO,
+            is_attacking: false,
+        };
         let publishers = devices.into_iter().map(publisher).collect();
         let rule = if config.order == Order::Drr { SchedulerRule::Drr } else { SchedulerRule::Strict };
         let bytes = config.message_bytes.max(1);
@@ -133,6 +138,10 @@ impl<'a> World<'a> {
         state.device.note_sent();
         self.tally.sent += 1;
         let pressure = if controlled { pressure } else { Pressure::Idle };
+        if state.device.attacks && !state.is_attacking && self.config.is_attack(now.as_secs_f64()) {
+            state.is_attacking = true;
+            self.tally.attack_learned += state.rhythm.rate().unwrap_or(0.0) * self.config.attack_length;
+        }
         let verdict = state.rhythm.on_publish(&self.plan, now, pressure);
         let rate = state.rhythm.rate();
         // A message waits for itself, or behind another of its publisher.
@@ -183,8 +192,7 @@ impl<'a> World<'a> {
         self.tally.taken_bytes += u64::from(self.config.message_bytes);
         let state = &self.publishers[publisher as usize];
         if state.device.attacks {
-            let attack = self.config.attack_from..self.config.attack_from + self.config.attack_length;
-            self.tally.attack_passed += u64::from(attack.contains(&self.now.as_secs_f64()));
+            self.tally.attack_passed += u64::from(self.config.is_attack(self.now.as_secs_f64()));
             self.tally.after_taken += u64::from(self.is_after_attack(Timestamp::from_nanos(arrived)));
         } else if self.is_measured(self.now.as_nanos()) {
             self.tally.groups[state.device.group].offered += 1;

@@ -22,6 +22,7 @@ pub const METRICS: &[(&str, &str, &str)] = &[
     ("lost_middle", "share", "lost to a full queue, middle third"),
     ("lost_busy", "share", "lost to a full queue, busiest third"),
     ("attack_passed", "of nominal", "messages of an attacker that passed during the attack"),
+    ("attack_over_learned", "of learned", "the same, of the rate that the broker had learned when the attack began"),
     ("after_attack_passed", "share", "messages of an attacker taken in the two minutes after, of those it sent"),
     ("events", "", "simulated"),
 ];
@@ -39,6 +40,8 @@ pub(crate) struct Tally {
     pub(crate) groups: [Group; GROUPS],
     pub(crate) attack_passed: u64,
     pub(crate) attack_nominal: f64,
+    /// Messages that attackers would have sent at the rates learned before.
+    pub(crate) attack_learned: f64,
     pub(crate) after_sent: u64,
     pub(crate) after_taken: u64,
 }
@@ -71,6 +74,7 @@ impl Tally {
             share(middle.lost, middle.offered),
             share(busy.lost, busy.offered),
             if self.attack_nominal > 0.0 { self.attack_passed as f64 / self.attack_nominal } else { 0.0 },
+            if self.attack_learned > 0.0 { self.attack_passed as f64 / self.attack_learned } else { 0.0 },
             share(self.after_taken, self.after_sent),
             self.events as f64,
         ];

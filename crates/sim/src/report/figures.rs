@@ -132,10 +132,17 @@ fn heat_map(experiment: &Experiment) -> String {
 /// Curves have about this many points: a pixel or two each.
 const POINTS: usize = 150;
 
-fn timeline(experiment: &Experiment) -> String {
-    let series = experiment
+/// The cases that the extra figure is to show.
+fn plotted(experiment: &Experiment) -> impl Iterator<Item = &CaseResult> {
+    let only = experiment.scenario.plot_only.as_deref();
+    experiment
         .results
         .iter()
+        .filter(move |result| only.is_none_or(|wanted| result.labels.iter().any(|(_, label)| label == wanted)))
+}
+
+fn timeline(experiment: &Experiment) -> String {
+    let series = plotted(experiment)
         .map(|result| {
             let bin = result.timeline.len().div_ceil(POINTS).max(1);
             let mean = |chunk: &[crate::polling::Second]| {
@@ -159,7 +166,7 @@ fn timeline(experiment: &Experiment) -> String {
 
 fn trace(experiment: &Experiment) -> String {
     let mut series = Vec::new();
-    for result in &experiment.results {
+    for result in plotted(experiment) {
         let step = result.trace.len().div_ceil(POINTS).max(1);
         let pick = |value: fn(&(f64, f64, f64)) -> f64| -> Vec<(f64, f64, f64)> {
             result.trace.iter().step_by(step).map(|point| (point.0, value(point), 0.0)).collect()

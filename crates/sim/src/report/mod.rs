@@ -3,11 +3,14 @@
 //! Everything is a text made of an [`Experiment`]; files are the caller's business. The texts depend on the results
 //! only, not on the clock or the machine, so the same seed and version give the same bytes.
 
+mod book;
 mod figures;
+mod goals;
 mod page;
 mod summary;
 pub mod svg;
 
+pub use book::{Cost, book};
 pub use figures::{Figure, figures};
 pub use page::{html, markdown};
 pub use summary::{csv, json, timeline_csv};
@@ -26,5 +29,8 @@ pub fn caption(experiment: &Experiment) -> String {
         count => format!("seeds {}–{}", scenario.seed, scenario.seed + count as u64 - 1),
     };
     let interval = if replications > 1 { ", bars are 95 % intervals" } else { "" };
-    format!("{}, tidegate {VERSION}, {seeds}, {replications} replications{interval}", scenario.name)
+    let quick = if scenario.quick { ", QUICK LOOK: few replications, a third of the measured time" } else { "" };
+    let partial = if experiment.complete { "" } else { ", fewer than planned" };
+    let word = if replications == 1 { "replication" } else { "replications" };
+    format!("{}, tidegate {VERSION}, {seeds}, {replications} {word}{interval}{quick}{partial}", scenario.name)
 }

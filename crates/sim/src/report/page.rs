@@ -20,6 +20,27 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
         WorldKind::Polling if experiment.scenario.primary.starts_with("outdated") => {
             &["outdated_mean", "outdated_p99", "goodput", "offered", "requests_per_answer", "latency_p99"]
         }
+        WorldKind::Polling if experiment.scenario.primary.ends_with("over_model") => &[
+            "timeout_over_model",
+            "growths_over_model",
+            "detection_over_model",
+            "burst_over_model",
+            "lossy_checks",
+            "losses_per_lossy_check",
+        ],
+        WorldKind::Polling if experiment.scenario.primary == "overloaded" => {
+            &["overloaded", "overloaded_model", "overloaded_over_model", "goodput", "latency_mean", "latency_p99"]
+        }
+        WorldKind::Polling if experiment.scenario.axes.iter().any(|axis| axis.name == "clients.others") => &[
+            "stale",
+            "stale_others",
+            "answers_of_others",
+            "stale_over_bound",
+            "goodput",
+            "offered",
+            "requests_per_answer",
+            "latency_p99",
+        ],
         WorldKind::Polling => &[
             "stale",
             "stale_over_bound",
@@ -47,6 +68,7 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
             "refused",
             "blocked",
             "attack_passed",
+            "attack_over_learned",
             "after_attack_passed",
         ],
     };
@@ -137,7 +159,7 @@ fn section(page: &mut String, experiment: &Experiment) {
 /// A section of the manual; figures lie in `folder`.
 pub fn markdown(experiment: &Experiment, folder: &str) -> String {
     let scenario = &experiment.scenario;
-    let mut text = format!("## {}\n\n*{}* {}\n\n", scenario.title, scenario.question, experiment.verdict());
+    let mut text = format!("### {}\n\n*{}* {}\n\n", scenario.title, scenario.question, experiment.verdict());
     for figure in figures(experiment) {
         let _ = write!(text, "![{}]({folder}/{})\n\n", scenario.title, figure.file);
     }

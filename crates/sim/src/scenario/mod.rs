@@ -10,6 +10,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 mod value;
+mod world;
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use std::sync::Arc;
 pub use book::{BOOK, named};
 pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
 pub use value::Value;
+pub use world::World;
 
-use crate::broker;
 use crate::broker::trace::Trace;
-use crate::polling::{self, Outcome, Polling};
+use crate::polling::{self, Polling};
 use crate::publishers::{self, Publishers};
 
 /// A scenario that has been checked.
@@ -42,6 +43,8 @@ pub struct Scenario {
     pub seed: u64,
     /// An extra figure: `timeline` or `trace`.
     pub plot: Option<String>,
+    /// Only cases with this label are in it.
+    pub plot_only: Option<String>,
     /// What differs from the default world.
     pub settings: Vec<Setting>,
     /// What varies.
@@ -50,6 +53,8 @@ pub struct Scenario {
     pub asserts: Vec<Assert>,
     /// Arrivals that take the place of drawn publishers, in the world of the broker.
     pub trace: Option<Arc<Trace>>,
+    /// A quick look: shorter runs, and no case with very many clients.
+    pub quick: bool,
 }
 
 /// Which world.
@@ -131,42 +136,9 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A world ready to run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum World {
-    /// Clients that poll.
-    Polling(Box<Polling>),
-    /// Publishers.
-    Publishers(Box<Publishers>),
-    /// Publishers, or arrivals that were recorded, before a real shard.
-    Broker(Box<Publishers>, Option<Arc<Trace>>),
-}
-
-impl World {
-    /// Runs it.
-    pub fn run(&self, seed: u64) -> Result<Outcome, String> {
-        match self {
-            Self::Polling(config) => polling::run(config, seed).map_err(|error| error.to_string()),
-            Self::Publishers(config) => publishers::run(config, seed).map_err(|error| error.to_string()),
-            Self::Broker(config, trace) => broker::run(config, trace.as_ref(), seed),
-        }
-    }
-
-    /// Bytes that a run will need, about.
-    pub fn memory_estimate(&self) -> u64 {
-        match self {
-            Self::Polling(config) => config.memory_estimate(),
-            // A publisher is a rhythm, a flow and an event.
-            Self::Publishers(config) => u64::from(config.count) * 512,
-            // A session, its connection and a rhythm; a message is remembered to the end.
-            Self::Broker(config, None) => {
-                let messages = f64::from(config.count) * config.duration / config.interval.mean().max(1e-3);
-                u64::from(config.count) * 4096 + messages as u64 * 64
-            }
-            Self::Broker(_, Some(trace)) => u64::from(trace.publishers()) * 4096 + trace.arrivals().len() as u64 * 96,
-        }
-    }
-}
+/// A quick look has no case with more clients, and no more replications.
+const QUICK_CLIENTS_MAX: u32 = 50_000;
+const QUICK_REPLICATIONS: u32 = 3;
 
 /// Labels and settings of a point of the grid.
 type Point<'a> = (Vec<(String, String)>, Vec<&'a Setting>);
@@ -191,10 +163,12 @@ impl Scenario {
             replications: 10,
             seed: 1,
             plot: None,
+            plot_only: None,
             settings: Vec::new(),
             axes: Vec::new(),
             asserts: Vec::new(),
             trace: None,
+            quick: false,
         }
     }
 
@@ -213,13 +187,15 @@ impl Scenario {
 
     /// Changes a setting, as `--set` does; [`Scenario::check`] says whether it fits.
     pub fn set(&mut self, path: &str, value: Value) {
-        // What the command line says holds for every case.
+        // What the command line says holds for every case, also if a case says it in other words.
+        const POPULATION: [&str; 2] = ["clients.count", "clients.load"];
+        let is_same = |other: &str| other == path || (POPULATION.contains(&other) && POPULATION.contains(&path));
         for axis in &mut self.axes {
             for (_, settings) in &mut axis.points {
-                settings.retain(|setting| setting.path != path);
+                settings.retain(|setting| !is_same(&setting.path));
             }
         }
-        self.axes.retain(|axis| axis.name != path);
+        self.axes.retain(|axis| !is_same(&axis.name));
         self.settings.push(Setting { path: path.to_owned(), value, line: 0 });
     }
 
@@ -237,7 +213,18 @@ impl Scenario {
             }
             points = next;
         }
-        points.into_iter().map(|(labels, settings)| Ok(Case { labels, world: self.world_with(&settings)? })).collect()
+        let mut cases = Vec::with_capacity(points.len());
+        for (labels, settings) in points {
+            let mut world = self.world_with(&settings)?;
+            if self.quick {
+                if world.clients() > QUICK_CLIENTS_MAX {
+                    continue;
+                }
+                world.shorten();
+            }
+            cases.push(Case { labels, world });
+        }
+        Ok(cases)
     }
 
     fn world_with(&self, varied: &[&Setting]) -> Result<World, Problem> {
@@ -266,6 +253,12 @@ impl Scenario {
             WorldKind::Publishers => World::Publishers(Box::new(publishers)),
             WorldKind::Broker => World::Broker(Box::new(publishers), self.trace.clone()),
         })
+    }
+
+    /// A quick look instead of a result: at most three replications, shorter runs, no case with very many clients.
+    pub fn make_quick(&mut self) {
+        self.quick = true;
+        self.replications = self.replications.min(QUICK_REPLICATIONS);
     }
 
     /// Drops expectations about cases that there are no more after a change of the axes.

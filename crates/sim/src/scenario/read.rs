@@ -8,8 +8,20 @@ use super::suggest::did_you_mean;
 use super::value::Value;
 use super::{Assert, Axis, Problem, Relation, Scenario, Setting, WorldKind};
 
-const TOP: &[&str] =
-    &["version", "title", "question", "world", "primary", "replications", "seed", "assert", "vary", "variant", "plot"];
+const TOP: &[&str] = &[
+    "version",
+    "title",
+    "question",
+    "world",
+    "primary",
+    "replications",
+    "seed",
+    "assert",
+    "vary",
+    "variant",
+    "plot",
+    "plot_only",
+];
 
 pub(super) fn read(name: &str, text: &str) -> Result<Scenario, Vec<Problem>> {
     let mut reader = Reader { text, problems: Vec::new(), scenario: Scenario::empty(name) };
@@ -108,8 +120,11 @@ impl Reader<'_> {
                 scenario.primary.clone_from(text);
                 Ok(())
             }
-            ("plot", Some(Value::Text(text))) => {
-                scenario.plot = Some(text.clone());
+            ("plot", Some(value)) => value
+                .one_of(&[("timeline", "timeline"), ("trace", "trace")])
+                .map(|plot| scenario.plot = Some(plot.to_owned())),
+            ("plot_only", Some(Value::Text(text))) => {
+                scenario.plot_only = Some(text.clone());
                 Ok(())
             }
             ("world", Some(value)) => value

@@ -1,0 +1,253 @@
+//! The book: `docs/evaluation.md`, made of a template without numbers and of the results of every experiment.
+//!
+//! The template (`book.md`) says in prose what was looked for; whatever was found is asked for between double braces:
+//! ```text
+//! {{value NAME|METRIC|LABEL|…}}          the mean of the cases with these labels; the least to the most, if there are several
+//! {{percent NAME|METRIC|LABEL|…}}        the same in percent
+//! {{runs NAME|METRIC|LABEL|…}}           in how many of the runs of these cases the metric is 1: "3 of 10"
+//! {{change NAME|METRIC|LABEL|A -> B}}    by how many percent B differs from A
+//! {{holds NAME|WORDS}}                   Yes or No: whether the expectation that begins with these words held
+//! {{goals}} {{cost}} {{extent}} {{contents}} {{sections}}
+//! ```
+//! What was not run is said to be so; a template that asks for what no experiment has is a mistake that a test finds.
+
+use std::fmt::Write;
+
+use super::goals;
+use super::page::markdown;
+use crate::experiment::{CaseResult, Experiment, figure};
+
+/// What the experiments cost on some machine: the only part of the book that another run does not repeat to the byte.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// The experiment.
+    pub name: String,
+    /// Runs that were finished.
+    pub runs: usize,
+    /// Events in all of them.
+    pub events: f64,
+    /// By the clock on the wall.
+    pub seconds: f64,
+    /// Runs at a time.
+    pub threads: usize,
+    /// The most memory that the process had until the end of it, in bytes; zero if that is not known.
+    pub memory: u64,
+}
+
+const TEMPLATE: &str = include_str!("book.md");
+const NOT_RUN: &str = "(not run)";
+
+/// The whole book; figures lie in `folder`.
+pub fn book(experiments: &[Experiment], costs: &[Cost], folder: &str) -> String {
+    filled(TEMPLATE, |directive| answer(directive, experiments, costs, folder))
+}
+
+/// A template with every directive replaced.
+fn filled(template: &str, mut answer: impl FnMut(&str) -> String) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let (directive, after) = after.split_once("}}").unwrap_or((after, ""));
+        text.push_str(before);
+        // A directive may be broken into lines.
+        text.push_str(&answer(&directive.split_whitespace().collect::<Vec<_>>().join(" ")));
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+/// What is between two braces: a word, and parts separated by bars.
+struct Directive<'a> {
+    word: &'a str,
+    name: &'a str,
+    parts: Vec<&'a str>,
+}
+
+impl<'a> Directive<'a> {
+    fn of(text: &'a str) -> Self {
+        let (word, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+        let mut parts = rest.split('|').map(str::trim);
+        Self { word, name: parts.next().unwrap_or(""), parts: parts.collect() }
+    }
+}
+
+fn answer(text: &str, experiments: &[Experiment], costs: &[Cost], folder: &str) -> String {
+    let directive = Directive::of(text);
+    match directive.word {
+        "goals" => return goals::table(experiments, costs),
+        "cost" => return cost_table(costs),
+        "extent" => return extent(experiments),
+        "contents" => return contents(experiments),
+        "sections" => return experiments.iter().map(|experiment| markdown(experiment, folder)).collect(),
+        _ => {}
+    }
+    let found = experiments.iter().find(|experiment| experiment.scenario.name == directive.name);
+    let Some(experiment) = found.filter(|experiment| experiment.replications() > 0) else { return NOT_RUN.to_owned() };
+    about(experiment, &directive).unwrap_or_else(|| NOT_RUN.to_owned())
+}
+
+fn about(experiment: &Experiment, directive: &Directive<'_>) -> Option<String> {
+    let (first, labels) = directive.parts.split_first()?;
+    match directive.word {
+        "value" => range(experiment, first, labels, figure),
+        "percent" => range(experiment, first, labels, |mean| format!("{} %", figure(100.0 * mean))),
+        "runs" => {
+            let values: Vec<f64> =
+                cases(experiment, labels).iter().flat_map(|case| experiment.values(case, first)).collect();
+            let ones = values.iter().filter(|value| **value >= 1.0).count();
+            (!values.is_empty()).then(|| format!("{ones} of {}", values.len()))
+        }
+        "change" => {
+            let (last, common) = labels.split_last()?;
+            let (from, to) = last.split_once("->")?;
+            let mean = |label: &str| {
+                let labels: Vec<&str> = common.iter().copied().chain([label.trim()]).collect();
+                cases(experiment, &labels).first().map(|case| experiment.estimate(case, first).mean)
+            };
+            Some(format!("{:+.1} %", 100.0 * (mean(to)? / mean(from)? - 1.0)).replace('-', "−"))
+        }
+        "holds" => {
+            let verdicts = experiment.verdicts();
+            let verdict = verdicts.iter().find(|verdict| verdict.says.starts_with(first))?;
+            Some(if verdict.holds { "Yes" } else { "No" }.to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// The cases that have all these labels, whatever the axes are called.
+fn cases<'a>(experiment: &'a Experiment, labels: &[&str]) -> Vec<&'a CaseResult> {
+    let has = |case: &CaseResult, wanted: &str| case.labels.iter().any(|(_, label)| label == wanted);
+    experiment.results.iter().filter(|case| labels.iter().all(|wanted| has(case, wanted))).collect()
+}
+
+fn range(experiment: &Experiment, metric: &str, labels: &[&str], text: impl Fn(f64) -> String) -> Option<String> {
+    let means = cases(experiment, labels).into_iter().map(|case| experiment.estimate(case, metric).mean);
+    let mut means: Vec<f64> = means.filter(|mean| mean.is_finite()).collect();
+    means.sort_by(f64::total_cmp);
+    let (low, high) = (text(*means.first()?), text(*means.last()?));
+    Some(if low == high { low } else { format!("{low} to {high}") })
+}
+
+/// How much of the book was run.
+fn extent(experiments: &[Experiment]) -> String {
+    let runs: usize =
+        experiments.iter().flat_map(|experiment| &experiment.results).map(|result| result.runs.len()).sum();
+    let cases: usize = experiments.iter().map(|experiment| experiment.results.len()).sum();
+    let quick = experiments.iter().any(|experiment| experiment.scenario.quick);
+    let few: Vec<&str> = experiments
+        .iter()
+        .filter(|experiment| experiment.replications() < REPLICATIONS_WANTED)
+        .map(|experiment| experiment.scenario.name.as_str())
+        .collect();
+    let mut text = format!("{} experiments, {cases} cases, {runs} runs.", experiments.len());
+    if !few.is_empty() {
+        let _ = write!(text, " Fewer than {REPLICATIONS_WANTED} replications: {}.", few.join(", "));
+    }
+    if quick {
+        text.push_str(" **This is a quick look: few replications, a third of the measured time.**");
+    }
+    text
+}
+
+/// Replications of an experiment whose intervals are to be believed.
+const REPLICATIONS_WANTED: usize = 10;
+
+fn contents(experiments: &[Experiment]) -> String {
+    let line = |experiment: &Experiment| {
+        format!("- [{}](#{}): {}\n", experiment.scenario.title, anchor(experiment), experiment.verdict())
+    };
+    experiments.iter().map(line).collect::<String>().trim_end().to_owned()
+}
+
+/// As the common renderers make it of a heading.
+fn anchor(experiment: &Experiment) -> String {
+    let kept = experiment.scenario.title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+fn cost_table(costs: &[Cost]) -> String {
+    let mut text = "| experiment | runs | events | time | events per second and thread | memory |\n\
+                    | --- | ---: | ---: | ---: | ---: | ---: |\n"
+        .to_owned();
+    for cost in costs {
+        let _ = writeln!(
+            text,
+            "| {} | {} | {:.1} M | {:.0} s | {:.2} M | {} |",
+            cost.name,
+            cost.runs,
+            cost.events / 1e6,
+            cost.seconds,
+            cost.rate() / 1e6,
+            if cost.memory == 0 { "–".to_owned() } else { format!("{} MB", cost.memory / 1_000_000) }
+        );
+    }
+    let seconds: f64 = costs.iter().map(|cost| cost.seconds).sum();
+    let events: f64 = costs.iter().map(|cost| cost.events).sum();
+    let _ = write!(text, "| all | | {:.0} M | {:.0} min | | |", events / 1e6, seconds / 60.0);
+    text
+}
+
+impl Cost {
+    /// Events per second of each thread.
+    pub fn rate(&self) -> f64 {
+        self.events / (self.seconds * self.threads.clamp(1, self.runs.max(1)) as f64).max(1e-9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{BOOK, Scenario};
+
+    /// What every directive of the template asks for exists in the book.
+    #[test]
+    fn the_template_asks_for_what_there_is() {
+        let scenarios: Vec<Scenario> = BOOK.iter().map(|(name, text)| Scenario::read(name, text).unwrap()).collect();
+        let mut asked = 0;
+        filled(TEMPLATE, |text| {
+            let Directive { word, name, parts } = Directive::of(text);
+            asked += 1;
+            if ["goals", "cost", "extent", "contents", "sections"].contains(&word) {
+                return String::new();
+            }
+            let scenario = scenarios.iter().find(|scenario| scenario.name == name).expect(text);
+            if word == "holds" {
+                assert!(scenario.asserts.iter().any(|assert| assert.says.starts_with(parts[0])), "{text}");
+                return String::new();
+            }
+            assert!(["value", "percent", "runs", "change"].contains(&word), "{text}");
+            assert!(scenario.metrics().iter().any(|(metric, _, _)| *metric == parts[0]), "{text}");
+            let labels = parts[1..].iter().flat_map(|part| part.split("->")).map(str::trim);
+            for label in labels {
+                let known = scenario.axes.iter().flat_map(|axis| &axis.points).any(|(point, _)| point == label);
+                assert!(known, "{text}: {label}");
+            }
+            String::new()
+        });
+        assert!(asked > 20);
+    }
+
+    /// Numbers are the generator's; the template has names only.
+    #[test]
+    fn the_template_has_no_numbers() {
+        let prose = filled(TEMPLATE, |_| String::new());
+        let mut prose = prose.split_whitespace().collect::<Vec<_>>().join(" ");
+        for name in ["AST+RBT of 2018", "AST+RBT of 2019", "paper 003", "Paper 003", "papers 000 and 002", "95 %"] {
+            prose = prose.replace(name, "");
+        }
+        let goals: Vec<&str> = prose.split(|c: char| !c.is_alphanumeric()).collect();
+        for word in goals.into_iter().filter(|word| word.contains(|c: char| c.is_ascii_digit())) {
+            let is_name = word.starts_with(['G', 'E', 'P']) && word[1..].chars().all(|c| c.is_ascii_digit());
+            assert!(is_name, "{word}");
+        }
+    }
+
+    #[test]
+    fn directives_are_replaced_wherever_they_stand() {
+        assert_eq!(filled("a {{x}} b {{y\n  z}}", |text| format!("<{text}>")), "a <x> b <y z>");
+        assert_eq!(filled("{{open", str::to_owned), "open");
+        assert_eq!(answer("value e1-overload|stale|0.5", &[], &[], "f"), NOT_RUN);
+    }
+}
