@@ -49,7 +49,7 @@ pub(super) fn run(path: &Path, how: &HowArgs) -> Result<u8> {
         return Err(anyhow::anyhow!("--set {problem}")).context(Usage);
     }
     let stop = Stop::on_signals()?;
-    let experiment = super::perform(&scenario, how, &stop)?;
+    let experiment = super::perform(&scenario, how, &stop, None)?;
     super::write_experiment(&experiment, &how.out)?;
     super::write(&how.out.join("report.html"), &report::html(std::slice::from_ref(&experiment)))?;
     print(&experiment);
