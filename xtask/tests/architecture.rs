@@ -10,7 +10,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("control", &["libm", "rand_core", "siphasher"]),
     ("wire-mqtt", &[]),
     ("wire-ssap", &["memchr", "quick-xml"]),
-    ("graph", &["foldhash", "hashbrown", "imbl", "oxrdf", "spareval", "spargebra", "sparopt"]),
+    ("graph", &["ecow", "foldhash", "hashbrown", "imbl", "oxrdf", "spareval", "spargebra", "sparopt"]),
     ("map", &["foldhash", "hashbrown", "oxrdf", "oxsdatatypes", "serde_json", "tidegate-graph", "tidegate-wire-mqtt"]),
     ("core", &["foldhash", "hashbrown", "libm", "siphasher", "tidegate-control", "tidegate-wire-mqtt"]),
 ];

@@ -18,12 +18,12 @@ use tidegate_control::advice::{AdviceConfig, Declared, StretchAdvice};
 use tidegate_control::hints::Hints;
 use tidegate_control::pacer::{Outcome, Pacer, PacerConfig, Preset};
 
-/// The README shows what the example prints; these two rows stand for the rest.
+/// The page shows what the example prints; these two rows stand for the rest.
 #[test]
-fn the_tables_of_the_readme_are_what_the_example_prints() {
-    let readme = include_str!("../../../README.md");
+fn the_tables_of_the_page_are_what_the_example_prints() {
+    let page = include_str!("../../../docs/control/README.md");
     for row in [space::overload(Preset::Active).row(Preset::Active), space::dip(Preset::Active).row(Preset::Active)] {
-        assert!(readme.contains(&row), "README.md has no row\n{row}");
+        assert!(page.contains(&row), "docs/control/README.md has no row\n{row}");
     }
 }
 

@@ -13,7 +13,7 @@ Examples:
   tidegate lab sweep e1-overload --vary clients.beta=1.5,2,4
   tidegate lab compare before after                    two results, with confidence intervals
   tidegate lab tune --set host.capacity=500/s --set clients.count=20000
-  tidegate lab replay trace.csv --set broker.enforce_always=true  what other settings would have done
+  tidegate lab replay trace.csv --set broker.order=fifo  what it would have done with a trace
   tidegate lab all --out book                          everything: may take an hour
   tidegate lab all --quick --out book                  everything at a glance
 

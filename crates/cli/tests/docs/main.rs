@@ -46,6 +46,7 @@ pages! {
     sdk: "docs/sdk.md",
     pace_hints: "docs/pace-hints.md",
     benchmarks: "docs/BENCHMARKS.md",
+    evaluation: "docs/evaluation.md",
     architecture: "docs/ARCHITECTURE.md",
     packages: "dist/README.md",
     control: "docs/control/README.md",
