@@ -17,7 +17,7 @@ use crate::ask::walk;
 use crate::history::{History, Point};
 use crate::limits::{FEED_MESSAGES_MAX, FEED_TIME, TICK, TOP_ROWS, TOP_SHARE, TOP_TICKS};
 use crate::state::{State, lock};
-use crate::{status, view};
+use crate::{status, trace, view};
 
 /// What is kept for pages, and who listens.
 #[derive(Debug, Default)]
@@ -72,6 +72,7 @@ pub(crate) async fn run(state: Arc<State>) {
         before = now;
         // Whoever asks for rates later gets those of the last second or two, not since somebody asked before.
         state.stats();
+        trace::forget(&state);
         if !state.live.has_listeners() {
             until_top = 0;
             continue;

@@ -4,20 +4,21 @@
 //! not fetched ends by itself, here and in the shards.
 
 use std::collections::HashMap;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Query, State as Shared};
 use axum::http::StatusCode;
 use ring::rand::{SecureRandom, SystemRandom};
-use serde_json::{Value, json};
+use serde_json::json;
 use tidegate_broker::ask::{Answer, Question};
 use tidegate_control::Timestamp;
 use tidegate_core::Arrived;
 
 use crate::ask::ask;
 use crate::limits::{RECORDING_LEASE, TRACED_MAX};
-use crate::problem::{Answered, Problem, json_of};
+use crate::problem::{Answered, Problem, json_of, text};
 use crate::state::{State, lock};
 
 type Words = HashMap<String, String>;
@@ -77,33 +78,45 @@ pub(crate) async fn take(Shared(state): Shared<Arc<State>>, Query(words): Query<
     if lock(&state.trace).as_ref().is_none_or(|trace| trace.key != key) {
         return Err(gone());
     }
-    let (mut arrived, mut missed) = (Vec::new(), 0);
+    let (mut arrived, mut missed, mut unheard) = (Vec::new(), 0, 0);
     for shard in 0..state.handle.shards() {
-        if let Answer::Arrivals(arrivals) = ask(&state, shard, Question::Arrivals { seed: key }).await? {
-            arrived.extend(arrivals.arrived);
-            missed += arrivals.missed;
+        match ask(&state, shard, Question::Arrivals { seed: key }).await {
+            Ok(Answer::Arrivals(arrivals)) => {
+                arrived.extend(arrivals.arrived);
+                missed += arrivals.missed;
+            }
+            // What the others have told is not told again.
+            _ => unheard += 1,
         }
     }
     arrived.sort_by_key(|arrived| arrived.at);
     let mut trace = lock(&state.trace);
     let trace = trace.as_mut().filter(|trace| trace.key == key).ok_or_else(gone)?;
     trace.asked_at = Instant::now();
-    let rows: Vec<Value> = arrived.iter().map(|arrived| trace.row(arrived)).collect();
-    Ok(json_of(&json!({ "arrivals": rows, "missed": missed })))
+    // Written by hand: there may be a hundred thousand.
+    let mut body = format!("{{\"missed\":{missed},\"unheard\":{unheard},\"arrivals\":[");
+    for (number, arrived) in arrived.iter().enumerate() {
+        body.push_str(if number > 0 { "," } else { "" });
+        trace.write(arrived, &mut body);
+    }
+    body.push_str("]}");
+    Ok(text(StatusCode::OK, "application/json", body))
+}
+
+/// Lets go of a recording that has ended; looked at once a second.
+pub(crate) fn forget(state: &State) {
+    lock(&state.trace).take_if(|trace| trace.asked_at.elapsed() >= RECORDING_LEASE);
 }
 
 impl Recording {
     /// Microseconds since the beginning, publisher, topic, bytes of the topic, bytes of the payload, QoS, retained.
-    fn row(&mut self, arrived: &Arrived) -> Value {
-        json!([
-            arrived.at.since(self.since).as_micros() as u64,
-            self.publishers.number(arrived.publisher),
-            self.topics.number(arrived.topic),
-            arrived.topic_bytes,
-            arrived.payload_bytes,
-            arrived.qos.bits(),
-            u8::from(arrived.retain),
-        ])
+    fn write(&mut self, arrived: &Arrived, out: &mut String) {
+        let micros = arrived.at.since(self.since).as_micros();
+        let (publisher, topic) = (self.publishers.number(arrived.publisher), self.topics.number(arrived.topic));
+        let Arrived { topic_bytes, payload_bytes, qos, retain, .. } = arrived;
+        let (qos, retain) = (qos.bits(), u8::from(*retain));
+        // Writing to a string cannot fail.
+        let _ = write!(out, "[{micros},{publisher},{topic},{topic_bytes},{payload_bytes},{qos},{retain}]");
     }
 }
 

@@ -18,27 +18,41 @@ const ODD: &str = "the broker tells of arrivals in another way than this program
 
 pub(crate) fn record(args: &TraceRecordArgs) -> Result<u8> {
     let door = Door::new(&args.admin)?;
-    // Before a minute is spent on it.
-    fs::write(&args.out, "").with_context(|| format!("cannot write {}", args.out.display()))?;
-    let begun = door.request("POST", "/api/v1/trace", Some(&json!({})))?;
+    // Before a minute is spent on it; what is there already stays until there is something new.
+    let mut part = args.out.clone().into_os_string();
+    part.push(".part");
+    let cannot = || format!("cannot write {}", args.out.display());
+    fs::write(&part, "").with_context(cannot)?;
+    let begun =
+        door.request("POST", "/api/v1/trace", Some(&json!({}))).inspect_err(|_| drop(fs::remove_file(&part)))?;
     let recording = begun["recording"].as_str().unwrap_or_default().to_owned();
     let stop = Stop::on_signals()?;
-    let (start, mut arrivals, mut missed) = (Instant::now(), Vec::new(), 0);
+    let (start, mut arrivals, mut missed, mut unheard) = (Instant::now(), Vec::new(), 0, 0);
+    let mut failed = None;
     eprintln!("recording for {} s; Ctrl-C ends it early", args.time.as_secs());
     while start.elapsed() < args.time && !stop.is_wanted() && arrivals.len() < MESSAGES_MAX {
         std::thread::sleep(LOOK.min(args.time.saturating_sub(start.elapsed())));
-        let answer = door.get(&format!("/api/v1/trace?recording={recording}"))?;
+        let look = door.get(&format!("/api/v1/trace?recording={recording}"));
+        let look = look.and_then(|answer| Ok((rows(&answer)?, answer)));
+        let (more, answer) = match look {
+            Ok(look) => look,
+            // What was written down until now is worth something.
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        };
         missed += answer["missed"].as_u64().unwrap_or(0);
-        let rows = answer["arrivals"].as_array().map_or(&[][..], Vec::as_slice);
-        for row in rows {
-            arrivals.push(arrival(row).ok_or_else(|| AdminError::failure(ODD.to_owned()))?);
-        }
+        unheard += answer["unheard"].as_u64().unwrap_or(0);
+        arrivals.extend(more);
     }
+    arrivals.truncate(MESSAGES_MAX);
     let seconds = start.elapsed().as_secs_f64();
     let trace = Trace::new(arrivals);
     let count = trace.arrivals().len();
     let note = format!("{seconds:.0} s, {count} messages, {} publishers, {missed} missed", trace.publishers());
-    fs::write(&args.out, trace.write(&note)).with_context(|| format!("cannot write {}", args.out.display()))?;
+    fs::write(&part, trace.write(&note)).with_context(cannot)?;
+    fs::rename(&part, &args.out).with_context(cannot)?;
     println!("{}: {note}", args.out.display());
     if count == 0 {
         println!("nobody published; there is nothing to replay");
@@ -48,7 +62,16 @@ pub(crate) fn record(args: &TraceRecordArgs) -> Result<u8> {
             args.out.display()
         );
     }
-    Ok(0)
+    if unheard > 0 {
+        println!("{unheard} times a shard did not answer: what came to it then may be missing");
+    }
+    failed.map_or(Ok(0), |error| Err(error.into()))
+}
+
+fn rows(answer: &Value) -> Result<Vec<Arrival>, AdminError> {
+    let rows = answer["arrivals"].as_array().map_or(&[][..], Vec::as_slice);
+    let rows: Option<Vec<Arrival>> = rows.iter().map(arrival).collect();
+    rows.ok_or_else(|| AdminError::failure(ODD.to_owned()))
 }
 
 fn arrival(row: &Value) -> Option<Arrival> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tidegate_sim::broker::trace::Trace;
+use tidegate_sim::broker::trace::{MESSAGES_MAX, Trace};
 use tidegate_sim::experiment::Experiment;
 use tidegate_sim::report;
 use tidegate_sim::scenario::{Axis, Scenario, Setting, Value};
@@ -14,8 +14,8 @@ use crate::arguments::HowArgs;
 use crate::stop::Stop;
 use crate::target::Usage;
 
-/// Bytes of a trace: some ten million messages.
-const TRACE_BYTES_MAX: u64 = 512 * 1024 * 1024;
+/// Bytes of a trace: as many messages as there may be, at the length of a long line.
+const TRACE_BYTES_MAX: u64 = MESSAGES_MAX as u64 * 64;
 /// What was held at the end gets this long to pass.
 const AFTERWARDS: f64 = 30.0;
 /// The shipped broker. A trace is not drawn, so one run is all there is.
