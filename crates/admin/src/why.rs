@@ -307,11 +307,9 @@ fn next(client: &ClientReport) -> Vec<String> {
     let id = quoted(&client.client_id);
     let mut steps = Vec::new();
     if code(client.state).is_some() {
-        let window = RATE_WINDOW.as_secs();
         let allowed = match client.rate.unwrap_or(1.0).max(1.0).ceil() as u64 {
-            rate if client.publisher.is_some_and(|publisher| publisher.batch > 1) => {
-                format!("{}/{window}s", rate * window)
-            }
+            // As many may come at once as in the time that is named.
+            rate if client.publisher.is_some_and(|publisher| publisher.batch > 1) => format!("{}/m", rate * 60),
             rate => format!("{rate}/s"),
         };
         steps.push(format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}"));
@@ -321,6 +319,15 @@ fn next(client: &ClientReport) -> Vec<String> {
         steps.push(
             "if many are slowed that should not be, give all more room: backoff.headroom, backoff.burst".to_owned(),
         );
+    }
+    if let Some(usual) = view::learned_rate(client)
+        && client.state == ClientState::Ok
+        && client.rate.is_some_and(|rate| rate > FAR_ABOVE * usual)
+    {
+        let usual = usual.max(1.0).ceil();
+        steps.push(format!(
+            "to slow it now:  tidegate limits set {id} rate={usual}/s   or keep it away:  tidegate ban add {id} --for 1h"
+        ));
     }
     if ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
         steps.push(
@@ -463,10 +470,12 @@ mod tests {
     #[test]
     fn what_to_do_is_a_command_or_a_setting() {
         let steps = next(&client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 200));
-        assert!(steps[0].ends_with("tidegate limits set pump rate=420/10s"), "{steps:?}");
+        assert!(steps[0].ends_with("tidegate limits set pump rate=2520/m"), "{steps:?}");
         assert!(steps[1].contains("tidegate ban add pump") && steps[2].contains("backoff.burst"), "{steps:?}");
         let steps = next(&client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 1));
         assert!(steps[0].ends_with("rate=42/s"), "{steps:?}");
         assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1)), Vec::<String>::new());
+        let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1));
+        assert!(steps[0].contains("tidegate limits set pump rate=40/s"), "{steps:?}");
     }
 }

@@ -38,7 +38,7 @@ function show(place, context) {
       ["Process", answer.process_id], ["Shards", answer.shards], ["Sockets", `${answer.sockets}, ${answer.handshakes} in a handshake`],
       ["Configuration read", answer.configured ?? "unknown"],
       ["Ready for clients", answer.ready ? "yes" : `no: ${answer.not_ready_because}`],
-      ["Times the level became 0, 1, 2, 3, 4", answer.level_changes.join(", ")]]));
+      ["Changes to level 0 to 4", answer.level_changes.join(", ")]]));
     const it = answer.memory;
     const part = it.used_bytes / Math.max(1, it.budget_bytes);
     bar.firstChild.style.width = `${(part * 100).toFixed(1)}%`;

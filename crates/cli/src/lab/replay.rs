@@ -23,6 +23,8 @@ const SHIPPED: &str = "version = 1\nworld = \"broker\"\nprimary = \"held\"\nrepl
     question = \"What would other settings have done with these messages?\"\n\
     [broker]\nrule = \"practical\"\nenforce_always = false\norder = \"drr\"\nqueue_items = 10000\n\
     [publishers]\nclosed_loop = false\n";
+/// What is about the world and not about the broker.
+const WORLD: [&str; 2] = ["broker.capacity", "run.warm_up"];
 /// What can be set; the rest is in the trace.
 const KEYS: &str = "broker.rule, broker.enforce_always, broker.order, broker.capacity (what the reader takes), \
     broker.queue_items, run.warm_up";
@@ -40,7 +42,10 @@ pub(super) fn run(path: &Path, how: &HowArgs) -> Result<u8> {
     scenario.title = format!("Replay of {}", path.file_name().unwrap_or_default().to_string_lossy());
     scenario.set("run.duration", Value::from_argument(&format!("{seconds:.3}s")));
     scenario.trace = Some(Arc::new(trace));
-    let settings = settings(&how.set).context(Usage)?;
+    let (world, settings): (Vec<Setting>, Vec<Setting>) =
+        settings(&how.set).context(Usage)?.into_iter().partition(|setting| WORLD.contains(&&*setting.path));
+    // The reader is as fast in both columns: else they would not tell what the settings do.
+    scenario.settings.extend(world);
     if !settings.is_empty() {
         let points = vec![("as shipped".to_owned(), Vec::new()), ("as set".to_owned(), settings)];
         scenario.axes = vec![Axis { name: "variant".to_owned(), points }];
