@@ -86,6 +86,65 @@ async fn absurd_advice_neither_stops_a_client_for_ever_nor_makes_it_busy() {
     }
 }
 
+/// A refusal as a whole response.
+fn refusal(status: &str, body: &str) -> &'static str {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\npace-retry-after-ms: 1\r\nContent-Length: {length}\r\n\r\n{body}").leak()
+}
+
+/// Why it failed; nothing if it comes back instead.
+async fn failed<T>(space: &Space, work: impl Future<Output = Result<T, Error>>) -> Option<Error> {
+    let mut events = space.events();
+    let returning = async { while !matches!(soon(events.next()).await.unwrap().kind, EventKind::Returning { .. }) {} };
+    tokio::select! {
+        outcome = soon(work) => outcome.err(),
+        () = returning => None,
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_may_be_stored_is_not_sent_again_and_says_so() {
+    const UNAVAILABLE: &str = "503 Service Unavailable";
+    let problem = |name: &str| format!(r#"{{"type":"urn:tidegate:problem:{name}","detail":"said"}}"#);
+    let change = "INSERT DATA { <urn:lamp> <urn:state> 'on' }";
+    let unconfirmed = |e: &Error| matches!(e, Error::Unconfirmed(_)) && e.to_string().contains("may have been made");
+    for (status, body, is_repeated) in [
+        (UNAVAILABLE, problem("unconfirmed"), false),
+        (UNAVAILABLE, problem("of another version"), false),
+        (UNAVAILABLE, String::new(), false),
+        (UNAVAILABLE, r#"{"type":"about:blank","error":"busy"}"#.to_owned(), false),
+        (UNAVAILABLE, problem("busy"), true),
+        (UNAVAILABLE, problem("late"), true),
+        (UNAVAILABLE, problem("unwritable"), true),
+        (UNAVAILABLE, problem("closing"), true),
+        ("429 Too Many Requests", String::new(), true),
+    ] {
+        let (url, count) = always(refusal(status, &body)).await;
+        let space = space(&url).await.waiting(common::PATIENCE);
+        let error = failed(&space, space.update(change)).await;
+        assert_eq!(error.as_ref().is_none(), is_repeated, "{status} {body}: {error:?}");
+        assert!(error.as_ref().is_none_or(unconfirmed), "{status} {body}: {error:?}");
+        assert_eq!(count.load(Ordering::Relaxed), 1, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_asked_again_only_if_the_answer_can_be_another() {
+    let problem = r#"{"type":"urn:tidegate:problem:failed","detail":"said"}"#;
+    for (status, body, is_repeated) in [
+        ("500 Internal Server Error", problem, false),
+        ("413 Payload Too Large", "", false),
+        // Whoever stands before a broker that starts again.
+        ("502 Bad Gateway", "", true),
+        ("503 Service Unavailable", "", true),
+    ] {
+        let (url, _) = always(refusal(status, body)).await;
+        let space = space(&url).await.waiting(common::PATIENCE);
+        let error = failed(&space, space.query(LAMP)).await;
+        assert_eq!(error.is_none(), is_repeated, "{status}: {error:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_socket_that_talks_nonsense_is_left_and_come_back_to_with_jitter() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -17,6 +17,7 @@ use tidegate_control::hints::{Asks, Hints};
 use tokio::sync::Semaphore;
 
 use super::address::{Address, within};
+use super::patience::Kind;
 use super::tls::Road;
 use super::{Checked, What};
 use crate::error::Error;
@@ -42,6 +43,9 @@ struct Answer {
     body: Bytes,
 }
 
+/// What our broker says of a change that it surely did not make: the last part of the type of its problem.
+const NOT_DONE: [&str; 4] = ["busy", "late", "unwritable", "closing"];
+const PROBLEM: &str = "urn:tidegate:problem:";
 /// Queries up to this go into the URL, where an equal version needs no answer.
 const GET_BYTES_MAX: usize = 4096;
 
@@ -53,7 +57,7 @@ impl Door {
     pub(crate) async fn update(&self, text: String, asks: &Asks, patience: Duration) -> Result<(), Error> {
         let request = self.request(Method::POST, "/update", asks);
         let request = request.header(header::CONTENT_TYPE, "application/sparql-update").body(text.into());
-        self.send(request, patience).await?.good().map(drop)
+        self.send(request, patience).await?.good(Kind::Change).map(drop)
     }
 
     pub(crate) async fn check(
@@ -165,13 +169,24 @@ impl Answer {
         hints_of(&self.headers)
     }
 
-    fn good(self) -> Result<Self, Error> {
+    fn good(self, kind: Kind) -> Result<Self, Error> {
         if self.status.is_success() {
             return Ok(self);
         }
         let told = serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
         let word = |name: &str| told.get(name).and_then(Value::as_str).map(str::to_owned);
         let words = word("detail").or_else(|| word("error_description")).unwrap_or_else(|| self.status.to_string());
+        let problem = word("type").and_then(|name| name.strip_prefix(PROBLEM).map(str::to_owned)).unwrap_or_default();
+        let is_unknown = problem == "unconfirmed"
+            // Another server, or one in between, may mean anything by it.
+            || self.status == StatusCode::SERVICE_UNAVAILABLE && !NOT_DONE.contains(&problem.as_str());
+        if kind == Kind::Change && is_unknown {
+            return Err(Refusal::Unconfirmed(words).into());
+        }
+        if matches!(self.status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT) {
+            // Whoever stands before the broker has lost it.
+            return Err(Error::Lost(io::Error::other(words)));
+        }
         Err(match self.status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Refusal::Busy(self.hints()),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Refusal::Denied(words),
@@ -187,7 +202,7 @@ impl Answer {
     }
 
     fn rows(self) -> Result<Vec<Row>, Error> {
-        let answer = self.good()?;
+        let answer = self.good(Kind::Question)?;
         let results: Value = serde_json::from_slice(&answer.body)
             .map_err(|error| Refusal::Nonsense(format!("no results in JSON: {error}")))?;
         if let Some(truth) = results.get("boolean").and_then(Value::as_bool) {
