@@ -205,6 +205,65 @@ async fn lie(stream: TcpStream, count: Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
+async fn one_absurd_number_does_not_make_a_watch_blind() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ssap://{}", listener.local_addr().unwrap());
+    let baselines = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(misnumber(stream, Arc::clone(&baselines)));
+        }
+    });
+    let space = space(&url).await;
+    let mut events = space.events();
+    let mut query = soon(space.persistent_query(LAMP).control(Level::Active).open()).await.unwrap();
+    assert_eq!(soon(query.next()).await.unwrap().added[0].text("o"), Some("a"));
+    query.check().await.unwrap();
+    while !matches!(soon(events.next()).await.unwrap().kind, EventKind::CheckAnswered { is_short: false }) {}
+    query.check().await.unwrap();
+    assert_eq!(soon(query.next()).await.unwrap().added[0].text("o"), Some("b"), "a baseline anew");
+}
+
+/// A broker of SSAP that answers what was missed with a number that cannot be, and has another result from then on.
+async fn misnumber(mut stream: TcpStream, baselines: Arc<AtomicUsize>) {
+    const END: &str = "</SSAP_message>";
+    let rows = |text: &str| {
+        format!(
+            "<parameter name=\"results\"><sparql xmlns=\"http://www.w3.org/2005/sparql-results#\"><head><variable \
+             name=\"o\"/></head><results><result><binding name=\"o\"><literal>{text}</literal></binding></result>\
+             </results></sparql></parameter>"
+        )
+    };
+    let mut bytes = Vec::new();
+    while stream.read_buf(&mut bytes).await.is_ok_and(|length| length > 0) {
+        while let Some(end) = String::from_utf8_lossy(&bytes).find(END) {
+            let text = String::from_utf8(bytes.drain(..end + END.len()).collect()).unwrap();
+            let part = |name: &str| text.split(name).nth(1).and_then(|rest| rest.split('<').next()).unwrap_or_default();
+            let (kind, id) = (part("<transaction_type>"), part("<transaction_id>"));
+            let more = match kind {
+                "QUERY" => format!("<parameter name=\"pace-dbr-ms\">100</parameter>{}", rows("a")),
+                "SUBSCRIBE" if text.contains("ind_sequence") => "<parameter name=\"resumed\">TRUE</parameter>\
+                     <parameter name=\"ind_sequence\">4294967295</parameter>"
+                    .to_owned(),
+                "SUBSCRIBE" => {
+                    let result = if baselines.fetch_add(1, Ordering::Relaxed) == 0 { "a" } else { "b" };
+                    format!("<parameter name=\"subscription_id\">s</parameter>{}", rows(result))
+                }
+                _ => String::new(),
+            };
+            let answer = format!(
+                "<SSAP_message><message_type>CONFIRM</message_type><transaction_type>{kind}</transaction_type>\
+                 <transaction_id>{id}</transaction_id><space_id>X</space_id><node_id>k</node_id><parameter \
+                 name=\"status\">m3:Success</parameter>{more}{END}"
+            );
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_broker_of_mqtt_that_greets_and_then_raves_is_come_back_to_with_jitter() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("mqtt://{}", listener.local_addr().unwrap());
