@@ -1,7 +1,6 @@
 //! SPARQL over HTTP: queries and updates, on connections that are used again.
 
 use std::io;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine;
@@ -17,6 +16,7 @@ use tidegate_control::hints::{Asks, Hints};
 use tokio::sync::Semaphore;
 
 use super::address::{Address, within};
+use super::idle::Idle;
 use super::patience::Kind;
 use super::tls::Road;
 use super::{Checked, What};
@@ -32,7 +32,7 @@ type Line = SendRequest<Full<Bytes>>;
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) road: Road,
-    idle: Mutex<Vec<Line>>,
+    idle: Idle<Line>,
     places: Semaphore,
 }
 
@@ -51,7 +51,7 @@ const GET_BYTES_MAX: usize = 4096;
 
 impl Door {
     pub(crate) fn new(road: Road) -> Self {
-        Self { road, idle: Mutex::default(), places: Semaphore::new(LINES_MAX) }
+        Self { road, idle: Idle::default(), places: Semaphore::new(LINES_MAX) }
     }
 
     pub(crate) async fn update(&self, text: String, asks: &Asks, patience: Duration) -> Result<(), Error> {
@@ -91,7 +91,7 @@ impl Door {
     /// Whether anybody is there.
     pub(crate) async fn knock(&self) -> Result<(), Error> {
         let line = self.line().await?;
-        self.put_back(line);
+        self.idle.put(line);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Door {
             let response = line.send_request(request).await.map_err(lost)?;
             let answer = Answer::read(response).await?;
             if line.ready().await.is_ok() {
-                self.put_back(line);
+                self.idle.put(line);
             }
             Ok(answer)
         };
@@ -131,7 +131,7 @@ impl Door {
     /// A connection that is not known to be dead.
     async fn line(&self) -> Result<Line, Error> {
         loop {
-            let Some(mut line) = self.idle.lock().ok().and_then(|mut idle| idle.pop()) else { break };
+            let Some(mut line) = self.idle.take() else { break };
             // A close that has arrived is noticed before the next request.
             tokio::task::yield_now().await;
             if !line.is_closed() && line.ready().await.is_ok() {
@@ -143,14 +143,6 @@ impl Door {
         // It ends with the line, or when the other side closes.
         tokio::spawn(connection);
         Ok(line)
-    }
-
-    fn put_back(&self, line: Line) {
-        if let Ok(mut idle) = self.idle.lock()
-            && idle.len() < LINES_MAX
-        {
-            idle.push(line);
-        }
     }
 }
 
