@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    fn silent(config: PacerConfig) -> Paced<Silent, impl Judge<Result<(), ()>>> {
+    fn silent(config: &PacerConfig) -> Paced<Silent, impl Judge<Result<(), ()>>> {
         let judge = |_: &Result<(), ()>, latency| Outcome::answered(latency, 0);
         PaceLayer::new(&config.build().unwrap(), judge).layer(Silent)
     }
@@ -263,7 +263,7 @@ mod tests {
     #[tokio::test]
     async fn a_request_that_was_given_up_is_paced_and_the_next_waits_for_it() {
         let woken = Arc::new(Woken::default());
-        let mut service = silent(PacerConfig { interval: Duration::from_secs(3600), ..PacerConfig::default() });
+        let mut service = silent(&PacerConfig { interval: Duration::from_secs(3600), ..PacerConfig::default() });
         assert_eq!(ask(&mut service, &woken), (true, false), "the first need not wait");
         let answer = service.call(());
         assert_eq!(ask(&mut service, &woken), (false, false), "one is under way");
@@ -280,7 +280,7 @@ mod tests {
     #[tokio::test]
     async fn with_level_none_nothing_is_asked() {
         let woken = Arc::new(Woken::default());
-        let mut service = silent(PacerConfig { level: Level::None, ..PacerConfig::default() });
+        let mut service = silent(&PacerConfig { level: Level::None, ..PacerConfig::default() });
         assert_eq!(ask(&mut service, &woken), (false, false));
     }
 }
