@@ -46,7 +46,7 @@ pub const PINGS_MAX: u32 = 3;
 pub const CHECKS_MAX: usize = 32;
 /// Requests under way at once on one connection to a space, each on a line of its own; more wait.
 pub const LINES_MAX: usize = 64;
-/// Lines without a request that are kept for the next one.
+/// Lines without a request that are kept for the next one, if none waits.
 pub const IDLE_LINES_MAX: usize = 8;
 /// How long one is kept.
 pub const IDLE_TIME: Duration = Duration::from_secs(10);

@@ -121,7 +121,7 @@ async fn a_change_that_may_be_stored_is_not_sent_again_and_says_so() {
     ] {
         let (url, count) = always(refusal(status, &body)).await;
         let space = space(&url).await.waiting(common::PATIENCE);
-        let error = failed(&space, space.update(change)).await;
+        let error = Box::pin(failed(&space, space.update(change))).await;
         assert_eq!(error.as_ref().is_none(), is_repeated, "{status} {body}: {error:?}");
         assert!(error.as_ref().is_none_or(unconfirmed), "{status} {body}: {error:?}");
         assert_eq!(count.load(Ordering::Relaxed), 1, "{status} {body}");
@@ -140,7 +140,7 @@ async fn a_question_is_asked_again_only_if_the_answer_can_be_another() {
     ] {
         let (url, _) = always(refusal(status, body)).await;
         let space = space(&url).await.waiting(common::PATIENCE);
-        let error = failed(&space, space.query(LAMP)).await;
+        let error = Box::pin(failed(&space, space.query(LAMP))).await;
         assert_eq!(error.is_none(), is_repeated, "{status}: {error:?}");
     }
 }

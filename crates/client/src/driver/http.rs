@@ -91,7 +91,7 @@ impl Door {
     /// Whether anybody is there.
     pub(crate) async fn knock(&self) -> Result<(), Error> {
         let line = self.line().await?;
-        self.idle.put(line);
+        self.put_back(line);
         Ok(())
     }
 
@@ -121,7 +121,7 @@ impl Door {
             let response = line.send_request(request).await.map_err(lost)?;
             let answer = Answer::read(response).await?;
             if line.ready().await.is_ok() {
-                self.idle.put(line);
+                self.put_back(line);
             }
             Ok(answer)
         };
@@ -143,6 +143,10 @@ impl Door {
         // It ends with the line, or when the other side closes.
         tokio::spawn(connection);
         Ok(line)
+    }
+
+    fn put_back(&self, line: Line) {
+        self.idle.put(line, self.places.available_permits() == 0);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::limits::{IDLE_LINES_MAX, IDLE_TIME};
+use crate::limits::{IDLE_LINES_MAX, IDLE_TIME, LINES_MAX};
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -41,10 +41,12 @@ impl<L: Send + 'static> Idle<L> {
         (due > Instant::now()).then_some(line)
     }
 
-    /// Keeps one for the next request.
-    pub(crate) fn put(&self, line: L) {
+    /// Keeps one for the next request. While requests wait for a place, all are about to be used again: a busy client
+    /// shall not open connections anew.
+    pub(crate) fn put(&self, line: L, is_wanted: bool) {
+        let max = if is_wanted { LINES_MAX } else { IDLE_LINES_MAX };
         let mut shelf = lock(&self.shelf);
-        if shelf.lines.len() >= IDLE_LINES_MAX {
+        while shelf.lines.len() >= max {
             shelf.lines.pop_front();
         }
         shelf.lines.push_back((Instant::now() + self.time, line));
@@ -79,12 +81,13 @@ fn lock<L>(shelf: &Mutex<Shelf<L>>) -> MutexGuard<'_, Shelf<L>> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::sync::oneshot::{Receiver, channel};
+    use tokio::sync::oneshot::error::TryRecvError;
+    use tokio::sync::oneshot::{Receiver, Sender, channel};
 
     use super::*;
 
     /// So many lines that are put down, and who sees them close.
-    fn lines(count: usize) -> Vec<(tokio::sync::oneshot::Sender<()>, Receiver<()>)> {
+    fn lines(count: usize) -> Vec<(Sender<()>, Receiver<()>)> {
         std::iter::repeat_with(channel).take(count).collect()
     }
 
@@ -92,13 +95,16 @@ mod tests {
     async fn few_are_kept_and_the_last_one_is_used_first() {
         let idle = Idle::lasting(Duration::from_secs(3600));
         let mut seen = Vec::new();
-        for (line, end) in lines(IDLE_LINES_MAX + 3) {
-            idle.put(line);
+        let closed = |seen: &mut Vec<Receiver<()>>| -> Vec<bool> {
+            seen.iter_mut().map(|end| end.try_recv() == Err(TryRecvError::Closed)).collect()
+        };
+        for (place, (line, end)) in lines(IDLE_LINES_MAX + 3).into_iter().enumerate() {
+            let is_last = place == IDLE_LINES_MAX + 2;
+            assert!(!is_last || !closed(&mut seen).contains(&true), "all are wanted");
+            idle.put(line, !is_last);
             seen.push(end);
         }
-        let closed =
-            seen.iter_mut().map(|end| end.try_recv() == Err(tokio::sync::oneshot::error::TryRecvError::Closed));
-        let closed: Vec<bool> = closed.collect();
+        let closed = closed(&mut seen);
         assert_eq!(closed.iter().filter(|is_closed| **is_closed).count(), 3);
         assert_eq!(closed[..3], [true; 3], "the oldest");
         idle.take().unwrap().send(()).unwrap();
@@ -110,13 +116,13 @@ mod tests {
         let idle = Idle::lasting(Duration::from_millis(20));
         for _ in 0..2 {
             for (line, end) in lines(3) {
-                idle.put(line);
+                idle.put(line, false);
                 assert!(end.await.is_err(), "closed by itself");
             }
             assert!(idle.take().is_none());
         }
         let (line, end) = channel::<()>();
-        idle.put(line);
+        idle.put(line, false);
         drop(idle);
         assert!(end.await.is_err(), "and with the space");
     }

@@ -89,7 +89,7 @@ impl Door {
                 _ => {}
             }
         };
-        self.idle.put(line);
+        self.put_back(line);
         answer.map_err(Error::from)
     }
 
@@ -131,6 +131,10 @@ impl Door {
             }
         }
         Ok(Line { stream: self.address.open().await?, listener: Listener::default() })
+    }
+
+    fn put_back(&self, line: Line) {
+        self.idle.put(line, self.places.available_permits() == 0);
     }
 
     pub(crate) async fn check(&self, what: &What, asks: &Asks, patience: Duration) -> Result<Checked, Error> {
