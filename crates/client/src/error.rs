@@ -45,6 +45,8 @@ pub enum Error {
     Rejected(String),
     /// The broker does not know this kind of request.
     Unsupported(String),
+    /// The broker does not know whether a change was made: it may have been, and is not made again by itself.
+    Unconfirmed(String),
     /// Something went wrong in the broker.
     Failed(String),
     /// What the broker says makes no sense.
@@ -58,7 +60,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same may succeed later.
+    /// Whether the same may succeed later. What is [unconfirmed](Self::Unconfirmed) may have succeeded already.
     pub fn is_passing(&self) -> bool {
         matches!(self, Self::Unreachable { .. } | Self::Lost(_) | Self::TimedOut | Self::Busy { .. } | Self::Failed(_))
     }
@@ -71,6 +73,7 @@ impl From<Refusal> for Error {
             Refusal::Denied(words) => Self::Denied(words),
             Refusal::Rejected(words) => Self::Rejected(words),
             Refusal::Unsupported(words) => Self::Unsupported(words),
+            Refusal::Unconfirmed(words) => Self::Unconfirmed(words),
             Refusal::Failed(words) => Self::Failed(words),
             Refusal::Nonsense(words) => Self::Nonsense(words),
         }
@@ -98,6 +101,7 @@ impl fmt::Display for Error {
             Self::Denied(words) => write!(f, "not allowed: {words}"),
             Self::Rejected(words) => write!(f, "rejected: {words}"),
             Self::Unsupported(words) => write!(f, "the broker does not know this: {words}"),
+            Self::Unconfirmed(words) => write!(f, "not confirmed: {words}; the change may have been made or not"),
             Self::Failed(words) => write!(f, "the broker failed: {words}"),
             Self::Nonsense(words) => write!(f, "the broker makes no sense: {words}"),
             Self::Config(error) => error.fmt(f),

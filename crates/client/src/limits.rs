@@ -13,6 +13,9 @@ pub const TRAIL_MAX: usize = 64;
 /// Rows of notifications that are remembered while a check is under way; with more, the check is made anew.
 pub const OVERLAP_ROWS_MAX: usize = 10_000;
 
+/// Notifications that one answer to a check may stand for; one that claims more is not believed.
+pub const MISSED_MAX: u64 = 4096;
+
 /// How long a notification may be on its way behind the answer to a check.
 pub const GRACE: Duration = Duration::from_secs(1);
 /// No advice to come back makes a subscription or a connection wait longer: a little more than what a broker of ours says
@@ -41,8 +44,12 @@ pub const PING_INTERVAL: Duration = Duration::from_secs(20);
 pub const PINGS_MAX: u32 = 3;
 /// Checks under way at once on one connection to a space.
 pub const CHECKS_MAX: usize = 32;
-/// Requests under way at once on one connection to a space, each on a line of its own, which is used again; more wait.
+/// Requests under way at once on one connection to a space, each on a line of its own; more wait.
 pub const LINES_MAX: usize = 64;
+/// Lines without a request that are kept for the next one, if none waits.
+pub const IDLE_LINES_MAX: usize = 8;
+/// How long one is kept.
+pub const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Subscriptions on one WebSocket.
 pub const SUBSCRIPTIONS_PER_SOCKET: usize = 500;
 /// Events that wait for a slow reader; it is told how many more there were.

@@ -86,6 +86,65 @@ async fn absurd_advice_neither_stops_a_client_for_ever_nor_makes_it_busy() {
     }
 }
 
+/// A refusal as a whole response.
+fn refusal(status: &str, body: &str) -> &'static str {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\npace-retry-after-ms: 1\r\nContent-Length: {length}\r\n\r\n{body}").leak()
+}
+
+/// Why it failed; nothing if it comes back instead.
+async fn failed<T>(space: &Space, work: impl Future<Output = Result<T, Error>>) -> Option<Error> {
+    let mut events = space.events();
+    let returning = async { while !matches!(soon(events.next()).await.unwrap().kind, EventKind::Returning { .. }) {} };
+    tokio::select! {
+        outcome = soon(work) => outcome.err(),
+        () = returning => None,
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_may_be_stored_is_not_sent_again_and_says_so() {
+    const UNAVAILABLE: &str = "503 Service Unavailable";
+    let problem = |name: &str| format!(r#"{{"type":"urn:tidegate:problem:{name}","detail":"said"}}"#);
+    let change = "INSERT DATA { <urn:lamp> <urn:state> 'on' }";
+    let unconfirmed = |e: &Error| matches!(e, Error::Unconfirmed(_)) && e.to_string().contains("may have been made");
+    for (status, body, is_repeated) in [
+        (UNAVAILABLE, problem("unconfirmed"), false),
+        (UNAVAILABLE, problem("of another version"), false),
+        (UNAVAILABLE, String::new(), false),
+        (UNAVAILABLE, r#"{"type":"about:blank","error":"busy"}"#.to_owned(), false),
+        (UNAVAILABLE, problem("busy"), true),
+        (UNAVAILABLE, problem("late"), true),
+        (UNAVAILABLE, problem("unwritable"), true),
+        (UNAVAILABLE, problem("closing"), true),
+        ("429 Too Many Requests", String::new(), true),
+    ] {
+        let (url, count) = always(refusal(status, &body)).await;
+        let space = space(&url).await.waiting(common::PATIENCE);
+        let error = Box::pin(failed(&space, space.update(change))).await;
+        assert_eq!(error.as_ref().is_none(), is_repeated, "{status} {body}: {error:?}");
+        assert!(error.as_ref().is_none_or(unconfirmed), "{status} {body}: {error:?}");
+        assert_eq!(count.load(Ordering::Relaxed), 1, "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_asked_again_only_if_the_answer_can_be_another() {
+    let problem = r#"{"type":"urn:tidegate:problem:failed","detail":"said"}"#;
+    for (status, body, is_repeated) in [
+        ("500 Internal Server Error", problem, false),
+        ("413 Payload Too Large", "", false),
+        // Whoever stands before a broker that starts again.
+        ("502 Bad Gateway", "", true),
+        ("503 Service Unavailable", "", true),
+    ] {
+        let (url, _) = always(refusal(status, body)).await;
+        let space = space(&url).await.waiting(common::PATIENCE);
+        let error = Box::pin(failed(&space, space.query(LAMP))).await;
+        assert_eq!(error.is_none(), is_repeated, "{status}: {error:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_socket_that_talks_nonsense_is_left_and_come_back_to_with_jitter() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -142,6 +201,65 @@ async fn lie(stream: TcpStream, count: Arc<AtomicUsize>) {
             [told(u64::MAX, "b", ""), told(1, "c", ""), Message::text("{\"notification\":"), Message::text("[]]")];
         let _ = socket.send(lies[number % lies.len()].clone()).await;
         let _ = socket.send(Message::text("{")).await;
+    }
+}
+
+#[tokio::test]
+async fn one_absurd_number_does_not_make_a_watch_blind() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ssap://{}", listener.local_addr().unwrap());
+    let baselines = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(misnumber(stream, Arc::clone(&baselines)));
+        }
+    });
+    let space = space(&url).await;
+    let mut events = space.events();
+    let mut query = soon(space.persistent_query(LAMP).control(Level::Active).open()).await.unwrap();
+    assert_eq!(soon(query.next()).await.unwrap().added[0].text("o"), Some("a"));
+    query.check().await.unwrap();
+    while !matches!(soon(events.next()).await.unwrap().kind, EventKind::CheckAnswered { is_short: false }) {}
+    query.check().await.unwrap();
+    assert_eq!(soon(query.next()).await.unwrap().added[0].text("o"), Some("b"), "a baseline anew");
+}
+
+/// A broker of SSAP that answers what was missed with a number that cannot be, and has another result from then on.
+async fn misnumber(mut stream: TcpStream, baselines: Arc<AtomicUsize>) {
+    const END: &str = "</SSAP_message>";
+    let rows = |text: &str| {
+        format!(
+            "<parameter name=\"results\"><sparql xmlns=\"http://www.w3.org/2005/sparql-results#\"><head><variable \
+             name=\"o\"/></head><results><result><binding name=\"o\"><literal>{text}</literal></binding></result>\
+             </results></sparql></parameter>"
+        )
+    };
+    let mut bytes = Vec::new();
+    while stream.read_buf(&mut bytes).await.is_ok_and(|length| length > 0) {
+        while let Some(end) = String::from_utf8_lossy(&bytes).find(END) {
+            let text = String::from_utf8(bytes.drain(..end + END.len()).collect()).unwrap();
+            let part = |name: &str| text.split(name).nth(1).and_then(|rest| rest.split('<').next()).unwrap_or_default();
+            let (kind, id) = (part("<transaction_type>"), part("<transaction_id>"));
+            let more = match kind {
+                "QUERY" => format!("<parameter name=\"pace-dbr-ms\">100</parameter>{}", rows("a")),
+                "SUBSCRIBE" if text.contains("ind_sequence") => "<parameter name=\"resumed\">TRUE</parameter>\
+                     <parameter name=\"ind_sequence\">4294967295</parameter>"
+                    .to_owned(),
+                "SUBSCRIBE" => {
+                    let result = if baselines.fetch_add(1, Ordering::Relaxed) == 0 { "a" } else { "b" };
+                    format!("<parameter name=\"subscription_id\">s</parameter>{}", rows(result))
+                }
+                _ => String::new(),
+            };
+            let answer = format!(
+                "<SSAP_message><message_type>CONFIRM</message_type><transaction_type>{kind}</transaction_type>\
+                 <transaction_id>{id}</transaction_id><space_id>X</space_id><node_id>k</node_id><parameter \
+                 name=\"status\">m3:Success</parameter>{more}{END}"
+            );
+            if stream.write_all(answer.as_bytes()).await.is_err() {
+                return;
+            }
+        }
     }
 }
 

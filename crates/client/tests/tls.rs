@@ -84,9 +84,18 @@ async fn mqtt_over_tls_and_over_secure_websocket() {
         let stranger = MqttConfig { ca: Some(others.ca()), ..MqttConfig::default() };
         let error = soon(Mqtt::connect_with(&url, stranger)).await.unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{scheme}: {error}");
+        // A certificate that is trusted, for another name.
+        let elsewhere = format!("{scheme}://127.0.0.1:{}", at.port());
+        let config = MqttConfig { ca: Some(papers.ca()), ..MqttConfig::default() };
+        let error = soon(Mqtt::connect_with(&elsewhere, config)).await.unwrap_err();
+        assert!(is_of_another_name(&error), "{scheme}: {error}");
         let nobody = MqttConfig { ca: Some(Vec::new()), ..MqttConfig::default() };
         assert!(matches!(soon(Mqtt::connect_with(&url, nobody)).await, Err(Error::Trust(_))));
     }
+}
+
+fn is_of_another_name(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { .. }) && error.to_string().contains("not valid for name")
 }
 
 /// TLS before a plain door.
@@ -120,6 +129,9 @@ async fn a_space_behind_tls_is_asked_and_followed() {
     let port = before(broker.urls()[1].strip_prefix("http://").unwrap(), &papers).await;
     let url = format!("https://localhost:{port}");
     let config = SpaceConfig { ca: Some(papers.ca()), ..SpaceConfig::default() };
+    let elsewhere = format!("https://127.0.0.1:{port}");
+    let error = soon(Space::connect_with(&elsewhere, config.clone())).await.unwrap_err();
+    assert!(is_of_another_name(&error), "{error}");
     let space = soon(Space::connect_with(&url, config)).await.unwrap();
     let mut events = space.events();
     let query = space.persistent_query("SELECT ?o { <urn:lamp> <urn:state> ?o }").control(Level::Active);

@@ -1,7 +1,6 @@
 //! SPARQL over HTTP: queries and updates, on connections that are used again.
 
 use std::io;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine;
@@ -17,6 +16,8 @@ use tidegate_control::hints::{Asks, Hints};
 use tokio::sync::Semaphore;
 
 use super::address::{Address, within};
+use super::idle::Idle;
+use super::patience::Kind;
 use super::tls::Road;
 use super::{Checked, What};
 use crate::error::Error;
@@ -31,7 +32,7 @@ type Line = SendRequest<Full<Bytes>>;
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) road: Road,
-    idle: Mutex<Vec<Line>>,
+    idle: Idle<Line>,
     places: Semaphore,
 }
 
@@ -42,18 +43,21 @@ struct Answer {
     body: Bytes,
 }
 
+/// What our broker says of a change that it surely did not make: the last part of the type of its problem.
+const NOT_DONE: [&str; 4] = ["busy", "late", "unwritable", "closing"];
+const PROBLEM: &str = "urn:tidegate:problem:";
 /// Queries up to this go into the URL, where an equal version needs no answer.
 const GET_BYTES_MAX: usize = 4096;
 
 impl Door {
     pub(crate) fn new(road: Road) -> Self {
-        Self { road, idle: Mutex::default(), places: Semaphore::new(LINES_MAX) }
+        Self { road, idle: Idle::default(), places: Semaphore::new(LINES_MAX) }
     }
 
     pub(crate) async fn update(&self, text: String, asks: &Asks, patience: Duration) -> Result<(), Error> {
         let request = self.request(Method::POST, "/update", asks);
         let request = request.header(header::CONTENT_TYPE, "application/sparql-update").body(text.into());
-        self.send(request, patience).await?.good().map(drop)
+        self.send(request, patience).await?.good(Kind::Change).map(drop)
     }
 
     pub(crate) async fn check(
@@ -127,7 +131,7 @@ impl Door {
     /// A connection that is not known to be dead.
     async fn line(&self) -> Result<Line, Error> {
         loop {
-            let Some(mut line) = self.idle.lock().ok().and_then(|mut idle| idle.pop()) else { break };
+            let Some(mut line) = self.idle.take() else { break };
             // A close that has arrived is noticed before the next request.
             tokio::task::yield_now().await;
             if !line.is_closed() && line.ready().await.is_ok() {
@@ -142,11 +146,7 @@ impl Door {
     }
 
     fn put_back(&self, line: Line) {
-        if let Ok(mut idle) = self.idle.lock()
-            && idle.len() < LINES_MAX
-        {
-            idle.push(line);
-        }
+        self.idle.put(line, self.places.available_permits() == 0);
     }
 }
 
@@ -165,13 +165,24 @@ impl Answer {
         hints_of(&self.headers)
     }
 
-    fn good(self) -> Result<Self, Error> {
+    fn good(self, kind: Kind) -> Result<Self, Error> {
         if self.status.is_success() {
             return Ok(self);
         }
         let told = serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
         let word = |name: &str| told.get(name).and_then(Value::as_str).map(str::to_owned);
         let words = word("detail").or_else(|| word("error_description")).unwrap_or_else(|| self.status.to_string());
+        let problem = word("type").and_then(|name| name.strip_prefix(PROBLEM).map(str::to_owned)).unwrap_or_default();
+        let is_unknown = problem == "unconfirmed"
+            // Another server, or one in between, may mean anything by it.
+            || self.status == StatusCode::SERVICE_UNAVAILABLE && !NOT_DONE.contains(&problem.as_str());
+        if kind == Kind::Change && is_unknown {
+            return Err(Refusal::Unconfirmed(words).into());
+        }
+        if matches!(self.status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT) {
+            // Whoever stands before the broker has lost it.
+            return Err(Error::Lost(io::Error::other(words)));
+        }
         Err(match self.status {
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Refusal::Busy(self.hints()),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Refusal::Denied(words),
@@ -187,7 +198,7 @@ impl Answer {
     }
 
     fn rows(self) -> Result<Vec<Row>, Error> {
-        let answer = self.good()?;
+        let answer = self.good(Kind::Question)?;
         let results: Value = serde_json::from_slice(&answer.body)
             .map_err(|error| Refusal::Nonsense(format!("no results in JSON: {error}")))?;
         if let Some(truth) = results.get("boolean").and_then(Value::as_bool) {

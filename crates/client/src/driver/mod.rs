@@ -3,6 +3,7 @@
 pub(crate) mod address;
 mod events;
 mod http;
+mod idle;
 mod keeper;
 mod mqtt;
 mod outlet;

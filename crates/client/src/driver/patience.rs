@@ -42,7 +42,7 @@ impl Tally {
     }
 }
 
-/// What may be done twice.
+/// What may be done twice, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Asking again does no harm.
@@ -121,8 +121,9 @@ impl Effort<'_> {
 
 fn may_repeat(kind: Kind, error: &Error) -> bool {
     match kind {
-        Kind::Question => error.is_passing(),
-        // It was refused, or nobody was there to take it.
+        // What a broker fails at once it fails at again: the same question to the same data.
+        Kind::Question => error.is_passing() && !matches!(error, Error::Failed(_)),
+        // It was surely refused, or nobody was there to take it.
         Kind::Change => matches!(error, Error::Busy { .. } | Error::Unreachable { .. }),
     }
 }

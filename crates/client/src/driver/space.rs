@@ -95,7 +95,8 @@ impl Space {
 
     /// The same space for requests that may wait: if the broker is too busy, they come back by themselves when it says,
     /// keep the place that it has promised, and fail only after this time. A change is sent again only if it is
-    /// sure that it was not done.
+    /// sure that it was not done; one that may have been is [`Error::Unconfirmed`], [`Error::Lost`] or
+    /// [`Error::TimedOut`].
     #[must_use]
     pub fn waiting(&self, at_most: Duration) -> Self {
         Self { patience: Patience { wait: at_most, ..self.patience.clone() }, ..self.clone() }

@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::address::{Address, within};
+use super::idle::Idle;
 use super::keeper::Tell;
 use super::{Checked, What};
 use crate::error::Error;
@@ -29,7 +30,7 @@ pub(crate) struct Door {
     address: Address,
     speaker: Speaker,
     transactions: AtomicU64,
-    idle: Mutex<Vec<Line>>,
+    idle: Idle<Line>,
     places: Semaphore,
     /// A broker that stumbles over parameters that it does not know: it gets none.
     is_plain: AtomicBool,
@@ -62,7 +63,7 @@ impl Door {
             address,
             speaker,
             transactions: AtomicU64::new(1),
-            idle: Mutex::default(),
+            idle: Idle::default(),
             places: Semaphore::new(LINES_MAX),
             is_plain: AtomicBool::new(false),
             cannot_tell: AtomicBool::new(false),
@@ -122,7 +123,7 @@ impl Door {
     /// A connection that is not known to be dead.
     async fn line(&self) -> Result<Line, Error> {
         loop {
-            let Some(line) = self.idle.lock().ok().and_then(|mut idle| idle.pop()) else { break };
+            let Some(line) = self.idle.take() else { break };
             let mut byte = [0];
             match line.stream.try_read(&mut byte) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(line),
@@ -133,11 +134,7 @@ impl Door {
     }
 
     fn put_back(&self, line: Line) {
-        if let Ok(mut idle) = self.idle.lock()
-            && idle.len() < LINES_MAX
-        {
-            idle.push(line);
-        }
+        self.idle.put(line, self.places.available_permits() == 0);
     }
 
     pub(crate) async fn check(&self, what: &What, asks: &Asks, patience: Duration) -> Result<Checked, Error> {

@@ -22,6 +22,8 @@ pub enum Refusal {
     Denied(String),
     /// The request makes no sense to it.
     Rejected(String),
+    /// A change that was begun: whether it was done is not known.
+    Unconfirmed(String),
     /// It does not know this kind of request.
     Unsupported(String),
     /// Something went wrong there.

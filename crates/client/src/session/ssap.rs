@@ -169,6 +169,10 @@ impl Listener {
     /// Numbers that go on: 9999 is followed by 1.
     fn number(&mut self, number: u64) -> u64 {
         let max = u64::from(SEQUENCE_MAX);
+        if self.rounds > 0 && number > self.last && number - self.last > max / 2 {
+            // Of the round before: the answer to a check had overtaken it.
+            return (self.rounds - 1) * max + number;
+        }
         if number < self.last && self.last - number > max / 2 {
             self.rounds += 1;
         }
@@ -295,6 +299,13 @@ mod tests {
         };
         let numbers: Vec<u64> = [1, 2, 2, 1, 9998, 9999, 1, 3, 2].map(&mut number).into();
         assert_eq!(numbers, [1, 2, 2, 1, 9998, 9999, 10000, 10002, 10001]);
+    }
+
+    #[test]
+    fn a_number_that_was_overtaken_at_9999_stays_in_its_round() {
+        let mut listener = Listener::default();
+        let numbers: Vec<u64> = [9998, 9999, 1, 9999, 2, 9998, 3].map(|wire| listener.number(wire)).into();
+        assert_eq!(numbers, [9998, 9999, 10000, 9999, 10001, 9998, 10002]);
     }
 
     #[test]

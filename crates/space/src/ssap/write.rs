@@ -80,7 +80,8 @@ pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
         Refused::Unconfirmed => {
             (Status::SibError, "the disk fails; what is stored is not known".to_owned(), after(None))
         }
-        Refused::TooLong => (Status::OutOfResources, "the answer is too long".to_owned(), after(None)),
+        // Not for want of room: the same question has the same answer, and nobody shall come back with it.
+        Refused::TooLong => (Status::KpRequest, "the answer is too long; use LIMIT".to_owned(), after(None)),
         Refused::Closing => (Status::Closing, "the broker ends".to_owned(), after(None)),
         Refused::Failed(error) => (status_of(error), error.to_string(), after(None)),
     };
@@ -222,5 +223,13 @@ mod tests {
         refusal(&header(), &Refused::busy(Duration::from_millis(120)), &mut out);
         assert!(out.contains("<parameter name=\"status\">m3:SIB.Failure.OutOfResources</parameter>"), "{out}");
         assert!(out.contains("<parameter name=\"pace-retry-after-ms\">120</parameter>"), "{out}");
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_no_reason_to_come_back() {
+        let mut out = String::new();
+        refusal(&header(), &Refused::TooLong, &mut out);
+        assert!(out.contains("<parameter name=\"status\">m3:KP.Error.Request</parameter>"), "{out}");
+        assert!(!out.contains("pace-retry-after-ms"), "{out}");
     }
 }

@@ -8,7 +8,7 @@ use tidegate_control::pacer::{Level, Outcome};
 use tidegate_control::rand_core::Rng;
 
 use super::{Asking, Attempt, Check, Delivery, Failure, Input, Source, Watch};
-use crate::limits::{GRACE, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
+use crate::limits::{GRACE, MISSED_MAX, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
 use crate::session::row::{Delta, Row, View};
 
 impl Watch {
@@ -224,7 +224,13 @@ impl Watch {
         rng: &mut R,
     ) {
         let latency = now.since(asking.sent);
-        let live = self.subscription.live.filter(|(live, last)| asking.live == Some(*live) && *last <= sequence);
+        let live = self.subscription.live.zip(asking.live).filter(|((live, _), (of, _))| live == of);
+        if let Some(((_, last), (_, since))) = live
+            && !(since..=last.saturating_add(MISSED_MAX)).contains(&sequence)
+        {
+            return self.distrust(now, rng);
+        }
+        let live = live.map(|(live, _)| live).filter(|(_, last)| *last <= sequence);
         let (Some((attempt, last)), Some(delta)) = (live, told) else {
             // Of another subscription, or it cannot be told apart from what came meanwhile: the next check asks anew.
             return self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
@@ -241,6 +247,18 @@ impl Watch {
         self.check = Check::Overtaken { until: now + GRACE, losses, latency, hints: Box::new(hints) };
         if losses == 0 {
             self.end_overtaken(now, rng);
+        }
+    }
+
+    /// A check was answered with a number that cannot be. If it were believed, every notification up to it would be taken
+    /// for told: the subscription is begun anew, with a baseline.
+    fn distrust<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
+        self.end(now, &Outcome::Failed, rng);
+        (self.subscription.live, self.subscription.before) = (None, None);
+        self.gap = 0;
+        if self.subscription.asking.is_none() && self.subscription.due.is_none() {
+            let delay = self.subscription.comeback.on_failure(now, None, rng);
+            self.subscription.due = Some(now + delay);
         }
     }
 

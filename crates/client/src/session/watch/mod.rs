@@ -330,8 +330,8 @@ struct Asking {
     trail: Vec<u64>,
     /// What notifications changed since; none if it was too much to remember.
     overlap: Option<Delta>,
-    /// The subscription that stood then.
-    live: Option<Attempt>,
+    /// The subscription that stood then, and the number of its last notification.
+    live: Option<(Attempt, u64)>,
 }
 
 impl Watch {
@@ -476,7 +476,7 @@ impl Watch {
             sent: now,
             trail: vec![self.view.print()],
             overlap: Some(Delta::default()),
-            live: live.map(|(attempt, _)| attempt),
+            live,
         }));
         self.counts.checks += 1;
         let since = live.filter(|_| self.can_tell_missed);

@@ -5,6 +5,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use tidegate_control::pacer::{Level, PacerConfig};
 
 use super::*;
+use crate::limits::MISSED_MAX;
 use crate::session::row::literal_row;
 
 struct Bed {
@@ -145,6 +146,29 @@ fn a_broker_that_can_tell_is_asked_what_was_missed() {
     let Action::Check { attempt, .. } = bed.next() else { panic!() };
     bed.hear(Input::Refused { attempt, failure: Failure::Unsupported });
     assert!(matches!(bed.turn(), Some(Action::Check { since: None, .. })));
+}
+
+#[test]
+fn an_absurd_number_of_an_answer_ends_in_a_baseline() {
+    for absurd in [0, 1 + MISSED_MAX + 1, u64::MAX] {
+        let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+        bed.watch.allow_missed();
+        bed.changed(live, 1, moved(&["a"], &["b"]));
+        let attempt = bed.check();
+        bed.hear(Input::Missed { attempt, sequence: absurd, delta: moved(&["b"], &["x"]), hints: Hints::default() });
+        assert_eq!(bed.texts(), ["b"], "{absurd}: what was right stays");
+        let Action::Subscribe { attempt, resume: None, .. } = bed.next() else { panic!("{absurd}") };
+        bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["c"]) });
+        bed.changed(attempt, 1, moved(&["c"], &["d"]));
+        assert_eq!((bed.texts(), bed.watch.stats().counts.gaps), (vec!["d".to_owned()], 0), "{absurd}");
+    }
+    // An answer that a notification has overtaken is only late.
+    let (mut bed, live) = Bed::live(Level::Active, &["a"]);
+    bed.watch.allow_missed();
+    let attempt = bed.check();
+    bed.changed(live, 1, moved(&["a"], &["b"]));
+    bed.hear(Input::Missed { attempt, sequence: 0, delta: Delta::default(), hints: Hints::default() });
+    assert_eq!((bed.texts(), bed.watch.stats().is_live), (vec!["b".to_owned()], true));
 }
 
 #[test]
