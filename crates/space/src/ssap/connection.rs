@@ -26,7 +26,7 @@ use super::{Door, Farewell, subscription_name, uuid};
 use crate::ask::{Answer, Answered, Ask, Asker, Refused};
 use crate::counts::Ssap;
 use crate::limits::{
-    OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
+    BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
     SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
@@ -78,25 +78,7 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
     let (reader, writer) = stream.into_split();
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
-    let now = Instant::now();
-    let mut connection = Connection {
-        door,
-        peer,
-        writer,
-        scanner: Scanner::default(),
-        buffer: Buffer::default(),
-        parked: None,
-        under_way: VecDeque::new(),
-        are_changes: true,
-        subscriptions: HashMap::new(),
-        outlet,
-        farewell,
-        out: String::new(),
-        is_over: false,
-        wrote: now,
-        since: now,
-        looked: now,
-    };
+    let mut connection = Connection::new(writer, peer, door, outlet, farewell);
     let why = connection.serve(reader, inlet, farewells).await;
     debug!(event = "ssap_closed", %peer, why, "an SSAP connection is closed");
     for (id, subscription) in connection.subscriptions.drain() {
@@ -106,6 +88,34 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
 }
 
 impl Connection {
+    fn new(
+        writer: OwnedWriteHalf,
+        peer: SocketAddr,
+        door: Arc<Door>,
+        outlet: Arc<Outlet>,
+        farewell: mpsc::Sender<Farewell>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            door,
+            peer,
+            writer,
+            scanner: Scanner::default(),
+            buffer: Buffer::default(),
+            parked: None,
+            under_way: VecDeque::new(),
+            are_changes: true,
+            subscriptions: HashMap::new(),
+            outlet,
+            farewell,
+            out: String::new(),
+            is_over: false,
+            wrote: now,
+            since: now,
+            looked: now,
+        }
+    }
+
     async fn serve(
         &mut self,
         mut reader: OwnedReadHalf,
@@ -130,11 +140,7 @@ impl Connection {
                 Some(farewell) = farewells.recv() => self.leave(&farewell),
                 Some((id, told)) = inlet.next() => {
                     self.tell(id, told);
-                    // What is there already goes in the same piece.
-                    for _ in 1..OUTLET_EVENTS {
-                        let Some((id, told)) = inlet.try_next() else { break };
-                        self.tell(id, told);
-                    }
+                    self.tell_more(&mut inlet);
                 }
                 Ok(room) = door.room.take(wanted), if reads && wanted > 0 => {
                     self.buffer.grant(room);
@@ -339,6 +345,17 @@ impl Connection {
         }
     }
 
+    /// What is there already goes in the same piece, as long as a slow reader can take that in time.
+    fn tell_more(&mut self, inlet: &mut Inlet) {
+        for _ in 1..OUTLET_EVENTS {
+            if self.out.len() >= BATCH_BYTES {
+                return;
+            }
+            let Some((id, told)) = inlet.try_next() else { return };
+            self.tell(id, told);
+        }
+    }
+
     fn tell(&mut self, id: SubscriberId, told: Told) {
         let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
         match told {
@@ -390,3 +407,6 @@ async fn next(under_way: &mut VecDeque<Started>) -> Result<Answered, Refused> {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;
