@@ -26,8 +26,9 @@ use super::{Door, Farewell, subscription_name, uuid};
 use crate::ask::{Answer, Answered, Ask, Asker, Refused};
 use crate::counts::Ssap;
 use crate::limits::{
-    BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
-    SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
+    BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX,
+    SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX,
+    WRITE_TIMEOUT,
 };
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
@@ -63,6 +64,8 @@ struct Connection {
     out: String,
     /// Nothing more will be read.
     is_over: bool,
+    /// It is being read, and what is missing could come.
+    is_reading: bool,
     /// When the socket was last written to, and when what was read began.
     wrote: Instant,
     since: Instant,
@@ -110,6 +113,7 @@ impl Connection {
             farewell,
             out: String::new(),
             is_over: false,
+            is_reading: true,
             wrote: now,
             since: now,
             looked: now,
@@ -132,7 +136,7 @@ impl Connection {
             if self.is_over && is_idle && self.subscriptions.is_empty() {
                 return "done";
             }
-            let reads = !self.is_over && self.parked.is_none() && self.under_way.len() < SSAP_WINDOW;
+            let reads = self.goes_on_reading();
             let (alarm, wanted) = (self.alarm(), self.buffer.wanted());
             tokio::select! {
                 biased;
@@ -163,6 +167,17 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Whether there is room for more requests. Half a message that was there while there was none gets its time anew:
+    /// its client could do nothing about it.
+    fn goes_on_reading(&mut self) -> bool {
+        let reads = !self.is_over && self.parked.is_none() && self.under_way.len() < SSAP_WINDOW;
+        if reads && !self.is_reading {
+            (self.since, self.looked) = (Instant::now(), Instant::now());
+        }
+        self.is_reading = reads;
+        reads
     }
 
     /// When something is due although nothing happens.
@@ -199,7 +214,7 @@ impl Connection {
     }
 
     fn is_waiting_for_rest(&self) -> bool {
-        !self.is_over && self.parked.is_none() && !self.buffer.is_blank()
+        self.is_reading && !self.buffer.is_blank()
     }
 
     fn ring(&mut self) -> Option<Ended> {
@@ -383,10 +398,14 @@ impl Connection {
         if self.out.is_empty() {
             return Ok(());
         }
+        let began = Instant::now();
         let written = timeout(WRITE_TIMEOUT, self.writer.write_all(self.out.as_bytes())).await;
         self.out.clear();
         self.out.shrink_to(READ_BYTES);
         self.wrote = Instant::now();
+        // Meanwhile nothing was read.
+        self.since += self.wrote - began;
+        self.looked += self.wrote - began;
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err("gone"),

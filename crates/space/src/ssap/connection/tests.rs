@@ -4,6 +4,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::Service;
+use crate::limits::SSAP_BUFFERS_BYTES_MAX;
 
 fn message(kind: &str, parameters: &str) -> String {
     format!(
@@ -57,4 +58,50 @@ async fn notifications_share_a_write_only_while_they_are_small() {
         written += bytes;
     }
     assert!(written > 5 * BATCH_BYTES / 2 && inlet.try_next().is_none(), "all of it is told: {written} bytes");
+}
+
+/// Changes as many as may be under way, and half a message behind them that takes room which others want.
+async fn full(service: &Service) -> (Connection, TcpStream) {
+    let (mut connection, _inlet, client) = connection(service).await;
+    let triples = "<parameter name=\"insert_graph\" encoding=\"RDF-M3\"><triple_list><triple><subject \
+                   type=\"uri\">urn:a</subject><predicate>urn:p</predicate><object type=\"uri\">urn:o</object></triple>\
+                   </triple_list></parameter>";
+    connection.buffer.push(message("INSERT", triples).repeat(SSAP_WINDOW).as_bytes());
+    connection.begin();
+    assert_eq!((connection.under_way.len(), connection.buffer.bytes()), (SSAP_WINDOW, &b""[..]));
+    connection.buffer.push(b"<SSAP_message>");
+    while connection.buffer.wanted() == 0 {
+        connection.buffer.push(&[b'x'; READ_BYTES]);
+    }
+    let room = connection.door.room.take(connection.buffer.wanted()).await.unwrap();
+    connection.buffer.grant(room);
+    connection.buffer.pace();
+    (connection, client)
+}
+
+#[tokio::test]
+async fn half_a_message_is_late_only_while_it_is_read() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let (mut connection, _client) = full(&service).await;
+    let door = Arc::clone(&connection.door);
+    let long_ago = Instant::now().checked_sub(SSAP_MESSAGE_TIMEOUT + SSAP_ROOM_WAIT).unwrap();
+    let waits = async { door.room.take(u32::try_from(SSAP_BUFFERS_BYTES_MAX / READ_BYTES).unwrap()).await };
+    tokio::select! {
+        biased;
+        _ = waits => panic!("the half message has some of the room"),
+        () = async {
+            assert!(door.room.is_wanted());
+            (connection.since, connection.looked) = (long_ago, long_ago);
+            assert!(!connection.goes_on_reading());
+            assert_eq!(connection.ring(), None, "it is we who do not read");
+            (connection.since, connection.looked) = (long_ago, long_ago);
+            connection.answer_one().await;
+            assert!(connection.goes_on_reading());
+            assert_eq!(connection.ring(), None, "it has its time from now on");
+            connection.looked = long_ago;
+            assert_eq!(connection.ring(), Some("half a message in the way"));
+            connection.since = long_ago;
+            assert_eq!(connection.ring(), Some("half a message"));
+        } => {}
+    }
 }
