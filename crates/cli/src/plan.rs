@@ -2,6 +2,8 @@
 //!
 //! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
 
+mod admission;
+
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,13 +14,16 @@ use tidegate_broker::keep::StoreConfig;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
-use tidegate_space::{Admission, Binds, Line};
+use tidegate_space::Binds;
 use tidegate_wire_mqtt::QoS;
+
+pub(crate) use admission::admission;
+use admission::pointless_delays;
 
 use crate::certificate;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{Count, FOREVER, Or, Size, Span};
-use crate::config::words::{Address, Door, Origins, PolicyWord, SecureDoor};
+use crate::config::words::{Address, Door, Origins, SecureDoor};
 use crate::config::{Loaded, Origin, Problem, Problems};
 
 /// Names and keys of the listeners, for messages.
@@ -87,20 +92,6 @@ pub(crate) fn space(options: &Options, has_users: bool) -> Binds {
     Binds { http: address(doors.http), ssap, sepa_http, sepa_ws }
 }
 
-/// How requests to the smart space wait.
-pub(crate) fn admission(options: &Options) -> Admission {
-    let it = &options.space;
-    let line = |policy: PolicyWord, delay_max: Span<1, 60_000>| Line { policy: policy.0, delay_max: delay_max.0 };
-    Admission {
-        time_max: it.time_max.0,
-        update: line(it.update_policy, it.update_delay_max),
-        query: line(it.query_policy, it.query_delay_max),
-        advanced_query: line(it.advanced_query_policy, it.advanced_query_delay_max),
-        subscribe: line(it.subscribe_policy, it.subscribe_delay_max),
-        check: line(it.check_policy, it.check_delay_max),
-    }
-}
-
 /// What the broker is to do. The security rule is checked separately, once the users are known.
 pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     let options = &loaded.options;
@@ -108,6 +99,7 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     let tls = tls_files(loaded, &mut problems);
     let listeners = listeners(options, tls.as_ref(), &mut problems);
     let priority = priority(loaded, &mut problems);
+    problems.extend(pointless_delays(loaded));
     if listeners.is_empty() && problems.is_empty() {
         problems.push(
             Problem::general("every listener is off, nobody could connect")

@@ -74,10 +74,12 @@ pub enum Limit {
     Terms,
     /// Runs of rules for one request.
     RuleRuns,
+    /// Distinct variables of one query or operation.
+    Variables,
 }
 
 impl Limit {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::TextBytes,
         Self::Depth,
         Self::Chain,
@@ -96,6 +98,7 @@ impl Limit {
         Self::Rules,
         Self::Terms,
         Self::RuleRuns,
+        Self::Variables,
     ];
 
     /// The limit of a number that was one (`limit as u8`).
@@ -131,6 +134,7 @@ impl fmt::Display for Limit {
             Self::Rules => "too many rules",
             Self::Terms => "too many distinct terms",
             Self::RuleRuns => "the rules do not come to rest",
+            Self::Variables => "too many different variables in one query",
         })
     }
 }

@@ -39,6 +39,8 @@ pub struct QueryLimits {
     pub depth_max: usize,
     /// Operators that the algebra nests although the text does not: `UNION`, `OPTIONAL`, `||`, `/` and the like.
     pub chain_max: usize,
+    /// Distinct variables; the parser compares each that it meets with all before.
+    pub variables_max: usize,
     /// Quads read.
     pub steps_max: u64,
     /// Rows (or triples) returned.
@@ -61,6 +63,8 @@ impl Default for QueryLimits {
             // the test `f092_the_deepest_accepted_queries_fit_a_small_stack`.
             depth_max: 128,
             chain_max: 128,
+            // More than anybody writes, and few enough that comparing each with all costs a moment.
+            variables_max: 1000,
             steps_max: 50_000_000,
             rows_max: 1_000_000,
             result_bytes_max: 256 << 20,

@@ -46,12 +46,11 @@ impl Query {
         text::check(text, limits)?;
         let parsed = parser(base)?.parse_query(text);
         let mut algebra = parsed.map_err(|error| Error::Syntax(words(&error.to_string(), text)))?;
-        if let (Algebra::Select { pattern, .. }, Some(order)) = (&mut algebra, star_order(text)) {
+        if let (Algebra::Select { pattern, .. }, Some(places)) = (&mut algebra, star_order(text))
+            && let Some(columns) = columns_mut(pattern)
+        {
             // The parser gives the columns of a star by the alphabet.
-            let place = |name: &Variable| order.iter().position(|other| *other == name.as_str());
-            if let Some(columns) = columns_mut(pattern) {
-                columns.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
-            }
+            columns.sort_by_key(|name| places.get(name.as_str()).copied().unwrap_or(usize::MAX));
         }
         let mut query = Self::new(algebra, limits)?;
         query.invented = invented(&query.algebra.to_string(), text);

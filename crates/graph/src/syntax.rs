@@ -3,7 +3,9 @@
 //! The parser names the place it could not pass and every alternative it tried there, down to classes of characters. Of
 //! these, whoever wrote the text is told what can be read.
 
-use crate::text::Tokens;
+use std::collections::BTreeMap;
+
+use crate::text::{Tokens, variable};
 
 /// Alternatives that are named; more would be a list of all functions.
 const NAMED_MAX: usize = 8;
@@ -81,21 +83,19 @@ fn lowercase(words: &str) -> String {
     }
 }
 
-/// The variables of a `SELECT *` in the order in which they appear; none if columns are named.
-pub(crate) fn star_order(text: &str) -> Option<Vec<&str>> {
+/// At which place each variable of a `SELECT *` appears first; none if columns are named.
+pub(crate) fn star_order(text: &str) -> Option<BTreeMap<&str, usize>> {
     let mut tokens = Tokens::new(text).filter(|token| !token.trim().is_empty() && !token.starts_with('#'));
     tokens.find(|token| token.eq_ignore_ascii_case("SELECT"))?;
     let is_modifier = |token: &&str| token.eq_ignore_ascii_case("DISTINCT") || token.eq_ignore_ascii_case("REDUCED");
     if tokens.find(|token| !is_modifier(token))? != "*" {
         return None;
     }
-    let mut order = Vec::new();
-    for name in tokens.filter_map(|token| token.strip_prefix(['?', '$'])) {
-        if !name.is_empty() && !order.contains(&name) {
-            order.push(name);
-        }
+    let mut places = BTreeMap::new();
+    for (place, name) in tokens.filter_map(variable).enumerate() {
+        places.entry(name).or_insert(place);
     }
-    Some(order)
+    Some(places)
 }
 
 #[cfg(test)]
@@ -141,6 +141,23 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_star_may_stand_for_many_variables_and_not_for_any_number() {
+        // 7919 is prime, so the names come once each and in no order.
+        let names = |count: usize| (0..count).map(move |n| format!("v{}", n * 7919 % count)).collect::<Vec<_>>();
+        let text = |names: &[String]| format!("SELECT * {{ VALUES (?{}) {{}} }}", names.join(" ?"));
+        let limits = QueryLimits::default();
+        let most = names(limits.variables_max);
+        let snapshot = crate::space::Space::new(1, crate::space::SpaceLimits::default()).snapshot();
+        let query = Query::parse(&text(&most), &limits).unwrap();
+        let crate::query::Results::Rows(rows) = query.run(&snapshot, &limits).unwrap() else { panic!("no rows") };
+        assert!(rows.variables().iter().map(oxrdf::Variable::as_str).eq(&most));
+        for count in [limits.variables_max + 1, 100_000] {
+            let refused = Query::parse(&text(&names(count)), &limits);
+            assert_eq!(refused, Err(crate::error::Limit::Variables.into()), "{count}");
         }
     }
 

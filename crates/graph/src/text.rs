@@ -1,8 +1,11 @@
 //! A look at the text before the parser sees it. The parser, the optimizer and the evaluator recurse over brackets and
-//! over chains of operators, so both are counted first, by a scanner that does not recurse.
+//! over chains of operators, and the parser compares every variable with all others, so they are counted first, by a
+//! scanner that does not recurse.
 //!
 //! The scanner knows just enough of SPARQL's words to skip strings, IRIs, names and comments. Where it is unsure it
 //! counts too much rather than too little.
+
+use std::collections::BTreeSet;
 
 use crate::error::{Error, Limit};
 use crate::limits::QueryLimits;
@@ -13,22 +16,35 @@ const NESTING: [&str; 13] = [
     "HAVING",
 ];
 
-/// Refuses a text whose evaluation could exhaust the stack.
+/// Refuses a text whose evaluation could exhaust the stack, or whose parsing could take for ever.
 pub(crate) fn check(text: &str, limits: &QueryLimits) -> Result<(), Error> {
     if text.len() > limits.text_bytes_max {
         return Err(Limit::TextBytes.into());
     }
-    let mut scanner = Scanner { rest: text, depth: 0, chain: 0, after_string: false };
-    while let Some(first) = scanner.rest.chars().next() {
-        scanner.token(first);
-        if scanner.depth > limits.depth_max {
+    let (mut tokens, mut variables) = (Tokens::new(text), BTreeSet::new());
+    while let Some(token) = tokens.next() {
+        if tokens.0.depth > limits.depth_max {
             return Err(Limit::Depth.into());
         }
-        if scanner.chain > limits.chain_max {
+        if tokens.0.chain > limits.chain_max {
             return Err(Limit::Chain.into());
+        }
+        if let Some(name) = variable(token) {
+            variables.insert(name);
+        } else if token == ";" && tokens.0.depth == 0 {
+            // The next operation of an update.
+            variables.clear();
+        }
+        if variables.len() > limits.variables_max {
+            return Err(Limit::Variables.into());
         }
     }
     Ok(())
+}
+
+/// The name of a variable, if this piece is one.
+pub(crate) fn variable(token: &str) -> Option<&str> {
+    token.strip_prefix(['?', '$']).filter(|name| !name.is_empty())
 }
 
 /// The pieces of a text: strings, IRIs, names and variables whole, comments, everything else by the character.
@@ -179,6 +195,15 @@ mod tests {
         assert_eq!(verdict("^^^^^a:b"), Err(Limit::Chain.into()));
         assert_eq!(verdict("a;{b};{c};{d};{e};{f}"), Ok(()));
         assert_eq!(verdict("?a < 1 && ?b > 2"), Ok(()));
+    }
+
+    #[test]
+    fn different_variables_are_counted_in_each_operation() {
+        let verdict = |text: &str| check(text, &QueryLimits { variables_max: 2, ..QueryLimits::default() });
+        assert_eq!(verdict("?a $b ?a $a <urn:?c> '?c' # ?c"), Ok(()));
+        assert_eq!(verdict("?a ?b ?c"), Err(Limit::Variables.into()));
+        assert_eq!(verdict("{ ?a ?b } ; { ?c ?d }"), Ok(()));
+        assert_eq!(verdict("{ ?a ?b ; ?c ?d }"), Err(Limit::Variables.into()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! data as they were, subscribers are told afterwards.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_control::admission::Job;
 use tidegate_graph::{Snapshot, SubscriberId};
@@ -19,6 +19,8 @@ pub(crate) struct Done {
     pub(crate) job: Job,
     /// Of a subscription: where it is told of changes.
     pub(crate) outlet: Option<Arc<Outlet>>,
+    /// For how long it kept the writer from others.
+    pub(crate) took: Duration,
 }
 
 pub(crate) struct Group {
@@ -41,5 +43,34 @@ impl Group {
         if self.done.len() >= GROUP_MAX || self.since.elapsed() >= GROUP_TIME {
             self.hold = Hold::Settling;
         }
+    }
+}
+
+/// What waiting for the disk costs each request of a group, beside the time that it `took` itself: its share in a group
+/// that is full. A group may be small because few came; shared by those few, one sync would look like the cost of every
+/// further change, which would be refused, and groups would stay small.
+pub(crate) fn share(took: Duration, elapsed: Duration, count: usize) -> Duration {
+    let count = count.clamp(1, GROUP_MAX) as u32;
+    let each = (took / count).max(Duration::from_nanos(1));
+    let full = (GROUP_TIME.as_nanos() / each.as_nanos()).min(GROUP_MAX as u128) as u32;
+    elapsed.saturating_sub(took) / full.max(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sync_is_shared_by_as_many_as_could_have_come() {
+        let (micro, milli) = (Duration::from_micros, Duration::from_millis);
+        // Alone or with others: a full group has 5 ms / 50 µs = 100 of them.
+        assert_eq!(share(micro(50), micro(50) + milli(10), 1), micro(100));
+        assert_eq!(share(micro(500), micro(500) + milli(10), 10), micro(100));
+        assert_eq!(share(milli(5), milli(15), 100), micro(100));
+        // The bound of requests, when they take next to nothing.
+        assert_eq!(share(Duration::ZERO, Duration::from_micros(GROUP_MAX as u64), 1), micro(1));
+        // One that takes longer than a group gathers has the sync for itself.
+        assert_eq!(share(milli(20), milli(30), 1), milli(10));
+        assert_eq!(share(milli(20), milli(10), 0), Duration::ZERO, "clocks may be coarse");
     }
 }

@@ -28,6 +28,8 @@ pub const CACHE_ENTRIES_MAX: usize = 4096;
 pub const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Events on their way to one connection; more wait in the graph's queue, where they merge.
 pub const OUTLET_EVENTS: usize = 16;
+/// Bytes of notifications that are written together, beside the last one: they share the time of one.
+pub const BATCH_BYTES: usize = 64 << 10;
 /// Stack of threads that parse and evaluate: the deepest query that is accepted needs a quarter of it.
 pub const STACK_BYTES: usize = 8 << 20;
 

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tidegate_control::admission::Taken;
 use tidegate_control::hints::Hints;
@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::ask::{Answer, Answered, Ask, Begun, Refused, Seen, Source, Subscribed, Watched};
 use crate::change::Change;
 use crate::desk::{Control, Hold, Next, Shared, Task};
-use crate::group::{Done, Group};
+use crate::group::{Done, Group, share};
 use crate::keep::{Keep, Kept};
 use crate::outlet::{Outlet, Room, Told};
 use crate::seats::Seats;
@@ -110,10 +110,10 @@ impl Owner {
         if let Some(before) = before.filter(|_| is_submitted) {
             self.group = Some(Group::new(before, began));
         }
-        let done = Done { task, outcome, job, outlet };
+        let done = Done { task, outcome, job, outlet, took: began.elapsed() };
         match &mut self.group {
             Some(group) => group.push(done),
-            None => self.finish(vec![done], began),
+            None => self.finish(vec![done], Duration::ZERO),
         }
     }
 
@@ -138,7 +138,9 @@ impl Owner {
     /// Everything is kept: everybody may see it.
     fn settle(&mut self) {
         let Some(Group { since, done, called, .. }) = self.group.take() else { return };
-        self.finish(done, since);
+        let took = done.iter().map(|done| done.took).sum();
+        let share = share(took, since.elapsed(), done.len());
+        self.finish(done, share);
         for id in called {
             self.tell(id);
         }
@@ -158,14 +160,16 @@ impl Owner {
         }
     }
 
-    fn finish(&mut self, done: Vec<Done>, since: Instant) {
+    /// Answers, after each has waited so long as its share of what they waited for together.
+    fn finish(&mut self, done: Vec<Done>, share: Duration) {
+        let began = Instant::now();
         let version = self.space.version();
         if version != self.shared.version.load(Ordering::SeqCst) {
             let space = &self.space;
             self.shared.changed(version, || space.snapshot());
         }
-        let each = since.elapsed() / u32::try_from(done.len().max(1)).unwrap_or(u32::MAX);
-        for Done { task, outcome, job, outlet } in done {
+        let share = share + began.elapsed() / u32::try_from(done.len().max(1)).unwrap_or(u32::MAX);
+        for Done { task, outcome, job, outlet, took } in done {
             let subscribed = match &outcome {
                 Ok(Answered { answer: Answer::Subscribed(it), .. }) => {
                     Some((it.id, matches!(it.begun, Begun::Whole(_))))
@@ -173,7 +177,7 @@ impl Owner {
                 _ => None,
             };
             let is_heard = self.shared.reply(task, outcome);
-            self.shared.served(job, false, Some(each));
+            self.shared.served(job, false, Some(took + share));
             match (subscribed, outlet) {
                 // Nobody knows its name.
                 (Some((id, true)), _) if !is_heard => self.leave(id),

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use tidegate_broker::{Handle as Broker, Tap, Tapped};
 use tidegate_space::Handle as Space;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::Instant;
 use tracing::error;
 
 pub(crate) use counts::Counts;
@@ -25,7 +25,8 @@ use crate::config::map::Maps;
 const QUEUE_MAX: usize = 8192;
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
-/// How long the start waits for all standing queries of maps: doors are closed meanwhile.
+/// How long the start waits for the standing queries of maps, all together: doors are closed meanwhile. What does not
+/// stand by then is tried again behind open doors.
 const START_MAX: Duration = Duration::from_secs(30);
 
 /// A message on its way.
@@ -51,7 +52,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Begins: standing queries stand before the first message is taken.
+    /// Begins: standing queries stand before the first message is taken, unless that takes too long.
     pub(crate) fn start(maps: Maps, user: Option<&str>, broker: &Broker, space: &Space) -> Result<Self> {
         let filters: Arc<[Box<str>]> = maps.ingest.iter().map(|(_, ingest, _)| ingest.filter().into()).collect();
         let (queue, messages) = mpsc::channel(QUEUE_MAX);
@@ -63,10 +64,7 @@ impl Mapping {
         let life = move || {
             runtime.block_on(async move {
                 let mut worker = worker;
-                let outcome = timeout(START_MAX, worker.stand()).await.unwrap_or_else(|_| {
-                    let seconds = START_MAX.as_secs();
-                    Err(anyhow!("the queries of map.emit do not stand after {seconds} s: the smart space is busy"))
-                });
+                let outcome = worker.stand(Instant::now() + START_MAX).await;
                 let is_standing = outcome.is_ok();
                 let _ = ready.send(outcome);
                 if is_standing {

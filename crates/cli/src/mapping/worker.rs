@@ -14,7 +14,7 @@ use tidegate_space::{
     Answer, Answered, Ask, Asker, Begun, Handle as Space, Inlet, Outlet, Refused, Told, Waiting, Watched,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::warn;
 
 use super::{Counts, Queued};
@@ -23,8 +23,6 @@ use crate::format::iso_time;
 
 /// Changes under way; more wait in the queue, where they are counted if they are too many.
 const WINDOW: usize = 64;
-/// How often a standing query is tried again while the space is busy, at the start.
-const TRIES: u32 = 50;
 /// Between two tries of a standing query, whatever the space advises.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -52,7 +50,7 @@ pub(super) struct Worker {
     standing: BTreeMap<u64, (usize, u64)>,
     kept: Kept,
     chain: Chain,
-    /// Standing queries that have ended, and when to try whether they stand again.
+    /// Standing queries that have ended or never stood, and when to try whether they stand.
     due: Vec<(Instant, usize)>,
     /// In order.
     under_way: VecDeque<(Change, Waiting)>,
@@ -88,16 +86,30 @@ impl Worker {
         }
     }
 
-    /// Makes the standing queries stand.
-    pub(super) async fn stand(&mut self) -> Result<()> {
+    /// Makes the standing queries stand. For those that do not by then nobody waits any longer.
+    pub(super) async fn stand(&mut self, until: Instant) -> Result<()> {
         for rule in 0..self.emit.len() {
-            self.stand_one(rule).await?;
+            if Instant::now() < until
+                && let Ok(outcome) = timeout_at(until, self.stand_one(rule)).await
+            {
+                outcome?;
+            } else {
+                self.due.push((Instant::now(), rule));
+            }
+        }
+        if !self.due.is_empty() {
+            let (late, all) = (self.due.len(), self.emit.len());
+            warn!(
+                event = "map_emit_late",
+                late, all, "the smart space is busy: queries of map.emit do not stand yet and are tried again"
+            );
         }
         Ok(())
     }
 
+    /// As often as the space is busy.
     async fn stand_one(&mut self, rule: usize) -> Result<()> {
-        for _ in 0..TRIES {
+        loop {
             match self.try_to_stand(rule).await {
                 Standing::Stands => return Ok(()),
                 Standing::Later(pause) => sleep(pause).await,
@@ -106,7 +118,6 @@ impl Worker {
                 }
             }
         }
-        Err(anyhow!("the query of map.emit number {} does not stand: the smart space is busy", rule + 1))
     }
 
     async fn try_to_stand(&mut self, rule: usize) -> Standing {
@@ -128,7 +139,7 @@ impl Worker {
         }
     }
 
-    /// A standing query has ended: tries whether it stands again.
+    /// A standing query has ended, or did not stand in time: tries whether it stands now.
     async fn stand_again(&mut self, rule: usize) {
         match self.try_to_stand(rule).await {
             Standing::Stands => {}
@@ -269,9 +280,15 @@ fn pause_after(refused: &Refused) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
+    use tidegate_broker::authenticate::Anonymous;
+    use tidegate_broker::config::Config;
     use tidegate_control::hints::Hints;
+    use tidegate_core::access::Open;
+    use tidegate_graph::SpaceLimits;
+    use tidegate_space::Service;
 
     use super::*;
+    use crate::config::{Sources, load};
 
     #[test]
     fn a_standing_query_is_tried_again_after_a_pause_of_a_bearable_length() {
@@ -282,6 +299,31 @@ mod tests {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         assert_eq!([busy(None), busy(Some(0)), busy(Some(5)), busy(Some(240))], [1, 1, 5, 30].map(seconds));
         assert_eq!([Refused::Late, Refused::TooLong].map(|refused| pause_after(&refused)), [1, 1].map(seconds));
+    }
+
+    fn maps(text: &str) -> Maps {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("maps.toml");
+        std::fs::write(&file, text).unwrap();
+        load(&Sources { file: Some(file), ..Sources::default() }).unwrap().maps
+    }
+
+    #[tokio::test]
+    async fn what_does_not_stand_in_time_is_tried_behind_open_doors() {
+        let config = Config { shards: 1, ..Config::default() };
+        let broker = tidegate_broker::Broker::start_by_hand(config, Arc::new(Anonymous), Arc::new(Open)).unwrap();
+        let service = Service::start(SpaceLimits::default()).unwrap();
+        let maps = maps(&"[[map.emit]]\nquery = \"SELECT ?s { ?s ?p ?o }\"\ntopic = \"t/{s}\"\n".repeat(2));
+        let mut worker = Worker::new(maps, broker.handle(), service.handle(), Arc::default());
+        worker.stand(Instant::now()).await.unwrap();
+        assert_eq!((worker.standing.len(), worker.due.len()), (0, 2), "there was no time");
+        while let Some((_, rule)) = worker.due.pop() {
+            worker.stand_again(rule).await;
+        }
+        assert_eq!(worker.standing.len(), 2);
+        let (standing, soon) = (worker.standing.len(), Instant::now() + PAUSE_MAX);
+        worker.stand(soon).await.unwrap();
+        assert_eq!((worker.standing.len(), worker.due.len()), (standing + 2, 0), "with time all of them stand");
     }
 
     #[tokio::test]

@@ -144,3 +144,15 @@ fn what_a_class_asks_for_in_vain_is_named() {
     let off = problems(&format!("[priority]\nmode = \"off\"\n{class}")).unwrap_err();
     assert!(off.contains("classes.bulk.max_bytes: there are no classes while priority.mode is \"off\""), "{off}");
 }
+
+#[test]
+fn nobody_can_wait_longer_than_a_request_may_take() {
+    let refused =
+        planned(&[("space.time_max", "2s"), ("space.update_delay_max", "3s"), ("space.check_delay_max", "2s")]);
+    assert_eq!(
+        refused.unwrap_err(),
+        "error: flag --set: space.update_delay_max: \"3s\" is more than space.time_max (\"2s\"), which comes first"
+    );
+    // The delays that nobody chose do not keep anybody from a short time.
+    assert!(planned(&[("space.time_max", "50ms")]).is_ok());
+}

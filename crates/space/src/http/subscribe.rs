@@ -10,6 +10,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use futures_util::SinkExt;
 use tidegate_graph::SubscriberId;
+use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
@@ -17,7 +18,7 @@ use super::Door;
 use super::guard::Peer;
 use super::problem::Problem;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Watched};
-use crate::limits::{OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
+use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
 use crate::sepa::{Said, Subscription, Wrong, read};
@@ -69,12 +70,13 @@ struct Socket {
     under_way: VecDeque<(Asked, Waiting)>,
     outlet: Arc<Outlet>,
     out: VecDeque<Message>,
+    out_bytes: usize,
 }
 
 async fn attend(mut socket: WebSocket, handle: Handle, client: u64) {
     let (outlet, mut inlet) = outlet(&handle);
     let (subscriptions, under_way, out) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-    let mut state = Socket { handle, client, subscriptions, under_way, outlet, out };
+    let mut state = Socket { handle, client, subscriptions, under_way, outlet, out, out_bytes: 0 };
     state.serve(&mut socket, &mut inlet).await;
     for id in state.subscriptions.into_keys() {
         state.handle.depart(SubscriberId(id), &state.outlet);
@@ -85,7 +87,8 @@ impl Socket {
     async fn serve(&mut self, socket: &mut WebSocket, inlet: &mut Inlet) {
         loop {
             if !self.out.is_empty() {
-                match timeout(WRITE_TIMEOUT, flush(&mut self.out, socket)).await {
+                self.out_bytes = 0;
+                match flush(&mut self.out, socket).await {
                     Ok(Ok(())) => {}
                     Ok(Err(_)) => return,
                     Err(_) => {
@@ -101,10 +104,7 @@ impl Socket {
                 (asked, outcome) = next(&mut self.under_way) => self.answer(asked, outcome),
                 Some((id, told)) = inlet.next() => {
                     self.tell(id, told);
-                    // What is there already goes in the same piece.
-                    while self.out.len() < OUTLET_EVENTS && let Some((id, told)) = inlet.try_next() {
-                        self.tell(id, told);
-                    }
+                    self.tell_more(inlet);
                 }
                 message = socket.recv(), if reads => match message {
                     Some(Ok(Message::Text(text))) => self.hear(&text),
@@ -121,6 +121,7 @@ impl Socket {
     }
 
     fn say(&mut self, text: String) {
+        self.out_bytes += text.len();
         self.out.push_back(Message::Text(text.into()));
     }
 
@@ -166,6 +167,16 @@ impl Socket {
         }
     }
 
+    /// What is there already goes in the same piece, as long as a slow reader can take that in time.
+    fn tell_more(&mut self, inlet: &mut Inlet) {
+        while self.out.len() < OUTLET_EVENTS
+            && self.out_bytes < BATCH_BYTES
+            && let Some((id, told)) = inlet.try_next()
+        {
+            self.tell(id, told);
+        }
+    }
+
     fn tell(&mut self, id: SubscriberId, told: Told) {
         let Some(subscription) = self.subscriptions.get(&id.0) else { return };
         match told {
@@ -185,12 +196,14 @@ impl Socket {
     }
 }
 
-/// Sends all of it; messages that wait together share a write.
-async fn flush(out: &mut VecDeque<Message>, socket: &mut WebSocket) -> Result<(), axum::Error> {
+/// Sends all of it; messages that wait together share a write, and each has its time.
+async fn flush(out: &mut VecDeque<Message>, socket: &mut WebSocket) -> Result<Result<(), axum::Error>, Elapsed> {
     while let Some(message) = out.pop_front() {
-        socket.feed(message).await?;
+        if let Err(gone) = timeout(WRITE_TIMEOUT, socket.feed(message)).await? {
+            return Ok(Err(gone));
+        }
     }
-    socket.flush().await
+    timeout(WRITE_TIMEOUT, socket.flush()).await
 }
 
 /// The answer to the request that came first; never, if there is none.

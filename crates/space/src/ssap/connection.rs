@@ -26,8 +26,9 @@ use super::{Door, Farewell, subscription_name, uuid};
 use crate::ask::{Answer, Answered, Ask, Asker, Refused};
 use crate::counts::Ssap;
 use crate::limits::{
-    OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT,
-    SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
+    BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX,
+    SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX,
+    WRITE_TIMEOUT,
 };
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
 use crate::pool::Caller;
@@ -63,6 +64,8 @@ struct Connection {
     out: String,
     /// Nothing more will be read.
     is_over: bool,
+    /// It is being read, and what is missing could come.
+    is_reading: bool,
     /// When the socket was last written to, and when what was read began.
     wrote: Instant,
     since: Instant,
@@ -78,25 +81,7 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
     let (reader, writer) = stream.into_split();
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
-    let now = Instant::now();
-    let mut connection = Connection {
-        door,
-        peer,
-        writer,
-        scanner: Scanner::default(),
-        buffer: Buffer::default(),
-        parked: None,
-        under_way: VecDeque::new(),
-        are_changes: true,
-        subscriptions: HashMap::new(),
-        outlet,
-        farewell,
-        out: String::new(),
-        is_over: false,
-        wrote: now,
-        since: now,
-        looked: now,
-    };
+    let mut connection = Connection::new(writer, peer, door, outlet, farewell);
     let why = connection.serve(reader, inlet, farewells).await;
     debug!(event = "ssap_closed", %peer, why, "an SSAP connection is closed");
     for (id, subscription) in connection.subscriptions.drain() {
@@ -106,6 +91,35 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
 }
 
 impl Connection {
+    fn new(
+        writer: OwnedWriteHalf,
+        peer: SocketAddr,
+        door: Arc<Door>,
+        outlet: Arc<Outlet>,
+        farewell: mpsc::Sender<Farewell>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            door,
+            peer,
+            writer,
+            scanner: Scanner::default(),
+            buffer: Buffer::default(),
+            parked: None,
+            under_way: VecDeque::new(),
+            are_changes: true,
+            subscriptions: HashMap::new(),
+            outlet,
+            farewell,
+            out: String::new(),
+            is_over: false,
+            is_reading: true,
+            wrote: now,
+            since: now,
+            looked: now,
+        }
+    }
+
     async fn serve(
         &mut self,
         mut reader: OwnedReadHalf,
@@ -122,7 +136,7 @@ impl Connection {
             if self.is_over && is_idle && self.subscriptions.is_empty() {
                 return "done";
             }
-            let reads = !self.is_over && self.parked.is_none() && self.under_way.len() < SSAP_WINDOW;
+            let reads = self.goes_on_reading();
             let (alarm, wanted) = (self.alarm(), self.buffer.wanted());
             tokio::select! {
                 biased;
@@ -130,11 +144,7 @@ impl Connection {
                 Some(farewell) = farewells.recv() => self.leave(&farewell),
                 Some((id, told)) = inlet.next() => {
                     self.tell(id, told);
-                    // What is there already goes in the same piece.
-                    for _ in 1..OUTLET_EVENTS {
-                        let Some((id, told)) = inlet.try_next() else { break };
-                        self.tell(id, told);
-                    }
+                    self.tell_more(&mut inlet);
                 }
                 Ok(room) = door.room.take(wanted), if reads && wanted > 0 => {
                     self.buffer.grant(room);
@@ -157,6 +167,17 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Whether there is room for more requests. Half a message that was there while there was none gets its time anew:
+    /// its client could do nothing about it.
+    fn goes_on_reading(&mut self) -> bool {
+        let reads = !self.is_over && self.parked.is_none() && self.under_way.len() < SSAP_WINDOW;
+        if reads && !self.is_reading {
+            (self.since, self.looked) = (Instant::now(), Instant::now());
+        }
+        self.is_reading = reads;
+        reads
     }
 
     /// When something is due although nothing happens.
@@ -193,7 +214,7 @@ impl Connection {
     }
 
     fn is_waiting_for_rest(&self) -> bool {
-        !self.is_over && self.parked.is_none() && !self.buffer.is_blank()
+        self.is_reading && !self.buffer.is_blank()
     }
 
     fn ring(&mut self) -> Option<Ended> {
@@ -339,6 +360,17 @@ impl Connection {
         }
     }
 
+    /// What is there already goes in the same piece, as long as a slow reader can take that in time.
+    fn tell_more(&mut self, inlet: &mut Inlet) {
+        for _ in 1..OUTLET_EVENTS {
+            if self.out.len() >= BATCH_BYTES {
+                return;
+            }
+            let Some((id, told)) = inlet.try_next() else { return };
+            self.tell(id, told);
+        }
+    }
+
     fn tell(&mut self, id: SubscriberId, told: Told) {
         let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
         match told {
@@ -366,10 +398,14 @@ impl Connection {
         if self.out.is_empty() {
             return Ok(());
         }
+        let began = Instant::now();
         let written = timeout(WRITE_TIMEOUT, self.writer.write_all(self.out.as_bytes())).await;
         self.out.clear();
         self.out.shrink_to(READ_BYTES);
         self.wrote = Instant::now();
+        // Meanwhile nothing was read.
+        self.since += self.wrote - began;
+        self.looked += self.wrote - began;
         match written {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err("gone"),
@@ -390,3 +426,6 @@ async fn next(under_way: &mut VecDeque<Started>) -> Result<Answered, Refused> {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

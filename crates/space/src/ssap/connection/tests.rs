@@ -1,0 +1,107 @@
+use oxrdf::{GraphNameRef, LiteralRef, NamedNodeRef, Quad, QuadRef};
+use tidegate_graph::SpaceLimits;
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::Service;
+use crate::limits::SSAP_BUFFERS_BYTES_MAX;
+
+fn message(kind: &str, parameters: &str) -> String {
+    format!(
+        "<SSAP_message><node_id>kp</node_id><space_id>X</space_id><transaction_type>{kind}</transaction_type>\
+         <message_type>REQUEST</message_type><transaction_id>1</transaction_id>{parameters}</SSAP_message>"
+    )
+}
+
+/// A connection that nobody serves, and the client's end of it.
+async fn connection(service: &Service) -> (Connection, Inlet, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (stream, peer) = listener.accept().await.unwrap();
+    let door = Arc::new(Door::new(service.handle()));
+    let (outlet, inlet) = outlet(&door.handle);
+    let (farewell, _) = mpsc::channel(SSAP_FAREWELLS);
+    (Connection::new(stream.into_split().1, peer, door, outlet, farewell), inlet, client)
+}
+
+impl Connection {
+    async fn answer_one(&mut self) {
+        let answered = next(&mut self.under_way).await;
+        self.answer(answered);
+    }
+}
+
+#[tokio::test]
+async fn notifications_share_a_write_only_while_they_are_small() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let (mut connection, mut inlet, _client) = connection(&service).await;
+    let everything = "<parameter name=\"type\">sparql</parameter>\
+                      <parameter name=\"query\">SELECT ?o { ?s ?p ?o }</parameter>";
+    connection.buffer.push(message("SUBSCRIBE", everything).as_bytes());
+    connection.begin();
+    connection.answer_one().await;
+    assert_eq!(connection.subscriptions.len(), 1, "{}", connection.out);
+    connection.out.clear();
+    for letter in ["a", "b", "c", "d", "e"] {
+        let (name, text) = (NamedNodeRef::new_unchecked("urn:a"), letter.repeat(BATCH_BYTES / 2));
+        let quad = QuadRef::new(name, name, LiteralRef::new_simple_literal(&text), GraphNameRef::DefaultGraph);
+        let ask = Ask::Edit { remove: Vec::new(), insert: vec![Quad::from(quad)] };
+        service.handle().ask(ask, Asker::new(0, None)).await.unwrap();
+    }
+    let mut written = 0;
+    for _ in 0..3 {
+        let Some((id, told)) = inlet.next().await else { panic!("nothing is told") };
+        connection.tell(id, told);
+        connection.tell_more(&mut inlet);
+        let bytes = std::mem::take(&mut connection.out).len();
+        assert!(bytes < 2 * BATCH_BYTES, "{bytes} bytes share a write");
+        written += bytes;
+    }
+    assert!(written > 5 * BATCH_BYTES / 2 && inlet.try_next().is_none(), "all of it is told: {written} bytes");
+}
+
+/// Changes as many as may be under way, and half a message behind them that takes room which others want.
+async fn full(service: &Service) -> (Connection, TcpStream) {
+    let (mut connection, _inlet, client) = connection(service).await;
+    let triples = "<parameter name=\"insert_graph\" encoding=\"RDF-M3\"><triple_list><triple><subject \
+                   type=\"uri\">urn:a</subject><predicate>urn:p</predicate><object type=\"uri\">urn:o</object></triple>\
+                   </triple_list></parameter>";
+    connection.buffer.push(message("INSERT", triples).repeat(SSAP_WINDOW).as_bytes());
+    connection.begin();
+    assert_eq!((connection.under_way.len(), connection.buffer.bytes()), (SSAP_WINDOW, &b""[..]));
+    connection.buffer.push(b"<SSAP_message>");
+    while connection.buffer.wanted() == 0 {
+        connection.buffer.push(&[b'x'; READ_BYTES]);
+    }
+    let room = connection.door.room.take(connection.buffer.wanted()).await.unwrap();
+    connection.buffer.grant(room);
+    connection.buffer.pace();
+    (connection, client)
+}
+
+#[tokio::test]
+async fn half_a_message_is_late_only_while_it_is_read() {
+    let service = Service::start(SpaceLimits::default()).unwrap();
+    let (mut connection, _client) = full(&service).await;
+    let door = Arc::clone(&connection.door);
+    let long_ago = Instant::now().checked_sub(SSAP_MESSAGE_TIMEOUT + SSAP_ROOM_WAIT).unwrap();
+    let waits = async { door.room.take(u32::try_from(SSAP_BUFFERS_BYTES_MAX / READ_BYTES).unwrap()).await };
+    tokio::select! {
+        biased;
+        _ = waits => panic!("the half message has some of the room"),
+        () = async {
+            assert!(door.room.is_wanted());
+            (connection.since, connection.looked) = (long_ago, long_ago);
+            assert!(!connection.goes_on_reading());
+            assert_eq!(connection.ring(), None, "it is we who do not read");
+            (connection.since, connection.looked) = (long_ago, long_ago);
+            connection.answer_one().await;
+            assert!(connection.goes_on_reading());
+            assert_eq!(connection.ring(), None, "it has its time from now on");
+            connection.looked = long_ago;
+            assert_eq!(connection.ring(), Some("half a message in the way"));
+            connection.since = long_ago;
+            assert_eq!(connection.ring(), Some("half a message"));
+        } => {}
+    }
+}
