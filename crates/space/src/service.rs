@@ -303,6 +303,8 @@ impl Waiting {
     pub async fn wait(&mut self) -> Result<Answered, Refused> {
         match timeout_at(self.until.into(), &mut self.reply).await {
             Ok(Ok(outcome)) => outcome,
+            // It may have been begun.
+            Ok(Err(_)) if self.is_change => Err(Refused::Unconfirmed),
             Ok(Err(_)) => Err(Refused::Closing),
             // It was begun, and the disk hangs.
             Err(_) if self.is_change => Err(Refused::Unconfirmed),
