@@ -10,7 +10,7 @@ use tidegate_core::persist::{
     ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish, wants_latest,
 };
 use tidegate_core::{Shard, shard_of};
-use tidegate_store::records::{Entry, Image, MessageRecord, Outline, SessionImage, Stage, WishRecord};
+use tidegate_store::records::{Entry, Image, MessageRecord, Outline, RoutingImage, SessionImage, Stage, WishRecord};
 use tidegate_store::{Location, StoreError};
 use tidegate_wire_mqtt::{PacketId, QoS};
 
@@ -216,12 +216,12 @@ impl<'a> Restoring<'a> {
     }
 
     /// A message that was on its way to other shards: whoever has not got it gets it.
-    fn route(&mut self, message: u64, reached: &BTreeSet<u64>, shards: &mut [Shard], now: Timestamp) {
-        let mut groups = BTreeSet::new();
+    fn route(&mut self, message: u64, reached: &RoutingImage, shards: &mut [Shard], now: Timestamp) {
+        let mut groups = reached.groups.clone();
         for shard in &mut *shards {
             // Each its own: it is another one from now on.
             if let Some(kept) = self.read_message(message, shard) {
-                shard.restore_routing(&kept, reached, &mut groups, now);
+                shard.restore_routing(&kept, &reached.sessions, &mut groups, now);
             }
         }
         if let Some(first) = shards.first_mut() {
