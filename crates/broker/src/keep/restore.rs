@@ -289,7 +289,7 @@ mod tests {
             });
         };
         for (session, shard) in [(1, 0), (2, 1)] {
-            let client_id = (0..).map(|n| format!("member-{n}")).find(|id| shard_of(id, 2) == shard).unwrap();
+            let client_id = (0..100).map(|n| format!("member-{n}")).find(|id| shard_of(id, 2) == shard).unwrap();
             let (principal, expiry_s, ends_ms) = (None, None, None);
             take(&Record::Session { session, client_id: &client_id, principal, expiry_s, ends_ms });
             let wish = WishRecord { qos: 2, no_local: false, retain_as_published: false, is_latest: false, id: None };
@@ -319,8 +319,8 @@ mod tests {
         let group = Record::ReachedGroup { message: 9, group: "$share/group/t" };
         let session = Record::Reached { message: 9, session: 1 };
         assert_eq!(waiting_after(&[]), 2, "for the group, and for the first");
-        assert_eq!(waiting_after(&[session.clone()]), 1, "for the group");
-        assert_eq!(waiting_after(&[group.clone()]), 1, "for the first");
+        assert_eq!(waiting_after(std::slice::from_ref(&session)), 1, "for the group");
+        assert_eq!(waiting_after(std::slice::from_ref(&group)), 1, "for the first");
         assert_eq!(waiting_after(&[group, session]), 0);
     }
 }
