@@ -88,7 +88,7 @@ pub(crate) const TRACED_MAX: usize = 1_000_000;
 /// Nobody has fetched anything for so long: another recording may begin. As long as shards go on writing.
 pub(crate) const RECORDING_LEASE: Duration = Duration::from_secs(5);
 
-/// Time to connect to a collector of metrics, to write to it, and to hear from it.
+/// Time to connect to a collector of metrics, to write to it, and to hear from it: for all of it together.
 pub(crate) const OTLP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of its answer that are read: the first line is enough.
-pub(crate) const OTLP_ANSWER_BYTES: u64 = 4096;
+pub(crate) const OTLP_ANSWER_BYTES: usize = 4096;

@@ -3,8 +3,10 @@
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -23,9 +25,22 @@ impl Drop for Broker {
     }
 }
 
+/// Nothing takes so long, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A collector's address, and who comes to it: a listener alone would wait for ever.
+fn collector() -> (String, Receiver<TcpStream>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let (guests, door) = mpsc::sync_channel(0);
+    std::thread::spawn(move || listener.incoming().flatten().try_for_each(|stream| guests.send(stream)));
+    (address, door)
+}
+
 /// One request: its first line and its body. The answer is this.
-fn hear(collector: &TcpListener, answer: &str) -> (String, Value) {
-    let (mut stream, _) = collector.accept().expect("the broker comes");
+fn hear(collector: &Receiver<TcpStream>, answer: &str) -> (String, Value) {
+    let mut stream = collector.recv_timeout(PATIENCE).expect("the broker comes");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let mut reader = BufReader::new(stream.try_clone().expect("a second hand"));
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first).expect("a request");
@@ -55,9 +70,9 @@ fn points(body: &Value, name: &str, kind: &str) -> Vec<Value> {
 
 #[test]
 fn a_collector_hears_what_happened_although_it_failed_at_first() {
-    let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let (address, collector) = collector();
     let folder = tempfile::tempdir().expect("a folder");
-    let url = format!("telemetry.otlp=http://{}", collector.local_addr().expect("an address"));
+    let url = format!("telemetry.otlp=http://{address}");
     // Without the operator's door: the two have nothing to do with each other.
     let mut child = tidegate(&["serve", "--mqtt", "127.0.0.1:0", "--ws", "off", "--http", "off", "--ssap", "off"])
         .args(["--admin", "off", "--set", &url, "--set", "telemetry.otlp_interval=1s", "--data"])
@@ -76,7 +91,9 @@ fn a_collector_hears_what_happened_although_it_failed_at_first() {
     assert_eq!(first, "POST /v1/metrics HTTP/1.1");
     let resource = &body["resourceMetrics"][0]["resource"]["attributes"][0];
     assert_eq!((&resource["key"], &resource["value"]["stringValue"]), (&"service.name".into(), &"tidegate".into()));
-    assert_eq!(points(&body, "tidegate_messages_received", "sum")[0]["asInt"], "0");
+    let received = points(&body, "tidegate_messages_received", "sum");
+    assert_eq!(received[0]["asInt"], "0");
+    let started = received[0]["startTimeUnixNano"].clone();
 
     let published = tidegate(&["pub", "-p", port, "-q", "1", "-t", "a", "-m", "hello"]).status().expect("pub runs");
     assert!(published.success());
@@ -84,6 +101,8 @@ fn a_collector_hears_what_happened_although_it_failed_at_first() {
     let told = (0..20).map(|_| hear(&collector, "200 OK").1);
     let mut told = told.skip_while(|body| points(body, "tidegate_messages_received", "sum")[0]["asInt"] == "0");
     let body = told.next().expect("it is told in the end");
+    let received = points(&body, "tidegate_messages_received", "sum");
+    assert_eq!(received[0]["startTimeUnixNano"], started, "else a collector takes it for a restart");
     let acknowledged = points(&body, "tidegate_ack_latency_seconds", "histogram");
     let counts = acknowledged.iter().map(|point| point["count"].as_str().expect("a string").parse::<u64>());
     assert_eq!(counts.sum::<Result<u64, _>>().expect("numbers"), 1, "{acknowledged:?}");

@@ -21,6 +21,7 @@ use crate::queue::{Bounds, Gone, Item, Next, Paging};
 use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
+use crate::subscriptions::GroupRef;
 
 /// What became of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,18 @@ pub(crate) enum Fate {
 
 impl Shard {
     pub(crate) fn deliver(&mut self, target: &Target, message: &Shareable<'_>, frames: &mut Frames, now: Timestamp) {
+        self.deliver_for(target, None, message, frames, now);
+    }
+
+    /// `group`: whose member it is that gets it, if the message is one of which that is noted.
+    pub(crate) fn deliver_for(
+        &mut self,
+        target: &Target,
+        group: Option<&GroupRef<'_>>,
+        message: &Shareable<'_>,
+        frames: &mut Frames,
+        now: Timestamp,
+    ) {
         let publication = &message.publication;
         let class = publication.standing.class;
         self.stats.begin_delivery(class);
@@ -50,7 +63,10 @@ impl Shard {
         let retain = publication.retain && target.retain_as_published;
         if message.routing.get() != 0 && session.kept != 0 && qos > QoS::AtMostOnce {
             let kept = session.kept;
-            self.note_reached(message, kept);
+            match group {
+                Some(group) => self.note_reached_group(message, group),
+                None => self.note_reached(message, kept),
+            }
         }
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.

@@ -21,6 +21,7 @@ use crate::overload::{Admission, Arrival, Kind};
 use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
+use crate::subscriptions::GroupRef;
 
 impl Shard {
     pub(crate) fn handle_publish(
@@ -332,7 +333,8 @@ impl Shard {
                 let message = Shareable::new(publication);
                 message.routing.set(routing);
                 if let Some((session, wish)) = self.subscriptions.pick_local(filter, group) {
-                    self.deliver_shared(session, wish, &message, now);
+                    let group = GroupRef { name: group, filter };
+                    self.deliver_shared(session, wish, Some(&group), &message, now);
                 } else if !self.pass_on(from, (filter, group), &message, tried) {
                     let class = publication.standing.class;
                     self.stats.begin_delivery(class);

@@ -15,7 +15,7 @@ use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Publication, Shareable};
 use crate::shard::Shard;
-use crate::subscriptions::{GroupId, Pick, Wish};
+use crate::subscriptions::{GroupId, GroupRef, Pick, Wish};
 
 impl Shard {
     /// Delivers here and sends on; the answer is the number of receivers here, of shards and of taps.
@@ -85,12 +85,15 @@ impl Shard {
     /// True if a member of the group gets it.
     fn route_to_group(&mut self, group: GroupId, message: &Shareable<'_>, now: Timestamp) -> bool {
         match self.subscriptions.pick(group) {
-            Some(Pick::Local(session, wish)) => self.deliver_shared(session, wish, message, now),
+            Some(Pick::Local(session, wish)) => {
+                // The name is only needed to be noted.
+                let is_noted = message.routing.get() != 0;
+                let group = is_noted.then(|| self.subscriptions.group_of(group)).flatten();
+                let group = group.as_ref().map(|(name, filter)| GroupRef { name, filter });
+                self.deliver_shared(session, wish, group.as_ref(), message, now);
+            }
             Some(Pick::Remote(shard)) => {
-                let filter = self.subscriptions.filter_of(group);
-                let Some(name) = self.subscriptions.group_name(group).map(alloc::string::String::from) else {
-                    return false;
-                };
+                let Some((name, filter)) = self.subscriptions.group_of(group) else { return false };
                 let (publication, routing) = (message.publication, message.routing.get());
                 let envelope = Envelope::Shared { tried: 0, filter: &filter, group: &name, publication, routing };
                 self.forward(shard, &envelope, &publication);
@@ -119,8 +122,16 @@ impl Shard {
         true
     }
 
-    pub(crate) fn deliver_shared(&mut self, session: u32, wish: Wish, message: &Shareable<'_>, now: Timestamp) {
-        self.deliver(&Target::new(session, wish), message, &mut Frames::for_receivers(1), now);
+    /// To a member of a group.
+    pub(crate) fn deliver_shared(
+        &mut self,
+        session: u32,
+        wish: Wish,
+        group: Option<&GroupRef<'_>>,
+        message: &Shareable<'_>,
+        now: Timestamp,
+    ) {
+        self.deliver_for(&Target::new(session, wish), group, message, &mut Frames::for_receivers(1), now);
     }
 
     /// Sends on, unless too much waits already and the message may get lost. One that is retained may not: all shards keep

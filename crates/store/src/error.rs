@@ -93,8 +93,8 @@ impl StoreError {
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::DiskFull,
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Trouble::NotWritable,
-            // EIO has no kind of its own.
-            _ if source.raw_os_error() == Some(EIO) => Trouble::Device,
+            // They have no kinds of their own.
+            _ if source.raw_os_error().is_some_and(|code| code == EIO || MEDIUM.contains(&code)) => Trouble::Device,
             _ => Trouble::Other,
         }
     }
@@ -102,6 +102,10 @@ impl StoreError {
 
 /// The same number on every Unix.
 pub(crate) const EIO: i32 = 5;
+
+/// What else Linux says if bytes cannot be had back: ENODATA and EILSEQ of a medium, EBADMSG and EUCLEAN of a file system
+/// that checks.
+const MEDIUM: &[i32] = if cfg!(target_os = "linux") { &[61, 84, 74, 117] } else { &[] };
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -143,6 +143,7 @@ fn push(change: &Change, wall: &Wall, batch: &mut Batch) -> Result<(), StoreErro
         Change::WillCleared { session } => Record::WillCleared { session },
         Change::Routing { message } => Record::Routing { message },
         Change::Reached { message, session } => Record::Reached { message, session },
+        Change::ReachedGroup { message, ref group } => Record::ReachedGroup { message, group },
         Change::Routed { message } => Record::Routed { message },
     };
     record.push_to(batch)

@@ -1,9 +1,9 @@
 //! Pages of long queues, read by a thread of their own: a shard must not wait for a disk, and the writer should not.
 //!
-//! What is damaged or gone is lost. What the system does not let us read is not: it was acknowledged, and perhaps it is
-//! over soon (too many open files, a network that is down), so its page is tried again, after pauses that grow. The others
-//! go on meanwhile, and have its place. It has an end: what cannot be read for minutes is lost, too, and its session goes
-//! on.
+//! What is damaged or gone is lost. What the system does not let us read is not: it was acknowledged, so its page is tried
+//! again, after pauses that grow. The others go on meanwhile, and have its place. Most errors say nothing about the data
+//! (too many open files, a network that is down): they have no end. If the device itself cannot read it for minutes, it is
+//! lost, too, and its session goes on: compactions could not copy it either.
 
 use std::fmt;
 use std::io;
@@ -16,7 +16,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::Fetch;
 use tidegate_store::disk::FsFiles;
-use tidegate_store::{Location, Reader, StoreError};
+use tidegate_store::{Location, Reader, StoreError, Trouble};
 
 use super::restore::saved;
 use super::spot::location_of;
@@ -28,19 +28,38 @@ const JOBS_MAX: usize = 1024;
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 /// ...up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// How often a page is tried: for seven minutes.
-const TRIES_MAX: u32 = 20;
+/// How often the device may fail to read a page: for seven minutes.
+const FAILURES_MAX: u32 = 20;
+/// After so long a page is asked for again that there was no room for: the thread may be at others' for long.
+const ROOM_PAUSE: Duration = Duration::from_millis(10);
 /// Pages of a shard that wait for their next attempt without a place; further ones keep theirs.
 const PUT_OFF_MAX: usize = 1024;
 
 /// Records as they were read; none for those that could not be.
 type Page = Vec<Option<Vec<u8>>>;
 
-/// A page, and how often it was tried before.
+/// A page, and what came of it before.
 #[derive(Debug)]
 struct Attempt {
     fetch: Fetch,
+    before: Before,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Before {
+    /// How often it was tried.
     tries: u32,
+    /// How often that was because of the device.
+    failures: u32,
+}
+
+/// It is worth another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// The system does not let us read; that says nothing about the data.
+    Refused,
+    /// The device cannot read it.
+    Failed,
 }
 
 struct Job {
@@ -48,9 +67,9 @@ struct Job {
     answers: Arc<Answers>,
 }
 
-/// Where the pages of one shard come back, or none of a page that is to be tried again.
+/// Where the pages of one shard come back.
 struct Answers {
-    done: Mutex<Vec<(Attempt, Option<Page>)>>,
+    done: Mutex<Vec<(Attempt, Result<Page, Again>)>>,
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -94,8 +113,8 @@ fn run(jobs: &Receiver<Job>, reader: impl Fn() -> Reader<FsFiles>) {
         let Job { attempt, answers } = job;
         let reader = current.get_or_insert_with(&reader);
         let spots = attempt.fetch.messages.iter().map(|(_, spot)| location_of(*spot));
-        let page = read_page(spots, attempt.tries, |at, into| reader.read(at, into));
-        if page.is_none() {
+        let page = read_page(spots, attempt.before, |at, into| reader.read(at, into));
+        if page.is_err() {
             // Perhaps with files that are opened anew.
             current = None;
         }
@@ -104,31 +123,31 @@ fn run(jobs: &Receiver<Job>, reader: impl Fn() -> Reader<FsFiles>) {
     }
 }
 
-/// Records of a page, but for those that are lost; none if it is worth another try.
+/// Records of a page, but for those that are lost.
 fn read_page(
     spots: impl Iterator<Item = Location>,
-    tries: u32,
+    Before { tries, failures }: Before,
     mut read: impl FnMut(Location, &mut Vec<u8>) -> Result<(), StoreError>,
-) -> Option<Page> {
+) -> Result<Page, Again> {
     let read = |at: Location| {
         let mut record = Vec::new();
-        match read(at, &mut record) {
-            Ok(()) => Some(Some(record)),
-            Err(error @ StoreError::Io { .. }) if tries + 1 < TRIES_MAX => {
+        let Err(error) = read(at, &mut record) else { return Ok(Some(record)) };
+        let is_device = error.trouble() == Trouble::Device;
+        if matches!(error, StoreError::Io { .. }) && !(is_device && failures + 1 >= FAILURES_MAX) {
+            // It may last for days.
+            if (tries + 1).is_power_of_two() {
                 tracing::error!(
                     event = "store_error", %error, pause_ms = pause_after(tries).as_millis() as u64, tries = tries + 1,
                     "messages that wait cannot be read now; their session waits, and it is tried again"
                 );
-                None
             }
-            Err(error) => {
-                tracing::error!(
-                    event = "store_error", %error, file = %at.file, offset = at.offset, tries = tries + 1,
-                    "a message that waited cannot be read and is lost; its session goes on"
-                );
-                Some(None)
-            }
+            return Err(if is_device { Again::Failed } else { Again::Refused });
         }
+        tracing::error!(
+            event = "store_error", %error, file = %at.file, offset = at.offset, tries = tries + 1,
+            "a message that waited cannot be read and is lost; its session goes on"
+        );
+        Ok(None)
     };
     spots.map(read).collect()
 }
@@ -142,8 +161,8 @@ pub(crate) struct Desk {
     /// None once nobody reads any more.
     jobs: Option<SyncSender<Job>>,
     answers: Arc<Answers>,
-    /// There was no room for it.
-    refused: Option<Attempt>,
+    /// There was no room for it; when it is tried again.
+    refused: Option<(Timestamp, Attempt)>,
     /// What is to be tried again, and when: one page of a session at most.
     later: Vec<(Timestamp, Attempt)>,
 }
@@ -162,7 +181,7 @@ impl Desk {
             match jobs.try_send(Job { attempt, answers: Arc::clone(&self.answers) }) {
                 Ok(()) => {}
                 Err(TrySendError::Full(job)) => {
-                    self.refused = Some(job.attempt);
+                    self.refused = Some((now + ROOM_PAUSE, job.attempt));
                     return;
                 }
                 Err(TrySendError::Disconnected(_)) => self.jobs = None,
@@ -171,33 +190,43 @@ impl Desk {
     }
 
     fn next(&mut self, shard: &mut Shard, now: Timestamp) -> Option<Attempt> {
-        if let Some(refused) = self.refused.take() {
+        if let Some((_, refused)) = self.refused.take() {
             return Some(refused);
         }
         if let Some(at) = self.later.iter().position(|(at, _)| *at <= now) {
             return Some(self.later.swap_remove(at).1);
         }
-        shard.poll_fetch().map(|fetch| Attempt { fetch, tries: 0 })
+        shard.poll_fetch().map(|fetch| Attempt { fetch, before: Before::default() })
     }
 
     /// Tells the shard what was read.
     pub(crate) fn hear(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) {
         let done = std::mem::take(&mut *self.answers.done.lock().unwrap_or_else(PoisonError::into_inner));
         for (mut attempt, page) in done {
-            let Some(page) = page else {
-                if self.later.len() < PUT_OFF_MAX {
-                    shard.handle_fetch_put_off(&mut attempt.fetch);
+            let page = match page {
+                Ok(page) => page,
+                Err(again) => {
+                    if self.later.len() < PUT_OFF_MAX {
+                        shard.handle_fetch_put_off(&mut attempt.fetch);
+                    }
+                    let Before { tries, failures } = &mut attempt.before;
+                    let at = now + pause_after(*tries);
+                    *tries = tries.saturating_add(1);
+                    *failures += u32::from(again == Again::Failed);
+                    self.later.push((at, attempt));
+                    continue;
                 }
-                let at = now + pause_after(attempt.tries);
-                self.later.push((at, Attempt { tries: attempt.tries + 1, ..attempt }));
-                continue;
             };
             shard.handle_fetched(&attempt.fetch, |at| saved(page.get(at)?.as_deref()?, wall), now);
         }
     }
 
-    /// When something is to be tried again.
+    /// When something is to be tried again. While there is no room, nothing else is: what is overdue must not keep the
+    /// shard awake.
     pub(crate) fn due(&self) -> Option<Timestamp> {
+        if let Some((at, _)) = &self.refused {
+            return Some(*at);
+        }
         self.later.iter().map(|(at, _)| *at).min()
     }
 }
@@ -215,32 +244,57 @@ mod tests {
     use super::super::restore::restore;
     use super::*;
 
-    fn page(tries: u32, error: fn() -> StoreError) -> Option<Page> {
+    fn page(before: Before, error: fn() -> StoreError) -> Result<Page, Again> {
         let spots = (0..3).map(|offset| Location { file: FileId::segment(1), offset, len: 1 });
-        read_page(spots, tries, |at, into| {
+        read_page(spots, before, |at, into| {
             into.push(at.offset as u8);
             if at.offset == 1 { Err(error()) } else { Ok(()) }
         })
     }
 
-    fn busy() -> StoreError {
-        StoreError::Io { action: "open", file: "segment".to_owned(), source: io::Error::other("busy") }
+    fn system(code: i32) -> StoreError {
+        let source = io::Error::from_raw_os_error(code);
+        StoreError::Io { action: "open", file: "segment".to_owned(), source }
+    }
+
+    fn broken() -> StoreError {
+        system(5)
+    }
+
+    fn lost() -> Page {
+        vec![Some(vec![0]), None, Some(vec![2])]
     }
 
     #[test]
     fn only_what_is_damaged_or_gone_is_lost_at_once() {
-        let lost = Some(vec![Some(vec![0]), None, Some(vec![2])]);
-        assert_eq!(page(0, || StoreError::Damaged { file: "segment".to_owned(), offset: 1 }), lost);
-        assert_eq!(page(0, || StoreError::Gone { file: "segment".to_owned() }), lost);
-        for tries in 0..TRIES_MAX - 1 {
-            assert_eq!(page(tries, busy), None, "nothing of it is lost");
+        let fresh = Before::default();
+        assert_eq!(page(fresh, || StoreError::Damaged { file: "segment".to_owned(), offset: 1 }), Ok(lost()));
+        assert_eq!(page(fresh, || StoreError::Gone { file: "segment".to_owned() }), Ok(lost()));
+        for failures in 0..FAILURES_MAX - 1 {
+            let before = Before { tries: failures, failures };
+            assert_eq!(page(before, broken), Err(Again::Failed), "nothing of it is lost");
         }
-        assert_eq!(page(TRIES_MAX - 1, busy), lost, "and it has an end");
+        let before = Before { tries: FAILURES_MAX - 1, failures: FAILURES_MAX - 1 };
+        assert_eq!(page(before, broken), Ok(lost()), "and it has an end");
+    }
+
+    /// Interrupted, again, out of memory, not allowed, too many files of all and of ours: nothing about the data.
+    #[test]
+    fn what_the_system_refuses_is_never_lost() {
+        let errors: [fn() -> StoreError; 6] =
+            [|| system(4), || system(11), || system(12), || system(13), || system(23), || system(24)];
+        for error in errors {
+            for before in [Before::default(), Before { tries: u32::MAX - 1, failures: FAILURES_MAX - 1 }] {
+                assert_eq!(page(before, error), Err(Again::Refused), "{}", error());
+            }
+        }
+        let before = Before { tries: 1000, failures: 0 };
+        assert_eq!(page(before, broken), Err(Again::Failed), "those do not count for the device");
     }
 
     #[test]
     fn pauses_grow_and_come_to_minutes() {
-        let pauses: Vec<Duration> = (0..TRIES_MAX - 1).map(pause_after).collect();
+        let pauses: Vec<Duration> = (0..FAILURES_MAX - 1).map(pause_after).collect();
         assert!(pauses[0] == PAUSE_MIN && pauses.last() == Some(&PAUSE_MAX) && pauses.is_sorted());
         let all = pauses.iter().sum::<Duration>();
         assert!((300..600).contains(&all.as_secs()), "{all:?}");
@@ -302,9 +356,9 @@ mod tests {
         for round in 0..1000 {
             desk.ask(&mut shard, now);
             for Job { attempt, answers } in receiver.try_iter() {
-                first += usize::from(attempt.tries == 0);
+                first += usize::from(attempt.before.tries == 0);
                 let spots = attempt.fetch.messages.iter().map(|(_, spot)| location_of(*spot));
-                let page = read_page(spots, attempt.tries, |_, _| Err(busy()));
+                let page = read_page(spots, attempt.before, |_, _| Err(broken()));
                 answers.done.lock().unwrap().push((attempt, page));
             }
             desk.hear(&mut shard, &wall, now);
@@ -323,5 +377,35 @@ mod tests {
         assert_eq!((shard.stats().queued_messages, shard.stats().queued_on_disk), (0, 0));
         assert!(now.since(begun) < Duration::from_secs(600), "{:?}", now.since(begun));
         assert!(shard.poll_fetch().is_none());
+    }
+
+    /// A thread that hangs has no room; what is overdue meanwhile must not keep the shard awake.
+    #[test]
+    fn a_shard_sleeps_while_the_thread_hangs() {
+        let mut now = Timestamp::from_secs_f64(1.0);
+        let wall = Wall::new(now, 1_800_000_000_000, 0);
+        let mut shard = shard_with_pages(8, &wall, now);
+        let (jobs, receiver) = sync_channel(2);
+        let mut desk = Fetcher(jobs).desk(|| {});
+        desk.ask(&mut shard, now);
+        for Job { attempt, answers } in receiver.try_iter() {
+            answers.done.lock().unwrap().push((attempt, Err(Again::Refused)));
+        }
+        desk.hear(&mut shard, &wall, now);
+        for _ in 0..100 {
+            desk.ask(&mut shard, now);
+            let due = desk.due().unwrap();
+            assert!(due > now, "at {now:?} it wants to be called at {due:?}");
+            now = due;
+        }
+        // It goes on when there is room, with what was put off, too.
+        let mut pages = 0;
+        while let Ok(Job { attempt, answers }) = receiver.try_recv() {
+            pages += 1;
+            answers.done.lock().unwrap().push((attempt, Ok(vec![None])));
+            desk.ask(&mut shard, now);
+        }
+        desk.hear(&mut shard, &wall, now);
+        assert_eq!((pages, desk.due(), shard.stats().queued_on_disk), (8, None, 0));
     }
 }

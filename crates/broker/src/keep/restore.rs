@@ -10,7 +10,7 @@ use tidegate_core::persist::{
     ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish, wants_latest,
 };
 use tidegate_core::{Shard, shard_of};
-use tidegate_store::records::{Entry, Image, MessageRecord, Outline, SessionImage, Stage, WishRecord};
+use tidegate_store::records::{Entry, Image, MessageRecord, Outline, RoutingImage, SessionImage, Stage, WishRecord};
 use tidegate_store::{Location, StoreError};
 use tidegate_wire_mqtt::{PacketId, QoS};
 
@@ -216,12 +216,12 @@ impl<'a> Restoring<'a> {
     }
 
     /// A message that was on its way to other shards: whoever has not got it gets it.
-    fn route(&mut self, message: u64, reached: &BTreeSet<u64>, shards: &mut [Shard], now: Timestamp) {
-        let mut groups = BTreeSet::new();
+    fn route(&mut self, message: u64, reached: &RoutingImage, shards: &mut [Shard], now: Timestamp) {
+        let mut groups = reached.groups.clone();
         for shard in &mut *shards {
             // Each its own: it is another one from now on.
             if let Some(kept) = self.read_message(message, shard) {
-                shard.restore_routing(&kept, reached, &mut groups, now);
+                shard.restore_routing(&kept, &reached.sessions, &mut groups, now);
             }
         }
         if let Some(first) = shards.first_mut() {
@@ -275,5 +275,52 @@ mod tests {
         assert_eq!((restored.deliveries, restored.lost), (20, 0));
         let stats = shards[0].stats();
         assert_eq!((stats.queued_on_disk, stats.queued_messages), (18, 19), "the newer of two is here");
+    }
+
+    /// How many messages wait after a crash on two shards, for members of a group on both; the first has another
+    /// subscription, too. A message was on its way and had reached these.
+    fn waiting_after(reached: &[Record<'_>]) -> usize {
+        let (mut image, mut records) = (Image::default(), Vec::new());
+        let mut take = |record: &Record<'_>| {
+            let at = Location { file: FileId::segment(1), offset: records.len() as u64, len: 1 };
+            record.with_raw(|raw| {
+                image.apply(raw, at).unwrap();
+                records.push(raw.payload.to_vec());
+            });
+        };
+        for (session, shard) in [(1, 0), (2, 1)] {
+            let client_id = (0..100).map(|n| format!("member-{n}")).find(|id| shard_of(id, 2) == shard).unwrap();
+            let (principal, expiry_s, ends_ms) = (None, None, None);
+            take(&Record::Session { session, client_id: &client_id, principal, expiry_s, ends_ms });
+            let wish = WishRecord { qos: 2, no_local: false, retain_as_published: false, is_latest: false, id: None };
+            take(&Record::Subscribed { session, filter: "$share/group/t", wish });
+            if session == 1 {
+                take(&Record::Subscribed { session, filter: "t", wish });
+            }
+        }
+        let (id, topic, payload) = (9, "t", &b"21.5"[..]);
+        let (qos, retain, expires_ms, origin, standing, properties) = (2, false, None, 7, None, &[][..]);
+        let message = MessageRecord { id, qos, retain, expires_ms, origin, standing, topic, properties, payload };
+        take(&Record::Message(message));
+        take(&Record::Routing { message: id });
+        reached.iter().for_each(&mut take);
+        let mut read = |at: Location, into: &mut Vec<u8>| {
+            into.clone_from(&records[at.offset as usize]);
+            Ok(())
+        };
+        let shard = |index| Shard::new(index, 2, Arc::new(Settings::default()), Arc::new(Open), 7);
+        let (mut shards, now) = ([shard(0), shard(1)], Timestamp::from_secs_f64(1.0));
+        restore(&image, &mut read, &mut shards, &Wall::new(now, 1_800_000_000_000, 0), now);
+        shards.iter().map(|shard| shard.stats().queued_messages as usize).sum()
+    }
+
+    #[test]
+    fn a_group_gets_what_was_on_its_way_once_whoever_has_it_by_another_subscription() {
+        let group = Record::ReachedGroup { message: 9, group: "$share/group/t" };
+        let session = Record::Reached { message: 9, session: 1 };
+        assert_eq!(waiting_after(&[]), 2, "for the group, and for the first");
+        assert_eq!(waiting_after(std::slice::from_ref(&session)), 1, "for the group");
+        assert_eq!(waiting_after(std::slice::from_ref(&group)), 1, "for the first");
+        assert_eq!(waiting_after(&[group, session]), 0);
     }
 }

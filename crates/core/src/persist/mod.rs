@@ -234,6 +234,14 @@ pub enum Change {
         /// Which session.
         session: u64,
     },
+    /// It has reached a member of a shared subscription. That one may leave before a crash, or have another subscription
+    /// by which the message reaches it, too: so its session does not tell.
+    ReachedGroup {
+        /// Which message.
+        message: u64,
+        /// Which group, as `$share/group/filter`.
+        group: Box<str>,
+    },
     /// It has reached everybody.
     Routed {
         /// Which message.

@@ -11,7 +11,7 @@ use crate::queue::{Item, Paged};
 use crate::retained::Kept;
 use crate::session::{Queued, Session, Stage};
 use crate::shard::Shard;
-use crate::subscriptions::Wish;
+use crate::subscriptions::{GroupRef, Wish};
 
 impl Journal {
     /// Somebody needs a message: it is written before the first who does, and again if everybody before has let go of
@@ -255,6 +255,14 @@ impl Shard {
     pub(crate) fn note_reached(&mut self, message: &Shareable<'_>, session: u64) {
         if message.routing.get() != 0 && self.journal.is_on() {
             self.journal.push(Change::Reached { message: message.routing.get(), session });
+        }
+    }
+
+    /// Such a message has reached a member of a group.
+    pub(crate) fn note_reached_group(&mut self, message: &Shareable<'_>, group: &GroupRef<'_>) {
+        if message.routing.get() != 0 && self.journal.is_on() {
+            let (message, group) = (message.routing.get(), group.text().into());
+            self.journal.push(Change::ReachedGroup { message, group });
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -22,7 +21,7 @@ use crate::retained::{Room, Stamp};
 use crate::session::{Inflight, PendingWill, Queued, Session, Stage, SubscriptionIds};
 use crate::shard::Shard;
 use crate::subscribe::own_filters;
-use crate::subscriptions::Presence;
+use crate::subscriptions::{GroupRef, Presence};
 
 /// A message as it was kept.
 #[derive(Clone, Copy, Debug)]
@@ -256,12 +255,12 @@ impl Shard {
 
     /// A QoS 2 message that was on its way to other shards when the process ended: whoever should have it and has not
     /// got it gets it. To be asked of every shard when all sessions are back; then of one of them `end_restored_routing`.
-    /// `groups` are those that have been served, as `$share/group/filter`.
+    /// `groups` are those that have got it, as `$share/group/filter`; first as they were noted.
     pub fn restore_routing(
         &mut self,
         message: &Kept,
         reached: &BTreeSet<u64>,
-        groups: &mut BTreeSet<String>,
+        groups: &mut BTreeSet<Box<str>>,
         now: Timestamp,
     ) {
         let shareable = Shareable::of(&message.0);
@@ -282,19 +281,15 @@ impl Shard {
             self.deliver(&target, &shareable, &mut crate::copy::Frames::for_receivers(1), now);
         }
         for group in matches.groups {
-            let filter = self.subscriptions.filter_of(group);
-            let name = self.subscriptions.group_name(group).unwrap_or_default();
-            let text = alloc::format!("$share/{name}/{filter}");
-            let is_reached = |session: &Session| {
-                reached.contains(&session.kept) && session.subscriptions.contains_key(text.as_str())
-            };
-            if groups.contains(&text) || self.sessions.iter().any(|(_, session)| is_reached(session)) {
-                groups.insert(text);
+            let Some((name, filter)) = self.subscriptions.group_of(group) else { continue };
+            let group = GroupRef { name: &name, filter: &filter };
+            let text = group.text();
+            if groups.contains(&*text) {
                 continue;
             }
-            if let Some((session, wish)) = self.subscriptions.pick_local(&filter, &String::from(name)) {
-                groups.insert(text);
-                self.deliver_shared(session, wish, &shareable, now);
+            if let Some((session, wish)) = self.subscriptions.pick_local(&filter, &name) {
+                groups.insert(text.into());
+                self.deliver_shared(session, wish, Some(&group), &shareable, now);
             }
         }
     }

@@ -11,6 +11,7 @@ mod subscribers;
 #[cfg(test)]
 mod tests;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -53,6 +54,20 @@ struct Place {
 impl Place {
     fn is_empty(&self) -> bool {
         self.subscribers.is_empty() && self.groups.is_empty() && self.shards == 0
+    }
+}
+
+/// A group by name, wherever its members are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupRef<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) filter: &'a str,
+}
+
+impl GroupRef<'_> {
+    /// As its members write it.
+    pub(crate) fn text(&self) -> String {
+        alloc::format!("$share/{}/{}", self.name, self.filter)
     }
 }
 
@@ -256,13 +271,10 @@ impl Subscriptions {
         others.max_by_key(|(_, members)| (members.online > 0, members.offline)).map(|(shard, _)| *shard)
     }
 
-    /// Group name; the filter is found by walking up, which only messages for other shards pay for.
-    pub(crate) fn group_name(&self, id: GroupId) -> Option<&str> {
-        self.tree.value(id.node).groups.get(id.index as usize).map(|group| &*group.name)
-    }
-
-    pub(crate) fn filter_of(&self, id: GroupId) -> alloc::string::String {
-        self.tree.path(id.node)
+    /// Name and filter of a group. The filter is found by walking up, which only messages for other shards pay for.
+    pub(crate) fn group_of(&self, id: GroupId) -> Option<(String, String)> {
+        let group = self.tree.value(id.node).groups.get(id.index as usize)?;
+        Some((String::from(&*group.name), self.tree.path(id.node)))
     }
 
     /// The group, made if it is not there. Who its members are is asked at every message: only where groups are is

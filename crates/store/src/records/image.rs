@@ -18,7 +18,7 @@ pub struct Image {
     messages: BTreeMap<u64, Stored>,
     retained: BTreeMap<Box<str>, u64>,
     /// Messages on their way to sessions, and those that have them.
-    routing: BTreeMap<u64, BTreeSet<u64>>,
+    routing: BTreeMap<u64, RoutingImage>,
     rhythms: BTreeMap<Box<str>, (u64, Box<[u8]>)>,
     bans: BTreeMap<Box<str>, (Option<u64>, Box<str>)>,
     clock_ms: u64,
@@ -107,6 +107,15 @@ pub enum Stage {
     Released(u16),
 }
 
+/// Those whom a message on its way has reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoutingImage {
+    /// Sessions; 0 is whoever keeps the retained messages.
+    pub sessions: BTreeSet<u64>,
+    /// Shared subscriptions, as their members write them.
+    pub groups: BTreeSet<Box<str>>,
+}
+
 /// A will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WillImage {
@@ -145,8 +154,8 @@ impl Image {
         self.retained.iter().map(|(topic, &message)| (&**topic, message))
     }
 
-    /// QoS 2 messages that were taken and may not have reached every session, with the sessions that they have reached.
-    pub fn routing(&self) -> impl Iterator<Item = (u64, &BTreeSet<u64>)> {
+    /// QoS 2 messages that were taken and may not have reached everybody, with those whom they have reached.
+    pub fn routing(&self) -> impl Iterator<Item = (u64, &RoutingImage)> {
         self.routing.iter().map(|(&message, reached)| (message, reached))
     }
 
@@ -229,14 +238,18 @@ impl Image {
             }
             Record::Routing { message } => {
                 let is_known = self.use_message(message);
-                if is_known && self.routing.insert(message, BTreeSet::new()).is_some() {
+                if is_known && self.routing.insert(message, RoutingImage::default()).is_some() {
                     self.leave(Some(message));
                 }
                 is_known
             }
             // From a shard that is later than the one that knows that it is done.
             Record::Reached { message, session } => {
-                self.routing.get_mut(&message).map(|reached| reached.insert(session));
+                self.routing.get_mut(&message).map(|reached| reached.sessions.insert(session));
+                true
+            }
+            Record::ReachedGroup { message, group } => {
+                self.routing.get_mut(&message).map(|reached| reached.groups.insert(group.into()));
                 true
             }
             Record::Routed { message } => {

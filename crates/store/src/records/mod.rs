@@ -15,7 +15,7 @@ use crate::frame::{Batch, RawRecord};
 use fields::{Field, Fields, check_qos, put_bytes, put_number, put_option};
 
 pub use fields::TEXT_BYTES_MAX;
-pub use image::{Entry, Image, Outline, SessionImage, Stage, WillImage};
+pub use image::{Entry, Image, Outline, RoutingImage, SessionImage, Stage, WillImage};
 
 /// Subscription identifiers of one delivery.
 pub const IDS_MAX: usize = 1024;
@@ -314,6 +314,13 @@ records! {
         message: u64,
         /// Which session; 0 is whoever keeps the retained messages.
         session: u64,
+    }
+    /// Such a message has reached a member of a shared subscription.
+    28 ReachedGroup {
+        /// Which message.
+        message: u64,
+        /// Which group, as its members write it.
+        group: &'a str,
     }
     /// Such a message has reached everybody.
     26 Routed {

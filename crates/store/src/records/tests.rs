@@ -68,6 +68,7 @@ fn record() -> impl Strategy<Value = Record<'static>> {
         1 => (s(), 1..5u16).prop_map(|(session, packet_id)| Record::InboundReleased { session, packet_id }),
         2 => message_id.clone().prop_map(|message| Record::Routing { message }),
         2 => (message_id.clone(), 0..4u64).prop_map(|(message, session)| Record::Reached { message, session }),
+        2 => (message_id.clone(), text()).prop_map(|(message, group)| Record::ReachedGroup { message, group }),
         1 => message_id.clone().prop_map(|message| Record::Routed { message }),
         3 => (text(), message_id.clone()).prop_map(|(topic, message)| Record::Retained { topic, message }),
         1 => text().prop_map(|topic| Record::RetainedCleared { topic }),

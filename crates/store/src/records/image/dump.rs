@@ -51,8 +51,11 @@ impl State for Image {
         }
         for (&message, reached) in &self.routing {
             put(&Record::Routing { message })?;
-            for &session in reached {
+            for &session in &reached.sessions {
                 put(&Record::Reached { message, session })?;
+            }
+            for group in &reached.groups {
+                put(&Record::ReachedGroup { message, group })?;
             }
         }
         for (&session, image) in &self.sessions {
