@@ -303,11 +303,9 @@ impl Waiting {
     pub async fn wait(&mut self) -> Result<Answered, Refused> {
         match timeout_at(self.until.into(), &mut self.reply).await {
             Ok(Ok(outcome)) => outcome,
-            // It may have been begun.
-            Ok(Err(_)) if self.is_change => Err(Refused::Unconfirmed),
+            // It may have been begun: its owner has ended, or the disk hangs.
+            _ if self.is_change => Err(Refused::Unconfirmed),
             Ok(Err(_)) => Err(Refused::Closing),
-            // It was begun, and the disk hangs.
-            Err(_) if self.is_change => Err(Refused::Unconfirmed),
             Err(_) => Err(Refused::Late),
         }
     }
