@@ -29,8 +29,6 @@ use trace::{Arrival, Trace};
 
 /// After this time a publisher that was cut off comes back.
 const AWAY: Duration = Duration::from_secs(5);
-/// How long after an attack it is watched whether the publisher is heard again, seconds.
-const AFTER_ATTACK: f64 = 120.0;
 /// What is queued at the end is read in so many steps at most: none of it is lost.
 const LAST_READS_MAX: u32 = 1_000_000;
 
@@ -171,7 +169,8 @@ impl<'a> World<'a> {
             }
             Source::Devices { devices, .. } => {
                 devices[event as usize].note_sent();
-                self.tally.after_sent += u64::from(devices[event as usize].attacks && self.is_after_attack());
+                self.tally.after_sent +=
+                    u64::from(devices[event as usize].attacks && self.config.is_after_attack(self.now.as_secs_f64()));
                 Arrival {
                     micros: 0,
                     publisher: event,
@@ -249,7 +248,7 @@ impl<'a> World<'a> {
         let Some(sent) = self.sent.get_mut(number as usize) else { return };
         sent.taken_at = Some(self.now);
         let waited = self.now.since(sent.at).as_secs_f64();
-        let (publisher, bytes) = (sent.publisher, sent.bytes);
+        let (publisher, bytes, sent_at) = (sent.publisher, sent.bytes, sent.at);
         self.tally.taken += 1;
         self.tally.taken_bytes += u64::from(bytes);
         self.tally.held += u64::from(waited > 0.0);
@@ -258,7 +257,8 @@ impl<'a> World<'a> {
             && devices[publisher as usize].attacks
         {
             self.tally.attack_passed += u64::from(self.config.is_attack(self.now.as_secs_f64()));
-            self.tally.after_taken += u64::from(self.is_after_attack());
+            // By when it came: what was held before is no sign that it is heard again.
+            self.tally.after_taken += u64::from(self.config.is_after_attack(sent_at.as_secs_f64()));
         } else if self.is_measured(self.now) {
             self.tally.groups[self.publishers[publisher as usize].0].offered += 1;
         }
@@ -283,11 +283,6 @@ impl<'a> World<'a> {
 
     fn is_measured(&self, at: Timestamp) -> bool {
         at.as_secs_f64() >= self.config.warm_up
-    }
-
-    fn is_after_attack(&self) -> bool {
-        let end = self.config.attack_from + self.config.attack_length;
-        (end..end + AFTER_ATTACK).contains(&self.now.as_secs_f64())
     }
 
     fn finish(mut self) -> Result<Outcome, String> {

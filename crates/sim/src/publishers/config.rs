@@ -50,6 +50,12 @@ impl Publishers {
         (self.attack_from..self.attack_from + self.attack_length).contains(&now)
     }
 
+    /// Whether an attack has just ended, and attackers should be heard again.
+    pub(crate) fn is_after_attack(&self, now: f64) -> bool {
+        let end = self.attack_from + self.attack_length;
+        (end..end + AFTER_ATTACK).contains(&now)
+    }
+
     /// A third of the measured time, as far as an attack leaves it: for a quick look. Short runs stay, their bytes are
     /// compared with those of the paper.
     pub(crate) fn shorten(&mut self) {
@@ -64,7 +70,7 @@ impl Publishers {
 /// Runs of so many seconds are not made shorter.
 const SHORT: f64 = 600.0;
 /// How long after an attack it is watched whether the publisher is heard again, seconds.
-pub(super) const AFTER_ATTACK: f64 = 120.0;
+const AFTER_ATTACK: f64 = 120.0;
 
 /// The law of the time between two messages.
 #[derive(Clone, Copy, Debug, PartialEq)]

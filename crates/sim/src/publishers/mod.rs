@@ -17,7 +17,6 @@ use tidegate_control::rhythm::{Enforcement, Pressure, Rhythm, RhythmConfig, Rhyt
 use tidegate_control::schedule::{FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 use tidegate_control::{ConfigError, Timestamp};
 
-use config::AFTER_ATTACK;
 pub use config::{Interval, Order, Publishers};
 pub use tally::METRICS;
 
@@ -250,8 +249,7 @@ impl<'a> World<'a> {
     }
 
     fn is_after_attack(&self, at: Timestamp) -> bool {
-        let end = self.config.attack_from + self.config.attack_length;
-        (end..end + AFTER_ATTACK).contains(&at.as_secs_f64())
+        self.config.is_after_attack(at.as_secs_f64())
     }
 
     fn after(&mut self, seconds: f64, event: Event) {
