@@ -60,7 +60,8 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(index) else { return Standing::UNKNOWN };
         let wants_rate = priority.mode == PriorityMode::Paper;
         let rank = |slot| self.gate.publishers.standing(slot, wants_rate);
-        let standing = session.publisher.map_or(Standing::UNKNOWN, rank);
+        let rank = session.publisher.map_or(Standing::UNKNOWN, rank);
+        let standing = Standing { parent: session.parent, ..rank };
         // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
         if publication.properties.is_empty() && !priority.has_more_to_ask() {
             session.class = Some(standing.class);

@@ -18,6 +18,7 @@ use crate::event::{Event, Why};
 use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
 use crate::message::{Message, Publication, Standing};
 use crate::overload::{Pace, Turned, is_own_notice};
+use crate::parent::parent_of;
 use crate::persist::Trouble;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Hello, Shard, WillFate};
@@ -176,6 +177,7 @@ impl Shard {
             session.conn = Some(conn);
             session.class = None;
             session.identity = hello.identity.clone();
+            session.parent = parent_of(&session.identity);
             session.expires_at = None;
             session.timer_at = None;
             self.journal.clear_will(session);

@@ -132,13 +132,14 @@ fn write_block(block: &[u8], out: &mut Vec<u8>) {
 }
 
 fn write_publication(publication: &Publication<'_>, out: &mut Vec<u8>) {
-    let Standing { class, is_by_topic, rate } = publication.standing;
+    let Standing { class, is_by_topic, rate, .. } = publication.standing;
     let has_rate = rate != RATE_UNKNOWN;
     let flags = u8::from(publication.retain) << 2 | u8::from(is_by_topic) << 3 | u8::from(has_rate) << 4;
     out.push(publication.qos.bits() | flags | class.bits() << 5);
     if has_rate {
         out.extend_from_slice(&rate.to_le_bytes());
     }
+    out.extend_from_slice(&publication.standing.claim().to_le_bytes());
     out.extend_from_slice(&publication.origin.to_le_bytes());
     out.extend_from_slice(&publication.expires.map_or(0, Timestamp::as_nanos).to_le_bytes());
     write_text(publication.topic, out);
@@ -179,6 +180,9 @@ impl<'a> Reader<'a> {
     fn publication(&mut self) -> Option<Publication<'a>> {
         let [flags] = self.array()?;
         let rate = if flags & 16 != 0 { u32::from_le_bytes(self.array()?) } else { RATE_UNKNOWN };
+        let class = ClassId::from_bits(flags >> 5);
+        let mut standing = Standing { is_by_topic: flags & 8 != 0, rate, ..Standing::of(class) };
+        standing.set_claim(u32::from_le_bytes(self.array()?));
         let origin = u64::from_le_bytes(self.array()?);
         let expires = u64::from_le_bytes(self.array()?);
         let topic = self.text()?;
@@ -191,7 +195,7 @@ impl<'a> Reader<'a> {
             retain: flags & 4 != 0,
             expires: (expires != 0).then(|| Timestamp::from_nanos(expires)),
             origin,
-            standing: Standing { class: ClassId::from_bits(flags >> 5), is_by_topic: flags & 8 != 0, rate },
+            standing,
         })
     }
 }

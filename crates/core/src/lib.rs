@@ -27,6 +27,7 @@ pub mod measures;
 mod message;
 mod outbox;
 mod overload;
+mod parent;
 mod patience;
 pub mod persist;
 mod publish;

@@ -12,6 +12,7 @@ use tidegate_wire_mqtt::{Properties, Property, QoS};
 
 use crate::classes::ClassId;
 use crate::overload::Tally;
+use crate::parent::PARENT_MAX;
 use crate::persist::Spot;
 
 /// A message in flight: slices of the buffer it was read from.
@@ -39,6 +40,20 @@ pub(crate) struct Standing {
     pub(crate) is_by_topic: bool,
     /// Its publisher's rate, as the bits of an `f32`: in the same order, and the same on every shard.
     pub(crate) rate: u32,
+    /// Whether its publisher was within its claim when it came.
+    pub(crate) colour: Colour,
+    /// Who its publisher belongs to; see [`parent_of`](crate::parent::parent_of). 0 if that is not known.
+    pub(crate) parent: u32,
+}
+
+/// Whether a message was within the claim of its publisher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Colour {
+    /// Its publisher is known to send that much. Served first.
+    #[default]
+    Entitled,
+    /// It is more than that, or its publisher is not known yet.
+    Excess,
 }
 
 impl Standing {
@@ -46,18 +61,37 @@ impl Standing {
     pub(crate) const UNKNOWN: Self = Self::of(ClassId::NORMAL);
 
     pub(crate) const fn of(class: ClassId) -> Self {
-        Self { class, is_by_topic: false, rate: RATE_UNKNOWN }
+        Self { class, is_by_topic: false, rate: RATE_UNKNOWN, colour: Colour::Entitled, parent: 0 }
     }
 
-    /// As a number, to be kept; none if nothing is known.
+    /// As a number, to be kept; none if nothing is known. From the lowest bit: class and whether its topic tells it 8,
+    /// rate 32, parent 23, colour 1. Numbers from before there were the last two have zeroes there.
     pub(crate) fn bits(self) -> Option<u64> {
         let flags = self.class.bits() | u8::from(self.is_by_topic) << 7;
-        (self != Self::UNKNOWN).then_some(u64::from(self.rate) << 8 | u64::from(flags))
+        let claim = u64::from(self.parent & PARENT_MAX) << 40 | u64::from(self.colour == Colour::Excess) << 63;
+        (self != Self::UNKNOWN).then_some(claim | u64::from(self.rate) << 8 | u64::from(flags))
     }
 
     /// From such a number. Classes are known by their place: another configuration may mean another one by it.
     pub(crate) fn from_bits(bits: u64) -> Self {
-        Self { class: ClassId::from_bits(bits as u8 & 0x7f), is_by_topic: bits & 0x80 != 0, rate: (bits >> 8) as u32 }
+        Self {
+            class: ClassId::from_bits(bits as u8 & 0x7f),
+            is_by_topic: bits & 0x80 != 0,
+            rate: (bits >> 8) as u32,
+            colour: if bits >> 63 == 0 { Colour::Entitled } else { Colour::Excess },
+            parent: (bits >> 40) as u32 & PARENT_MAX,
+        }
+    }
+
+    /// Parent and colour as one number; see [`Self::set_claim`].
+    pub(crate) fn claim(&self) -> u32 {
+        self.parent & PARENT_MAX | u32::from(self.colour == Colour::Excess) << 31
+    }
+
+    /// From such a number.
+    pub(crate) fn set_claim(&mut self, claim: u32) {
+        self.colour = if claim >> 31 == 0 { Colour::Entitled } else { Colour::Excess };
+        self.parent = claim & PARENT_MAX;
     }
 }
 
@@ -239,5 +273,36 @@ impl<'a> Shareable<'a> {
 
     pub(crate) fn share(&self, tally: &Tally) -> Arc<Message> {
         Arc::clone(self.shared.get_or_init(|| Arc::new(Message::new(&self.publication, tally))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_from_before_there_were_claims_are_entitled_and_of_nobody() {
+        let old = u64::from(1.5_f32.to_bits()) << 8 | 0x82;
+        let standing = Standing { is_by_topic: true, rate: 1.5_f32.to_bits(), ..Standing::of(ClassId::LOW) };
+        assert_eq!(Standing::from_bits(old), standing);
+        assert_eq!(standing.bits(), Some(old));
+        assert_eq!(Standing::UNKNOWN.bits(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_standing_outlives_being_kept_and_being_sent(
+            class in 0..8_u8, is_by_topic: bool, rate: u32, is_excess: bool, parent in 0..=PARENT_MAX,
+        ) {
+            let class = ClassId::from_bits(class);
+            let colour = if is_excess { Colour::Excess } else { Colour::Entitled };
+            let standing = Standing { class, is_by_topic, rate, colour, parent };
+            prop_assert_eq!(standing.bits().map_or(Standing::UNKNOWN, Standing::from_bits), standing);
+            let mut sent = Standing { colour: Colour::Entitled, parent: 0, ..standing };
+            sent.set_claim(standing.claim());
+            prop_assert_eq!(sent, standing);
+        }
     }
 }

@@ -191,7 +191,7 @@ impl Publishers {
         let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
         let rate = if wants_rate { publisher.rhythm.rate().map_or(RATE_UNKNOWN, bits) } else { RATE_UNKNOWN };
         let class = publisher.class().unwrap_or_else(|| self.rank(slot));
-        Standing { class, is_by_topic: false, rate }
+        Standing { rate, ..Standing::of(class) }
     }
 
     /// Its place among the others may have changed, by its own doing or by theirs.

@@ -93,9 +93,9 @@ fn queued(sent: &Sent, number: usize) -> Queued {
         expires: None,
         origin: sent.publisher,
         standing: Standing {
-            class: ClassId::from_bits(sent.class),
             is_by_topic: sent.is_by_topic,
             rate: if sent.rate == 0 { RATE_UNKNOWN } else { sent.rate },
+            ..Standing::of(ClassId::from_bits(sent.class))
         },
     };
     let message = Arc::new(Message::new(&publication, &Tally::default()));
