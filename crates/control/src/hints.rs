@@ -40,6 +40,15 @@ pub struct Asks {
     pub version: Option<u64>,
     /// `pace-ticket`: the appointment that is now kept.
     pub ticket: Option<Ticket>,
+    /// `pace-accept: ticket`: the client keeps appointments. Who does not say so is never sent away to a kept place.
+    pub accept: Option<Accept>,
+}
+
+/// What a client understands beyond waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accept {
+    /// It comes back when its ticket says.
+    Ticket,
 }
 
 /// What became of a pair of texts.
@@ -96,6 +105,7 @@ impl Asks {
             "pace-want-ms" => take(&mut self.want, millis(text)),
             "pace-version" => take(&mut self.version, whole(text)),
             "pace-ticket" => take(&mut self.ticket, text.parse().ok()),
+            "pace-accept" => take(&mut self.accept, (text == "ticket").then_some(Accept::Ticket)),
             _ => Read::Unknown,
         }
     }
@@ -107,6 +117,7 @@ impl Asks {
             ("pace-want-ms", self.want.map(text_of)),
             ("pace-version", self.version.map(|version| version.to_string())),
             ("pace-ticket", self.ticket.map(|ticket| ticket.to_string())),
+            ("pace-accept", self.accept.map(|Accept::Ticket| "ticket".to_string())),
         ] {
             if let Some(text) = text {
                 pair(name, text);
@@ -164,6 +175,7 @@ mod tests {
             want: Some(Duration::from_secs(10)),
             version: Some(u64::MAX),
             ticket: hints.ticket,
+            accept: Some(Accept::Ticket),
         };
         let mut again = Asks::default();
         asks.write(|name, text| assert_eq!(again.read(name, &text), Read::Taken, "{name}={text}"));
@@ -177,6 +189,7 @@ mod tests {
             assert_eq!(hints.read("pace-queued-ms", text), Read::Malformed, "{text:?}");
             assert_eq!(hints.read("pace-stretch", text), Read::Malformed, "{text:?}");
             assert_eq!(hints.read("pace-ticket", text), Read::Malformed, "{text:?}");
+            assert_eq!(Asks::default().read("pace-accept", text), Read::Malformed, "{text:?}");
         }
         assert_eq!(hints.read("Pace-Stretch", "1000"), Read::Unknown);
         assert_eq!(hints, Hints::default());

@@ -84,6 +84,21 @@ impl Update {
         self
     }
 
+    /// Quads that it names one by one.
+    pub fn size(&self) -> usize {
+        let named = |step: &Step| match step {
+            Step::Insert(quads) => quads.len(),
+            Step::Delete(quads) => quads.len(),
+            Step::Modify { .. } | Step::Clear(_) | Step::Create { .. } => 0,
+        };
+        self.steps.iter().map(named).sum()
+    }
+
+    /// One text for its `WHERE`s; empty if it has none.
+    pub fn conditions(&self) -> String {
+        self.wheres().map(Query::canonical).collect::<Vec<_>>().join(" ; ")
+    }
+
     /// The queries of its `WHERE`s.
     pub(crate) fn wheres(&self) -> impl Iterator<Item = &Query> {
         self.steps.iter().filter_map(|step| match step {

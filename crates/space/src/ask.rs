@@ -1,17 +1,20 @@
 //! What a door asks of the service, and what it gets.
 
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use oxrdf::{BlankNode, Quad, Variable};
 use oxrdfio::RdfFormat;
+use siphasher::sip128::{Hasher128, SipHasher24};
 use sparesults::QueryResultsFormat;
 use tidegate_control::admission::{Class, Key};
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Baseline, Error, Mask, Query, ResultDelta, SubscriberId, Update};
 
 use crate::limits::{TIME_MAX, TIME_MIN};
+use crate::order::Shape;
 use crate::outlet::Outlet;
 use crate::pool::Caller;
 
@@ -256,26 +259,78 @@ impl Ask {
         matches!(self, Self::Query { .. } | Self::Match { .. })
     }
 
-    /// Its name for sharing: equal for equal questions in equal forms by askers with equal rights. None if its answer
-    /// cannot be shared.
-    pub(crate) fn key(&self, scope: u64, seed: (u64, u64)) -> Option<Key> {
-        use siphasher::sip128::{Hasher128, SipHasher24};
-        use std::hash::Hash;
+    /// Its names: for sharing (equal for equal questions in equal forms by askers with equal rights; none if its answer
+    /// cannot be shared), and for what it will cost.
+    pub(crate) fn names(&self, scope: u64, seed: (u64, u64)) -> (Option<Key>, Shape) {
+        let words = self.words();
+        let shape = shape(self.class(), &words, self.size(), seed);
         let mut hasher = SipHasher24::new_with_keys(seed.0, seed.1);
         scope.hash(&mut hasher);
         match self {
-            Self::Query { query, form } if query.is_repeatable() => {
-                (0, form).hash(&mut hasher);
-                query.canonical().hash(&mut hasher);
-            }
-            Self::Match { masks, form } => {
-                (1, form).hash(&mut hasher);
-                format!("{masks:?}").hash(&mut hasher);
-            }
-            _ => return None,
+            Self::Query { query, form } if query.is_repeatable() => (0, form).hash(&mut hasher),
+            Self::Match { form, .. } => (1, form).hash(&mut hasher),
+            _ => return (None, shape),
         }
-        Some(Key(hasher.finish128().as_u128()))
+        words.hash(&mut hasher);
+        (Some(Key(hasher.finish128().as_u128())), shape)
     }
+
+    /// What it says, in one spelling; of changes without a condition only that they are changes.
+    fn words(&self) -> String {
+        match self {
+            Self::Query { query, .. } => query.canonical(),
+            Self::Match { masks, .. } => format!("{masks:?}"),
+            Self::Update(update) => update.conditions(),
+            Self::Subscribe { what, .. } => what.canonical(),
+            Self::Edit { .. } | Self::AddRule { .. } | Self::RemoveRule(_) => String::new(),
+        }
+    }
+
+    /// Quads that it brings or takes away by name.
+    fn size(&self) -> usize {
+        match self {
+            Self::Update(update) => update.size(),
+            Self::Edit { remove, insert } => remove.len() + insert.len(),
+            _ => 0,
+        }
+    }
+}
+
+/// For the estimate of its cost: the words themselves, and the words without constants.
+fn shape(class: Class, words: &str, size: usize, seed: (u64, u64)) -> Shape {
+    let hash = |words: &str| {
+        let mut hasher = SipHasher24::new_with_keys(seed.0, seed.1);
+        (class.index(), words).hash(&mut hasher);
+        // Zero is no name.
+        hasher.finish128().h1.max(1)
+    };
+    let exact = if words.is_empty() { 0 } else { hash(words) };
+    Shape { exact, kind: hash(&without_constants(words)), size: u32::try_from(size).unwrap_or(u32::MAX) }
+}
+
+/// A text without its IRIs and strings. Only for estimates: what it takes for a constant may be none.
+fn without_constants(words: &str) -> String {
+    let mut kept = String::with_capacity(words.len());
+    let mut rest = words.chars().peekable();
+    while let Some(next) = rest.next() {
+        let end = match next {
+            '<' if rest.peek().is_some_and(|next| !matches!(next, ' ' | '=')) => '>',
+            '"' => '"',
+            _ => {
+                kept.push(next);
+                continue;
+            }
+        };
+        kept.push(next);
+        while let Some(inside) = rest.next() {
+            if inside == '\\' {
+                rest.next();
+            } else if inside == end {
+                break;
+            }
+        }
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -286,7 +341,7 @@ mod tests {
 
     fn key(text: &str, form: Form, scope: u64) -> Option<Key> {
         let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
-        Ask::Query { query, form }.key(scope, (1, 2))
+        Ask::Query { query, form }.names(scope, (1, 2)).0
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key, Request, Taken};
+use tidegate_control::admission::{Class, Key};
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Snapshot, SubscriberId};
@@ -18,7 +18,8 @@ use crate::admission::Admission;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::counts::Counts;
-use crate::limits::{LOOK_INTERVAL, READERS};
+use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
+use crate::order::{Job, Request, Servers, Taken};
 use crate::outlet::Outlet;
 use crate::pool::{Entered, Pool};
 use crate::service::{Chance, random};
@@ -116,10 +117,13 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// None if a pool cannot be as it is wanted.
     pub(crate) fn new(seed: (u64, u64), admission: &Admission) -> Option<Self> {
-        let pool = |servers| Pool::new(&admission.pool(servers), TicketKey::new(random()));
+        let pool = |servers: Servers| Pool::new(&admission.pool(servers.worth), servers, TicketKey::new(random()));
+        // The writer has one thread, and as many jobs under way as wait together for the disk.
+        let writer = Servers { threads: usize::MAX, long_max: usize::MAX, worth: 1 };
+        let readers = Servers { threads: READERS, long_max: LONG_READERS, worth: PROCESSORS_READING };
         let desk = Desk {
-            writers: pool(1)?,
-            readers: pool(READERS as u32)?,
+            writers: pool(writer)?,
+            readers: pool(readers)?,
             controls: VecDeque::new(),
             is_kept: false,
             snapshot: None,
@@ -155,7 +159,8 @@ impl Shared {
         asker: Asker,
         reply: oneshot::Sender<Result<Answered, Refused>>,
     ) -> Arc<AtomicBool> {
-        let (class, key, reads) = (ask.class(), ask.key(asker.scope, self.seed), ask.only_reads());
+        let (class, reads) = (ask.class(), ask.only_reads());
+        let (key, shape) = ask.names(asker.scope, self.seed);
         let is_gone = Arc::new(AtomicBool::new(false));
         let began = Instant::now();
         let until = began + asker.patience;
@@ -181,7 +186,8 @@ impl Shared {
         let pool = if reads { &mut desk.readers } else { &mut desk.writers };
         let hints = pool.hints(now, class, &asker.caller);
         task.hints.clone_from(&hints);
-        let request = Request { class, key, deadline: Some(asker.patience), value: task };
+        let (client, patience) = (asker.caller.client, asker.patience);
+        let request = Request { class, key, client, shape, patience, is_promised: false, value: task };
         let entered = pool.offer(now, request, &asker.caller, &hints, &mut Chance);
         let late = pool.drain();
         drop(desk);
@@ -296,11 +302,19 @@ impl Shared {
         lock(&self.cache).forget(version);
     }
 
-    /// A job was done in this time, or was not done.
-    pub(crate) fn served(&self, job: tidegate_control::admission::Job, reads: bool, elapsed: Option<Duration>) {
+    /// A job was done in this time. Said before its client is answered, or the client's next request would find it under
+    /// way.
+    pub(crate) fn served(&self, job: Job, reads: bool, elapsed: Duration) {
         let mut desk = lock(&self.desk);
         let pool = if reads { &mut desk.readers } else { &mut desk.writers };
         pool.served(job, elapsed);
+    }
+
+    /// A job was given up after this time.
+    pub(crate) fn cancelled(&self, job: Job, reads: bool, elapsed: Duration) {
+        let mut desk = lock(&self.desk);
+        let pool = if reads { &mut desk.readers } else { &mut desk.writers };
+        pool.cancelled(job, elapsed);
     }
 
     /// False if whoever asked has gone.
@@ -353,14 +367,18 @@ mod tests {
     fn an_operator_chooses_how_long_the_line_is_and_what_happens_beyond() {
         let line = Line { policy: Policy::Postpone, delay_max: Duration::from_millis(1) };
         let shared = Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).unwrap();
-        // Twenty of 50 µs each are a millisecond; the others are parked, and nobody is refused.
+        // Twenty of 50 µs each are a millisecond; the others wait, too, and nobody is refused.
         let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
         assert!(waiting.iter_mut().all(|answer| answer.try_recv().is_err()));
         let line = Line { policy: Policy::Deny, ..line };
         let shared = Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).unwrap();
         let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
         let refused = waiting.iter_mut().filter_map(|answer| answer.try_recv().ok()).count();
-        assert_eq!(refused, 80);
+        assert_eq!(
+            refused,
+            100 - crate::order::CLIENT_FREE,
+            "what a client may have under way is not refused for delay"
+        );
         let line = Line { delay_max: Duration::ZERO, ..line };
         assert!(Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).is_none());
     }
@@ -369,6 +387,7 @@ mod tests {
     fn who_cannot_wait_is_told_so_and_after_the_end_nobody_waits() {
         let shared = Shared::new((1, 2), &Admission::default()).unwrap();
         let _first = offered(&shared, Duration::from_secs(10));
+        let _second = offered(&shared, Duration::from_secs(10));
         let mut hopeless = offered(&shared, Duration::from_micros(1));
         assert!(matches!(hopeless.try_recv(), Ok(Err(Refused::Busy(_)))));
         shared.close();

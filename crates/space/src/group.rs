@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_control::admission::Job;
 use tidegate_graph::{Snapshot, SubscriberId};
 
 use crate::ask::{Answered, Refused};
 use crate::desk::{Hold, Task};
 use crate::limits::{GROUP_MAX, GROUP_TIME};
+use crate::order::Job;
 use crate::outlet::Outlet;
 
 /// A request that was done.

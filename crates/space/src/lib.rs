@@ -10,6 +10,7 @@ mod group;
 mod http;
 mod keep;
 pub mod limits;
+mod order;
 mod outlet;
 mod owner;
 mod pool;

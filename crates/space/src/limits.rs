@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-/// Threads that read. Each evaluates one query at a time.
-pub const READERS: usize = 2;
+/// Threads that read. Each evaluates one query at a time. The last free one is kept for what is known to be short.
+pub const READERS: usize = 4;
+/// Of these, those that may be busy with what takes long.
+pub const LONG_READERS: usize = 2;
+/// Processors that readers are taken to have together, when it is estimated how long others wait.
+pub const PROCESSORS_READING: u32 = 2;
 /// Longest time of a query or update, unless a request asks for less.
 pub const TIME_MAX: Duration = Duration::from_secs(10);
 /// Least time that a request may ask for.

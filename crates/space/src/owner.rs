@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tidegate_control::admission::Taken;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Check, Error, Event, Outcome, QueryLimits, RuleId, Snapshot, Space, SubscriberId};
 use tracing::warn;
@@ -18,6 +17,7 @@ use crate::change::Change;
 use crate::desk::{Control, Hold, Next, Shared, Task};
 use crate::group::{Done, Group, share};
 use crate::keep::{Keep, Kept};
+use crate::order::Taken;
 use crate::outlet::{Outlet, Room, Told};
 use crate::seats::Seats;
 use crate::watch::standing_text;
@@ -94,8 +94,9 @@ impl Owner {
             () => None,
         };
         if let Some(refused) = refusal {
+            self.shared.cancelled(job, false, Duration::ZERO);
             self.shared.reply(task, Err(refused));
-            return self.shared.served(job, false, None);
+            return;
         }
         let began = Instant::now();
         let is_kept = self.keep.is_some() && !is_subscription;
@@ -155,8 +156,8 @@ impl Owner {
                 self.leave(subscribed.id);
             }
             // What failed by itself has failed.
+            self.shared.cancelled(job, false, Duration::ZERO);
             self.shared.reply(task, outcome.and(Err(Refused::Unconfirmed)));
-            self.shared.served(job, false, None);
         }
     }
 
@@ -176,8 +177,8 @@ impl Owner {
                 }
                 _ => None,
             };
+            self.shared.served(job, false, took + share);
             let is_heard = self.shared.reply(task, outcome);
-            self.shared.served(job, false, Some(took + share));
             match (subscribed, outlet) {
                 // Nobody knows its name.
                 (Some((id, true)), _) if !is_heard => self.leave(id),

@@ -1,37 +1,50 @@
-//! A request pool with its appointment book and its advice: who is taken, who is sent away with a place that is kept, and
+//! An order of service with its appointment book and its advice: who waits, who is sent away with a place that is kept, and
 //! how fast everybody should ask. Pure: time and chance are arguments.
 //!
 //! ```text
-//! shows a ticket that the book knows      in, with more room than others find
-//! promises lie ahead and nobody is idle   away with a ticket, behind them: first come, first served
-//! the pool has no room for it             away with a ticket
+//! shows a ticket that the book knows           in, before others, up to half of the time
+//! accepts tickets, and would wait too long     away with a ticket
+//! would be late, or is one too many            away with the time to come back
+//! else                                         waits
 //! ```
-//! Equal questions are never sent away for promises: together they cost nothing. Everybody who says how often it wants to
-//! ask is told by how much to stretch that, so that it all fits.
+//! Only who says that it keeps appointments is given one: who does not know tickets would otherwise be refused for the sake
+//! of promises that nobody keeps, for as long as it asks. And no more is promised than what those without tickets leave,
+//! half of the time at least. Everybody who says how often it wants to ask is told by how much to stretch that.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use rand_core::Rng;
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Job, Offered, PoolConfig, Request, RequestPool, Taken};
+use tidegate_control::admission::{Class, PoolConfig};
 use tidegate_control::advice::{AdviceConfig, Declared, Strain, StretchAdvice};
 use tidegate_control::appointments::{
     Appointment, Appointments, AppointmentsConfig, Server, Ticket, TicketKey, Visitor,
 };
-use tidegate_control::hints::Hints;
+use tidegate_control::hints::{Asks, Hints};
 
 use crate::limits::{WANT_MAX, WANTS_MAX};
+use crate::order::{Job, Offered, Order, Request, Servers, Taken};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Caller {
-    /// Its name, as a number; tickets are bound to it.
+    /// Its name, as a number; tickets are bound to it, and its requests share one line.
     pub client: u64,
     /// How often it would like to ask.
     pub want: Option<Duration>,
     /// The appointment that it keeps.
     pub ticket: Option<Ticket>,
+    /// It keeps appointments.
+    pub accepts_tickets: bool,
+}
+
+impl Caller {
+    /// A client, with what it says about pace.
+    pub fn new(client: u64, asks: &Asks) -> Self {
+        let accepts_tickets = asks.accept.is_some() || asks.ticket.is_some();
+        Self { client, want: asks.want, ticket: asks.ticket, accepts_tickets }
+    }
 }
 
 /// What became of a request at the door.
@@ -43,13 +56,15 @@ pub(crate) enum Entered<T> {
 }
 
 pub(crate) struct Pool<T> {
-    queues: RequestPool<T>,
-    servers: u32,
+    order: Order<T>,
+    worth: u32,
     book: Appointments,
     denial_cost: Duration,
     advice: StretchAdvice,
     /// Nothing was served yet: what it costs is only assumed.
     is_untried: bool,
+    /// Share of the work of late that nobody had been promised.
+    unpromised: f64,
     wants: HashMap<u64, Want>,
     /// Until when each want is believed, the first to go first.
     silent: BTreeSet<(Timestamp, u64)>,
@@ -64,21 +79,19 @@ struct Want {
     is_refused: bool,
 }
 
-/// Promises that lie further ahead than this are not overtaken: what a class may have waiting anyway.
-const AHEAD_MAX: Duration = Duration::from_millis(100);
-
 impl<T> Pool<T> {
     /// None for a configuration that makes no sense.
-    pub(crate) fn new(config: &PoolConfig, key: TicketKey) -> Option<Self> {
-        // The pool bounds what waits; the book comes behind all of that.
+    pub(crate) fn new(config: &PoolConfig, servers: Servers, key: TicketKey) -> Option<Self> {
+        // The order bounds what waits; the book comes behind all of that.
         let book = AppointmentsConfig { target: Duration::from_millis(1), ..AppointmentsConfig::default() };
         Some(Self {
-            queues: RequestPool::new(config).ok()?,
-            servers: config.servers,
+            order: Order::new(config, servers)?,
+            worth: servers.worth.max(1),
             book: Appointments::new(&book, key).ok()?,
             denial_cost: book.denial_cost,
             advice: StretchAdvice::new(&AdviceConfig::default()).ok()?,
             is_untried: true,
+            unpromised: 0.0,
             wants: HashMap::new(),
             silent: BTreeSet::new(),
         })
@@ -91,7 +104,7 @@ impl<T> Pool<T> {
         let want = caller.want.map(|want| want.min(WANT_MAX));
         let stretch = want.map(|want| self.declare(now, class, caller, want));
         let interval = stretch.zip(want).map(|(stretch, want)| want.mul_f64(stretch));
-        Hints { permitted: Some(self.queues.permitted(class)), stretch, interval, ..Hints::default() }
+        Hints { permitted: Some(self.order.permitted(class)), stretch, interval, ..Hints::default() }
     }
 
     pub(crate) fn offer(
@@ -112,52 +125,57 @@ impl<T> Pool<T> {
     fn admit(
         &mut self,
         now: Timestamp,
-        request: Request<T>,
+        mut request: Request<T>,
         caller: &Caller,
         hints: &Hints,
         chance: &mut impl Rng,
     ) -> Entered<T> {
         let class = request.class;
-        let backlog = self.queues.backlog_total(now);
+        let backlog = self.order.backlog(now);
         self.book.on_backlog(now, backlog);
-        let is_idle = backlog.is_zero();
-        let is_behind = request.key.is_none() && !is_idle && self.book.wait(now) > AHEAD_MAX;
-        let is_promised = caller.ticket.is_some();
-        if is_promised || is_behind {
-            match self.decide(now, class, caller, is_idle, chance) {
-                Appointment::Admit => {}
-                denied @ Appointment::Deny { .. } => {
-                    return Entered::Refused(request.value, Box::new(sent_away(denied, backlog, hints)));
-                }
+        let server = if backlog.is_zero() { Server::Idle } else { Server::Busy };
+        request.is_promised = caller.ticket.is_some() && {
+            let visitor = Visitor { client: &caller.client.to_le_bytes(), work: Duration::ZERO, ticket: caller.ticket };
+            self.book.is_kept(now, &visitor)
+        };
+        // Equal questions are never sent away: together they cost nothing.
+        let may_leave = caller.accepts_tickets && !request.is_promised && request.key.is_none();
+        let wait = self.order.wait_of(now, class, caller.client, request.shape);
+        let is_behind = self.book.wait(now) > AHEAD_MAX && server == Server::Busy;
+        if may_leave && (wait > self.order.delay_max(class) || is_behind) {
+            let denied = self.decide(now, class, caller, server, chance);
+            if let Appointment::Deny { .. } = denied {
+                return Entered::Refused(request.value, Box::new(sent_away(denied, backlog, hints)));
             }
         }
-        let offered =
-            if is_promised { self.queues.offer_promised(now, request) } else { self.queues.offer(now, request) };
-        let (value, retry_after) = match offered {
-            Offered::Queued | Offered::Joined | Offered::Parked { .. } => return Entered::Waits,
-            Offered::Denied { value, retry_after, .. } => (value, retry_after),
-            Offered::Dropped { value, .. } | Offered::Immediate(value) => (value, AHEAD_MAX),
+        let (value, retry_after) = match self.order.offer(now, request) {
+            Offered::Queued | Offered::Joined => return Entered::Waits,
+            Offered::Denied(value, retry_after) => (value, retry_after),
         };
-        let unbooked = Caller { ticket: None, ..*caller };
-        let hints = match self.decide(now, class, &unbooked, false, chance) {
-            // The book sees room where the class has none: no promise.
-            Appointment::Admit => Hints { queued: Some(backlog), retry_after: Some(retry_after), ..hints.clone() },
+        let plain = || Hints { queued: Some(backlog), retry_after: Some(retry_after), ..hints.clone() };
+        if !caller.accepts_tickets {
+            return Entered::Refused(value, Box::new(plain()));
+        }
+        let hints = match self.decide(now, class, caller, Server::Busy, chance) {
+            // The book sees room where the order has none: no promise.
+            Appointment::Admit => plain(),
             denied @ Appointment::Deny { .. } => sent_away(denied, backlog, hints),
         };
         Entered::Refused(value, Box::new(hints))
     }
 
+    /// Asks the book for a place, with as much work as leaves room for those who have none.
     fn decide(
         &mut self,
         now: Timestamp,
         class: Class,
         caller: &Caller,
-        is_idle: bool,
+        server: Server,
         chance: &mut impl Rng,
     ) -> Appointment {
-        let client = caller.client.to_le_bytes();
-        let visitor = Visitor { client: &client, work: self.queues.cost(class) / self.servers, ticket: caller.ticket };
-        let server = if is_idle { Server::Idle } else { Server::Busy };
+        let left = 1.0 - self.unpromised.min(UNPROMISED_MAX);
+        let work = (self.order.cost(class) / self.worth).div_f64(left);
+        let visitor = Visitor { client: &caller.client.to_le_bytes(), work, ticket: None };
         self.book.decide(now, &visitor, server, chance)
     }
 
@@ -184,7 +202,7 @@ impl<T> Pool<T> {
 
     fn stretch(&self, now: Timestamp, class: Class) -> f64 {
         if self.is_untried {
-            return self.advice.stretch(self.queues.cost(class) / self.servers);
+            return self.advice.stretch(self.order.cost(class) / self.worth);
         }
         let wait = self.book.wait(now);
         // The book sees only those who find others before them; when nobody does, nobody is refused.
@@ -204,28 +222,30 @@ impl<T> Pool<T> {
     }
 
     pub(crate) fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
-        self.queues.take(now)
+        self.order.take(now)
     }
 
     /// Those who waited too long.
     pub(crate) fn drain(&mut self) -> Vec<T> {
-        std::iter::from_fn(|| self.queues.poll_ended()).map(|ended| ended.value).collect()
+        std::iter::from_fn(|| self.order.poll_ended()).collect()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.queues.is_empty()
+        self.order.is_empty()
     }
 
-    /// A job was done in this time, or was not done.
-    pub(crate) fn served(&mut self, job: Job, elapsed: Option<Duration>) {
-        match elapsed {
-            Some(elapsed) => {
-                self.queues.on_served(job, elapsed);
-                self.advice.on_served(elapsed / self.servers);
-                self.is_untried = false;
-            }
-            None => self.queues.on_cancelled(job),
-        }
+    /// A job was done in this time. To be said before its client is answered.
+    pub(crate) fn served(&mut self, job: Job, elapsed: Duration) {
+        let share = if job.is_promised { 0.0 } else { 1.0 };
+        self.unpromised += (share - self.unpromised) / UNPROMISED_SAMPLES;
+        self.order.on_served(job, elapsed);
+        self.advice.on_served(elapsed / self.worth);
+        self.is_untried = false;
+    }
+
+    /// A job was given up after this time.
+    pub(crate) fn cancelled(&mut self, job: Job, elapsed: Duration) {
+        self.order.on_cancelled(job, elapsed);
     }
 }
 
@@ -237,6 +257,12 @@ fn sent_away(denied: Appointment, backlog: Duration, hints: &Hints) -> Hints {
     Hints { queued: Some(backlog), retry_after: Some(retry_after), ticket, ..hints.clone() }
 }
 
+/// Promises that lie further ahead than this are not overtaken by those who accept tickets.
+const AHEAD_MAX: Duration = Duration::from_millis(100);
+/// However many come without tickets, half of the time can be promised.
+const UNPROMISED_MAX: f64 = 0.5;
+/// Jobs over which the share of those without a promise is taken.
+const UNPROMISED_SAMPLES: f64 = 64.0;
 /// Silent ones looked at with each request: more than come, so that none stays.
 const SILENT_LOOKS: usize = 4;
 

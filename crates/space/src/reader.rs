@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tidegate_control::admission::Taken;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
 use crate::ask::{Answer, Answered, Ask, Refused, Source};
 use crate::desk::{Shared, Task, lock};
 use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX};
+use crate::order::Taken;
 use crate::render;
 
 pub(crate) fn run(shared: &Shared) {
@@ -28,7 +28,7 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) {
         for task in tasks {
             shared.reply(task, Err(Refused::Late));
         }
-        return shared.served(job, true, None);
+        return shared.cancelled(job, true, Duration::ZERO);
     };
     let began = Instant::now();
     let waiting = tasks.iter().map(|task| Arc::clone(&task.is_gone)).collect();
@@ -50,12 +50,14 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) {
     if let (Some(key), Ok(bytes)) = (tasks[0].key, &outcome) {
         lock(&shared.cache).keep(key, version, bytes.clone());
     }
-    let is_done = outcome.is_ok();
+    match &outcome {
+        Ok(_) => shared.served(job, true, began.elapsed()),
+        Err(_) => shared.cancelled(job, true, began.elapsed()),
+    }
     for (place, task) in tasks.into_iter().enumerate() {
         let source = if place == 0 { Source::Fresh } else { Source::Shared };
         let hints = Hints { queued: Some(queued), ..task.hints.clone() };
         let of = |bytes| Answered { answer: Answer::Bytes(bytes), version, hints, source };
         shared.reply(task, outcome.clone().map(of));
     }
-    shared.served(job, true, is_done.then(|| began.elapsed()));
 }

@@ -64,7 +64,7 @@ pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
 /// What a message says about pace, as texts or numbers.
 fn asks(message: &Value) -> Asks {
     let mut asks = Asks::default();
-    for known in ["pace-deadline-ms", "pace-want-ms", "pace-ticket"] {
+    for known in ["pace-deadline-ms", "pace-want-ms", "pace-ticket", "pace-accept"] {
         match message.get(known) {
             Some(Value::String(text)) => drop(asks.read(known, text)),
             Some(Value::Number(number)) => drop(asks.read(known, &number.to_string())),

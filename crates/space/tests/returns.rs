@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Broker, CONFIRM, Peer, connect, graph, message_of, parameter, pattern, question, start, triple};
 use serde_json::Value;
 use tidegate_graph::{JournalLimits, QueryLimits, SpaceLimits, Update};
-use tidegate_space::{Ask, Asker};
+use tidegate_space::{Ask, Asker, Caller};
 use tungstenite::{Message, WebSocket};
 
 const QUERY: &str = "SELECT ?o { <urn:s> <urn:p> ?o }";
@@ -216,28 +216,32 @@ fn http_checks_without_a_socket_and_without_work_if_nothing_changed() {
 }
 
 #[test]
-fn whoever_is_sent_away_gets_a_place_that_is_kept() {
+fn whoever_keeps_appointments_is_sent_away_with_a_place_that_is_kept_and_others_wait() {
     let broker = start();
     let many: Vec<String> = (0..1000).map(|n| format!("<urn:s{n}> <urn:p> {n} .")).collect();
     assert_eq!(broker.update(&format!("INSERT DATA {{ {} }}", many.join(" "))).status, 200);
     let handle = broker.handle();
     let parse = |text: &str| Ask::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
-    // It keeps the writer busy for its second, and more is waiting behind it than there may be.
+    // It keeps the writer busy for its second, and many clients wait behind it.
     let long = "INSERT { <urn:x> <urn:y> ?n } WHERE { SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } }";
     let mut waiting = vec![handle.start(parse(long), Asker::new(0, Some(Duration::from_secs(1))))];
     let few = "INSERT DATA { <urn:a> <urn:b> 1 }";
     let post = |headers: &[(&str, &str)]| form(&broker, "/update", &[("update", few)], headers);
-    waiting.extend((0..20_000).map(|_| handle.start(parse(few), Asker::new(0, None))));
-    let refused = post(&[]);
+    let from = |client| Asker::new(0, None).of(Caller { client, ..Caller::default() });
+    waiting.extend((0..20_000).map(|client| handle.start(parse(few), from(client))));
+    let refused = post(&[("pace-accept", "ticket")]);
     assert_eq!(refused.status, 503, "{}", refused.body);
     let ticket = refused.header("pace-ticket").unwrap().to_owned();
     assert!(refused.header("retry-after").is_some() && refused.header("pace-retry-after-ms").is_some());
     let mut peer = Peer::new(broker.ssap());
     let insert = graph("insert_graph", &triple("urn:s", "urn:p", "x"));
-    peer.send(&message_of("kp", "INSERT", 1, &(insert.clone() + CONFIRM)));
+    let accept = "<parameter name=\"pace-accept\">ticket</parameter>";
+    peer.send(&message_of("kp", "INSERT", 1, &(insert.clone() + CONFIRM + accept)));
     let told = peer.next();
     assert_eq!(parameter(&told, "status"), "m3:SIB.Failure.OutOfResources");
     assert!(told.contains("pace-ticket") && told.contains("pace-retry-after-ms"), "{told}");
+    // Who says nothing about tickets waits with the others, and is served.
+    assert_eq!(post(&[]).status, 200);
     // When there is room again both are served, with their tickets or without.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_control::hints::Asks;
+use tidegate_control::hints::{Accept, Asks};
 use tidegate_wire_ssap::{Graph, Question, Request, Triple};
 use tokio::sync::mpsc;
 
@@ -213,7 +213,9 @@ impl Space {
     }
 
     fn asks(&self) -> Asks {
-        Asks { deadline: Some(self.answer_time), ..Asks::default() }
+        // Who fails at the first refusal has no use for a kept place.
+        let accept = (!self.patience.wait.is_zero()).then_some(Accept::Ticket);
+        Asks { deadline: Some(self.answer_time), accept, ..Asks::default() }
     }
 }
 

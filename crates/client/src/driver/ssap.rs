@@ -116,7 +116,7 @@ impl Door {
     }
 
     fn polite<'a>(&self, asks: &'a Asks) -> &'a Asks {
-        const NOTHING: &Asks = &Asks { deadline: None, want: None, version: None, ticket: None };
+        const NOTHING: &Asks = &Asks { deadline: None, want: None, version: None, ticket: None, accept: None };
         if self.is_plain.load(Ordering::Relaxed) { NOTHING } else { asks }
     }
 

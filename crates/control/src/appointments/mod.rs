@@ -182,6 +182,12 @@ impl Appointments {
         Appointment::Deny { retry_after, ticket: None }
     }
 
+    /// Whether a visitor shows a ticket that is due; it is used up with that.
+    pub fn is_kept(&mut self, now: Timestamp, visitor: &Visitor<'_>) -> bool {
+        self.on_time(now);
+        visitor.ticket.is_some_and(|ticket| self.honour(now, visitor.client, ticket))
+    }
+
     /// The measured backlog: promises made before the server became slower slip.
     pub fn on_backlog(&mut self, now: Timestamp, backlog: Duration) {
         self.on_time(now);

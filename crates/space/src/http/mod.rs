@@ -155,7 +155,7 @@ async fn parse<T: Send + 'static>(
 /// What a request says about pace. What is not understood is passed over.
 fn asks(headers: &HeaderMap) -> Asks {
     let mut asks = Asks::default();
-    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket"] {
+    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket", "pace-accept"] {
         if let Some(text) = headers.get(known).and_then(|value| value.to_str().ok()) {
             asks.read(known, text.trim());
         }
@@ -165,9 +165,9 @@ fn asks(headers: &HeaderMap) -> Asks {
 
 /// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
 fn asker(door: &Door, parameters: &body::Parameters, head: &Parts) -> Result<Asker, Problem> {
-    let Asks { deadline, want, ticket, .. } = asks(&head.headers);
+    let asks = asks(&head.headers);
     let user = head.headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
-    let caller = Caller { client: door.handle.client(guard::peer(head), user), want, ticket };
+    let caller = Caller::new(door.handle.client(guard::peer(head), user), &asks);
     // A form does not hide what stands in the address.
     let address = body::Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let timeout = match parameters.one("timeout")? {
@@ -185,7 +185,7 @@ fn asker(door: &Door, parameters: &body::Parameters, head: &Parts) -> Result<Ask
             };
             Some(span)
         }
-        None => deadline,
+        None => asks.deadline,
     };
     Ok(Asker::new(0, patience).of(caller))
 }

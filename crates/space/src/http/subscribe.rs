@@ -137,7 +137,7 @@ impl Socket {
                 let (what, name) = (Watched::Query(query), spuid());
                 let is_return = seen.is_some();
                 let ask = Ask::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
-                let caller = Caller { client: self.client, want: asks.want, ticket: asks.ticket };
+                let caller = Caller::new(self.client, &asks);
                 let waiting = self.handle.start(ask, Asker::new(0, asks.deadline).of(caller));
                 self.under_way.push_back((Asked { alias, is_return }, waiting));
             }

@@ -279,7 +279,7 @@ impl Connection {
 
     fn start(&mut self, Plan { header, asks, step }: Plan) {
         let client = self.door.handle.client(self.peer.ip(), header.node_id.as_bytes());
-        let caller = Caller { client, want: asks.want, ticket: asks.ticket };
+        let caller = Caller::new(client, &asks);
         let asker = Asker::new(0, asks.deadline).of(caller);
         let is_told = *asks != Asks::default();
         match step {

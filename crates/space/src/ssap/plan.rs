@@ -67,7 +67,7 @@ pub(crate) fn plan(bytes: &[u8], name: impl FnMut() -> String) -> Plan {
         Err(fault) => return of_fault(fault),
     };
     let mut asks = Asks::default();
-    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket"] {
+    for known in ["pace-deadline-ms", "pace-want-ms", "pace-version", "pace-ticket", "pace-accept"] {
         if let Ok(Some(text)) = message.text(known) {
             asks.read(known, text.trim());
         }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::appointments::Ticket;
-use tidegate_control::hints::{Asks, Hints};
+use tidegate_control::hints::{Accept, Asks, Hints};
 use tidegate_control::pacer::{Outcome, Pacer, PacerPlan, PacerSnapshot};
 use tidegate_control::rand_core::Rng;
 
@@ -450,7 +450,8 @@ impl Watch {
     }
 
     fn asks(&mut self, deadline: Duration) -> Asks {
-        Asks { deadline: Some(deadline), want: Some(self.pacer.want()), version: None, ticket: self.ticket.take() }
+        let (want, ticket, accept) = (Some(self.pacer.want()), self.ticket.take(), Some(Accept::Ticket));
+        Asks { deadline: Some(deadline), want, version: None, ticket, accept }
     }
 
     fn subscribe(&mut self, now: Timestamp) -> Action {

@@ -1,0 +1,120 @@
+//! What is under way, until it ends.
+//!
+//! ```text
+//! rᵢ = startᵢ + workᵢ − now              while a job is within its estimate
+//! rᵢ = now − startᵢ                      beyond: it has run so long, so it may run as long again
+//! Σ max(0, t − rᵢ) = queued work         t is the wait of whoever comes behind that work
+//! ```
+//! A job that overran its estimate was once taken for done: two slow queries looked like two idle servers, and whoever
+//! waited behind them was told to expect nothing.
+
+use tidegate_control::Timestamp;
+
+#[derive(Debug)]
+pub(super) struct Service {
+    servers: u32,
+    running: Vec<Running>,
+    begun: u64,
+}
+
+#[derive(Debug)]
+struct Running {
+    number: u64,
+    start: u64,
+    work: u64,
+}
+
+impl Running {
+    fn rest(&self, now: u64) -> u64 {
+        let end = self.start.saturating_add(self.work);
+        if now < end { end - now } else { now.saturating_sub(self.start) }
+    }
+}
+
+impl Service {
+    pub(super) const fn new(servers: u32) -> Self {
+        Self { servers, running: Vec::new(), begun: 0 }
+    }
+
+    /// A job begins; the answer is its number.
+    pub(super) fn on_started(&mut self, now: Timestamp, work: u64) -> u64 {
+        self.begun += 1;
+        self.running.push(Running { number: self.begun, start: now.as_nanos(), work });
+        self.begun
+    }
+
+    pub(super) fn on_ended(&mut self, number: u64) {
+        self.running.retain(|job| job.number != number);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Jobs that are long: estimated so, or found to be.
+    pub(super) fn long(&self, now: Timestamp, long: u64) -> usize {
+        let is_long = |job: &&Running| job.work >= long || now.as_nanos().saturating_sub(job.start) >= long;
+        self.running.iter().filter(is_long).count()
+    }
+
+    /// Nanoseconds until the servers have done so much queued work.
+    pub(super) fn wait(&self, now: Timestamp, queued: u64) -> u64 {
+        let mut rests: Vec<u64> = self.running.iter().map(|job| job.rest(now.as_nanos())).collect();
+        rests.sort_unstable();
+        // More jobs than servers share them: those that end first count as queued.
+        let shared = rests.len().saturating_sub(self.servers as usize);
+        let mut work = rests[..shared].iter().copied().fold(queued, u64::saturating_add);
+        let alone = &rests[shared..];
+        let mut open = u64::from(self.servers) - alone.len() as u64;
+        for rest in alone {
+            if work <= rest.saturating_mul(open) && open > 0 {
+                break;
+            }
+            work = work.saturating_add(*rest);
+            open += 1;
+        }
+        work.div_ceil(open.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Timestamp {
+        Timestamp::from_nanos(nanos)
+    }
+
+    #[test]
+    fn queued_work_is_poured_into_the_servers() {
+        let mut service = Service::new(2);
+        assert_eq!(service.wait(at(0), 10), 5);
+        let first = service.on_started(at(0), 30);
+        assert_eq!(service.wait(at(0), 10), 10, "beside one that is busy for longer");
+        assert_eq!(service.wait(at(0), 50), 40);
+        service.on_started(at(0), 20);
+        assert_eq!(service.wait(at(10), 0), 10);
+        service.on_ended(first);
+        assert_eq!(service.wait(at(10), 0), 0);
+    }
+
+    #[test]
+    fn a_job_beyond_its_estimate_is_still_under_way() {
+        let mut service = Service::new(1);
+        service.on_started(at(0), 10);
+        assert_eq!(service.wait(at(9), 0), 1);
+        assert_eq!(service.wait(at(100), 0), 100);
+        assert_eq!((service.long(at(100), 101), service.long(at(101), 101)), (0, 1));
+    }
+
+    #[test]
+    fn jobs_beyond_the_servers_share_them_and_nothing_overflows() {
+        let mut service = Service::new(2);
+        for work in [10, 20, 30] {
+            service.on_started(at(0), work);
+        }
+        assert_eq!(service.wait(at(0), 5), 33);
+        service.on_started(at(0), u64::MAX);
+        assert!(service.wait(at(1), u64::MAX) > 0);
+    }
+}

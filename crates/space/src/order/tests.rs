@@ -1,0 +1,177 @@
+use super::*;
+use proptest::prelude::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn readers() -> Order<u32> {
+    let servers = Servers { threads: 4, long_max: 2, worth: 2 };
+    Order::new(&PoolConfig::default(), servers).unwrap()
+}
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_nanos(millis * 1_000_000)
+}
+
+fn query(client: u64, exact: u64, value: u32) -> Request<u32> {
+    let shape = Shape { exact, kind: exact, size: 0 };
+    let (class, patience) = (Class::Query, Duration::from_secs(10));
+    Request { class, key: None, client, shape, patience, is_promised: false, value }
+}
+
+/// Teaches the order what requests of this shape cost.
+fn teach(order: &mut Order<u32>, exact: u64, cost: Duration) {
+    assert!(matches!(order.offer(at(0), query(1000, exact, 0)), Offered::Queued));
+    let taken = order.take(at(0)).unwrap();
+    order.on_served(taken.job, cost);
+}
+
+#[test]
+fn slow_queries_leave_a_server_to_what_is_short() {
+    let mut order = readers();
+    teach(&mut order, 1, MS);
+    // Four unknown ones that will take long: three begin, the last server stays.
+    for n in 0..4 {
+        assert!(matches!(order.offer(at(0), query(7, 50 + u64::from(n), n)), Offered::Queued));
+    }
+    let running: Vec<_> = std::iter::from_fn(|| order.take(at(0))).collect();
+    assert_eq!(running.len(), 3);
+    assert!(matches!(order.offer(at(9_000), query(8, 1, 77)), Offered::Queued));
+    let short = order.take(at(9_000)).unwrap();
+    assert_eq!(short.value, 77);
+    order.on_served(short.job, MS);
+    assert!(order.take(at(9_000)).is_none(), "the fourth is not known to be short");
+    // What was given up is known: from now on at most two of them run at once.
+    for taken in running {
+        order.on_cancelled(taken.job, MS * 3_000);
+    }
+    let fourth = order.take(at(10_000)).unwrap();
+    for n in 0..3 {
+        assert!(matches!(order.offer(at(10_000), query(7, 50 + u64::from(n), n)), Offered::Queued));
+    }
+    let second = order.take(at(10_060)).unwrap();
+    assert!(order.take(at(10_060)).is_none(), "the one that overran is long, too");
+    assert!(matches!(order.offer(at(10_060), query(8, 1, 78)), Offered::Queued));
+    let short = order.take(at(10_060)).unwrap();
+    assert_eq!(short.value, 78);
+    for job in [fourth.job, second.job, short.job] {
+        order.on_cancelled(job, MS);
+    }
+}
+
+#[test]
+fn a_client_that_asks_one_thing_after_the_other_is_never_refused() {
+    let mut order = readers();
+    let mut now = at(0);
+    for n in 0..200u32 {
+        // Whatever each took, from a microsecond to several seconds.
+        let cost = Duration::from_micros(1 << (n % 22));
+        assert!(matches!(order.offer(now, query(1, u64::from(n % 5) + 1, n)), Offered::Queued), "{n}");
+        let taken = order.take(now).unwrap();
+        now = now + cost;
+        order.on_served(taken.job, cost);
+    }
+}
+
+#[test]
+fn only_what_would_be_late_is_refused_and_is_told_when_to_come() {
+    let mut order = readers();
+    teach(&mut order, 1, MS * 40);
+    let mut refused = None;
+    for client in 0..2000 {
+        if let Offered::Denied(_, retry_after) = order.offer(at(0), query(client, 1, 0)) {
+            refused = Some((client, retry_after));
+            break;
+        }
+    }
+    // Ten seconds of two processors are 500 requests of 40 ms.
+    let (client, retry_after) = refused.unwrap();
+    assert!((495..=501).contains(&client), "{client}");
+    assert!(retry_after >= MS * 4_900 && retry_after <= MS * 5_100, "{retry_after:?}");
+}
+
+#[test]
+fn one_that_sends_much_at_once_is_refused_alone() {
+    let mut order = readers();
+    teach(&mut order, 1, MS);
+    let denied = (0..1000).filter(|n| matches!(order.offer(at(0), query(1, 1, *n)), Offered::Denied(..))).count();
+    assert_eq!(denied, 1000 - 200, "100 ms of work for two");
+    assert!(matches!(order.offer(at(0), query(2, 1, 5000)), Offered::Queued));
+    order.take(at(0)).unwrap();
+    assert_eq!(order.take(at(0)).unwrap().value, 5000, "and it is next");
+}
+
+#[test]
+fn equal_questions_wait_as_one_and_who_waited_too_long_is_not_served() {
+    let mut order = readers();
+    let equal = |value, patience| Request { key: Some(Key(9)), patience, ..query(u64::from(value), 1, value) };
+    assert!(matches!(order.offer(at(0), equal(1, MS)), Offered::Queued));
+    assert!(matches!(order.offer(at(0), equal(2, MS * 100)), Offered::Joined));
+    let taken = order.take(at(50)).unwrap();
+    assert_eq!((taken.value, taken.joined.len(), order.poll_ended()), (2, 0, Some(1)));
+    order.on_served(taken.job, MS);
+    assert!(order.is_empty() && order.backlog(at(51)).is_zero());
+}
+
+#[test]
+fn promises_take_at_most_half_while_others_wait() {
+    let mut order = readers();
+    teach(&mut order, 1, MS);
+    for n in 0..60 {
+        assert!(matches!(order.offer(at(0), query(1, 1, n)), Offered::Queued));
+        let promised = Request { is_promised: true, ..query(u64::from(n) + 10, 1, n) };
+        assert!(matches!(order.offer(at(0), promised), Offered::Queued));
+    }
+    let mut promised = 0;
+    for _ in 0..40 {
+        let taken = order.take(at(0)).unwrap();
+        promised += u32::from(taken.job.is_promised);
+        order.on_served(taken.job, MS);
+    }
+    assert!((20..=36).contains(&promised), "{promised}: before others, and not instead of them");
+}
+
+proptest! {
+    /// Every request ends once: taken, joined, denied or ended; and the order never rests while a server is free for what
+    /// waits.
+    #[test]
+    fn every_request_ends_once(
+        steps in prop::collection::vec((0..6u64, 1..8u64, 0..3u8, 1..200u64), 1..200),
+    ) {
+        let mut order = readers();
+        let (mut now, mut offered, mut over) = (0u64, 0u32, 0u32);
+        let mut running: Vec<Job> = Vec::new();
+        for (client, exact, what, millis) in steps {
+            now += millis;
+            match what {
+                0 => {
+                    offered += 1;
+                    let key = (exact % 2 == 0).then_some(Key(exact.into()));
+                    let patience = MS * u32::try_from(millis * 50).unwrap();
+                    let request = Request { key, patience, ..query(client, exact, offered) };
+                    over += u32::from(matches!(order.offer(at(now), request), Offered::Denied(..)));
+                }
+                1 => {
+                    if let Some(taken) = order.take(at(now)) {
+                        over += 1 + taken.joined.len() as u32;
+                        running.push(taken.job);
+                    }
+                }
+                _ => {
+                    if let Some(job) = running.pop() {
+                        order.on_served(job, MS * u32::try_from(millis).unwrap());
+                    }
+                }
+            }
+            over += std::iter::from_fn(|| order.poll_ended()).count() as u32;
+        }
+        running.drain(..).for_each(|job| order.on_cancelled(job, MS));
+        // With all servers free whatever waits is taken.
+        while let Some(taken) = order.take(at(now)) {
+            over += 1 + taken.joined.len() as u32;
+            order.on_served(taken.job, MS);
+        }
+        over += std::iter::from_fn(|| order.poll_ended()).count() as u32;
+        prop_assert!(order.is_empty());
+        prop_assert_eq!(offered, over);
+    }
+}
