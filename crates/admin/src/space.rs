@@ -133,7 +133,7 @@ fn refused(why: Refused) -> Problem {
 fn wrong(error: &Error) -> Problem {
     match error {
         Error::Cancelled => Problem::busy("cancelled, or not done within its time"),
-        Error::Limit(_) => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", error.to_string()),
+        Error::Limit(_) | Error::LimitAt(..) => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", error.to_string()),
         _ => Problem::new(StatusCode::BAD_REQUEST, "not-sparql", error.to_string()),
     }
 }

@@ -9,8 +9,12 @@ pub enum Error {
     Syntax(String),
     /// It is SPARQL, but not something this broker does.
     Refused(Refusal),
+    /// A document is no RDF; the parser's words say where.
+    NotRdf(String),
     /// A limit was reached.
     Limit(Limit),
+    /// A limit of texts was reached, at this place.
+    LimitAt(Limit, Place),
     /// The token was cancelled: a deadline passed or the client went away.
     Cancelled,
     /// The evaluator gave up; its words.
@@ -19,6 +23,29 @@ pub enum Error {
     Unknown,
     /// A delta that does not follow the version that is here, or does not fit the data.
     OutOfStep,
+}
+
+/// A place in a text; both numbers begin with one, and columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The character in it.
+    pub column: usize,
+}
+
+impl Place {
+    /// Where this byte of a text is.
+    pub(crate) fn of(text: &[u8], byte: usize) -> Self {
+        let before = &text[..byte.min(text.len())];
+        let line_start = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+        // A character begins at every byte that does not continue one.
+        let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;
+        Self {
+            line: 1 + memchr::memchr_iter(b'\n', before).count(),
+            column: 1 + before[line_start..].iter().filter(is_start).count(),
+        }
+    }
 }
 
 /// Things that are not done on purpose.
@@ -76,10 +103,30 @@ pub enum Limit {
     RuleRuns,
     /// Distinct variables of one query or operation.
     Variables,
+    /// Triples `<<` in triples.
+    Quoted,
+    /// Triples and rows of one operation that is no data.
+    Patterns,
+    /// Times that a parser would read a piece of the text.
+    Reads,
+    /// Bytes of names with their prefixes written out.
+    Expansion,
+    /// Comparisons that could be IRIs.
+    Ambiguous,
+    /// Names that contexts of JSON-LD define, and how often they are applied.
+    Contexts,
+    /// Attributes of one element, or namespaces that hold at one place.
+    Attributes,
+    /// Bytes of a document.
+    DocumentBytes,
+    /// Bytes of a document's terms.
+    DocumentMemory,
+    /// Operators within operators.
+    AlgebraDepth,
 }
 
 impl Limit {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 29] = [
         Self::TextBytes,
         Self::Depth,
         Self::Chain,
@@ -99,11 +146,31 @@ impl Limit {
         Self::Terms,
         Self::RuleRuns,
         Self::Variables,
+        Self::Quoted,
+        Self::Patterns,
+        Self::Reads,
+        Self::Expansion,
+        Self::Ambiguous,
+        Self::Contexts,
+        Self::Attributes,
+        Self::DocumentBytes,
+        Self::DocumentMemory,
+        Self::AlgebraDepth,
     ];
 
     /// The limit of a number that was one (`limit as u8`).
     pub(crate) fn of_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|limit| *limit as u8 == code)
+    }
+}
+
+impl Error {
+    /// The limit that was reached, if one was.
+    pub fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Limit(limit) | Self::LimitAt(limit, _) => Some(*limit),
+            _ => None,
+        }
     }
 }
 
@@ -135,6 +202,16 @@ impl fmt::Display for Limit {
             Self::Terms => "too many distinct terms",
             Self::RuleRuns => "the rules do not come to rest",
             Self::Variables => "too many different variables in one query",
+            Self::Quoted => "too many quoted triples",
+            Self::Patterns => "too many triples in one operation; INSERT DATA and DELETE DATA take more",
+            Self::Reads => "functions with optional arguments, or negations, are nested too deeply",
+            Self::Expansion => "prefixes and base make the names too long",
+            Self::Ambiguous => "too many \"<\" that could begin an IRI; write a space after them",
+            Self::Contexts => "contexts define too many names, or are used too often",
+            Self::Attributes => "too many attributes or namespaces",
+            Self::DocumentBytes => "the document is too long for its format",
+            Self::DocumentMemory => "the document needs too much memory",
+            Self::AlgebraDepth => "operators are nested too deeply",
         })
     }
 }
@@ -147,7 +224,9 @@ impl fmt::Display for Error {
             Self::Refused(Refusal::Service) => formatter.write_str("SERVICE is not allowed"),
             Self::Refused(Refusal::StandingDescribe) => formatter.write_str("DESCRIBE cannot be subscribed to"),
             Self::Refused(Refusal::RuleWithoutWhere) => formatter.write_str("a rule needs a WHERE"),
+            Self::NotRdf(words) => formatter.write_str(words),
             Self::Limit(limit) => limit.fmt(formatter),
+            Self::LimitAt(limit, place) => write!(formatter, "line {}, column {}: {limit}", place.line, place.column),
             Self::Cancelled => formatter.write_str("cancelled"),
             Self::Evaluation(words) => write!(formatter, "cannot be evaluated: {words}"),
             Self::Unknown => formatter.write_str("not known here"),
@@ -168,5 +247,16 @@ mod tests {
             assert_eq!(Limit::of_code(limit as u8), Some(limit));
         }
         assert_eq!(Limit::of_code(0), None);
+    }
+
+    #[test]
+    fn places_count_lines_and_characters() {
+        let text = "a\né{".as_bytes();
+        assert_eq!(Place::of(text, 0), Place { line: 1, column: 1 });
+        assert_eq!(Place::of(text, 4), Place { line: 2, column: 2 });
+        assert_eq!(Place::of(text, 99), Place { line: 2, column: 3 });
+        let error = Error::LimitAt(Limit::Depth, Place::of(text, 4));
+        assert_eq!(error.to_string(), "line 2, column 2: brackets are nested too deeply");
+        assert_eq!((error.limit(), Error::Cancelled.limit()), (Some(Limit::Depth), None));
     }
 }

@@ -92,7 +92,8 @@ impl From<Error> for Problem {
         let (status, name) = match &error {
             Error::Syntax(_) => (StatusCode::BAD_REQUEST, "not-sparql"),
             Error::Refused(_) => (StatusCode::BAD_REQUEST, "not-done-here"),
-            Error::Limit(_) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
+            Error::NotRdf(_) => (StatusCode::BAD_REQUEST, "not-rdf"),
+            Error::Limit(_) | Error::LimitAt(..) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
             Error::Unknown => (StatusCode::NOT_FOUND, "unknown"),
             Error::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "late"),
             Error::Evaluation(_) | Error::OutOfStep => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),

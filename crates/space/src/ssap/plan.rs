@@ -162,7 +162,9 @@ fn sparql(text: &str) -> Result<Step, Wrong> {
     match (Update::parse(text, &limits), error) {
         (Ok(update), _) => Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Truth)),
         // It is an update, and something else is the matter with it.
-        (Err(other @ (Error::Refused(_) | Error::Limit(_))), Error::Syntax(_)) => Err(refused(&other)),
+        (Err(other @ (Error::Refused(_) | Error::Limit(_) | Error::LimitAt(..))), Error::Syntax(_)) => {
+            Err(refused(&other))
+        }
         (Err(_), error) => Err(refused(&error)),
     }
 }
@@ -174,8 +176,8 @@ fn refused(error: &Error) -> Wrong {
 /// The status that says best what happened.
 pub(crate) fn status_of(error: &Error) -> Status {
     match error {
-        Error::Syntax(_) | Error::Refused(_) | Error::Unknown => Status::KpRequest,
-        Error::Limit(_) | Error::Cancelled => Status::OutOfResources,
+        Error::Syntax(_) | Error::NotRdf(_) | Error::Refused(_) | Error::Unknown => Status::KpRequest,
+        Error::Limit(_) | Error::LimitAt(..) | Error::Cancelled => Status::OutOfResources,
         Error::Evaluation(_) | Error::OutOfStep => Status::SibError,
     }
 }

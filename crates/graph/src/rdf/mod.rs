@@ -1,0 +1,96 @@
+//! Documents of RDF into quads, within limits: depth and width before the parser sees the document, time and memory
+//! while it works.
+//!
+//! The parsers are not ours. Three of them are looked after in front: JSON-LD and RDF/XML by the very tokenizers that
+//! their parsers use (so that the two cannot disagree), Turtle and its kin by a scanner of brackets. While a parser
+//! works it comes past here for each quad, and those of JSON-LD and RDF/XML for each piece of input, too.
+
+mod bound;
+mod json;
+mod source;
+mod turtle;
+mod xml;
+
+use oxrdf::{GraphName, Quad};
+use oxrdfio::{RdfFormat, RdfParser};
+
+use crate::error::{Error, Limit};
+use crate::limits::CancelToken;
+use source::Source;
+
+pub(crate) use bound::DEPTH_MAX;
+
+/// How much one document may use.
+#[derive(Clone, Debug)]
+pub struct RdfLimits {
+    /// Quads.
+    pub quads_max: usize,
+    /// Bytes of the quads in memory, shared texts counted each time.
+    pub memory_max: usize,
+    /// Cancelled by whoever watches the clock or the connection.
+    pub cancel: CancelToken,
+}
+
+impl Default for RdfLimits {
+    fn default() -> Self {
+        Self { quads_max: 1_000_000, memory_max: 256 << 20, cancel: CancelToken::default() }
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Document {
+    /// The quads, in the order of the document.
+    pub quads: Vec<Quad>,
+    /// Their bytes in memory, for whoever has a budget.
+    pub bytes: usize,
+}
+
+/// Reads a document. Without a graph it may have graphs of its own; with one, everything goes there. Nothing is fetched.
+/// The cost is bounded by the limits, whatever the document.
+pub fn read_rdf(
+    document: &[u8],
+    format: RdfFormat,
+    base: Option<&str>,
+    graph: Option<&GraphName>,
+    limits: &RdfLimits,
+) -> Result<Document, Error> {
+    bound::check(document, format, limits)?;
+    let mut parser = RdfParser::from_format(format);
+    if let Some(base) = base {
+        parser = parser.with_base_iri(base).map_err(|error| Error::NotRdf(error.to_string()))?;
+    }
+    if let Some(graph) = graph {
+        parser = parser.with_default_graph(graph.clone()).without_named_graphs();
+    }
+    let words = |error: String| if limits.cancel.is_cancelled() { Error::Cancelled } else { Error::NotRdf(error) };
+    if bound::is_buffered(format) {
+        // Much may happen between two quads: the source looks at the token, too.
+        let quads = parser.for_reader(Source::new(document, &limits.cancel));
+        collect(quads.map(|quad| quad.map_err(|error| words(error.to_string()))), limits)
+    } else {
+        collect(parser.for_slice(document).map(|quad| quad.map_err(|error| words(error.to_string()))), limits)
+    }
+}
+
+fn collect(quads: impl Iterator<Item = Result<Quad, Error>>, limits: &RdfLimits) -> Result<Document, Error> {
+    let mut read = Document::default();
+    for quad in quads {
+        if limits.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let quad = quad?;
+        read.bytes = read.bytes.saturating_add(bound::quad_bytes(&quad));
+        read.quads.push(quad);
+        if read.quads.len() > limits.quads_max {
+            return Err(Limit::ChangeQuads.into());
+        }
+        if read.bytes > limits.memory_max {
+            return Err(Limit::DocumentMemory.into());
+        }
+    }
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests;
