@@ -17,6 +17,7 @@ use crate::rows::{Counts, ResultDelta};
 use crate::update::Solution;
 
 /// The kind of result.
+#[derive(Clone)]
 pub(crate) enum Form {
     Bag,
     Set,

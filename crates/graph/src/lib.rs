@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod algebra;
+mod beside;
 mod dataset;
 mod delta;
 mod dictionary;
@@ -32,6 +33,7 @@ mod text;
 mod update;
 mod view;
 
+pub use beside::{Evaluated, Evaluation};
 pub use dataset::{DatasetLimits, Snapshot};
 pub use delta::Delta;
 pub use error::{Error, Limit, Place, Refusal};

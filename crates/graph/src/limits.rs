@@ -136,6 +136,11 @@ impl Meter {
         self.verdict()
     }
 
+    /// Quads read so far.
+    pub(crate) fn steps(&self) -> u64 {
+        self.steps.get()
+    }
+
     /// Why the evaluation must end, if it must.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         match self.trip.limit() {

@@ -1,17 +1,18 @@
 //! How a standing query is made ready: its plan if it can be followed, the query to evaluate otherwise, and the patterns
 //! under which it is found, their terms held in the dictionary.
 
-use oxrdf::{NamedOrBlankNode, Term, Variable};
+use oxrdf::{NamedOrBlankNode, Term};
 use spargebra::Query as Algebra;
 use spargebra::algebra::GraphPattern;
 
+use crate::beside::Found;
 use crate::dataset::Snapshot;
 use crate::dictionary::{Dictionary, Id};
 use crate::error::{Error, Limit, Refusal};
 use crate::follow::Follower;
 use crate::form::{Form, Peeled, truth};
 use crate::index::{InGraph, Pattern};
-use crate::limits::QueryLimits;
+use crate::limits::{Meter, QueryLimits};
 use crate::masks::{Mask, MaskGraph};
 use crate::plan::{Slot, branches, interests};
 use crate::query::{Query, Results, pattern_mut};
@@ -62,37 +63,37 @@ pub(crate) fn solution_bag(
         for row in form.triples(&row?) {
             bag.add(row, 1);
         }
-        bounded(&bag, limits)?;
+        bounded(&bag, limits.rows_max)?;
     }
     Ok(bag)
 }
 
-/// The result of a query that is evaluated again, and its columns.
+/// The result of a query that is evaluated again.
 pub(crate) fn result_bag(
     query: &Query,
     form: &Form,
     snapshot: &Snapshot,
-    limits: &StandingContext<'_>,
-) -> Result<(Bag, Vec<Variable>), Error> {
-    let mut bag = Bag::default();
-    match query.run(snapshot, limits.query)? {
+    limits: &QueryLimits,
+    rows_max: usize,
+) -> Result<Found, Error> {
+    let (mut bag, mut columns, meter) = (Bag::default(), Vec::new(), Meter::new(limits));
+    match query.run_metered(snapshot, limits, &meter)? {
         Results::Boolean(holds) => bag.add(truth(holds), 1),
         Results::Triples(_) => return Err(Error::Refused(Refusal::StandingDescribe)),
         Results::Rows(rows) => {
-            let columns = rows.variables().to_vec();
+            columns = rows.variables().to_vec();
             for row in rows {
                 for row in form.triples(&row?) {
                     bag.add(row, 1);
                 }
-                bounded(&bag, limits)?;
+                bounded(&bag, rows_max)?;
             }
             if !matches!(form, Form::Bag) {
                 bag.flatten();
             }
-            return Ok((bag, columns));
         }
     }
-    Ok((bag, Vec::new()))
+    Ok(Found { bag, columns, steps: meter.steps() })
 }
 
 /// The patterns that may change a query's answer, their terms held.

@@ -38,6 +38,9 @@ pub struct SpaceLimits {
     pub standing_rows_max: usize,
     /// Subscribers.
     pub subscribers_max: usize,
+    /// Steps up to which a standing query is evaluated again by the commit that concerns it. Those that take more wait for
+    /// [`Space::poll_evaluation`]; with `u64::MAX` none does.
+    pub inline_steps_max: u64,
     /// Rules.
     pub rules_max: usize,
     /// Runs of rules that one request may cause; more is a loop.
@@ -55,6 +58,7 @@ impl Default for SpaceLimits {
             standing_queries_max: 200_000,
             standing_rows_max: 1_000_000,
             subscribers_max: 1_000_000,
+            inline_steps_max: u64::MAX,
             rules_max: 1_000,
             rule_runs_max: 64,
         }
@@ -168,7 +172,7 @@ impl Space {
         Ok(Some(delta))
     }
 
-    fn tell(&mut self, fired: Vec<Fired>, version: u64) {
+    pub(crate) fn tell(&mut self, fired: Vec<Fired>, version: u64) {
         for Fired { entry: number, outcome } in fired {
             let Some(entry) = self.standing.entry(number) else { continue };
             let change = entry.journal.last();
@@ -202,6 +206,7 @@ pub(crate) fn context(limits: &SpaceLimits) -> StandingContext<'_> {
         journal: &limits.journal,
         queries_max: limits.standing_queries_max,
         rows_max: limits.standing_rows_max,
+        inline_steps_max: limits.inline_steps_max,
     }
 }
 

@@ -3,11 +3,12 @@
 //! Equal queries are one entry, evaluated once. An entry is found by its patterns (`masks`), so a change costs nothing
 //! for the entries it does not touch; it is then followed (`follow`) or evaluated again and compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use oxrdf::Variable;
 
+use crate::beside::{Again, Found};
 use crate::dataset::{Change, Snapshot};
 use crate::dictionary::{Dictionary, Id};
 use crate::error::{Error, Limit, Refusal};
@@ -27,8 +28,8 @@ enum Method {
     Mask,
     /// By the difference rule. The bag is kept only where the result is a set.
     Follow { followers: Vec<Follower>, solutions: Box<Query>, bag: Option<Bag> },
-    /// By evaluating it again.
-    Again { query: Box<Query>, bag: Bag },
+    /// By evaluating it again, in the commit or beside it.
+    Again(Again),
 }
 
 /// A distinct standing query.
@@ -55,11 +56,16 @@ pub(crate) struct Standing {
     free: Vec<usize>,
     by_key: BTreeMap<String, usize>,
     interests: Interests,
+    /// Those that are behind, by what they have used.
+    behind: BTreeSet<(u64, usize)>,
+    /// What the last one that was begun had used: who is new owes nothing and has nothing saved up.
+    used: u64,
 }
 
 impl Standing {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), by_key: BTreeMap::new(), interests: Interests::new(seed) }
+        let (entries, free, by_key) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { entries, free, by_key, interests: Interests::new(seed), behind: BTreeSet::new(), used: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -82,7 +88,7 @@ impl Standing {
         dictionary: &mut Dictionary,
         limits: &StandingContext<'_>,
     ) -> Result<usize, Error> {
-        let key = format!("query {}", query.canonical());
+        let key = key_of(query);
         if let Some(known) = self.by_key.get(&key) {
             return Ok(*known);
         }
@@ -103,9 +109,9 @@ impl Standing {
             (peeled.columns, patterns, Method::Follow { followers, solutions: Box::new(solutions), bag: bag? })
         } else {
             let again = again(query, &peeled, limits.query)?;
-            let (bag, columns) = result_bag(&again, &peeled.form, snapshot, limits)?;
+            let found = result_bag(&again, &peeled.form, snapshot, limits.query, limits.rows_max)?;
             let patterns = held_interests(query, dictionary)?;
-            (columns, patterns, Method::Again { query: Box::new(again), bag })
+            return Ok(self.file_again(key, peeled.form, Box::new(again), found, snapshot.version(), patterns));
         };
         Ok(self.file(Entry::new(key, peeled.form, columns, method, patterns)))
     }
@@ -125,6 +131,93 @@ impl Standing {
         let patterns = masks.iter().map(|mask| held_mask(mask, dictionary)).collect::<Result<_, _>>()?;
         let columns = ["subject", "predicate", "object", "graph"].map(Variable::new_unchecked).to_vec();
         Ok(self.file(Entry::new(key, Form::Set, columns, Method::Mask, patterns)))
+    }
+
+    /// The entry of a query that is evaluated again, with its first result.
+    pub(crate) fn file_again(
+        &mut self,
+        key: String,
+        form: Form,
+        query: Box<Query>,
+        mut found: Found,
+        version: u64,
+        patterns: Vec<Pattern>,
+    ) -> usize {
+        let columns = std::mem::take(&mut found.columns);
+        let mut again = Again::new(query, found, version);
+        again.used = self.used;
+        self.file(Entry::new(key, form, columns, Method::Again(again), patterns))
+    }
+
+    /// The entry of this key.
+    pub(crate) fn find(&self, key: &str) -> Option<usize> {
+        self.by_key.get(key).copied()
+    }
+
+    /// The data have changed, and the result of an entry is not what it would be.
+    pub(crate) fn fall_behind(&mut self, number: usize) {
+        if let Some(again) = self.entry_mut(number).and_then(Entry::again_mut) {
+            (again.is_behind, again.is_running) = (true, false);
+            let used = again.used;
+            self.behind.insert((used, number));
+        }
+    }
+
+    /// Somebody waits for an entry.
+    pub(crate) fn want(&mut self, number: usize) {
+        if let Some(again) = self.entry_mut(number).and_then(Entry::again_mut) {
+            again.is_wanted = true;
+        }
+    }
+
+    /// The entry to evaluate next beside the commits, which is then under way.
+    pub(crate) fn begin_next(&mut self, listens: impl Fn(u64) -> bool) -> Option<(String, Box<Query>, Form)> {
+        let is_next = |(_, number): &&(u64, usize)| {
+            let Some(entry) = self.entry(*number) else { return false };
+            let Method::Again(again) = &entry.method else { return false };
+            !again.is_running && (again.is_wanted || entry.subscribers.iter().any(|id| listens(*id)))
+        };
+        let (used, number) = *self.behind.iter().find(is_next)?;
+        self.behind.remove(&(used, number));
+        self.used = self.used.max(used);
+        let entry = self.entry_mut(number)?;
+        let (key, form) = (entry.key.clone(), entry.form.clone());
+        let again = entry.again_mut()?;
+        (again.is_behind, again.is_running, again.is_wanted) = (false, true, false);
+        Some((key, again.query.clone(), form))
+    }
+
+    /// An evaluation has ended; none if it changes nothing, or a newer one was faster.
+    pub(crate) fn catch_up(
+        &mut self,
+        number: usize,
+        found: Found,
+        version: u64,
+        limits: &JournalLimits,
+    ) -> Option<Arc<ResultDelta>> {
+        let floor = self.used;
+        let entry = self.entry_mut(number)?;
+        let again = entry.again_mut()?;
+        again.is_running = false;
+        if version <= again.version {
+            return None;
+        }
+        let used = again.used;
+        again.used = used.max(floor).saturating_add(found.steps.max(1));
+        (again.version, again.steps) = (version, found.steps);
+        let (is_behind, now_used) = (again.is_behind, again.used);
+        let delta = Arc::new(again.bag.replace(found.bag));
+        let delta = if delta.is_empty() {
+            None
+        } else {
+            entry.journal.push(Arc::clone(&delta), limits);
+            Some(delta)
+        };
+        if is_behind {
+            self.behind.remove(&(used, number));
+            self.behind.insert((now_used, number));
+        }
+        delta
     }
 
     fn file(&mut self, entry: Entry) -> usize {
@@ -156,6 +249,9 @@ impl Standing {
         }
         self.by_key.remove(&entry.key);
         self.free.push(number);
+        if let Method::Again(again) = &entry.method {
+            self.behind.remove(&(again.used, number));
+        }
         if let Method::Follow { followers, .. } = &entry.method {
             for follower in followers {
                 follower.release(dictionary);
@@ -197,6 +293,10 @@ impl Standing {
         let mut fired = Vec::new();
         for (number, change) in touched {
             let Some(entry) = self.entry_mut(number) else { continue };
+            if entry.is_beside(limits) {
+                self.mark_behind(number);
+                continue;
+            }
             match entry.on_change(&change, before, after, limits) {
                 Ok(delta) if delta.is_empty() => {}
                 Ok(delta) => {
@@ -209,6 +309,20 @@ impl Standing {
         }
         fired
     }
+
+    /// As [`Standing::fall_behind`], beside an evaluation that may be under way.
+    fn mark_behind(&mut self, number: usize) {
+        if let Some(again) = self.entry_mut(number).and_then(Entry::again_mut) {
+            again.is_behind = true;
+            let used = again.used;
+            self.behind.insert((used, number));
+        }
+    }
+}
+
+/// The name of a query among those that stand.
+pub(crate) fn key_of(query: &Query) -> String {
+    format!("query {}", query.canonical())
 }
 
 /// The limits that standing queries are held to.
@@ -217,10 +331,11 @@ pub(crate) struct StandingContext<'a> {
     pub(crate) journal: &'a JournalLimits,
     pub(crate) queries_max: usize,
     pub(crate) rows_max: usize,
+    pub(crate) inline_steps_max: u64,
 }
 
 impl StandingContext<'_> {
-    fn check(&self, known: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self, known: usize) -> Result<(), Error> {
         if known >= self.queries_max { Err(Limit::StandingQueries.into()) } else { Ok(()) }
     }
 }
@@ -238,7 +353,28 @@ impl Entry {
 
     /// True if it is followed change by change.
     pub(crate) fn is_followed(&self) -> bool {
-        !matches!(self.method, Method::Again { .. })
+        !matches!(self.method, Method::Again(_))
+    }
+
+    fn again_mut(&mut self) -> Option<&mut Again> {
+        if let Method::Again(again) = &mut self.method { Some(again) } else { None }
+    }
+
+    /// Whether commits leave it to be evaluated elsewhere.
+    fn is_beside(&self, limits: &StandingContext<'_>) -> bool {
+        matches!(&self.method, Method::Again(again) if self.rules.is_empty() && again.is_beside(limits))
+    }
+
+    pub(crate) fn is_behind(&self) -> bool {
+        matches!(&self.method, Method::Again(again) if again.is_behind || again.is_running)
+    }
+
+    /// The version that its result is of, if that is not the latest.
+    pub(crate) fn version(&self) -> Option<u64> {
+        match &self.method {
+            Method::Again(again) if again.is_behind || again.is_running => Some(again.version),
+            _ => None,
+        }
     }
 
     fn on_change(
@@ -265,14 +401,15 @@ impl Entry {
                     None => counts.into_delta(),
                     Some(bag) => {
                         let delta = bag.apply_as_set(counts);
-                        bounded(bag, limits)?;
+                        bounded(bag, limits.rows_max)?;
                         self.form.tell(delta)
                     }
                 })
             }
-            Method::Again { query, bag } => {
-                let (new, _) = result_bag(query, &self.form, after, limits)?;
-                Ok(bag.replace(new))
+            Method::Again(again) => {
+                let found = result_bag(&again.query, &self.form, after, limits.query, limits.rows_max)?;
+                (again.steps, again.version, again.is_behind) = (found.steps, after.version(), false);
+                Ok(again.bag.replace(found.bag))
             }
         }
     }
@@ -285,7 +422,7 @@ impl Entry {
                 for pattern in &self.patterns {
                     for row in snapshot.scan(*pattern).filter_map(|quad| quad_row(snapshot, quad)) {
                         seen.add(row, 1);
-                        bounded(&seen, limits)?;
+                        bounded(&seen, limits.rows_max)?;
                     }
                 }
                 Ok(seen.distinct().collect())
@@ -298,13 +435,13 @@ impl Entry {
                 Form::Ask => vec![truth(bag.len() > 0)],
                 _ => bag.distinct().collect(),
             }),
-            Method::Again { bag, .. } => Ok(bag.rows().collect()),
+            Method::Again(again) => Ok(again.bag.rows().collect()),
         }
     }
 }
 
-pub(crate) fn bounded(bag: &Bag, limits: &StandingContext<'_>) -> Result<(), Error> {
-    if bag.len() > limits.rows_max { Err(Limit::StandingRows.into()) } else { Ok(()) }
+pub(crate) fn bounded(bag: &Bag, rows_max: usize) -> Result<(), Error> {
+    if bag.len() > rows_max { Err(Limit::StandingRows.into()) } else { Ok(()) }
 }
 
 /// Subject, predicate, object, graph.

@@ -66,7 +66,7 @@ impl Space {
         self.subscribe_to(entry)
     }
 
-    fn subscribe_to(&mut self, number: usize) -> Result<Subscribed, Error> {
+    pub(crate) fn subscribe_to(&mut self, number: usize) -> Result<Subscribed, Error> {
         let outcome = self.try_subscribe(number);
         if outcome.is_err() {
             self.standing.drop_unused(number, &mut self.dataset.dictionary);
@@ -90,7 +90,8 @@ impl Space {
     fn baseline(&self, number: usize, sequence: u64) -> Result<Baseline, Error> {
         let entry = self.standing.entry(number).ok_or(Error::Unknown)?;
         let rows = entry.baseline(&self.dataset.snapshot(), &context(&self.limits))?;
-        Ok(Baseline { sequence, version: self.version(), variables: entry.names(), rows })
+        let version = entry.version().unwrap_or(self.version());
+        Ok(Baseline { sequence, version, variables: entry.names(), rows })
     }
 
     /// The columns of what a subscriber is told.
@@ -125,7 +126,7 @@ impl Space {
         let known = self.subscribers.get(&subscriber.0).ok_or(Error::Unknown)?;
         let number = known.query;
         let entry = self.standing.entry(number).ok_or(Error::Unknown)?;
-        let (change, version) = (entry.journal.last(), self.version());
+        let (change, version) = (entry.journal.last(), entry.version().unwrap_or(self.version()));
         let missed = known.change_of(since).and_then(|change| entry.journal.since(change));
         let fresh = if missed.is_none() { Some(self.baseline(number, 0)?) } else { None };
         let known = self.subscribers.get_mut(&subscriber.0).ok_or(Error::Unknown)?;

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tidegate_graph::{
-    Check, Event, Mask, MaskGraph, Query, QueryLimits, QueueLimits, Results, Row, Space, SpaceLimits, SubscriberId,
-    Update,
+    CancelToken, Check, Evaluated, Event, Mask, MaskGraph, Query, QueryLimits, QueueLimits, Results, Row, Space,
+    SpaceLimits, SubscriberId, Update,
 };
 
 /// Every shape of query, and whether it is followed change by change.
@@ -245,7 +245,13 @@ fn followers(space: &mut Space) -> Vec<Follower> {
     let mut followers = Vec::new();
     for (text, followed) in QUERIES {
         let query = Query::parse(text, &limits).unwrap();
-        let subscribed = space.subscribe(&query).unwrap();
+        let subscribed = match space.first_evaluation(&query).unwrap() {
+            Some(evaluation) => {
+                let evaluated = evaluation.run(CancelToken::default());
+                space.subscribe_evaluated(&query, evaluated).unwrap()
+            }
+            None => space.subscribe(&query).unwrap(),
+        };
         assert_eq!(space.is_followed(subscribed.subscriber), Some(*followed), "{text}");
         let (subscriber, view) = (subscribed.subscriber, bag(&subscribed.baseline.rows));
         followers.push(Follower { text: (*text).to_owned(), query: Some(query), subscriber, view, sequence: 0 });
@@ -294,6 +300,69 @@ fn run(seed: u64, updates: u64, patience: u64, queue: QueueLimits) {
     let clear = Update::parse("CLEAR ALL", &limits).unwrap();
     space.update(&clear, &limits).unwrap();
     assert_eq!(space.terms(), (0, 0));
+}
+
+/// Queries that cannot be followed are evaluated beside the commits: they begin and end at any moment, some are cancelled.
+/// When nothing is behind any more everybody has the latest result; and whoever is told something is never told a wrong
+/// number.
+fn run_beside(seed: u64, updates: u64) {
+    let limits = SpaceLimits { inline_steps_max: 0, ..SpaceLimits::default() };
+    let mut space = Space::new(seed, limits);
+    let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
+    let limits = QueryLimits::default();
+    for _ in 0..20 {
+        space.update(&Update::parse(&random.update(), &limits).unwrap(), &limits).unwrap();
+    }
+    let mut followers = followers(&mut space);
+    let mut under_way: Vec<Evaluated> = Vec::new();
+    for n in 0..updates {
+        space.update(&Update::parse(&random.update(), &limits).unwrap(), &limits).unwrap();
+        for _ in 0..random.below(4) {
+            let cancel = CancelToken::default();
+            if random.below(8) == 0 {
+                cancel.cancel();
+            }
+            under_way.extend(space.poll_evaluation(|_| true).map(|evaluation| evaluation.run(cancel)));
+        }
+        while !under_way.is_empty() && random.below(3) > 0 {
+            let place = random.below(under_way.len() as u64) as usize;
+            space.finish_evaluation(under_way.swap_remove(place));
+        }
+        if random.below(10) == 0 {
+            followers.iter_mut().for_each(|follower| follower.drain(&mut space));
+        }
+        if n % 50 == 49 {
+            under_way.drain(..).for_each(|evaluated| space.finish_evaluation(evaluated));
+            while let Some(evaluation) = space.poll_evaluation(|_| true) {
+                space.finish_evaluation(evaluation.run(CancelToken::default()));
+            }
+            for follower in &mut followers {
+                follower.drain(&mut space);
+                assert_eq!(follower.view, follower.model(&space), "seed {seed}, update {n}: {}", follower.text);
+                assert!(follower.query.as_ref().is_none_or(|query| !space.is_behind(query)), "{}", follower.text);
+            }
+        }
+    }
+    // Who does not listen is not worked for, unless somebody asks.
+    space.update(&Update::parse("INSERT DATA { <e:s1> <e:p1> <e:new> }", &limits).unwrap(), &limits).unwrap();
+    assert!(space.poll_evaluation(|_| false).is_none());
+    let behind = followers.iter().filter_map(|follower| follower.query.as_ref()).find(|query| space.is_behind(query));
+    let behind = behind.unwrap().clone();
+    space.want(&behind);
+    let evaluation = space.poll_evaluation(|_| false).unwrap();
+    for follower in &followers {
+        space.unsubscribe(follower.subscriber).unwrap();
+    }
+    // It comes too late for anybody.
+    space.finish_evaluation(evaluation.run(CancelToken::default()));
+    assert!(space.poll_evaluation(|_| true).is_none() && space.standing_queries() == 0);
+}
+
+#[test]
+fn what_is_evaluated_beside_the_commits_ends_where_they_do() {
+    for seed in 0..4 {
+        run_beside(seed, updates(300));
+    }
 }
 
 fn updates(default: u64) -> u64 {

@@ -1,0 +1,168 @@
+//! Standing queries that are evaluated beside the commits.
+//!
+//! A standing query that cannot be followed is evaluated again after every change that may concern it. As long as that is
+//! cheap the commit does it. A dear one would make every change by anybody as slow as itself (3 s were measured), so it is
+//! only marked as *behind*; whoever owns a thread takes an [`Evaluation`] of a snapshot, runs it there and gives the
+//! [`Evaluated`] result back. Changes that come meanwhile are one: their subscribers are told less often, with consecutive
+//! numbers, and each notification says of which version it is. Among several that are behind, the one that has used the
+//! least goes first. A query with rules is always evaluated by the commit: rules must see what woke them.
+
+use oxrdf::Variable;
+
+use crate::dataset::Snapshot;
+use crate::error::{Error, Refusal};
+use crate::form::{Form, peel};
+use crate::limits::{CancelToken, QueryLimits};
+use crate::plan::branches;
+use crate::prepare::{again, held_interests, result_bag};
+use crate::query::Query;
+use crate::rows::Bag;
+use crate::space::{Space, context};
+use crate::standing::{Fired, StandingContext, key_of};
+use crate::subscribe::{Subscribed, SubscriberId};
+
+/// A query and the data to evaluate it on: work for a thread.
+pub struct Evaluation {
+    pub(crate) key: String,
+    pub(crate) query: Box<Query>,
+    pub(crate) form: Form,
+    pub(crate) snapshot: Snapshot,
+    limits: QueryLimits,
+    rows_max: usize,
+}
+
+/// What an [`Evaluation`] found.
+pub struct Evaluated {
+    pub(crate) key: String,
+    pub(crate) version: u64,
+    pub(crate) outcome: Result<Found, Error>,
+}
+
+/// A result, and what it cost.
+pub(crate) struct Found {
+    pub(crate) bag: Bag,
+    pub(crate) columns: Vec<Variable>,
+    pub(crate) steps: u64,
+}
+
+impl Evaluation {
+    /// Evaluates the query. Ends early when the token is cancelled.
+    pub fn run(self, cancel: CancelToken) -> Evaluated {
+        let Self { key, query, form, snapshot, limits, rows_max } = self;
+        let limits = QueryLimits { cancel, ..limits };
+        let outcome = result_bag(&query, &form, &snapshot, &limits, rows_max);
+        Evaluated { key, version: snapshot.version(), outcome }
+    }
+}
+
+impl Space {
+    /// What has to be evaluated before this query can stand; none if it is known already, or can be followed.
+    pub fn first_evaluation(&self, query: &Query) -> Result<Option<Evaluation>, Error> {
+        let key = key_of(query);
+        if self.limits.inline_steps_max == u64::MAX || self.standing.find(&key).is_some() {
+            return Ok(None);
+        }
+        let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
+        let limits = &self.limits.standing;
+        let is_whole = peeled.whole && query.dataset().is_none();
+        if is_whole && branches(&peeled.pattern, limits.value_bytes_max).is_some() {
+            return Ok(None);
+        }
+        let query = Box::new(again(query, &peeled, limits)?);
+        Ok(Some(self.evaluation(key, query, peeled.form)))
+    }
+
+    /// Subscribes to a query whose first result was found beside the commits.
+    pub fn subscribe_evaluated(&mut self, query: &Query, evaluated: Evaluated) -> Result<Subscribed, Error> {
+        let Evaluated { key, version, outcome } = evaluated;
+        let number = match self.standing.find(&key) {
+            // Somebody else asked for the same meanwhile.
+            Some(number) => number,
+            None => {
+                let found = outcome?;
+                let limits = context(&self.limits);
+                limits.check(self.standing.len())?;
+                let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
+                let again = Box::new(again(query, &peeled, limits.query)?);
+                let patterns = held_interests(query, &mut self.dataset.dictionary)?;
+                let number = self.standing.file_again(key, peeled.form, again, found, version, patterns);
+                if version != self.dataset.version() {
+                    self.standing.fall_behind(number);
+                }
+                number
+            }
+        };
+        self.subscribe_to(number)
+    }
+
+    /// Whether the result of a standing query is older than the data.
+    pub fn is_behind(&self, query: &Query) -> bool {
+        let entry = self.standing.find(&key_of(query)).and_then(|number| self.standing.entry(number));
+        entry.is_some_and(|entry| entry.is_behind())
+    }
+
+    /// Somebody waits for the result of this query: it is evaluated, whether anybody listens or not.
+    pub fn want(&mut self, query: &Query) {
+        if let Some(number) = self.standing.find(&key_of(query)) {
+            self.standing.want(number);
+        }
+    }
+
+    /// The next standing query to evaluate beside the commits: of those that are behind, and that somebody listens to.
+    pub fn poll_evaluation(&mut self, listens: impl Fn(SubscriberId) -> bool) -> Option<Evaluation> {
+        let (key, query, form) = self.standing.begin_next(|id| listens(SubscriberId(id)))?;
+        Some(self.evaluation(key, query, form))
+    }
+
+    /// Takes the result of an evaluation, and tells subscribers what changed by it.
+    pub fn finish_evaluation(&mut self, evaluated: Evaluated) {
+        let Evaluated { key, version, outcome } = evaluated;
+        let Some(number) = self.standing.find(&key) else { return };
+        let outcome = match outcome {
+            // Whoever cancelled it did so for reasons of its own; the result is still wanted.
+            Err(Error::Cancelled) => return self.standing.fall_behind(number),
+            Err(error) => Err(error),
+            Ok(found) => match self.standing.catch_up(number, found, version, &self.limits.journal) {
+                Some(delta) => Ok(delta),
+                None => return,
+            },
+        };
+        self.tell(vec![Fired { entry: number, outcome }], version);
+    }
+
+    fn evaluation(&self, key: String, query: Box<Query>, form: Form) -> Evaluation {
+        let (limits, rows_max) = (self.limits.standing.clone(), self.limits.standing_rows_max);
+        Evaluation { key, query, form, snapshot: self.dataset.snapshot(), limits, rows_max }
+    }
+}
+
+/// The state of a query that is evaluated again.
+pub(crate) struct Again {
+    pub(crate) query: Box<Query>,
+    pub(crate) bag: Bag,
+    /// Steps of its last evaluation.
+    pub(crate) steps: u64,
+    /// The version of the data that the bag is the result of.
+    pub(crate) version: u64,
+    /// The data have changed since.
+    pub(crate) is_behind: bool,
+    /// An evaluation is under way.
+    pub(crate) is_running: bool,
+    /// Somebody waits for it.
+    pub(crate) is_wanted: bool,
+    /// What it has used beside the commits, in steps: the lowest is next.
+    pub(crate) used: u64,
+}
+
+impl Again {
+    pub(crate) fn new(query: Box<Query>, found: Found, version: u64) -> Self {
+        let Found { bag, steps, .. } = found;
+        let (is_behind, is_running, is_wanted) = (false, false, false);
+        Self { query, bag, steps, version, is_behind, is_running, is_wanted, used: 0 }
+    }
+
+    /// Whether commits leave it to others.
+    pub(crate) fn is_beside(&self, limits: &StandingContext<'_>) -> bool {
+        self.steps > limits.inline_steps_max || self.is_behind || self.is_running
+    }
+}
