@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
+use crate::drain::Drain;
 use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
 use crate::outbox::{Outbox, Spares};
@@ -40,6 +41,8 @@ pub(crate) struct Connection {
     pub(crate) partial: Option<(Timestamp, Duration)>,
     /// Since when it takes nothing of what waits for it.
     pub(crate) stalled_since: Option<Timestamp>,
+    /// How fast it takes it.
+    pub(crate) drain: Drain,
     /// Bytes in the outbox, at most, that answer what the client sent.
     pub(crate) answer_bytes: usize,
     /// A timer for one of the two is set.
@@ -115,6 +118,7 @@ impl Connection {
             is_resumed: false,
             partial: None,
             stalled_since: None,
+            drain: Drain::new(now),
             answer_bytes: 0,
             is_watched: false,
             owed: None,
@@ -151,9 +155,10 @@ impl Connection {
         Some(since + time).filter(|until| *until > now)
     }
 
-    /// So many bytes of the outbox were taken.
-    pub(crate) fn on_written(&mut self, bytes: usize, spares: &mut Spares, now: Timestamp) {
+    /// So many bytes of the outbox were taken, of those that were shown.
+    pub(crate) fn on_written(&mut self, bytes: usize, shown: usize, spares: &mut Spares, now: Timestamp) {
         self.outbox.on_written(bytes, spares);
+        self.drain.on_written(bytes, shown, now);
         self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
         self.stalled_since = match self.stalled_since {
             _ if self.outbox.len() == 0 || self.connack_after.is_some() => None,

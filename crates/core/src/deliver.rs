@@ -11,9 +11,10 @@ use crate::classes::{ClassId, OnFull, PriorityMode};
 use crate::connect::may;
 use crate::connection::Connection;
 use crate::copy::{Copy, Frames, delivery_of, write_copy};
+use crate::drain::REACH_FIRST;
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
-use crate::limits::{AWAY_WINDOW_BYTES, CONGESTED_MESSAGES, OUTBOX_CONGESTED_BYTES, OUTBOX_FREE_BYTES};
+use crate::limits::{AWAY_WINDOW_BYTES, CONGESTED_MESSAGES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::overload::Kind;
 use crate::persist::Until;
@@ -71,7 +72,8 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
         let is_open = session.conn.is_some() && !session.is_waiting();
-        let is_full = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > room(it, &self.settings));
+        let is_full =
+            |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > room(it, &self.settings, now));
         let is_clogged = session.conn.is_some_and(is_full);
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
@@ -267,13 +269,15 @@ impl Shard {
 
     /// False when there is nothing more to send, or no room for it.
     fn pump_one(&mut self, index: u32, now: Timestamp) -> bool {
-        // Little at a time, so that what comes next can still be chosen.
-        let outbox_max = congested_room(&self.settings).min(self.settings.outbox_bytes_max / 2);
         let Some(session) = self.sessions.get_mut(index) else { return false };
         let Some(conn) = session.conn else { return false };
         let Some(Next::Message(qos)) = session.queue.as_mut().map(|queue| queue.next()) else { return false };
-        let outbox = self.connections.get(conn).map_or(0, |connection| connection.outbox.len());
-        if outbox > outbox_max || (qos > QoS::AtMostOnce && !session.has_window()) {
+        // Little at a time, so that what comes next can still be chosen.
+        let has_room = |connection: &Connection| {
+            connection.outbox.len() <= room(connection, &self.settings, now).min(self.settings.outbox_bytes_max / 2)
+        };
+        let is_full = self.connections.get(conn).is_some_and(|connection| !has_room(connection));
+        if is_full || (qos > QoS::AtMostOnce && !session.has_window()) {
             return false;
         }
         let Some(queued) = session.dequeue(&mut self.stats) else { return false };
@@ -369,16 +373,14 @@ pub(crate) fn bounds_of(settings: &Settings, class: ClassId) -> Bounds {
     }
 }
 
-/// Bytes that may wait in an outbox before messages wait elsewhere, or go. Much while the socket takes what it is given:
-/// a turn may bring that much. Little when it does not, because what is in the outbox cannot be overtaken.
-fn room(connection: &Connection, settings: &Settings) -> usize {
-    if connection.stalled_since.is_some() { congested_room(settings) } else { settings.outbox_bytes_max }
-}
-
-fn congested_room(settings: &Settings) -> usize {
+/// Bytes that may wait in an outbox before messages wait elsewhere, or go: what is in it cannot be overtaken. Without
+/// priorities nothing is.
+fn room(connection: &Connection, settings: &Settings, now: Timestamp) -> usize {
     match settings.priority.mode {
         PriorityMode::Off => settings.outbox_bytes_max,
-        _ => settings.outbox_bytes_max.min(OUTBOX_CONGESTED_BYTES),
+        _ if connection.stalled_since.is_some() => connection.drain.room(now).min(settings.outbox_bytes_max),
+        // Nothing was refused: a burst may well be taken.
+        _ => connection.drain.room(now).max(REACH_FIRST as usize).min(settings.outbox_bytes_max),
     }
 }
 

@@ -17,6 +17,7 @@ mod connect;
 mod connection;
 mod copy;
 mod deliver;
+mod drain;
 mod envelope;
 pub mod event;
 pub mod glob;

@@ -71,9 +71,6 @@ pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
 pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes in the outbox of a connection whose socket is full, before further messages wait in the session's queue, where
-/// the important ones come first: an eighth of a second at 1 Mbit/s. The kernel has its own buffers behind it.
-pub(crate) const OUTBOX_CONGESTED_BYTES: usize = 16 * 1024;
 /// Messages in the queue of a connected receiver beyond which it does not keep up: who sends it more, presses.
 pub(crate) const CONGESTED_MESSAGES: usize = 16;
 /// Publishers that are known to press; beyond, further ones are not noted.

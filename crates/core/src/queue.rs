@@ -1,8 +1,8 @@
 //! What waits for one session, and who is next.
 //!
 //! Messages of one flow leave in the order in which they came: a flow is a publisher, or a publisher's messages of one
-//! class if the class is told by the topic. Between flows decides [`Scheduler`](tidegate_control::schedule::Scheduler),
-//! by the weight of their classes. A queue with a single flow, which is nearly every one, is a plain line; the scheduler
+//! class if the class is told by the topic. Between flows decides [`Scheduler`](tidegate_control::schedule::Scheduler):
+//! what is within its publisher's claim first, then fairly by whom publishers belong to, by the weight of their classes. A queue with a single flow, which is nearly every one, is a plain line; the scheduler
 //! is made when a second one comes.
 //!
 //! Of a long queue only the beginning is in memory; see [`page`].
@@ -22,11 +22,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
+use tidegate_control::schedule::Claim;
 use tidegate_wire_mqtt::QoS;
 
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
 use crate::session::Queued;
-use flows::{Flow, Flows, ITEMS_MAX, Place};
+use flows::{Flow, Flows, ITEMS_MAX, Place, claim_of};
 use newest::Newest;
 pub use page::ID_SETS_MAX;
 use page::Pages;
@@ -165,7 +166,7 @@ impl Queue {
                 lose(Item::Message(before), Gone::Conflated);
                 // It may be larger than the one before.
                 while self.bytes() > bounds.bytes_max
-                    && let Some(victim) = self.evict_for(false)
+                    && let Some(victim) = self.evict_oldest()
                 {
                     lose(victim, Gone::Oldest);
                 }
@@ -180,10 +181,9 @@ impl Queue {
         while self.is_full(size, bounds) {
             let victim = match on_full {
                 OnFull::DropNewest | OnFull::Refuse => None,
-                OnFull::DropOldest => {
-                    self.evict_from(Flow::of(&queued)).or_else(|| self.evict_for(is_passing(&queued)))
-                }
-                OnFull::DropLongest | OnFull::Latest => self.evict_for(is_passing(&queued)),
+                OnFull::DropOldest if self.is_worth_more(Flow::of(&queued), &queued) => None,
+                OnFull::DropOldest => self.evict_from(Flow::of(&queued)).or_else(|| self.evict_for(&queued)),
+                OnFull::DropLongest | OnFull::Latest => self.evict_for(&queued),
             };
             match victim {
                 Some(victim) => lose(victim, Gone::Oldest),
@@ -318,20 +318,37 @@ impl Queue {
         Ok(before)
     }
 
-    /// Whoever has to go for a newcomer of QoS 0, or of another. What was acknowledged to its publisher does not go as long
-    /// as there is something that was not, and never for that.
-    fn evict_for(&mut self, newcomer_is_passing: bool) -> Option<Item> {
-        if self.passing == self.len && self.len > 0 {
-            return self.evict_longest();
-        }
-        let passing = if self.passing > 0 { self.evict_passing() } else { None };
-        if passing.is_some() || newcomer_is_passing { passing } else { self.evict_oldest() }
+    /// Whoever has to go for a newcomer: the oldest of the longest flow, whatever its quality of service. Only within one
+    /// flow, what was acknowledged to its publisher does not go for what was not.
+    fn evict_for(&mut self, newcomer: &Queued) -> Option<Item> {
+        let own = Flow::of(newcomer);
+        let longest = match &self.flows {
+            Some(flows) => flows.longest(),
+            // Before the line comes what has been chosen to go out.
+            None if self.line.is_empty() || self.pages.as_ref().is_some_and(|pages| pages.first().is_some()) => None,
+            None => self.line_flow,
+        };
+        let is_own = longest.is_none_or(|longest| longest == own);
+        if is_own && self.is_worth_more(own, newcomer) { None } else { self.evict_oldest() }
     }
 
-    /// The oldest message of the longest flow of QoS 0, of those with a place of their own.
-    fn evict_passing(&mut self) -> Option<Item> {
-        let flow = self.flows.as_ref()?.longest_passing()?;
-        self.evict_from(flow)
+    /// Whether the oldest of a flow was acknowledged, and a newcomer of the same flow was not. Whose a message is may not be
+    /// known: on disk, or in a place that several flows share; in doubt for what was acknowledged.
+    fn is_worth_more(&self, flow: Flow, newcomer: &Queued) -> bool {
+        if !is_passing(newcomer) || Flow::of(newcomer) != flow {
+            return false;
+        }
+        let is_acknowledged = |first: &Waiting| match first {
+            Waiting::Message(queued) => !is_passing(queued),
+            Waiting::Latest(_, is_passing) => !is_passing,
+            Waiting::Paged(_) => true,
+        };
+        // Of a single flow, what has been chosen to go out comes first.
+        let chosen = self.pages.as_ref().filter(|_| self.flows.is_none()).and_then(|pages| pages.first_flow());
+        match chosen {
+            Some((chosen, qos)) => qos > QoS::AtMostOnce && chosen.is_none_or(|chosen| chosen == flow),
+            None => self.first_in(flow).is_none_or(is_acknowledged) && self.passing < self.len(),
+        }
     }
 
     /// The oldest of the longest flow; of a single flow that may be one that has been chosen to go out.
@@ -346,7 +363,7 @@ impl Queue {
 
     /// Whoever has to go for want of memory.
     pub(crate) fn evict(&mut self) -> Option<Item> {
-        self.evict_for(false).or_else(|| self.take())
+        self.evict_oldest().or_else(|| self.take())
     }
 
     /// The oldest message of the flow with the most bytes.
@@ -388,7 +405,11 @@ impl Queue {
             *line = kept;
             gone.extend(passing);
             if let Some(flows) = flows {
-                flows.drain(|flow| flow.is_passing(), goes, &mut gone);
+                let claim = |waiting: &Waiting| match waiting {
+                    Waiting::Message(queued) => claim_of(queued.message.standing().colour),
+                    Waiting::Latest(..) | Waiting::Paged(_) => Claim::Entitled,
+                };
+                gone.extend(flows.drain(goes, claim));
             }
         }
         for waiting in gone {

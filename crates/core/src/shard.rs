@@ -320,7 +320,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(conn.index) else { return };
         let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
         let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
-        connection.on_written(bytes, &mut self.spares, now);
+        connection.on_written(bytes, shown, &mut self.spares, now);
         self.memory.outboxes -= before - connection.outbox.len();
         let is_slow = connection.stalled_since.is_some();
         self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);

@@ -57,7 +57,7 @@ impl Longest {
 }
 
 /// Numbers below [`STEPS`] have a bucket each; from there on there are [`STEPS`] of equal width to each doubling.
-fn bucket(backlog: u64) -> usize {
+pub(super) fn bucket(backlog: u64) -> usize {
     let octave = (backlog | STEPS).ilog2() - STEPS.ilog2();
     octave as usize * STEPS as usize + (backlog >> octave) as usize
 }

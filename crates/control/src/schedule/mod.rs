@@ -2,8 +2,10 @@
 //!
 //! [`Scheduler`] is one bounded pool of waiting items with a queue for each flow (a publisher, a principal, a class; the
 //! caller says which). It knows neither time nor what an item is, only its cost, in whatever unit the caller counts:
-//! messages, bytes, microseconds of work. Two rules decide who is next:
+//! messages, bytes, microseconds of work. Three rules decide who is next:
 //!
+//! * [`SchedulerRule::Claims`], what a receiver's queue is served by: who has a claim before who has none, fairly by
+//!   parent and then by flow, one item at a time, and the head of the longest flow is dropped;
 //! * [`SchedulerRule::Drr`], practical: every flow gets service in proportion to its weight, and when the pool is full
 //!   the head of the longest queue is dropped, so that those pay who caused it;
 //! * [`SchedulerRule::Strict`], faithful to P22: the lowest order key first, and when the pool is full the newcomer is
@@ -13,6 +15,7 @@
 //! nothing only if nothing waits; what was pushed is popped, evicted, drained, refused or still there; nothing is
 //! allocated beyond `items_max` slots and `flows_max` flows, and nothing before it is used.
 
+mod claims;
 mod drr;
 mod links;
 mod longest;
@@ -24,6 +27,8 @@ mod tests;
 use core::fmt;
 
 use crate::config::{ConfigError, count, named};
+pub use claims::Claim;
+use claims::Claims;
 use drr::Drr;
 use pool::Pool;
 use strict::Strict;
@@ -47,6 +52,8 @@ named! {
         Drr = "drr",
         /// Lowest order key first; the newcomer is dropped.
         Strict = "strict",
+        /// Entitled before excess, then fair by parent and flow; the head of the longest queue is dropped.
+        Claims = "claims",
     }
 }
 
@@ -102,6 +109,7 @@ pub struct Scheduler<T> {
 enum Order {
     Drr(Drr),
     Strict(Strict),
+    Claims(Claims),
 }
 
 /// What became of a pushed item.
@@ -111,7 +119,7 @@ pub enum Pushed<T> {
     /// It waits.
     Queued,
     /// There is no room: [`Scheduler::evict_longest`] makes some, then push it again. An item may need several
-    /// evictions, but never more than its cost. Only under [`SchedulerRule::Drr`].
+    /// evictions, but never more than its cost. Not under [`SchedulerRule::Strict`].
     Full(T),
     /// It will not be queued.
     Refused(T, Refusal),
@@ -176,6 +184,7 @@ impl SchedulerConfig {
         let order = match self.rule {
             SchedulerRule::Drr => Order::Drr(Drr::new(self.quantum)),
             SchedulerRule::Strict => Order::Strict(Strict::default()),
+            SchedulerRule::Claims => Order::Claims(Claims::default()),
         };
         let pool = Pool::new(self.items_max, self.backlog_max);
         Ok(Scheduler { pool, order, cost_max: self.cost_max, flows_max: self.flows_max })
@@ -219,11 +228,24 @@ impl<T> Scheduler<T> {
     }
 
     /// Share of a flow in the service, clamped to `1..=WEIGHT_MAX`; 1 until it is set. Counts from the flow's next turn
-    /// on, and under [`SchedulerRule::Drr`] only.
+    /// on, and not under [`SchedulerRule::Strict`].
     pub fn set_weight(&mut self, flow: FlowId, weight: u32) -> Result<(), FlowOverMaximum> {
         self.know(flow)?;
-        if let Order::Drr(drr) = &mut self.order {
-            drr.set_weight(flow.0, weight.clamp(1, WEIGHT_MAX));
+        let weight = weight.clamp(1, WEIGHT_MAX);
+        match &mut self.order {
+            Order::Drr(drr) => drr.set_weight(flow.0, weight),
+            Order::Claims(claims) => claims.set_weight(flow.0, weight),
+            Order::Strict(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Whom a flow belongs to: parents share the service evenly before their flows do. Counts when the flow has nothing
+    /// waiting, and under [`SchedulerRule::Claims`] only; until it is set, the flow is a parent of its own.
+    pub fn set_parent(&mut self, flow: FlowId, key: u64) -> Result<(), FlowOverMaximum> {
+        self.know(flow)?;
+        if let Order::Claims(claims) = &mut self.order {
+            claims.set_parent(flow.0, key);
         }
         Ok(())
     }
@@ -240,21 +262,27 @@ impl<T> Scheduler<T> {
 
     /// Queues an item behind the others of its flow, if there is room. The cost is clamped to `1..=cost_max`.
     pub fn push(&mut self, flow: FlowId, item: T, cost: u32) -> Pushed<T> {
+        self.push_as(flow, item, cost, Claim::Entitled)
+    }
+
+    /// The same with its claim, which matters under [`SchedulerRule::Claims`] only.
+    pub fn push_as(&mut self, flow: FlowId, item: T, cost: u32, claim: Claim) -> Pushed<T> {
         let cost = cost.clamp(1, self.cost_max);
         if self.know(flow).is_err() {
             return Pushed::Refused(item, Refusal::FlowOverMaximum);
         }
         if self.pool.is_full(cost) {
             return match self.order {
-                Order::Drr(_) => Pushed::Full(item),
+                Order::Drr(_) | Order::Claims(_) => Pushed::Full(item),
                 Order::Strict(_) => Pushed::Refused(item, Refusal::PoolFull),
             };
         }
-        if self.pool.put(flow.0, item, cost) == 1 {
-            match &mut self.order {
-                Order::Drr(drr) => drr.on_busy(flow.0),
-                Order::Strict(strict) => strict.on_busy(flow.0),
-            }
+        let is_first = self.pool.put(flow.0, item, cost) == 1;
+        match &mut self.order {
+            Order::Claims(claims) => claims.on_pushed(flow.0, cost, claim),
+            Order::Drr(drr) if is_first => drr.on_busy(flow.0),
+            Order::Strict(strict) if is_first => strict.on_busy(flow.0),
+            Order::Drr(_) | Order::Strict(_) => {}
         }
         Pushed::Queued
     }
@@ -269,18 +297,29 @@ impl<T> Scheduler<T> {
     pub fn pop(&mut self) -> Option<Taken<T>> {
         let flow = self.next_flow()?;
         let (item, cost) = self.pool.take(flow)?;
-        if let Order::Drr(drr) = &mut self.order {
-            drr.on_served(flow, cost);
+        match &mut self.order {
+            Order::Drr(drr) => drr.on_served(flow, cost),
+            Order::Claims(claims) => claims.on_served(flow, cost),
+            Order::Strict(_) => {}
         }
         self.settle(flow);
         Some(Taken { flow: FlowId(flow), item, cost })
     }
 
     /// Drops the oldest item of a flow whose backlog is at least 8/9 of the longest. The oldest, because it is the most
-    /// outdated, and because its publisher sees the gap soonest.
+    /// outdated, and because its publisher sees the gap soonest. Under [`SchedulerRule::Claims`] the longest is a flow by
+    /// what it has entitled, or a parent by what it has in excess, and then its longest flow.
     pub fn evict_longest(&mut self) -> Option<Taken<T>> {
-        let flow = self.pool.longest()?;
-        self.take(FlowId(flow))
+        self.take(self.longest()?)
+    }
+
+    /// The flow that [`Scheduler::evict_longest`] would take from.
+    pub fn longest(&self) -> Option<FlowId> {
+        let flow = match &self.order {
+            Order::Claims(claims) => claims.longest(),
+            Order::Drr(_) | Order::Strict(_) => self.pool.longest(),
+        };
+        flow.map(FlowId)
     }
 
     /// Drops the oldest item of this flow.
@@ -299,13 +338,16 @@ impl<T> Scheduler<T> {
         match &mut self.order {
             Order::Drr(drr) => drr.next(),
             Order::Strict(strict) => strict.next(),
+            Order::Claims(claims) => claims.next(),
         }
     }
 
     /// Takes the oldest item of a flow out of turn.
     fn take(&mut self, flow: FlowId) -> Option<Taken<T>> {
         let (item, cost) = self.pool.take(flow.0)?;
-        if self.pool.queue(flow.0).items == 0 {
+        if let Order::Claims(claims) = &mut self.order {
+            claims.on_evicted(flow.0, cost);
+        } else if self.pool.queue(flow.0).items == 0 {
             self.on_emptied(flow.0);
         }
         Some(Taken { flow, item, cost })
@@ -324,6 +366,7 @@ impl<T> Scheduler<T> {
         match &mut self.order {
             Order::Drr(drr) => drr.on_emptied(flow),
             Order::Strict(strict) => strict.on_emptied(flow),
+            Order::Claims(_) => {}
         }
     }
 
@@ -335,6 +378,7 @@ impl<T> Scheduler<T> {
         match &mut self.order {
             Order::Drr(drr) => drr.grow(len),
             Order::Strict(strict) => strict.grow(len),
+            Order::Claims(claims) => claims.grow(len),
         }
         Ok(())
     }
@@ -361,6 +405,7 @@ impl<T> Drop for Drain<'_, T> {
         match &mut self.scheduler.order {
             Order::Drr(drr) => drr.forget(self.flow.0),
             Order::Strict(strict) => strict.forget(self.flow.0),
+            Order::Claims(claims) => claims.forget(self.flow.0),
         }
     }
 }

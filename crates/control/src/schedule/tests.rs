@@ -1,5 +1,6 @@
 //! The scheduler against a naive model, its promises of fairness, and the comparison of EVAL 4.9.
 
+mod claims;
 mod comparison;
 mod fairness;
 mod model;

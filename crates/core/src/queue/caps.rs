@@ -47,10 +47,8 @@ impl Queue {
             let own = Flow::of(queued);
             let victim = match on_full {
                 OnFull::DropNewest | OnFull::Refuse => None,
-                OnFull::DropOldest if self.leads(own, class) => self.evict_led(own),
-                OnFull::DropOldest | OnFull::DropLongest | OnFull::Latest => {
-                    self.evict_of_class(class, is_passing(queued))
-                }
+                OnFull::DropOldest if self.leads(own, class) && !self.is_worth_more(own, queued) => self.evict_led(own),
+                OnFull::DropOldest | OnFull::DropLongest | OnFull::Latest => self.evict_of_class(class, queued),
             };
             match victim {
                 Some(victim) => lose(victim),
@@ -82,7 +80,7 @@ impl Queue {
             if more == 0 || !self.is_class_full(class, more, bounds) {
                 return true;
             }
-            match self.evict_of_class(class, passing) {
+            match self.evict_of_class(class, queued) {
                 Some(victim) => lose(victim),
                 None => return false,
             }
@@ -90,25 +88,19 @@ impl Queue {
         true
     }
 
-    /// The oldest message of the longest flow that has one of this class first. As with a full queue, what was
-    /// acknowledged does not go as long as there is something that was not, and never for that.
-    fn evict_of_class(&mut self, class: ClassId, newcomer_is_passing: bool) -> Option<Queued> {
+    /// The oldest message of the longest flow that has one of this class first, for a newcomer; as with a full queue.
+    fn evict_of_class(&mut self, class: ClassId, newcomer: &Queued) -> Option<Queued> {
         let flow = match &self.flows {
             None => self.line_flow,
             Some(flows) => {
-                let fits = |flow: &Flow| flow.is_passing() || !newcomer_is_passing;
-                let places = flows
-                    .places
-                    .iter()
-                    .filter(|(flow, place)| fits(flow) && self.class_of(flows.scheduler.first(**place)) == Some(class));
-                let by_length = |(flow, place): &(&Flow, &FlowId)| {
-                    (flow.is_passing(), flows.scheduler.flow_backlog(**place), flow.origin())
-                };
+                let leads = |place: &FlowId| self.class_of(flows.scheduler.first(*place)) == Some(class);
+                let places = flows.places.iter().filter(|(_, place)| leads(place));
+                let by_length =
+                    |(flow, place): &(&Flow, &FlowId)| (flows.scheduler.flow_backlog(**place), flow.origin());
                 places.max_by_key(by_length).map(|(flow, _)| *flow)
             }
         }?;
-        let fits = flow.is_passing() || !newcomer_is_passing;
-        if fits && self.leads(flow, class) { self.evict_led(flow) } else { None }
+        if self.leads(flow, class) && !self.is_worth_more(flow, newcomer) { self.evict_led(flow) } else { None }
     }
 
     /// The first message of a flow that [`Self::leads`] has looked at.
@@ -130,12 +122,16 @@ impl Queue {
 
     /// Whether the oldest message of a flow is of this class.
     fn leads(&self, flow: Flow, class: ClassId) -> bool {
-        let first = match &self.flows {
+        self.class_of(self.first_in(flow)) == Some(class)
+    }
+
+    /// The oldest message of a flow.
+    pub(super) fn first_in(&self, flow: Flow) -> Option<&Waiting> {
+        match &self.flows {
             None if self.line_flow == Some(flow) => self.line.front(),
             None => None,
             Some(flows) => flows.places.get(&flow).and_then(|place| flows.scheduler.first(*place)),
-        };
-        self.class_of(first) == Some(class)
+        }
     }
 
     fn class_of(&self, waiting: Option<&Waiting>) -> Option<ClassId> {

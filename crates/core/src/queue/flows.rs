@@ -4,11 +4,12 @@ use alloc::vec::Vec;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
-use tidegate_control::schedule::{FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
+use tidegate_control::schedule::{Claim, FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 
-use super::{Waiting, is_passing};
+use super::Waiting;
 use crate::classes::{Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
+use crate::message::{Colour, Standing};
 use crate::session::Queued;
 
 /// Messages that keep their order.
@@ -16,9 +17,8 @@ use crate::session::Queued;
 pub(super) enum Flow {
     /// All there are.
     All,
-    /// Those of a publisher, with the class that their topics tell, if they do; and whether they are of QoS 0. Order is
-    /// promised for each quality of service by itself.
-    Publisher(u64, Option<u8>, bool),
+    /// Those of a publisher, with the class that their topics tell, if they do.
+    Publisher(u64, Option<u8>),
 }
 
 impl Flow {
@@ -26,11 +26,7 @@ impl Flow {
     pub(super) fn of(queued: &Queued) -> Self {
         let standing = queued.message.standing();
         let class = standing.is_by_topic.then(|| standing.class.bits());
-        Self::Publisher(queued.message.origin(), class, is_passing(queued))
-    }
-
-    pub(super) fn is_passing(self) -> bool {
-        matches!(self, Self::Publisher(.., true))
+        Self::Publisher(queued.message.origin(), class)
     }
 
     pub(super) fn origin(self) -> u64 {
@@ -39,12 +35,16 @@ impl Flow {
 }
 
 /// Where a message belongs.
+#[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) flow: Flow,
     pub(super) size: usize,
     pub(super) weight: u32,
     /// None if it is not known: then the flow stays where it is.
     pub(super) rate: Option<u32>,
+    /// Whom its publisher belongs to; 0 if that is not known.
+    pub(super) parent: u32,
+    pub(super) claim: Claim,
 }
 
 impl Place {
@@ -52,7 +52,20 @@ impl Place {
         let message = &queued.message;
         let standing = message.standing();
         let weight = priority.classes.weight(standing.class);
-        Self { flow: Flow::of(queued), size: message.size(), weight, rate: Some(standing.rate) }
+        let Standing { rate, parent, colour, .. } = *standing;
+        Self { flow: Flow::of(queued), size: message.size(), weight, rate: Some(rate), parent, claim: claim_of(colour) }
+    }
+
+    /// Flows of a parent share what one gets. Of whom nothing is known is its own.
+    fn parent_key(&self) -> u64 {
+        if self.parent == 0 { self.flow.origin() | 1 << 63 } else { self.parent.into() }
+    }
+}
+
+pub(super) fn claim_of(colour: Colour) -> Claim {
+    match colour {
+        Colour::Entitled => Claim::Entitled,
+        Colour::Excess => Claim::Excess,
     }
 }
 
@@ -61,6 +74,8 @@ pub(super) struct Flows {
     pub(super) scheduler: Scheduler<Waiting>,
     /// A flow keeps its place when it has nothing waiting, or its debts would be forgotten with it.
     pub(super) places: HashMap<Flow, FlowId, FixedState>,
+    /// The same, the other way round.
+    by_place: Vec<Option<Flow>>,
     free: Vec<FlowId>,
 }
 
@@ -71,7 +86,7 @@ pub(super) const SHARED: FlowId = FlowId(FLOWS_MAX);
 
 impl Flows {
     pub(super) fn new(mode: PriorityMode) -> Option<Self> {
-        let rule = if mode == PriorityMode::Paper { SchedulerRule::Strict } else { SchedulerRule::Drr };
+        let rule = if mode == PriorityMode::Paper { SchedulerRule::Strict } else { SchedulerRule::Claims };
         // How much may wait is for the queue to say; this is only what the scheduler is able to hold.
         let bounds = SchedulerConfig {
             rule,
@@ -81,27 +96,29 @@ impl Flows {
             ..SchedulerConfig::default()
         };
         let places = HashMap::with_hasher(FixedState::default());
-        Some(Self { scheduler: bounds.build().ok()?, places, free: Vec::new() })
+        Some(Self { scheduler: bounds.build().ok()?, places, by_place: Vec::new(), free: Vec::new() })
     }
 
     /// Queues an item, or gives it back.
-    pub(super) fn push(&mut self, Place { flow, size, weight, rate }: Place, waiting: Waiting) -> Option<Waiting> {
-        let place = self.place(flow);
-        // Each rule looks at one of the two; neither fails for a flow that has a place.
+    pub(super) fn push(&mut self, to: Place, waiting: Waiting) -> Option<Waiting> {
+        let place = self.place(to.flow);
+        let Place { size, weight, rate, claim, .. } = to;
+        // Each rule looks at some of them; none fails for a flow that has a place.
         let _ = self.scheduler.set_weight(place, weight);
+        let _ = self.scheduler.set_parent(place, to.parent_key());
         if let Some(rate) = rate {
             let _ = self.scheduler.set_order(place, rate.into());
         }
-        match self.scheduler.push(place, waiting, u32::try_from(size).unwrap_or(u32::MAX)) {
+        match self.scheduler.push_as(place, waiting, u32::try_from(size).unwrap_or(u32::MAX), claim) {
             Pushed::Queued => None,
             Pushed::Full(waiting) | Pushed::Refused(waiting, _) => Some(waiting),
         }
     }
 
-    pub(super) fn longest_passing(&self) -> Option<Flow> {
-        let passing = self.places.iter().filter(|(flow, _)| flow.is_passing());
-        let (flow, place) = passing.max_by_key(|(_, place)| self.scheduler.flow_len(**place))?;
-        (self.scheduler.flow_len(*place) > 0).then_some(*flow)
+    /// Where [`Scheduler::evict_longest`] would take from; none if that is those who share a place.
+    pub(super) fn longest(&self) -> Option<Flow> {
+        let longest = self.scheduler.longest()?;
+        self.by_place.get(longest.0 as usize).copied().flatten()
     }
 
     pub(super) fn evict(&mut self, flow: Flow) -> Option<Waiting> {
@@ -109,26 +126,23 @@ impl Flows {
         Some(self.scheduler.evict(*place)?.item)
     }
 
-    /// Takes out what `goes`; the rest stays in order. Looks only where such a thing may be: `is_suspect`.
-    pub(super) fn drain(
-        &mut self,
-        is_suspect: impl Fn(&Flow) -> bool,
-        goes: impl Fn(&Waiting) -> bool,
-        into: &mut Vec<Waiting>,
-    ) {
-        let suspects = self.places.iter().filter(|(flow, _)| is_suspect(flow)).map(|(_, place)| *place);
-        let suspects: Vec<FlowId> = suspects.chain([SHARED]).collect();
-        for place in suspects {
+    /// Takes out what `goes`; the rest stays in order, and keeps its claim.
+    pub(super) fn drain(&mut self, goes: impl Fn(&Waiting) -> bool, claim: impl Fn(&Waiting) -> Claim) -> Vec<Waiting> {
+        let mut gone = Vec::new();
+        let places: Vec<FlowId> = self.places.values().copied().chain([SHARED]).collect();
+        for place in places {
             for _ in 0..self.scheduler.flow_len(place) {
                 let Some(taken) = self.scheduler.evict(place) else { break };
                 if goes(&taken.item) {
-                    into.push(taken.item);
+                    gone.push(taken.item);
                 } else {
+                    let claim = claim(&taken.item);
                     // There is room: it has just left.
-                    let _ = self.scheduler.push(place, taken.item, taken.cost);
+                    let _ = self.scheduler.push_as(place, taken.item, taken.cost, claim);
                 }
             }
         }
+        gone
     }
 
     fn place(&mut self, flow: Flow) -> FlowId {
@@ -149,12 +163,17 @@ impl Flows {
             },
         };
         self.places.insert(flow, place);
+        let index = place.0 as usize;
+        if self.by_place.len() <= index {
+            self.by_place.resize(index + 1, None);
+        }
+        self.by_place[index] = Some(flow);
         place
     }
 
     /// Forgets the flows that have nothing waiting; one of their places is the answer.
     fn sweep(&mut self) -> Option<FlowId> {
-        let Self { scheduler, places, free } = self;
+        let Self { scheduler, places, free, .. } = self;
         places.retain(|_, place| {
             let is_busy = scheduler.flow_len(*place) > 0;
             if !is_busy {

@@ -16,6 +16,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
+use tidegate_control::schedule::Claim;
 use tidegate_wire_mqtt::QoS;
 
 use super::flows::{Flow, Place};
@@ -43,9 +44,10 @@ pub(crate) struct Paged {
 const _: () = assert!(size_of::<Paged>() == 32, "as small as it says");
 
 impl Paged {
-    /// Where it belongs, if that is its flow.
+    /// Where it belongs, if that is its flow. Its claim is not kept here: it was taken, and has waited long enough.
     pub(super) fn belongs(&self, flow: Flow, priority: &Priority) -> Place {
-        Place { flow, size: self.size as usize, weight: priority.classes.weight(self.class), rate: None }
+        let weight = priority.classes.weight(self.class);
+        Place { flow, size: self.size as usize, weight, rate: None, parent: 0, claim: Claim::Entitled }
     }
 }
 
@@ -100,6 +102,14 @@ impl Pages {
         self.chosen.front().map(|item| match item {
             Item::Message(queued) => Next::Message(queued.qos),
             Item::Paged(_) => Next::OnDisk,
+        })
+    }
+
+    /// Whose that is, if it is known, and its quality of service.
+    pub(super) fn first_flow(&self) -> Option<(Option<Flow>, QoS)> {
+        self.chosen.front().map(|item| match item {
+            Item::Message(queued) => (Some(Flow::of(queued)), queued.qos),
+            Item::Paged(paged) => (None, paged.qos),
         })
     }
 
@@ -236,7 +246,7 @@ impl Queue {
         let number = self.pages.get_or_insert_default().ids_number(ids).unwrap_or(0);
         let paged = Paged { ids: number, ..paged };
         // The flow of those to the same topic that come now.
-        let flow = Flow::Publisher(origin, is_by_topic.then(|| paged.class.bits()), false);
+        let flow = Flow::Publisher(origin, is_by_topic.then(|| paged.class.bits()));
         self.put_paged(paged, paged.belongs(flow, priority), priority);
     }
 

@@ -327,10 +327,11 @@ fn one_flow_is_a_line_and_the_second_makes_the_scheduler() {
 #[test]
 fn more_publishers_than_places_keep_their_order() {
     let mut flows = Flows::new(PriorityMode::Practical).unwrap();
-    let flow = |publisher| Flow::Publisher(publisher, None, true);
+    let flow = |publisher| Flow::Publisher(publisher, None);
     let push = |flows: &mut Flows, publisher, number| {
         let sent = Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
-        let place = Place { flow: flow(publisher), size: 100, weight: 1, rate: Some(0) };
+        let place =
+            Place { flow: flow(publisher), size: 100, weight: 1, rate: Some(0), parent: 0, claim: Claim::Entitled };
         assert!(flows.push(place, Waiting::Message(queued(&sent, number))).is_none());
     };
     let many = u64::from(FLOWS_MAX);

@@ -1,6 +1,7 @@
 //! Answers do not wait behind messages that are not written yet.
 
 use tidegate_core::access::Open;
+use tidegate_core::classes::Priority;
 use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{AckKind, Decoded, Limits, Packet, Sender, Version, decode};
 
@@ -25,6 +26,11 @@ fn packets(bytes: &[u8]) -> Vec<(usize, &'static str)> {
     found
 }
 
+/// Without priorities an outbox has a fixed room, and messages do not wait elsewhere.
+fn flooding() -> Settings {
+    Settings { outbox_bytes_max: 4 * 1024 * 1024, priority: Priority::off(), ..Settings::default() }
+}
+
 /// A reader with a megabyte of messages in its outbox, of which nothing is written.
 fn flooded(net: &mut Net) -> Wire {
     let (reader, sender) = (net.v5("reader"), net.v5("sender"));
@@ -47,7 +53,7 @@ fn net_message() -> Vec<u8> {
 
 #[test]
 fn a_pingresp_is_not_behind_a_megabyte_of_messages() {
-    let mut net = Net::with(1, Settings { outbox_bytes_max: 4 * 1024 * 1024, ..Settings::default() }, Open);
+    let mut net = Net::with(1, flooding(), Open);
     let reader = flooded(&mut net);
     // It has taken half of the third packet.
     let mut got = net.take(reader, 2500);
@@ -67,7 +73,7 @@ fn a_pingresp_is_not_behind_a_megabyte_of_messages() {
 
 #[test]
 fn a_goodbye_comes_last() {
-    let mut net = Net::with(1, Settings { outbox_bytes_max: 4 * 1024 * 1024, ..Settings::default() }, Open);
+    let mut net = Net::with(1, flooding(), Open);
     let reader = flooded(&mut net);
     net.slip(reader, &[0xc0, 0]);
     net.shards[0].handle_kick("reader", tidegate_wire_mqtt::ReasonCode::AdministrativeAction, net.now);

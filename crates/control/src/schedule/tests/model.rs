@@ -90,7 +90,7 @@ impl Model {
                     return;
                 }
                 Pushed::Full(item) => {
-                    assert!(full && rule == SchedulerRule::Drr && item == self.pushed);
+                    assert!(full && rule != SchedulerRule::Strict && item == self.pushed);
                     self.evict(scheduler);
                     evictions += 1;
                     assert!(evictions <= counted);
