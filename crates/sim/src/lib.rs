@@ -4,9 +4,11 @@
 pub mod broker;
 pub mod chance;
 pub mod experiment;
+pub mod histogram;
 pub mod polling;
 pub mod publishers;
 pub mod report;
 pub mod scenario;
 pub mod statistics;
 pub mod wheel;
+pub mod zoo;

@@ -25,17 +25,20 @@ Groups:
   space            the smart space: inserts, notifications, subscriptions, equal queries
   admin            what looking costs: a scrape with 10 000 clients, traffic beside 100 dashboards
   peers            everything, as without a group
+  harm             whether overload control does harm: scenarios with it and without, in turns; 15
+                   minutes, and not among the others. --quick: 4 minutes
 
 Examples:
   tidegate bench                              everything, beside the peers found; 17 minutes
   tidegate bench idle churn                   two groups
   tidegate bench --only pairs --peer none     a part of it, this broker alone
+  tidegate bench harm --only idle,pause       scenarios with these words in their names
   tidegate bench --json figures.json          the table, and the same for programs
   tidegate bench --url mqtt://127.0.0.1:1883 --pid 4711     a broker that already runs here
 
 Goals stand below each case. Messages carry a sequence number: what is lost, comes twice or
 out of order is said below.
-Exit codes: 0 measured, 1 a case failed, 2 wrong usage";
+Exit codes: 0 measured, 1 a case failed or control does harm, 2 wrong usage";
 
 /// Arguments of `tidegate bench`.
 #[derive(Args, Clone, Debug)]
@@ -45,13 +48,17 @@ pub(crate) struct BenchArgs {
     #[arg(value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
 
-    /// Seconds that each case is measured, after a warm-up
-    #[arg(long, value_name = "N", default_value_t = 3.0, value_parser = seconds)]
-    pub(crate) secs: f64,
+    /// Seconds that each case is measured, after a warm-up; 3, and 1.2 of trouble for "harm"
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    pub(crate) secs: Option<f64>,
 
-    /// Only cases whose name contains this
-    #[arg(long, value_name = "SUBSTRING")]
-    pub(crate) only: Option<String>,
+    /// Only cases whose name contains this; several with commas, or by saying it again
+    #[arg(long, value_name = "SUBSTRING", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+
+    /// For "harm": each scenario once instead of twice, without peers; what looks bad is run again
+    #[arg(long)]
+    pub(crate) quick: bool,
 
     /// The share of clients and subscriptions that cases have: 0.01 makes a storm of 100
     #[arg(long, value_name = "0.001..1", default_value_t = 1.0, value_parser = share)]

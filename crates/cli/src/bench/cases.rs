@@ -310,10 +310,10 @@ pub(super) fn groups() -> Vec<&'static str> {
     names
 }
 
-/// The cases of these groups (of all, if none is named) whose name contains this.
-pub(super) fn chosen(groups: &[String], only: Option<&str>) -> Vec<Case> {
+/// The cases of these groups (of all, if none is named) whose name contains one of these, if there are any.
+pub(super) fn chosen(groups: &[String], only: &[String]) -> Vec<Case> {
     let is_named = |case: &&Case| groups.is_empty() || groups.iter().any(|named| is_meant(case.group, named));
-    let is_wanted = |case: &&Case| only.is_none_or(|part| case.name.contains(part));
+    let is_wanted = |case: &&Case| only.is_empty() || only.iter().any(|part| case.name.contains(part));
     CASES.iter().filter(is_named).filter(is_wanted).copied().collect()
 }
 
@@ -323,7 +323,8 @@ mod tests {
 
     fn names(groups: &[&str], only: Option<&str>) -> Vec<&'static str> {
         let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
-        chosen(&groups, only).iter().map(|case| case.name).collect()
+        let only: Vec<String> = only.into_iter().map(str::to_owned).collect();
+        chosen(&groups, &only).iter().map(|case| case.name).collect()
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A nonblocking socket with what waits to be written and what was read of an unfinished packet.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
+use socket2::{Domain, Protocol, Socket, Type};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,29 @@ pub(super) struct Connection {
 impl Connection {
     /// Begins to connect.
     pub(super) fn open(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
-        let mut socket = TcpStream::connect(address)?;
+        Self::of(TcpStream::connect(address)?, registry, token)
+    }
+
+    /// The same from another loopback address, where the system has more than one.
+    pub(super) fn open_from(
+        source: Ipv4Addr,
+        address: SocketAddr,
+        registry: &Registry,
+        token: Token,
+    ) -> io::Result<Self> {
+        if !cfg!(target_os = "linux") || !address.is_ipv4() {
+            return Self::open(address, registry, token);
+        }
+        let socket = Socket::new(Domain::IPV4, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.bind(&SocketAddr::from((source, 0)).into())?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => {}
+            outcome => outcome?,
+        }
+        Self::of(TcpStream::from_std(socket.into()), registry, token)
+    }
+
+    fn of(mut socket: TcpStream, registry: &Registry, token: Token) -> io::Result<Self> {
         registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
         Ok(Self { socket, state: State::Opening, outbox: Vec::new(), written: 0, partial: Vec::new() })
     }

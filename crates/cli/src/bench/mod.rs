@@ -15,7 +15,8 @@ mod engine;
 mod gate;
 mod goals;
 mod handshakes;
-mod histogram;
+mod harm;
+
 mod json;
 mod measure;
 mod outcome;
@@ -52,9 +53,13 @@ use measure::Setting;
 use outcome::Outcome;
 use process::{Counters, Source, Tune, Wish};
 use report::{Entry, Role};
+use tidegate_sim::histogram;
 
 /// The warm-up before measuring: caches, buffers and the windows are full after a tenth of it.
 const WARM_UP: Duration = Duration::from_millis(400);
+
+/// How long a case is measured, unless it is said.
+const SECS: f64 = 3.0;
 
 /// What the arguments mean together.
 #[derive(Debug)]
@@ -76,10 +81,10 @@ impl Plan {
         if let Some(unknown) = args.groups.iter().find(|group| !groups.contains(&group.as_str())) {
             bail!("{unknown:?} is no group of cases; there are: {}", groups.join(", "));
         }
-        let mut cases = cases::chosen(&args.groups, args.only.as_deref());
+        let mut cases = cases::chosen(&args.groups, &args.only);
         if cases.is_empty() {
             let names: Vec<_> = cases::CASES.iter().map(|case| case.name).collect();
-            let only = args.only.as_deref().unwrap_or_default();
+            let only = args.only.join(",");
             bail!("--only {only:?} is in no such case's name; there are: {}", names.join(", "));
         }
         let own = match &args.url {
@@ -164,9 +169,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
     if args.as_relay {
         return relay::run().map(|()| 0);
     }
+    if args.groups == ["harm"] {
+        return harm::run(args);
+    }
     let plan = Plan::of(args)?;
     let stop = Stop::on_signals()?;
-    let time = Duration::from_secs_f64(args.secs);
+    let secs = args.secs.unwrap_or(SECS);
+    let time = Duration::from_secs_f64(secs);
     let files_max = procfs::raise_file_limit();
     let setting = Setting { time, warm_up: WARM_UP.min(time), files_max, scale: args.scale, stop };
     let is_quiet = args.json.as_deref() == Some(Path::new("-"));
@@ -204,7 +213,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<u8> {
         say(&format!("\n{}", report::notes(&entries, &verdicts)));
     }
     if let Some(path) = &args.json {
-        let text = format!("{}\n", json::report(&entries, &verdicts, &versions, args.secs, args.scale));
+        let text = format!("{}\n", json::report(&entries, &verdicts, &versions, secs, args.scale));
         if is_quiet {
             say(&text);
         } else {

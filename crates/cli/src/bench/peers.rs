@@ -26,13 +26,17 @@ pub(super) const GET_RUMQTTD: &str = "rumqttd is not on the PATH nor in cargo's 
 /// Messages that may wait for a subscriber of mosquitto, unless a case says otherwise: enough for all windows.
 const QUEUE_MAX: u32 = 10_000;
 
-/// The user of `packets::USER` with mosquitto's own hash, which ours reads too: PBKDF2 of 101 rounds, as mosquitto makes it.
-const USERS: &str = "bench:$7$101$dGlkZWdhdGViZW5j$aukWECl4i9AxNjzt/Xj3K0RnBeGUdxwh7YLM7foszl9O5xRHk9KXDi7iOYXdyNAOJBqkdg0u/q9lStQB1wKtnQ==\n";
+/// The user of `packets::USER`, and those of the zoo, who all have the same password.
+const USERS: [&str; 8] = ["bench", "app", "fleet", "other", "north", "south", "east", "west"];
+/// mosquitto's own hash of it, which ours reads too: PBKDF2 of 101 rounds, as mosquitto makes it.
+const HASH: &str =
+    "$7$101$dGlkZWdhdGViZW5j$aukWECl4i9AxNjzt/Xj3K0RnBeGUdxwh7YLM7foszl9O5xRHk9KXDi7iOYXdyNAOJBqkdg0u/q9lStQB1wKtnQ==";
 
 /// Writes a file of users into a folder.
 pub(super) fn password_file(folder: &Path) -> Result<PathBuf> {
     let file = folder.join("users");
-    std::fs::write(&file, USERS)?;
+    let lines: String = USERS.iter().map(|user| format!("{user}:{HASH}\n")).collect();
+    std::fs::write(&file, lines)?;
     Ok(file)
 }
 

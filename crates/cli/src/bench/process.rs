@@ -111,7 +111,7 @@ impl Source {
     pub(super) fn start(&self, wish: &Wish, stop: &Stop) -> Result<Broker> {
         let started = match self {
             Self::Running { address, pid } => {
-                Ok(Broker { address: *address, admin: None, pid: *pid, is_relay: false, started: None })
+                Ok(Broker { address: *address, admin: None, space: None, pid: *pid, is_relay: false, started: None })
             }
             Self::Tidegate { shards, tune } => start_tidegate(*shards, tune, wish),
             Self::Relay => {
@@ -136,6 +136,8 @@ pub(super) struct Broker {
     pub(super) address: SocketAddr,
     /// Where ours answers questions.
     pub(super) admin: Option<SocketAddr>,
+    /// The smart space over HTTP, where it is wanted.
+    pub(super) space: Option<SocketAddr>,
     pub(super) pid: Option<u32>,
     /// Whether it only copies bytes, and knows no packets.
     pub(super) is_relay: bool,
@@ -144,7 +146,8 @@ pub(super) struct Broker {
 
 impl Broker {
     fn of(started: Started, address: SocketAddr) -> Self {
-        Self { address, admin: None, pid: Some(started.child.id()), is_relay: false, started: Some(started) }
+        let pid = Some(started.child.id());
+        Self { address, admin: None, space: None, pid, is_relay: false, started: Some(started) }
     }
 
     /// Where its files are, if it was started here.
@@ -282,14 +285,26 @@ fn start_own(folder: TempDir, arguments: &[&str]) -> Result<Broker> {
     BufReader::new(output).read_line(&mut line)?;
     let address = line.split_whitespace().find_map(|word| word.parse::<SocketAddr>().ok());
     match address {
-        Some(address) => Ok(Broker { admin: admin_in(&line), ..Broker::of(started, address) }),
+        Some(address) => {
+            let (admin, space) = (door_in(&line, "admin"), door_in(&line, "sparql"));
+            Ok(Broker { admin, space, ..Broker::of(started, address) })
+        }
         None => Err(started.complaint()),
     }
 }
 
-/// Where the first line says that questions are answered.
-fn admin_in(line: &str) -> Option<SocketAddr> {
-    line.split_whitespace().find_map(|word| word.strip_prefix("http://")?.parse().ok())
+/// Where the first line says that this door is.
+fn door_in(line: &str, name: &str) -> Option<SocketAddr> {
+    let mut words = line.split_whitespace().skip_while(|word| *word != name);
+    words.nth(1)?.strip_prefix("http://")?.parse().ok()
+}
+
+/// This binary with its smart space, in memory as long as it lives: what is measured is its front desk, not the disk.
+pub(super) fn start_space(settings: &[&str]) -> Result<Broker> {
+    let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
+    arguments.extend(["--admin", "off", "--http", "127.0.0.1:0", "--ssap", "off", "--log-level", "warn"]);
+    arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    start_own(folder()?, &arguments)
 }
 
 /// A peer that reads a file which names its port.
@@ -347,10 +362,11 @@ mod tests {
     }
 
     #[test]
-    fn both_doors_are_in_the_first_line() {
-        let line = "tidegate 0.1.0  mqtt 127.0.0.1:1999  admin http://127.0.0.1:18830";
-        assert_eq!(admin_in(line), "127.0.0.1:18830".parse().ok());
-        assert_eq!(admin_in("tidegate 0.1.0  mqtt 127.0.0.1:1999"), None);
+    fn doors_are_in_the_first_line() {
+        let line = "tidegate 0.1.0  mqtt 127.0.0.1:1999  admin http://127.0.0.1:18830  sparql http://127.0.0.1:7878";
+        assert_eq!(door_in(line, "admin"), "127.0.0.1:18830".parse().ok());
+        assert_eq!(door_in(line, "sparql"), "127.0.0.1:7878".parse().ok());
+        assert_eq!(door_in("tidegate 0.1.0  mqtt 127.0.0.1:1999", "admin"), None);
     }
 
     #[test]

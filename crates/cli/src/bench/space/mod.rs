@@ -6,7 +6,7 @@ pub(super) mod goals;
 mod host;
 mod insert;
 mod notify;
-mod socket;
+pub(in crate::bench) mod socket;
 mod writers;
 
 use anyhow::Result;

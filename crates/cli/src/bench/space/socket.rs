@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A subscriber.
-pub(super) struct Socket {
+pub(in crate::bench) struct Socket {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -17,7 +17,7 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 
 impl Socket {
-    pub(super) async fn connect(at: SocketAddr) -> Result<Self> {
+    pub(in crate::bench) async fn connect(at: SocketAddr) -> Result<Self> {
         let mut stream = TcpStream::connect(at).await.context("the door of HTTP is closed")?;
         stream.set_nodelay(true)?;
         let head = format!(
@@ -63,7 +63,7 @@ impl Socket {
     }
 
     /// Subscribes, and waits for the whole result.
-    pub(super) async fn subscribe(&mut self, sparql: &str) -> Result<()> {
+    pub(in crate::bench) async fn subscribe(&mut self, sparql: &str) -> Result<()> {
         let ask = serde_json::json!({"subscribe": {"sparql": sparql, "alias": "a"}}).to_string();
         self.send(TEXT, ask.as_bytes()).await?;
         let answer = self.next().await?;
@@ -74,7 +74,7 @@ impl Socket {
     }
 
     /// The next message.
-    pub(super) async fn next(&mut self) -> Result<Vec<u8>> {
+    pub(in crate::bench) async fn next(&mut self) -> Result<Vec<u8>> {
         loop {
             let Some((kind, start, end)) = frame(&self.buffer) else {
                 self.fill().await?;

@@ -9,7 +9,7 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB as usize;
 
 /// How often which value was seen.
 #[derive(Clone, Debug)]
-pub(super) struct Histogram {
+pub struct Histogram {
     counts: Vec<u64>,
     total: u64,
     smallest: u64,
@@ -18,13 +18,13 @@ pub(super) struct Histogram {
 
 impl Histogram {
     /// Nothing seen yet.
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0, smallest: u64::MAX, largest: 0 }
     }
 
     /// A value was seen.
     #[inline]
-    pub(super) fn record(&mut self, value: u64) {
+    pub fn record(&mut self, value: u64) {
         self.counts[index(value)] += 1;
         self.total += 1;
         self.smallest = self.smallest.min(value);
@@ -32,17 +32,17 @@ impl Histogram {
     }
 
     /// How many values were seen.
-    pub(super) fn total(&self) -> u64 {
+    pub fn total(&self) -> u64 {
         self.total
     }
 
     /// The smallest and the largest value, exactly; none if nothing was seen.
-    pub(super) fn range(&self) -> Option<(u64, u64)> {
+    pub fn range(&self) -> Option<(u64, u64)> {
         (self.total > 0).then_some((self.smallest, self.largest))
     }
 
     /// Adds what another one saw.
-    pub(super) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
         }
@@ -52,7 +52,7 @@ impl Histogram {
     }
 
     /// The smallest bucket edge that at least this share of the values does not exceed; 0 if there are none.
-    pub(super) fn quantile(&self, share: f64) -> u64 {
+    pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((self.total as f64 * share).ceil() as u64).clamp(1, self.total.max(1));
         let mut seen = 0;
         for (bucket, count) in self.counts.iter().enumerate() {

@@ -1,0 +1,209 @@
+//! The front desk of the smart space: who asks what, with default settings and with nothing refused.
+//!
+//! *Off* parks everything for as long as its time allows (`postpone`, a minute of work ahead): the desk then neither
+//! refuses nor prefers anybody. Each asker is a thread with one connection that waits for each answer, as SPARQL clients
+//! do; it knows no tickets, and comes again at once.
+
+mod asker;
+mod table;
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::{Value, json};
+use tidegate_sim::zoo::judge::{self, Harm};
+use tidegate_sim::zoo::model::{Phases, Side};
+use tidegate_sim::zoo::tally::{Figures, Tally};
+
+use super::report;
+use crate::bench::process;
+use crate::bench::space::socket::Socket;
+use crate::stop::Stop;
+use asker::{Asked, Http};
+pub(super) use table::all;
+
+/// Nothing is refused.
+const OFF: &[&str] = &[
+    "space.update_policy=postpone",
+    "space.update_delay_max=1m",
+    "space.query_policy=postpone",
+    "space.query_delay_max=1m",
+    "space.advanced_query_policy=postpone",
+    "space.advanced_query_delay_max=1m",
+    "space.subscribe_policy=postpone",
+    "space.subscribe_delay_max=1m",
+    "space.check_policy=postpone",
+    "space.check_delay_max=1m",
+];
+/// Trouble is so many times as long as that of the others: requests are slower than messages.
+const LENGTH: f64 = 2.0;
+/// Triples of one part of a load.
+const PART: u32 = 20_000;
+
+/// What somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum What {
+    /// `INSERT DATA` of one triple.
+    Insert,
+    /// `DELETE`/`INSERT WHERE` of one value.
+    Change,
+    /// A query; `{n}` is another number each time.
+    Query(&'static str),
+}
+
+/// Askers that are alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Askers {
+    pub(super) name: &'static str,
+    pub(super) side: Side,
+    pub(super) count: u32,
+    pub(super) what: What,
+    /// Requests a second of each; as fast as it is answered if none is said.
+    pub(super) per_s: Option<f64>,
+    /// Whether it asks only while the trouble lasts.
+    pub(super) is_trouble: bool,
+}
+
+/// One animal of the smart space.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// Triples that are there before.
+    pub(super) triples: u32,
+    /// Triples that are loaded at once, at the beginning of the trouble.
+    pub(super) bulk: u32,
+    /// A query that somebody has subscribed to while the trouble lasts.
+    pub(super) standing: Option<&'static str>,
+    pub(super) askers: &'static [Askers],
+}
+
+/// All runs of a scenario.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) scenario: &'static Scenario,
+    on: Vec<Vec<Figures>>,
+    off: Vec<Vec<Figures>>,
+    pub(super) harms: Vec<Harm>,
+}
+
+pub(super) fn run(scenario: &'static Scenario, stop: &Stop, pairs: usize, trouble: f64) -> Result<Row> {
+    let phases = Phases { lead: 0.3, trouble: trouble * LENGTH, after: trouble };
+    let mut row = Row { scenario, on: Vec::new(), off: Vec::new(), harms: Vec::new() };
+    let mut found: Vec<Vec<Harm>> = Vec::new();
+    while found.len() < pairs || (found.len() < super::PAIRS_MAX && found.iter().any(|pair| !pair.is_empty())) {
+        let on = once(scenario, &[], phases, stop)?;
+        let off = once(scenario, OFF, phases, stop)?;
+        let innocents = scenario.askers.iter().zip(&on).zip(&off).filter(|((it, _), _)| it.side == Side::Innocent);
+        found.push(innocents.flat_map(|((it, on), off)| judge::worse(it.name, on, off)).collect());
+        row.on.push(on);
+        row.off.push(off);
+    }
+    row.harms = judge::standing(&found);
+    Ok(row)
+}
+
+fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<Vec<Figures>> {
+    let broker = process::start_space(settings)?;
+    let at = broker.space.context("no smart space")?;
+    let mut loader = Http::connect(at)?;
+    for first in (0..scenario.triples).step_by(PART as usize) {
+        loader.load(first, PART.min(scenario.triples - first))?;
+    }
+    let people: Vec<&Askers> =
+        scenario.askers.iter().flat_map(|askers| std::iter::repeat_n(askers, askers.count as usize)).collect();
+    let start = Barrier::new(people.len() + 1);
+    let begun = Instant::now() + Duration::from_millis(200);
+    let records = thread::scope(|scope| {
+        let one = |(number, askers): (usize, &&Askers)| {
+            let (askers, start) = (**askers, &start);
+            scope.spawn(move || {
+                start.wait();
+                asker::ask(at, &askers, number, begun, phases, stop)
+            })
+        };
+        let threads: Vec<_> = people.iter().enumerate().map(one).collect();
+        start.wait();
+        trouble(scenario, at, &mut loader, begun, phases);
+        threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("an asker has panicked"))?).collect()
+    });
+    let records: Vec<Vec<Asked>> = Result::from_iter::<Vec<Result<_>>>(records)?;
+    let tally = |askers: &Askers| {
+        let mut tally = Tally::new(phases, 1);
+        let of = people.iter().zip(&records).filter(|(person, _)| person.name == askers.name);
+        for asked in of.flat_map(|(_, records)| records) {
+            tally.on_offered(asked.due_ns);
+            match asked.done_ns {
+                Some(done_ns) => tally.on_delivered(asked.due_ns, done_ns),
+                None => tally.on_refused(asked.due_ns),
+            }
+        }
+        tally.figures()
+    };
+    Ok(scenario.askers.iter().map(tally).collect())
+}
+
+/// What is not asked over and over: the load, and the standing query.
+fn trouble(scenario: &Scenario, at: std::net::SocketAddr, loader: &mut Http, begun: Instant, phases: Phases) {
+    let sleep_until = |at: Instant| thread::sleep(at.saturating_duration_since(Instant::now()));
+    sleep_until(begun + Duration::from_secs_f64(phases.lead));
+    if scenario.bulk > 0 {
+        // What becomes of it is not measured.
+        let _ = loader.load(scenario.triples, scenario.bulk);
+    }
+    let Some(query) = scenario.standing else { return };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    runtime.block_on(async {
+        let subscribed = async {
+            let mut socket = Socket::connect(at).await?;
+            socket.subscribe(query).await?;
+            while socket.next().await.is_ok() {}
+            anyhow::Ok(())
+        };
+        let end = begun + Duration::from_secs_f64(phases.trouble_end());
+        // When the trouble ends the subscriber is gone.
+        let _ = tokio::time::timeout_at(end.into(), subscribed).await;
+    });
+}
+
+/// One scenario, as text.
+pub(super) fn lines(row: &Row) -> String {
+    let mut text = format!("{}: {}\n", row.scenario.name, row.scenario.about);
+    for (place, askers) in row.scenario.askers.iter().enumerate() {
+        let side = if askers.side == Side::Innocent { "" } else { " (guilty)" };
+        let of =
+            |runs: &[Vec<Figures>]| -> Vec<Figures> { runs.iter().filter_map(|run| run.get(place)).copied().collect() };
+        text.push_str(&report::line(&format!("{}{side}", askers.name), "on", &of(&row.on)));
+        text.push_str(&report::line("", "off", &of(&row.off)));
+    }
+    for harm in &row.harms {
+        text.push_str(&format!("  HARM {harm}\n"));
+    }
+    text
+}
+
+/// The same for programs.
+pub(super) fn json(row: &Row) -> Value {
+    let run = |run: &Vec<Figures>| -> Value {
+        let asker = |(askers, figures): (&Askers, &Figures)| {
+            json!({
+                "askers": askers.name,
+                "per_s": figures.per_s,
+                "p50_ms": figures.p50_ms,
+                "p99_ms": figures.p99_ms,
+                "loss": figures.loss,
+                "recovered_s": figures.recovered_s,
+            })
+        };
+        row.scenario.askers.iter().zip(run).map(asker).collect()
+    };
+    json!({
+        "scenario": row.scenario.name,
+        "about": row.scenario.about,
+        "on": row.on.iter().map(run).collect::<Vec<_>>(),
+        "off": row.off.iter().map(run).collect::<Vec<_>>(),
+        "harm": row.harms.iter().map(ToString::to_string).collect::<Vec<_>>(),
+    })
+}
