@@ -196,3 +196,27 @@ fn other_machines_are_refused() {
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("192.0.2.1 is not this machine"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn harm_is_judged_with_control_and_without_for_messages_and_for_the_space() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("harm.json");
+    let path = file.to_str().expect("a name");
+    let only = "calm-fleet,share-dead,will-storm,one-user-311,space-sequential";
+    let output = bench(&["harm", "--quick", "--secs", "0.3", "--only", only, "--peer", "none", "--json", path]);
+    // On a crowded machine anything may be late, and that is a result.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("5 scenarios in ") && !said.contains("FAILED"), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).expect("a report")).expect("JSON");
+    for row in report["rows"].as_array().expect("rows") {
+        for control in ["on", "off"] {
+            let cohorts = row[control][0]["cohorts"].as_array().expect("cohorts");
+            assert!(cohorts.iter().any(|cohort| cohort["delivered"].as_u64().expect("a count") > 0), "{row}");
+        }
+    }
+    assert_eq!((report["rows"].as_array().map(Vec::len), report["space"].as_array().map(Vec::len)), (Some(4), Some(1)));
+    let wrong = bench(&["harm", "--only", "no-such-animal"]);
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(text(&wrong.stderr).contains("calm-fleet"), "{}", text(&wrong.stderr));
+}

@@ -48,7 +48,7 @@ pub(crate) struct BenchArgs {
     #[arg(value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
 
-    /// Seconds that each case is measured, after a warm-up; 3, and 1.2 of trouble for "harm"
+    /// Seconds that each case is measured, after a warm-up; 3, and 0.9 of trouble for "harm"
     #[arg(long, value_name = "N", value_parser = seconds)]
     pub(crate) secs: Option<f64>,
 
@@ -56,7 +56,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SUBSTRING", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// For "harm": each scenario once instead of twice, without peers; what looks bad is run again
+    /// For "harm": fewer scenarios, each once instead of twice, without peers; what looks bad is run again
     #[arg(long)]
     pub(crate) quick: bool,
 

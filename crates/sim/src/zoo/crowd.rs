@@ -388,6 +388,11 @@ impl Crowd {
         }
     }
 
+    /// Whether everything that was sent since the trouble began has arrived.
+    pub fn is_complete(&self) -> bool {
+        self.tallies.iter().all(Tally::is_complete)
+    }
+
     /// Everything is over: what became of each cohort, in order.
     pub fn finish(mut self) -> Vec<Figures> {
         let end = (self.phases.end() * 1e9) as u64;

@@ -138,6 +138,11 @@ impl Tally {
         }
     }
 
+    pub(super) fn is_complete(&self) -> bool {
+        let slots = self.slots.get((self.begin_ns / SLOT_NS) as usize..).unwrap_or_default();
+        slots.iter().all(|slot| slot.delivered + slot.refused * self.copies >= slot.offered * self.copies)
+    }
+
     /// What it comes to.
     pub fn figures(&self) -> Figures {
         let first = (self.begin_ns / SLOT_NS) as usize;

@@ -21,7 +21,7 @@ const HANDSHAKES_MAX: usize = 64;
 /// The longest that all clients may take to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(20);
 /// After everybody was greeted, subscriptions get so long.
-const SETTLE: Duration = Duration::from_millis(150);
+const SETTLE: Duration = Duration::from_millis(100);
 /// Bytes that wait in a publisher's own buffer, besides those in its socket.
 const BACKLOG_MAX: usize = 16 * 1024;
 /// A reader that does not take what it has reads no more than this ahead.
@@ -125,7 +125,7 @@ impl Fleet {
             self.turn(Duration::from_nanos(wake.saturating_sub(self.now_ns())), Some(now))?;
         }
         let (begin, mut last, mut since) = (Instant::now(), self.received, Instant::now());
-        while begin.elapsed() < DRAIN_MAX && since.elapsed() < QUIET {
+        while !self.crowd.is_complete() && begin.elapsed() < DRAIN_MAX && since.elapsed() < QUIET {
             self.turn(WAIT_MAX, Some(end_ns))?;
             if self.received != last {
                 (last, since) = (self.received, Instant::now());

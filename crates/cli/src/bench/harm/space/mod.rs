@@ -1,6 +1,6 @@
 //! The front desk of the smart space: who asks what, with default settings and with nothing refused.
 //!
-//! *Off* parks everything for as long as its time allows (`postpone`, a minute of work ahead): the desk then neither
+//! *Off* parks everything for as long as its time allows (`postpone`, ten seconds of work ahead): the desk then neither
 //! refuses nor prefers anybody. Each asker is a thread with one connection that waits for each answer, as SPARQL clients
 //! do; it knows no tickets, and comes again at once.
 
@@ -27,15 +27,15 @@ pub(super) use table::all;
 /// Nothing is refused.
 const OFF: &[&str] = &[
     "space.update_policy=postpone",
-    "space.update_delay_max=1m",
+    "space.update_delay_max=10s",
     "space.query_policy=postpone",
-    "space.query_delay_max=1m",
+    "space.query_delay_max=10s",
     "space.advanced_query_policy=postpone",
-    "space.advanced_query_delay_max=1m",
+    "space.advanced_query_delay_max=10s",
     "space.subscribe_policy=postpone",
-    "space.subscribe_delay_max=1m",
+    "space.subscribe_delay_max=10s",
     "space.check_policy=postpone",
-    "space.check_delay_max=1m",
+    "space.check_delay_max=10s",
 ];
 /// Trouble is so many times as long as that of the others: requests are slower than messages.
 const LENGTH: f64 = 2.0;
