@@ -16,6 +16,12 @@ pub struct Histogram {
     largest: u64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Histogram {
     /// Nothing seen yet.
     pub fn new() -> Self {

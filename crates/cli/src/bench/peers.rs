@@ -35,8 +35,8 @@ const HASH: &str =
 /// Writes a file of users into a folder.
 pub(super) fn password_file(folder: &Path) -> Result<PathBuf> {
     let file = folder.join("users");
-    let lines: String = USERS.iter().map(|user| format!("{user}:{HASH}\n")).collect();
-    std::fs::write(&file, lines)?;
+    let lines = USERS.map(|user| format!("{user}:{HASH}\n"));
+    std::fs::write(&file, lines.concat())?;
     Ok(file)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! On is worse than off if innocents lose more than one in a hundred more, if the latency that 99 of 100 of their messages
 //! do not exceed (a lost message exceeds all) is more than twice off's and 20 ms above it, or if fewer than 95 of 100 are
-//! delivered; and if all cohorts together get less than 95 % of what they get with control off.
+//! delivered; and if all cohorts together get less than 95 % of what they get with control off while the trouble lasts.
 
 use std::fmt;
 
@@ -64,8 +64,10 @@ pub fn harms(scenario: &Scenario, on: &[Figures], off: &[Figures]) -> Vec<Harm> 
         found.extend(worse(cohort.name, on, off));
     }
     let (all_on, all_off) = (Figures::together(on), Figures::together(off));
-    if all_on.per_s < all_off.per_s * GOODPUT {
-        found.push(Harm { cohort: "all", figure: Figure::Goodput, on: all_on.per_s, off: all_off.per_s });
+    // What arrives while the trouble lasts: a flood that waits in queues until it is over is no goodput.
+    let (on, off) = (all_on.arrived_per_s, all_off.arrived_per_s);
+    if on < off * GOODPUT {
+        found.push(Harm { cohort: "all", figure: Figure::Goodput, on, off });
     }
     found
 }
@@ -107,7 +109,7 @@ mod tests {
     const SCENARIO: Scenario = Scenario { cohorts: &[DEVICE, FLOODER], ..CALM };
 
     fn figures(loss: f64, p99_ms: f64, per_s: f64) -> Figures {
-        Figures { loss, p99_ms, honest_p99_ms: p99_ms, per_s, ..Figures::default() }
+        Figures { loss, p99_ms, honest_p99_ms: p99_ms, per_s, arrived_per_s: per_s, ..Figures::default() }
     }
 
     #[test]

@@ -38,10 +38,9 @@ impl Reader {
     /// Whether it takes a message now; else when. None if never.
     pub(super) fn ready_at(&self, now_ns: u64) -> Option<u64> {
         match self.pace {
-            Pace::Fast | Pace::NoAcks => Some(now_ns),
             Pace::PerSecond(_) => Some(self.free_ns.max(now_ns)),
             Pace::Slows(_) if self.is_trouble(now_ns) => Some(self.free_ns.max(now_ns)),
-            Pace::Slows(_) => Some(now_ns),
+            Pace::Fast | Pace::NoAcks | Pace::Slows(_) => Some(now_ns),
             Pace::Dead => None,
             Pace::Pauses { secs, times } => {
                 let now = now_ns as f64 * 1e-9;

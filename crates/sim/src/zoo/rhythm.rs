@@ -99,11 +99,10 @@ impl Rhythm {
         let (begin, end) = (self.phases.lead, self.phases.trouble_end());
         if from < begin && self.next >= begin {
             match self.during {
-                During::Same => {}
                 During::Backlog(count) if self.is_backlog_due => {
                     (self.next, self.left, self.is_backlog_due) = (begin, count.max(1), false);
                 }
-                During::Backlog(_) => {}
+                During::Same | During::Backlog(_) => {}
                 During::Full | During::Silent => self.next = begin,
                 During::PerSecond(_) | During::RampTo(_) => self.next = begin + self.chance.unit() * self.mean(begin),
             }

@@ -28,6 +28,8 @@ pub struct Tally {
     slots: Vec<Slot>,
     /// Of messages that were due from the beginning of the trouble on.
     latency: Histogram,
+    /// Copies that arrived while the trouble lasted, whenever they were due.
+    arrived: u64,
     reordered: u64,
     hints: u64,
     longest_wait: Duration,
@@ -52,6 +54,8 @@ pub struct Figures {
     pub reordered: u64,
     /// Delivered a second.
     pub per_s: f64,
+    /// Arrived a second while the trouble lasted, whenever it was due.
+    pub arrived_per_s: f64,
     /// Not delivered, as a share.
     pub loss: f64,
     /// Of what was delivered.
@@ -80,6 +84,7 @@ impl Tally {
             copies: u64::from(copies),
             slots: vec![Slot::default(); slots as usize],
             latency: Histogram::new(),
+            arrived: 0,
             reordered: 0,
             hints: 0,
             longest_wait: Duration::ZERO,
@@ -104,6 +109,7 @@ impl Tally {
     #[inline]
     pub fn on_delivered(&mut self, due_ns: u64, now_ns: u64) {
         let latency = now_ns.saturating_sub(due_ns);
+        self.arrived += u64::from((self.begin_ns..self.trouble_end_ns).contains(&now_ns));
         if let Some(slot) = self.slot(due_ns) {
             slot.delivered += 1;
             slot.worst_ns = slot.worst_ns.max(latency);
@@ -165,6 +171,8 @@ impl Tally {
             longest_wait_s: self.longest_wait.as_secs_f64(),
             reordered: self.reordered,
             per_s: delivered as f64 / seconds.max(1e-9),
+            arrived_per_s: self.arrived as f64
+                / (self.trouble_end_ns.saturating_sub(self.begin_ns) as f64 * 1e-9).max(1e-9),
             loss,
             p50_ms: ms(0.5),
             p99_ms: ms(0.99),
@@ -195,6 +203,7 @@ impl Figures {
             sum.hints += one.hints;
             sum.reordered += one.reordered;
             sum.per_s += one.per_s;
+            sum.arrived_per_s += one.arrived_per_s;
             sum.longest_wait_s = sum.longest_wait_s.max(one.longest_wait_s);
             sum.p50_ms = sum.p50_ms.max(one.p50_ms);
             sum.p99_ms = sum.p99_ms.max(one.p99_ms);

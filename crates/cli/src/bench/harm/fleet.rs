@@ -29,7 +29,7 @@ const AHEAD_MAX: usize = 4 * 1024;
 /// Buffers read from one connection per turn, so that one busy reader does not hold up the rest.
 const READS_MAX: usize = 4;
 /// At the end, what is under way may still arrive for so long...
-const DRAIN_MAX: Duration = Duration::from_millis(1000);
+const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// ...and is given up when nothing has come for so long.
 const QUIET: Duration = Duration::from_millis(300);
 

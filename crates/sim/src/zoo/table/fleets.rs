@@ -6,8 +6,8 @@ use super::{CAREFUL, WORKER};
 const ONE: Scenario = Scenario { rule: Rule::OneOrMany, readers: &[WORKER], ..CALM };
 const RARE: Scenario = Scenario { rule: Rule::Rare, readers: &[HALF], ..ONE };
 /// A receiver that takes 60 a second for a while.
-const SLOW: Readers = Readers { pace: Pace::Slows(60.0), ..WORKER };
-const HALF: Readers = Readers { pace: Pace::Slows(500.0), ..WORKER };
+const SLOW: Readers = Readers { pace: Pace::Slows(60.0), window: Some(4), ..WORKER };
+const HALF: Readers = Readers { pace: Pace::Slows(500.0), window: Some(16), ..WORKER };
 const CHATTY: Cohort =
     Cohort { name: "chatty", side: Side::Heavy, count: 16, per_s: 18.0, qos: 1, speaks: Speaks::V5, ..DEVICE };
 const SELDOM: Cohort = Cohort { name: "rare", count: 8, per_s: 1.0, ..DEVICE };

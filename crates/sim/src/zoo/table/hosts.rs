@@ -12,7 +12,7 @@ const SMALL: Scenario = Scenario { scale: 1.0, is_known: true, ..ONE };
 const PROBE: Cohort = Cohort { name: "probe", count: 5, per_s: 50.0, qos: 1, ..DEVICE };
 const PROBED: Readers = Readers { name: "probed", count: 5, of: &["probe"], is_paired: true, ..APP };
 const BLAST: Cohort =
-    Cohort { name: "blast", side: Side::Heavy, bytes: 256, during: During::Full, per_s: 50.0, ..DEVICE };
+    Cohort { name: "blast", side: Side::Heavy, bytes: 256, during: During::Full, per_s: 0.5, ..DEVICE };
 const SLOW_PROBES: Cohort = Cohort { per_s: 5.0, ..PROBE };
 
 pub(super) const ALL: &[Scenario] = &[

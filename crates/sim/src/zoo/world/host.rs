@@ -14,8 +14,9 @@ use super::super::crowd::Who;
 use super::super::model::Scenario;
 use super::line::Line;
 
-/// Bytes that a socket takes towards a client that does not read.
-const DOWN_BYTES: usize = 32 * 1024;
+/// Bytes that lie in the sockets towards a client that does not read, where nothing can be overtaken: little, because what is
+/// to be seen here is the order of the broker's own queue.
+const DOWN_BYTES: usize = 4 * 1024;
 /// Work of a copy.
 const COPY_UNITS: f64 = 1.0 / 8.0;
 const LISTENER: &str = "mqtt";
@@ -127,7 +128,7 @@ impl Host {
         let Some(conn) = end.conn.filter(|_| is_ready) else { return };
         end.is_queued = true;
         let a_loop = &mut self.loops[end.shard];
-        a_loop.line.push(conn, &a_loop.shard);
+        a_loop.line.push(conn);
     }
 
     /// A client has taken something: its socket has room again.
@@ -199,7 +200,7 @@ impl Host {
                 }
                 Then::Continue if end.up.len() >= end.at_least.max(1) => {
                     end.is_queued = true;
-                    a_loop.line.push(conn, &a_loop.shard);
+                    a_loop.line.push(conn);
                 }
                 Then::Continue | Then::Close => {}
             }

@@ -7,6 +7,7 @@
 mod asker;
 mod table;
 
+use std::fmt::Write;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -179,7 +180,7 @@ pub(super) fn lines(row: &Row) -> String {
         text.push_str(&report::line("", "off", &of(&row.off)));
     }
     for harm in &row.harms {
-        text.push_str(&format!("  HARM {harm}\n"));
+        let _ = writeln!(text, "  HARM {harm}");
     }
     text
 }
