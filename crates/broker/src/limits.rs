@@ -162,6 +162,12 @@ pub(crate) const SHARDS_MAX: usize = 64;
 /// taken for a burst of theirs; a real burst is spread over as much, and no more.
 pub(crate) const WAKE_LAG_MAX: Duration = Duration::from_millis(50);
 
+/// Timers that are later than this let sockets go first: longer than any turn, shorter than what a client would notice.
+pub(crate) const LATE_MIN: Duration = Duration::from_millis(250);
+
+/// How long they do so at most. Some 100 000 connections can be read in that time; a flood has no end.
+pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(2);
+
 const _: () = assert!(READ_BYTES_MAX <= SCRATCH_BYTES / 2, "what is left over must fit beside what is read");
 const _: () = assert!(READ_BYTES_MAX <= TURN_READ_BYTES_MAX);
 const _: () = assert!(READ_RESERVE_BYTES * 4 <= TURN_READ_BYTES_MAX, "most is for those who come first");

@@ -22,7 +22,7 @@ use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
 use crate::ledger::Ledger;
-use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX, TIMER_WORK_PER_TURN_MAX};
+use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX};
 use crate::measures::Meters;
 use crate::outbox::Spares;
 use crate::overload::{Arrivals, Gate, Memory};
@@ -35,7 +35,7 @@ use crate::settings::Settings;
 use crate::slab::Slab;
 use crate::subscriptions::Subscriptions;
 use crate::tap::Taps;
-use crate::timers::{Due, Timers};
+use crate::timers::Timers;
 
 /// A connection of one shard. The driver keeps it beside the socket; a stale one is harmless everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,6 +247,12 @@ impl Shard {
 
     /// Timers: keep-alives, wills, expiries, releases. Retained messages that were not all sent. Bounded work.
     pub fn turn(&mut self, now: Timestamp) {
+        self.turn_without_timers(now);
+        self.fire_timers(now);
+    }
+
+    /// A turn of a driver that comes so late that timers are long due, and that has not read yet what came in time.
+    pub fn turn_without_timers(&mut self, now: Timestamp) {
         self.settle_memory();
         self.bound_absent();
         self.shed(now);
@@ -256,30 +262,6 @@ impl Shard {
         self.retained.sweep(now);
         self.forget_swept();
         self.go_on_bursting(now);
-        let before = self.work();
-        let mut timers = 0;
-        while timers + self.work() - before < TIMER_WORK_PER_TURN_MAX {
-            timers += 1;
-            match self.timers.pop_due(now) {
-                Some((_, Due::KeepAlive { conn, generation })) => {
-                    self.check_alive(ConnId { index: conn, generation }, now);
-                }
-                Some((_, Due::Progress { conn, generation })) => {
-                    self.check_progress(ConnId { index: conn, generation }, now);
-                }
-                Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
-                Some((at, Due::Overdue { session, generation })) => self.check_overdue(session, generation, at, now),
-                Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
-                None => return,
-            }
-            self.journal.end_whole();
-        }
-    }
-
-    /// Work that was ever done, as far as it is not one step.
-    fn work(&self) -> u64 {
-        let deliveries: u64 = self.stats.by_class.iter().map(|class| class.deliveries).sum();
-        deliveries + self.subscriptions_ended
     }
 
     /// Whether anything may be written. Not while another shard has refused a change of interest: the answer to who caused

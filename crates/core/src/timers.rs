@@ -10,6 +10,9 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 
+use crate::limits::TIMER_WORK_PER_TURN_MAX;
+use crate::shard::{ConnId, Shard};
+
 /// What is due. The numbers are positions and generations in the shard's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
@@ -50,6 +53,41 @@ impl Timers {
             return None;
         }
         self.0.pop().map(|Reverse(timer)| timer)
+    }
+}
+
+impl Shard {
+    /// When the first timer is due; it may mean nothing any more.
+    pub fn next_timer(&self) -> Option<Timestamp> {
+        self.timers.next()
+    }
+
+    /// What is due, as much as a turn has time for.
+    pub(crate) fn fire_timers(&mut self, now: Timestamp) {
+        let before = self.work();
+        let mut timers = 0;
+        while timers + self.work() - before < TIMER_WORK_PER_TURN_MAX {
+            timers += 1;
+            match self.timers.pop_due(now) {
+                Some((_, Due::KeepAlive { conn, generation })) => {
+                    self.check_alive(ConnId { index: conn, generation }, now);
+                }
+                Some((_, Due::Progress { conn, generation })) => {
+                    self.check_progress(ConnId { index: conn, generation }, now);
+                }
+                Some((at, Due::Session { session, generation })) => self.check_session(session, generation, at, now),
+                Some((at, Due::Overdue { session, generation })) => self.check_overdue(session, generation, at, now),
+                Some((at, Due::Release { session, generation })) => self.check_release(session, generation, at, now),
+                None => return,
+            }
+            self.journal.end_whole();
+        }
+    }
+
+    /// Work that was ever done, as far as it is not one step.
+    fn work(&self) -> u64 {
+        let deliveries: u64 = self.stats.by_class.iter().map(|class| class.deliveries).sum();
+        deliveries + self.subscriptions_ended
     }
 }
 

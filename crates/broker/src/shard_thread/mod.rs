@@ -7,6 +7,7 @@
 mod accept;
 mod connection;
 mod greet;
+mod lateness;
 mod read_queue;
 mod serve;
 #[cfg(test)]
@@ -30,6 +31,7 @@ use tracing::error;
 
 pub(crate) use accept::OpenDoor;
 use connection::Connections;
+use lateness::Lateness;
 use read_queue::ReadQueue;
 pub(crate) use token::INBOX;
 use token::Subject;
@@ -71,6 +73,7 @@ pub(crate) struct ShardThread {
     silent_at: Timestamp,
     /// How long the last turn took.
     took: Duration,
+    lateness: Lateness,
     turn_number: u32,
     /// The one read buffer.
     scratch: Box<[u8]>,
@@ -145,6 +148,7 @@ impl ShardThread {
             now,
             silent_at: now,
             took: Duration::ZERO,
+            lateness: Lateness::default(),
             turn_number: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             connections: Connections::default(),
@@ -194,9 +198,12 @@ impl ShardThread {
         let timeout = self.wake_at().map(|at| at.since(self.common.clock.now()));
         let inbox = &self.common.inboxes[self.index];
         let timeout = if inbox.fall_asleep() { timeout } else { Some(Duration::ZERO) };
-        if let Err(error) = self.poll.poll(events, timeout)
-            && error.kind() != io::ErrorKind::Interrupted
-        {
+        let mut waited = self.poll.poll(events, timeout);
+        if waited.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted) {
+            // A process that was stopped and goes on is told so, and nothing of its sockets.
+            waited = self.poll.poll(events, Some(Duration::ZERO));
+        }
+        if let Err(error) = waited {
             error!(event = "poll_failed", %error, "cannot wait for sockets");
         }
         inbox.wake_up();
@@ -254,9 +261,8 @@ impl ShardThread {
         self.read_queued(queued);
         self.accept_again();
         self.take_batches();
-        self.dismiss_late();
         self.publish_system();
-        self.shard.turn(self.now);
+        self.fire_timers(events);
         self.hand_tapped();
         self.answer_questions();
         self.write_down();

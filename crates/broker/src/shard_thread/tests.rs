@@ -1,5 +1,7 @@
 //! A shard's thread without its thread: turned by hand, so that what happens between two turns is no accident.
 
+mod pause;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -78,10 +80,14 @@ fn rules(authenticator: Arc<dyn Authenticator>, generation: u64) -> Rules {
 }
 
 fn threads(count: usize, authenticator: &Arc<dyn Authenticator>) -> Vec<ShardThread> {
+    threads_at(&Clock::start(), count, authenticator)
+}
+
+fn threads_at(clock: &Clock, count: usize, authenticator: &Arc<dyn Authenticator>) -> Vec<ShardThread> {
     let polls: Vec<Poll> = (0..count).map(|_| Poll::new().unwrap()).collect();
     let inbox = |poll: &Poll| Inbox::new(Waker::new(poll.registry(), INBOX).unwrap());
     let (inboxes, questions) = (polls.iter().map(inbox).collect(), Arc::new(Questions::new(1)));
-    let common = Arc::new(Common::new(Clock::start(), inboxes, questions, u64::MAX, None));
+    let common = Arc::new(Common::new(clock.clone(), inboxes, questions, u64::MAX, None));
     let thread = |(index, poll)| {
         let rules = rules(Arc::clone(authenticator), 0);
         let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
