@@ -10,14 +10,14 @@ use crate::shard::{ConnId, Shard};
 impl Shard {
     /// A QoS 1 message arrived at the client. An identifier that we do not know is nothing to quarrel about.
     pub(crate) fn handle_puback(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
-        self.check_answer(conn, id, QoS::AtLeastOnce)?;
+        self.check_answer(conn, id, AckKind::PubAck)?;
         self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Sent(_)));
         Ok(())
     }
 
     /// A QoS 2 message arrived at the client, or was refused by it: a refusal ends the exchange. [MQTT-4.3.3-4]
     pub(crate) fn handle_pubrec(&mut self, conn: ConnId, id: PacketId, reason: ReasonCode, now: Timestamp) -> Handled {
-        self.check_answer(conn, id, QoS::ExactlyOnce)?;
+        self.check_answer(conn, id, AckKind::PubRec)?;
         if reason.is_failure() {
             self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Sent(_)));
             return Ok(());
@@ -42,23 +42,23 @@ impl Shard {
         Ok(())
     }
 
-    /// PUBACK answers QoS 1 and PUBREC and PUBCOMP answer QoS 2. Whoever confuses them has lost count of what it has
-    /// received, and a message that it was promised once might come twice, or never. [MQTT-4.13.1-1]
-    fn check_answer(&mut self, conn: ConnId, id: PacketId, answered: QoS) -> Handled {
+    /// PUBACK answers QoS 1, PUBREC answers QoS 2, and PUBCOMP what was released. Whoever confuses them has lost count of
+    /// what it has received, and a message that it was promised once might come twice, or never. [MQTT-4.13.1-1]
+    fn check_answer(&mut self, conn: ConnId, id: PacketId, answer: AckKind) -> Handled {
         let Some(session) = self.session_of(conn) else { return Ok(()) };
         let under_way = session.inflight_position(id).and_then(|position| session.inflight.get(position));
-        let sent = under_way.map(|inflight| match &inflight.stage {
-            Stage::Sent(queued) => queued.qos,
-            Stage::Released { .. } => QoS::ExactlyOnce,
-        });
-        match (answered, sent) {
-            (QoS::AtLeastOnce, Some(QoS::ExactlyOnce)) => {
-                Err(Ending::protocol(ReasonCode::ProtocolError, "PUBACK for a message of QoS 2 (section 4.3.3)"))
+        let Some(under_way) = under_way else { return Ok(()) };
+        let wrong = |detail| Err(Ending::protocol(ReasonCode::ProtocolError, detail));
+        match (answer, &under_way.stage) {
+            (AckKind::PubAck, Stage::Sent(Queued { qos: QoS::ExactlyOnce, .. }) | Stage::Released { .. }) => {
+                wrong("PUBACK for a message of QoS 2 (section 4.3.3)")
             }
-            (QoS::ExactlyOnce, Some(QoS::AtLeastOnce)) => Err(Ending::protocol(
-                ReasonCode::ProtocolError,
-                "PUBREC or PUBCOMP for a message of QoS 1 (section 4.3.2)",
-            )),
+            (AckKind::PubRec | AckKind::PubComp, Stage::Sent(Queued { qos: QoS::AtLeastOnce, .. })) => {
+                wrong("PUBREC or PUBCOMP for a message of QoS 1 (section 4.3.2)")
+            }
+            (AckKind::PubComp, Stage::Sent(Queued { qos: QoS::ExactlyOnce, .. })) => {
+                wrong("PUBCOMP in place of PUBREC (section 4.3.3)")
+            }
             _ => Ok(()),
         }
     }
@@ -82,7 +82,7 @@ impl Shard {
 
     /// A QoS 2 message is done.
     pub(crate) fn handle_pubcomp(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
-        self.check_answer(conn, id, QoS::ExactlyOnce)?;
+        self.check_answer(conn, id, AckKind::PubComp)?;
         self.finish_inflight(conn, id, now, |stage| matches!(stage, Stage::Released { .. }));
         Ok(())
     }

@@ -3,6 +3,7 @@
 use crate::connect_flags::ConnectFlags;
 use crate::encode::Body;
 use crate::error::{Parse, violation};
+use crate::header::check_connect_flags;
 use crate::kind::PacketType;
 use crate::limits::Limits;
 use crate::property::{Keep, Properties, PropertySite};
@@ -50,13 +51,14 @@ pub struct Will<'a> {
 }
 
 impl<'a> Connect<'a> {
-    pub(crate) fn read(mut body: Reader<'a>, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(header_flags: u8, mut body: Reader<'a>, limits: &Limits) -> Parse<Self> {
         let name = body.field()?;
         let version = Version::of(name, body.u8()?).ok_or(violation!(
             UnsupportedProtocolVersion,
             "unknown protocol name or level",
             "MQTT-3.1.2-2"
         ))?;
+        check_connect_flags(header_flags, version)?;
         let flags = ConnectFlags::read(body.u8()?, version)?;
         let keep_alive = body.u16()?;
         let properties = read_properties(&mut body, PropertySite::Connect, version, limits)?;
@@ -210,6 +212,16 @@ mod tests {
     fn a_connect_of_3_1_is_borne_with() {
         let packet = reads_and_writes(b"\x10\x10\x00\x06MQIsdp\x03\x02\x00\x0a\x00\x02id");
         assert_eq!(packet.version, Version::V31);
+        // Bits that its specification calls unused, in the first byte and among the connect flags; and will flags without
+        // a will, which mean nothing.
+        for flags in [0x03, 0x1b, 0x23, 0x3b] {
+            for first in 0x10..=0x1f {
+                let bytes = [&[first, 0x10], &b"\x00\x06MQIsdp\x03"[..], &[flags], b"\x00\x0a\x00\x02id"].concat();
+                let packet = read(&bytes).unwrap();
+                assert!(packet.clean_start && packet.will.is_none(), "{bytes:x?}");
+            }
+        }
+        assert!(read(b"\x10\x16\x00\x06MQIsdp\x03\x1e\x00\x0a\x00\x02id\x00\x01t\x00\x01m").is_err(), "QoS 3");
         // User name and password announced, neither there.
         let packet = read(b"\x10\x10\x00\x06MQIsdp\x03\xc2\x00\x0a\x00\x02id").unwrap();
         assert_eq!((packet.user_name, packet.password), (None, None));

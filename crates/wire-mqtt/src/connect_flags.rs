@@ -24,6 +24,9 @@ pub(crate) struct ConnectFlags {
 
 impl ConnectFlags {
     pub(crate) fn read(byte: u8, version: Version) -> Parse<Self> {
+        if version == Version::V31 {
+            return Self::read_unused(byte);
+        }
         if byte & RESERVED != 0 {
             return Err(violation!(MalformedPacket, "reserved connect flag", "MQTT-3.1.2-3"));
         }
@@ -37,6 +40,12 @@ impl ConnectFlags {
             return Err(violation!(MalformedPacket, "password without user name", "MQTT-3.1.2-22 (3.1.1)"));
         }
         Ok(flags)
+    }
+
+    /// In 3.1 the reserved bit is "not used", and what a will would have been like means nothing without one.
+    fn read_unused(byte: u8) -> Parse<Self> {
+        let unused = if byte & WILL == 0 { RESERVED | WILL_QOS | WILL_RETAIN } else { RESERVED };
+        Self::read(byte & !unused, Version::V311)
     }
 
     pub(crate) fn byte(self) -> u8 {

@@ -86,7 +86,7 @@ pub fn decode_connect<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a
 #[inline(never)]
 fn decode_other<'a>(header: &Header, body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Packet<'a>> {
     Ok(match header.kind {
-        PacketType::Connect => Packet::Connect(Connect::read(body, limits)?),
+        PacketType::Connect => Packet::Connect(Connect::read(header.flags, body, limits)?),
         PacketType::ConnAck => Packet::ConnAck(ConnAck::read(body, version, limits)?),
         PacketType::Publish => Packet::Publish(Publish::read(header.flags, body, version, limits)?),
         PacketType::PubAck => Packet::Ack(ack::read(AckKind::PubAck, body, version, limits)?),
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn f006_whatever_is_not_connect_is_refused_on_its_first_byte() {
-        for first in [0x00_u8, 0x20, 0x30, 0x40, 0x82, 0xc0, 0xe0, 0xf0, 0xff, b'G', 0x16] {
+        for first in [0x00_u8, 0x20, 0x30, 0x40, 0x82, 0xc0, 0xe0, 0xf0, 0xff, b'G'] {
             let refused = decode_connect(&[first], &Limits::before_connect()).unwrap_err();
-            // A TLS hello (0x16) is a CONNECT by type, and wrong by flags.
-            let expected = if first == 0x16 { "MQTT-2.1.3-1" } else { "MQTT-3.1.0-1" };
-            assert_eq!(refused.section, expected, "{first:x}");
+            assert_eq!(refused.section, "MQTT-3.1.0-1", "{first:x}");
         }
+        // A TLS hello is a CONNECT by type, with flags that 3.1 does not use; it is a short one.
+        assert_eq!(decode_connect(b"\x16\x03", &Limits::before_connect()).unwrap_err().section, "4.13.1");
     }
 
     #[test]

@@ -60,9 +60,24 @@ fn check_flags(kind: PacketType, flags: u8, version: Version) -> Result<(), &'st
         return check_publish_flags(flags);
     }
     let wanted = kind.fixed_flags();
-    // 3.1 lets a sender mark a repeated PUBREL, SUBSCRIBE or UNSUBSCRIBE with DUP; later versions reserve the bit.
-    let ignored = if version == Version::V31 && wanted != 0 { DUP } else { 0 };
-    if flags & !ignored == wanted {
+    let ignored = match (version, kind) {
+        // It says itself which version it is: `check_connect_flags`.
+        (_, PacketType::Connect) => ALL,
+        // 3.1 lets a sender mark a repeated PUBREL, SUBSCRIBE or UNSUBSCRIBE with DUP, and calls the others unused; later
+        // versions reserve all of them.
+        (Version::V31, _) if wanted == 0 => ALL,
+        (Version::V31, _) => DUP | RETAIN,
+        _ => 0,
+    };
+    if flags & !ignored == wanted & !ignored {
+        return Ok(());
+    }
+    Err(violation!(MalformedPacket, "wrong flags in the fixed header", "MQTT-2.1.3-1"))
+}
+
+/// The flags of CONNECT, when its version is known: 3.1 does not use them, and later versions reserve them.
+pub(crate) fn check_connect_flags(flags: u8, version: Version) -> Result<(), &'static Violation> {
+    if flags == 0 || version == Version::V31 {
         return Ok(());
     }
     Err(violation!(MalformedPacket, "wrong flags in the fixed header", "MQTT-2.1.3-1"))
@@ -121,6 +136,8 @@ const fn body_bytes(kind: PacketType, version: Version) -> (usize, usize) {
 const SIZE_MIN: usize = 2;
 /// "This was sent before", in the flags of PUBLISH.
 pub(crate) const DUP: u8 = 0b1000;
+/// All four flags.
+const ALL: u8 = 0b1111;
 /// "Keep this", in the flags of PUBLISH.
 pub(crate) const RETAIN: u8 = 0b0001;
 
@@ -151,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_wrong_first_byte_is_refused_alone() {
-        for first in [0x00, 0x11, 0x36, 0x38, 0x41, 0x60, 0x80, 0xa0, 0xc1] {
+        for first in [0x00, 0x36, 0x38, 0x41, 0x60, 0x80, 0xa0, 0xc1] {
             assert_eq!(header(&[first], Version::V5), Err(ReasonCode::MalformedPacket), "{first:x}");
         }
         assert_eq!(header(&[0xf0], Version::V311), Err(ReasonCode::MalformedPacket));
@@ -168,5 +185,19 @@ mod tests {
     fn dup_on_a_repeated_subscribe_is_legal_in_3_1_only() {
         assert!(header(b"\x8a\x02", Version::V31).is_ok());
         assert_eq!(header(b"\x8a\x02", Version::V311), Err(ReasonCode::MalformedPacket));
+    }
+
+    #[test]
+    fn flags_that_3_1_does_not_use_are_ignored_there_and_nowhere_else() {
+        for first in [0x4f, 0x51, 0x7a, 0xc3, 0xe8, 0x63, 0x83, 0xa3] {
+            let length = if first >= 0xc0 { 0 } else { 2 };
+            assert!(header(&[first, length], Version::V31).is_ok(), "{first:x}");
+            assert_eq!(header(&[first], Version::V311), Err(ReasonCode::MalformedPacket), "{first:x}");
+            assert_eq!(header(&[first], Version::V5), Err(ReasonCode::MalformedPacket), "{first:x}");
+        }
+        // These are sent at QoS 1, and at no other.
+        for first in [0x60, 0x84, 0xa6] {
+            assert_eq!(header(&[first], Version::V31), Err(ReasonCode::MalformedPacket), "{first:x}");
+        }
     }
 }

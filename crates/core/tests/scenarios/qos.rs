@@ -216,7 +216,8 @@ fn nobody_listening_is_said_in_version_5() {
 #[test]
 fn mqtt_4_13_1_1_an_answer_of_the_other_quality_of_service_ends_the_connection() {
     for version in [Version::V5, Version::V311] {
-        for (qos, answer) in [(2, AckKind::PubAck), (1, AckKind::PubRec), (1, AckKind::PubComp)] {
+        for (qos, answer) in [(2, AckKind::PubAck), (2, AckKind::PubComp), (1, AckKind::PubRec), (1, AckKind::PubComp)]
+        {
             let mut net = Net::new(1);
             let options = match version {
                 Version::V5 => {

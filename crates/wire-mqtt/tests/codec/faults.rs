@@ -44,7 +44,10 @@ fn f003_integers_in_more_bytes_than_needed_are_malformed() {
 fn f007_flags_of_connect_are_malformed() {
     refused("f007", 1, &[MalformedPacket]);
     for flags in 1..=15 {
-        assert!(decode_connect(&[0x10 | flags], &Limits::before_connect()).is_err(), "{flags}");
+        for level in [4, 5] {
+            let bytes = [&[0x10 | flags, 0x0d], &b"\x00\x04MQTT"[..], &[level], b"\x02\x00\x00\x00\x00\x00"].concat();
+            assert!(decode_connect(&bytes, &Limits::before_connect()).is_err(), "{flags}");
+        }
     }
 }
 

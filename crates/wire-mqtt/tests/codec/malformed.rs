@@ -11,7 +11,8 @@ pub(crate) type Row = (Version, &'static [u8], ReasonCode, &'static str, &'stati
 const FIXED_HEADER: &[Row] = &[
     (V5, b"\x00\x00", MalformedPacket, "2.1.2", "reserved type 0"),
     (V311, b"\xf0\x00", MalformedPacket, "2.1.2", "AUTH before MQTT 5"),
-    (V5, b"\x1f\x00", MalformedPacket, "MQTT-2.1.3-1", "f007 flags on CONNECT"),
+    (V5, b"\x1f\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00",
+        MalformedPacket, "MQTT-2.1.3-1", "f007 flags on CONNECT"),
     (V5, b"\x21\x03\x00\x00\x00", MalformedPacket, "MQTT-2.1.3-1", "flags on CONNACK"),
     (V5, b"\x42\x02\x00\x01", MalformedPacket, "MQTT-2.1.3-1", "flags on PUBACK"),
     (V5, b"\x60\x02\x00\x01", MalformedPacket, "MQTT-2.1.3-1", "PUBREL without its flag"),
