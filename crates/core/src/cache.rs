@@ -8,7 +8,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_wire_mqtt::QoS;
 
-use crate::limits::{CACHE_BYTES_MAX, CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
+use crate::limits::{CACHE_TOPIC_BYTES_MAX, CACHE_TOPICS_MAX};
 use crate::session::SubscriptionIds;
 use crate::subscriptions::{Changes, GroupId, Matches, Subscriptions, Watch, Wish};
 use crate::tap::Taps;
@@ -76,12 +76,19 @@ impl MatchCache {
         self.bytes = 0;
     }
 
-    pub(crate) fn put(&mut self, topic: &str, route: &Arc<Route>, changes: &Changes) {
+    /// What all of them cost.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Remembers a match, if it fits into so many bytes for all.
+    pub(crate) fn put(&mut self, topic: &str, route: &Arc<Route>, changes: &Changes, bytes_max: usize) {
         let bytes = cost(topic, route);
-        if topic.len() > CACHE_TOPIC_BYTES_MAX || bytes > CACHE_BYTES_MAX {
+        if topic.len() > CACHE_TOPIC_BYTES_MAX || bytes > bytes_max {
             return;
         }
-        if self.routes.len() >= CACHE_TOPICS_MAX || self.bytes + bytes > CACHE_BYTES_MAX {
+        if self.routes.len() >= CACHE_TOPICS_MAX || self.bytes + bytes > bytes_max {
             self.clear();
         }
         self.bytes += bytes;
@@ -164,7 +171,7 @@ mod tests {
 
     fn remember(cache: &mut MatchCache, subscriptions: &mut Subscriptions, topic: &str) {
         let route = Arc::new(Route::find(topic, subscriptions, &Taps::default()));
-        cache.put(topic, &route, subscriptions.changes());
+        cache.put(topic, &route, subscriptions.changes(), 1 << 20);
     }
 
     #[test]
@@ -205,5 +212,10 @@ mod tests {
         let before = cache.bytes;
         remember(&mut cache, &mut subscriptions, &topic);
         assert_eq!(cache.bytes, before, "what is replaced is no longer counted");
+        let route = Arc::new(Route::find("b", &mut subscriptions, &Taps::default()));
+        cache.put("b", &route, subscriptions.changes(), before);
+        assert!(cache.bytes > 0 && cache.bytes < before, "no room for both: all others are forgotten");
+        cache.put("c", &route, subscriptions.changes(), 1);
+        assert!(cache.get("c", subscriptions.changes()).is_none() && cache.bytes > 0, "too large for all the room");
     }
 }

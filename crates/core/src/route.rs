@@ -52,7 +52,8 @@ impl Shard {
             return Arc::clone(route);
         }
         let route = Arc::new(Route::find(topic, &mut self.subscriptions, &self.taps));
-        self.cache.put(topic, &route, self.subscriptions.changes());
+        let room = self.memory.room_for_matches();
+        self.cache.put(topic, &route, self.subscriptions.changes(), room);
         route
     }
 

@@ -3,8 +3,8 @@
 //! Kept messages charge themselves (`Tally`): the charge is part of the message and goes with its last holder, whether
 //! that is a queue, a window, a hold, a will or the retained ones. A message that a thousand sessions wait for is there
 //! once and is charged once; each place in a queue costs a little more. Outboxes are counted byte by byte; connections,
-//! sessions, subscriptions, publishers and retained topics at fixed costs, which are estimates. What the driver keeps
-//! (input, batches on their way) it tells.
+//! sessions, subscriptions and publishers at fixed costs, which are estimates; the keys of retained topics by their
+//! length, and the matches that are remembered. What the driver keeps (input, batches on their way) it tells.
 //!
 //! The last part of the budget is kept for those who need it most: see [`Kind`]. Answers are never refused; who does not
 //! take them is not read on. What is charged is bytes asked for: an allocator needs more, which is why the budget of a
@@ -15,6 +15,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::absent::Absent;
 use crate::connection::Connection;
+use crate::limits::CACHE_BYTES_MAX;
 use crate::session::Session;
 use crate::shard::Shard;
 
@@ -64,6 +65,9 @@ impl Kind {
     }
 }
 
+/// One part of so many of the budget is for matches that are remembered.
+const MATCHES_PART: usize = 16;
+
 /// What waits for clients that are away may be so much of the budget, in thousandths: whoever comes finds room.
 const ABSENT_SHARE: usize = 500;
 
@@ -104,6 +108,12 @@ impl Memory {
         self.absent.bytes() > part && self.used() > part
     }
 
+    /// What matches that are remembered may take: they can be found again, so they take little where there is little.
+    #[inline]
+    pub(crate) fn room_for_matches(&self) -> usize {
+        CACHE_BYTES_MAX.min(self.max / MATCHES_PART)
+    }
+
     fn used(&self) -> usize {
         self.tally.bytes() + self.outboxes + self.settled
     }
@@ -137,7 +147,8 @@ impl Shard {
             + self.sessions.len() * SESSION_COST
             + self.subscriptions.len() * SUBSCRIPTION_COST
             + self.gate.publishers_known() * PUBLISHER_COST
-            + self.retained.len() * RETAINED_COST
+            + self.retained.bytes_beside()
+            + self.cache.bytes()
             + places * PLACE_COST
             + outgoing
             + self.memory.outside
@@ -152,7 +163,5 @@ const SESSION_COST: usize = size_of::<Session>() + 256;
 const SUBSCRIPTION_COST: usize = 320;
 /// What is known of a publisher, its key twice.
 pub(super) const PUBLISHER_COST: usize = 256;
-/// Nodes of the tree for one retained topic.
-const RETAINED_COST: usize = 160;
 /// A message's place in a queue or window.
 const PLACE_COST: usize = 64;
