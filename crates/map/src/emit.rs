@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use tidegate_graph::{Query, QueryLimits};
 use tidegate_wire_mqtt::{Limits, QoS, topic};
 
+use crate::digits::is_whole;
 use crate::fault::Fault;
 use crate::limits::TOPIC_BYTES_MAX;
 use crate::loss::Loss;
@@ -177,7 +178,11 @@ fn value_of(term: &Term) -> Value {
     let text = literal.value();
     let is_number = [xsd::INTEGER, xsd::DECIMAL, xsd::DOUBLE, xsd::FLOAT, xsd::LONG, xsd::INT];
     if is_number.contains(&literal.datatype()) {
-        let whole = text.parse::<i64>().ok().map(Value::from);
+        let whole = text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<u64>().map(Value::from)).ok();
+        if whole.is_none() && is_whole(text) {
+            // Whoever reads JSON would make a double of it (RFC 8259, section 6): its digits are worth more.
+            return text.into();
+        }
         let number = whole.or_else(|| serde_json::Number::from_f64(text.parse().ok()?).map(Value::Number));
         return number.unwrap_or_else(|| text.into());
     }
@@ -231,5 +236,14 @@ mod tests {
         ] {
             assert_eq!(rule(query, topic).unwrap_err().field, field, "{query} {topic}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_keep_their_digits() {
+        let value = |text: &str| value_of(&Literal::new_typed_literal(text, xsd::INTEGER).into());
+        assert_eq!(value("-9223372036854775808"), serde_json::json!(i64::MIN));
+        assert_eq!(value("18446744073709551615"), serde_json::json!(u64::MAX));
+        assert_eq!(value("18446744073709551616"), serde_json::json!("18446744073709551616"));
+        assert_eq!(value("+5"), serde_json::json!(5));
     }
 }

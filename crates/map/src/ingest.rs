@@ -185,6 +185,22 @@ mod tests {
         for (object, payload, expected) in [
             ("{$.v}", r#"{"v":21.5}"#, r#""21.5"^^<http://www.w3.org/2001/XMLSchema#double>"#),
             ("{$.v}", r#"{"v":-3}"#, r#""-3"^^<http://www.w3.org/2001/XMLSchema#integer>"#),
+            (
+                "{$.v}",
+                r#"{"v":{},"v":123456789012345678901234567890}"#,
+                r#""123456789012345678901234567890"^^<http://www.w3.org/2001/XMLSchema#integer>"#,
+            ),
+            (
+                "{$.l[1]}^^xsd:integer",
+                r#"{"l":[1.5,-36893488147419103232]}"#,
+                r#""-36893488147419103232"^^<http://www.w3.org/2001/XMLSchema#integer>"#,
+            ),
+            ("\"n {$.v}\"", r#"{"v":18446744073709551616}"#, r#""n 18446744073709551616""#),
+            (
+                "{$.v}",
+                r#"{"v":1e30}"#,
+                r#""1000000000000000000000000000000"^^<http://www.w3.org/2001/XMLSchema#double>"#,
+            ),
             ("{$.v}", r#"{"v":true}"#, r#""true"^^<http://www.w3.org/2001/XMLSchema#boolean>"#),
             ("{$.v}", r#"{"v":"x\"> . <"}"#, r#""x\"> . <""#),
             ("{$}^^xsd:decimal", "21.5", r#""21.5"^^<http://www.w3.org/2001/XMLSchema#decimal>"#),

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod chain;
+mod digits;
 mod emit;
 mod fault;
 mod ingest;

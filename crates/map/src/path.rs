@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::digits::enter;
 use crate::limits::STEPS_MAX;
 
 /// A path from the root.
@@ -9,7 +10,7 @@ use crate::limits::STEPS_MAX;
 pub(crate) struct Path(Vec<Step>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+pub(crate) enum Step {
     Member(String),
     Item(usize),
 }
@@ -35,6 +36,18 @@ impl Path {
             Step::Member(name) => value.as_object()?.get(name),
             Step::Item(number) => value.as_array()?.get(*number),
         })
+    }
+}
+
+impl Path {
+    /// The text of the value, as it stands in the document.
+    pub(crate) fn find_text<'a>(&self, document: &'a str) -> Option<&'a str> {
+        self.0.iter().try_fold(document.trim(), |text, step| enter(text, step))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(steps: Vec<Step>) -> Self {
+        Self(steps)
     }
 }
 

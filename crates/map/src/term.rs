@@ -15,6 +15,7 @@ use oxrdf::{Literal, NamedNode, NamedNodeRef, Term};
 use oxsdatatypes::{Boolean, Date, DateTime, Decimal, Double, Duration, Float, Integer, Time};
 use serde_json::Value;
 
+use crate::digits::is_whole;
 use crate::fault::Fault;
 use crate::limits::TERM_BYTES_MAX;
 use crate::loss::Loss;
@@ -161,6 +162,7 @@ fn natural(found: Found<'_>) -> Result<Literal, Loss> {
             (None, Some(value)) => value.into(),
             (None, None) => return Err(Loss::ValueInvalid),
         },
+        Found::Digits(text) if text.len() <= TERM_BYTES_MAX => Literal::new_typed_literal(text, xsd::INTEGER),
         other => {
             let text = other.text()?;
             if text.len() > TERM_BYTES_MAX {
@@ -187,7 +189,9 @@ fn fits(text: &str, datatype: NamedNodeRef<'_>) -> bool {
     }
     match datatype {
         xsd::BOOLEAN => reads::<Boolean>(text),
-        xsd::INTEGER | xsd::LONG | xsd::INT | xsd::SHORT | xsd::BYTE => reads::<Integer>(text),
+        // Whole numbers have no end; those with a name for their size do.
+        xsd::INTEGER => is_whole(text) || reads::<Integer>(text),
+        xsd::LONG | xsd::INT | xsd::SHORT | xsd::BYTE => reads::<Integer>(text),
         xsd::NON_NEGATIVE_INTEGER | xsd::UNSIGNED_LONG | xsd::UNSIGNED_INT => {
             text.parse::<Integer>().is_ok_and(|number| number >= Integer::from(0))
         }

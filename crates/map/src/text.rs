@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use crate::digits::is_whole;
 use crate::fault::Fault;
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::loss::Loss;
@@ -47,6 +48,8 @@ pub(crate) struct Source<'a> {
 pub(crate) enum Found<'a> {
     Text(Cow<'a, str>),
     Json(&'a Value),
+    /// A whole number that is larger than those of JSON documents are in here.
+    Digits(&'a str),
     Time(&'a str),
 }
 
@@ -61,6 +64,13 @@ impl Source<'_> {
         self.document.get_or_init(read).as_ref().map_err(|loss| *loss)
     }
 
+    /// The digits of a whole number that has become a double.
+    fn digits(&self, path: &Path, value: &Value) -> Option<Found<'_>> {
+        let is_inexact = matches!(value, Value::Number(number) if number.is_f64());
+        let text = std::str::from_utf8(self.payload).ok().filter(|_| is_inexact)?;
+        path.find_text(text).filter(|text| is_whole(text)).map(Found::Digits)
+    }
+
     pub(crate) fn find(&self, placeholder: &Placeholder) -> Result<Found<'_>, Loss> {
         Ok(match placeholder {
             Placeholder::Capture(place) => {
@@ -68,7 +78,7 @@ impl Source<'_> {
             }
             Placeholder::Path(path) => match path.find(self.document()?) {
                 None | Some(Value::Null) => return Err(Loss::PathMissing),
-                Some(value) => Found::Json(value),
+                Some(value) => self.digits(path, value).unwrap_or(Found::Json(value)),
             },
             Placeholder::Now => Found::Time(self.now),
             Placeholder::Id => Found::Text(self.id.into()),
@@ -86,7 +96,7 @@ impl<'a> Found<'a> {
     pub(crate) fn text(self) -> Result<Cow<'a, str>, Loss> {
         match self {
             Self::Text(text) => Ok(text),
-            Self::Time(text) => Ok(text.into()),
+            Self::Time(text) | Self::Digits(text) => Ok(text.into()),
             Self::Json(Value::String(text)) => Ok(text.as_str().into()),
             Self::Json(Value::Number(number)) => Ok(number.to_string().into()),
             Self::Json(Value::Bool(value)) => Ok(value.to_string().into()),
