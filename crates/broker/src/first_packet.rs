@@ -15,7 +15,7 @@ use tidegate_wire_mqtt::{
 
 /// What the first bytes of a client come to.
 #[derive(Debug)]
-pub(crate) enum First<'a> {
+pub enum First<'a> {
     /// Nothing wrong so far; more is needed.
     Incomplete,
     /// A CONNECT of so many bytes.
@@ -35,7 +35,7 @@ pub(crate) enum First<'a> {
 }
 
 /// What a CONNECT may ask for, before anybody knows who is asking.
-pub(crate) fn connect_limits(settings: &Settings) -> Limits {
+pub fn connect_limits(settings: &Settings) -> Limits {
     let mut limits = Limits::before_connect();
     limits.packet_bytes_max = limits.packet_bytes_max.min(settings.packet_bytes_max);
     limits.topic_levels_max = settings.topic_levels_max;
@@ -47,7 +47,7 @@ pub(crate) fn connect_limits(settings: &Settings) -> Limits {
 }
 
 /// Looks at the first bytes of a client.
-pub(crate) fn first_packet<'a>(input: &'a [u8], limits: &Limits) -> First<'a> {
+pub fn first_packet<'a>(input: &'a [u8], limits: &Limits) -> First<'a> {
     match decode_connect(input, limits) {
         Ok(Decoded::Incomplete { .. }) => First::Incomplete,
         Ok(Decoded::Packet { packet: Packet::Connect(connect), consumed }) => First::Connect { connect, consumed },

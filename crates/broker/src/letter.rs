@@ -20,6 +20,7 @@ use crate::machine::memory_auto;
 use crate::password::Question;
 use crate::seat::Seat;
 use crate::tap::{Outgoing, Tap};
+use crate::websocket::Pages;
 
 /// Something for another thread.
 #[derive(Debug)]
@@ -129,6 +130,15 @@ impl Rules {
             memory_max: config.memory_max.unwrap_or_else(memory_auto).max(MEMORY_MIN),
             sys_interval: config.sys_interval,
             drain_timeout: config.drain_timeout,
+        }
+    }
+
+    /// The pages that may use the WebSocket listeners.
+    pub(crate) fn pages(&self) -> Pages<'_> {
+        match &self.origins {
+            Some(listed) => Pages::Listed(listed),
+            None if self.authenticator.admits(None, "") => Pages::OfThisMachine,
+            None => Pages::OfOurName,
         }
     }
 }

@@ -19,6 +19,7 @@ mod chance;
 mod clock;
 mod common;
 pub mod config;
+mod control_group;
 mod door;
 mod first_packet;
 mod handle;
@@ -41,6 +42,13 @@ mod tls;
 mod visitor;
 mod visitors;
 mod websocket;
+
+/// How a door reads what comes before the core: for whoever drives it without sockets (`fuzz/`).
+#[doc(hidden)]
+pub mod doorway {
+    pub use crate::first_packet::{First, connect_limits, first_packet};
+    pub use crate::websocket::{CloseCode, Control, Decoder, Pages, Upgrade, upgrade};
+}
 
 use std::io;
 use std::net::SocketAddr;

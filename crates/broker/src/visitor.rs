@@ -17,7 +17,7 @@ use crate::letter::{Arrival, Handover};
 use crate::limits::READ_BYTES_MAX;
 use crate::link::{Link, Source};
 use crate::seat::Seat;
-use crate::websocket::{Upgrade, upgrade};
+use crate::websocket::{Pages, Upgrade, upgrade};
 
 /// Nobody asks for the address of somebody that is leaving.
 const UNKNOWN_PEER: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
@@ -91,7 +91,7 @@ pub(crate) struct Terms<'a> {
     /// Of the CONNECT.
     pub(crate) limits: &'a Limits,
     /// Of the WebSocket request.
-    pub(crate) origins: Option<&'a [String]>,
+    pub(crate) pages: Pages<'a>,
 }
 
 /// What is to be done about a visitor.
@@ -272,7 +272,7 @@ impl Visitor {
 
     fn parse(&mut self, terms: &Terms<'_>, make_id: impl FnOnce() -> String) -> Next {
         if matches!(self.stage, Stage::Upgrade) {
-            match upgrade(&self.input, self.peer.ip(), terms.origins) {
+            match upgrade(&self.input, self.peer.ip(), terms.pages) {
                 Upgrade::Incomplete => return Next::Wait,
                 Upgrade::Refuse { answer, why } => {
                     self.trouble = Some(why.into());

@@ -78,7 +78,7 @@ impl ShardThread {
             return;
         }
         let make_id = || self.chance.client_id();
-        let terms = Terms { limits: &self.connect_limits, origins: self.rules.origins.as_deref() };
+        let terms = Terms { limits: &self.connect_limits, pages: self.rules.pages() };
         let next = visitor.on_ready(&mut self.scratch, &terms, make_id);
         self.tls_steps_left -= usize::from(visitor.take_shaken() && self.tls_steps_left > 0);
         self.follow(key, next);

@@ -7,19 +7,25 @@ use crate::limits::WS_FRAME_BYTES_MAX;
 
 /// Why a WebSocket is closed; the numbers of RFC 6455, section 7.4.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CloseCode {
+pub enum CloseCode {
+    /// Nothing is wrong.
     Normal = 1000,
+    /// A frame that must not be.
     ProtocolError = 1002,
     /// A text frame. [MQTT-6.0.0-1]
     UnsupportedData = 1003,
+    /// More than we take in one frame.
     TooBig = 1009,
 }
 
 /// A control frame of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Control<'a> {
+pub enum Control<'a> {
+    /// To be answered with the same bytes.
     Ping(&'a [u8]),
+    /// Nothing to be done.
     Pong,
+    /// To be answered, and nothing comes after it.
     Close,
 }
 
@@ -37,7 +43,7 @@ const HEAD_BYTES_MAX: usize = 14;
 
 /// Takes the frames off a client's stream.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub struct Decoder {
     /// The head of the frame that is being read, as far as it has come.
     head: [u8; HEAD_BYTES_MAX],
     head_len: usize,
@@ -59,11 +65,7 @@ struct Frame {
 
 impl Decoder {
     /// Replaces the bytes in `buffer` by the payload of the data frames in them, and says how much that is.
-    pub(crate) fn decode(
-        &mut self,
-        buffer: &mut [u8],
-        mut on_control: impl FnMut(Control<'_>),
-    ) -> Result<usize, CloseCode> {
+    pub fn decode(&mut self, buffer: &mut [u8], mut on_control: impl FnMut(Control<'_>)) -> Result<usize, CloseCode> {
         let (mut at, mut filled) = (0, 0);
         loop {
             let Some(mut frame) = self.frame.take() else {

@@ -7,5 +7,6 @@ pub(crate) mod frame;
 pub(crate) mod session;
 pub(crate) mod upgrade;
 
+pub use frame::{CloseCode, Control, Decoder};
 pub(crate) use session::WebSocket;
-pub(crate) use upgrade::{Upgrade, upgrade};
+pub use upgrade::{Pages, Upgrade, upgrade};

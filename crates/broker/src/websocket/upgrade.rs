@@ -12,7 +12,7 @@ use crate::limits::{HTTP_HEAD_BYTES_MAX, HTTP_HEADERS_MAX};
 
 /// What the bytes of a client come to.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Upgrade {
+pub enum Upgrade {
     /// Nothing wrong so far; more is needed.
     Incomplete,
     /// It is a WebSocket from here on.
@@ -31,6 +31,19 @@ pub(crate) enum Upgrade {
     },
 }
 
+/// Which pages may talk to us through a browser. What is no browser says nothing about pages, and has a reach of its own.
+#[derive(Clone, Copy, Debug)]
+pub enum Pages<'a> {
+    /// Those that the operator has listed by origin.
+    Listed(&'a [String]),
+    /// Nobody comes in without a password, and no page has one: those from this machine, and those of the name that the
+    /// request was sent to.
+    OfOurName,
+    /// Everybody comes in: the same, if the name is one that nobody else can point at this machine (DNS rebinding). The
+    /// operator's door and the one of SPARQL hold to the same rule.
+    OfThisMachine,
+}
+
 /// The only path.
 const PATH: &str = "/mqtt";
 /// Subprotocols by preference: the second is what clients of MQTT 3.1 ask for.
@@ -38,9 +51,8 @@ const PROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
 /// Section 1.3 of RFC 6455.
 const ACCEPT_KEY_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Reads the request at the start of `input`, which came from this address; `origins` are the pages that are welcome, if
-/// somebody has said which.
-pub(crate) fn upgrade(input: &[u8], peer: IpAddr, origins: Option<&[String]>) -> Upgrade {
+/// Reads the request at the start of `input`, which came from this address.
+pub fn upgrade(input: &[u8], peer: IpAddr, pages: Pages<'_>) -> Upgrade {
     let mut headers = [httparse::EMPTY_HEADER; HTTP_HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let consumed = match request.parse(input) {
@@ -52,7 +64,7 @@ pub(crate) fn upgrade(input: &[u8], peer: IpAddr, origins: Option<&[String]>) ->
         }
         Err(_) => return refuse(400, "Bad Request", "not an HTTP request"),
     };
-    match judge(&request).and_then(|accepted| judge_origin(request.headers, peer, origins).map(|()| accepted)) {
+    match judge(&request).and_then(|accepted| judge_page(request.headers, peer, pages).map(|()| accepted)) {
         Ok((key, protocol)) => Upgrade::Accept { consumed, answer: accept(key, protocol) },
         Err((status, phrase, why)) => refuse(status, phrase, why),
     }
@@ -75,7 +87,7 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
     }
     let headers = &*request.headers;
     once(headers, "Host").map_err(bad)?;
-    // Who says two origins says nothing that can be judged; see `judge_origin` for one.
+    // Who says two origins says nothing that can be judged; see `judge_page` for one.
     if headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Origin")).count() > 1 {
         return Err(bad("a header comes twice"));
     }
@@ -95,30 +107,44 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
 }
 
 /// A browser on this machine lends its reach to every page it shows: a page from elsewhere must not talk to a broker that
-/// trusts this machine. A page from here, or from the name that the request was sent to (a proxy before us), may. Where
-/// the operator has listed pages, those may and no others, wherever the browser is.
-fn judge_origin(headers: &[httparse::Header<'_>], peer: IpAddr, origins: Option<&[String]>) -> Result<(), Fault> {
-    if !headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin")) {
-        return Ok(());
+/// trusts this machine. Where the operator has listed pages, those may and no others, wherever the browser is.
+fn judge_page(headers: &[httparse::Header<'_>], peer: IpAddr, pages: Pages<'_>) -> Result<(), Fault> {
+    let bad = |why| (400, "Bad Request", why);
+    let forbidden = |why| Err((403, "Forbidden", why));
+    let host = name_in(once(headers, "Host").map_err(bad)?);
+    let is_browser = headers.iter().any(|header| header.name.eq_ignore_ascii_case("Origin"));
+    let origin = if is_browser { Some(once(headers, "Origin").map_err(bad)?) } else { None };
+    match (pages, origin) {
+        (Pages::Listed(listed), Some(origin)) => {
+            if !listed.iter().any(|page| page == "*" || page.eq_ignore_ascii_case(origin)) {
+                return forbidden("this page's origin is not among those that are allowed");
+            }
+            return Ok(());
+        }
+        (Pages::Listed(_), None) => return Ok(()),
+        (Pages::OfThisMachine, _) if peer.is_loopback() && !is_here(&host) => {
+            return forbidden("without users this door answers to addresses and to localhost only");
+        }
+        (Pages::OfOurName | Pages::OfThisMachine, _) => {}
     }
-    let origin = once(headers, "Origin").map_err(|why| (400, "Bad Request", why))?;
-    if let Some(origins) = origins {
-        let is_listed = origins.iter().any(|listed| listed == "*" || listed.eq_ignore_ascii_case(origin));
-        let refusal = (403, "Forbidden", "this page's origin is not among those that are allowed");
-        return if is_listed { Ok(()) } else { Err(refusal) };
-    }
-    let host_of = |authority: &str| {
-        let without_port =
-            authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-        without_port.map_or(authority, |(host, _)| host).trim_matches(['[', ']']).to_ascii_lowercase()
-    };
-    let from = host_of(origin.split_once("://").map_or(origin, |(_, authority)| authority));
+    let Some(origin) = origin else { return Ok(()) };
+    let from = name_in(origin.split_once("://").map_or(origin, |(_, authority)| authority));
     let is_local = from == "localhost" || from.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    let is_ours = once(headers, "Host").is_ok_and(|host| host_of(host) == from);
-    if peer.is_loopback() && !is_local && !is_ours {
-        return Err((403, "Forbidden", "a page from elsewhere may not use this machine's broker"));
+    if peer.is_loopback() && !is_local && from != host {
+        return forbidden("a page from elsewhere may not use this machine's broker");
     }
     Ok(())
+}
+
+/// The name or address in an authority, without its port.
+fn name_in(authority: &str) -> String {
+    let without_port = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    without_port.map_or(authority, |(host, _)| host).trim_matches(['[', ']']).to_ascii_lowercase()
+}
+
+/// Whether a name is one of this machine that nobody else can arrange.
+fn is_here(name: &str) -> bool {
+    name == "localhost" || name.parse::<IpAddr>().is_ok()
 }
 
 /// The value of a header that must be there exactly once.
@@ -186,8 +212,41 @@ mod tests {
             ("http://[::1]:8083", HERE, true),
         ] {
             let request = GOOD.replacen("\r\n", &format!("\r\nOrigin: {origin}\r\n"), 1);
-            let accepted = matches!(upgrade(request.as_bytes(), peer, None), Upgrade::Accept { .. });
-            assert_eq!(accepted, is_welcome, "{origin} from {peer}");
+            for pages in [Pages::OfOurName, Pages::OfThisMachine] {
+                let accepted = matches!(upgrade(request.as_bytes(), peer, pages), Upgrade::Accept { .. });
+                assert_eq!(accepted, is_welcome, "{origin} from {peer}, {pages:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn f085_a_name_that_others_can_point_at_us_is_not_ours() {
+        let far: IpAddr = "192.0.2.7".parse().unwrap();
+        let listed = ["http://app.example".to_owned()];
+        let accepts = |host: &str, origin: &str, peer: IpAddr, pages: Pages<'_>| {
+            let origin = if origin.is_empty() { String::new() } else { format!("\r\nOrigin: {origin}") };
+            let request = GOOD.replacen("Host: localhost", &format!("Host: {host}{origin}"), 1);
+            matches!(upgrade(request.as_bytes(), peer, pages), Upgrade::Accept { .. })
+        };
+        for host in
+            ["attacker.example:8083", "attacker.example", "localhost.evil.example", "127.0.0.1.nip.io", "[x]", ""]
+        {
+            let origin = format!("http://{host}");
+            for origin in [&origin, "http://localhost:8083", ""] {
+                assert!(!accepts(host, origin, HERE, Pages::OfThisMachine), "{host} {origin}");
+            }
+            // With users nobody gets anywhere without a password: a proxy may say whatever name it has.
+            assert!(accepts(host, &origin, HERE, Pages::OfOurName), "{host}");
+            // From afar there is no reach to lend, and names are what a broker is found by.
+            assert!(accepts(host, &origin, far, Pages::OfThisMachine), "{host}");
+            // Whoever lists pages has thought of names.
+            assert!(accepts(host, "http://app.example", HERE, Pages::Listed(&listed)), "{host}");
+            assert!(!accepts(host, &origin, HERE, Pages::Listed(&listed)), "{host}");
+        }
+        for host in ["localhost", "LOCALHOST:8083", "127.0.0.1:8083", "[::1]:8083", "[::1]", "10.0.0.7:80"] {
+            for origin in [&format!("http://{host}"), "http://localhost:3000", ""] {
+                assert!(accepts(host, origin, HERE, Pages::OfThisMachine), "{host} {origin}");
+            }
         }
     }
 
@@ -198,7 +257,7 @@ mod tests {
         let status = |origin: &str, peer: IpAddr, origins: &[String]| {
             let head = if origin.is_empty() { String::new() } else { format!("Origin: {origin}\r\n") };
             let request = GOOD.replacen("\r\n", &format!("\r\n{head}"), 1);
-            match upgrade(request.as_bytes(), peer, Some(origins)) {
+            match upgrade(request.as_bytes(), peer, Pages::Listed(origins)) {
                 Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
                 _ => "101".to_owned(),
             }
@@ -215,12 +274,12 @@ mod tests {
         }
     }
 
-    const GOOD: &str = "GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
+    const GOOD: &str = "GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\n\
                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
                         Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n\r\n";
 
     fn status(request: &str) -> String {
-        match upgrade(request.as_bytes(), HERE, None) {
+        match upgrade(request.as_bytes(), HERE, Pages::OfThisMachine) {
             Upgrade::Incomplete => "incomplete".into(),
             Upgrade::Accept { .. } => "101".into(),
             Upgrade::Refuse { answer, .. } => String::from_utf8(answer).unwrap()[9..12].to_owned(),
@@ -229,7 +288,9 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_6455() {
-        let Upgrade::Accept { consumed, answer } = upgrade(&[GOOD.as_bytes(), b"\x82"].concat(), HERE, None) else {
+        let Upgrade::Accept { consumed, answer } =
+            upgrade(&[GOOD.as_bytes(), b"\x82"].concat(), HERE, Pages::OfThisMachine)
+        else {
             panic!("refused")
         };
         assert_eq!(consumed, GOOD.len());
@@ -255,8 +316,8 @@ mod tests {
             (change("/mqtt ", "/..%2f "), "404"),
             (change("GET", "POST"), "405"),
             (change("HTTP/1.1", "HTTP/1.0"), "400"),
-            (change("Host: x\r\n", ""), "400"),
-            (change("Host: x\r\n", "Host: x\r\nHost: y\r\n"), "400"),
+            (change("Host: localhost\r\n", ""), "400"),
+            (change("Host: localhost\r\n", "Host: localhost\r\nHost: y\r\n"), "400"),
             (change("Upgrade: websocket\r\n", ""), "426"),
             (change("keep-alive, Upgrade", "keep-alive"), "426"),
             (change("Version: 13", "Version: 8"), "426"),
@@ -265,8 +326,8 @@ mod tests {
             (change("mqttv3.1, mqtt", "chat"), "400"),
             (change("Sec-WebSocket-Protocol: mqttv3.1, mqtt\r\n", ""), "400"),
             (change("mqttv3.1, mqtt", "mqttv3.1"), "101"),
-            (change("Host: x", &format!("Host: x\r\nX: {}", "y".repeat(HTTP_HEAD_BYTES_MAX))), "431"),
-            (change("Host: x", &format!("Host: x{}", "\r\nX: y".repeat(HTTP_HEADERS_MAX))), "431"),
+            (change("Host: localhost", &format!("Host: localhost\r\nX: {}", "y".repeat(HTTP_HEAD_BYTES_MAX))), "431"),
+            (change("Host: localhost", &format!("Host: localhost{}", "\r\nX: y".repeat(HTTP_HEADERS_MAX))), "431"),
             ("\x16\x03\x01\x02\x00".into(), "400"),
             ("\x10\x0c\x00\x04MQTT".into(), "400"),
         ];

@@ -203,7 +203,7 @@ keys! {
         Reload bind_client_ids: bool = false;
         /// With a password_file: let certificates in whose name is not in it.
         Reload any_certificate_user: bool = false;
-        /// Pages that may use ws and wss, by origin; auto refuses to a browser on this machine pages from elsewhere.
+        /// Pages that may use ws and wss, by origin; auto refuses to a browser on this machine pages from elsewhere, and without users names other than localhost.
         Reload origins: Or<Auto, Origins> = Or::WORD;
     }
     limits: Limits {
