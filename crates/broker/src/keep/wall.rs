@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_jumps_between_two_runs_counts_as_no_time() {
+    fn f120_a_clock_that_jumps_between_two_runs_counts_as_no_time() {
         let at = Timestamp::from_secs_f64(5.0);
         let (last, day) = (1_800_000_000_000, 24 * 3600 * 1000);
         assert_eq!(Wall::new(at, last + day, last).ms(at), last + day);
