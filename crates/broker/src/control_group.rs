@@ -11,7 +11,7 @@ pub(crate) fn memory_limit(groups: &str, mounts: &str, read: impl Fn(&str) -> Op
     let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
     let groups = groups.lines().filter_map(Group::parse);
     let folders = groups.flat_map(|group| folders(&group, &mounts));
-    let limits = folders.flat_map(|(version, folder)| {
+    let limits = folders.filter_map(|(version, folder)| {
         let texts = version.files().map(|file| read(&format!("{folder}/{file}")));
         texts.into_iter().flatten().filter_map(|text| limit(&text)).min()
     });

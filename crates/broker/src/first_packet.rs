@@ -175,7 +175,7 @@ mod tests {
             ("F006 PINGREQ", b"\xc0\x00".to_vec(), b""),
             ("F006 reserved", b"\x00\x00".to_vec(), b""),
             ("F006 AUTH", b"\xf0\x00".to_vec(), b""),
-            ("F007 flags of the fixed header", b"\x1f\x0c".to_vec(), b""),
+            ("F007 flags of the fixed header", [&[0x1f], &connect("MQTT", 4, 2, b"\0\0")[1..]].concat(), b""),
             ("F008 level 6", connect("MQTT", 6, 2, b"\0\0"), b"\x20\x03\x00\x84\x00"),
             ("F008 level 3 of MQTT", connect("MQTT", 3, 2, b"\0\0"), b"\x20\x02\x00\x01"),
             ("F008 level 0", connect("MQTT", 0, 2, b"\0\0"), b"\x20\x02\x00\x01"),
