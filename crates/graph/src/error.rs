@@ -107,6 +107,8 @@ pub enum Limit {
     Quoted,
     /// Triples and rows of one operation that is no data.
     Patterns,
+    /// Bytes of a word or prefix.
+    WordBytes,
     /// Times that a parser would read a piece of the text.
     Reads,
     /// Bytes of names with their prefixes written out.
@@ -126,7 +128,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    const ALL: [Self; 29] = [
+    const ALL: [Self; 30] = [
         Self::TextBytes,
         Self::Depth,
         Self::Chain,
@@ -148,6 +150,7 @@ impl Limit {
         Self::Variables,
         Self::Quoted,
         Self::Patterns,
+        Self::WordBytes,
         Self::Reads,
         Self::Expansion,
         Self::Ambiguous,
@@ -204,6 +207,7 @@ impl fmt::Display for Limit {
             Self::Variables => "too many different variables in one query",
             Self::Quoted => "too many quoted triples",
             Self::Patterns => "too many triples in one operation; INSERT DATA and DELETE DATA take more",
+            Self::WordBytes => "a word or prefix is too long",
             Self::Reads => "functions with optional arguments, or negations, are nested too deeply",
             Self::Expansion => "prefixes and base make the names too long",
             Self::Ambiguous => "too many \"<\" that could begin an IRI; write a space after them",

@@ -31,7 +31,7 @@ const CONCAT: &str = "urn:tidegate:group-concat:";
 /// Rows that `VALUES` and `UNION` alone may make: their product is built without a single read.
 const ROWS_WITHOUT_READING_MAX: u64 = 1_000_000;
 
-/// Triple patterns of one query. The optimizer orders joins in cubic time, without a look at the meter: 250 of them took
+/// Triple patterns, paths and `VALUES` of one query. The optimizer orders joins in cubic time, without a look at the meter: 250 of them took
 /// it 1.4 s in a test build.
 const TRIPLE_PATTERNS_MAX: usize = 128;
 
@@ -127,9 +127,11 @@ impl Visitor for Survey {
     fn pattern(&mut self, pattern: &mut GraphPattern) {
         self.service |= matches!(pattern, GraphPattern::Service { .. });
         self.union |= matches!(pattern, GraphPattern::Union { .. });
-        if let GraphPattern::Bgp { patterns } = pattern {
-            self.triple_patterns += patterns.len();
-        }
+        self.triple_patterns += match pattern {
+            GraphPattern::Bgp { patterns } => patterns.len(),
+            GraphPattern::Path { .. } | GraphPattern::Values { .. } => 1,
+            _ => 0,
+        };
     }
 }
 

@@ -4,6 +4,7 @@ mod algebra;
 mod beside;
 mod dataset;
 mod delta;
+mod depth;
 mod dictionary;
 mod direct;
 mod encode;

@@ -9,6 +9,7 @@ use spargebra::algebra::{GraphPattern, QueryDataset};
 use spargebra::{Query as Algebra, SparqlParser};
 
 use crate::dataset::Snapshot;
+use crate::depth::is_too_deep;
 use crate::direct::{Direct, DirectRows};
 use crate::error::{Error, Limit};
 use crate::guard::Guard;
@@ -43,7 +44,7 @@ impl Query {
 
     /// The same, with a base for relative IRIs.
     pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
-        text::check(text, limits)?;
+        text::check(text, base, limits)?;
         let parsed = parser(base)?.parse_query(text);
         let mut algebra = parsed.map_err(|error| Error::Syntax(words(&error.to_string(), text)))?;
         if let (Algebra::Select { pattern, .. }, Some(places)) = (&mut algebra, star_order(text))
@@ -58,6 +59,9 @@ impl Query {
     }
 
     pub(crate) fn new(algebra: Algebra, limits: &QueryLimits) -> Result<Self, Error> {
+        if is_too_deep(pattern_of(&algebra)) {
+            return Err(Limit::AlgebraDepth.into());
+        }
         let mut guarded = algebra.clone();
         let guard = Guard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
         let direct = Direct::of(&algebra);
@@ -134,6 +138,15 @@ pub(crate) fn parser(base: Option<&str>) -> Result<SparqlParser, Error> {
     match base {
         Some(base) => parser.with_base_iri(base).map_err(|error| Error::Syntax(error.to_string())),
         None => Ok(parser),
+    }
+}
+
+pub(crate) fn pattern_of(algebra: &Algebra) -> &GraphPattern {
+    match algebra {
+        Algebra::Select { pattern, .. }
+        | Algebra::Construct { pattern, .. }
+        | Algebra::Describe { pattern, .. }
+        | Algebra::Ask { pattern, .. } => pattern,
     }
 }
 

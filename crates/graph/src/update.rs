@@ -44,7 +44,7 @@ impl Update {
 
     /// The same, with a base for relative IRIs.
     pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
-        text::check(text, limits)?;
+        text::check(text, base, limits)?;
         let parsed = parser(base)?.parse_update(text);
         Self::new(parsed.map_err(|error| Error::Syntax(words(&error.to_string(), text)))?, limits)
     }
