@@ -9,7 +9,7 @@ use oxrdfio::RdfFormat;
 use serde_json::{Value, json};
 use sparesults::QueryResultsFormat;
 use tidegate_graph::{Error, Query, QueryLimits};
-use tidegate_space::{Answer, Ask, Asker, Form, Handle, Refused, Source};
+use tidegate_space::{Answer, Ask, Asker, Class, Form, Handle, Refused, Source};
 
 use crate::body::{self, text};
 use crate::limits::QUERY_TIME;
@@ -44,6 +44,9 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     let (standing, notifications) = space.watch().standing();
     Ok(json_of(&json!({
         "is_on": true,
+        "condition": space.condition().name(),
+        "panics": space.panics().iter().map(|(_, number)| number).sum::<u64>(),
+        "restarts": space.restarts().0,
         "version": space.version(),
         "running": running,
         "answer_bytes": answer_bytes,
@@ -93,14 +96,19 @@ pub(crate) async fn run(Shared(state): Shared<Arc<State>>, request: Request) -> 
     let (parts, body) = request.into_parts();
     let words = body::words(&parts.headers, body).await?;
     let query = text(&words, "query").ok_or_else(|| Problem::usage("\"query\" is missing"))?;
-    let query = Query::parse(&query, &QueryLimits::default()).map_err(|error| wrong(&error))?;
-    let (form, kind) = if query.is_graph() {
-        (Form::Graph(RdfFormat::NTriples), "application/n-triples")
-    } else {
-        (Form::Results(QueryResultsFormat::Json), "application/sparql-results+json")
-    };
     let asker = Asker::new(SCOPE, Some(QUERY_TIME));
-    let answered = space.ask(Ask::Query { query: Box::new(query), form }, asker).await.map_err(refused)?;
+    // Read where a text that is too deep or too dear harms nobody.
+    let reading = space.read(query.len(), Class::Query, asker, move |limits| match read(&query, limits) {
+        Ok((ask, kind)) => (Ok(kind), Ok(ask)),
+        Err(Error::Cancelled) => (Err(Error::Cancelled), Err(Refused::Late)),
+        Err(error) => (Err(error), Err(Refused::Declined)),
+    });
+    let (answered, kind) = match reading.answer().await {
+        (_, Some(Err(error))) => return Err(wrong(&error)),
+        (Ok(answered), Some(Ok(kind))) => (answered, kind),
+        (Ok(_), None) => return Err(refused(Refused::Closing)),
+        (Err(why), _) => return Err(refused(why)),
+    };
     let Answer::Bytes(bytes) = answered.answer else { return Err(Problem::busy("there was another answer")) };
     let source = match answered.source {
         Source::Fresh => "fresh",
@@ -111,6 +119,17 @@ pub(crate) async fn run(Shared(state): Shared<Arc<State>>, request: Request) -> 
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     response.headers_mut().insert("tidegate-source", HeaderValue::from_static(source));
     Ok(response)
+}
+
+/// What is asked, and the media type of its answer.
+fn read(text: &str, limits: &QueryLimits) -> Result<(Ask, &'static str), Error> {
+    let query = Box::new(Query::parse(text, limits)?);
+    let (form, kind) = if query.is_graph() {
+        (Form::Graph(RdfFormat::NTriples), "application/n-triples")
+    } else {
+        (Form::Results(QueryResultsFormat::Json), "application/sparql-results+json")
+    };
+    Ok((Ask::Query { query, form }, kind))
 }
 
 fn refused(why: Refused) -> Problem {
@@ -126,6 +145,11 @@ fn refused(why: Refused) -> Problem {
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "answer-too-long", detail)
         }
         Refused::Closing => Problem::busy("the broker ends"),
+        Refused::Unavailable(condition) => Problem::busy(format!("the smart space is {}", condition.name())),
+        Refused::Panicked | Refused::Declined => {
+            let detail = "an internal error, which is logged";
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", detail)
+        }
         Refused::Failed(error) => wrong(&error),
     }
 }

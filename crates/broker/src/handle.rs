@@ -146,6 +146,16 @@ impl Handle {
         self.common.pressure.report(self.common.clock.now())
     }
 
+    /// Charges memory that is no shard's to the budget; false if there is no room.
+    pub fn take_memory(&self, bytes: usize) -> bool {
+        self.common.pressure.budget.take_beside(bytes as u64)
+    }
+
+    /// So much of it is not used any more.
+    pub fn give_memory(&self, bytes: usize) {
+        self.common.pressure.budget.give_beside(bytes as u64);
+    }
+
     /// How often the level has become each of the five, from 0 to 4.
     pub fn transitions(&self) -> [u64; 5] {
         self.common.pressure.transitions()

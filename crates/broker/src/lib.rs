@@ -61,6 +61,7 @@ use tidegate_core::access::Policy;
 use tidegate_core::event::Stats;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Shard, Whom};
+use tidegate_store::Vital;
 
 use authenticate::Authenticator;
 pub use bans::{Ban, Banned};
@@ -148,7 +149,10 @@ impl Broker {
             // The first thread has all the doors.
             let shard = ShardThread::new(index, common, rules, poll, core::mem::take(&mut open), shard)?;
             let builder = thread::Builder::new().name(format!("shard-{index}"));
-            broker.threads.push(builder.spawn(move || shard.run())?);
+            broker.threads.push(builder.spawn(move || {
+                let _vital = Vital::guard();
+                shard.run();
+            })?);
         }
         Ok(broker)
     }

@@ -12,6 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use tidegate_store::Vital;
+
 use crate::ask::Busy;
 use crate::attempts::network;
 use crate::authenticate::{Authenticator, Credentials, Refusal};
@@ -180,7 +182,10 @@ pub(crate) fn start(
     (0..threads.max(1))
         .map(|number| {
             let (questions, inboxes) = (Arc::clone(questions), Arc::clone(inboxes));
-            thread::Builder::new().name(format!("password-{number}")).spawn(move || answer(&questions, &inboxes))
+            thread::Builder::new().name(format!("password-{number}")).spawn(move || {
+                let _vital = Vital::guard();
+                answer(&questions, &inboxes);
+            })
         })
         .collect()
 }

@@ -175,6 +175,8 @@ pub(crate) struct Budget {
     max: AtomicU64,
     /// What is handed out, all together.
     granted: AtomicU64,
+    /// What others than the shards use: texts that the smart space reads.
+    beside: AtomicU64,
     /// By shard: what it uses, what it was granted, and bytes in its inbox.
     shards: Vec<[AtomicU64; 3]>,
 }
@@ -182,7 +184,8 @@ pub(crate) struct Budget {
 impl Budget {
     fn new(shards: usize, max: u64) -> Self {
         let (max, granted) = (AtomicU64::new(max), AtomicU64::new(0));
-        Self { max, granted, shards: (0..shards).map(|_| Default::default()).collect() }
+        let beside = AtomicU64::new(0);
+        Self { max, granted, beside, shards: (0..shards).map(|_| Default::default()).collect() }
     }
 
     pub(crate) fn max(&self) -> u64 {
@@ -194,9 +197,27 @@ impl Budget {
         self.max.store(max, Ordering::Relaxed);
     }
 
-    /// Bytes in use by all shards.
+    /// Bytes in use by all shards, and beside them.
     pub(crate) fn used(&self) -> u64 {
-        self.shards.iter().map(|[used, ..]| used.load(Ordering::Relaxed)).sum()
+        self.beside() + self.shards.iter().map(|[used, ..]| used.load(Ordering::Relaxed)).sum::<u64>()
+    }
+
+    fn beside(&self) -> u64 {
+        self.beside.load(Ordering::Relaxed)
+    }
+
+    /// Charges what is no shard's; false if that would be more than its part, or than is left. A shard that was granted all
+    /// of the budget learns of it at its next turn.
+    pub(crate) fn take_beside(&self, bytes: u64) -> bool {
+        let (max, used) = (self.max(), self.used());
+        let may = (max / 1000).saturating_mul(BESIDE_SHARE).min(max.saturating_sub(used).saturating_add(self.beside()));
+        let more = |beside: u64| beside.checked_add(bytes).filter(|sum| *sum <= may);
+        self.beside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    pub(crate) fn give_beside(&self, bytes: u64) {
+        let less = |beside: u64| Some(beside.saturating_sub(bytes));
+        let _ = self.beside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// A batch was put into the inbox of a shard, or taken out.
@@ -217,10 +238,10 @@ impl Budget {
     pub(crate) fn grant(&self, shard: usize, used: u64) -> u64 {
         let [shown, own, _] = &self.shards[shard];
         shown.store(used, Ordering::Relaxed);
-        let (max, before) = (self.max(), own.load(Ordering::Relaxed));
+        let (max, before) = (self.max().saturating_sub(self.beside()), own.load(Ordering::Relaxed));
         let shards = self.shards.len() as u64;
         let turn = if shards == 1 { max } else { (max / (16 * shards)).max(TURN_BYTES) };
-        let wanted = used.saturating_add(turn.min(max.saturating_sub(self.used()) / shards));
+        let wanted = used.saturating_add(turn.min(self.max().saturating_sub(self.used()) / shards));
         // The own grant is changed by its own thread only.
         if wanted <= before {
             self.granted.fetch_sub(before - wanted, Ordering::Relaxed);
@@ -236,6 +257,9 @@ impl Budget {
         before + more
     }
 }
+
+/// What others than the shards may have of the budget, in thousandths: MQTT comes first.
+const BESIDE_SHARE: u64 = 250;
 
 /// What one turn may need at least, copies for many receivers included.
 const TURN_BYTES: u64 = 2 * 1024 * 1024;
@@ -286,6 +310,18 @@ mod tests {
         assert_eq!(pressure.level(), Level::Emergency);
         let report = pressure.report(now + MS);
         assert_eq!((report.level, report.cause, report.age), (Level::Emergency, Some(Cause::Memory), MS));
+    }
+
+    #[test]
+    fn f066_what_is_used_beside_the_shards_is_theirs_no_more_and_has_an_end() {
+        let budget = Budget::new(1, 1_000_000);
+        assert_eq!(budget.grant(0, 0), 1_000_000);
+        assert!(budget.take_beside(200_000) && !budget.take_beside(60_000), "a quarter is the most");
+        assert_eq!((budget.grant(0, 100_000), budget.used()), (800_000, 300_000));
+        assert_eq!(budget.grant(0, 790_000), 800_000);
+        assert!(!budget.take_beside(20_000), "there is no room left");
+        budget.give_beside(200_000);
+        assert_eq!((budget.grant(0, 790_000), budget.used()), (1_000_000, 790_000));
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod lab;
 mod log;
 mod mapping;
 mod operate;
+mod panics;
 mod plan;
 mod publish;
 mod rdf;

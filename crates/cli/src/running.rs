@@ -13,7 +13,7 @@ use tidegate_auth::Users;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
 use tidegate_broker::{Handle, NotAsked};
-use tidegate_space::{Checked, Porter, Rule, Vault};
+use tidegate_space::{Checked, Condition, Porter, Rule, Vault};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
@@ -176,6 +176,11 @@ impl Steward for Running {
         if self.is_draining.load(Ordering::Relaxed) {
             return Some("draining");
         }
+        match self.space.get().map(tidegate_space::Handle::condition) {
+            Some(Condition::Restarting) => return Some("the smart space begins anew"),
+            Some(Condition::Down) => return Some("the smart space is down"),
+            Some(Condition::Serving) | None => {}
+        }
         let space = self.vault.get().and_then(|vault| vault.report()).map(|store| store.health);
         let healths = [self.handle.store().map(|store| store.health), space];
         healths.into_iter().flatten().any(|health| health != Health::Fine).then_some("the store cannot write")
@@ -267,6 +272,11 @@ impl Porter for Running {
 
     fn generation(&self) -> u64 {
         self.now().generation
+    }
+
+    fn is_welcome(&self, origin: &str) -> bool {
+        let now = self.now();
+        now.loaded.options.space.origins.0.iter().any(|listed| listed == "*" || listed == origin)
     }
 
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {

@@ -24,7 +24,7 @@ use crate::plan::password_file;
 use crate::running::{self, Running};
 use crate::security::{Audience, Security};
 use crate::supervisor::Supervisor;
-use crate::{bind, log, plan, security, smart};
+use crate::{bind, log, panics, plan, security, smart};
 
 /// A configuration that is sound as a whole.
 pub(crate) struct Ready {
@@ -76,6 +76,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     plan::check_data(&ready.loaded)?;
     bind::check(&ready.config.listeners)?;
     let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
+    panics::log();
     // Registered before the first thread starts: a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
     log_warnings(&ready);

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use tidegate_broker::Beside;
-use tidegate_graph::SpaceLimits;
-use tidegate_space::{Binds, Bound, Doors, Opening, Porter, Service, StoreConfig};
+use tidegate_space::{Binds, Bound, Budget, Doors, Opening, Options, Porter, Service, StoreConfig};
 use tracing::{info, warn};
 
 use crate::config::{Loaded, Origin};
@@ -38,7 +37,7 @@ pub(crate) fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> 
     if !has_doors && loaded.maps.is_empty() {
         return Ok(None);
     }
-    let service = service(loaded).context("the smart space did not start")?;
+    let service = service(loaded, running).context("the smart space did not start")?;
     if let Some(vault) = service.vault() {
         running.note_vault(vault);
     }
@@ -57,6 +56,20 @@ pub(crate) fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> 
     Ok(Some(Smart { _mapping: mapping, doors, _service: service }))
 }
 
+/// The memory budget of the broker, of which the texts that the space reads are a part.
+#[derive(Debug)]
+struct Memory(tidegate_broker::Handle);
+
+impl Budget for Memory {
+    fn take(&self, bytes: usize) -> bool {
+        self.0.take_memory(bytes)
+    }
+
+    fn give(&self, bytes: usize) {
+        self.0.give_memory(bytes);
+    }
+}
+
 /// The numbers of the space and its maps, as `$SYS` and metrics have them.
 fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> {
     let one = |family, help, is_counter, value| Beside { family, help, is_counter, labels: Vec::new(), value };
@@ -66,6 +79,30 @@ fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> 
         one("space_running", "Evaluations under way.", false, running as u64),
         one("space_answer_bytes", "Bytes of answers that are made, sent or remembered.", false, bytes as u64),
     ];
+    let ((restarts, runaways), (text_bytes, texts_refused)) = (space.restarts(), space.texts());
+    all.extend([
+        one("space_restarts", "Times that the smart space began anew after a fault.", true, restarts),
+        one(
+            "space_runaways",
+            "Threads of the smart space that were given up because they did not end.",
+            true,
+            runaways,
+        ),
+        one("space_text_bytes", "Memory that is charged for texts which are read.", false, text_bytes as u64),
+        one(
+            "space_texts_refused",
+            "Texts that were refused because there was no memory for them.",
+            true,
+            texts_refused,
+        ),
+    ]);
+    all.extend(space.panics().into_iter().map(|(part, value)| Beside {
+        family: "space_panics",
+        help: "Faults of the smart space that were contained, by the part that met them.",
+        is_counter: true,
+        labels: vec![("part", part)],
+        value,
+    }));
     all.extend(space.counts().into_iter().map(|(class, outcome, value)| Beside {
         family: "space_requests",
         help: "Requests to the smart space by class and what became of them.",
@@ -80,14 +117,18 @@ fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> 
 }
 
 /// The space as it was kept; an empty one if nothing is to be kept.
-fn service(loaded: &Loaded) -> std::io::Result<Service> {
-    let (store, admission) = (&loaded.options.store, plan::admission(&loaded.options));
+fn service(loaded: &Loaded, running: &Running) -> std::io::Result<Service> {
+    let store = &loaded.options.store;
+    let budget: Option<Arc<dyn Budget>> = Some(Arc::new(Memory(running.handle.clone())));
+    let options = Options { admission: plan::admission(&loaded.options), budget, ..Options::default() };
     if !store.keep {
-        return Service::start_as(SpaceLimits::default(), &admission);
+        return Service::start_by(&options);
     }
     let dir = plan::space_dir(&loaded.options);
     let config = StoreConfig { dir, durability: store.durability.0, strict: store.strict };
-    let (service, opening) = Service::open(&config, SpaceLimits::default(), &admission)?;
+    let (service, opening) = Service::open_by(&config, &options)?;
+    // A fault of ours when it was read; what is tried about it is logged by the space itself.
+    let Some(opening) = opening else { return Ok(service) };
     let Opening { report, version, quads, rules, holes } = opening;
     let rules = rules.len();
     info!(event = "space_opened", version, quads, rules, holes, %report, "the smart space is back");

@@ -13,6 +13,7 @@ use tidegate_control::admission::{Class, Key};
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Baseline, Error, Mask, Query, ResultDelta, SubscriberId, Update};
 
+use crate::condition::Condition;
 use crate::limits::{TIME_MAX, TIME_MIN};
 use crate::order::Shape;
 use crate::outlet::Outlet;
@@ -208,6 +209,12 @@ pub enum Refused {
     TooLong,
     /// The service ends.
     Closing,
+    /// A fault of ours met this request; nothing was changed.
+    Panicked,
+    /// The space begins anew, or was given up.
+    Unavailable(Condition),
+    /// Its door has decided otherwise when the text was read, and knows why.
+    Declined,
 }
 
 impl Refused {

@@ -12,8 +12,20 @@ use crate::ask::{Answered, Refused, Source};
 use crate::desk::lock;
 
 /// Names of the outcomes, in the order of their counters.
-pub const OUTCOMES: [&str; 10] =
-    ["fresh", "shared", "remembered", "busy", "late", "failed", "too_long", "closing", "unwritable", "unconfirmed"];
+pub const OUTCOMES: [&str; 12] = [
+    "fresh",
+    "shared",
+    "remembered",
+    "busy",
+    "late",
+    "failed",
+    "too_long",
+    "closing",
+    "unwritable",
+    "unconfirmed",
+    "panicked",
+    "unavailable",
+];
 
 /// Why an evaluation was ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +70,9 @@ pub(crate) struct Counts {
 impl From<&Refused> for Ssap {
     fn from(refused: &Refused) -> Self {
         match refused {
-            Refused::Busy(_) | Refused::Closing | Refused::Unwritable => Self::Busy,
-            Refused::Failed(_) | Refused::TooLong => Self::Refused,
-            Refused::Late | Refused::Unconfirmed => Self::Failed,
+            Refused::Busy(_) | Refused::Closing | Refused::Unwritable | Refused::Unavailable(_) => Self::Busy,
+            Refused::Failed(_) | Refused::TooLong | Refused::Declined => Self::Refused,
+            Refused::Late | Refused::Unconfirmed | Refused::Panicked => Self::Failed,
         }
     }
 }
@@ -84,6 +96,10 @@ impl Counts {
             Err(Refused::Closing) => 7,
             Err(Refused::Unwritable) => 8,
             Err(Refused::Unconfirmed) => 9,
+            Err(Refused::Panicked) => 10,
+            Err(Refused::Unavailable(_)) => 11,
+            // Nothing was asked.
+            Err(Refused::Declined) => return,
         };
         self.requests[class.index()][place].fetch_add(1, Ordering::Relaxed);
     }

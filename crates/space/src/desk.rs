@@ -3,7 +3,7 @@
 //! under one lock that nobody holds while working.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,16 @@ use tokio::sync::oneshot;
 use crate::admission::Admission;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
+use crate::condition::Condition;
 use crate::counts::Counts;
 use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
+use crate::memory::{Charge, Texts};
 use crate::order::{Job, Request, Servers, Taken};
 use crate::outlet::Outlet;
+use crate::panics::{Panics, Part, Probe};
+use crate::parsers::Parsers;
 use crate::pool::{Entered, Pool};
+use crate::progress::Progress;
 use crate::service::{Chance, random};
 use crate::watch::Watch;
 use crate::watcher::Running;
@@ -36,8 +41,10 @@ pub(crate) struct Task {
     pub(crate) until: Instant,
     /// What its client is told about pace.
     pub(crate) hints: Hints,
-    /// Set when nobody waits any more.
-    pub(crate) is_gone: Arc<AtomicBool>,
+    /// Whether somebody waits, and how far it is.
+    pub(crate) progress: Arc<Progress>,
+    /// Memory that its text is charged with.
+    pub(crate) charge: Option<Charge>,
     reply: oneshot::Sender<Result<Answered, Refused>>,
 }
 
@@ -74,6 +81,10 @@ pub(crate) struct Shared {
     writer: Condvar,
     reader: Condvar,
     pub(crate) watcher: Condvar,
+    /// The watcher waits until somebody calls it; only looked at under the lock.
+    pub(crate) is_watcher_asleep: AtomicBool,
+    /// Where the supervisor waits between two starts of the owner.
+    supervisor: Condvar,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) counts: Counts,
     pub(crate) watch: Watch,
@@ -84,6 +95,15 @@ pub(crate) struct Shared {
     pub(crate) seed: (u64, u64),
     /// The longest time of a request.
     pub(crate) time_max: Duration,
+    pub(crate) panics: Panics,
+    /// How often the space has begun anew, and threads were given up.
+    pub(crate) restarts: AtomicU64,
+    pub(crate) runaways: AtomicU64,
+    condition: AtomicU8,
+    /// Texts that wait to be read, and what they are charged with.
+    pub(crate) parsers: Parsers,
+    pub(crate) texts: Arc<Texts>,
+    pub(crate) probe: Option<Arc<dyn Probe>>,
     origin: Instant,
 }
 
@@ -110,7 +130,7 @@ pub(crate) enum Hold {
 }
 
 /// Nothing is done while a mutex is locked that could leave it half changed.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -137,6 +157,8 @@ impl Shared {
             writer: Condvar::new(),
             reader: Condvar::new(),
             watcher: Condvar::new(),
+            is_watcher_asleep: AtomicBool::new(false),
+            supervisor: Condvar::new(),
             cache: Mutex::default(),
             counts: Counts::default(),
             watch: Watch::default(),
@@ -144,6 +166,13 @@ impl Shared {
             held: Arc::default(),
             seed,
             time_max: admission.time_max,
+            panics: Panics::default(),
+            restarts: AtomicU64::new(0),
+            runaways: AtomicU64::new(0),
+            condition: AtomicU8::new(Condition::Serving.code()),
+            parsers: Parsers::default(),
+            texts: Arc::default(),
+            probe: None,
             origin: Instant::now(),
         })
     }
@@ -158,14 +187,19 @@ impl Shared {
         ask: Ask,
         asker: Asker,
         reply: oneshot::Sender<Result<Answered, Refused>>,
-    ) -> Arc<AtomicBool> {
+        progress: Arc<Progress>,
+        charge: Option<Charge>,
+    ) {
         let (class, reads) = (ask.class(), ask.only_reads());
         let (key, shape) = ask.names(asker.scope, self.seed);
-        let is_gone = Arc::new(AtomicBool::new(false));
         let began = Instant::now();
         let until = began + asker.patience;
         let hints = Hints::default();
-        let mut task = Task { ask, class, key, began, until, hints, is_gone: Arc::clone(&is_gone), reply };
+        let mut task = Task { ask, class, key, began, until, hints, progress, charge, reply };
+        if let Some(refused) = self.unavailable() {
+            self.reply(task, Err(refused));
+            return;
+        }
         let version = self.version.load(Ordering::SeqCst);
         if let Some(bytes) = key.and_then(|key| lock(&self.cache).find(key, version)) {
             let mut desk = lock(&self.desk);
@@ -174,14 +208,14 @@ impl Shared {
             let hints = Hints { queued: Some(Duration::ZERO), ..hints };
             let source = Source::Remembered;
             self.reply(task, Ok(Answered { answer: Answer::Bytes(bytes), version, hints, source }));
-            return is_gone;
+            return;
         }
         let now = self.now();
         let mut desk = lock(&self.desk);
         if desk.is_closing {
             drop(desk);
             self.reply(task, Err(Refused::Closing));
-            return is_gone;
+            return;
         }
         let pool = if reads { &mut desk.readers } else { &mut desk.writers };
         let hints = pool.hints(now, class, &asker.caller);
@@ -199,7 +233,6 @@ impl Shared {
             }
         }
         self.reply_late(late);
-        is_gone
     }
 
     pub(crate) fn control(&self, control: Control) {
@@ -207,9 +240,78 @@ impl Shared {
         self.writer.notify_one();
     }
 
+    /// How the space is.
+    pub(crate) fn condition(&self) -> Condition {
+        Condition::of_code(self.condition.load(Ordering::SeqCst))
+    }
+
+    /// Why nobody is served at the moment.
+    pub(crate) fn unavailable(&self) -> Option<Refused> {
+        let condition = self.condition();
+        (condition != Condition::Serving).then_some(Refused::Unavailable(condition))
+    }
+
+    pub(crate) fn probe(&self, part: Part) {
+        if let Some(probe) = &self.probe {
+            probe.at(part);
+        }
+    }
+
+    /// The owner is gone: from now on nobody is served, and whoever waits is told so. What was known of the data is
+    /// forgotten.
+    pub(crate) fn suspend(&self, condition: Condition) {
+        let now = self.now();
+        let mut desk = lock(&self.desk);
+        self.condition.store(condition.code(), Ordering::SeqCst);
+        let mut waiting = Vec::new();
+        let Desk { writers, readers, .. } = &mut *desk;
+        for pool in [writers, readers] {
+            while let Some(Taken { job, value, joined, .. }) = pool.take(now) {
+                pool.cancelled(job, Duration::ZERO);
+                waiting.extend(std::iter::once(value).chain(joined));
+            }
+            waiting.extend(pool.drain());
+        }
+        desk.controls.clear();
+        desk.snapshot = None;
+        desk.is_snapshot_wanted = false;
+        drop(desk);
+        for task in waiting {
+            self.reply(task, Err(Refused::Unavailable(condition)));
+        }
+        self.watch.forget_standing();
+    }
+
+    /// There is an owner again, and data of this version.
+    pub(crate) fn resume(&self, version: u64) {
+        self.version.store(version, Ordering::SeqCst);
+        lock(&self.cache).forget(version);
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+        self.condition.store(Condition::Serving.code(), Ordering::SeqCst);
+    }
+
+    /// Waits for so long; true if the service ends meanwhile.
+    pub(crate) fn pause(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        let mut desk = lock(&self.desk);
+        while !desk.is_closing {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            desk = self.supervisor.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        true
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        lock(&self.desk).is_closing
+    }
+
     pub(crate) fn close(&self) {
         lock(&self.desk).is_closing = true;
-        for wake in [&self.writer, &self.reader, &self.watcher] {
+        self.parsers.close();
+        for wake in [&self.writer, &self.reader, &self.watcher, &self.supervisor] {
             wake.notify_all();
         }
     }
@@ -340,7 +442,8 @@ mod tests {
     fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<Answered, Refused>> {
         let (reply, answer) = oneshot::channel();
         let ask = Ask::Edit { remove: Vec::new(), insert: Vec::new() };
-        shared.offer(ask, Asker { scope: 0, patience, caller: Caller::default() }, reply);
+        let asker = Asker { scope: 0, patience, caller: Caller::default() };
+        shared.offer(ask, asker, reply, Arc::default(), None);
         answer
     }
 

@@ -34,13 +34,28 @@ pub const CACHE_BYTES_MAX: usize = 32 << 20;
 pub const OUTLET_EVENTS: usize = 16;
 /// Bytes of notifications that are written together, beside the last one: they share the time of one.
 pub const BATCH_BYTES: usize = 64 << 10;
-/// Stack of threads that parse and evaluate: the deepest query that is accepted needs a quarter of it.
-pub const STACK_BYTES: usize = 8 << 20;
+/// Stack of threads that parse and evaluate: four times what the deepest text that is accepted needs, at least. Only what
+/// is used of it takes memory.
+pub const STACK_BYTES: usize = tidegate_graph::PARSE_STACK_BYTES;
 
-/// Texts up to this are parsed where they arrive; longer ones on threads for that.
+/// Texts up to this are short.
 pub const INLINE_BYTES: usize = 64 << 10;
-/// Threads for long texts.
+/// Threads that read short texts, and as many for long ones.
 pub const PARSERS: usize = 2;
+/// Texts of each kind that may wait to be read: as many as there may be connections.
+pub const READINGS_MAX: usize = HTTP_CONNECTIONS_MAX + SSAP_CONNECTIONS_MAX;
+/// Threads that may be given up at once because they do not come back, of each kind.
+pub const RUNAWAYS_MAX: usize = 4;
+/// How long a thread may go on after it was told to end, before it is given up.
+pub const RUNAWAY_AFTER: Duration = Duration::from_secs(5);
+/// What an answer may be late by: the writer or reader itself says that it ended, or that it did not.
+pub const GRACE: Duration = Duration::from_secs(1);
+/// How much longer a door waits for a change that was begun and told to end, before it says that nothing is known.
+pub const BEGUN_GRACE: Duration = Duration::from_secs(30);
+/// Bytes of memory that are charged for each byte of a text while it is read and asked: terms are strings of their own.
+pub const TEXT_COST: usize = 6;
+/// Bytes that all texts may be charged with.
+pub const TEXTS_BYTES_MAX: usize = 512 << 20;
 
 /// Clients whose wanted interval is remembered, in each pool; more are advised and not counted.
 pub const WANTS_MAX: usize = 65_536;
@@ -59,8 +74,6 @@ pub const HTTP_LAST_TIME: Duration = Duration::from_secs(60);
 pub const BODY_BYTES_MAX: usize = 16 << 20;
 /// Time for a request's head, and again for its body.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of all bodies that are being read, beside short ones.
-pub const BODIES_BYTES_MAX: usize = 128 << 20;
 /// Time for a request's body.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Buffer of an HTTP connection, which bounds its head.
@@ -103,6 +116,10 @@ pub const SSAP_MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 pub const SSAP_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 /// How often a silent subscription is sent a blank.
 pub const SSAP_KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// What is taken of a message that is too long, and thrown away, after its sender was told so.
+pub const SSAP_LINGER_BYTES: usize = 16 << 20;
+/// For how long.
+pub const SSAP_LINGER_TIME: Duration = Duration::from_secs(2);
 /// Ends of subscriptions, asked for by other connections, on their way to one connection.
 pub const SSAP_FAREWELLS: usize = 64;
 

@@ -38,6 +38,8 @@ pub struct Outlet {
     /// Somebody waits for room.
     is_wanted: AtomicBool,
     waiting: Mutex<Vec<SubscriberId>>,
+    /// Subscriptions that have ended while there was no room to say so.
+    ended: Mutex<Vec<SubscriberId>>,
 }
 
 /// The connection's end.
@@ -51,7 +53,12 @@ pub struct Inlet {
 /// Both ends.
 pub fn outlet(handle: &Handle) -> (Arc<Outlet>, Inlet) {
     let (sender, receiver) = mpsc::channel(OUTLET_EVENTS);
-    let outlet = Arc::new(Outlet { sender, is_wanted: AtomicBool::new(false), waiting: Mutex::default() });
+    let outlet = Arc::new(Outlet {
+        sender,
+        is_wanted: AtomicBool::new(false),
+        waiting: Mutex::default(),
+        ended: Mutex::default(),
+    });
     let inlet = Inlet { receiver, outlet: Arc::clone(&outlet), handle: handle.clone() };
     (outlet, inlet)
 }
@@ -74,6 +81,15 @@ impl Outlet {
     /// before.
     pub(crate) fn displace(&self, id: SubscriberId) {
         let _ = self.sender.try_send((id, Told::Ended(None)));
+    }
+
+    /// The space begins anew, and this subscription is over: said in any case, behind what is on its way.
+    pub(crate) fn end(&self, id: SubscriberId) {
+        // Noted first: whoever empties the channel afterwards finds it.
+        lock(&self.ended).push(id);
+        if self.sender.try_send((id, Told::Ended(None))).is_ok() {
+            lock(&self.ended).retain(|other| *other != id);
+        }
     }
 
     pub(crate) fn room(&self, id: SubscriberId) -> Room<'_> {
@@ -99,6 +115,9 @@ impl Outlet {
 impl Inlet {
     /// The next event of any subscription of this connection.
     pub async fn next(&mut self) -> Option<(SubscriberId, Told)> {
+        if let Some(next) = self.try_next() {
+            return Some(next);
+        }
         let next = self.receiver.recv().await;
         self.say_room();
         next
@@ -108,7 +127,7 @@ impl Inlet {
     pub fn try_next(&mut self) -> Option<(SubscriberId, Told)> {
         let next = self.receiver.try_recv().ok();
         self.say_room();
-        next
+        next.or_else(|| Some((lock(&self.outlet.ended).pop()?, Told::Ended(None))))
     }
 
     fn say_room(&self) {

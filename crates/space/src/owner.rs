@@ -14,11 +14,14 @@ use tracing::warn;
 
 use crate::ask::{Answer, Answered, Ask, Begun, Refused, Seen, Source, Subscribed, Watched};
 use crate::change::Change;
+use crate::condition::Condition;
 use crate::desk::{Control, Hold, Next, Shared, Task};
 use crate::group::{Done, Group, share};
 use crate::keep::{Keep, Kept};
-use crate::order::Taken;
+use crate::order::{Job, Taken};
 use crate::outlet::{Outlet, Room, Told};
+use crate::panics::Part;
+use crate::progress::{Progress, Stage};
 use crate::seats::Seats;
 use crate::watch::standing_text;
 
@@ -31,6 +34,8 @@ pub(crate) struct Owner {
     seats: Seats,
     /// What was told last: the next one may be told the same.
     told: Option<Arc<Change>>,
+    /// What is being done: given back even if that panics.
+    current: Option<Job>,
     shared: Arc<Shared>,
 }
 
@@ -42,10 +47,20 @@ impl Owner {
         shared: Arc<Shared>,
     ) -> Self {
         let (names, seats) = (names.into_iter().collect(), Seats::default());
-        Self { space, names, keep, group: None, seats, told: None, shared }
+        Self { space, names, keep, group: None, seats, told: None, current: None, shared }
     }
 
-    pub(crate) fn run(mut self) {
+    /// Serves until the end; false if something panicked. Then nothing of the data is used any more.
+    pub(crate) fn run(mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let lived = shared.panics.catch(Part::Writer, || self.live());
+        if lived.is_err() {
+            let _ = shared.panics.catch(Part::Writer, || self.abandon());
+        }
+        lived.is_ok()
+    }
+
+    fn live(&mut self) {
         while let Some(next) = self.shared.next_write(self.hold()) {
             match next {
                 Next::Snapshot => self.shared.show(self.visible()),
@@ -74,6 +89,27 @@ impl Owner {
         }
     }
 
+    /// After a panic: whoever waits is told what is known, and whoever listens that it is over. What was handed over is
+    /// whole and will be read again, so it is confirmed if the disk has it.
+    fn abandon(&mut self) {
+        self.shared.suspend(Condition::Restarting);
+        let is_kept = self.keep.as_mut().is_none_or(|keep| keep.close());
+        let done = self.group.take().map(|group| group.done).unwrap_or_default();
+        if let Some(job) = self.current.take() {
+            self.shared.cancelled(job, false, Duration::ZERO);
+        }
+        for Done { task, outcome, job, .. } in done {
+            self.shared.cancelled(job, false, Duration::ZERO);
+            let outcome = outcome.and_then(|answered| match answered.answer {
+                Answer::Subscribed(_) => Err(Refused::Unavailable(Condition::Restarting)),
+                _ if is_kept => Ok(answered),
+                _ => Err(Refused::Unconfirmed),
+            });
+            self.shared.reply(task, outcome);
+        }
+        self.seats.end_all();
+    }
+
     fn hold(&self) -> Hold {
         self.group.as_ref().map_or(Hold::Free, |group| group.hold)
     }
@@ -88,7 +124,7 @@ impl Owner {
         let Taken { job, value: mut task, joined: _, queued } = taken;
         let is_subscription = matches!(task.ask, Ask::Subscribe { .. });
         let refusal = match () {
-            () if is_subscription && task.is_gone.load(Ordering::Relaxed) => Some(Refused::Late),
+            () if is_subscription && task.progress.is_gone() || !task.progress.begin() => Some(Refused::Late),
             // What a subscription begins with must not be more than everybody sees.
             () if self.hold() == Hold::Stuck || !is_subscription && self.is_unwritable() => Some(Refused::Unwritable),
             () => None,
@@ -103,8 +139,11 @@ impl Owner {
         let before = (is_kept && self.group.is_none()).then(|| self.space.snapshot());
         let outlet = if let Ask::Subscribe { outlet, .. } = &task.ask { outlet.clone() } else { None };
         let ask = std::mem::replace(&mut task.ask, Ask::RemoveRule(String::new()));
-        let mut is_submitted = false;
-        let outcome = self.perform(ask, task.until, &mut is_submitted);
+        self.current = Some(job);
+        let outcome = self.perform(ask, task.until, &task.progress);
+        let Some(job) = self.current.take() else { return };
+        let is_submitted = task.progress.stage() == Stage::Submitted;
+        task.charge = None;
         let (version, source) = (self.space.version(), Source::Fresh);
         let hints = Hints { queued: Some(queued), ..task.hints.clone() };
         let outcome = outcome.map(|answer| Answered { answer, version, hints, source });
@@ -194,20 +233,21 @@ impl Owner {
         self.told = None;
     }
 
-    fn perform(&mut self, ask: Ask, until: Instant, is_submitted: &mut bool) -> Result<Answer, Refused> {
+    fn perform(&mut self, ask: Ask, until: Instant, progress: &Progress) -> Result<Answer, Refused> {
         let shared = Arc::clone(&self.shared);
+        shared.probe(Part::Writer);
         match ask {
             Ask::Update(update) => {
                 let space = &mut self.space;
                 // Done for its own sake: whoever sent it may have gone, and meant it all the same.
-                let outcome = shared.watched(until, Vec::new(), |cancel| {
+                let outcome = shared.watched(until, Vec::new(), None, |cancel| {
                     space.update(&update, &QueryLimits { cancel, ..QueryLimits::default() })
                 });
-                Ok(self.changed(outcome?, None, is_submitted))
+                Ok(self.changed(outcome?, None, progress))
             }
             Ask::Edit { remove, insert } => {
                 let outcome = self.space.edit(&remove, &insert)?;
-                Ok(self.changed(outcome, None, is_submitted))
+                Ok(self.changed(outcome, None, progress))
             }
             Ask::Subscribe { what, name, seen, outlet } => {
                 let watched = what.canonical();
@@ -226,19 +266,19 @@ impl Owner {
             }
             Ask::AddRule { name, text } => {
                 let space = &mut self.space;
-                let added = shared.watched(until, Vec::new(), |cancel| {
+                let added = shared.watched(until, Vec::new(), None, |cancel| {
                     space.add_rule(&text, &QueryLimits { cancel, ..QueryLimits::default() })
                 });
                 let (id, outcome) = added?;
                 self.names.insert(name.clone(), id);
-                self.changed(outcome, Some(Kept::Rule(id, &name, &text)), is_submitted);
+                self.changed(outcome, Some(Kept::Rule(id, &name, &text)), progress);
                 Ok(Answer::Rule(name))
             }
             Ask::RemoveRule(name) => {
                 let id = *self.names.get(&name).ok_or(Refused::Failed(Error::Unknown))?;
                 self.space.remove_rule(id)?;
                 self.names.remove(&name);
-                self.changed(Outcome::default(), Some(Kept::NoRule(id)), is_submitted);
+                self.changed(Outcome::default(), Some(Kept::NoRule(id)), progress);
                 Ok(Answer::Rule(name))
             }
             // Questions go to the readers.
@@ -278,7 +318,7 @@ impl Owner {
     }
 
     /// Hands over what a request did, as one.
-    fn changed(&mut self, outcome: Outcome, rule: Option<Kept<'_>>, is_submitted: &mut bool) -> Answer {
+    fn changed(&mut self, outcome: Outcome, rule: Option<Kept<'_>>, progress: &Progress) -> Answer {
         let Outcome { deltas, stopped, blanks } = outcome;
         for (rule, error) in &stopped {
             warn!(event = "rule_stopped", rule = rule.0, %error, "a rule was removed");
@@ -288,8 +328,9 @@ impl Owner {
             let stopped = stopped.iter().map(|(rule, _)| Kept::NoRule(*rule));
             let what: Vec<_> = rule.into_iter().chain(stopped).chain(deltas.iter().map(Kept::Delta)).collect();
             if !what.is_empty() {
+                // Said before: whoever hears nothing must not take it for undone.
+                progress.submit();
                 keep.submit(&what);
-                *is_submitted = true;
             }
         }
         Answer::Changed { is_change: !deltas.is_empty(), blanks }

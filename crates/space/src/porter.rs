@@ -12,6 +12,11 @@ pub trait Porter: fmt::Debug + Send + Sync {
     /// Changes with the users: what was known of passwords before is forgotten.
     fn generation(&self) -> u64;
 
+    /// Whether pages of this origin, in small letters, may use the doors although they are from elsewhere.
+    fn is_welcome(&self, _origin: &str) -> bool {
+        false
+    }
+
     /// Checks a password that comes from there, elsewhere, and calls back if it was asked.
     fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked;
 }

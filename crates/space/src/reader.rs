@@ -1,50 +1,51 @@
-//! A reader's life: one question after the other, each on a snapshot, each within its time.
+//! A reader's life: one question after the other, each on a snapshot, each within its time. A panic costs the question
+//! that met it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
 use crate::ask::{Answer, Answered, Ask, Refused, Source};
+use crate::crew::retires;
 use crate::desk::{Shared, Task, lock};
 use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX};
 use crate::order::Taken;
+use crate::panics::Part;
 use crate::render;
 
-pub(crate) fn run(shared: &Shared) {
+/// False if it is to be replaced.
+pub(crate) fn run(shared: &Shared, given_up: &AtomicUsize) -> bool {
     while let Some((taken, snapshot)) = shared.next_read() {
-        serve(shared, taken, &snapshot);
+        // Beside the evaluation itself, which is caught closer to its request.
+        if !shared.panics.catch(Part::Reader, || serve(shared, taken, &snapshot)).unwrap_or(false) {
+            return false;
+        }
+        if retires(given_up) {
+            return true;
+        }
     }
+    true
 }
 
-fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) {
+/// False if the evaluation panicked.
+fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     let Taken { job, value, joined, queued } = taken;
-    let alive = |task: &Task| !task.is_gone.load(Ordering::Relaxed);
     let tasks: Vec<Task> = std::iter::once(value).chain(joined).collect();
-    let Some(until) = tasks.iter().filter(|task| alive(task)).map(|task| task.until).max() else {
+    let Some(until) = tasks.iter().filter(|task| !task.progress.is_gone()).map(|task| task.until).max() else {
         // Nobody would read it.
         for task in tasks {
             shared.reply(task, Err(Refused::Late));
         }
-        return shared.cancelled(job, true, Duration::ZERO);
+        shared.cancelled(job, true, Duration::ZERO);
+        return true;
     };
     let began = Instant::now();
-    let waiting = tasks.iter().map(|task| Arc::clone(&task.is_gone)).collect();
-    let outcome = shared.watched(until, waiting, |cancel| {
-        if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
-            return Err(Refused::busy(Duration::from_secs(1)));
-        }
-        let token = cancel.clone();
-        let limits = QueryLimits { cancel, result_bytes_max: 4 * ANSWER_BYTES_MAX, ..QueryLimits::default() };
-        shared.watch.over(&tasks[0].ask, tasks.len(), &token, || match &tasks[0].ask {
-            Ask::Query { query, form } => render::query(query, *form, snapshot, &limits),
-            Ask::Match { masks, form } => render::matches(masks, *form, snapshot, &limits),
-            // Everything else goes to the writer.
-            _ => Err(Refused::Closing),
-        })
-    });
+    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot));
+    let is_well = evaluated.is_ok();
+    let outcome = evaluated.unwrap_or(Err(Refused::Panicked));
     let version = snapshot.version();
     let outcome = outcome.map(|bytes| render::held(bytes, &shared.held));
     if let (Some(key), Ok(bytes)) = (tasks[0].key, &outcome) {
@@ -60,4 +61,28 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) {
         let of = |bytes| Answered { answer: Answer::Bytes(bytes), version, hints, source };
         shared.reply(task, outcome.clone().map(of));
     }
+    is_well
+}
+
+fn evaluate(shared: &Shared, tasks: &[Task], until: Instant, snapshot: &Snapshot) -> Result<Vec<u8>, Refused> {
+    let waiting = tasks.iter().map(|task| Arc::clone(&task.progress)).collect();
+    shared.watched(until, waiting, Some(Part::Reader), |cancel| {
+        shared.probe(Part::Reader);
+        if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
+            return Err(Refused::busy(Duration::from_secs(1)));
+        }
+        let token = cancel.clone();
+        let limits = QueryLimits { cancel, result_bytes_max: 4 * ANSWER_BYTES_MAX, ..QueryLimits::default() };
+        shared.watch.over(&tasks[0].ask, tasks.len(), &token, || {
+            if let Some(probe) = &shared.probe {
+                probe.at_rendering();
+            }
+            match &tasks[0].ask {
+                Ask::Query { query, form } => render::query(query, *form, snapshot, &limits),
+                Ask::Match { masks, form } => render::matches(masks, *form, snapshot, &limits),
+                // Everything else goes to the writer.
+                _ => Err(Refused::Closing),
+            }
+        })
+    })
 }

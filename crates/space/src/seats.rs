@@ -72,6 +72,15 @@ impl Seats {
         self.take(id, outlet);
     }
 
+    /// The space begins anew: whoever listens is told that its subscription is over.
+    pub(crate) fn end_all(&mut self) {
+        for (id, seat) in std::mem::take(self).by_id {
+            if let Some(outlet) = seat.outlet {
+                outlet.end(SubscriberId(id));
+            }
+        }
+    }
+
     pub(crate) fn get_mut(&mut self, id: SubscriberId) -> Option<&mut Seat> {
         self.by_id.get_mut(&id.0)
     }

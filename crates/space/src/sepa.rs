@@ -3,17 +3,38 @@
 use oxrdf::{NamedNode, Term, Variable};
 use serde_json::{Map, Value, json};
 use tidegate_control::hints::{Asks, Hints};
-use tidegate_graph::{Query, QueryLimits, Row};
+use tidegate_graph::{Error, Query, QueryLimits, Row};
 
 use crate::ask::{Begun, Refused, Seen, Subscribed};
 use crate::change::{Change, Manner};
+use crate::http::problem::UNAVAILABLE;
 use crate::limits::GRAPHS_MAX;
 
 /// What a client says.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Subscribe { query: Box<Query>, alias: Option<String>, seen: Option<Seen>, asks: Box<Asks> },
+    Subscribe(Box<Wanted>),
     Unsubscribe { spuid: String, alias: Option<String> },
+}
+
+/// A subscription that a client wants; its query is not read yet.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) sparql: String,
+    default: Vec<NamedNode>,
+    named: Vec<NamedNode>,
+    pub(crate) alias: Option<String>,
+    pub(crate) seen: Option<Seen>,
+    pub(crate) asks: Asks,
+}
+
+impl Wanted {
+    /// Reads the query.
+    pub(crate) fn query(&self, limits: &QueryLimits) -> Result<Query, Error> {
+        let query = Query::parse(&self.sparql, limits)?;
+        let is_plain = self.default.is_empty() && self.named.is_empty();
+        Ok(if is_plain { query } else { query.on_graphs(self.default.clone(), self.named.clone()) })
+    }
 }
 
 /// What is wrong, as the client is told.
@@ -40,17 +61,14 @@ pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
         let alias = word(subscribe, "alias");
         let wrong = |error, words: &str| wrong(400, error, words, alias.as_deref());
         let sparql = word(subscribe, "sparql").ok_or_else(|| wrong("bad_request", "sparql is missing"))?;
-        let query = Query::parse(&sparql, &QueryLimits::default())
-            .map_err(|error| wrong("parsing failed", &error.to_string()))?;
         let default = graphs(subscribe.get("default-graph-uri")).map_err(|words| wrong("bad_request", &words))?;
         let named = graphs(subscribe.get("named-graph-uri")).map_err(|words| wrong("bad_request", &words))?;
-        let is_plain = default.is_empty() && named.is_empty();
-        let query = Box::new(if is_plain { query } else { query.on_graphs(default, named) });
         // SEPA knows no coming back; these are the names of what a notification has.
         let sequence = subscribe.get("sequence").and_then(Value::as_u64);
         let seen = word(subscribe, "spuid").zip(sequence);
         let seen = seen.map(|(name, sequence)| Seen { name, sequence, round: None });
-        return Ok(Said::Subscribe { query, alias, seen, asks: Box::new(asks(subscribe)) });
+        let asks = asks(subscribe);
+        return Ok(Said::Subscribe(Box::new(Wanted { sparql, default, named, alias, seen, asks })));
     }
     if let Some(unsubscribe) = message.get("unsubscribe") {
         let alias = word(unsubscribe, "alias");
@@ -190,6 +208,11 @@ impl Wrong {
         told.to_string()
     }
 
+    /// The query cannot be read.
+    pub(crate) fn unread(error: &Error, alias: Option<&str>) -> Self {
+        wrong(400, "parsing failed", error.to_string(), alias)
+    }
+
     pub(crate) fn no_such(spuid: &str, alias: Option<&str>) -> Self {
         wrong(500, "sid_not_found", format!("no subscription {spuid}"), alias)
     }
@@ -214,6 +237,9 @@ impl Wrong {
             Refused::Unconfirmed => wrong(503, "unconfirmed", "the disk fails; what is stored is not known", alias),
             Refused::TooLong => wrong(413, "too_long", "the result is too long", alias),
             Refused::Closing => wrong(503, "closing", "the broker ends", alias),
+            Refused::Panicked => wrong(500, "failed", "an internal error, which is logged", alias),
+            Refused::Unavailable(_) => wrong(503, "unavailable", UNAVAILABLE, alias),
+            Refused::Declined => wrong(400, "bad_request", "declined", alias),
             Refused::Failed(error) => wrong(400, "failed", error.to_string(), alias),
         }
     }
@@ -227,7 +253,7 @@ mod tests {
     fn messages_of_both_clients_are_read() {
         let text = r#"{"subscribe":{"sparql":"SELECT * {?s ?p ?o}","alias":"a","default-graph-uri":["urn:g"],
                        "named-graph-uri":"","host":"x","options":{"deep":[1]}}}"#;
-        assert!(matches!(read(text), Ok(Said::Subscribe { alias: Some(alias), .. }) if alias == "a"));
+        assert!(matches!(read(text), Ok(Said::Subscribe(wanted)) if wanted.alias.as_deref() == Some("a")));
         let text = r#"{"unsubscribe":{"spuid":"s","alias":"a","more":1}}"#;
         assert!(matches!(read(text), Ok(Said::Unsubscribe { spuid, .. }) if spuid == "s"));
     }
@@ -237,7 +263,9 @@ mod tests {
         for text in ["", "[]", "nonsense", "{}", r#"{"subscribe":1}"#, r#"{"subscribe":{}}"#, r#"{"unsubscribe":{}}"#] {
             assert_eq!(read(text).unwrap_err().code, 400, "{text}");
         }
-        let told = read(r#"{"subscribe":{"sparql":"SELEC","alias":"x"}}"#).unwrap_err().text();
+        let Ok(Said::Subscribe(wanted)) = read(r#"{"subscribe":{"sparql":"SELEC","alias":"x"}}"#) else { panic!() };
+        let error = wanted.query(&QueryLimits::default()).unwrap_err();
+        let told = Wrong::unread(&error, wanted.alias.as_deref()).text();
         assert!(told.contains(r#""alias":"x""#) && told.contains(r#""error":"parsing failed""#), "{told}");
         let deep = "[".repeat(100_000);
         assert_eq!(read(&deep).unwrap_err().code, 400);

@@ -8,7 +8,8 @@ use std::{fmt, io};
 use tokio::sync::{Semaphore, oneshot};
 use tracing::error;
 
-use crate::limits::{PARSERS, SOCKETS_MAX, STACK_BYTES};
+use crate::limits::{SOCKETS_MAX, STACK_BYTES};
+use crate::panics::Part;
 use crate::porter::Porter;
 use crate::service::Handle;
 use crate::{http, ssap};
@@ -85,11 +86,7 @@ impl Doors {
             sepa_http: address(sepa_http)?,
             sepa_ws: address(sepa_ws)?,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(PARSERS)
-            .thread_stack_size(STACK_BYTES)
-            .build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let web = Arc::new(http::Door {
             handle: handle.clone(),
@@ -102,11 +99,19 @@ impl Doors {
             let served = runtime.block_on(async {
                 // What is served is the same at all of them.
                 for listener in [bound.http].into_iter().chain(bound.sepa).flatten() {
-                    let routes = http::routes(Arc::clone(&web));
-                    tokio::spawn(http::serve(tokio::net::TcpListener::from_std(listener)?, routes));
+                    let (web, listener) = (Arc::clone(&web), tokio::net::TcpListener::from_std(listener)?);
+                    tokio::spawn(async move {
+                        let panics = &web.handle.shared.panics;
+                        // A door that fails opens again; who is inside stays.
+                        while panics.catch_async(Part::Http, http::serve(&listener, &web)).await.is_err() {}
+                    });
                 }
                 if let Some(listener) = bound.ssap {
-                    tokio::spawn(ssap::serve(tokio::net::TcpListener::from_std(listener)?, m3));
+                    let listener = tokio::net::TcpListener::from_std(listener)?;
+                    tokio::spawn(async move {
+                        let panics = &m3.handle.shared.panics;
+                        while panics.catch_async(Part::Ssap, ssap::serve(&listener, &m3)).await.is_err() {}
+                    });
                 }
                 // Told to stop, or whoever could tell is gone.
                 let _ = stopped.await;
@@ -117,6 +122,7 @@ impl Doors {
             }
             runtime.shutdown_background();
         };
+        // Nothing that nests is read here; but whoever finds a request that waited too long drops its query.
         let thread = thread::Builder::new().name("space-doors".to_owned()).stack_size(STACK_BYTES).spawn(life)?;
         Ok(Self { addresses, stop: Some(stop), thread: Some(thread) })
     }

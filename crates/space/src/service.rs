@@ -1,9 +1,9 @@
 //! The service: a writer, readers and a watcher, and the handle by which doors reach them.
 
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io};
 
@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_control::Spread;
 use tidegate_graph::{Space, SpaceLimits, SubscriberId};
 use tidegate_store::disk::{Disk, FsDisk};
-use tidegate_store::{LogOptions, StoreConfig};
+use tidegate_store::{LogOptions, StoreConfig, StoreError};
 use tidegate_wire_ssap::Header;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
@@ -19,13 +19,19 @@ use tracing::error;
 
 use crate::admission::Admission;
 use crate::ask::{Answered, Ask, Asker, Refused};
+use crate::condition::{Condition, PAUSE_MIN, Restarts};
 use crate::counts::{Cancelled, Ssap};
+use crate::crew::Crew;
 use crate::desk::{Control, Shared};
 use crate::keep::Keep;
-use crate::limits::{READERS, STACK_BYTES};
+use crate::limits::{BEGUN_GRACE, GRACE, PARSERS, READERS, STACK_BYTES};
+use crate::memory::{Budget, Texts};
 use crate::outlet::Outlet;
-use crate::owner::Owner;
+use crate::panics::{Part, Probe};
+use crate::parsers::{self, Length};
+use crate::progress::{Progress, Stage};
 use crate::reader;
+use crate::supervisor::{self, Opened, Reopen};
 use crate::vault::{Opening, Restored, Shelf, Vault};
 use crate::watch::Watch;
 
@@ -33,31 +39,37 @@ use crate::watch::Watch;
 pub struct Service {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
+    crews: Vec<Arc<Crew>>,
     vault: Option<Arc<Vault>>,
 }
 
 /// By which doors ask.
 #[derive(Clone)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     boot: u64,
 }
 
 /// A request that was made.
-#[derive(Debug)]
 pub struct Waiting {
     reply: oneshot::Receiver<Result<Answered, Refused>>,
     until: Instant,
-    is_gone: Arc<AtomicBool>,
+    progress: Arc<Progress>,
     is_change: bool,
+    /// It was begun and its time is over: it is waited for a little longer.
+    is_extended: bool,
+    shared: Arc<Shared>,
 }
-
-/// What an answer may be late by: the writer or reader itself says that it ended, or that it did not.
-const GRACE: Duration = Duration::from_secs(1);
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle").field("version", &self.version()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiting").field("progress", &self.progress).finish_non_exhaustive()
     }
 }
 
@@ -98,6 +110,43 @@ impl rand_core::TryRng for Chance {
     }
 }
 
+/// What a service is given beside its data.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bounds of the data.
+    pub limits: SpaceLimits,
+    /// How requests wait.
+    pub admission: Admission,
+    /// The memory budget of the process.
+    pub budget: Option<Arc<dyn Budget>>,
+    /// The first pause before the space begins anew after a fault; each further one is twice as long.
+    pub restart_pause: Duration,
+    /// Where a test may make something go wrong.
+    pub probe: Option<Arc<dyn Probe>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (limits, admission) = (SpaceLimits::default(), Admission::default());
+        Self { limits, admission, budget: None, restart_pause: PAUSE_MIN, probe: None }
+    }
+}
+
+impl Options {
+    fn usual(limits: SpaceLimits, admission: &Admission) -> Self {
+        Self { limits, admission: *admission, ..Self::default() }
+    }
+}
+
+/// An empty space. A version of an earlier run must not match one of this: there is less than a change in each
+/// microsecond.
+fn empty(limits: SpaceLimits) -> Opened {
+    let mut space = Space::new(u64::from_le_bytes(random()), limits);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    space.replay_version(u64::try_from(now.as_micros()).unwrap_or_default());
+    Opened { restored: Restored { space, names: Vec::new() }, keep: None, opening: None }
+}
+
 impl Service {
     /// An empty space, in memory only.
     pub fn start(limits: SpaceLimits) -> io::Result<Self> {
@@ -106,45 +155,61 @@ impl Service {
 
     /// The same, with a choice of how requests wait.
     pub fn start_as(limits: SpaceLimits, admission: &Admission) -> io::Result<Self> {
-        let mut space = Space::new(u64::from_le_bytes(random()), limits);
-        // A version of an earlier run must not match one of this: there is less than a change in each microsecond.
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        space.replay_version(u64::try_from(now.as_micros()).unwrap_or_default());
-        Self::start_with(Restored { space, names: Vec::new() }, None, admission)
+        Self::start_by(&Options::usual(limits, admission))
+    }
+
+    /// The same, with all options. If its owner panics, it begins anew with nothing in it: it was kept nowhere.
+    pub fn start_by(options: &Options) -> io::Result<Self> {
+        let limits = options.limits.clone();
+        let again: Reopen = Arc::new(Mutex::new(move || Ok(empty(limits.clone()))));
+        Self::run(Some(empty(options.limits.clone())), again, options)
     }
 
     /// The space that a directory keeps.
     pub fn open(config: &StoreConfig, limits: SpaceLimits, admission: &Admission) -> io::Result<(Self, Opening)> {
-        let disk = FsDisk::open(&config.dir).map_err(io::Error::other)?;
-        Self::open_as(disk, config, LogOptions::default(), limits, admission)
+        let (service, opening) = Self::open_by(config, &Options::usual(limits, admission))?;
+        let opening = opening.ok_or_else(|| io::Error::other("the thread that opens the space has panicked"))?;
+        Ok((service, opening))
     }
 
-    /// The same on any disk, for simulations.
+    /// The same, with all options. If reading it panics, which is a fault of ours, the service starts all the same, and
+    /// tries again as it does after a panic of its owner: then there is no opening to report.
+    pub fn open_by(config: &StoreConfig, options: &Options) -> io::Result<(Self, Option<Opening>)> {
+        let dir = config.dir.clone();
+        Self::open_with(move || FsDisk::open(&dir), config, LogOptions::default(), options)
+    }
+
+    /// The same on any disk, for simulations. It can be opened once.
     pub fn open_on<D: Disk + Send + 'static>(
         disk: D,
         config: &StoreConfig,
         log: LogOptions,
         limits: SpaceLimits,
     ) -> io::Result<(Self, Opening)> {
-        Self::open_as(disk, config, log, limits, &Admission::default())
+        let mut disk = Some(disk);
+        let disk = move || disk.take().ok_or(StoreError::Failed);
+        let options = Options::usual(limits, &Admission::default());
+        let (service, opening) = Self::open_with(disk, config, log, &options)?;
+        let opening = opening.ok_or_else(|| io::Error::other("the thread that opens the space has panicked"))?;
+        Ok((service, opening))
     }
 
-    fn open_as<D: Disk + Send + 'static>(
-        disk: D,
+    fn open_with<D: Disk + Send + 'static>(
+        mut disk: impl FnMut() -> Result<D, StoreError> + Send + 'static,
         config: &StoreConfig,
         log: LogOptions,
-        limits: SpaceLimits,
-        admission: &Admission,
-    ) -> io::Result<(Self, Opening)> {
-        // Rules are parsed again, which needs as much stack as parsing them did.
-        let opened = thread::scope(|scope| {
-            let builder = thread::Builder::new().name("space-open".to_owned()).stack_size(STACK_BYTES);
-            let opening = builder.spawn_scoped(scope, || Vault::open(disk, config, log, limits))?;
-            opening.join().map_err(|_| io::Error::other("the thread that opens the space has panicked"))
-        })?;
-        let (vault, restored, opening) = opened.map_err(io::Error::other)?;
-        let shelf = Box::new(Shelf::new(Arc::clone(&vault)));
-        let mut service = Self::start_with(restored, Some(shelf), admission)?;
+        options: &Options,
+    ) -> io::Result<(Self, Option<Opening>)> {
+        let (vault, limits) = (Vault::new(config), options.limits.clone());
+        let shelves = Arc::clone(&vault);
+        let open: Reopen = Arc::new(Mutex::new(move || {
+            let (restored, opening) = shelves.open(&mut disk, log, limits.clone()).map_err(io::Error::other)?;
+            let keep: Box<dyn Keep> = Box::new(Shelf::new(Arc::clone(&shelves)));
+            Ok(Opened { restored, keep: Some(keep), opening: Some(opening) })
+        }));
+        let mut opened = supervisor::open(&open)?.transpose()?;
+        let opening = opened.as_mut().and_then(|opened| opened.opening.take());
+        let mut service = Self::run(opened, open, options)?;
         service.vault = Some(vault);
         Ok((service, opening))
     }
@@ -154,32 +219,44 @@ impl Service {
         self.vault.clone()
     }
 
-    /// A space as it was restored, and what keeps its changes.
-    pub fn start_with(restored: Restored, mut keep: Option<Box<dyn Keep>>, admission: &Admission) -> io::Result<Self> {
-        let Restored { space, names } = restored;
+    /// A space as it was restored, and what keeps its changes. It cannot be restored again.
+    pub fn start_with(restored: Restored, keep: Option<Box<dyn Keep>>, admission: &Admission) -> io::Result<Self> {
+        let again: Reopen = Arc::new(Mutex::new(|| Err(io::Error::other("it cannot be restored again"))));
+        let opened = Opened { restored, keep, opening: None };
+        Self::run(Some(opened), again, &Options::usual(SpaceLimits::default(), admission))
+    }
+
+    fn run(opened: Option<Opened>, again: Reopen, options: &Options) -> io::Result<Self> {
         let seed = (u64::from_le_bytes(random()), u64::from_le_bytes(random()));
-        let shared = Shared::new(seed, admission).ok_or(io::ErrorKind::InvalidInput)?;
-        shared.version.store(space.version(), Ordering::SeqCst);
+        let mut shared = Shared::new(seed, &options.admission).ok_or(io::ErrorKind::InvalidInput)?;
+        (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(options.budget.clone()));
+        if let Some(opened) = &opened {
+            shared.version.store(opened.restored.space.version(), Ordering::SeqCst);
+        }
         let shared = Arc::new(shared);
-        if let Some(keep) = &mut keep {
-            let shared = Arc::clone(&shared);
-            keep.listen(Box::new(move || shared.kept()));
+        let handle = Handle { shared: Arc::clone(&shared), boot: u64::from_le_bytes(random()) };
+        // From here on dropping the service ends what has begun.
+        let mut service = Self { handle, threads: Vec::new(), crews: Vec::new(), vault: None };
+        let own = Arc::clone(&shared);
+        let readers = Crew::start("space-read", STACK_BYTES, READERS, move |given_up| reader::run(&own, given_up))?;
+        service.crews.push(Arc::clone(&readers));
+        let mut parsers = Vec::new();
+        for length in [Length::Short, Length::Long] {
+            let own = Arc::clone(&shared);
+            let life = move |given_up: &Arc<_>| parsers::run(&own, length, given_up);
+            parsers.push(Crew::start("space-parse", STACK_BYTES, PARSERS, life)?);
         }
-        let mut service = Self {
-            handle: Handle { shared: Arc::clone(&shared), boot: u64::from_le_bytes(random()) },
-            threads: vec![],
-            vault: None,
+        service.crews.extend(parsers.iter().cloned());
+        let give_up = move |part| match part {
+            Part::Reader => readers.give_one_up(),
+            // Which lane it was is not known; one more in each does no harm.
+            Part::Parser => parsers.iter().filter(|crew| crew.give_one_up()).count() > 0,
+            _ => false,
         };
-        let spawn = |name: &str, life: Box<dyn FnOnce() + Send>| {
-            thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(life)
-        };
-        let owner = Arc::clone(&shared);
-        service.threads.push(spawn("space", Box::new(move || Owner::new(space, names, keep, owner).run()))?);
-        for _ in 0..READERS {
-            let shared = Arc::clone(&shared);
-            service.threads.push(spawn("space-read", Box::new(move || reader::run(&shared)))?);
-        }
-        service.threads.push(spawn("space-watch", Box::new(move || shared.watch()))?);
+        let own = Arc::clone(&shared);
+        let watch = move |_: &Arc<_>| own.panics.catch(Part::Watcher, || own.watch(&give_up)).is_ok();
+        service.crews.push(Crew::start("space-watch", WATCHER_STACK_BYTES, 1, watch)?);
+        service.threads.push(supervisor::start(shared, opened, again, Restarts::new(options.restart_pause))?);
         Ok(service)
     }
 
@@ -189,9 +266,15 @@ impl Service {
     }
 }
 
+/// The watcher only looks at lists.
+const WATCHER_STACK_BYTES: usize = 256 << 10;
+
 impl Drop for Service {
     fn drop(&mut self) {
         self.handle.shared.close();
+        for crew in &self.crews {
+            crew.join();
+        }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 error!(event = "panic", "a thread of the smart space has panicked");
@@ -210,9 +293,11 @@ impl Handle {
     pub fn start(&self, ask: Ask, asker: Asker) -> Waiting {
         let (sender, reply) = oneshot::channel();
         let asker = Asker { patience: asker.patience.min(self.shared.time_max), ..asker };
-        let is_change = ask.is_change();
-        let is_gone = self.shared.offer(ask, asker, sender);
-        Waiting { reply, until: Instant::now() + asker.patience + GRACE, is_gone, is_change }
+        let (is_change, progress) = (ask.is_change(), Arc::new(Progress::default()));
+        let until = Instant::now() + asker.patience + GRACE;
+        let waiting = Waiting::new(reply, until, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
+        self.shared.offer(ask, asker, sender, progress, None);
+        waiting
     }
 
     /// Ends a subscription of this connection.
@@ -287,6 +372,26 @@ impl Handle {
         &self.shared.watch
     }
 
+    /// How the space is.
+    pub fn condition(&self) -> Condition {
+        self.shared.condition()
+    }
+
+    /// Parts that have panicked, and how often.
+    pub fn panics(&self) -> Vec<(&'static str, u64)> {
+        self.shared.panics.all().to_vec()
+    }
+
+    /// How often the space has begun anew, and how many threads were given up because they did not come back.
+    pub fn restarts(&self) -> (u64, u64) {
+        (self.shared.restarts.load(Ordering::Relaxed), self.shared.runaways.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that are charged for texts, and how often there was no room for one.
+    pub fn texts(&self) -> (usize, u64) {
+        self.shared.texts.report()
+    }
+
     /// Evaluations under way, and bytes of answers that exist.
     pub fn load(&self) -> (usize, usize) {
         (self.shared.running(), self.shared.held.load(Ordering::Relaxed))
@@ -294,6 +399,16 @@ impl Handle {
 }
 
 impl Waiting {
+    pub(crate) fn new(
+        reply: oneshot::Receiver<Result<Answered, Refused>>,
+        until: Instant,
+        progress: Arc<Progress>,
+        is_change: bool,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { reply, until, progress, is_change, is_extended: false, shared }
+    }
+
     /// Waits for the answer.
     pub async fn answer(mut self) -> Result<Answered, Refused> {
         self.wait().await
@@ -301,18 +416,34 @@ impl Waiting {
 
     /// The same, for those who may be interrupted. Not to be called again after it has answered.
     pub async fn wait(&mut self) -> Result<Answered, Refused> {
-        match timeout_at(self.until.into(), &mut self.reply).await {
-            Ok(Ok(outcome)) => outcome,
-            // It may have been begun: its owner has ended, or the disk hangs.
-            _ if self.is_change => Err(Refused::Unconfirmed),
-            Ok(Err(_)) => Err(Refused::Closing),
-            Err(_) => Err(Refused::Late),
+        loop {
+            match timeout_at(self.until.into(), &mut self.reply).await {
+                Ok(Ok(outcome)) => return outcome,
+                Ok(Err(_)) => return Err(self.unanswered()),
+                Err(_) if !self.is_change || self.progress.withdraw() => return Err(Refused::Late),
+                // It was told to end. When it does, it is known what became of it.
+                Err(_) if !self.is_extended && self.progress.stage() == Stage::Begun => {
+                    self.is_extended = true;
+                    self.until += BEGUN_GRACE;
+                }
+                Err(_) => return Err(Refused::Unconfirmed),
+            }
+        }
+    }
+
+    /// Whoever had it is gone without a word.
+    fn unanswered(&self) -> Refused {
+        match self.progress.stage() {
+            Stage::Submitted => Refused::Unconfirmed,
+            _ if self.shared.is_closing() => Refused::Closing,
+            Stage::Begun => Refused::Panicked,
+            _ => self.shared.unavailable().unwrap_or(Refused::Panicked),
         }
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.is_gone.store(true, Ordering::Relaxed);
+        self.progress.leave();
     }
 }

@@ -83,6 +83,18 @@ pub struct Standing {
     pub notifications: u64,
 }
 
+/// Takes an evaluation off the list, however it ends.
+struct Ends<'a> {
+    watch: &'a Watch,
+    number: u64,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.watch.end(self.number);
+    }
+}
+
 impl Watch {
     fn lists(&self) -> std::sync::MutexGuard<'_, Lists> {
         // Nothing is done meanwhile that could leave it half changed.
@@ -137,7 +149,11 @@ impl Watch {
             lists.running.insert(number, entry);
             number
         };
-        let outcome = work();
+        let _ends = Ends { watch: self, number };
+        work()
+    }
+
+    fn end(&self, number: u64) {
         let mut lists = self.lists();
         if let Some(Entry { text, began, is_cancelled, .. }) = lists.running.remove(&number) {
             let time = began.elapsed();
@@ -148,7 +164,13 @@ impl Watch {
                 lists.slow.push_back(Slow { text, time, at: SystemTime::now(), is_cancelled });
             }
         }
-        outcome
+    }
+
+    /// The space begins anew: nothing stands.
+    pub(crate) fn forget_standing(&self) {
+        let mut lists = self.lists();
+        lists.standing.clear();
+        lists.standing_more = 0;
     }
 
     pub(crate) fn subscribed(&self, number: u64, text: Box<str>) {

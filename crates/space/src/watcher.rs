@@ -1,76 +1,149 @@
-//! The watcher: ends evaluations whose time is over, and those that nobody waits for any more.
+//! The watcher: ends evaluations and readings of texts whose time is over, and those that nobody waits for any more. What
+//! does not end although it was told to is given up, and another thread takes its place.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use tidegate_graph::CancelToken;
+use tracing::error;
 
 use crate::counts::Cancelled;
 use crate::desk::{Shared, lock};
-use crate::limits::WATCH_INTERVAL;
+use crate::limits::{RUNAWAY_AFTER, WATCH_INTERVAL};
+use crate::panics::Part;
+use crate::progress::Progress;
 
-/// An evaluation under way.
+/// Something under way.
 pub(crate) struct Running {
     number: u64,
     token: CancelToken,
     until: Instant,
     /// Who waits for it; empty if it is done for its own sake.
-    waiting: Vec<Arc<AtomicBool>>,
-    is_cancelled: bool,
+    waiting: Vec<Arc<Progress>>,
+    /// Whose thread it is on, if that can be given up.
+    on: Option<Part>,
+    state: State,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Wanted,
+    /// Told to end at this time.
+    Cancelled(Instant),
+    /// It did not.
+    GivenUp,
+}
+
+/// Takes what runs off the list, however it ends.
+struct Ends<'a> {
+    shared: &'a Shared,
+    number: u64,
+}
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        lock(&self.shared.desk).running.retain(|running| running.number != self.number);
+    }
+}
+
+/// Gives up a thread of this part; false if no other can take its place.
+pub(crate) type GiveUp = dyn Fn(Part) -> bool;
+
 impl Shared {
-    /// Runs an evaluation with a token that is cancelled when its time is over or nobody waits for it any more.
+    /// Does something with a token that is cancelled when its time is over or nobody waits for it any more.
     pub(crate) fn watched<T>(
         &self,
         until: Instant,
-        waiting: Vec<Arc<AtomicBool>>,
+        waiting: Vec<Arc<Progress>>,
+        on: Option<Part>,
         work: impl FnOnce(CancelToken) -> T,
     ) -> T {
         let token = CancelToken::default();
-        let number = {
-            let mut desk = lock(&self.desk);
-            desk.begun += 1;
-            let number = desk.begun;
-            desk.running.push(Running { number, token: token.clone(), until, waiting, is_cancelled: false });
-            number
-        };
-        self.watcher.notify_one();
-        let outcome = work(token);
-        lock(&self.desk).running.retain(|running| running.number != number);
-        outcome
+        let mut desk = lock(&self.desk);
+        desk.begun += 1;
+        let number = desk.begun;
+        desk.running.push(Running { number, token: token.clone(), until, waiting, on, state: State::Wanted });
+        let is_asleep = self.is_watcher_asleep.swap(false, Ordering::Relaxed);
+        drop(desk);
+        if is_asleep {
+            self.watcher.notify_one();
+        }
+        let _ends = Ends { shared: self, number };
+        work(token)
     }
 
     /// The watcher's life.
-    pub(crate) fn watch(&self) {
+    pub(crate) fn watch(&self, give_up: &GiveUp) {
         let mut desk = lock(&self.desk);
+        let mut was_empty = false;
         while !desk.is_closing {
+            self.probe(Part::Watcher);
             let now = Instant::now();
-            for running in desk.running.iter_mut().filter(|running| !running.is_cancelled) {
-                let is_unwanted = !running.waiting.is_empty()
-                    && running.waiting.iter().all(|is_gone| is_gone.load(Ordering::Relaxed));
-                if now >= running.until || is_unwanted {
-                    running.token.cancel();
-                    running.is_cancelled = true;
-                    self.counts.cancelled(if is_unwanted { Cancelled::Abandoned } else { Cancelled::Time });
-                }
+            let mut stuck = Vec::new();
+            for running in &mut desk.running {
+                stuck.extend(running.look(now, self));
             }
-            desk = if desk.running.is_empty() {
+            let is_empty = desk.running.is_empty();
+            if !stuck.is_empty() {
+                drop(desk);
+                for part in stuck {
+                    self.given_up(part, give_up(part));
+                }
+                desk = lock(&self.desk);
+                continue;
+            }
+            // Not asleep at once: the next one follows within the interval as long as there is anything to do, and nobody
+            // has to call.
+            desk = if is_empty && was_empty {
+                self.is_watcher_asleep.store(true, Ordering::Relaxed);
                 self.watcher.wait(desk).unwrap_or_else(PoisonError::into_inner)
             } else {
                 let waited = self.watcher.wait_timeout(desk, WATCH_INTERVAL);
                 waited.map_or_else(|poisoned| poisoned.into_inner().0, |(desk, _)| desk)
             };
+            was_empty = is_empty;
         }
-        for running in desk.running.iter().filter(|running| !running.is_cancelled) {
+        for running in desk.running.iter().filter(|running| running.state == State::Wanted) {
             running.token.cancel();
             self.counts.cancelled(Cancelled::Shutdown);
         }
     }
 
-    /// Evaluations under way.
+    fn given_up(&self, part: Part, is_replaced: bool) {
+        self.runaways.fetch_add(1, Ordering::Relaxed);
+        error!(
+            event = "space_runaway",
+            ?part,
+            is_replaced,
+            "something goes on although its time is over; its thread is given up"
+        );
+    }
+
+    /// What is under way.
     pub(crate) fn running(&self) -> usize {
         lock(&self.desk).running.len()
+    }
+}
+
+impl Running {
+    /// Ends it if it is to end. Says whose thread is to be given up.
+    fn look(&mut self, now: Instant, shared: &Shared) -> Option<Part> {
+        match self.state {
+            State::Wanted => {
+                let is_unwanted = !self.waiting.is_empty() && self.waiting.iter().all(|progress| progress.is_gone());
+                if now >= self.until || is_unwanted {
+                    self.token.cancel();
+                    self.state = State::Cancelled(now);
+                    shared.counts.cancelled(if is_unwanted { Cancelled::Abandoned } else { Cancelled::Time });
+                }
+                None
+            }
+            State::Cancelled(at) if now >= at + RUNAWAY_AFTER => {
+                self.state = State::GivenUp;
+                self.on
+            }
+            State::Cancelled(_) | State::GivenUp => None,
+        }
     }
 }

@@ -17,6 +17,7 @@ mod repair;
 mod replay;
 mod report;
 mod scan;
+mod vital;
 mod writer;
 
 pub use care::{backup, backup_online, check, restore};
@@ -29,4 +30,5 @@ pub use log::{Log, LogOptions, Position};
 pub use metrics::{LogMetrics, SyncTimes};
 pub use read::Reader;
 pub use report::RecoveryReport;
+pub use vital::Vital;
 pub use writer::{Done, Durability, Health, Producer, Readers, Refusal, Sealed, Writer, WriterMetrics, WriterOptions};

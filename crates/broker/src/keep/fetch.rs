@@ -16,7 +16,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::Fetch;
 use tidegate_store::disk::FsFiles;
-use tidegate_store::{Location, Reader, StoreError, Trouble};
+use tidegate_store::{Location, Reader, StoreError, Trouble, Vital};
 
 use super::restore::saved;
 use super::spot::location_of;
@@ -86,7 +86,10 @@ impl Fetcher {
     /// Starts it with what makes a reader.
     pub(crate) fn start(reader: impl Fn() -> Reader<FsFiles> + Send + 'static) -> io::Result<Self> {
         let (jobs, receiver) = sync_channel(JOBS_MAX);
-        thread::Builder::new().name("store-read".to_owned()).spawn(move || run(&receiver, reader))?;
+        thread::Builder::new().name("store-read".to_owned()).spawn(move || {
+            let _vital = Vital::guard();
+            run(&receiver, reader);
+        })?;
         Ok(Self(jobs))
     }
 

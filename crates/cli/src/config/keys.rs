@@ -175,6 +175,8 @@ keys! {
         Restart check_policy: PolicyWord = PolicyWord(admission().check.policy);
         /// Work that may wait before such a question, as time.
         Restart check_delay_max: Span<1, 60_000> = Span(admission().check.delay_max);
+        /// Pages of other sites that may use the doors of the smart space through a browser, by origin.
+        Reload origins: Origins = Origins::default();
     }
     map: Map {
         /// Prefixes for the triples of maps, beside rdf, rdfs, xsd, owl, sosa, ssn, qudt, unit, saref, schema and geo.

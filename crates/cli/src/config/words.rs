@@ -61,8 +61,8 @@ pub(crate) type Door = Or<Off, Address>;
 /// A listener that is only opened by itself when something else is so: a certificate is there, or no users are.
 pub(crate) type SecureDoor = Or<Auto, Door>;
 
-/// Pages that may use the WebSocket listeners, by their origins as browsers send them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Pages that may use a door, by their origins as browsers send them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Origins(pub(crate) Vec<String>);
 
 impl Setting for Origins {

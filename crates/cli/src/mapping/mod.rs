@@ -4,6 +4,7 @@
 mod counts;
 mod worker;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -14,7 +15,7 @@ use tidegate_broker::{Handle as Broker, Tap, Tapped};
 use tidegate_space::Handle as Space;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tracing::error;
+use tracing::{error, warn};
 
 pub(crate) use counts::Counts;
 use worker::Worker;
@@ -28,6 +29,9 @@ const QUEUE_BYTES_MAX: usize = 16 << 20;
 /// How long the start waits for the standing queries of maps, all together: doors are closed meanwhile. What does not
 /// stand by then is tried again behind open doors.
 const START_MAX: Duration = Duration::from_secs(30);
+
+/// Between a fault of the maps and their new beginning: whoever can cause one must not keep the machine busy.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// A message on its way.
 struct Queued {
@@ -55,24 +59,34 @@ impl Mapping {
     /// Begins: standing queries stand before the first message is taken, unless that takes too long.
     pub(crate) fn start(maps: Maps, user: Option<&str>, broker: &Broker, space: &Space) -> Result<Self> {
         let filters: Arc<[Box<str>]> = maps.ingest.iter().map(|(_, ingest, _)| ingest.filter().into()).collect();
-        let (queue, messages) = mpsc::channel(QUEUE_MAX);
-        let (stop, stopped) = oneshot::channel();
+        let (queue, mut messages) = mpsc::channel(QUEUE_MAX);
+        let (stop, mut stopped) = oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
         let counts = Arc::new(Counts::default());
-        let worker = Worker::new(maps, broker.clone(), space.clone(), Arc::clone(&counts));
+        let (own, broker_too, space) = (Arc::clone(&counts), broker.clone(), space.clone());
+        let make = move || Worker::new(maps.clone(), broker_too.clone(), space.clone(), Arc::clone(&own));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let life = move || {
-            runtime.block_on(async move {
-                let mut worker = worker;
-                let outcome = worker.stand(Instant::now() + START_MAX).await;
-                let is_standing = outcome.is_ok();
-                let _ = ready.send(outcome);
-                if is_standing {
-                    worker.run(messages, stopped).await;
-                }
-            });
+            let mut worker = make();
+            // Inside the runtime: its clock is needed.
+            let outcome = runtime.block_on(async { worker.stand(Instant::now() + START_MAX).await });
+            let is_standing = outcome.is_ok();
+            let _ = ready.send(outcome);
+            if !is_standing {
+                return;
+            }
+            let mut live = |worker: &mut Worker| runtime.block_on(worker.run(&mut messages, &mut stopped));
+            // A message that makes a map panic costs itself and what was under way; the maps go on.
+            while catch_unwind(AssertUnwindSafe(|| live(&mut worker))).is_err() {
+                warn!(event = "maps_restarted", "the maps have failed and begin anew");
+                thread::sleep(RESTART_PAUSE);
+                worker = make();
+                worker.stand_later();
+            }
         };
-        let thread = thread::Builder::new().name("maps".to_owned()).spawn(life)?;
+        // Whoever asks the space may have to drop the query of somebody who waited too long.
+        let builder = thread::Builder::new().name("maps".to_owned()).stack_size(tidegate_space::limits::STACK_BYTES);
+        let thread = builder.spawn(life)?;
         let mapping = Self { stop: Some(stop), thread: Some(thread), counts };
         is_ready.recv().context("the maps did not start")??;
         let waiting = Arc::new(AtomicUsize::new(0));

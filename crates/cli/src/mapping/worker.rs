@@ -107,6 +107,12 @@ impl Worker {
         Ok(())
     }
 
+    /// Has the standing queries tried while messages are taken.
+    pub(super) fn stand_later(&mut self) {
+        let now = Instant::now();
+        self.due.extend((0..self.emit.len()).map(|rule| (now, rule)));
+    }
+
     /// As often as the space is busy.
     async fn stand_one(&mut self, rule: usize) -> Result<()> {
         loop {
@@ -150,18 +156,18 @@ impl Worker {
         }
     }
 
-    pub(super) async fn run(&mut self, mut messages: mpsc::Receiver<Queued>, mut stopped: oneshot::Receiver<()>) {
+    pub(super) async fn run(&mut self, messages: &mut mpsc::Receiver<Queued>, stopped: &mut oneshot::Receiver<()>) {
         let Some(mut inlet) = self.inlet.take() else { return };
         loop {
             let has_room = self.under_way.len() < WINDOW;
             tokio::select! {
                 biased;
-                _ = &mut stopped => return,
+                _ = &mut *stopped => return,
                 (change, outcome) = next(&mut self.under_way) => self.changed(change, &outcome),
                 place = next_due(&self.due) => {
                     let (_, rule) = self.due.swap_remove(place);
                     tokio::select! {
-                        _ = &mut stopped => return,
+                        _ = &mut *stopped => return,
                         () = self.stand_again(rule) => {}
                     }
                 }

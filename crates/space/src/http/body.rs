@@ -2,7 +2,8 @@
 
 use axum::http::{HeaderMap, StatusCode, header};
 use oxrdf::{GraphName, NamedNode, Quad};
-use oxrdfio::{RdfFormat, RdfParser};
+use oxrdfio::RdfFormat;
+use tidegate_graph::{QueryLimits, RdfLimits, read_rdf};
 
 use super::problem::Problem;
 use crate::limits::GRAPHS_MAX;
@@ -70,36 +71,16 @@ pub(crate) fn rdf_format(kind: &str) -> Result<RdfFormat, Problem> {
     })
 }
 
-/// Entities of one's own can grow without end; nobody needs them for data.
-pub(crate) fn check_entities(xml: &[u8]) -> Result<(), String> {
-    let has_entity = xml.windows(8).any(|window| window.eq_ignore_ascii_case(b"<!ENTITY"));
-    if has_entity { Err("entities of one's own are not allowed in RDF/XML".to_owned()) } else { Ok(()) }
-}
-
 /// Reads RDF. Without a graph it may have graphs of its own; with one, everything goes there. Nothing is fetched.
 pub(crate) fn quads(
     bytes: &[u8],
     format: RdfFormat,
     graph: Option<&GraphName>,
     quads_max: usize,
+    limits: &QueryLimits,
 ) -> Result<Vec<Quad>, Problem> {
-    let wrong = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "not-rdf", detail);
-    if format == RdfFormat::RdfXml {
-        check_entities(bytes).map_err(wrong)?;
-    }
-    let mut parser = RdfParser::from_format(format);
-    if let Some(graph) = graph {
-        parser = parser.with_default_graph(graph.clone()).without_named_graphs();
-    }
-    let mut quads = Vec::new();
-    for quad in parser.for_slice(bytes) {
-        quads.push(quad.map_err(|error| wrong(error.to_string()))?);
-        if quads.len() > quads_max {
-            let detail = format!("more than {quads_max} quads at once");
-            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", detail));
-        }
-    }
-    Ok(quads)
+    let limits = RdfLimits { quads_max, cancel: limits.cancel.clone(), ..RdfLimits::default() };
+    Ok(read_rdf(bytes, format, None, graph, &limits)?.quads)
 }
 
 #[cfg(test)]
@@ -119,15 +100,27 @@ mod tests {
     fn f096_nothing_is_fetched_and_nothing_grows() {
         let json = br#"{"@context": "http://192.0.2.1/context.jsonld", "@id": "urn:a", "b": "c"}"#;
         let format = RdfFormat::from_media_type("application/ld+json").unwrap();
-        assert_eq!(quads(json, format, None, 10).unwrap_err().status, StatusCode::BAD_REQUEST);
+        assert_eq!(quads(json, format, None, 10, &QueryLimits::default()).unwrap_err().status, StatusCode::BAD_REQUEST);
         let bomb = b"<!DOCTYPE r [<!entity a 'x'>]><rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'/>";
-        assert_eq!(quads(bomb, RdfFormat::RdfXml, None, 10).unwrap_err().status, StatusCode::BAD_REQUEST);
+        assert_eq!(
+            quads(bomb, RdfFormat::RdfXml, None, 10, &QueryLimits::default()).unwrap_err().status,
+            StatusCode::BAD_REQUEST
+        );
         let external = b"<!DOCTYPE r SYSTEM 'file:///etc/passwd'><rdf:RDF \
             xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'/>";
-        assert_eq!(quads(external, RdfFormat::RdfXml, None, 10).map_or(0, |quads| quads.len()), 0);
+        assert_eq!(
+            quads(external, RdfFormat::RdfXml, None, 10, &QueryLimits::default()).map_or(0, |quads| quads.len()),
+            0
+        );
         let relative = b"<../../x> <urn:b> <urn:c> .";
-        assert!(quads(relative, RdfFormat::Turtle, None, 10).is_err(), "there is no base to be relative to");
+        assert!(
+            quads(relative, RdfFormat::Turtle, None, 10, &QueryLimits::default()).is_err(),
+            "there is no base to be relative to"
+        );
         let many = b"<urn:a> <urn:b> 1, 2, 3 .";
-        assert_eq!(quads(many, RdfFormat::Turtle, None, 2).unwrap_err().status, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(
+            quads(many, RdfFormat::Turtle, None, 2, &QueryLimits::default()).unwrap_err().status,
+            StatusCode::PAYLOAD_TOO_LARGE
+        );
     }
 }

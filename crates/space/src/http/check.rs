@@ -11,13 +11,14 @@ use axum::extract::State;
 use axum::http::{HeaderValue, Method, Request, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+use tidegate_control::admission::Class;
 use tidegate_graph::{Query, QueryLimits};
 
 use super::body::Parameters;
 use super::problem::{Problem, announce};
 use super::sparql::not_modified;
 use super::subscribe::spuid;
-use super::{Door, asker, asks, method_not_allowed, parse, read_body};
+use super::{Door, ask_text, asker, asks, method_not_allowed, read_body};
 use crate::ask::{Answer, Ask, Refused, Seen, Watched};
 use crate::sepa::Subscription;
 
@@ -25,7 +26,7 @@ pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>)
     let (head, body) = request.into_parts();
     let mut parameters = match head.method {
         Method::GET | Method::HEAD => Parameters::read(head.uri.query().unwrap_or_default().as_bytes()),
-        Method::POST => Parameters::read(&read_body(body).await?),
+        Method::POST => Parameters::read(&read_body(&door, body).await?.bytes),
         _ => return Ok(method_not_allowed("GET, HEAD, POST")),
     };
     let number = |text: &str| text.parse::<u64>().map_err(|_| Problem::usage(format!("{text:?} is no number")));
@@ -38,14 +39,13 @@ pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>)
     let seen = name.zip(sequence).map(|(name, sequence)| Seen { name, sequence, round: None });
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
     let asker = asker(&door, &parameters, &head)?;
-    let query = parse(text.len(), move || {
-        let query = Query::parse(&text, &QueryLimits::default())?;
-        Ok(if default.is_empty() && named.is_empty() { query } else { query.on_graphs(default, named) })
-    })
-    .await?;
-    let is_return = seen.is_some();
-    let ask = Ask::Subscribe { what: Watched::Query(Box::new(query)), name: spuid(), seen, outlet: None };
-    let answered = door.handle.ask(ask, asker).await?;
+    let (bytes, is_return) = (text.len(), seen.is_some());
+    let work = move |limits: &QueryLimits| {
+        let query = Query::parse(&text, limits)?;
+        let query = if default.is_empty() && named.is_empty() { query } else { query.on_graphs(default, named) };
+        Ok((Ask::Subscribe { what: Watched::Query(Box::new(query)), name: spuid(), seen, outlet: None }, ()))
+    };
+    let (answered, ()) = ask_text(&door, (bytes, Class::Check, asker), work).await?;
     let Answer::Subscribed(subscribed) = &answered.answer else { return Err(Refused::Closing.into()) };
     let alias = parameters.one("alias")?.map(str::to_owned);
     let text = Subscription::new(subscribed, alias).begin(&subscribed.begun, is_return);

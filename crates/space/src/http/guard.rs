@@ -2,7 +2,7 @@
 //!
 //! - *Host.* While there are no users, only `localhost` and addresses are taken: a name that anybody can point at this
 //!   machine must not make a browser talk to us.
-//! - *Origin.* Changes and WebSockets are not taken from pages of other sites.
+//! - *Site.* Nothing is taken from pages of other sites, unless they are listed: `site`.
 //! - *User.* With users: HTTP Basic. Right passwords are remembered for a minute, as hashes.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,8 +21,11 @@ use tokio::sync::oneshot;
 
 use super::Door;
 use super::problem::Problem;
+use super::site::Site;
+use crate::ask::Refused;
 use crate::desk::lock;
 use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX};
+use crate::panics::{Panicked, Part};
 use crate::porter::{Checked, Rule};
 use crate::service::random;
 
@@ -37,24 +40,36 @@ pub(super) fn peer(head: &Parts) -> IpAddr {
 
 pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let (head, body) = request.into_parts();
-    match admit(&door, &head).await {
-        Ok(()) => next.run(Request::from_parts(head, body)).await,
-        Err(problem) => problem.into_response(),
-    }
+    let shared = &door.handle.shared;
+    let serve = async {
+        shared.probe(Part::Http);
+        let site = Site::of(&head.headers, host(&head), &*door.porter);
+        let mut response = match site.preflight(&head.method, &head.headers) {
+            Some(response) => response,
+            None => match admit(&door, &head, &site).await {
+                Ok(()) => next.run(Request::from_parts(head, body)).await,
+                Err(problem) => problem.into_response(),
+            },
+        };
+        site.announce(&mut response);
+        response
+    };
+    let served = shared.panics.catch_async(Part::Http, serve).await;
+    served.unwrap_or_else(|Panicked| Problem::from(Refused::Panicked).into_response())
 }
 
-async fn admit(door: &Door, head: &Parts) -> Result<(), Problem> {
+async fn admit(door: &Door, head: &Parts, site: &Site) -> Result<(), Problem> {
     let forbidden = |name, detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, name, detail));
-    let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let host = host(head);
     let rule = door.porter.rule();
     if rule == Rule::Open && !host.is_some_and(is_here) {
         let detail = "this door answers to addresses and to localhost only, because there are no users";
         return forbidden("host-not-allowed", detail);
     }
     let writes = writes(&head.method, head.uri.path());
-    let is_socket = head.headers.contains_key(header::UPGRADE);
-    if (writes || is_socket) && !is_own_page(&head.headers, host) {
-        return forbidden("origin-not-allowed", "changes and WebSockets are not taken from pages of other sites");
+    if *site == Site::Foreign && !is_harmless(head) {
+        let detail = "requests from pages of other sites are not taken; space.origins lists those that are welcome";
+        return forbidden("origin-not-allowed", detail);
     }
     let is_free = match rule {
         Rule::Open => true,
@@ -62,6 +77,16 @@ async fn admit(door: &Door, head: &Parts) -> Result<(), Problem> {
         Rule::Users => false,
     };
     if is_free { Ok(()) } else { identify(door, &head.headers, peer(head)).await }
+}
+
+fn host(head: &Parts) -> Option<&str> {
+    head.headers.get(header::HOST).and_then(|host| host.to_str().ok())
+}
+
+/// Somebody follows a link to the list of what there is.
+fn is_harmless(head: &Parts) -> bool {
+    let is_navigation = head.headers.get("sec-fetch-mode").is_some_and(|mode| mode == "navigate");
+    is_navigation && head.method == Method::GET && head.uri.path() == "/" && !head.headers.contains_key(header::UPGRADE)
 }
 
 /// A query that is posted to `/query` or `/check` changes nothing; at `/sparql` it might.
@@ -77,14 +102,6 @@ fn is_here(host: &str) -> bool {
         None => host.split(':').next().unwrap_or_default(),
     };
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
-/// No browser, or a page of ours.
-fn is_own_page(headers: &HeaderMap, host: Option<&str>) -> bool {
-    let Some(origin) = headers.get(header::ORIGIN) else { return true };
-    let origin = origin.to_str().unwrap_or_default();
-    let from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    from.is_some() && from == host
 }
 
 async fn identify(door: &Door, headers: &HeaderMap, from: IpAddr) -> Result<(), Problem> {

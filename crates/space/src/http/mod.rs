@@ -5,6 +5,7 @@ mod check;
 mod guard;
 mod negotiate;
 pub(crate) mod problem;
+mod site;
 mod sparql;
 mod store;
 mod subscribe;
@@ -13,13 +14,14 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
+use futures_util::StreamExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -30,13 +32,17 @@ use tracing::warn;
 
 pub(crate) use guard::Remembered;
 use problem::Problem;
+use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
+use tidegate_graph::QueryLimits;
 
-use crate::ask::Asker;
+use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::limits::{
-    BODIES_BYTES_MAX, BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME,
-    HTTP_CONNECTIONS_MAX, HTTP_LAST_TIME, INLINE_BYTES,
+    BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_CONNECTIONS_MAX,
+    HTTP_LAST_TIME, INLINE_BYTES,
 };
+use crate::memory::Charge;
+use crate::panics::Part;
 use crate::pool::Caller;
 use crate::porter::Porter;
 use crate::service::Handle;
@@ -51,7 +57,7 @@ pub(crate) struct Door {
     pub(crate) sockets: Arc<Semaphore>,
 }
 
-pub(crate) fn routes(door: Arc<Door>) -> Router {
+fn routes(door: Arc<Door>) -> Router {
     Router::new()
         .route("/", get(welcome))
         .route("/query", any(sparql::query))
@@ -83,7 +89,8 @@ async fn welcome(axum::extract::State(door): axum::extract::State<Arc<Door>>) ->
     text.into_response()
 }
 
-pub(crate) async fn serve(listener: TcpListener, router: Router) {
+pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
+    let router = routes(Arc::clone(door));
     let places = Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX));
     loop {
         match listener.accept().await {
@@ -91,7 +98,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
                 let _ = stream.set_nodelay(true);
                 let router = router.clone().layer(Extension(guard::Peer(peer.ip())));
-                tokio::spawn(async move {
+                let door = Arc::clone(door);
+                let served = async move {
                     let serving = http1::Builder::new()
                         .timer(TokioTimer::new())
                         .header_read_timeout(HEAD_TIMEOUT)
@@ -104,6 +112,9 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
                         serving.as_mut().graceful_shutdown();
                         let _ = timeout(HTTP_LAST_TIME, serving).await;
                     }
+                };
+                tokio::spawn(async move {
+                    let _ = door.handle.shared.panics.catch_async(Part::Http, served).await;
                     drop(place);
                 });
             }
@@ -115,41 +126,63 @@ pub(crate) async fn serve(listener: TcpListener, router: Router) {
     }
 }
 
-/// Room for bodies that are being read, in pieces of [`INLINE_BYTES`]. A short one needs none: connections bound those.
-static ROOM: Semaphore = Semaphore::const_new(BODIES_BYTES_MAX / INLINE_BYTES);
-
-/// What a body needs of it. One that does not say how long it is may become as long as any.
-fn pieces(declared: Option<u64>) -> u32 {
-    let length = declared.map_or(BODY_BYTES_MAX, |length| usize::try_from(length).unwrap_or(BODY_BYTES_MAX));
-    if length > INLINE_BYTES { length.div_ceil(INLINE_BYTES) as u32 } else { 0 }
+/// A body, and what it is charged with.
+struct Whole {
+    bytes: Vec<u8>,
+    _charges: Vec<Charge>,
 }
 
-/// The whole body, within its size and time, and within what all of them may take together.
-async fn read_body(body: Body) -> Result<Bytes, Problem> {
+/// The whole body, within its size and time, and within what all texts may take together. It is charged as it comes.
+async fn read_body(door: &Door, body: Body) -> Result<Whole, Problem> {
     let too_large = || {
         let detail = format!("the body has more than {} MiB", BODY_BYTES_MAX >> 20);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
     };
-    let declared = body.size_hint().upper();
-    if declared.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(too_large());
     }
-    let _room = ROOM.try_acquire_many(pieces(declared)).map_err(|_| Problem::busy(Duration::from_secs(1)))?;
-    match timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(read) => read.map_err(|_| too_large()),
+    let read = async {
+        let (mut bytes, mut charges, mut charged) = (Vec::new(), Vec::new(), 0);
+        let mut pieces = body.into_data_stream();
+        while let Some(piece) = pieces.next().await {
+            // Whoever breaks off in the middle hears no answer.
+            let piece = piece.map_err(|_| Problem::usage("the body has no end"))?;
+            if bytes.len() + piece.len() > BODY_BYTES_MAX {
+                return Err(too_large());
+            }
+            while bytes.len() + piece.len() > charged {
+                let more = charged.max(INLINE_BYTES);
+                charges.push(door.handle.charge(more).ok_or_else(|| Problem::busy(Duration::from_secs(1)))?);
+                charged += more;
+                bytes.reserve_exact(charged - bytes.len());
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(Whole { bytes, _charges: charges })
+    };
+    match timeout(BODY_TIMEOUT, read).await {
+        Ok(read) => read,
         Err(_) => Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow", "the body did not come in time")),
     }
 }
 
-/// Parses: short texts here, long ones where they delay nobody.
-async fn parse<T: Send + 'static>(
-    length: usize,
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    if length <= INLINE_BYTES {
-        return work();
+/// Has a text read where that harms nobody, and asks what it says. `work` also says what is to be known with the answer.
+async fn ask_text<N: Send + Sync + 'static>(
+    door: &Door,
+    (bytes, class, asker): (usize, Class, Asker),
+    work: impl FnOnce(&QueryLimits) -> Result<(Ask, N), Problem> + Send + 'static,
+) -> Result<(Answered, N), Problem> {
+    let reading = door.handle.read(bytes, class, asker, move |limits| match work(limits) {
+        Ok((ask, note)) => (Ok(note), Ok(ask)),
+        Err(problem) if problem.is_late() => (Err(problem), Err(Refused::Late)),
+        Err(problem) => (Err(problem), Err(Refused::Declined)),
+    });
+    match reading.answer().await {
+        (_, Some(Err(problem))) => Err(problem),
+        (Ok(answered), Some(Ok(note))) => Ok((answered, note)),
+        (Ok(_), None) => Err(Refused::Closing.into()),
+        (Err(refused), _) => Err(refused.into()),
     }
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Problem::busy(Duration::from_secs(1))))
 }
 
 /// What a request says about pace. What is not understood is passed over.
@@ -200,20 +233,4 @@ fn method_not_allowed(allowed: &'static str) -> Response {
     let mut response = Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail).into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allowed));
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_bodies_share_a_room_and_short_ones_need_none() {
-        let room = Semaphore::new(BODIES_BYTES_MAX / INLINE_BYTES);
-        let largest = BODY_BYTES_MAX as u64;
-        let taken: Vec<_> = (0..BODIES_BYTES_MAX / BODY_BYTES_MAX)
-            .map(|number| room.try_acquire_many(pieces(if number == 0 { None } else { Some(largest) })).unwrap())
-            .collect();
-        assert!(room.try_acquire_many(pieces(Some(INLINE_BYTES as u64 + 1))).is_err(), "{} have it", taken.len());
-        assert!(room.try_acquire_many(pieces(Some(INLINE_BYTES as u64))).is_ok());
-    }
 }

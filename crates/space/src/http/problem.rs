@@ -11,6 +11,9 @@ use tidegate_graph::Error;
 use crate::ask::Refused;
 use crate::limits::DISK_RETRY;
 
+/// What a client is told while nobody is served.
+pub(crate) const UNAVAILABLE: &str = "the smart space has failed; it begins anew from what is kept, or was given up";
+
 /// An answer that is none.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
@@ -38,6 +41,11 @@ impl Problem {
         Self { retry_after: Some(pause), ..Self::new(StatusCode::TOO_MANY_REQUESTS, "wrong-passwords", detail) }
     }
 
+    /// Its time was over, or nobody waited any more.
+    pub(crate) fn is_late(&self) -> bool {
+        self.name == "late"
+    }
+
     pub(crate) fn busy(retry_after: Duration) -> Self {
         let problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "too much to do at the moment");
         Self { retry_after: Some(retry_after), ..problem }
@@ -61,7 +69,7 @@ impl From<Refused> for Problem {
                 Self { hints: Some(hints), ..Self::busy(after) }
             }
             Refused::Late => {
-                let detail = "not done within its time; an update that was not done in time has changed nothing";
+                let detail = "not done in time, nothing was changed";
                 Self {
                     retry_after: Some(Duration::from_secs(1)),
                     ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "late", detail)
@@ -82,6 +90,16 @@ impl From<Refused> for Problem {
                 retry_after: Some(Duration::from_secs(5)),
                 ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "closing", "the broker ends")
             },
+            Refused::Panicked => {
+                let detail = "an internal error, which is logged; nothing was changed";
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", detail)
+            }
+            Refused::Unavailable(condition) => Self {
+                retry_after: Some(condition.retry_after()),
+                ..Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", UNAVAILABLE)
+            },
+            // Its door knows better; this is for those that forgot.
+            Refused::Declined => Self::usage("declined"),
             Refused::Failed(error) => error.into(),
         }
     }
@@ -90,12 +108,12 @@ impl From<Refused> for Problem {
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let (status, name) = match &error {
+            Error::Cancelled => return Refused::Late.into(),
             Error::Syntax(_) => (StatusCode::BAD_REQUEST, "not-sparql"),
             Error::Refused(_) => (StatusCode::BAD_REQUEST, "not-done-here"),
             Error::NotRdf(_) => (StatusCode::BAD_REQUEST, "not-rdf"),
             Error::Limit(_) | Error::LimitAt(..) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
             Error::Unknown => (StatusCode::NOT_FOUND, "unknown"),
-            Error::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "late"),
             Error::Evaluation(_) | Error::OutOfStep => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
         };
         Self::new(status, name, error.to_string())

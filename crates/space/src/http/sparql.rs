@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use tidegate_graph::{Query, QueryLimits, Update};
+use tidegate_control::admission::Class;
+use tidegate_graph::{Error, Query, QueryLimits, Update};
 
 use super::body::{Parameters, content_type};
 use super::problem::{Problem, announce};
-use super::{Door, asker, asks, method_not_allowed, negotiate, parse, read_body, value};
-use crate::ask::{Answer, Answered, Ask, Form, Source};
+use super::{Door, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
+use crate::ask::{Answer, Answered, Ask, Form, Refused, Source};
+use crate::service::Handle;
 
 /// What a place takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,18 +55,23 @@ async fn serve(door: &Door, request: Request<Body>, takes: Takes) -> Result<Resp
             let text = parameters.take("query")?;
             Came::Query(text.ok_or_else(|| Problem::usage("the parameter query is missing"))?)
         }
-        Method::POST => posted(&head, body, &mut parameters, takes).await?,
+        Method::POST => posted(door, (&head, body), &mut parameters, takes).await?,
         _ => return Ok(method_not_allowed("GET, HEAD, POST")),
     };
     match came {
-        Came::Query(text) => ask(door, text, &parameters, &head, is_read).await,
+        Came::Query(text) => ask(door, text, &parameters, head, is_read).await,
         Came::Update(text) => change(door, text, &parameters, &head).await,
     }
 }
 
-async fn posted(head: &Parts, body: Body, parameters: &mut Parameters, takes: Takes) -> Result<Came, Problem> {
+async fn posted(
+    door: &Door,
+    (head, body): (&Parts, Body),
+    parameters: &mut Parameters,
+    takes: Takes,
+) -> Result<Came, Problem> {
     let kind = content_type(&head.headers);
-    let bytes = read_body(body).await?;
+    let Whole { bytes, .. } = read_body(door, body).await?;
     let text = |bytes: &[u8]| {
         let text = std::str::from_utf8(bytes).map_err(|_| Problem::usage("the body is not UTF-8"))?;
         Ok::<_, Problem>(text.to_owned())
@@ -93,32 +100,59 @@ async fn posted(head: &Parts, body: Body, parameters: &mut Parameters, takes: Ta
     }
 }
 
+/// What is to be known when a query is answered, or why it was not asked.
+enum Noted {
+    Asked(Form, bool),
+    Unchanged(u64),
+    Wrong(Problem),
+}
+
 async fn ask(
     door: &Door,
     text: String,
     parameters: &Parameters,
-    head: &Parts,
+    head: Parts,
     is_read: bool,
 ) -> Result<Response, Problem> {
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
-    let (headers, asker) = (&head.headers, asker(door, parameters, head)?);
-    let query = parse(text.len(), move || {
-        let query = Query::parse(&text, &QueryLimits::default())?;
-        Ok(if default.is_empty() && named.is_empty() { query } else { query.on_graphs(default, named) })
-    })
-    .await?;
-    let form = if query.is_graph() { negotiate::graph(headers, false)? } else { negotiate::results(headers)? };
-    let is_repeatable = query.is_repeatable();
-    // The same data give the same answer: whoever has it already is told so without any work.
-    let seen = headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
-    let version = door.handle.version();
-    let now = door.handle.version_name(version);
-    let is_named = is_read && seen.is_some_and(|seen| seen.split(',').any(|seen| seen.trim() == now));
-    if is_repeatable && (is_named || asks(headers).version == Some(version)) {
-        return Ok(not_modified(door, version));
+    let asker = asker(door, parameters, &head)?;
+    let (bytes, headers, handle) = (text.len(), head.headers, door.handle.clone());
+    let work = move |limits: &QueryLimits| {
+        let mut query = match Query::parse(&text, limits) {
+            Ok(query) => query,
+            Err(Error::Cancelled) => return (Noted::Wrong(Refused::Late.into()), Err(Refused::Late)),
+            Err(error) => return (Noted::Wrong(error.into()), Err(Refused::Declined)),
+        };
+        if !(default.is_empty() && named.is_empty()) {
+            query = query.on_graphs(default, named);
+        }
+        let form = if query.is_graph() { negotiate::graph(&headers, false) } else { negotiate::results(&headers) };
+        let form = match form {
+            Ok(form) => form,
+            Err(problem) => return (Noted::Wrong(problem), Err(Refused::Declined)),
+        };
+        let is_repeatable = query.is_repeatable();
+        match seen(&handle, &headers, is_read).filter(|_| is_repeatable) {
+            Some(version) => (Noted::Unchanged(version), Err(Refused::Declined)),
+            None => (Noted::Asked(form, is_repeatable), Ok(Ask::Query { query: Box::new(query), form })),
+        }
+    };
+    match door.handle.read(bytes, Class::Query, asker, work).answer().await {
+        (_, Some(Noted::Wrong(problem))) => Err(problem),
+        (_, Some(Noted::Unchanged(version))) => Ok(not_modified(door, version)),
+        (Ok(answered), Some(Noted::Asked(form, is_repeatable))) => Ok(respond(door, answered, form, is_repeatable)),
+        (Ok(_), None) => Err(Refused::Closing.into()),
+        (Err(refused), _) => Err(refused.into()),
     }
-    let answered = door.handle.ask(Ask::Query { query: Box::new(query), form }, asker).await?;
-    Ok(respond(door, answered, form, is_repeatable))
+}
+
+/// The version of now, if its client says that it has seen that. The same data give the same answer: whoever has it
+/// already is told so without any work.
+fn seen(handle: &Handle, headers: &HeaderMap, is_read: bool) -> Option<u64> {
+    let (seen, version) = (headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()), handle.version());
+    let now = handle.version_name(version);
+    let is_named = is_read && seen.is_some_and(|seen| seen.split(',').any(|seen| seen.trim() == now));
+    (is_named || asks(headers).version == Some(version)).then_some(version)
 }
 
 /// Whoever asks has the answer already.
@@ -152,15 +186,16 @@ pub(super) fn respond(door: &Door, answered: Answered, form: Form, is_repeatable
 }
 
 async fn change(door: &Door, text: String, parameters: &Parameters, head: &Parts) -> Result<Response, Problem> {
+    let bytes = text.len();
     let (default, named) = (parameters.graphs("using-graph-uri")?, parameters.graphs("using-named-graph-uri")?);
     let asker = asker(door, parameters, head)?;
-    let update = parse(text.len(), move || {
-        let update = Update::parse(&text, &QueryLimits::default())?;
+    let work = move |limits: &QueryLimits| {
+        let update = Update::parse(&text, limits)?;
         let is_plain = default.is_empty() && named.is_empty();
-        Ok(if is_plain { update } else { update.using_graphs(&default, &named) })
-    })
-    .await?;
-    let answered = door.handle.ask(Ask::Update(Box::new(update)), asker).await?;
+        let update = if is_plain { update } else { update.using_graphs(&default, &named) };
+        Ok((Ask::Update(Box::new(update)), ()))
+    };
+    let (answered, ()) = ask_text(door, (bytes, Class::Update, asker), work).await?;
     let is_change = matches!(answered.answer, Answer::Changed { is_change: true, .. });
     // 200 and not 204: clients of SEPA take nothing else for success.
     let body = serde_json::json!({"changed": is_change, "version": answered.version});

@@ -8,12 +8,13 @@ use axum::extract::State;
 use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use oxrdf::GraphName;
-use tidegate_graph::{Mask, MaskGraph};
+use tidegate_control::admission::Class;
+use tidegate_graph::{Mask, MaskGraph, QueryLimits};
 
 use super::body::{Parameters, content_type, iri, quads, rdf_format};
 use super::problem::Problem;
 use super::sparql::respond;
-use super::{Door, asker, method_not_allowed, negotiate, parse, read_body};
+use super::{Door, ask_text, asker, method_not_allowed, negotiate, read_body};
 use crate::ask::{Answer, Ask};
 
 /// Quads of one request: as many as one change may have.
@@ -73,10 +74,14 @@ pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>)
         }
         Method::PUT | Method::POST => {
             let format = rdf_format(&content_type(&head.headers))?;
-            let bytes = read_body(body).await?;
+            let whole = read_body(&door, body).await?;
             let remove = if head.method == Method::PUT { vec![place.mask()] } else { Vec::new() };
-            let insert = parse(bytes.len(), move || quads(&bytes, format, place.graph(), QUADS_MAX)).await?;
-            change(Ask::Edit { remove, insert }).await?;
+            let text = (whole.bytes.len(), Class::Update, asker);
+            let work = move |limits: &QueryLimits| {
+                let insert = quads(&whole.bytes, format, place.graph(), QUADS_MAX, limits)?;
+                Ok((Ask::Edit { remove, insert }, ()))
+            };
+            ask_text(&door, text, work).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         Method::DELETE => {

@@ -9,7 +9,8 @@ use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use futures_util::SinkExt;
-use tidegate_graph::SubscriberId;
+use tidegate_control::admission::Class;
+use tidegate_graph::{Error, SubscriberId};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
@@ -20,9 +21,11 @@ use super::problem::Problem;
 use crate::ask::{Answer, Answered, Ask, Asker, Refused, Watched};
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
+use crate::panics::Part;
+use crate::parsers::Reading;
 use crate::pool::Caller;
 use crate::sepa::{Said, Subscription, Wrong, read};
-use crate::service::{Handle, Waiting};
+use crate::service::Handle;
 use crate::ssap::uuid;
 
 /// Requests of one socket that may be under way; more wait in it.
@@ -45,7 +48,8 @@ pub(super) async fn upgrade(
         .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)
         .read_buffer_size(READ_BYTES)
         .on_upgrade(move |socket| async move {
-            attend(socket, handle, client).await;
+            let shared = Arc::clone(&handle.shared);
+            let _ = shared.panics.catch_async(Part::Http, attend(socket, handle, client)).await;
             drop(place);
         });
     Ok(response)
@@ -67,7 +71,7 @@ struct Socket {
     handle: Handle,
     client: u64,
     subscriptions: HashMap<u64, Subscription>,
-    under_way: VecDeque<(Asked, Waiting)>,
+    under_way: VecDeque<(Asked, Reading<Option<Error>>)>,
     outlet: Arc<Outlet>,
     out: VecDeque<Message>,
     out_bytes: usize,
@@ -101,7 +105,10 @@ impl Socket {
             let reads = self.under_way.len() < WINDOW;
             tokio::select! {
                 biased;
-                (asked, outcome) = next(&mut self.under_way) => self.answer(asked, outcome),
+                (asked, outcome, unread) = next(&mut self.under_way) => match unread {
+                    Some(error) => self.say(Wrong::unread(&error, asked.alias.as_deref()).text()),
+                    None => self.answer(asked, outcome),
+                },
                 Some((id, told)) = inlet.next() => {
                     self.tell(id, told);
                     self.tell_more(inlet);
@@ -128,18 +135,23 @@ impl Socket {
     fn hear(&mut self, text: &str) {
         match read(text) {
             Err(wrong) => self.say(wrong.text()),
-            Ok(Said::Subscribe { alias, .. })
-                if self.subscriptions.len() + self.under_way.len() >= SUBSCRIPTIONS_MAX =>
-            {
-                self.say(Wrong::too_many(alias.as_deref()).text());
+            Ok(Said::Subscribe(wanted)) if self.subscriptions.len() + self.under_way.len() >= SUBSCRIPTIONS_MAX => {
+                self.say(Wrong::too_many(wanted.alias.as_deref()).text());
             }
-            Ok(Said::Subscribe { query, alias, seen, asks }) => {
-                let (what, name) = (Watched::Query(query), spuid());
-                let is_return = seen.is_some();
-                let ask = Ask::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
-                let caller = Caller::new(self.client, &asks);
-                let waiting = self.handle.start(ask, Asker::new(0, asks.deadline).of(caller));
-                self.under_way.push_back((Asked { alias, is_return }, waiting));
+            Ok(Said::Subscribe(mut wanted)) => {
+                let (asks, alias, is_return) = (&wanted.asks, wanted.alias.take(), wanted.seen.is_some());
+                let caller = Caller::new(self.client, asks);
+                let (asker, bytes) = (Asker::new(0, asks.deadline).of(caller), wanted.sparql.len());
+                let (outlet, class) = (Some(Arc::clone(&self.outlet)), Class::Subscribe);
+                let reading = self.handle.read(bytes, class, asker, move |limits| match wanted.query(limits) {
+                    Ok(query) => {
+                        let (what, seen) = (Watched::Query(Box::new(query)), wanted.seen);
+                        (None, Ok(Ask::Subscribe { what, name: spuid(), seen, outlet }))
+                    }
+                    Err(Error::Cancelled) => (None, Err(Refused::Late)),
+                    Err(error) => (Some(error), Err(Refused::Declined)),
+                });
+                self.under_way.push_back((Asked { alias, is_return }, reading));
             }
             Ok(Said::Unsubscribe { spuid, alias }) => {
                 let found = self.subscriptions.iter().find(|(_, it)| it.spuid == spuid).map(|(id, _)| *id);
@@ -207,8 +219,10 @@ async fn flush(out: &mut VecDeque<Message>, socket: &mut WebSocket) -> Result<Re
 }
 
 /// The answer to the request that came first; never, if there is none.
-async fn next(under_way: &mut VecDeque<(Asked, Waiting)>) -> (Asked, Result<Answered, Refused>) {
-    let Some((_, waiting)) = under_way.front_mut() else { return std::future::pending().await };
-    let outcome = waiting.wait().await;
-    (under_way.pop_front().map(|(asked, _)| asked).unwrap_or_default(), outcome)
+async fn next(
+    under_way: &mut VecDeque<(Asked, Reading<Option<Error>>)>,
+) -> (Asked, Result<Answered, Refused>, Option<Error>) {
+    let Some((_, reading)) = under_way.front_mut() else { return std::future::pending().await };
+    let (outcome, unread) = reading.wait().await;
+    (under_way.pop_front().map(|(asked, _)| asked).unwrap_or_default(), outcome, unread.flatten())
 }

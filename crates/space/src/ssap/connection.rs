@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::hints::Asks;
-use tidegate_graph::SubscriberId;
-use tidegate_wire_ssap::{Header, Scanned, Scanner, Status};
+use tidegate_graph::{QueryLimits, SubscriberId};
+use tidegate_wire_ssap::{Header, Scanned, Scanner, Status, Transaction};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -20,19 +20,20 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info};
 
 use super::buffer::{Buffer, READ_BYTES};
-use super::plan::{Plan, Reply, Rows, Step, plan};
+use super::plan::{Plan, Reply, Step, header_of, look};
+use super::read::{Kind, Understood, Waits, What, class_of, discard, understand};
 use super::write::{self, Subscription};
 use super::{Door, Farewell, subscription_name, uuid};
 use crate::ask::{Answer, Answered, Ask, Asker, Refused};
 use crate::counts::Ssap;
 use crate::limits::{
-    BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_MESSAGE_BYTES_MAX,
-    SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW, SUBSCRIPTIONS_MAX,
-    WRITE_TIMEOUT,
+    BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_BYTES,
+    SSAP_LINGER_TIME, SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT,
+    SSAP_WINDOW, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
 use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
+use crate::panics::{Panicked, Part};
 use crate::pool::Caller;
-use crate::service::Waiting;
 
 /// A request that was started.
 struct Started {
@@ -40,12 +41,7 @@ struct Started {
     kind: Kind,
     /// Its client wants to know about pace.
     is_told: bool,
-    waiting: Waiting,
-}
-
-enum Kind {
-    Ask(Reply),
-    Subscribe(Rows, bool),
+    waiting: Waits,
 }
 
 struct Connection {
@@ -64,6 +60,8 @@ struct Connection {
     out: String,
     /// Nothing more will be read.
     is_over: bool,
+    /// It ended in the middle of a message: for how long what still comes is thrown away.
+    lingers: Option<Duration>,
     /// It is being read, and what is missing could come.
     is_reading: bool,
     /// When the socket was last written to, and when what was read began.
@@ -82,7 +80,9 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
     let mut connection = Connection::new(writer, peer, door, outlet, farewell);
-    let why = connection.serve(reader, inlet, farewells).await;
+    let shared = Arc::clone(&connection.door.handle.shared);
+    let served = connection.serve(reader, inlet, farewells);
+    let why = shared.panics.catch_async(Part::Ssap, served).await.unwrap_or("an internal error");
     debug!(event = "ssap_closed", %peer, why, "an SSAP connection is closed");
     for (id, subscription) in connection.subscriptions.drain() {
         connection.door.forget(&subscription.name, &connection.farewell);
@@ -113,6 +113,7 @@ impl Connection {
             farewell,
             out: String::new(),
             is_over: false,
+            lingers: None,
             is_reading: true,
             wrote: now,
             since: now,
@@ -134,13 +135,17 @@ impl Connection {
             }
             let is_idle = self.under_way.is_empty() && self.parked.is_none();
             if self.is_over && is_idle && self.subscriptions.is_empty() {
+                if let Some(time) = self.lingers {
+                    let _ = self.writer.shutdown().await;
+                    discard(reader, time).await;
+                }
                 return "done";
             }
             let reads = self.goes_on_reading();
             let (alarm, wanted) = (self.alarm(), self.buffer.wanted());
             tokio::select! {
                 biased;
-                answered = next(&mut self.under_way) => self.answer(answered),
+                (outcome, understood) = next(&mut self.under_way) => self.hear(outcome, understood),
                 Some(farewell) = farewells.recv() => self.leave(&farewell),
                 Some((id, told)) = inlet.next() => {
                     self.tell(id, told);
@@ -256,15 +261,18 @@ impl Connection {
         }
         match self.scanner.scan(self.buffer.bytes(), SSAP_MESSAGE_BYTES_MAX) {
             Scanned::Message(range) => {
-                let next = plan(&self.buffer.bytes()[range.clone()], uuid);
+                let next = self.look(range.clone());
                 self.buffer.drain(range.end);
                 self.since = Instant::now();
                 Some(next)
             }
             Scanned::TooLarge => {
+                let header = header_of(self.buffer.bytes());
                 self.buffer.clear();
-                self.is_over = true;
-                None
+                // Nothing more of it is scanned, and its sender may still be writing.
+                (self.is_over, self.lingers) = (true, Some(SSAP_LINGER_TIME));
+                let words = format!("a message of more than {SSAP_MESSAGE_BYTES_MAX} bytes");
+                Some(Plan { header, asks: Box::default(), step: Step::Close(Status::KpRequest, words) })
             }
             Scanned::Incomplete => {
                 // Blanks between messages are nothing to keep, and no message that could be late.
@@ -277,45 +285,97 @@ impl Connection {
         }
     }
 
+    /// Understands a message. What is wrong with us costs that message, and the connection behind it.
+    fn look(&self, range: std::ops::Range<usize>) -> Plan {
+        let (shared, bytes) = (&self.door.handle.shared, self.buffer.bytes());
+        let bytes = bytes.get(range).unwrap_or_default();
+        let looked = shared.panics.catch(Part::Ssap, || {
+            shared.probe(Part::Ssap);
+            look(bytes, uuid)
+        });
+        looked.unwrap_or_else(|Panicked| {
+            let step = Step::Close(Status::SibError, "an internal error, which is logged".to_owned());
+            Plan { header: header_of(bytes), asks: Box::default(), step }
+        })
+    }
+
     fn start(&mut self, Plan { header, asks, step }: Plan) {
         let client = self.door.handle.client(self.peer.ip(), header.node_id.as_bytes());
         let caller = Caller::new(client, &asks);
         let asker = Asker::new(0, asks.deadline).of(caller);
         let is_told = *asks != Asks::default();
         match step {
-            Step::Reply(status, words) => self.settle(&header, status, &words),
-            Step::Close(status, words) => {
-                self.door.handle.note_ssap(&header, Ssap::Refused);
-                if header.is_answerable() {
-                    write::status(&header, status, &words, &mut self.out);
-                }
-                self.buffer.clear();
-                self.is_over = true;
-            }
+            Step::Reply(..) | Step::Close(..) | Step::Unsubscribe(_) => self.conclude(&header, step),
             Step::Ask(ask, _) if ask.is_unchanged(asks.version, self.door.handle.version()) => {
                 self.door.handle.note_ssap(&header, Ssap::Done);
                 write::not_modified(&header, self.door.handle.version(), &mut self.out);
             }
             Step::Ask(ask, reply) => {
-                let waiting = self.door.handle.start(ask, asker);
+                let waiting = Waits::Asked(self.door.handle.start(ask, asker));
                 self.under_way.push_back(Started { header, kind: Kind::Ask(reply), is_told, waiting });
             }
-            Step::Subscribe(..) if self.subscriptions.len() >= SUBSCRIPTIONS_MAX => {
+            Step::Subscribe(..) | Step::Read(_) if self.has_too_many(&header) => {
                 let words = "too many subscriptions on this connection";
                 self.settle(&header, Status::OutOfResources, words);
             }
             Step::Subscribe(what, rows, seen) => {
                 let (name, is_return) = (subscription_name(), seen.is_some());
                 let ask = Ask::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
-                let waiting = self.door.handle.start(ask, asker);
+                let waiting = Waits::Asked(self.door.handle.start(ask, asker));
                 self.under_way.push_back(Started { header, kind: Kind::Subscribe(rows, is_return), is_told, waiting });
             }
-            Step::Unsubscribe(name) => {
-                if self.door.end(&name, &header) {
-                    self.door.handle.note_ssap(&header, Ssap::Done);
-                } else {
-                    self.settle(&header, Status::KpRequest, "no such subscription");
+            Step::Read(bytes) => {
+                let (handle, outlet) = (self.door.handle.clone(), Arc::clone(&self.outlet));
+                let (length, class) = (bytes.len(), class_of(&header));
+                let work = move |limits: &QueryLimits| understand(&bytes, limits, &handle, outlet);
+                let waiting = Waits::Read(self.door.handle.read(length, class, asker, work));
+                self.under_way.push_back(Started { header, kind: Kind::Unread, is_told, waiting });
+            }
+        }
+    }
+
+    fn has_too_many(&self, header: &Header) -> bool {
+        header.transaction() == Some(Transaction::Subscribe) && self.subscriptions.len() >= SUBSCRIPTIONS_MAX
+    }
+
+    /// Does what needs nothing of the space.
+    fn conclude(&mut self, header: &Header, step: Step) {
+        match step {
+            Step::Reply(status, words) => self.settle(header, status, &words),
+            Step::Close(status, words) => {
+                self.door.handle.note_ssap(header, Ssap::Refused);
+                if header.is_answerable() {
+                    write::status(header, status, &words, &mut self.out);
                 }
+                self.buffer.clear();
+                self.is_over = true;
+            }
+            Step::Unsubscribe(name) if self.door.end(&name, header) => {
+                self.door.handle.note_ssap(header, Ssap::Done);
+            }
+            Step::Unsubscribe(_) => self.settle(header, Status::KpRequest, "no such subscription"),
+            Step::Ask(..) | Step::Subscribe(..) | Step::Read(_) => {}
+        }
+    }
+
+    /// The request that came first is answered; it may have been read elsewhere.
+    fn hear(&mut self, outcome: Result<Answered, Refused>, understood: Option<Understood>) {
+        let Some(Understood { header, is_told, what }) = understood else { return self.answer(outcome) };
+        match what {
+            What::Asked(kind) => {
+                if let Some(started) = self.under_way.front_mut() {
+                    (started.header, started.is_told, started.kind) = (header, is_told, kind);
+                }
+                self.answer(outcome);
+            }
+            What::Unchanged(version) => {
+                self.under_way.pop_front();
+                self.door.handle.note_ssap(&header, Ssap::Done);
+                write::not_modified(&header, version, &mut self.out);
+            }
+            What::Done(step) => {
+                self.under_way.pop_front();
+                self.conclude(&header, step);
             }
         }
     }
@@ -344,7 +404,7 @@ impl Connection {
                 subscription.begin(&subscribed.begun, is_return, is_told.then_some(&hints), &mut self.out);
                 self.subscriptions.insert(subscribed.id.0, subscription);
             }
-            (Kind::Subscribe(..), Ok(_)) => write::status(&header, Status::SibError, "", &mut self.out),
+            (Kind::Subscribe(..) | Kind::Unread, Ok(_)) => write::status(&header, Status::SibError, "", &mut self.out),
             (Kind::Ask(reply), Err(refused)) => {
                 let is_silent = matches!(
                     reply,
@@ -356,7 +416,7 @@ impl Connection {
                     write::refusal(&header, &refused, &mut self.out);
                 }
             }
-            (Kind::Subscribe(..), Err(refused)) => write::refusal(&header, &refused, &mut self.out),
+            (Kind::Subscribe(..) | Kind::Unread, Err(refused)) => write::refusal(&header, &refused, &mut self.out),
         }
     }
 
@@ -420,7 +480,7 @@ impl Connection {
 }
 
 /// The answer to the request that is to be answered next; never, if there is none.
-async fn next(under_way: &mut VecDeque<Started>) -> Result<Answered, Refused> {
+async fn next(under_way: &mut VecDeque<Started>) -> (Result<Answered, Refused>, Option<Understood>) {
     match under_way.front_mut() {
         Some(started) => started.waiting.wait().await,
         None => std::future::pending().await,

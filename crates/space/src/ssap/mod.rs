@@ -3,6 +3,7 @@
 mod buffer;
 mod connection;
 pub(crate) mod plan;
+mod read;
 pub(crate) mod terms;
 mod write;
 
@@ -87,14 +88,14 @@ pub(crate) fn uuid() -> String {
     text
 }
 
-pub(crate) async fn serve(listener: TcpListener, door: Arc<Door>) {
+pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
     let places = Arc::new(Semaphore::new(SSAP_CONNECTIONS_MAX));
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 // Without a place it is closed at once: there is nobody to answer yet.
                 if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                    let door = Arc::clone(&door);
+                    let door = Arc::clone(door);
                     tokio::spawn(async move {
                         connection::attend(stream, peer, door).await;
                         drop(place);
@@ -128,7 +129,8 @@ mod tests {
         let door = std::sync::Arc::new(super::Door::with_room(service.handle(), 6 * super::buffer::READ_BYTES));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
-        let serving = tokio::spawn(super::serve(listener, std::sync::Arc::clone(&door)));
+        let own = std::sync::Arc::clone(&door);
+        let serving = tokio::spawn(async move { super::serve(&listener, &own).await });
         let long = format!(
             "<SSAP_message><node_id>kp</node_id><space_id>X</space_id><transaction_type>JOIN</transaction_type>\
              <message_type>REQUEST</message_type><transaction_id>1</transaction_id><parameter name=\"credentials\">{}</parameter></SSAP_message>",

@@ -6,6 +6,7 @@ use tidegate_wire_ssap::{Fault, Graph, Header, Message, Question, Request, SEQUE
 
 use super::terms::{Wrong, masks, masks_of, quads, rdf_xml};
 use crate::ask::{Ask, Form, Seen, Watched};
+use crate::limits::INLINE_BYTES;
 
 /// A message, understood.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub(crate) enum Step {
     Subscribe(Watched, Rows, Option<Seen>),
     /// The end of one.
     Unsubscribe(String),
+    /// These bytes are for [`plan`], elsewhere: they are many, or have a text in them that is not for this thread.
+    Read(Vec<u8>),
 }
 
 /// How a change or question is answered.
@@ -60,8 +63,57 @@ impl Step {
     }
 }
 
-/// Reads the bytes of one message. `name` makes names for blank nodes.
-pub(crate) fn plan(bytes: &[u8], name: impl FnMut() -> String) -> Plan {
+/// Reads the bytes of one message where they arrive, as far as that is quick and safe: triples and patterns are read by a
+/// loop. SPARQL and RDF have parsers that recurse, so such messages are read elsewhere, and so are long ones.
+pub(crate) fn look(bytes: &[u8], name: impl FnMut() -> String) -> Plan {
+    if bytes.len() > INLINE_BYTES {
+        return Plan { header: header_of(bytes), asks: Box::default(), step: Step::Read(bytes.to_vec()) };
+    }
+    of_message(bytes, |request| {
+        if has_text(&request) {
+            return Ok(Step::Read(bytes.to_vec()));
+        }
+        step(request, &QueryLimits::default(), name)
+    })
+}
+
+/// Reads the bytes of one message, whatever is in it. `name` makes names for blank nodes.
+pub(crate) fn plan(bytes: &[u8], limits: &QueryLimits, name: impl FnMut() -> String) -> Plan {
+    of_message(bytes, |request| step(request, limits, name))
+}
+
+/// What is known of the sender of a message that is too long to be read.
+pub(crate) fn header_of(bytes: &[u8]) -> Header {
+    let mut end = bytes.len().min(HEAD_BYTES);
+    // Not in the middle of a character.
+    while end > 0 && bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+        end -= 1;
+    }
+    match Message::parse(bytes.get(..end).unwrap_or_default()) {
+        Ok(message) => message.header,
+        Err(fault) => *fault.header,
+    }
+}
+
+/// Clients write who they are first.
+const HEAD_BYTES: usize = 4 << 10;
+
+/// Whether there is SPARQL or RDF/XML in it.
+fn has_text(request: &Request<'_>) -> bool {
+    let of_graph = |graph: &Graph<'_>| !matches!(graph, Graph::Triples(_));
+    match request {
+        Request::Insert { graph, .. } | Request::Remove { graph, .. } => of_graph(graph),
+        Request::Update { insert, remove, .. } => of_graph(insert) || remove.as_ref().is_some_and(of_graph),
+        Request::Query(question) | Request::Subscribe(question) => matches!(question, Question::Sparql(_)),
+        Request::PersistentUpdate { .. } => true,
+        Request::Join { .. }
+        | Request::Leave
+        | Request::Unsubscribe { .. }
+        | Request::CancelPersistentUpdate { .. } => false,
+    }
+}
+
+fn of_message(bytes: &[u8], step: impl FnOnce(Request<'_>) -> Result<Step, Wrong>) -> Plan {
     let message = match Message::parse(bytes) {
         Ok(message) => message,
         Err(fault) => return of_fault(fault),
@@ -74,7 +126,7 @@ pub(crate) fn plan(bytes: &[u8], name: impl FnMut() -> String) -> Plan {
     }
     match Request::read(&message) {
         Ok(request) => {
-            let mut step = step(request, name).unwrap_or_else(|(status, words)| Step::Reply(status, words));
+            let mut step = step(request).unwrap_or_else(|(status, words)| Step::Reply(status, words));
             if let Step::Subscribe(_, _, seen) = &mut step {
                 *seen = seen_of(&message);
             }
@@ -97,27 +149,27 @@ fn of_fault(fault: Fault) -> Plan {
     Plan { header: *header, asks: Box::default(), step }
 }
 
-fn step(request: Request<'_>, mut name: impl FnMut() -> String) -> Result<Step, Wrong> {
+fn step(request: Request<'_>, limits: &QueryLimits, mut name: impl FnMut() -> String) -> Result<Step, Wrong> {
     Ok(match request {
         Request::Join { .. } | Request::Leave => Step::Reply(Status::Success, String::new()),
-        Request::Insert { graph, confirm } => change(Some(graph), None, confirm, true, name)?,
-        Request::Remove { graph, confirm } => change(None, Some(graph), confirm, false, name)?,
-        Request::Update { insert, remove, confirm } => change(Some(insert), remove, confirm, true, name)?,
+        Request::Insert { graph, confirm } => change((Some(graph), None), (confirm, true), limits, name)?,
+        Request::Remove { graph, confirm } => change((None, Some(graph)), (confirm, false), limits, name)?,
+        Request::Update { insert, remove, confirm } => change((Some(insert), remove), (confirm, true), limits, name)?,
         Request::Query(Question::Patterns(patterns)) => {
             Step::Ask(Ask::Match { masks: masks(&patterns)?, form: Form::Ssap }, Reply::Results)
         }
-        Request::Query(Question::Sparql(text)) => sparql(&text)?,
+        Request::Query(Question::Sparql(text)) => sparql(&text, limits)?,
         Request::Subscribe(Question::Patterns(patterns)) => {
             Step::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples, None)
         }
         Request::Subscribe(Question::Sparql(text)) => {
-            let query = Query::parse(&text, &QueryLimits::default()).map_err(|error| refused(&error))?;
+            let query = Query::parse(&text, limits).map_err(|error| refused(&error))?;
             Step::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql, None)
         }
         Request::Unsubscribe { subscription_id } => Step::Unsubscribe(subscription_id.into_owned()),
         Request::PersistentUpdate { update, confirm } => {
             // Judged here, so that what is wrong with it is said at once.
-            Update::parse(&update, &QueryLimits::default()).map_err(|error| refused(&error))?;
+            Update::parse(&update, limits).map_err(|error| refused(&error))?;
             Step::Ask(Ask::AddRule { name: name(), text: update.into_owned() }, Reply::Rule { confirm })
         }
         Request::CancelPersistentUpdate { update_id } => {
@@ -127,25 +179,24 @@ fn step(request: Request<'_>, mut name: impl FnMut() -> String) -> Result<Step, 
 }
 
 fn change(
-    insert: Option<Graph<'_>>,
-    remove: Option<Graph<'_>>,
-    confirm: bool,
-    with_names: bool,
+    (insert, remove): (Option<Graph<'_>>, Option<Graph<'_>>),
+    (confirm, with_names): (bool, bool),
+    limits: &QueryLimits,
     name: impl FnMut() -> String,
 ) -> Result<Step, Wrong> {
     if let Some(Graph::Sparql(text)) = insert.as_ref().or(remove.as_ref()) {
-        let update = Update::parse(text, &QueryLimits::default()).map_err(|error| refused(&error))?;
+        let update = Update::parse(text, limits).map_err(|error| refused(&error))?;
         return Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Blanks { names: Vec::new(), confirm }));
     }
     let remove = match remove {
         Some(Graph::Triples(patterns)) => masks(&patterns)?,
-        Some(Graph::RdfXml(text)) => masks_of(rdf_xml(&text)?),
+        Some(Graph::RdfXml(text)) => masks_of(rdf_xml(&text, limits)?),
         Some(Graph::Sparql(_)) => return Err((Status::NotImplemented, "SPARQL as a graph to remove".to_owned())),
         None => Vec::new(),
     };
     let (insert, names) = match insert {
         Some(Graph::Triples(triples)) => quads(&triples, name)?,
-        Some(Graph::RdfXml(text)) => (rdf_xml(&text)?, Vec::new()),
+        Some(Graph::RdfXml(text)) => (rdf_xml(&text, limits)?, Vec::new()),
         Some(Graph::Sparql(_)) | None => (Vec::new(), Vec::new()),
     };
     let reply = if with_names { Reply::Blanks { names, confirm } } else { Reply::Status { confirm } };
@@ -153,13 +204,12 @@ fn change(
 }
 
 /// A query, or an update: old clients send both in the same message.
-fn sparql(text: &str) -> Result<Step, Wrong> {
-    let limits = QueryLimits::default();
-    let error = match Query::parse(text, &limits) {
+fn sparql(text: &str, limits: &QueryLimits) -> Result<Step, Wrong> {
+    let error = match Query::parse(text, limits) {
         Ok(query) => return Ok(Step::Ask(Ask::Query { query: Box::new(query), form: Form::Ssap }, Reply::Results)),
         Err(error) => error,
     };
-    match (Update::parse(text, &limits), error) {
+    match (Update::parse(text, limits), error) {
         (Ok(update), _) => Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Truth)),
         // It is an update, and something else is the matter with it.
         (Err(other @ (Error::Refused(_) | Error::Limit(_) | Error::LimitAt(..))), Error::Syntax(_)) => {

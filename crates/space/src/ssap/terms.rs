@@ -1,10 +1,12 @@
 //! Between the triples of RDF-M3 and terms of RDF.
 
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term};
-use oxrdfio::{RdfFormat, RdfParser};
-use tidegate_graph::{Mask, MaskGraph};
+use oxrdfio::RdfFormat;
+use tidegate_graph::{Mask, MaskGraph, QueryLimits, RdfLimits, read_rdf};
 use tidegate_wire_ssap::limits::TRIPLES_MAX;
 use tidegate_wire_ssap::{Node, Status, Triple};
+
+use super::plan::status_of;
 
 /// Why triples cannot be used: a status and words for people.
 pub(crate) type Wrong = (Status, String);
@@ -93,16 +95,12 @@ pub(crate) fn quads(triples: &[Triple<'_>], mut name: impl FnMut() -> String) ->
 }
 
 /// The triples of an RDF/XML document. Entities of its own are refused, nothing is fetched.
-pub(crate) fn rdf_xml(text: &str) -> Result<Vec<Quad>, Wrong> {
-    crate::http::body::check_entities(text.as_bytes()).map_err(wrong)?;
-    let mut quads = Vec::new();
-    for quad in RdfParser::from_format(RdfFormat::RdfXml).for_slice(text.trim()) {
-        quads.push(quad.map_err(|error| wrong(error.to_string()))?);
-        if quads.len() > TRIPLES_MAX {
-            return Err(wrong(format!("more than {TRIPLES_MAX} triples")));
-        }
+pub(crate) fn rdf_xml(text: &str, limits: &QueryLimits) -> Result<Vec<Quad>, Wrong> {
+    let limits = RdfLimits { quads_max: TRIPLES_MAX, cancel: limits.cancel.clone(), ..RdfLimits::default() };
+    match read_rdf(text.trim().as_bytes(), RdfFormat::RdfXml, None, None, &limits) {
+        Ok(document) => Ok(document.quads),
+        Err(error) => Err((status_of(&error), error.to_string())),
     }
-    Ok(quads)
 }
 
 /// Exactly these quads, as masks.
@@ -170,9 +168,9 @@ mod tests {
     fn f096_entities_of_ones_own_are_refused_in_rdf_xml() {
         let bomb = "<!DOCTYPE x [<!ENTITY a \"aa\"><!ENTITY b \"&a;&a;\">]><rdf:RDF \
                     xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\"/>";
-        assert!(rdf_xml(bomb).is_err());
+        assert!(rdf_xml(bomb, &QueryLimits::default()).is_err());
         let plain = "<rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\" xmlns:e=\"http://ex.org/\">\
                      <rdf:Description rdf:about=\"http://ex.org/a\"><e:b>c</e:b></rdf:Description></rdf:RDF>";
-        assert_eq!(rdf_xml(plain).unwrap().len(), 1);
+        assert_eq!(rdf_xml(plain, &QueryLimits::default()).unwrap().len(), 1);
     }
 }

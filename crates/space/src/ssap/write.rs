@@ -8,6 +8,7 @@ use super::plan::{Reply, Rows, status_of};
 use super::terms::triple_of;
 use crate::ask::{Answer, Answered, Begun, Refused, Subscribed};
 use crate::change::{Change, Manner};
+use crate::http::problem::UNAVAILABLE;
 use crate::limits::DISK_RETRY;
 use crate::render::write_row;
 
@@ -73,7 +74,7 @@ pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
     let after = |retry_after| Hints { retry_after, ..Hints::default() };
     let (status, words, hints) = match refused {
         Refused::Busy(hints) => (Status::OutOfResources, "too much to do".to_owned(), (**hints).clone()),
-        Refused::Late => (Status::OutOfResources, "not done in time".to_owned(), after(None)),
+        Refused::Late => (Status::OutOfResources, "not done in time, nothing was changed".to_owned(), after(None)),
         Refused::Unwritable => {
             (Status::OutOfResources, "the disk fails; nothing was changed".to_owned(), after(Some(DISK_RETRY)))
         }
@@ -83,6 +84,11 @@ pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
         // Not for want of room: the same question has the same answer, and nobody shall come back with it.
         Refused::TooLong => (Status::KpRequest, "the answer is too long; use LIMIT".to_owned(), after(None)),
         Refused::Closing => (Status::Closing, "the broker ends".to_owned(), after(None)),
+        Refused::Panicked => (Status::SibError, "an internal error, which is logged".to_owned(), after(None)),
+        Refused::Unavailable(condition) => {
+            (Status::OutOfResources, UNAVAILABLE.to_owned(), after(Some(condition.retry_after())))
+        }
+        Refused::Declined => (Status::KpRequest, "declined".to_owned(), after(None)),
         Refused::Failed(error) => (status_of(error), error.to_string(), after(None)),
     };
     paced(Message::confirm(header, status, out).text("reason", &words), &hints).finish();

@@ -63,13 +63,21 @@ impl fmt::Debug for Vault {
 }
 
 impl Vault {
-    /// Reads what is there and begins to write.
+    /// A store that nothing was read of yet.
+    pub(crate) fn new(config: &StoreConfig) -> Arc<Self> {
+        let (writer, said) = (Mutex::new(None), Mutex::new(Health::Fine));
+        Arc::new(Self { config: config.clone(), writer, said })
+    }
+
+    /// Reads what is there and begins to write. What an owner before has left is closed first.
     pub(crate) fn open<D: Disk + Send + 'static>(
-        disk: D,
-        config: &StoreConfig,
+        &self,
+        disk: impl FnOnce() -> Result<D, StoreError>,
         log: LogOptions,
         limits: SpaceLimits,
-    ) -> Result<(Arc<Self>, Restored, Opening), StoreError> {
+    ) -> Result<(Restored, Opening), StoreError> {
+        self.close();
+        let (disk, config) = (disk()?, &self.config);
         let mut image = Image::default();
         let options = LogOptions { strict: config.strict, ..log };
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at))?;
@@ -93,11 +101,19 @@ impl Vault {
         if !report.is_sound() {
             writer.compact();
         }
-        let (writer, said) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Health::Fine));
+        *lock(&self.writer) = Some(Arc::new(writer));
         let (version, quads) = (restored.space.version(), restored.space.snapshot().len());
         let rules = restored.names.iter().map(|(name, _)| name.clone()).collect();
         let opening = Opening { report, version, quads, rules, holes };
-        Ok((Arc::new(Self { config: config.clone(), writer, said }), restored, opening))
+        Ok((restored, opening))
+    }
+
+    /// Writes what was handed over, as far as that is possible, and lets go.
+    fn close(&self) {
+        let writer = lock(&self.writer).take();
+        if let Some(Err(error)) = writer.map(|writer| writer.close()) {
+            error!(event = "store_error", %error, "cannot close the store of the smart space in good order");
+        }
     }
 
     /// How it is; none after the end.
@@ -222,10 +238,7 @@ impl Keep for Shelf {
 
     fn close(&mut self) -> bool {
         self.hand_over();
-        let writer = lock(&self.vault.writer).take();
-        if let Some(Err(error)) = writer.map(|writer| writer.close()) {
-            error!(event = "store_error", %error, "cannot close the store of the smart space in good order");
-        }
+        self.vault.close();
         self.collect();
         self.broken.is_none() && self.kept == self.submitted
     }

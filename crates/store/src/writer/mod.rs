@@ -23,6 +23,7 @@ use crate::limits::GATHER_MAX;
 use crate::log::{Log, Position};
 use crate::metrics::LogMetrics;
 use crate::read::{Moves, Reader};
+use crate::vital::Vital;
 use queue::{Command, Mailbox, Shared, Submitted};
 use thread::Thread;
 
@@ -186,7 +187,10 @@ impl Writer {
         let worker = Thread::<D>::new(log, options, Arc::clone(&shared));
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || worker.run::<S>())
+            .spawn(move || {
+                let _vital = Vital::guard();
+                worker.run::<S>()
+            })
             .map_err(StoreError::io("start the thread of", "the store"))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }

@@ -11,6 +11,7 @@ use crate::compact::{Compacted, State};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileId, Location};
+use crate::vital::Vital;
 
 /// A compaction that failed is not tried again before.
 const COMPACTION_PAUSE: Duration = Duration::from_secs(30);
@@ -24,6 +25,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
             Ok(job) => {
                 let shared = Arc::clone(&self.shared);
                 let work = move || {
+                    let _vital = Vital::guard();
                     let result = job.run::<S>();
                     shared.queue().compacted = Some(result);
                     shared.changed.notify_one();

@@ -26,8 +26,8 @@ async fn connection(service: &Service) -> (Connection, Inlet, TcpStream) {
 
 impl Connection {
     async fn answer_one(&mut self) {
-        let answered = next(&mut self.under_way).await;
-        self.answer(answered);
+        let (outcome, understood) = next(&mut self.under_way).await;
+        self.hear(outcome, understood);
     }
 }
 

@@ -1,0 +1,99 @@
+//! Memory for texts: what arrives is charged before it is kept, to a budget of the space and to that of the process, and
+//! given back when its request is done. What finds no room is refused and counted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::limits::TEXTS_BYTES_MAX;
+
+/// The memory budget of the process, as far as the space needs it.
+pub trait Budget: fmt::Debug + Send + Sync {
+    /// Charges so many bytes; false if there is no room, and then nothing was charged.
+    fn take(&self, bytes: usize) -> bool;
+
+    /// So many are not used any more.
+    fn give(&self, bytes: usize);
+}
+
+/// What is charged for texts.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    used: AtomicUsize,
+    refused: AtomicU64,
+    process: Option<Arc<dyn Budget>>,
+}
+
+/// Bytes that are charged until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    texts: Arc<Texts>,
+    bytes: usize,
+}
+
+impl Texts {
+    pub(crate) fn new(process: Option<Arc<dyn Budget>>) -> Arc<Self> {
+        Arc::new(Self { process, ..Self::default() })
+    }
+
+    /// Charges so many bytes; none if there is no room for them.
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= TEXTS_BYTES_MAX);
+        let is_room = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        if !is_room {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        if self.process.as_ref().is_some_and(|process| !process.take(bytes)) {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Charge { texts: Arc::clone(self), bytes })
+    }
+
+    /// Bytes that are charged now, and how often there was no room.
+    pub(crate) fn report(&self) -> (usize, u64) {
+        (self.used.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.texts.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        if let Some(process) = &self.texts.process {
+            process.give(self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Small(AtomicUsize);
+
+    impl Budget for Small {
+        fn take(&self, bytes: usize) -> bool {
+            let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= 1000);
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        }
+
+        fn give(&self, bytes: usize) {
+            self.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn f066_what_finds_no_room_is_refused_counted_and_charged_nowhere() {
+        let process = Arc::new(Small::default());
+        let texts = Texts::new(Some(Arc::clone(&process) as Arc<dyn Budget>));
+        let charge = texts.charge(600).unwrap();
+        assert!(texts.charge(600).is_none() && texts.charge(TEXTS_BYTES_MAX).is_none());
+        assert_eq!((texts.report(), process.0.load(Ordering::Relaxed)), ((600, 2), 600));
+        drop(charge);
+        assert_eq!((texts.report(), process.0.load(Ordering::Relaxed)), ((0, 2), 0));
+        assert!(Texts::new(None).charge(TEXTS_BYTES_MAX + 1).is_none(), "without a process's budget there is our own");
+    }
+}

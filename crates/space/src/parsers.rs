@@ -1,0 +1,247 @@
+//! Where texts are read: SPARQL, RDF and whatever else recursive parsers see. On threads of their own, with a stack that
+//! is large enough for every text that the bounds let through, within the time of the request, and only while somebody
+//! waits. Long texts have a lane of their own, so that short ones never wait for them. A panic costs the request that met
+//! it, and its thread is replaced.
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tidegate_control::admission::Class;
+use tidegate_graph::QueryLimits;
+use tokio::sync::oneshot;
+
+use crate::ask::{Answered, Ask, Asker, Refused};
+use crate::crew::retires;
+use crate::desk::{Shared, lock};
+use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, TEXT_COST};
+use crate::memory::Charge;
+use crate::panics::Part;
+use crate::progress::Progress;
+use crate::service::{Handle, Waiting};
+
+/// A text to be read, or to be refused if there is no room for it in its lane. False if reading it panicked.
+type Job = Box<dyn FnOnce(&Shared, Turn) -> bool + Send>;
+
+/// What becomes of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    Read,
+    Refuse,
+}
+
+/// Which texts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    Short,
+    Long,
+}
+
+#[derive(Default)]
+struct Lane {
+    jobs: Mutex<Jobs>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    is_closed: bool,
+}
+
+/// The texts that wait.
+#[derive(Default)]
+pub(crate) struct Parsers {
+    short: Lane,
+    long: Lane,
+}
+
+/// A text that is read, and then asked. `N` is what its door wants to know of it beside the answer.
+#[derive(Debug)]
+pub struct Reading<N> {
+    waiting: Waiting,
+    note: Arc<Mutex<Option<N>>>,
+}
+
+impl<N> Reading<N> {
+    /// Waits for the answer, and says what was noted; nothing if the text was never read. Not to be called again after
+    /// it has answered.
+    pub async fn wait(&mut self) -> (Result<Answered, Refused>, Option<N>) {
+        let outcome = self.waiting.wait().await;
+        (outcome, lock(&self.note).take())
+    }
+
+    /// The same for those who ask once.
+    pub async fn answer(mut self) -> (Result<Answered, Refused>, Option<N>) {
+        self.wait().await
+    }
+}
+
+impl Parsers {
+    fn lane(&self, length: Length) -> &Lane {
+        match length {
+            Length::Short => &self.short,
+            Length::Long => &self.long,
+        }
+    }
+
+    /// Gives it back if too many wait already, or none are taken any more.
+    fn push(&self, length: Length, job: Job) -> Option<Job> {
+        let lane = self.lane(length);
+        let mut jobs = lock(&lane.jobs);
+        if jobs.is_closed || jobs.waiting.len() >= READINGS_MAX {
+            return Some(job);
+        }
+        jobs.waiting.push_back(job);
+        drop(jobs);
+        lane.wake.notify_one();
+        None
+    }
+
+    pub(crate) fn close(&self) {
+        for lane in [&self.short, &self.long] {
+            let mut jobs = lock(&lane.jobs);
+            jobs.is_closed = true;
+            let left = std::mem::take(&mut jobs.waiting);
+            drop(jobs);
+            lane.wake.notify_all();
+            // Whoever waits is told by the end of its channel.
+            drop(left);
+        }
+    }
+
+    fn next(&self, length: Length) -> Option<Job> {
+        let lane = self.lane(length);
+        let mut jobs = lock(&lane.jobs);
+        loop {
+            if jobs.is_closed {
+                return None;
+            }
+            if let Some(job) = jobs.waiting.pop_front() {
+                return Some(job);
+            }
+            jobs = lane.wake.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A parser's life; false if it is to be replaced.
+pub(crate) fn run(shared: &Shared, length: Length, given_up: &AtomicUsize) -> bool {
+    while let Some(job) = shared.parsers.next(length) {
+        // Beside the parser itself, which is caught closer to its request.
+        if !shared.panics.catch(Part::Parser, || job(shared, Turn::Read)).unwrap_or(false) {
+            return false;
+        }
+        if retires(given_up) {
+            return true;
+        }
+    }
+    true
+}
+
+impl Handle {
+    /// Has a text of so many bytes read elsewhere, and asks what it says. `work` reads it under limits whose token is
+    /// cancelled when the asker's time is over or nobody waits any more; it says what its door wants to know, and what to
+    /// ask. Requests that are to be done in order must not be started this way before those before them are answered.
+    pub fn read<N: Send + Sync + 'static>(
+        &self,
+        bytes: usize,
+        class: Class,
+        asker: Asker,
+        work: impl FnOnce(&QueryLimits) -> (N, Result<Ask, Refused>) + Send + 'static,
+    ) -> Reading<N> {
+        let (reply, answer) = oneshot::channel();
+        let (note, progress) = (Arc::default(), Arc::new(Progress::default()));
+        let asker = Asker { patience: asker.patience.min(self.shared.time_max), ..asker };
+        let until = Instant::now() + asker.patience;
+        // What says that it is a query may turn out to be an update: old clients send both in the same message.
+        let is_change = !matches!(class, Class::Subscribe | Class::Check);
+        let waiting = Waiting::new(answer, until + GRACE, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
+        let request = Request { class, asker, until, progress, reply };
+        let reading = Reading { waiting, note: Arc::clone(&note) };
+        if let Some(refused) = self.shared.unavailable() {
+            request.refuse(&self.shared, refused);
+            return reading;
+        }
+        let Some(charge) = self.shared.texts.charge(bytes.saturating_mul(TEXT_COST)) else {
+            request.refuse(&self.shared, Refused::busy(BUSY_RETRY));
+            return reading;
+        };
+        let length = if bytes > INLINE_BYTES { Length::Long } else { Length::Short };
+        let job: Job = Box::new(move |shared, turn| match turn {
+            Turn::Read => request.serve(shared, charge, &note, work),
+            Turn::Refuse => {
+                request.refuse(shared, Refused::busy(BUSY_RETRY));
+                true
+            }
+        });
+        if let Some(job) = self.shared.parsers.push(length, job) {
+            job(&self.shared, Turn::Refuse);
+        }
+        reading
+    }
+}
+
+impl Handle {
+    /// Charges memory for a text that arrives; none if there is no room.
+    pub(crate) fn charge(&self, bytes: usize) -> Option<Charge> {
+        self.shared.texts.charge(bytes)
+    }
+}
+
+/// When to come back if too many texts wait.
+const BUSY_RETRY: Duration = Duration::from_secs(1);
+
+/// A request whose text is not read yet.
+struct Request {
+    class: Class,
+    asker: Asker,
+    until: Instant,
+    progress: Arc<Progress>,
+    reply: oneshot::Sender<Result<Answered, Refused>>,
+}
+
+impl Request {
+    fn refuse(self, shared: &Shared, refused: Refused) {
+        let outcome = Err(refused);
+        shared.counts.count(self.class, &outcome, Duration::ZERO);
+        let _ = self.reply.send(outcome);
+    }
+
+    fn serve<N>(
+        self,
+        shared: &Shared,
+        charge: Charge,
+        note: &Mutex<Option<N>>,
+        work: impl FnOnce(&QueryLimits) -> (N, Result<Ask, Refused>),
+    ) -> bool {
+        if self.progress.is_gone() || Instant::now() >= self.until {
+            self.refuse(shared, Refused::Late);
+            return true;
+        }
+        let waiting = vec![Arc::clone(&self.progress)];
+        let read = shared.watched(self.until, waiting, Some(Part::Parser), |cancel| {
+            shared.panics.catch(Part::Parser, || {
+                shared.probe(Part::Parser);
+                work(&QueryLimits { cancel, ..QueryLimits::default() })
+            })
+        });
+        let Ok((noted, asked)) = read else {
+            self.refuse(shared, Refused::Panicked);
+            return false;
+        };
+        *lock(note) = Some(noted);
+        match asked {
+            Ok(ask) => {
+                let Self { asker, until, progress, reply, .. } = self;
+                let patience = until.saturating_duration_since(Instant::now());
+                shared.offer(ask, Asker { patience, ..asker }, reply, progress, Some(charge));
+            }
+            Err(Refused::Late) => self.refuse(shared, Refused::Late),
+            // What is wrong with a text is not counted: nothing was asked.
+            Err(refused) => drop(self.reply.send(Err(refused))),
+        }
+        true
+    }
+}

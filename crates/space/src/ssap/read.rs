@@ -1,0 +1,116 @@
+//! Messages that are read elsewhere: what came of them, for the connection that sent them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_control::admission::Class;
+use tidegate_control::hints::Asks;
+use tidegate_graph::QueryLimits;
+use tidegate_wire_ssap::{Header, Status, Transaction};
+use tokio::io::AsyncReadExt;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::time::timeout;
+
+use super::buffer::READ_BYTES;
+use super::plan::{Plan, Reply, Rows, Step, plan};
+use super::{subscription_name, uuid};
+use crate::ask::{Answered, Ask, Refused};
+use crate::limits::SSAP_LINGER_BYTES;
+use crate::outlet::Outlet;
+use crate::parsers::Reading;
+use crate::service::{Handle, Waiting};
+
+/// What an answer is to become.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Ask(Reply),
+    Subscribe(Rows, bool),
+    /// Not known yet.
+    Unread,
+}
+
+/// A message that was read.
+#[derive(Debug)]
+pub(super) struct Understood {
+    pub(super) header: Header,
+    /// Its client wants to know about pace.
+    pub(super) is_told: bool,
+    pub(super) what: What,
+}
+
+/// What it says.
+#[derive(Debug)]
+pub(super) enum What {
+    /// It was asked, and this is to be made of the answer.
+    Asked(Kind),
+    /// The client has the answer already.
+    Unchanged(u64),
+    /// There is nothing to ask.
+    Done(Step),
+}
+
+/// What a connection waits for.
+#[derive(Debug)]
+pub(super) enum Waits {
+    Asked(Waiting),
+    Read(Reading<Understood>),
+}
+
+impl Waits {
+    pub(super) async fn wait(&mut self) -> (Result<Answered, Refused>, Option<Understood>) {
+        match self {
+            Self::Asked(waiting) => (waiting.wait().await, None),
+            Self::Read(reading) => reading.wait().await,
+        }
+    }
+}
+
+/// What a message is taken for until it is read.
+pub(super) fn class_of(header: &Header) -> Class {
+    match header.transaction() {
+        Some(Transaction::Query) => Class::Query,
+        Some(Transaction::Subscribe) => Class::Subscribe,
+        _ => Class::Update,
+    }
+}
+
+/// Reads a message, on a thread for that.
+pub(super) fn understand(
+    bytes: &[u8],
+    limits: &QueryLimits,
+    handle: &Handle,
+    outlet: Arc<Outlet>,
+) -> (Understood, Result<Ask, Refused>) {
+    let Plan { header, asks, step } = plan(bytes, limits, uuid);
+    let is_told = *asks != Asks::default();
+    let (what, ask) = match step {
+        _ if limits.cancel.is_cancelled() => (What::Asked(Kind::Unread), Err(Refused::Late)),
+        Step::Ask(ask, _) if ask.is_unchanged(asks.version, handle.version()) => {
+            (What::Unchanged(handle.version()), Err(Refused::Declined))
+        }
+        Step::Ask(ask, reply) => (What::Asked(Kind::Ask(reply)), Ok(ask)),
+        Step::Subscribe(what, rows, seen) => {
+            let (name, is_return) = (subscription_name(), seen.is_some());
+            let ask = Ask::Subscribe { what, name, seen, outlet: Some(outlet) };
+            (What::Asked(Kind::Subscribe(rows, is_return)), Ok(ask))
+        }
+        // Nothing is read twice.
+        Step::Read(_) => (What::Done(Step::Reply(Status::SibError, String::new())), Err(Refused::Declined)),
+        done => (What::Done(done), Err(Refused::Declined)),
+    };
+    (Understood { header, is_told, what }, ask)
+}
+
+/// Takes what the other side still sends and throws it away, for a moment: else its system would throw away what it was
+/// told last.
+pub(super) async fn discard(mut reader: OwnedReadHalf, time: Duration) {
+    let mut piece = vec![0; READ_BYTES];
+    let drain = async {
+        for _ in 0..SSAP_LINGER_BYTES / READ_BYTES {
+            if !matches!(reader.read(&mut piece).await, Ok(1..)) {
+                return;
+            }
+        }
+    };
+    let _ = timeout(time, drain).await;
+}

@@ -1,0 +1,175 @@
+//! Texts are read inside the time of their request, only while somebody waits, and within the memory of the process; what
+//! is not done in time has changed nothing and says so.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a step that cannot be done has failed the test")]
+
+mod common;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tidegate_control::admission::Class;
+use tidegate_graph::{Query, QueryLimits, Update};
+use tidegate_space::{Ask, Asker, Binds, Bound, Budget, Doors, Everybody, Options, Refused, Service};
+
+fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < common::PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A parser that never comes to an end by itself.
+fn endless(limits: &QueryLimits) -> ((), Result<Ask, Refused>) {
+    while !limits.cancel.is_cancelled() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ((), Err(Refused::Late))
+}
+
+#[test]
+fn reading_a_text_ends_with_the_time_of_its_request() {
+    let service = Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
+    let asker = Asker::new(0, Some(Duration::from_millis(50)));
+    let (outcome, _) = wait(service.handle().read(10, Class::Query, asker, endless).answer());
+    assert!(matches!(outcome, Err(Refused::Late)), "{outcome:?}");
+    assert!(service.handle().cancelled().contains(&("time", 1)));
+}
+
+#[test]
+fn reading_a_text_ends_when_nobody_waits_for_it() {
+    let service = Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
+    let reading = service.handle().read(10, Class::Query, Asker::new(0, None), endless);
+    until("it is read", || service.handle().load().0 == 1);
+    drop(reading);
+    until("it ends", || service.handle().load().0 == 0);
+    assert!(service.handle().cancelled().contains(&("abandoned", 1)));
+}
+
+/// Two that do not end do not keep others from being read, even if they are not to be stopped.
+#[test]
+fn what_does_not_end_is_given_up_and_others_are_read() {
+    let service = Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
+    let (asker, is_over) = (Asker::new(0, Some(Duration::from_millis(10))), Arc::new(AtomicUsize::new(0)));
+    let stuck: Vec<_> = (0..2)
+        .map(|_| {
+            let is_over = Arc::clone(&is_over);
+            service.handle().read(10, Class::Query, asker, move |_| {
+                while is_over.load(Ordering::Relaxed) == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                ((), Err(Refused::Late))
+            })
+        })
+        .collect();
+    until("they are given up", || service.handle().restarts().1 >= 2);
+    let (outcome, _) = wait(
+        service
+            .handle()
+            .read(10, Class::Update, Asker::new(0, None), |limits| {
+                (
+                    (),
+                    Update::parse("INSERT DATA { <urn:a> <urn:b> 1 }", limits)
+                        .map(|it| Ask::Update(Box::new(it)))
+                        .map_err(Refused::Failed),
+                )
+            })
+            .answer(),
+    );
+    assert!(outcome.is_ok(), "{outcome:?}");
+    is_over.store(1, Ordering::Relaxed);
+    drop(stuck);
+}
+
+#[derive(Debug, Default)]
+struct Small {
+    used: AtomicUsize,
+    most: AtomicUsize,
+}
+
+const SMALL: usize = 1 << 20;
+
+impl Budget for Small {
+    fn take(&self, bytes: usize) -> bool {
+        let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= SMALL);
+        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if let Ok(before) = taken {
+            self.most.fetch_max(before + bytes, Ordering::Relaxed);
+        }
+        taken.is_ok()
+    }
+
+    fn give(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn f066_texts_are_charged_to_the_budget_of_the_process_and_refused_beyond_it() {
+    let budget = Arc::new(Small::default());
+    let options = Options { budget: Some(Arc::clone(&budget) as Arc<dyn Budget>), ..Options::default() };
+    let service = Service::start_by(&options).unwrap();
+    let free = Some("127.0.0.1:0".parse().unwrap());
+    let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
+    let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();
+    let broker = common::Broker { doors, service };
+    let turtle = [("Content-Type", "text/turtle")];
+    let long = "<urn:a> <urn:b> \"x\" .\n".repeat(50_000);
+    let refused = broker.request("PUT", "/store?default", &turtle, long.as_bytes());
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.body);
+    assert!(broker.handle().texts().1 > 0, "and counted");
+    let short = broker.request("PUT", "/store?default", &turtle, b"<urn:a> <urn:b> 1 .");
+    assert_eq!(short.status, 204, "{}", short.body);
+    until("everything is given back", || budget.used.load(Ordering::Relaxed) == 0);
+    assert!(budget.most.load(Ordering::Relaxed) > 0 && broker.handle().texts().0 == 0);
+}
+
+#[test]
+fn an_update_that_is_not_done_in_time_has_changed_nothing_and_says_so() {
+    let broker = common::start();
+    let values: Vec<String> = (0..300).map(|n| format!("<urn:{n}> <urn:p> {n} .")).collect();
+    assert_eq!(broker.update(&format!("INSERT DATA {{ {} }}", values.join(" "))).status, 200);
+    let version = broker.handle().version();
+    let dear = "INSERT { ?a <urn:q> ?h } WHERE { ?a <urn:p> ?b . ?c <urn:p> ?d . ?e <urn:p> ?f . ?g <urn:p> ?h FILTER(?b + ?d + ?f + ?h = 1) }";
+    let kind = [("Content-Type", "application/sparql-update")];
+    let first = std::thread::scope(|scope| {
+        let first = scope.spawn(|| broker.request("POST", "/update?timeout=300ms", &kind, dear.as_bytes()));
+        until("it runs", || broker.handle().load().0 == 1);
+        // This one waits behind it until its time is over, and is never begun.
+        let behind = broker.request("POST", "/update?timeout=20ms", &kind, b"INSERT DATA { <urn:x> <urn:y> 1 }");
+        assert_eq!(behind.status, 503, "{}", behind.body);
+        assert!(!behind.body.contains("unconfirmed"), "{}", behind.body);
+        first.join().unwrap()
+    });
+    assert_eq!(first.status, 503, "{}", first.body);
+    assert!(first.body.contains("not done in time, nothing was changed"), "{}", first.body);
+    assert_eq!(broker.handle().version(), version);
+    let query = Query::parse("ASK { <urn:x> ?p ?o }", &QueryLimits::default()).unwrap();
+    let form = tidegate_space::Form::Ssap;
+    let answered = wait(broker.handle().ask(Ask::Query { query: Box::new(query), form }, Asker::new(0, None))).unwrap();
+    let tidegate_space::Answer::Bytes(bytes) = answered.answer else { panic!("{answered:?}") };
+    assert!(String::from_utf8_lossy(&bytes).contains("false"), "what was withdrawn is not done later");
+}
+
+#[test]
+fn an_ssap_message_beyond_the_maximum_is_answered_before_the_connection_ends() {
+    let broker = common::start();
+    let mut peer = common::Peer::new(broker.ssap());
+    let long = "x".repeat(5 << 20);
+    let insert = common::message("INSERT", 7, &common::graph("insert_graph", &common::triple("urn:a", "urn:b", &long)));
+    // The broker may end before all of it is sent.
+    let _ = peer.stream.write_all(insert.as_bytes());
+    let answer = peer.rest();
+    assert!(answer.contains("<transaction_id>7</transaction_id>"), "{answer}");
+    assert!(answer.contains("m3:KP.Error") || answer.contains("a message of more than"), "{answer}");
+    let mut other = common::Peer::new(broker.ssap());
+    other.send(&common::message("JOIN", 1, ""));
+    assert!(other.next().contains("m3:Success"));
+}
