@@ -112,6 +112,14 @@ mod tests {
     }
 
     #[test]
+    fn f147_a_privileged_port_names_what_it_needs_and_the_setting() {
+        let at = "127.0.0.1:883".parse().unwrap();
+        let text = cannot_listen("mqtt", at, &ErrorKind::PermissionDenied.into()).to_string();
+        assert!(text.contains("cannot listen for mqtt on 127.0.0.1:883: the system does not permit it"), "{text}");
+        assert!(text.contains("CAP_NET_BIND_SERVICE") && text.contains("(listeners.mqtt)"), "{text}");
+    }
+
+    #[test]
     fn the_table_of_sockets_is_read_by_column() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
                      0: 0100007F:075B 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 11 1\n\

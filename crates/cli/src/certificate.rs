@@ -3,7 +3,8 @@
 //!
 //! An expired certificate is no mistake of the configuration: it is a warning, a month before the day and after it.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::crypto::ring::default_provider;
@@ -83,8 +84,39 @@ fn is_authority(certificate: &CertificateDer<'_>) -> bool {
 }
 
 const DAY: Duration = Duration::from_secs(86_400);
-/// From here on an expiry is worth a line at every start.
+/// From here on an expiry is worth a line at every start, and one on each of these days while the broker runs.
 const SOON_DAYS: u64 = 30;
+const REMINDERS: [u64; 3] = [SOON_DAYS, 7, 1];
+
+/// Reminds of certificates that end, a few times each: 30, 7 and 1 days before, and when it has happened.
+#[derive(Debug, Default)]
+pub(crate) struct Reminder {
+    /// By file: the end that was spoken of, and how many times.
+    said: BTreeMap<PathBuf, (SystemTime, usize)>,
+}
+
+impl Reminder {
+    /// What is to be said now, if it was not said yet. A renewed certificate begins anew.
+    pub(crate) fn remind(&mut self, cert: &Path, ends: SystemTime, now: SystemTime) -> Option<String> {
+        let left = ends.duration_since(now).ok();
+        let due = left.map_or(REMINDERS.len() + 1, |left| {
+            REMINDERS.iter().filter(|days| left <= DAY * u32::try_from(**days).unwrap_or(u32::MAX)).count()
+        });
+        let said = self.said.entry(cert.to_owned()).or_insert((ends, 0));
+        if said.0 != ends {
+            *said = (ends, 0);
+        }
+        if due <= said.1 {
+            return None;
+        }
+        said.1 = due;
+        let path = cert.display();
+        Some(match left {
+            None => format!("the certificate {path} has expired"),
+            Some(left) => format!("the certificate {path} expires in {} hours", left.as_secs() / 3600),
+        })
+    }
+}
 
 /// A warning if the certificate has expired or soon will.
 pub(crate) fn expiry_warning(cert: &Path) -> Option<String> {
@@ -105,8 +137,7 @@ pub(crate) fn expiry_warning(cert: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
-    use std::path::PathBuf;
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
 
     struct Files {
         folder: tempfile::TempDir,
@@ -163,6 +194,37 @@ mod tests {
         assert!(text.contains("is an encrypted private key") && text.contains("openssl pkey -in"), "{text}");
         let text = Files::problems(&key, &cert);
         assert!(text.contains("contains no PEM certificate") && text.contains("contains no PEM private key"), "{text}");
+    }
+
+    #[test]
+    fn f148_a_chain_in_the_wrong_order_is_named() {
+        let files = Files::new();
+        let (authority, key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let above = params.self_signed(&authority).unwrap().pem();
+        let issuer = Issuer::new(params, authority);
+        let own = CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap().pem();
+        let key = files.write("k", &key.serialize_pem());
+        assert_eq!(Files::problems(&files.write("right", &format!("{own}{above}")), &key), "");
+        let text = Files::problems(&files.write("wrong", &format!("{above}{own}")), &key);
+        assert!(text.contains("wrong: begins with the certificate of an authority"), "{text}");
+    }
+
+    #[test]
+    fn f148_of_an_end_that_comes_near_is_spoken_four_times_and_of_a_renewed_one_anew() {
+        let mut reminder = Reminder::default();
+        let (cert, start) = (Path::new("c.pem"), UNIX_EPOCH + DAY * 1000);
+        let mut lines = |ends: SystemTime, days: std::ops::Range<u32>| {
+            let hours = days.start * 24..days.end * 24;
+            let said = hours.filter_map(|hour| reminder.remind(cert, ends, start + Duration::from_secs(3600) * hour));
+            said.collect::<Vec<_>>()
+        };
+        let said = lines(start + DAY * 60, 0..70);
+        let left = ["expires in 720 hours", "expires in 168 hours", "expires in 24 hours", "has expired"];
+        assert!(said.len() == 4 && said.iter().zip(left).all(|(line, words)| line.ends_with(words)), "{said:?}");
+        assert_eq!(lines(start + DAY * 170, 70..130), [""; 0], "renewed");
+        assert_eq!(lines(start + DAY * 170, 130..150).len(), 1);
     }
 
     #[test]

@@ -4,12 +4,14 @@
 //! the types beside each command). Nothing here decides how a broker behaves; that is in the crates below.
 
 mod arguments;
+mod authority;
 mod bench;
 mod bind;
 mod certificate;
 mod client;
 mod config;
 mod demo;
+mod descriptors;
 mod format;
 mod init;
 mod inspect;

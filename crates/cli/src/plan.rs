@@ -23,7 +23,7 @@ use admission::pointless_delays;
 use crate::certificate;
 use crate::config::keys::{Limits, Options};
 use crate::config::setting::{Count, FOREVER, Or, Size, Span};
-use crate::config::words::{Address, Door, Origins, SecureDoor};
+use crate::config::words::{Address, BindIds, Door, Origins, SecureDoor};
 use crate::config::{Loaded, Origin, Problem, Problems};
 
 /// Names and keys of the listeners, for messages.
@@ -154,6 +154,7 @@ fn settings(options: &Options) -> Settings {
         subscriptions_max: count(limits.subscriptions_max),
         sessions_max: count(limits.sessions_max),
         client_id_bytes_max: limits.client_id_bytes_max.0 as usize,
+        bind_sessions: options.security.bind_client_ids != BindIds::Off,
         topic_levels_max: limits.topic_levels_max.0 as usize,
         back_off: back_off(options),
         arrivals: arrivals(limits),

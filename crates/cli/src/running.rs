@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use signal_hook::consts::SIGTERM;
 use tidegate_admin::{Certificate, Demo, Door, DoorState, Keeper, Reloaded, Role, Roles, Setting, Steward};
@@ -18,13 +18,14 @@ use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
+use crate::certificate::Reminder;
 use crate::config::keys::{Change, KEYS, Key};
 use crate::config::{Loaded, Problems, Sources};
 use crate::demo::LiveDemo;
 use crate::log::Level;
 use crate::security::Security;
 use crate::serve::{Ready, log_warnings, prepare_for};
-use crate::{certificate, keep, plan};
+use crate::{authority, certificate, keep, plan};
 
 /// A broker that runs, and all that is needed to change it.
 #[derive(Debug)]
@@ -121,9 +122,12 @@ impl Running {
     }
 
     fn apply(&self, now: &mut Now) -> Result<Reloaded, Vec<String>> {
-        let ready = prepare_for(&self.listeners, &self.sources)
-            .map_err(|Problems(problems)| problems.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let said = |Problems(problems): Problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let ready = prepare_for(&self.listeners, &self.sources).map_err(said)?;
+        let (had_users, has_users) = (now.keeper.is_some(), ready.security.has_users);
+        authority::check_reload(&now.loaded, &ready.loaded, had_users, has_users).map_err(said)?;
         log_warnings(&ready);
+        authority::note(&ready.loaded.options);
         let Ready { loaded, config, security } = ready;
         let keeper = keeper(&security);
         let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
@@ -244,6 +248,32 @@ impl Steward for Running {
         Some(Arc::clone(&self.demo) as Arc<dyn Demo>)
     }
 }
+
+/// Looks at the certificates now and then, for as long as the broker runs: most of them end while nobody looks.
+pub(crate) fn watch_certificates(running: &Arc<Running>) -> std::io::Result<()> {
+    let running = Arc::downgrade(running);
+    let watch = move || {
+        let (mut reminder, mut is_start) = (Reminder::default(), true);
+        while let Some(running) = running.upgrade() {
+            let cert = running.now().loaded.options.tls.cert.clone();
+            drop(running);
+            if let Some(cert) = cert
+                && let (_, Some(ends)) = certificate::describe(&cert)
+                && let Some(warning) = reminder.remind(&cert, ends, SystemTime::now())
+                // What is due at the start was said there: see `security::warnings`.
+                && !is_start
+            {
+                warn!(event = "certificate_expiry", "{warning}");
+            }
+            is_start = false;
+            std::thread::sleep(CERTIFICATES_EVERY);
+        }
+    };
+    std::thread::Builder::new().name("certificates".to_owned()).spawn(watch).map(drop)
+}
+
+/// The last reminder is a day before the end.
+const CERTIFICATES_EVERY: Duration = Duration::from_secs(3600);
 
 /// What a new configuration changes: at once against the one before, after a restart against the one of the start.
 fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {

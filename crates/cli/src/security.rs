@@ -16,10 +16,11 @@ use tidegate_broker::config::{Config, Listener};
 use tidegate_core::access::{Open, Policy};
 
 use crate::config::rule::{Effect, Rule, Subject};
+use crate::config::words::BindIds;
 use crate::config::{Loaded, Origin, Problem, Problems};
 use crate::plan::{admin, door_name, password_file, space as space_doors};
 use crate::running::RoleTable;
-use crate::{certificate, space};
+use crate::{certificate, descriptors, space};
 
 /// What the broker asks.
 #[derive(Clone, Debug)]
@@ -49,7 +50,8 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
         return Err(Problems(problems));
     }
     let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
-    if !has_users && acl.is_none() && !options.bind_client_ids {
+    let by_name = options.bind_client_ids == BindIds::Names;
+    if !has_users && acl.is_none() && !by_name {
         let (authenticator, policy) = (Arc::new(Anonymous), Arc::new(Open));
         return Ok(Security { authenticator, policy, has_users, allow_anonymous, roles: None, strangers: Vec::new() });
     }
@@ -67,7 +69,7 @@ pub(crate) fn load(loaded: &Loaded) -> Result<Security, Problems> {
         } else {
             CertificateUsers::MustExist
         },
-        client_ids: if options.bind_client_ids { ClientIds::BoundToUser } else { ClientIds::Free },
+        client_ids: if by_name { ClientIds::BoundToUser } else { ClientIds::Free },
     };
     let authenticator = Arc::new(PasswordAuthenticator::new(users, settings));
     Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, strangers })
@@ -245,9 +247,15 @@ pub(crate) fn warnings(loaded: &Loaded, config: &Config, security: &Security) ->
         let close = how_to_close(loaded);
         warnings.push(format!("anybody {place} may come in without a name (allow_anonymous); to close it, {close}"));
     }
+    if security.has_users && loaded.options.security.bind_client_ids == BindIds::Off {
+        let message = "any user can end the session of another who is away, and lose its messages, by using its client \
+                       identifier (security.bind_client_ids = false); \"session\" keeps it";
+        warnings.push(message.to_owned());
+    }
     let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
     warnings.extend(security.strangers.iter().map(stranger));
     warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
+    warnings.extend(descriptors::warning(loaded));
     warnings.extend(space::warning(&loaded.options.server.data));
     let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
     for path in secrets.into_iter().flatten().filter(|path| is_readable_by_all(path)) {

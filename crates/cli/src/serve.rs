@@ -24,7 +24,7 @@ use crate::plan::password_file;
 use crate::running::{self, Running};
 use crate::security::{Audience, Security};
 use crate::supervisor::Supervisor;
-use crate::{bind, log, panics, plan, security, smart};
+use crate::{authority, bind, descriptors, log, panics, plan, security, smart};
 
 /// A configuration that is sound as a whole.
 pub(crate) struct Ready {
@@ -42,6 +42,7 @@ pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
         return Err(Problems(problems));
     }
     plan::check_data_kind(&loaded)?;
+    authority::check(&loaded)?;
     // Two independent judgements: the operator should see the problems of both.
     let (config, security) = match (plan::broker(&loaded), security::load(&loaded)) {
         (Ok(config), Ok(security)) => (config, security),
@@ -51,7 +52,8 @@ pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
         }
     };
     security::check_exposure(&config, &security, &loaded)?;
-    Ok(Ready { loaded, config, security })
+    let connections_max = config.connections_max.min(descriptors::clients_max());
+    Ok(Ready { loaded, config: Config { connections_max, ..config }, security })
 }
 
 /// The same for a broker that runs: its doors stay open as they are, with the certificates of now, and who may come in
@@ -77,9 +79,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     bind::check(&ready.config.listeners)?;
     let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
     panics::log();
+    descriptors::raise();
     // Registered before the first thread starts: a signal during the start is not lost.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
     log_warnings(&ready);
+    authority::note(&ready.loaded.options);
     if security::is_root() {
         warn!(event = "security", "running as root; a user of its own is safer");
     }
@@ -108,6 +112,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let supervisor = Supervisor::of_process();
     supervisor.ready();
     supervisor.feed(broker.pulse());
+    running::watch_certificates(&running).context("certificates cannot be watched")?;
     wait(broker, signals, &running, &supervisor);
     // Open until the end: whoever asks while it drains is told so.
     drop(admin);

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_is_little_on_small_and_on_large_disks() {
+    fn f149_little_is_little_on_small_and_on_large_disks() {
         assert!(is_little(100 * MIB, 1_000_000 * MIB));
         assert!(is_little(1000 * MIB, 100_000 * MIB), "one percent of a hundred gigabytes");
         assert!(!is_little(10_000 * MIB, 1_000_000 * MIB), "one percent of a terabyte is still much");
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_judged_by_the_one_above() {
+    fn f149_a_folder_that_is_not_there_is_judged_by_the_one_above() {
         assert_eq!(warning(Path::new("/proc/nonexistent/deeper")), None);
     }
 }

@@ -151,7 +151,7 @@ fn a_taken_port_names_listener_and_flag() {
 }
 
 #[test]
-fn shown_settings_are_a_configuration_and_say_where_they_come_from() {
+fn f151_shown_settings_are_a_configuration_and_say_where_they_come_from() {
     let (folder, path) = written("[limits]\nreceive_max = 5\n");
     let mut command = tidegate(&["config", "show", "--origin", "-c", &path, "--mqtt", "127.0.0.1:1884"]);
     let output = command.env("TIDEGATE_LIMITS__QOS_MAX", "1").output().expect("the binary runs");

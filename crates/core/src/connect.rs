@@ -112,18 +112,20 @@ impl Shard {
                 return Err(ReasonCode::NotAuthorized);
             }
         }
-        let owner = self.by_client.get(hello.client_id).and_then(|session| self.sessions.get(*session));
-        // A session belongs to the user that made it; another user with the same client id does not get its messages.
-        // Else anybody could occupy a user's identifier: a session that is not connected, or that nobody in particular has
-        // made, gives way to a user (see `claim_session`), and nothing of a user's gives way to nobody.
-        let is_kept = |session: &Session| {
+        // The identifier is a good one and its bearer may come in, only not together: "not allowed by the Server" (table 3-1
+        // of MQTT 5, 0x85; before, table 3.1, 0x02), which tells the client what it has to change.
+        if self.belongs_to_another(hello) { Err(ReasonCode::ClientIdentifierNotValid) } else { Ok(()) }
+    }
+
+    /// Whether the identifier has a session that another user made: whoever took it over would end that session, and the
+    /// messages that wait in it (F039). A session that nobody in particular has made gives way to a user (see
+    /// `claim_session`), or anybody could occupy a user's identifier; nothing of a user's gives way to nobody.
+    fn belongs_to_another(&self, hello: &Hello<'_>) -> bool {
+        let session = self.by_client.get(hello.client_id).and_then(|session| self.sessions.get(*session));
+        session.is_some_and(|session| {
             let is_another = session.identity.user.is_some() && session.identity.user != hello.identity.user;
-            is_another && (session.conn.is_some() || hello.identity.user.is_none())
-        };
-        if owner.is_some_and(is_kept) {
-            return Err(ReasonCode::NotAuthorized);
-        }
-        Ok(())
+            is_another && (self.settings.bind_sessions || session.conn.is_some() || hello.identity.user.is_none())
+        })
     }
 
     /// The session from before, if the client wants to go on with it; whoever is connected to it has to leave.

@@ -88,6 +88,8 @@ pub struct Settings {
     pub sessions_max: usize,
     /// Bytes of a client identifier.
     pub client_id_bytes_max: usize,
+    /// Whether a user's session keeps its identifier from other users also while it is not connected.
+    pub bind_sessions: bool,
     /// Levels of a topic.
     pub topic_levels_max: usize,
     /// How publishers that break their rhythm are slowed.
@@ -187,6 +189,7 @@ impl Default for Settings {
             subscriptions_max: 10_000,
             sessions_max: 1_000_000,
             client_id_bytes_max: 256,
+            bind_sessions: true,
             topic_levels_max: 64,
             back_off: BackOff::default(),
             arrivals: ArrivalRules::default(),

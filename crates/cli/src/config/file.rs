@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn tabs_and_comments_are_welcome() {
+    fn f146_tabs_and_comments_are_welcome() {
         let contents = parse(Path::new("t.toml"), "[limits]\n\treceive_max\t= 5 # five\n");
         assert!(contents.problems.is_empty());
         assert_eq!(contents.entries[0].value, Value::Integer(5));

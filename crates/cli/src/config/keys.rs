@@ -15,7 +15,8 @@ use super::backoff::{Enforce, Mode, Pace};
 use super::map::{PrefixList, UserName};
 use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
 use super::words::{
-    Address, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord, Receiver, SecureDoor,
+    Address, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord, Receiver,
+    SecureDoor,
 };
 
 /// When a changed value takes effect.
@@ -201,8 +202,8 @@ keys! {
         Reload acl_file: Option<PathBuf> = None;
         /// Let clients in that give no user name, even beyond this machine.
         Reload allow_anonymous: bool = false;
-        /// A user may only use client identifiers that are or begin with its name (alice, alice-1, alice/lamp).
-        Reload bind_client_ids: bool = false;
+        /// Whose a client identifier is: its user's for as long as the session lives ("session"); also by name, so that alice may use alice, alice-1, alice/lamp and no other (true); whoever comes while its user is away ends that session (false).
+        Reload bind_client_ids: BindIds = BindIds::Sessions;
         /// With a password_file: let certificates in whose name is not in it.
         Reload any_certificate_user: bool = false;
         /// Pages that may use ws and wss, by origin; auto refuses to a browser on this machine pages from elsewhere, and without users names other than localhost.

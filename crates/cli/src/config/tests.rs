@@ -26,7 +26,7 @@ fn problems(text: &str) -> Vec<String> {
 const RECEIVE_MAX: &str = "limits.receive_max";
 
 #[test]
-fn flag_beats_environment_beats_file_beats_default() {
+fn f151_flag_beats_environment_beats_file_beats_default() {
     let (_folder, path) = written("[limits]\nreceive_max = 10\n");
     let environment = [("TIDEGATE_LIMITS__RECEIVE_MAX", "20")];
     let flag = vec![Entry::flag("--set", RECEIVE_MAX, "30")];

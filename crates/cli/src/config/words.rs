@@ -173,6 +173,39 @@ impl Setting for LogFormat {
     }
 }
 
+/// Whose a client identifier is. Once a switch: `true` and `false` mean what they meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BindIds {
+    /// Nobody's: a session gives way while its user is away.
+    Off,
+    /// Its user's, for as long as the session lives.
+    Sessions,
+    /// The user's whose name it is or begins with.
+    Names,
+}
+
+impl Setting for BindIds {
+    fn read(value: &Value, folder: Option<&Path>) -> Option<Self> {
+        if value.text().is_some_and(|text| text.trim() == "session") {
+            return Some(Self::Sessions);
+        }
+        bool::read(value, folder).map(|by_name| if by_name { Self::Names } else { Self::Off })
+    }
+
+    fn expected() -> String {
+        "\"session\", true or false".to_owned()
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Off => "false",
+            Self::Sessions => "\"session\"",
+            Self::Names => "true",
+        }
+        .to_owned()
+    }
+}
+
 /// A setting that is one of a few words.
 macro_rules! one_of {
     ($(#[$doc:meta])* $type:ident($inner:ty) { $($word:literal = $value:expr,)+ }) => {
@@ -252,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_loopback_unless_said_otherwise() {
+    fn f147_addresses_are_loopback_unless_said_otherwise() {
         let at = |text: &str| Some(Or::Is(Address(text.parse().unwrap())));
         assert_eq!(door("0.0.0.0:1883"), at("0.0.0.0:1883"));
         assert_eq!(door("1884"), at("127.0.0.1:1884"));
@@ -277,6 +310,17 @@ mod tests {
             assert_eq!(read(&[bad]), None, "{bad}");
         }
         assert_eq!(Origins::read(&Value::Text("https://app.example".into()), None), None, "a list has brackets");
+    }
+
+    #[test]
+    fn f039_whose_an_identifier_is_was_once_a_switch() {
+        let read = |value: Value| BindIds::read(&value, None);
+        assert_eq!(read(Value::Text("session".into())), Some(BindIds::Sessions));
+        assert_eq!(
+            (read(Value::Boolean(true)), read(Value::Bare("false".into()))),
+            (Some(BindIds::Names), Some(BindIds::Off))
+        );
+        assert_eq!((read(Value::Text("true".into())), read(Value::Text("name".into()))), (None, None));
     }
 
     #[test]

@@ -121,6 +121,11 @@ fn f082_beyond_this_machine_there_must_be_users() {
 }
 
 #[test]
+fn f150_root_is_recognised() {
+    assert_eq!(is_root(), rustix::process::geteuid().is_root());
+}
+
+#[test]
 fn f150_secrets_that_everybody_can_read_are_named() {
     let place = Place::new("", Some(&alice()));
     let users = place.folder.path().join("users");

@@ -156,3 +156,23 @@ fn a_class_has_no_more_bytes_in_the_hold_than_in_a_queue() {
     assert_eq!((stats.publish_passed, stats.held_messages, stats.publish_refused), (1, 4, 3));
     assert_eq!(net.stats().dropped_class_bytes, 0, "the publisher was told, and has them still");
 }
+
+#[test]
+fn f152_messages_of_a_class_that_was_deleted_arrive_and_later_ones_have_another() {
+    let mut net = Net::with(1, capped(OnFull::DropOldest), Open);
+    let sender = net.v5("sender");
+    away(&mut net);
+    for n in 0..4 {
+        net.publish(sender, "t/1", &payload(n), 1, false, n + 1);
+    }
+    let without = Settings { queue_messages_max: 1000, ..settings(Vec::new(), ClassBy::Both) };
+    net.shards[0].set_settings(std::sync::Arc::new(without));
+    // Beyond what the class was allowed: its limits have gone with it.
+    for n in 4..12 {
+        net.publish(sender, "t/1", &payload(n), 1, false, n + 1);
+    }
+    assert_eq!(net.stats().dropped_class_bytes, 0);
+    let mut got = numbers(&back(&mut net));
+    got.sort_unstable();
+    assert_eq!(got, (0..12).collect::<Vec<_>>());
+}

@@ -199,7 +199,7 @@ fn f143_a_limit_of_n_lets_n_through_and_not_one_more() {
 }
 
 #[test]
-fn f143_a_limit_of_a_client_is_not_undone_by_another_client_of_its_user() {
+fn f143_f152_a_limit_of_a_client_is_not_undone_by_another_and_ends_when_it_is_deleted() {
     let mut net = Net::new(1);
     let fleet = Options { user: Some("fleet"), ..Options::default() };
     let limited = net.connect("x", &fleet);

@@ -82,18 +82,59 @@ fn a_second_connection_takes_over() {
     assert!(net.events.iter().any(|event| matches!(event, Event::Disconnected { why: Why::TakenOver, .. })));
 }
 
+/// What a session of another user's is told.
+fn is_not_its_own(got: &[Got]) -> bool {
+    matches!(got, [Got::ConnAck { reason: ReasonCode::ClientIdentifierNotValid, .. }])
+}
+
 #[test]
 fn f039_another_user_does_not_get_the_session() {
     let mut net = Net::new(1);
     let alice = net.connect("c", &Options { user: Some("alice"), ..lasting(100) });
     let mallory = net.dial("c", &Options { user: Some("mallory"), ..lasting(100) });
-    assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+    assert!(is_not_its_own(&net.receive(mallory)));
     assert!(net.is_closed(mallory) && !net.is_closed(alice));
     // Neither does a clean start end it.
     let mallory = net.dial("c", &Options { user: Some("mallory"), ..Options::default() });
-    assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+    assert!(is_not_its_own(&net.receive(mallory)));
     assert!(!net.is_closed(alice));
     assert_eq!(net.receive(alice), []);
+}
+
+#[test]
+fn f039_nobody_else_ends_the_session_of_a_user_who_is_away() {
+    let mut net = Net::new(1);
+    let bob = || Options { user: Some("bob"), ..lasting(100) };
+    let wire = net.connect("bob-1", &bob());
+    net.subscribe(wire, "mail", 1);
+    net.cut(wire);
+    let sender = net.v5("sender");
+    net.publish(sender, "mail", "kept", 1, false, 1);
+    let lasting_v311 = Options { version: Version::V311, clean: false, ..Options::default() };
+    for user in [Some("alice"), None] {
+        for options in [Options::default(), lasting(100), lasting_v311.clone()] {
+            let other = net.dial("bob-1", &Options { user, ..options });
+            assert!(is_not_its_own(&net.receive(other)), "{user:?}");
+            assert!(net.is_closed(other));
+        }
+    }
+    assert_eq!((net.stats().subscriptions, net.stats().queued_messages), (1, 1));
+    // Its user goes on with it, whatever the password was meanwhile, and may take it over from itself.
+    let wire = net.dial("bob-1", &bob());
+    let got = net.receive(wire);
+    assert!(present(&got) && got.len() == 2, "the session and its message: {got:?}");
+    let again = net.dial("bob-1", &bob());
+    assert!(present(&net.receive(again)) && net.is_closed(wire));
+}
+
+#[test]
+fn f039_an_identifier_is_free_again_when_its_session_ends() {
+    let mut net = Net::new(1);
+    let wire = net.connect("c", &Options { user: Some("bob"), ..lasting(100) });
+    net.cut(wire);
+    net.pass(Duration::from_secs(101));
+    let alice = net.dial("c", &Options { user: Some("alice"), ..lasting(100) });
+    assert!(matches!(net.receive(alice)[..], [Got::ConnAck { reason: ReasonCode::Success, .. }]));
 }
 
 #[test]
@@ -108,7 +149,7 @@ fn f039_a_user_is_not_kept_out_by_an_anonymous_client_and_inherits_nothing_from_
     // The other way round the user stays, connected or not.
     for _ in 0..2 {
         let nobody = net.dial("c", &Options::default());
-        assert!(matches!(net.receive(nobody)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+        assert!(is_not_its_own(&net.receive(nobody)));
         net.cut(alice);
     }
     let alice = net.dial("c", &Options { user: Some("alice"), ..lasting(100) });
@@ -116,8 +157,8 @@ fn f039_a_user_is_not_kept_out_by_an_anonymous_client_and_inherits_nothing_from_
 }
 
 #[test]
-fn f039_a_user_that_has_left_keeps_no_other_user_out_and_leaves_it_nothing() {
-    let mut net = Net::new(1);
+fn f039_where_identifiers_are_not_bound_a_user_that_has_left_keeps_no_other_out_and_leaves_it_nothing() {
+    let mut net = Net::with(1, Settings { bind_sessions: false, ..Settings::default() }, Open);
     let squatter = net.connect("c", &Options { user: Some("mallory"), ..lasting(100) });
     net.subscribe(squatter, "trap", 1);
     net.cut(squatter);
@@ -130,7 +171,7 @@ fn f039_a_user_that_has_left_keeps_no_other_user_out_and_leaves_it_nothing() {
     assert_eq!(net.receive(alice), []);
     // While she is connected she stays.
     let mallory = net.dial("c", &Options { user: Some("mallory"), ..lasting(100) });
-    assert!(matches!(net.receive(mallory)[..], [Got::ConnAck { reason: ReasonCode::NotAuthorized, .. }]));
+    assert!(is_not_its_own(&net.receive(mallory)));
     assert!(!net.is_closed(alice));
 }
 
