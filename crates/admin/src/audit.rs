@@ -1,11 +1,13 @@
 //! Who changed what through this door, and when: the last few, for as long as the process lives.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use axum::extract::State as Shared;
 use axum::http::Method;
+use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::limits::AUDIT_MAX;
@@ -21,8 +23,22 @@ pub(crate) struct Change {
     pub(crate) user: Option<Arc<str>>,
     pub(crate) method: Method,
     pub(crate) path: String,
+    /// Whom it concerned, as far as that is known: a client, a user, a network.
+    pub(crate) whom: Option<String>,
+    /// Where it came from.
+    pub(crate) from: IpAddr,
     /// What it was answered with.
     pub(crate) status: u16,
+}
+
+/// Whom an answer is about; travels with it to whoever notes the change.
+#[derive(Clone, Debug)]
+pub(crate) struct Concerns(pub(crate) String);
+
+/// An answer that says whom the change concerned.
+pub(crate) fn about(whom: impl Into<String>, mut answer: Response) -> Response {
+    answer.extensions_mut().insert(Concerns(whom.into()));
+    answer
 }
 
 #[derive(Debug, Default)]
@@ -31,8 +47,9 @@ pub(crate) struct Audit(Mutex<VecDeque<Change>>);
 impl Audit {
     pub(crate) fn note(&self, change: Change) {
         tracing::info!(
-            event = "admin_change", user = change.user.as_deref().unwrap_or("-"), method = %change.method,
-            path = %change.path.escape_default(), status = change.status, "a change through the operator's door"
+            event = "admin_change", user = change.user.as_deref(), from = %change.from, method = %change.method,
+            path = %change.path.escape_default(), whom = change.whom.as_deref(), status = change.status,
+            "a change through the operator's door"
         );
         let mut changes = lock(&self.0);
         if changes.len() >= AUDIT_MAX {
@@ -49,6 +66,8 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
             "user": change.user.as_deref(),
             "method": change.method.as_str(),
             "path": change.path,
+            "whom": change.whom,
+            "from": change.from.to_string(),
             "status": change.status,
         })
     };

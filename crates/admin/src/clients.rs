@@ -11,6 +11,7 @@ use tidegate_broker::ask::{Answer, Closed, Question};
 use tidegate_core::report::{ClientDetail, ClientReport};
 
 use crate::ask::{ask, walk};
+use crate::audit::about;
 use crate::limits::{ROWS_MAX, ROWS_USUAL};
 use crate::problem::{Answered, Problem, json_of};
 use crate::state::State;
@@ -206,7 +207,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Pat
 pub(crate) async fn kick(Shared(state): Shared<Arc<State>>, Path(client_id): Path<String>) -> Answered {
     let question = Question::Kick { client_id: client_id.as_str().into() };
     if ask(&state, state.handle.shard_of(&client_id), question).await? == Answer::Kicked(true) {
-        return Ok(json_of(&json!({ "kicked": client_id })));
+        return Ok(about(format!("client {client_id}"), json_of(&json!({ "kicked": client_id }))));
     }
     let detail = format!("client {client_id:?} is not connected");
     Err(Problem::new(StatusCode::NOT_FOUND, "no-such-client", detail))

@@ -15,6 +15,7 @@ use tidegate_broker::{Ban, Banned, Kept};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
 
+use crate::audit::about;
 use crate::body::{text, words_in};
 use crate::problem::{Answered, Problem, json_of};
 use crate::state::State;
@@ -52,7 +53,8 @@ pub(crate) async fn set_limit(Shared(state): Shared<Arc<State>>, headers: Header
     if !state.handle.set_limit(&whom, Some(rate)) {
         return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many limits already"));
     }
-    Ok(json_of(&limit_json(&(whom, rate))))
+    let name = name_of(&whom);
+    Ok(about(name, json_of(&limit_json(&(whom, rate)))))
 }
 
 pub(crate) async fn unset_limit(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
@@ -61,7 +63,14 @@ pub(crate) async fn unset_limit(Shared(state): Shared<Arc<State>>, Query(words):
         return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-limit", "there is no such limit"));
     }
     state.handle.set_limit(&whom, None);
-    Ok(json_of(&json!({ "removed": true })))
+    Ok(about(name_of(&whom), json_of(&json!({ "removed": true }))))
+}
+
+fn name_of(whom: &Whom) -> String {
+    match whom {
+        Whom::Client(name) => format!("client {name}"),
+        Whom::User(name) => format!("user {name}"),
+    }
 }
 
 fn whom(find: impl Fn(&str) -> Option<String>) -> Result<Whom, Problem> {
@@ -128,17 +137,29 @@ pub(crate) async fn add_ban(Shared(state): Shared<Arc<State>>, headers: HeaderMa
     let Some(kept) = kept else {
         return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many bans already"));
     };
+    let name = banned_name(&whom);
     let mut value = ban_json(&Ban { whom, left: time, reason });
     value["kept"] = json!(kept == Kept::Yes);
-    Ok(json_of(&value))
+    Ok(about(name, json_of(&value)))
 }
 
 pub(crate) async fn remove_ban(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
     let (handle, whom) = (state.handle.clone(), banned(|name| words.get(name).cloned())?);
+    let name = banned_name(&whom);
     if let Ok(Some(kept)) = tokio::task::spawn_blocking(move || handle.unban(&whom)).await {
-        return Ok(json_of(&json!({ "removed": true, "kept": kept == Kept::Yes })));
+        return Ok(about(name, json_of(&json!({ "removed": true, "kept": kept == Kept::Yes }))));
     }
     Err(Problem::new(StatusCode::NOT_FOUND, "no-such-ban", "there is no such ban"))
+}
+
+fn banned_name(whom: &Banned) -> String {
+    match whom {
+        Banned::Client(name) => format!("client {name}"),
+        Banned::User(name) => format!("user {name}"),
+        Banned::Network(ip, bits) => format!("network {ip}/{bits}"),
+        Banned::ClientOf(name, user) => format!("client {name} of user {user}"),
+        Banned::ClientAt(name, ip, bits) => format!("client {name} at {ip}/{bits}"),
+    }
 }
 
 fn banned(find: impl Fn(&str) -> Option<String>) -> Result<Banned, Problem> {

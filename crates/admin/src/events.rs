@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::Extension;
@@ -14,23 +14,10 @@ use axum::response::IntoResponse;
 use hyper::body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use crate::entrance::Place;
 use crate::problem::{Answered, Problem, json_of};
 use crate::state::{State, lock};
 use crate::status;
-
-/// A connection's place among all. Whoever listens gives it back for one among the listeners.
-#[derive(Clone, Debug)]
-pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
-
-impl Place {
-    pub(crate) fn new(permit: OwnedSemaphorePermit) -> Self {
-        Self(Arc::new(Mutex::new(Some(permit))))
-    }
-
-    pub(crate) fn give_back(&self) {
-        drop(lock(&self.0).take());
-    }
-}
 
 /// A page that listens.
 struct Feed {

@@ -18,9 +18,11 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use crate::audit::Change;
+use crate::audit::{Change, Concerns};
+use crate::entrance::Place;
 use crate::limits::REQUEST_TIMEOUT;
 use crate::problem::Problem;
+use crate::seats::Phase;
 use crate::state::State;
 use crate::steward::Role;
 use crate::{page, password, session};
@@ -49,9 +51,15 @@ pub(crate) async fn guard(
     let (mut parts, body) = request.into_parts();
     let (method, path) = (parts.method.clone(), parts.uri.path().to_owned());
     let is_page = parts.headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate");
-    let mut who = None;
+    let (mut who, from) = (None, from(&parts));
+    let place = parts.extensions.get::<Place>().cloned();
+    let turn = |phase| place.as_ref().is_none_or(|place| place.turn(phase));
+    turn(Phase::Asking);
     let answer = async {
         who = admit(&state, &parts).await?;
+        if who.as_ref().is_some_and(|who| who.user.is_some()) && !turn(Phase::Known) {
+            return Err(Problem::busy("too many requests of users are being answered"));
+        }
         if let Some(who) = &who {
             parts.extensions.insert(who.clone());
         }
@@ -64,8 +72,10 @@ pub(crate) async fn guard(
     };
     if let Some(who) = who.filter(|_| changes(&method) && !is_read_only(&path)) {
         let (at, user, status) = (SystemTime::now(), who.user, response.status().as_u16());
-        state.audit.note(Change { at, user, method, path: path.clone(), status });
+        let whom = response.extensions_mut().remove::<Concerns>().map(|Concerns(whom)| whom);
+        state.audit.note(Change { at, user, method, path: path.clone(), whom, from, status });
     }
+    turn(Phase::Silent);
     dress(response.headers_mut(), &path);
     if is_page {
         // A browser would ask for a password in a window of its own; our page has a better one.

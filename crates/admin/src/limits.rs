@@ -2,11 +2,29 @@
 
 use std::time::Duration;
 
-/// Connections at the same time: a few dashboards with six each, scrapers and command lines. More are closed at once.
-pub(crate) const CONNECTIONS_MAX: usize = 64;
+/// Connections at the same time: a few dashboards with six each, scrapers and command lines. For more, those make room
+/// that have been silent the longest (`seats`).
+pub(crate) const CONNECTIONS_MAX: usize = 128;
 
-/// Time for the head of a request; also how long a connection may stay open between requests.
-pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of those: requests of users, which make room for nobody. The rest is enough for health checks, which take a
+/// millisecond.
+pub(crate) const KNOWN_MAX: usize = 96;
+
+/// Connections of one address that have sent no request: five browsers, with six each. Beyond, its own make room.
+pub(crate) const SILENT_PER_ADDRESS_MAX: usize = 32;
+
+/// Descriptors that are kept for this door: a health check, an operator, and a file that is read for the answer.
+pub(crate) const RESERVE: usize = 8;
+
+/// Silence after which another crowd is worth another line in the log.
+pub(crate) const CROWDED_FOR: Duration = Duration::from_secs(60);
+
+/// How long accepting rests when even the reserve is gone.
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time for the head of a request; also how long a connection may stay open between requests. A head is one packet of
+/// somebody who wants something.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for a request to be answered.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -36,8 +54,10 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const CHECKS_MAX: usize = 2;
 
 /// Right passwords that are remembered, and for how long: a dashboard asks every second, and a hash costs a tenth of one.
-pub(crate) const REMEMBERED_MAX: usize = 16;
-pub(crate) const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// By the same users the same password stays right (a reload forgets all of them); a day is what an operator who comes
+/// back is known for while somebody else guesses.
+pub(crate) const REMEMBERED_MAX: usize = 64;
+pub(crate) const REMEMBERED_FOR: Duration = Duration::from_secs(86_400);
 
 /// Pages that listen to `/api/v1/events`. Each has a socket and four messages of a few kilobytes at most.
 pub(crate) const LISTENERS_MAX: usize = 128;

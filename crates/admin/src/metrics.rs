@@ -26,6 +26,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     let mut page = page(&state.handle, &*state.steward, &state.certificates());
     let listeners = LISTENERS_MAX - state.listeners.available_permits();
     page.gauge("dashboards", "Pages that listen to the operator's door.", listeners as u64);
+    parts::entrance(&mut page, state.entrance.counts());
     Ok(text(StatusCode::OK, KIND, page.text()))
 }
 

@@ -1,10 +1,11 @@
-//! Metrics of what may be absent: the store, the smart space, certificates.
+//! Metrics of what may be absent: the store, the smart space, certificates, and the operator's door.
 
 use std::time::UNIX_EPOCH;
 
 use tidegate_control::Spread;
 use tidegate_store::{Health, SyncTimes, WriterMetrics};
 
+use crate::entrance::EntranceCounts;
 use crate::exposition::{Buckets, Kind, Page};
 use crate::steward::Certificate;
 
@@ -82,6 +83,15 @@ pub(crate) fn certificates(page: &mut Page, certificates: &[Certificate]) {
     }
 }
 
+/// The operator's door itself.
+pub(crate) fn entrance(page: &mut Page, counts: EntranceCounts) {
+    page.gauge("admin_connections", "Connections at the operator's door.", counts.connections as u64);
+    let help = "Connections at the operator's door that had to make room before they had sent a request.";
+    page.counter("admin_evicted", help, counts.evicted);
+    let help = "Times that the operator's door had to use its reserve of descriptors.";
+    page.counter("admin_accept_failed", help, counts.failed);
+}
+
 /// Everything that may be there.
 #[cfg(test)]
 pub(crate) fn example(page: &mut Page) {
@@ -95,4 +105,5 @@ pub(crate) fn example(page: &mut Page) {
     let expires = Some(UNIX_EPOCH + std::time::Duration::from_secs(4_000_000_000));
     let certificate = Certificate { listener: "mqtts".to_owned(), subject: "CN=x".to_owned(), expires };
     certificates(page, &[certificate.clone(), certificate]);
+    entrance(page, EntranceCounts { connections: 3, evicted: 2, failed: 1 });
 }

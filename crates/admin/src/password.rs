@@ -28,16 +28,12 @@ pub(crate) async fn by_header(
     let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", detail);
     let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| unknown("a user name and a password are needed"))?;
     let (name, password) = basic(shown.as_bytes()).ok_or_else(|| unknown("only HTTP Basic is understood"))?;
-    if let Some(user) = state.remembered.find(keeper, shown.as_bytes()) {
-        return Ok(user);
-    }
     let user = check(state, keeper, name, password, from).await?;
-    let user = user.ok_or_else(|| unknown("wrong user name or password"))?;
-    state.remembered.keep(keeper, shown.as_bytes(), Arc::clone(&user));
-    Ok(user)
+    user.ok_or_else(|| unknown("wrong user name or password"))
 }
 
-/// Judges a password, on the broker's threads for that; none if it is wrong.
+/// Judges a password, on the broker's threads for that; none if it is wrong. One that is remembered waits for nothing:
+/// neither for a thread nor because of those who guess.
 pub(crate) async fn check(
     state: &State,
     keeper: &Keeper,
@@ -45,6 +41,10 @@ pub(crate) async fn check(
     password: Vec<u8>,
     from: IpAddr,
 ) -> Result<Option<Arc<str>>, Problem> {
+    let print = state.remembered.print(&name, &password);
+    if let Some(user) = state.remembered.find(keeper, print) {
+        return Ok(Some(user));
+    }
     let busy = || Problem::busy("too many passwords are being checked");
     let _place = state.checks.try_acquire().map_err(|_| busy())?;
     let credentials = Credentials {
@@ -65,7 +65,11 @@ pub(crate) async fn check(
             Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many-wrong-passwords", detail).after(seconds)
         }
     })?;
-    Ok(verdict.await.map_err(|_| busy())?.ok().flatten())
+    let user = verdict.await.map_err(|_| busy())?.ok().flatten();
+    if let Some(user) = &user {
+        state.remembered.keep(keeper, print, Arc::clone(user));
+    }
+    Ok(user)
 }
 
 /// User name and password of `Basic …`.
@@ -88,7 +92,7 @@ pub(crate) struct Remembered {
 }
 
 struct Entry {
-    hash: [u8; 32],
+    print: [u8; 32],
     user: Arc<str>,
     until: Instant,
     /// Forgotten with the users that it was right for. Held, so that its place in memory is nobody else's.
@@ -103,24 +107,29 @@ impl Remembered {
         Self { key, entries: Mutex::default() }
     }
 
-    fn hash(&self, shown: &[u8]) -> [u8; 32] {
-        let text = [&self.key, shown].concat();
+    /// A name and a password, as nobody else can compute it.
+    fn print(&self, name: &str, password: &[u8]) -> [u8; 32] {
+        // The length first: where the name ends must not be a matter of opinion.
+        let length = (name.len() as u64).to_le_bytes();
+        let text = [&self.key[..], &length, name.as_bytes(), password].concat();
         let mut hash = [0; 32];
         hash.copy_from_slice(digest(&SHA256, &text).as_ref());
         hash
     }
 
-    fn find(&self, keeper: &Keeper, shown: &[u8]) -> Option<Arc<str>> {
-        let (hash, now) = (self.hash(shown), Instant::now());
+    fn find(&self, keeper: &Keeper, print: [u8; 32]) -> Option<Arc<str>> {
+        let now = Instant::now();
         let mut entries = lock(&self.entries);
         entries.retain(|entry| entry.until > now && Arc::ptr_eq(&entry.authenticator, &keeper.authenticator));
-        entries.iter().find(|entry| entry.hash == hash).map(|entry| Arc::clone(&entry.user))
+        entries.iter().find(|entry| entry.print == print).map(|entry| Arc::clone(&entry.user))
     }
 
-    fn keep(&self, keeper: &Keeper, shown: &[u8], user: Arc<str>) {
-        let (hash, until) = (self.hash(shown), Instant::now() + REMEMBERED_FOR);
-        let entry = Entry { hash, user, until, authenticator: Arc::clone(&keeper.authenticator) };
+    fn keep(&self, keeper: &Keeper, print: [u8; 32], user: Arc<str>) {
+        let until = Instant::now() + REMEMBERED_FOR;
+        let entry = Entry { print, user, until, authenticator: Arc::clone(&keeper.authenticator) };
         let mut entries = lock(&self.entries);
+        // Two requests may have been judged at once.
+        entries.retain(|entry| entry.print != print);
         if entries.len() >= REMEMBERED_MAX {
             entries.remove(0);
         }

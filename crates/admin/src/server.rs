@@ -1,7 +1,9 @@
 //! The thread that serves: a bounded number of connections, each with a bounded time.
 
+use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
@@ -11,13 +13,13 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tidegate_broker::Handle;
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
-use tracing::{error, warn};
+use tracing::error;
 
-use crate::events::Place;
+use crate::entrance::{Entrance, Stay, is_exhaustion};
 use crate::guard::Peer;
-use crate::limits::{BUFFER_BYTES, CONNECTION_TIMEOUT, CONNECTIONS_MAX, HEAD_TIMEOUT};
+use crate::limits::{ACCEPT_PAUSE, BUFFER_BYTES, CONNECTION_TIMEOUT, HEAD_TIMEOUT};
 use crate::live;
 use crate::routes::routes;
 use crate::state::State;
@@ -49,17 +51,17 @@ impl Admin {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let state = Arc::new(State::new(handle, steward));
-        let router = routes(Arc::clone(&state));
+        let (router, entrance) = (routes(Arc::clone(&state)), Arc::clone(&state.entrance));
         let serve = move || {
             let served = runtime.block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 tokio::spawn(live::run(state));
-                let serving = serve(listener, router);
+                let serving = serve(listener, router, &entrance);
                 let mut serving = std::pin::pin!(serving);
                 let mut stopped = std::pin::pin!(stopped);
-                std::future::poll_fn(|context| {
+                poll_fn(|context| {
                     let is_over = stopped.as_mut().poll(context).is_ready();
-                    if is_over { std::task::Poll::Ready(()) } else { serving.as_mut().poll(context) }
+                    if is_over { Poll::Ready(()) } else { serving.as_mut().poll(context) }
                 })
                 .await;
                 Ok::<_, io::Error>(())
@@ -91,28 +93,53 @@ impl Drop for Admin {
     }
 }
 
-async fn serve(listener: tokio::net::TcpListener, router: Router) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+async fn serve(listener: tokio::net::TcpListener, router: Router, entrance: &Arc<Entrance>) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                // Without a place it is closed at once: a client that waits does not know why.
-                if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                    let place = Place::new(place);
-                    let peer = Extension(Peer(peer.ip()));
-                    let router = router.clone().layer(peer).layer(Extension(place.clone()));
-                    tokio::spawn(attend(stream, router, place));
-                }
+            Ok(accepted) => {
+                entrance.note_accepted();
+                admit(accepted, &router, entrance);
+                // Everybody whose request is there is served before the next one comes in: a flood of newcomers who say
+                // nothing pushes out nobody who says something.
+                tokio::task::yield_now().await;
             }
-            Err(error) => {
-                warn!(event = "accept_failed", listener = "admin", %error, "cannot accept");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
+            Err(error) if is_exhaustion(&error) => accept_with_reserve(&listener, &router, entrance, &error).await,
+            Err(_) => {}
         }
     }
 }
 
-async fn attend(stream: TcpStream, router: Router, place: Place) {
+/// One more, with a descriptor of the reserve. Without anybody there it goes back at once.
+async fn accept_with_reserve(
+    listener: &tokio::net::TcpListener,
+    router: &Router,
+    entrance: &Arc<Entrance>,
+    error: &io::Error,
+) {
+    if !entrance.make_room(error) {
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+        entrance.refill();
+        return;
+    }
+    match poll_fn(|context| Poll::Ready(listener.poll_accept(context))).await {
+        Poll::Ready(Ok(accepted)) => {
+            admit(accepted, router, entrance);
+            tokio::task::yield_now().await;
+        }
+        Poll::Pending => drop(entrance.refill()),
+        // Somebody else was quicker.
+        Poll::Ready(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
+    }
+}
+
+fn admit((stream, peer): (TcpStream, SocketAddr), router: &Router, entrance: &Arc<Entrance>) {
+    entrance.admit(peer.ip(), |place| {
+        let router = router.clone().layer(Extension(Peer(peer.ip()))).layer(Extension(place.clone()));
+        tokio::spawn(attend(Stay(place), stream, router)).abort_handle()
+    });
+}
+
+async fn attend(_stay: Stay, stream: TcpStream, router: Router) {
     // Answers are small, and somebody waits for them.
     let _ = stream.set_nodelay(true);
     let serving = http1::Builder::new()
@@ -122,5 +149,4 @@ async fn attend(stream: TcpStream, router: Router, place: Place) {
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     // However it ends: that is the client's affair.
     let _ = timeout(CONNECTION_TIMEOUT, serving).await;
-    place.give_back();
 }

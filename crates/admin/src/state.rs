@@ -10,6 +10,7 @@ use tidegate_core::event::Stats;
 use tokio::sync::Semaphore;
 
 use crate::audit::Audit;
+use crate::entrance::Entrance;
 use crate::limits::{CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, WALKS_MAX};
 use crate::live::Live;
 use crate::password::Remembered;
@@ -19,6 +20,7 @@ use crate::trace::Recording;
 
 pub(crate) struct State {
     pub(crate) handle: Handle,
+    pub(crate) entrance: Arc<Entrance>,
     pub(crate) steward: Arc<dyn Steward>,
     pub(crate) walks: Semaphore,
     pub(crate) checks: Semaphore,
@@ -52,6 +54,7 @@ impl State {
         let sample = (Instant::now(), handle.stats());
         Self {
             handle,
+            entrance: Arc::new(Entrance::new()),
             steward,
             walks: Semaphore::new(WALKS_MAX),
             checks: Semaphore::new(CHECKS_MAX),

@@ -36,7 +36,7 @@ function show(place, context) {
   ], { empty: "No such setting." });
   const audit = new Table([
     { title: "At", text: (row) => row.at }, { title: "User", text: (row) => row.user ?? "(no users)" },
-    { title: "What", kind: "long", text: (row) => `${row.method} ${row.path}` }, { title: "Answer", num: true, text: (row) => row.status },
+    { title: "What", kind: "long", text: (row) => `${row.method} ${row.path}${row.whom ? ` (${row.whom})` : ""}` }, { title: "Answer", num: true, text: (row) => row.status },
   ], { empty: "Nothing was changed through this door." });
   set(place, problem, h("div", { class: "grid" },
     card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They last as long as the process; what should outlive it belongs into the configuration.")),

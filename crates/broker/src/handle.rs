@@ -23,6 +23,7 @@ use crate::config::{Config, ListenerKind};
 use crate::door::{Door, load_tls};
 use crate::inbox::lock;
 use crate::keep::{Kept, StoreReport, Ticket};
+use crate::known::{Acquaintance, NO_RULES};
 use crate::letter::{Letter, Rules};
 use crate::limits::{OPERATOR_LIMITS_MAX, QUESTIONS_MAX};
 use crate::password::{Asker, Question as PasswordQuestion};
@@ -88,7 +89,8 @@ impl Handle {
     }
 
     /// Checks a user's password, on the threads that do it for clients, and with the same pauses for those who have given
-    /// wrong ones. The answer is told on such a thread, which must not be kept waiting.
+    /// wrong ones: one that was right of late does not wait. The answer is told on such a thread, which must not be kept
+    /// waiting.
     pub fn authenticate(
         &self,
         authenticator: Arc<dyn Authenticator>,
@@ -98,16 +100,32 @@ impl Handle {
     ) -> Result<(), NotAsked> {
         let common = Arc::clone(&self.common);
         let user = credentials.user_name.clone().unwrap_or_default();
-        if let Some(wait) = lock(&common.attempts).wait(from, &user, common.clock.now()) {
+        let print = common.known.print(&credentials);
+        // Behind a proxy everybody has one address: whoever guesses there must not lock out whoever knows.
+        let is_stranger = print.is_none_or(|print| {
+            common.known.find(&print, common.generation(), common.clock.now()) == Acquaintance::Stranger
+        });
+        let wait = is_stranger.then(|| lock(&common.attempts).wait(from, &user, common.clock.now())).flatten();
+        if let Some(wait) = wait {
             return Err(NotAsked::Wait(wait));
         }
         let note = move |verdict: Result<Option<Arc<str>>, Refusal>| {
-            match &verdict {
-                Err(Refusal::BadUserNameOrPassword) => {
-                    lock(&common.attempts).failed(from, &user, common.clock.now());
+            let now = common.clock.now();
+            match (&verdict, print) {
+                (Err(Refusal::BadUserNameOrPassword), print) => {
+                    lock(&common.attempts).failed(from, &user, now);
+                    if let Some(print) = print {
+                        common.known.forget(&print);
+                    }
                 }
-                Ok(_) => lock(&common.attempts).succeeded(from, &user),
-                Err(Refusal::NotAuthorized) => {}
+                (Ok(name), print) => {
+                    lock(&common.attempts).succeeded(from, &user);
+                    if let Some((name, print)) = name.as_ref().zip(print).filter(|_| is_stranger) {
+                        // By whose rules is for the caller to know: worth a hash, and never more.
+                        common.known.note(print, Arc::clone(name), NO_RULES, now);
+                    }
+                }
+                (Err(Refusal::NotAuthorized), _) => {}
             }
             reply(verdict);
         };

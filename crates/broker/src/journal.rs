@@ -43,11 +43,11 @@ impl Journal {
             Event::Store { .. } => {}
             Event::Connected { client_id, session_present, identity, version, keep_alive, .. } => {
                 let Some(Suppressed(suppressed)) = self.connected.take(now) else { return };
-                let (peer, listener, user) = (&*identity.peer, identity.listener, quoted(identity.user.as_deref()));
+                let (peer, listener, user) = (&*identity.peer, identity.listener, identity.user.as_deref());
                 let protocol = protocol(*version);
                 info!(
                     event = "connected",
-                    client = ?client_id,
+                    client = %client_id,
                     user,
                     peer,
                     listener,
@@ -60,16 +60,16 @@ impl Journal {
             }
             Event::Refused { client_id, identity, reason } => {
                 let Some(Suppressed(suppressed)) = self.refused.take(now) else { return };
-                let (peer, listener, user) = (&*identity.peer, identity.listener, quoted(identity.user.as_deref()));
+                let (peer, listener, user) = (&*identity.peer, identity.listener, identity.user.as_deref());
                 let why = reason.name();
-                info!(event = "connect_refused", client = ?client_id, user, peer, listener, why, suppressed, "refused");
+                info!(event = "connect_refused", client = %client_id, user, peer, listener, why, suppressed, "refused");
             }
             Event::Disconnected { client_id, why: Why::Protocol { reason, detail }, .. } => {
                 let Some(Suppressed(suppressed)) = self.broken.take(now) else { return };
                 let (reason, setting) = (reason.name(), setting_of(*reason));
                 warn!(
                     event = "protocol_error",
-                    client = ?client_id,
+                    client = %client_id,
                     reason,
                     detail,
                     setting,
@@ -80,18 +80,18 @@ impl Journal {
             Event::Disconnected { client_id, why, .. } => {
                 let Some(Suppressed(suppressed)) = self.disconnected.take(now) else { return };
                 let why = &*in_words(why);
-                info!(event = "disconnected", client = ?client_id, why, suppressed, "disconnected");
+                info!(event = "disconnected", client = %client_id, why, suppressed, "disconnected");
             }
             Event::SessionEnded { client_id } => {
                 let Some(Suppressed(suppressed)) = self.session_ended.take(now) else { return };
-                debug!(event = "session_ended", client = ?client_id, suppressed, "session ended");
+                debug!(event = "session_ended", client = %client_id, suppressed, "session ended");
             }
             Event::Slowed { client_id, interval, rate, .. } => {
                 let Some(Suppressed(suppressed)) = self.slowed.take(now) else { return };
                 let rate = told(*rate);
                 warn!(
                     event = "publisher_slowed",
-                    client = ?client_id,
+                    client = %client_id,
                     usual_interval = interval.map(tracing::field::debug),
                     rate,
                     suppressed,
@@ -100,14 +100,14 @@ impl Journal {
             }
             Event::Outlawed { client_id, identity, time } => {
                 let Some(Suppressed(suppressed)) = self.outlawed.take(now) else { return };
-                let (peer, user, time) = (&*identity.peer, quoted(identity.user.as_deref()), time.as_secs());
-                warn!(event = "publisher_banned", client = ?client_id, user, peer, seconds = time, suppressed, "banned");
+                let (peer, user, time) = (&*identity.peer, identity.user.as_deref(), time.as_secs());
+                warn!(event = "publisher_banned", client = %client_id, user, peer, seconds = time, suppressed, "banned");
             }
             Event::Drifted { client_id, from, to } => {
                 let Some(Suppressed(suppressed)) = self.drifted.take(now) else { return };
                 warn!(
                     event = "rhythm_drifted",
-                    client = ?client_id,
+                    client = %client_id,
                     usual_interval = ?from,
                     interval = ?to,
                     suppressed,
@@ -116,7 +116,7 @@ impl Journal {
             }
             Event::Recovered { client_id } => {
                 let Some(Suppressed(suppressed)) = self.recovered.take(now) else { return };
-                info!(event = "publisher_recovered", client = ?client_id, suppressed, "no longer slowed");
+                info!(event = "publisher_recovered", client = %client_id, suppressed, "no longer slowed");
             }
             Event::Denied { client_id, what, topic } => {
                 let Some(Suppressed(suppressed)) = self.denied.take(now) else { return };
@@ -126,7 +126,7 @@ impl Journal {
                     "will" => "not allowed to have a will at this topic",
                     other => other,
                 };
-                warn!(event = "denied", client = ?client_id, topic = ?topic, suppressed, "{what}");
+                warn!(event = "denied", client = %client_id, topic = %topic, suppressed, "{what}");
             }
         }
     }
@@ -150,14 +150,9 @@ impl Journal {
     pub(crate) fn handshake_trouble(&mut self, trouble: &Trouble, now: Timestamp) {
         let Some(Suppressed(suppressed)) = self.handshake.take(now) else { return };
         let Trouble { peer, listener, client_id, user, why } = trouble;
-        let (client, user, why) = (quoted(client_id.as_deref()), quoted(user.as_deref()), &**why);
+        let (client, user, why) = (client_id.as_deref(), user.as_deref(), &**why);
         info!(event = "handshake_failed", %peer, listener, client, user, why, suppressed, "handshake failed");
     }
-}
-
-/// What is not ours, with quotes and escapes; nothing if there is none.
-fn quoted(text: Option<&str>) -> Option<tracing::field::DebugValue<&str>> {
-    text.map(tracing::field::debug)
 }
 
 /// A rate for people, in messages a second. Of a few that came in one read it is not known better than this.

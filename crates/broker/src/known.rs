@@ -55,6 +55,9 @@ struct Proof {
     hashed_at: Timestamp,
 }
 
+/// The number of no rules at all.
+pub(crate) const NO_RULES: u64 = u64::MAX;
+
 /// How long a password that was right by earlier rules does not wait because of wrong ones.
 const FAMILIAR_FOR: Duration = Duration::from_secs(86_400);
 

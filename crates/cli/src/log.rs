@@ -68,6 +68,9 @@ where
     }
 }
 
+/// Fields whose values strangers choose: quoted whatever they look like. (In JSON every text is.)
+const STRANGERS: [&str; 4] = ["client", "user", "topic", "whom"];
+
 struct Fields {
     line: String,
 }
@@ -76,7 +79,11 @@ impl Fields {
     fn push(&mut self, field: &Field, value: &str) {
         let name = if field.name() == "message" { "msg" } else { field.name() };
         let _ = write!(self.line, " {name}=");
-        quote_if_needed(value, &mut self.line);
+        if STRANGERS.contains(&name) {
+            let _ = write!(self.line, "{value:?}");
+        } else {
+            quote_if_needed(value, &mut self.line);
+        }
     }
 }
 
@@ -120,6 +127,44 @@ mod tests {
         let mut out = String::new();
         quote_if_needed(value, &mut out);
         out
+    }
+
+    /// What a subscriber of this format writes for one event.
+    fn written(format: LogFormat) -> String {
+        #[derive(Clone, Default)]
+        struct Lines(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+        impl std::io::Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0.lock().unwrap().extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let base = lines::layer().with_writer(move || writer.clone()).with_ansi(false);
+        let tell = || tracing::info!(event = "connected", client = "la\"mp", listener = "mqtt", "hello");
+        match format {
+            LogFormat::Text => {
+                tracing::subscriber::with_default(tracing_subscriber::registry().with(base.event_format(Text)), tell);
+            }
+            LogFormat::Json => {
+                let base = base.json().flatten_event(true).with_target(false);
+                tracing::subscriber::with_default(tracing_subscriber::registry().with(base), tell);
+            }
+        }
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn names_that_clients_choose_are_quoted_once_in_both_forms() {
+        let text = written(LogFormat::Text);
+        assert!(text.contains(r#" event=connected client="la\"mp" listener=mqtt"#), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&written(LogFormat::Json)).unwrap();
+        assert_eq!(json["client"], "la\"mp");
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn f086_a_session_is_a_cookie_that_no_script_reads_and_changes_need_its_token() 
     assert_eq!(code(&broker.ask("POST", "/api/v1/reload", &[session, shown], None)), 403, "the role is too low");
     let audit = body(&broker.ask("GET", "/api/v1/audit", &[session], None));
     assert_eq!((&audit["changes"][0]["user"], &audit["changes"][0]["path"]), (&"ann".into(), &"/api/v1/bans".into()));
+    assert_eq!((&audit["changes"][0]["whom"], &audit["changes"][0]["from"]), (&"client x".into(), &"127.0.0.1".into()));
     broker.ask("DELETE", "/api/v1/login", &[session], None);
     assert_eq!(code(&broker.ask("GET", "/api/v1/status", &[session], None)), 401, "logged out");
 }

@@ -13,7 +13,7 @@ pub(crate) fn tidegate(arguments: &[&str]) -> Command {
 /// A broker that is ended with the test.
 pub(crate) struct Broker {
     child: Child,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
     pub(crate) port: String,
     /// Addresses with `http://`.
     pub(crate) admin: String,
@@ -23,6 +23,11 @@ pub(crate) struct Broker {
 impl Broker {
     /// With these users: name and role; the password is "secret".
     pub(crate) fn start(users: &[(&str, &str)]) -> Self {
+        Self::start_with(users, ":")
+    }
+
+    /// The same, after this command of a shell.
+    pub(crate) fn start_with(users: &[(&str, &str)], before: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (file, data) = (folder.path().join("tidegate.toml"), folder.path().join("data"));
         std::fs::write(&file, "").expect("a configuration");
@@ -38,16 +43,18 @@ impl Broker {
         }
         let here = "127.0.0.1:0";
         let log = std::fs::File::create(folder.path().join("log")).expect("a log");
-        let mut child =
-            tidegate(&["serve", "--mqtt", here, "--ws", "off", "--http", here, "--ssap", "off", "--admin", here])
-                .arg("-c")
-                .arg(&file)
-                .arg("--data")
-                .arg(&data)
-                .stdout(Stdio::piped())
-                .stderr(log)
-                .spawn()
-                .expect("the broker starts");
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("{before}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tidegate")])
+            .args(["serve", "--mqtt", here, "--ws", "off", "--http", here, "--ssap", "off", "--admin", here, "-c"])
+            .arg(&file)
+            .arg("--data")
+            .arg(&data)
+            .env_remove("TIDEGATE_CONFIG")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the broker starts");
         let mut banner = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
         let word = |door: &str| {
@@ -55,7 +62,12 @@ impl Broker {
             words.nth(1).unwrap_or_else(|| panic!("no {door} in {banner:?}")).to_owned()
         };
         let port = word("mqtt").rsplit(':').next().unwrap_or_default().to_owned();
-        Self { child, port, admin: word("admin"), space: word("sparql"), _folder: folder }
+        Self { child, port, admin: word("admin"), space: word("sparql"), folder }
+    }
+
+    /// What it has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).expect("a log")
     }
 
     /// A client that stays until it is dropped.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
+#[allow(dead_code, reason = "shared with the tests without a browser")]
 mod broker;
 mod driver;
 
