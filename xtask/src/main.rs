@@ -42,6 +42,17 @@ fn test() -> ExitCode {
             failures.push(format!("{}{why}", step.name));
         }
     }
+    let skipped = match dependencies() {
+        Dependencies::Sound => None,
+        Dependencies::Unsound(what) => {
+            failures.push(what.to_owned());
+            None
+        }
+        Dependencies::Skipped(why) => Some(why),
+    };
+    if let Some(why) = skipped {
+        eprintln!("xtask: dependencies: skipped, {why}");
+    }
     let seconds = started.elapsed().as_secs();
     if failures.is_empty() {
         eprintln!("xtask: all {} steps passed in {seconds} s", STEPS.len());
@@ -49,6 +60,37 @@ fn test() -> ExitCode {
     } else {
         eprintln!("xtask: FAILED in {seconds} s: {}", failures.join("; "));
         ExitCode::FAILURE
+    }
+}
+
+/// What became of the look at the crates we build on (`deny.toml`).
+enum Dependencies {
+    Sound,
+    Unsound(&'static str),
+    /// All of it, or the part that is named.
+    Skipped(&'static str),
+}
+
+/// Licences, sources and known weaknesses. Needs cargo-deny, and for the last the advisory database: nobody who has
+/// neither is kept from testing.
+fn dependencies() -> Dependencies {
+    let deny = |arguments: &[&str]| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        Command::new(cargo).arg("deny").args(arguments).status().is_ok_and(|status| status.success())
+    };
+    if !deny(&["--version"]) {
+        return Dependencies::Skipped("cargo-deny is not installed (cargo install cargo-deny)");
+    }
+    if !deny(&["--locked", "check", "bans", "licenses", "sources"]) {
+        return Dependencies::Unsound("dependencies (bans, licences or sources)");
+    }
+    if !deny(&["--locked", "fetch", "db"]) {
+        return Dependencies::Skipped("and only for advisories: their database cannot be had here");
+    }
+    if deny(&["--locked", "check", "advisories"]) {
+        Dependencies::Sound
+    } else {
+        Dependencies::Unsound("dependencies (advisories)")
     }
 }
 
