@@ -10,7 +10,7 @@
 use oxrdf::Variable;
 
 use crate::dataset::Snapshot;
-use crate::error::{Error, Refusal};
+use crate::error::{Error, Limit, Refusal};
 use crate::form::{Form, peel};
 use crate::limits::{CancelToken, QueryLimits};
 use crate::plan::branches;
@@ -46,11 +46,20 @@ pub(crate) struct Found {
 }
 
 impl Evaluation {
-    /// Evaluates the query. Ends early when the token is cancelled.
+    /// What to say if the evaluation never ends, or panics: its query cannot be kept.
+    pub fn lost(&self) -> Evaluated {
+        let outcome = Err(Error::Evaluation("the evaluation was lost".to_owned()));
+        Evaluated { key: self.key.clone(), version: self.snapshot.version(), outcome }
+    }
+
+    /// Evaluates the query. What is cancelled took too long, and its query cannot be kept.
     pub fn run(self, cancel: CancelToken) -> Evaluated {
         let Self { key, query, form, snapshot, limits, rows_max } = self;
         let limits = QueryLimits { cancel, ..limits };
-        let outcome = result_bag(&query, &form, &snapshot, &limits, rows_max);
+        let outcome = result_bag(&query, &form, &snapshot, &limits, rows_max).map_err(|error| match error {
+            Error::Cancelled => Limit::Steps.into(),
+            other => other,
+        });
         Evaluated { key, version: snapshot.version(), outcome }
     }
 }
@@ -101,6 +110,11 @@ impl Space {
         entry.is_some_and(|entry| entry.is_behind())
     }
 
+    /// The version that the result of a standing query is of, if that is not the latest.
+    pub fn result_version(&self, query: &Query) -> Option<u64> {
+        self.standing.find(&key_of(query)).and_then(|number| self.standing.entry(number))?.version()
+    }
+
     /// Somebody waits for the result of this query: it is evaluated, whether anybody listens or not.
     pub fn want(&mut self, query: &Query) {
         if let Some(number) = self.standing.find(&key_of(query)) {
@@ -119,8 +133,6 @@ impl Space {
         let Evaluated { key, version, outcome } = evaluated;
         let Some(number) = self.standing.find(&key) else { return };
         let outcome = match outcome {
-            // Whoever cancelled it did so for reasons of its own; the result is still wanted.
-            Err(Error::Cancelled) => return self.standing.fall_behind(number),
             Err(error) => Err(error),
             Ok(found) => match self.standing.catch_up(number, found, version, &self.limits.journal) {
                 Some(delta) => Ok(delta),

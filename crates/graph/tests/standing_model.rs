@@ -302,7 +302,7 @@ fn run(seed: u64, updates: u64, patience: u64, queue: QueueLimits) {
     assert_eq!(space.terms(), (0, 0));
 }
 
-/// Queries that cannot be followed are evaluated beside the commits: they begin and end at any moment, some are cancelled.
+/// Queries that cannot be followed are evaluated beside the commits: they begin and end at any moment.
 /// When nothing is behind any more everybody has the latest result; and whoever is told something is never told a wrong
 /// number.
 fn run_beside(seed: u64, updates: u64) {
@@ -318,11 +318,8 @@ fn run_beside(seed: u64, updates: u64) {
     for n in 0..updates {
         space.update(&Update::parse(&random.update(), &limits).unwrap(), &limits).unwrap();
         for _ in 0..random.below(4) {
-            let cancel = CancelToken::default();
-            if random.below(8) == 0 {
-                cancel.cancel();
-            }
-            under_way.extend(space.poll_evaluation(|_| true).map(|evaluation| evaluation.run(cancel)));
+            let evaluation = space.poll_evaluation(|_| true);
+            under_way.extend(evaluation.map(|evaluation| evaluation.run(CancelToken::default())));
         }
         while !under_way.is_empty() && random.below(3) > 0 {
             let place = random.below(under_way.len() as u64) as usize;
@@ -343,6 +340,18 @@ fn run_beside(seed: u64, updates: u64) {
             }
         }
     }
+    // What takes too long cannot stand: whoever subscribed is told so.
+    let text = "SELECT (COUNT(*) AS ?n) { ?a <e:p1> ?b OPTIONAL { ?b <e:p2> ?c } }";
+    let dear = Query::parse(text, &limits).unwrap();
+    let first = space.first_evaluation(&dear).unwrap().unwrap().run(CancelToken::default());
+    let subscriber = space.subscribe_evaluated(&dear, first).unwrap().subscriber;
+    space.update(&Update::parse("INSERT DATA { <e:s1> <e:p1> <e:newer> }", &limits).unwrap(), &limits).unwrap();
+    let cancelled = CancelToken::default();
+    cancelled.cancel();
+    space.want(&dear);
+    let evaluation = space.poll_evaluation(|id| id == subscriber).unwrap();
+    space.finish_evaluation(evaluation.run(cancelled));
+    assert!(matches!(space.poll(subscriber), Ok(Some(Event::Ended(_)))));
     // Who does not listen is not worked for, unless somebody asks.
     space.update(&Update::parse("INSERT DATA { <e:s1> <e:p1> <e:new> }", &limits).unwrap(), &limits).unwrap();
     assert!(space.poll_evaluation(|_| false).is_none());

@@ -11,7 +11,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Key};
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Snapshot, SubscriberId};
+use tidegate_graph::{Evaluated, Evaluation, Snapshot, SubscriberId};
 use tokio::sync::oneshot;
 
 use crate::admission::Admission;
@@ -49,7 +49,6 @@ pub(crate) struct Task {
 }
 
 /// Things that cost nothing and do not wait.
-#[derive(Debug)]
 pub(crate) enum Control {
     /// There is room again for what these are to be told.
     Call(Vec<SubscriberId>),
@@ -57,6 +56,10 @@ pub(crate) enum Control {
     Unsubscribe(SubscriberId, Arc<Outlet>),
     /// The connection is lost; the client may come back.
     Depart(SubscriberId, Arc<Outlet>),
+    /// A standing query was evaluated.
+    Evaluated(Box<Evaluated>),
+    /// The evaluator has nothing to do.
+    Idle,
 }
 
 pub(crate) struct Desk {
@@ -69,6 +72,9 @@ pub(crate) struct Desk {
     /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
     snapshot: Option<Snapshot>,
     is_snapshot_wanted: bool,
+    /// What the evaluator is to do next, and whether it waits for that.
+    pub(crate) evaluation: Option<Evaluation>,
+    pub(crate) is_evaluator_idle: bool,
     pub(crate) running: Vec<Running>,
     /// Evaluations that ever began.
     pub(crate) begun: u64,
@@ -80,6 +86,7 @@ pub(crate) struct Shared {
     pub(crate) desk: Mutex<Desk>,
     writer: Condvar,
     reader: Condvar,
+    pub(crate) evaluator: Condvar,
     pub(crate) watcher: Condvar,
     /// The watcher waits until somebody calls it; only looked at under the lock.
     pub(crate) is_watcher_asleep: AtomicBool,
@@ -148,6 +155,8 @@ impl Shared {
             is_kept: false,
             snapshot: None,
             is_snapshot_wanted: false,
+            evaluation: None,
+            is_evaluator_idle: false,
             running: Vec::new(),
             begun: 0,
             is_closing: false,
@@ -156,6 +165,7 @@ impl Shared {
             desk: Mutex::new(desk),
             writer: Condvar::new(),
             reader: Condvar::new(),
+            evaluator: Condvar::new(),
             watcher: Condvar::new(),
             is_watcher_asleep: AtomicBool::new(false),
             supervisor: Condvar::new(),
@@ -311,7 +321,7 @@ impl Shared {
     pub(crate) fn close(&self) {
         lock(&self.desk).is_closing = true;
         self.parsers.close();
-        for wake in [&self.writer, &self.reader, &self.watcher, &self.supervisor] {
+        for wake in [&self.writer, &self.reader, &self.evaluator, &self.watcher, &self.supervisor] {
             wake.notify_all();
         }
     }

@@ -8,6 +8,7 @@ mod condition;
 mod counts;
 mod crew;
 mod desk;
+mod evaluator;
 mod group;
 mod http;
 mod keep;

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 /// Threads that read. Each evaluates one query at a time. The last free one is kept for what is known to be short.
 pub const READERS: usize = 4;
+/// Steps up to which a commit evaluates a standing query itself: about half a millisecond.
+pub const INLINE_STEPS_MAX: u64 = 2_000;
+/// Subscriptions that wait for a standing query to be evaluated.
+pub const STANDING_WAITING_MAX: usize = 1024;
 /// Of these, those that may be busy with what takes long.
 pub const LONG_READERS: usize = 2;
 /// Processors that readers are taken to have together, when it is estimated how long others wait.

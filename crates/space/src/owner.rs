@@ -25,6 +25,10 @@ use crate::progress::{Progress, Stage};
 use crate::seats::Seats;
 use crate::watch::standing_text;
 
+mod standing;
+
+use standing::Beside;
+
 pub(crate) struct Owner {
     space: Space,
     /// Rules by their names on the wire; as many as the space has rules.
@@ -34,6 +38,8 @@ pub(crate) struct Owner {
     seats: Seats,
     /// What was told last: the next one may be told the same.
     told: Option<Arc<Change>>,
+    /// Subscriptions that wait for their query to be evaluated.
+    beside: Beside,
     /// What is being done: given back even if that panics.
     current: Option<Job>,
     shared: Arc<Shared>,
@@ -47,7 +53,7 @@ impl Owner {
         shared: Arc<Shared>,
     ) -> Self {
         let (names, seats) = (names.into_iter().collect(), Seats::default());
-        Self { space, names, keep, group: None, seats, told: None, current: None, shared }
+        Self { space, names, keep, group: None, seats, told: None, beside: Beside::default(), current: None, shared }
     }
 
     /// Serves until the end; false if something panicked. Then nothing of the data is used any more.
@@ -74,6 +80,11 @@ impl Owner {
                     Some(group) => group.called.append(&mut ids),
                     None => ids.into_iter().for_each(|id| self.tell(id)),
                 },
+                Next::Control(Control::Evaluated(evaluated)) => {
+                    self.evaluated(*evaluated);
+                    self.evaluate_next();
+                }
+                Next::Control(Control::Idle) => self.evaluate_next(),
                 Next::Work(taken) => {
                     self.sweep();
                     self.serve(*taken);
@@ -107,6 +118,7 @@ impl Owner {
             });
             self.shared.reply(task, outcome);
         }
+        self.abandon_beside();
         self.seats.end_all();
     }
 
@@ -120,6 +132,12 @@ impl Owner {
     }
 
     fn serve(&mut self, taken: Taken<Task>) {
+        if let Some(taken) = self.keep_back(taken) {
+            self.serve_now(taken);
+        }
+    }
+
+    fn serve_now(&mut self, taken: Taken<Task>) {
         // Changes have no key, so nobody joins them.
         let Taken { job, value: mut task, joined: _, queued } = taken;
         let is_subscription = matches!(task.ask, Ask::Subscribe { .. });
@@ -227,6 +245,11 @@ impl Owner {
                 _ => {}
             }
         }
+        self.tell_ready();
+        self.evaluate_next();
+    }
+
+    fn tell_ready(&mut self) {
         for id in self.space.ready() {
             self.tell(id);
         }
@@ -256,7 +279,10 @@ impl Owner {
                 }
                 let text = standing_text(&what);
                 let subscribed = match what {
-                    Watched::Query(query) => self.space.subscribe(&query)?,
+                    Watched::Query(query) => match self.beside.found.take() {
+                        Some(found) => self.space.subscribe_evaluated(&query, found)?,
+                        None => self.space.subscribe(&query)?,
+                    },
                     Watched::Masks(masks) => self.space.subscribe_masks(&masks)?,
                 };
                 let id = subscribed.subscriber;

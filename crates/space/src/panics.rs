@@ -16,6 +16,8 @@ pub enum Part {
     Reader,
     /// The owner of the data.
     Writer,
+    /// The thread that evaluates standing queries beside the commits.
+    Evaluator,
     /// Who ends what takes too long.
     Watcher,
     /// SPARQL over HTTP and WebSocket.
@@ -25,7 +27,7 @@ pub enum Part {
 }
 
 /// Names of the parts, in the order of their counters.
-const PARTS: [&str; 6] = ["parser", "reader", "writer", "watcher", "http", "ssap"];
+const PARTS: [&str; 7] = ["parser", "reader", "writer", "evaluator", "watcher", "http", "ssap"];
 
 /// How often each part has panicked.
 #[derive(Debug, Default)]

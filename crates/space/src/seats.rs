@@ -81,6 +81,11 @@ impl Seats {
         }
     }
 
+    /// Whether a connection listens.
+    pub(crate) fn is_heard(&self, id: SubscriberId) -> bool {
+        self.by_id.get(&id.0).is_some_and(|seat| seat.outlet.is_some())
+    }
+
     pub(crate) fn get_mut(&mut self, id: SubscriberId) -> Option<&mut Seat> {
         self.by_id.get_mut(&id.0)
     }

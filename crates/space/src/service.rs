@@ -23,8 +23,9 @@ use crate::condition::{Condition, PAUSE_MIN, Restarts};
 use crate::counts::{Cancelled, Ssap};
 use crate::crew::Crew;
 use crate::desk::{Control, Shared};
+use crate::evaluator;
 use crate::keep::Keep;
-use crate::limits::{BEGUN_GRACE, GRACE, PARSERS, READERS, STACK_BYTES};
+use crate::limits::{BEGUN_GRACE, GRACE, INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
 use crate::memory::{Budget, Texts};
 use crate::outlet::Outlet;
 use crate::panics::{Part, Probe};
@@ -136,6 +137,11 @@ impl Options {
     fn usual(limits: SpaceLimits, admission: &Admission) -> Self {
         Self { limits, admission: *admission, ..Self::default() }
     }
+
+    /// Of a space with an evaluator beside it.
+    fn data_limits(&self) -> SpaceLimits {
+        SpaceLimits { inline_steps_max: self.limits.inline_steps_max.min(INLINE_STEPS_MAX), ..self.limits.clone() }
+    }
 }
 
 /// An empty space. A version of an earlier run must not match one of this: there is less than a change in each
@@ -160,9 +166,9 @@ impl Service {
 
     /// The same, with all options. If its owner panics, it begins anew with nothing in it: it was kept nowhere.
     pub fn start_by(options: &Options) -> io::Result<Self> {
-        let limits = options.limits.clone();
+        let limits = options.data_limits();
         let again: Reopen = Arc::new(Mutex::new(move || Ok(empty(limits.clone()))));
-        Self::run(Some(empty(options.limits.clone())), again, options)
+        Self::run(Some(empty(options.data_limits())), again, options)
     }
 
     /// The space that a directory keeps.
@@ -200,7 +206,7 @@ impl Service {
         log: LogOptions,
         options: &Options,
     ) -> io::Result<(Self, Option<Opening>)> {
-        let (vault, limits) = (Vault::new(config), options.limits.clone());
+        let (vault, limits) = (Vault::new(config), options.data_limits());
         let shelves = Arc::clone(&vault);
         let open: Reopen = Arc::new(Mutex::new(move || {
             let (restored, opening) = shelves.open(&mut disk, log, limits.clone()).map_err(io::Error::other)?;
@@ -240,6 +246,10 @@ impl Service {
         let own = Arc::clone(&shared);
         let readers = Crew::start("space-read", STACK_BYTES, READERS, move |given_up| reader::run(&own, given_up))?;
         service.crews.push(Arc::clone(&readers));
+        let own = Arc::clone(&shared);
+        let evaluate = move |given_up: &Arc<_>| evaluator::run(&own, given_up);
+        let evaluator = Crew::start("space-stand", STACK_BYTES, 1, evaluate)?;
+        service.crews.push(Arc::clone(&evaluator));
         let mut parsers = Vec::new();
         for length in [Length::Short, Length::Long] {
             let own = Arc::clone(&shared);
@@ -249,6 +259,7 @@ impl Service {
         service.crews.extend(parsers.iter().cloned());
         let give_up = move |part| match part {
             Part::Reader => readers.give_one_up(),
+            Part::Evaluator => evaluator.give_one_up(),
             // Which lane it was is not known; one more in each does no harm.
             Part::Parser => parsers.iter().filter(|crew| crew.give_one_up()).count() > 0,
             _ => false,

@@ -1,0 +1,86 @@
+//! The evaluator's life: standing queries that are too dear for the commit path, one after the other.
+//!
+//! It rests after each as long as that took, so that standing queries use half a processor at most, whatever they cost and
+//! however often the data change: they are worked out less often then, not at the expense of everybody else.
+
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use tidegate_graph::Evaluation;
+
+use crate::crew::retires;
+use crate::desk::{Control, Shared, lock};
+use crate::panics::Part;
+
+/// Evaluates until the end; false if something panicked.
+pub(crate) fn run(shared: &Shared, given_up: &AtomicUsize) -> bool {
+    loop {
+        // Also after another thread was given up in the middle of its work.
+        shared.evaluator_is_free();
+        let Some(evaluation) = shared.next_evaluation() else { return true };
+        let (began, lost) = (Instant::now(), evaluation.lost());
+        let outcome = shared.panics.catch(Part::Evaluator, || {
+            shared.probe(Part::Evaluator);
+            let until = began + shared.time_max;
+            shared.watched(until, Vec::new(), Some(Part::Evaluator), |cancel| evaluation.run(cancel))
+        });
+        let is_well = outcome.is_ok();
+        shared.control(Control::Evaluated(Box::new(outcome.unwrap_or(lost))));
+        if retires(given_up) {
+            return true;
+        }
+        if !is_well {
+            return false;
+        }
+        shared.rest(began.elapsed());
+    }
+}
+
+impl Shared {
+    /// Whether the evaluator waits for work.
+    pub(crate) fn is_evaluator_idle(&self) -> bool {
+        lock(&self.desk).is_evaluator_idle
+    }
+
+    /// Hands the evaluator its next piece of work.
+    pub(crate) fn evaluate(&self, evaluation: Evaluation) {
+        let mut desk = lock(&self.desk);
+        desk.is_evaluator_idle = false;
+        desk.evaluation = Some(evaluation);
+        self.evaluator.notify_one();
+    }
+
+    fn evaluator_is_free(&self) {
+        let mut desk = lock(&self.desk);
+        desk.is_evaluator_idle = true;
+        drop(desk);
+        self.control(Control::Idle);
+    }
+
+    fn next_evaluation(&self) -> Option<Evaluation> {
+        let mut desk = lock(&self.desk);
+        loop {
+            if desk.is_closing {
+                return None;
+            }
+            if let Some(evaluation) = desk.evaluation.take() {
+                return Some(evaluation);
+            }
+            desk = self.evaluator.wait(desk).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn rest(&self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut desk = lock(&self.desk);
+        while !desk.is_closing {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let waited = self.evaluator.wait_timeout(desk, left);
+            desk = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(desk, _)| desk);
+        }
+    }
+}
