@@ -16,6 +16,11 @@ pub(crate) fn store(page: &mut Page, metrics: &WriterMetrics, health: &Health) {
     page.counter("store_errors", "Times the disk refused a write or a sync.", metrics.log.failures);
     page.counter("store_compactions", "Times the log became a snapshot.", metrics.log.compactions);
     page.gauge("store_healthy", "1 while the disk takes what it is given.", u64::from(*health == Health::Fine));
+    let is_full = u64::from(health.word() == "full");
+    page.gauge("store_full", "1 while there is room only for what makes the store smaller.", is_full);
+    if let Some(free) = metrics.free_bytes {
+        page.gauge("store_free_bytes", "Bytes that are free where the store is.", free);
+    }
     let help = "How long the disk has been with what it does now.";
     page.gauge("store_busy_seconds", help, metrics.busy_for.as_secs_f64());
     page.histogram("store_fsync_seconds", "How long the disk took for a sync.", syncs(&metrics.log.syncs));

@@ -7,7 +7,7 @@ use axum::extract::State as Shared;
 use serde_json::{Value, json};
 use tidegate_broker::keep::StoreReport;
 use tidegate_control::Timestamp;
-use tidegate_store::{Health, SyncTimes};
+use tidegate_store::SyncTimes;
 
 use crate::metrics::resident_bytes;
 use crate::problem::{Answered, Problem, json_of};
@@ -66,17 +66,17 @@ pub(crate) async fn store(Shared(state): Shared<Arc<State>>) -> Answered {
 
 fn store_json(report: &StoreReport) -> Value {
     let (metrics, syncs) = (&report.metrics, &report.metrics.log.syncs);
-    let why = match &report.health {
-        Health::Fine => None,
-        Health::Failed { why, .. } => Some(why),
-    };
+    let why = report.health.why();
     let millis = |time: Duration| view::rounded(time.as_secs_f64() * 1000.0);
     json!({
         "dir": report.dir.display().to_string(),
         "durability": report.durability.to_string(),
         "is_fine": why.is_none(),
         "trouble": why,
+        "is_full": report.health.word() == "full",
         "disk_bytes": metrics.disk_bytes,
+        "free_bytes": metrics.free_bytes,
+        "size_max": report.size_max,
         "files": metrics.files,
         "records": metrics.log.records,
         "bytes_written": metrics.log.bytes,

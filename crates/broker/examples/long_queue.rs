@@ -43,7 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn serve(dir: &Path) -> Result<(), Box<dyn Error>> {
     let listeners = vec![Listener { kind: ListenerKind::Mqtt, bind: SocketAddr::from(([127, 0, 0, 1], 0)), tls: None }];
     let settings = Settings { queue_messages_max: usize::MAX, queue_bytes_max: usize::MAX, ..Settings::default() };
-    let store = Some(StoreConfig { dir: dir.to_owned(), durability: Durability::Always, strict: false });
+    let store =
+        Some(StoreConfig { dir: dir.to_owned(), durability: Durability::Always, strict: false, size_max: None });
     let config = Config { listeners, shards: 1, settings, store, ..Config::default() };
     let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
     let address = broker.addresses().first().map(|(_, address)| *address).ok_or("no door")?;

@@ -20,7 +20,7 @@ use tidegate_wire_mqtt::{
 
 fn kept(dir: &Path, durability: Durability) -> Config {
     let settings = Settings { queue_memory_max: 2000, inflight_max: 8, ..Settings::default() };
-    let store = StoreConfig { dir: dir.to_owned(), durability, strict: false };
+    let store = StoreConfig { dir: dir.to_owned(), durability, strict: false, size_max: None };
     Config { store: Some(store), settings, shards: 1, ..config() }
 }
 

@@ -17,7 +17,7 @@ use tidegate_wire_mqtt::{
 };
 
 fn kept(dir: &Path, shards: usize) -> Config {
-    let store = StoreConfig { dir: dir.to_owned(), durability: Durability::Always, strict: false };
+    let store = StoreConfig { dir: dir.to_owned(), durability: Durability::Always, strict: false, size_max: None };
     Config { store: Some(store), shards, ..config() }
 }
 

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -94,13 +95,14 @@ pub(crate) fn copy_space(dir: &Path, to: &Path) -> Result<Option<RecoveryReport>
     tidegate_store::backup::<tidegate_space::Image>(dir, to).map(Some)
 }
 
-/// Copies the file of the users with its rights, if there is one; whether there is. One that is there already stays.
+/// Copies the file of the users, for its owner alone, if there is one; whether there is. One that is there already stays.
 fn copy_users(from: &Path, to: &Path) -> Result<bool> {
     if plan::is_missing(from) || !plan::is_missing(to) {
         return Ok(false);
     }
     fs::copy(from, to)
-        .and_then(|_| File::open(to)?.sync_all())
+        .and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(0o600)))
+        .and_then(|()| File::open(to)?.sync_all())
         .with_context(|| format!("cannot copy the users in {}", from.display()))?;
     Ok(true)
 }
@@ -119,7 +121,7 @@ fn ensure_free(dir: &Path) -> Result<()> {
 pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
     let (to, space_to) = dirs(&args.serve)?;
     if let Some(data) = to.parent() {
-        fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;
+        tidegate_store::disk::create_private_dir(data).with_context(|| format!("cannot create {}", data.display()))?;
     }
     let nothing = || format!("nothing was restored into {}", to.display());
     // Both or none, as far as can be seen before.
@@ -201,7 +203,8 @@ mod tests {
         let store = |to: &Path| tidegate_store::backup::<Image>(&at("data/store"), to);
         let parts = copy(&at("copy"), store, |_| Ok(None), &at("data/users")).unwrap();
         assert!(parts.has_users && parts.to_string().ends_with("; users"), "{parts}");
-        assert!(!plan::is_missing(&at("copy/users")));
+        let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("copy/users"), mode("copy")), (0o600, 0o700), "for their owner alone");
         assert!(restore_users(&at("copy"), &at("new")).unwrap());
         fs::write(at("old"), "bob:2").unwrap();
         assert!(!restore_users(&at("copy"), &at("old")).unwrap(), "never over others");

@@ -126,6 +126,7 @@ pub(crate) fn broker(loaded: &Loaded) -> Result<Config, Problems> {
             dir: store_dir(options),
             durability: options.store.durability.0,
             strict: options.store.strict,
+            size_max: options.store.max_size.value().map(|Size(bytes)| bytes),
         }),
     })
 }

@@ -187,7 +187,12 @@ impl Steward for Running {
         }
         let space = self.vault.get().and_then(|vault| vault.report()).map(|store| store.health);
         let healths = [self.handle.store().map(|store| store.health), space];
-        healths.into_iter().flatten().any(|health| health != Health::Fine).then_some("the store cannot write")
+        let words = healths.each_ref().map(|health| health.as_ref().map(Health::word));
+        match () {
+            () if words.contains(&Some("failed")) => Some("the store cannot write"),
+            () if words.contains(&Some("full")) => Some("the store is full"),
+            () => None,
+        }
     }
 
     fn settings(&self) -> Vec<Setting> {

@@ -123,7 +123,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<()> {
 
 /// What the store had to say: one line if all is well, and one for each thing that is not.
 fn log_opening(broker: &Broker) {
-    let Some(Opening { report, restored }) = broker.opening() else { return };
+    let Some(Opening { report, restored, notes }) = broker.opening() else { return };
     let Restored { sessions, deliveries: messages, retained, lost, rhythms, bans } = *restored;
     info!(
         event = "store_opened",
@@ -131,6 +131,8 @@ fn log_opening(broker: &Broker) {
         messages,
         retained,
         lost,
+        missing = report.missing,
+        damaged_bytes = report.damaged_bytes,
         rhythms,
         bans,
         %report,
@@ -141,6 +143,9 @@ fn log_opening(broker: &Broker) {
     }
     if report.lines_left_out > 0 {
         warn!(event = "store_repaired", "and {} more", report.lines_left_out);
+    }
+    for note in notes {
+        warn!(event = "store_note", "{note}");
     }
 }
 

@@ -8,6 +8,7 @@ use tidegate_broker::Beside;
 use tidegate_space::{Binds, Bound, Budget, Doors, Opening, Options, Porter, Service, StoreConfig};
 use tracing::{info, warn};
 
+use crate::config::setting::Size;
 use crate::config::{Loaded, Origin};
 use crate::mapping::{Counts, Mapping};
 use crate::running::Running;
@@ -125,11 +126,12 @@ fn service(loaded: &Loaded, running: &Running) -> std::io::Result<Service> {
         return Service::start_by(&options);
     }
     let dir = plan::space_dir(&loaded.options);
-    let config = StoreConfig { dir, durability: store.durability.0, strict: store.strict };
+    let size_max = store.max_size.value().map(|Size(bytes)| bytes);
+    let config = StoreConfig { dir, durability: store.durability.0, strict: store.strict, size_max };
     let (service, opening) = Service::open_by(&config, &options)?;
     // A fault of ours when it was read; what is tried about it is logged by the space itself.
     let Some(opening) = opening else { return Ok(service) };
-    let Opening { report, version, quads, rules, holes } = opening;
+    let Opening { report, version, quads, rules, holes, notes } = opening;
     let rules = rules.len();
     info!(event = "space_opened", version, quads, rules, holes, %report, "the smart space is back");
     for line in &report.lines {
@@ -137,6 +139,9 @@ fn service(loaded: &Loaded, running: &Running) -> std::io::Result<Service> {
     }
     if report.lines_left_out > 0 {
         warn!(event = "store_repaired", "the smart space: and {} more", report.lines_left_out);
+    }
+    for note in notes {
+        warn!(event = "store_note", "the smart space: {note}");
     }
     Ok(service)
 }

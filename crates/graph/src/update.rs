@@ -37,6 +37,15 @@ enum Step {
 }
 
 impl Update {
+    /// Whether it can only take something away.
+    pub fn only_removes(&self) -> bool {
+        self.steps.iter().all(|step| match step {
+            Step::Delete(_) | Step::Clear(_) => true,
+            Step::Modify { insert, .. } => insert.is_empty(),
+            Step::Insert(_) | Step::Create { .. } => false,
+        })
+    }
+
     /// Reads an update. Its cost is bounded by the limits, whatever the text.
     pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, Error> {
         Self::parse_at(text, None, limits)

@@ -28,6 +28,11 @@ pub trait Keep: Send {
     /// Why nothing can be kept at the moment.
     fn trouble(&mut self) -> Option<String>;
 
+    /// Whether there is room only for what makes it smaller.
+    fn is_full(&mut self) -> bool {
+        false
+    }
+
     /// Keeps what was submitted, as far as that is possible, and lets go. Whether everything is kept.
     fn close(&mut self) -> bool;
 }

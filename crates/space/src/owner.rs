@@ -144,7 +144,9 @@ impl Owner {
         let refusal = match () {
             () if is_subscription && task.progress.is_gone() || !task.progress.begin() => Some(Refused::Late),
             // What a subscription begins with must not be more than everybody sees.
-            () if self.hold() == Hold::Stuck || !is_subscription && self.is_unwritable() => Some(Refused::Unwritable),
+            () if self.hold() == Hold::Stuck || !is_subscription && self.is_unwritable(&task.ask) => {
+                Some(Refused::Unwritable)
+            }
             () => None,
         };
         if let Some(refused) = refusal {
@@ -175,8 +177,15 @@ impl Owner {
         }
     }
 
-    fn is_unwritable(&mut self) -> bool {
-        self.keep.as_mut().is_some_and(|keep| keep.trouble().is_some())
+    /// Whether this cannot be kept. What takes something away needs less room afterwards.
+    fn is_unwritable(&mut self, ask: &Ask) -> bool {
+        let is_smaller = match ask {
+            Ask::Update(update) => update.only_removes(),
+            Ask::Edit { insert, .. } => insert.is_empty(),
+            Ask::RemoveRule(_) => true,
+            _ => false,
+        };
+        self.keep.as_mut().is_some_and(|keep| keep.trouble().is_some() || keep.is_full() && !is_smaller)
     }
 
     /// What has become of the group?

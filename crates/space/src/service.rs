@@ -181,8 +181,18 @@ impl Service {
     /// The same, with all options. If reading it panics, which is a fault of ours, the service starts all the same, and
     /// tries again as it does after a panic of its owner: then there is no opening to report.
     pub fn open_by(config: &StoreConfig, options: &Options) -> io::Result<(Self, Option<Opening>)> {
-        let dir = config.dir.clone();
-        Self::open_with(move || FsDisk::open(&dir), config, LogOptions::default(), options)
+        let (dir, narrowed) = (config.dir.clone(), Arc::new(Mutex::new(None)));
+        let seen = Arc::clone(&narrowed);
+        let disk = move || {
+            let disk = FsDisk::open(&dir)?;
+            *lock(&seen) = disk.narrowed().map(str::to_owned);
+            Ok(disk)
+        };
+        let (service, mut opening) = Self::open_with(disk, config, LogOptions::default(), options)?;
+        if let Some(opening) = &mut opening {
+            opening.notes.extend(lock(&narrowed).take());
+        }
+        Ok((service, opening))
     }
 
     /// The same on any disk, for simulations. It can be opened once.

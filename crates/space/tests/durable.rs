@@ -18,7 +18,7 @@ use tidegate_store::{Durability, Health, LogOptions};
 const RULE: &str = "INSERT { ?s <urn:copy> ?o } WHERE { ?s <urn:p> ?o FILTER(?o > 5) }";
 
 fn config(durability: Durability) -> StoreConfig {
-    StoreConfig { dir: PathBuf::from("sim"), durability, strict: false }
+    StoreConfig { dir: PathBuf::from("sim"), durability, strict: false, size_max: None }
 }
 
 /// Segments so small that compactions come all the time.

@@ -6,9 +6,10 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::compact::State;
-use crate::disk::{Disk, FsDisk};
+use crate::disk::{Disk, FsDisk, create_private_dir, narrow_dir};
 use crate::error::StoreError;
 use crate::file::FileId;
+use crate::mark::{self, MARK, Mark};
 use crate::read::read_record;
 use crate::replay::replay;
 use crate::report::RecoveryReport;
@@ -48,13 +49,14 @@ pub fn backup<S: State>(dir: &Path, to: &Path) -> Result<RecoveryReport, StoreEr
     let place = disk.place();
     let names = disk.list().map_err(StoreError::io("list", &place))?;
     let files: Vec<FileId> = names.iter().filter_map(|name| FileId::parse(name)).collect();
-    copy::<S>(dir, to, &files)
+    let mark = mark::read(&mut disk).map(|(_, mark)| mark);
+    copy::<S>(dir, to, &files, mark)
 }
 
 /// Copies the store of a running writer as it is at this moment, and checks the copy. Writing goes on meanwhile.
 pub fn backup_online<S: State>(writer: &Writer, dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
     let sealed = writer.seal()?;
-    copy::<S>(dir, to, &sealed.files)
+    copy::<S>(dir, to, &sealed.files, sealed.mark)
 }
 
 /// Puts a copy back. It never writes over a store: `to` must not be there, or be empty.
@@ -62,20 +64,29 @@ pub fn restore<S: State>(from: &Path, to: &Path) -> Result<RecoveryReport, Store
     backup::<S>(from, to)
 }
 
-fn copy<S: State>(dir: &Path, to: &Path, files: &[FileId]) -> Result<RecoveryReport, StoreError> {
+fn copy<S: State>(dir: &Path, to: &Path, files: &[FileId], mark: Option<Mark>) -> Result<RecoveryReport, StoreError> {
     let partial = partial_name(to);
     let place = partial.display().to_string();
     if to.exists() {
         // Removes an empty directory only.
         fs::remove_dir(to).map_err(StoreError::io("write a copy to", &to.display().to_string()))?;
     }
-    fs::create_dir_all(&partial).map_err(StoreError::io("create", &place))?;
+    create_private_dir(&partial).map_err(StoreError::io("create", &place))?;
     for id in files {
         let name = id.name();
         fs::copy(dir.join(&name), partial.join(&name))
             .and_then(|_| File::open(partial.join(&name))?.sync_all())
             .map_err(StoreError::io("copy", &name))?;
     }
+    // So that a copy misses what somebody takes from it.
+    if let Some(mark) = mark {
+        let path = partial.join(MARK);
+        fs::write(&path, mark::first(mark))
+            .and_then(|()| File::open(&path)?.sync_all())
+            .map_err(StoreError::io("write", MARK))?;
+    }
+    // A file that is copied has the rights that it had.
+    let _ = narrow_dir(&partial);
     let report = {
         let mut disk = FsDisk::open_to_read(&partial)?;
         let report = check_disk::<S>(&mut disk)?;

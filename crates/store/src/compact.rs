@@ -7,7 +7,10 @@
 //! Large records that are still needed are not rewritten each time. A file in which they make up enough
 //! ([`LogOptions::keep_percent`](crate::LogOptions::keep_percent)) is kept for them; out of the others they are copied
 //! into the snapshot. So the files never hold more than twice what is live, and no byte is copied while most around it
-//! live.
+//! live. On a disk with little room as much is copied as fits, out of the files with the least to copy: each that goes
+//! makes room for the next time.
+//!
+//! A log that has failed is compacted, too, up to what was settled: a full disk may have no other way to get room.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +21,10 @@ use crate::frame::{Batch, FRAME_BYTES, RawRecord, SNAPSHOT_END};
 use crate::limits::SCAN_BYTES;
 use crate::log::Log;
 use crate::read::read_record;
-use crate::replay::{TEMPORARY, replay};
+use crate::replay::{Before, TEMPORARY, replay};
+
+/// What it takes at least to write down where a record stands.
+const PLACE_BYTES: u64 = 32;
 
 /// What records add up to. Applying a record a second time must change nothing.
 pub trait State: Default {
@@ -54,7 +60,13 @@ pub enum Kept {
 pub struct Job<D> {
     disk: D,
     before: u64,
+    /// Where the log ends, if there is no segment behind that says it.
+    tail: Option<(u64, u64)>,
     keep_percent: u32,
+    /// Bytes that may be copied.
+    room: u64,
+    /// There is so little room that one which frees less than it takes would do harm.
+    must_gain: bool,
 }
 
 /// A compaction that was run.
@@ -63,6 +75,7 @@ pub struct Compacted {
     base: u64,
     keep: BTreeSet<FileId>,
     snapshot_bytes: u64,
+    records: u64,
     /// Records that were copied: where from, where to.
     pub moved: BTreeMap<Location, Location>,
     /// Records that a damaged place has cost.
@@ -79,17 +92,26 @@ impl<D: Disk> Log<D> {
 
     /// Begins a compaction of everything so far: the job reads sealed files only, while the log goes on behind them.
     pub fn begin_compaction(&mut self) -> Result<Job<D>, StoreError> {
-        self.rotate()?;
-        let end = self.end().ok_or(StoreError::Failed)?;
+        let tail = self.failed_tail();
+        if tail.is_none() {
+            self.rotate()?;
+        }
+        let before = self.next_segment().ok_or(StoreError::Failed)?;
         let place = self.disk.place();
         let disk = self.disk.again().map_err(StoreError::io("open", &place))?;
-        Ok(Job { disk, before: end.file.number(), keep_percent: self.options.keep_percent })
+        self.records_sealed = self.records;
+        // Half of what is free: the other half is for what is written meanwhile, and for where things stand.
+        let room = self.disk.partition().map_or(u64::MAX, |partition| partition.free / 2);
+        let usage = self.usage();
+        let must_gain = usage.lacks_reserve || !usage.has_room();
+        Ok(Job { disk, before, tail, keep_percent: self.options.keep_percent, room, must_gain })
     }
 
     /// Removes what the new snapshot has replaced. What cannot be removed now is left to the next one.
     pub fn finish_compaction(&mut self, compacted: &Compacted) -> Result<(), StoreError> {
         self.base = compacted.base;
         self.sizes.insert(FileId::snapshot(compacted.base), compacted.snapshot_bytes);
+        self.records = compacted.records + self.records.saturating_sub(self.records_sealed);
         self.metrics.compactions += 1;
         let place = self.disk.place();
         let names = self.disk.list().map_err(StoreError::io("list", &place))?;
@@ -115,27 +137,60 @@ impl<D: Disk> Job<D> {
     /// Reads, and writes the snapshot. After an error everything is as before.
     pub fn run<S: State>(mut self) -> Result<Compacted, StoreError> {
         let mut state = S::default();
-        let found = replay(&mut self.disk, Some(self.before), &mut |record, at| state.apply(record, at))?;
-        let mut live: BTreeMap<FileId, u64> = BTreeMap::new();
-        state.live(&mut |at| *live.entry(at.file).or_default() += u64::from(at.len) + FRAME_BYTES as u64);
-        let is_kept = |(id, bytes): &(FileId, u64)| {
-            found.sizes.get(id).is_some_and(|size| bytes * 100 >= size * u64::from(self.keep_percent))
-        };
-        let keep: BTreeSet<FileId> = live.into_iter().filter(is_kept).map(|(id, _)| id).collect();
+        let before = Before { segment: self.before, tail: self.tail };
+        let found = replay(&mut self.disk, Some(before), &mut |record, at| state.apply(record, at))?;
+        let mut live: BTreeMap<FileId, (u64, u64)> = BTreeMap::new();
+        state.live(&mut |at| {
+            let (bytes, count) = live.entry(at.file).or_default();
+            *bytes += u64::from(at.len) + FRAME_BYTES as u64;
+            *count += 1;
+        });
+        let count = live.values().map(|(_, count)| count).sum::<u64>();
+        let keep = self.kept_files(live, &found.sizes);
+        let freed: u64 = found.sizes.iter().filter(|(id, _)| !keep.contains(id)).map(|(_, size)| size).sum();
+        if self.must_gain && freed <= count * PLACE_BYTES {
+            return Err(StoreError::NoGain);
+        }
 
         let name = format!("snapshot-{:012}{TEMPORARY}", self.before);
         // One that an earlier attempt left.
         let _ = self.disk.remove(&name);
-        let written = self.write(&state, &name, keep);
+        let written = self.write(&state, &name, keep, freed);
         if written.is_err() {
             let _ = self.disk.remove(&name);
         }
         written
     }
 
-    fn write<S: State>(&mut self, state: &S, name: &str, keep: BTreeSet<FileId>) -> Result<Compacted, StoreError> {
+    /// The files that stay for what is live in them: those that are mostly live, and those that there is no room to copy.
+    fn kept_files(&self, live: BTreeMap<FileId, (u64, u64)>, sizes: &BTreeMap<FileId, u64>) -> BTreeSet<FileId> {
+        let is_mostly_live = |id: &FileId, bytes: u64| {
+            sizes.get(id).is_some_and(|size| bytes * 100 >= size * u64::from(self.keep_percent))
+        };
+        let mut live: Vec<(u64, FileId)> = live.into_iter().map(|(id, (bytes, _))| (bytes, id)).collect();
+        live.sort_unstable();
+        let (mut keep, mut copied) = (BTreeSet::new(), 0);
+        for (bytes, id) in live {
+            if is_mostly_live(&id, bytes) || bytes > self.room.saturating_sub(copied) {
+                keep.insert(id);
+            } else {
+                copied += bytes;
+            }
+        }
+        keep
+    }
+
+    fn write<S: State>(
+        &mut self,
+        state: &S,
+        name: &str,
+        keep: BTreeSet<FileId>,
+        freed: u64,
+    ) -> Result<Compacted, StoreError> {
         let id = FileId::snapshot(self.before);
-        let header = Header { id, salt: self.disk.salt(), follows: 0, follows_end: 0 };
+        // The second number is 0 if the segment behind it has been begun, and is missed if it is not there.
+        let follows_end = u64::from(self.tail.is_some());
+        let header = Header { id, salt: self.disk.salt(), follows: 0, follows_end };
         self.disk.create(name).map_err(StoreError::io("create", name))?;
         let mut snapshot = Snapshot {
             disk: &mut self.disk,
@@ -151,15 +206,19 @@ impl<D: Disk> Job<D> {
             salts: BTreeMap::new(),
         };
         state.dump(&mut snapshot)?;
-        let count = snapshot.records;
+        let records = snapshot.records;
+        let count = records;
         snapshot.write(&Batch::control(SNAPSHOT_END, &count.to_le_bytes()))?;
         snapshot.flush()?;
         let Snapshot { keep, flushed: snapshot_bytes, moved, lost, .. } = snapshot;
+        if self.must_gain && freed <= snapshot_bytes {
+            return Err(StoreError::NoGain);
+        }
         self.disk.sync(name).map_err(StoreError::io("sync", name))?;
         self.disk.rename(name, &id.name()).map_err(StoreError::io("rename", name))?;
         let place = self.disk.place();
         self.disk.sync_names().map_err(StoreError::io("sync", &place))?;
-        Ok(Compacted { base: self.before, keep, snapshot_bytes, moved, lost })
+        Ok(Compacted { base: self.before, keep, snapshot_bytes, records, moved, lost })
     }
 }
 

@@ -13,6 +13,8 @@ pub struct StoreConfig {
     pub durability: Durability,
     /// Refuse to start when something that was kept is damaged, instead of setting it aside.
     pub strict: bool,
+    /// Bytes that its files may take; None is as many as the disk has, but for what it takes to empty them.
+    pub size_max: Option<u64>,
 }
 
 /// How a store is.
@@ -26,4 +28,6 @@ pub struct StoreReport {
     pub health: Health,
     /// What was written.
     pub metrics: WriterMetrics,
+    /// Bytes that its files may take, if that is bounded.
+    pub size_max: Option<u64>,
 }

@@ -54,6 +54,8 @@ pub enum StoreError {
     },
     /// The log failed earlier and is waiting to be repaired.
     Failed,
+    /// A compaction would take more room than it makes, and there is little.
+    NoGain,
     /// A record that the state does not understand; it is never guessed.
     Record {
         /// Its tag.
@@ -87,17 +89,27 @@ impl StoreError {
         move |source| Self::Io { action, file, source }
     }
 
+    /// Whether the disk is full.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.trouble() == Trouble::DiskFull
+    }
+
     /// What kind of trouble this is.
     pub fn trouble(&self) -> Trouble {
         let Self::Io { source, .. } = self else { return Trouble::Other };
         match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Trouble::DiskFull,
+            _ if is_full(source) => Trouble::DiskFull,
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Trouble::NotWritable,
             // They have no kinds of their own.
             _ if source.raw_os_error().is_some_and(|code| code == EIO || MEDIUM.contains(&code)) => Trouble::Device,
             _ => Trouble::Other,
         }
     }
+}
+
+/// Whether the system says that there is no space, or none for us.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The same number on every Unix.
@@ -126,6 +138,7 @@ impl fmt::Display for StoreError {
             Self::Gone { file } => write!(f, "{file} is no longer there"),
             Self::TooLarge { bytes, bytes_max } => write!(f, "{bytes} bytes in one piece, at most {bytes_max}"),
             Self::Failed => f.write_str("the log has failed and is waiting for the disk"),
+            Self::NoGain => f.write_str("nothing to gain: what is in the log is still needed"),
             Self::Record { tag, what } => write!(f, "record with tag {tag}: {what}"),
             Self::Strict { lines } => {
                 write!(f, "the store is damaged and may not be repaired (strict): {}", lines.join("; "))

@@ -13,11 +13,13 @@ use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileId, HEADER_BYTES, Header, Location};
 use crate::frame::{Batch, CLOSED, RawRecord, SETTLED};
+use crate::mark::{Mark, Marker};
 use crate::metrics::LogMetrics;
 use crate::read;
 use crate::repair::repair;
 use crate::replay::{Doubt, Purpose, TEMPORARY, replay_for};
 use crate::report::RecoveryReport;
+use crate::reserve::Reserve;
 
 /// Settings of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub struct LogOptions {
     /// Refuse to open when something that had been kept is damaged, instead of setting it aside. A torn end is no such
     /// thing.
     pub strict: bool,
+    /// Bytes that the files may take; see [`crate::Usage`]. Nothing is refused here: that is for the owner to decide.
+    pub size_max: Option<u64>,
 }
 
 impl Default for LogOptions {
@@ -45,6 +49,7 @@ impl Default for LogOptions {
             compact_percent: 100,
             keep_percent: 50,
             strict: false,
+            size_max: None,
         }
     }
 }
@@ -73,6 +78,11 @@ pub struct Log<D> {
     buffer: Vec<u8>,
     /// Found when it was opened, and not yet written again: the next segment begins with it.
     doubt: Vec<Doubt>,
+    marker: Marker,
+    /// Records in the files, and how many there were when the compaction began that is under way.
+    pub(crate) records: u64,
+    pub(crate) records_sealed: u64,
+    pub(crate) reserve: Reserve,
     pub(crate) metrics: LogMetrics,
 }
 
@@ -85,6 +95,12 @@ struct Segment {
     synced: u64,
     /// What the owner may rely on: what is synced, or with `settle` what is written.
     settled: u64,
+}
+
+impl Segment {
+    fn mark(&self) -> Mark {
+        Mark { segment: self.id.number(), synced: self.synced }
+    }
 }
 
 impl<D: Disk> Log<D> {
@@ -112,11 +128,24 @@ impl<D: Disk> Log<D> {
             sizes: found.sizes,
             buffer: Vec::new(),
             doubt: found.doubt,
+            marker: Marker::behind(found.mark.map(|(count, _)| count)),
+            records: found.report.records,
+            records_sealed: 0,
+            reserve: Reserve::Unknown,
             metrics: LogMetrics::default(),
         };
-        match log.repair() {
-            Err(error) if error.trouble() != crate::error::Trouble::DiskFull => Err(error),
-            _ => Ok((log, found.report)),
+        log.find_reserve();
+        let mut begun = log.repair();
+        if begun.as_ref().is_err_and(StoreError::is_disk_full) && log.release_reserve() {
+            begun = log.repair();
+        }
+        match begun {
+            Err(error) if !error.is_disk_full() => Err(error),
+            Err(_) => Ok((log, found.report)),
+            Ok(()) => {
+                log.restore_reserve();
+                Ok((log, found.report))
+            }
         }
     }
 
@@ -140,21 +169,28 @@ impl<D: Disk> Log<D> {
     pub fn append(&mut self, batches: &[Batch], places: &mut Vec<Position>) -> Result<(), StoreError> {
         let Some(segment) = &mut self.current else { return Err(StoreError::Failed) };
         self.buffer.clear();
+        let mut records = 0;
         let known = places.len();
         for batch in batches {
             let offset = segment.written + self.buffer.len() as u64;
             places.push(Position { file: segment.id, offset });
             batch.write(&mut self.buffer, segment.salt, offset, offset == segment.synced);
-            self.metrics.records += batch.len() as u64;
+            records += batch.len() as u64;
         }
         if let Err(error) = self.disk.append(&segment.name, &self.buffer) {
             let error = StoreError::io("write", &segment.name)(error);
             places.truncate(known);
+            if error.is_disk_full() {
+                // What was written of it is in the way of what would make room.
+                let _ = self.disk.truncate(&segment.name, segment.written);
+            }
             self.fail();
             return Err(error);
         }
         segment.written += self.buffer.len() as u64;
         self.sizes.insert(segment.id, segment.written);
+        self.records += records;
+        self.metrics.records += records;
         self.metrics.batches += batches.len() as u64;
         self.metrics.bytes += self.buffer.len() as u64;
         if self.buffer.capacity() > 2 * crate::limits::GROUP_BYTES_MAX {
@@ -177,6 +213,8 @@ impl<D: Disk> Log<D> {
         } else {
             segment.synced = segment.written;
             segment.settled = segment.written;
+            let mark = segment.mark();
+            self.marker.note(&mut self.disk, mark);
         }
         result
     }
@@ -251,7 +289,9 @@ impl<D: Disk> Log<D> {
         self.doubt.clear();
         let end = bytes.len() as u64;
         self.sizes.insert(id, end);
-        self.current = Some(Segment { id, name, salt, written: end, synced: end, settled: end });
+        let segment = Segment { id, name, salt, written: end, synced: end, settled: end };
+        self.marker.settle(&mut self.disk, segment.mark());
+        self.current = Some(segment);
         if !is_bare {
             // So that the next start knows that all this is safe. If it fails, the log has failed again, and no more than
             // that.
@@ -302,6 +342,25 @@ impl<D: Disk> Log<D> {
         })
     }
 
+    /// Where a failed log ends; None if it has not failed, or has to be given something again first.
+    pub(crate) fn failed_tail(&self) -> Option<(u64, u64)> {
+        (self.current.is_none() && self.doubt.is_empty()).then_some(self.tail)
+    }
+
+    /// The number of the segment that is written, or of the next one.
+    pub(crate) fn next_segment(&self) -> Option<u64> {
+        match &self.current {
+            Some(segment) => Some(segment.id.number()),
+            None => self.doubt.is_empty().then_some(self.next_number),
+        }
+    }
+
+    /// The end of the segment before the current one.
+    pub(crate) fn sealed(&self) -> Option<Mark> {
+        let (segment, synced) = self.tail;
+        (segment > 0).then_some(Mark { segment, synced })
+    }
+
     /// Where the next batch would stand; None while the log has failed.
     pub fn end(&self) -> Option<Position> {
         self.current.as_ref().map(|segment| Position { file: segment.id, offset: segment.written })
@@ -318,6 +377,9 @@ impl<D: Disk> Log<D> {
         self.sync()?;
         self.append(&[Batch::control(CLOSED, &[])], &mut Vec::new())?;
         self.sync()?;
+        if let Some(segment) = &self.current {
+            self.marker.settle(&mut self.disk, segment.mark());
+        }
         Ok(self.disk)
     }
 

@@ -4,20 +4,24 @@
 //!
 //! Damage is told from a write that never ended by what was synced. A segment's successor says how far it counts, so
 //! everything before that was on the disk once: damage there is set aside, and reading goes on behind it. In the last
-//! segment a batch that begins after a sync says so. Behind the last of those, the first bad byte ends the log: what was
-//! written after it was never promised, and may have arrived in any order.
+//! segment a batch that begins after a sync says so, and the mark ([`crate::mark`]) says how far the last known sync went.
+//! Behind both, the first bad byte ends the log: nobody knows of a sync of what was written after it, and it may have
+//! arrived in any order. Which segment was the last one is in the mark, too, and in a snapshot: one that is gone, or empty,
+//! is missed.
 //!
 //! What stands behind the last known sync is *in doubt*: a process that was killed may have promised it, and the sync may
 //! have failed all the same, after which the system shows the bytes and has lost them. So whoever opens a store to
 //! write copies that part into the next segment before it relies on any of it ([`Purpose::Open`]).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileId, HEADER_BYTES, Header, Location};
 use crate::frame::{Batch, CLOSED, RawRecord, SNAPSHOT_END};
 use crate::log::Position;
+use crate::mark::{self, Mark};
 use crate::report::RecoveryReport;
 use crate::scan::{Found, Next, Scan, read_header};
 
@@ -49,6 +53,10 @@ pub(crate) struct Replayed {
     pub(crate) next_number: u64,
     /// What has to be written again at its beginning, before anything else.
     pub(crate) doubt: Vec<Doubt>,
+    /// What is known to have been synced, with the count of the mark that says so.
+    pub(crate) mark: Option<(u64, Mark)>,
+    /// The snapshot was written when its segment had been begun.
+    has_segment: bool,
     purpose: Purpose,
 }
 
@@ -74,8 +82,17 @@ pub(crate) struct Doubt {
 /// Takes each record with its place.
 pub(crate) type Visit<'v> = &'v mut dyn FnMut(RawRecord<'_>, Location) -> Result<(), StoreError>;
 
-/// Reads everything that lies before segment `before`, in order.
-pub(crate) fn replay(disk: &mut impl Disk, before: Option<u64>, visit: Visit<'_>) -> Result<Replayed, StoreError> {
+/// Where a compaction ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    /// Everything below this segment is read.
+    pub(crate) segment: u64,
+    /// The last one and its end, if that segment is not there to say so.
+    pub(crate) tail: Option<(u64, u64)>,
+}
+
+/// Reads everything that lies before a segment, in order.
+pub(crate) fn replay(disk: &mut impl Disk, before: Option<Before>, visit: Visit<'_>) -> Result<Replayed, StoreError> {
     replay_for(Purpose::Look, disk, before, visit)
 }
 
@@ -83,12 +100,15 @@ pub(crate) fn replay(disk: &mut impl Disk, before: Option<u64>, visit: Visit<'_>
 pub(crate) fn replay_for(
     purpose: Purpose,
     disk: &mut impl Disk,
-    before: Option<u64>,
+    before: Option<Before>,
     visit: Visit<'_>,
 ) -> Result<Replayed, StoreError> {
     let mut done = Replayed { purpose, ..Replayed::default() };
-    list(disk, before, &mut done)?;
-    done.next_number = done.sizes.keys().map(|id| id.number()).max().unwrap_or(0) + 1;
+    list(disk, before.map(|before| before.segment), &mut done)?;
+    // Of no use to a compaction: it reads what has a successor.
+    done.mark = if before.is_none() { mark::read(disk) } else { None };
+    let numbers = done.sizes.keys().map(|id| id.number()).chain(done.mark.map(|(_, mark)| mark.segment));
+    done.next_number = numbers.max().unwrap_or(0) + 1;
     let mut headers = BTreeMap::new();
     for &id in done.sizes.keys() {
         // Another format is found here, before anything is touched.
@@ -110,11 +130,15 @@ pub(crate) fn replay_for(
         .map(|(id, header)| (id.number(), *header))
         .collect();
     // The segment behind is not read, but it knows how far the one before it counts.
-    let successor = match before {
-        Some(number) => read_header(disk, FileId::segment(number))?,
+    let end = match before {
+        Some(Before { tail: Some(tail), .. }) => Some(tail),
+        Some(Before { segment, .. }) => {
+            let header = read_header(disk, FileId::segment(segment))?;
+            header.map(|header| (header.follows, header.follows_end))
+        }
         None => None,
     };
-    replay_segments(disk, &segments, successor, visit, &mut done)?;
+    replay_segments(disk, &segments, end, visit, &mut done)?;
     Ok(done)
 }
 
@@ -152,6 +176,7 @@ fn replay_snapshot(
 ) -> Result<(), StoreError> {
     done.report.snapshot = Some(header.id);
     done.base = header.id.number();
+    done.has_segment = header.follows_end == 0;
     let mut scan = Scan::new(disk, header)?;
     let mut is_complete = false;
     loop {
@@ -202,7 +227,7 @@ fn set_aside<F: crate::disk::Files>(scan: &mut Scan<'_, F>, done: &mut Replayed)
 fn replay_segments(
     disk: &mut impl Disk,
     segments: &BTreeMap<u64, Option<Header>>,
-    successor: Option<Header>,
+    end: Option<(u64, u64)>,
     visit: Visit<'_>,
     done: &mut Replayed,
 ) -> Result<(), StoreError> {
@@ -210,14 +235,26 @@ fn replay_segments(
     let last = segments.iter().rev().find(|(_, header)| header.is_some()).map(|(&number, _)| number);
     for (&number, _) in segments.iter().filter(|(number, header)| header.is_none() && Some(**number) > last) {
         let id = FileId::segment(number);
-        if done.sizes.get(&id).is_some_and(|size| *size <= HEADER_BYTES) {
-            done.repairs.push(Repair::Remove { name: id.name() });
-        } else {
+        let is_short = done.sizes.get(&id).is_some_and(|size| *size <= HEADER_BYTES);
+        if !is_short {
             unreadable(id, done);
+        } else if done.is_known(number) {
+            done.report.missing += 1;
+            let held = done.held(number);
+            done.report.say(format!("{id}: empty, and what it held is lost{held}; it was the newest"));
+            done.repairs.push(Repair::SetFileAside { file: id });
+        } else {
+            if done.mark.is_none() {
+                done.report.say(format!("{id}: has no records; it was just begun, or they are lost: no mark tells"));
+            }
+            done.repairs.push(Repair::Remove { name: id.name() });
         }
     }
-    let last = match successor {
-        Some(header) => (header.follows, Some(header.follows_end)),
+    if end.is_none() {
+        miss_newest(segments, done);
+    }
+    let last = match end {
+        Some((number, end)) => (number, Some(end)),
         None => (last.unwrap_or(0), None),
     };
     for (number, end) in chain(segments, last, done.base.max(1)) {
@@ -235,6 +272,40 @@ fn replay_segments(
         }
     }
     Ok(())
+}
+
+impl Replayed {
+    /// Whether a segment with this number is known to have been there.
+    fn is_known(&self, number: u64) -> bool {
+        let is_marked = self.mark.is_some_and(|(_, mark)| number <= mark.segment && number >= self.base);
+        is_marked || (self.has_segment && self.report.snapshot == Some(FileId::snapshot(number)))
+    }
+
+    /// How much of a segment is known to have been synced.
+    fn marked(&self, number: u64) -> Option<u64> {
+        self.mark.filter(|(_, mark)| mark.segment == number).map(|(_, mark)| mark.synced)
+    }
+
+    /// The same in words, of a segment that is lost.
+    fn held(&self, number: u64) -> String {
+        match self.marked(number).map(|synced| synced.saturating_sub(HEADER_BYTES)) {
+            Some(0) => ", though no sync of anything in it is known".to_owned(),
+            Some(bytes) => format!(", at least {bytes} bytes"),
+            None => String::new(),
+        }
+    }
+}
+
+/// The newest segment has no successor that would miss it: the mark does, and the snapshot that was written behind it.
+fn miss_newest(segments: &BTreeMap<u64, Option<Header>>, done: &mut Replayed) {
+    let newest = segments.keys().next_back().copied();
+    let marked = done.mark.map(|(_, mark)| mark.segment).filter(|number| *number >= done.base);
+    let known = marked.max(done.report.snapshot.filter(|_| done.has_segment).map(FileId::number));
+    let Some(number) = known.filter(|number| Some(*number) > newest) else { return };
+    let id = FileId::segment(number);
+    done.report.missing += 1;
+    let held = done.held(number);
+    done.report.say(format!("{id}: missing, and with it what it held{held}; it was the newest"));
 }
 
 /// The segments that count, in order, each with its end as its successor knows it; None for the last one. A segment that
@@ -264,9 +335,10 @@ fn replay_segment(
     let mut scan = Scan::new(disk, header)?;
     let size = scan.end;
     let id = header.id;
-    if let Some(end) = end.filter(|end| *end != u64::MAX && *end > size) {
+    let marked = done.marked(id.number());
+    if let Some(end) = end.or(marked).filter(|end| *end != u64::MAX && *end > size) {
         done.report.damaged_bytes += end - size;
-        done.report.say(format!("{id}: bytes {size} to {end} are missing"));
+        done.report.say(format!("{id}: bytes {size} to {end} are missing; they had been synced"));
     }
     scan.end = size.min(end.unwrap_or(u64::MAX));
     // Found out only when it matters.
@@ -274,7 +346,8 @@ fn replay_segment(
     let mut doubt_from = u64::MAX;
     let mut tail = None;
     if done.purpose == Purpose::Open && end.is_none() {
-        let flagged = last_flag(&mut scan)?;
+        // The mark says it, too, and later.
+        let flagged = last_flag(&mut scan)?.max(marked.map(|synced| synced.min(scan.end)));
         doubt_from = flagged.unwrap_or(HEADER_BYTES);
         // Without any later sync even its header may not be there, and with it what it follows.
         tail = Some(flagged.map_or((header.follows, header.follows_end), |at| (id.number(), at)));
@@ -288,12 +361,12 @@ fn replay_segment(
                 let at = scan.offset;
                 let synced = match synced {
                     Some(synced) => synced,
-                    None => *synced.insert(last_sync(&mut scan)?),
+                    None => *synced.insert(last_sync(&mut scan)?.max(marked.unwrap_or(0))),
                 };
                 if at < synced {
                     set_aside(&mut scan, done)?;
                 } else {
-                    tear(id, at, scan.end, done);
+                    tear(id, at..scan.end, marked, done);
                     scan.end = at;
                 }
             }
@@ -349,12 +422,15 @@ fn doubt<F: crate::disk::Files>(
     Ok(())
 }
 
-fn tear(id: FileId, at: u64, end: u64, done: &mut Replayed) {
+/// Cuts off an end that is not whole. Whether it had been acknowledged is known only as far as syncs are.
+fn tear(id: FileId, part: Range<u64>, marked: Option<u64>, done: &mut Replayed) {
+    let Range { start: at, end } = part;
     done.report.torn_bytes += end - at;
-    done.report.say(format!(
-        "{id}: the last {} bytes, from byte {at}, were not completely written and are cut off; nothing of them was \
-         acknowledged",
-        end - at
-    ));
+    let known = match marked {
+        Some(synced) => format!("all that is known to have been synced, up to byte {synced}, is before them"),
+        None => "no mark tells whether they had been acknowledged".to_owned(),
+    };
+    done.report
+        .say(format!("{id}: the last {} bytes, from byte {at}, are not whole and are cut off; {known}", end - at));
     done.repairs.push(Repair::Cut { file: id, at, end });
 }

@@ -16,7 +16,7 @@ pub struct RecoveryReport {
     pub records: u64,
     /// Bytes read.
     pub bytes: u64,
-    /// Bytes at the end of the log that were never completely written: nothing that was acknowledged.
+    /// Bytes at the end of the log that are not whole and of which no sync is known: mostly a write that never ended.
     pub torn_bytes: u64,
     /// Bytes that had been written and are not what they were.
     pub damaged_bytes: u64,

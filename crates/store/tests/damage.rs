@@ -7,6 +7,9 @@ mod shelf;
 use std::fs;
 
 use shelf::{Contents, Move, Shelf, append, contents, model, open, small};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
 use tidegate_store::disk::FsDisk;
 use tidegate_store::disk::sim::SimDisk;
 use tidegate_store::{FileId, LogOptions, StoreError, backup, check, restore};
@@ -122,6 +125,102 @@ fn f113_a_missing_segment_is_reported_and_the_others_are_read() {
     assert!(!found.is_empty() && found.iter().filter(|(n, _)| sound.contains_key(n)).all(|(n, v)| sound[n] == *v));
 }
 
+fn strict() -> LogOptions {
+    LogOptions { strict: true, ..small() }
+}
+
+/// F113: the newest segment has no successor that would miss it; the mark does.
+#[test]
+fn f113_the_newest_segment_missing_or_empty_is_named_counted_and_refused_by_strict() {
+    let (files, _) = some_store();
+    let newest = files.iter().rposition(|(name, _)| name.starts_with("log")).unwrap();
+    let name = files[newest].0.clone();
+    let (mut without, mut emptied) = (files.clone(), files.clone());
+    without.remove(newest);
+    emptied[newest].1.clear();
+    let mut bare = files.clone();
+    bare[newest].1.truncate(50);
+    for files in [without, emptied, bare] {
+        assert!(matches!(open(disk_of(&files), strict()), Err(StoreError::Strict { .. })));
+        let disk = disk_of(&files);
+        let (log, _, report) = open(disk.boot(), small()).unwrap();
+        assert!(report.is_damaged() && report.lines.iter().any(|line| line.starts_with(&name)), "{report}");
+        assert!(log.end().unwrap().file.name() > name, "never the same name");
+        let (_, _, report) = open(log.abandon(), small()).unwrap();
+        assert!(!report.lines.iter().any(|line| line.contains("newest")), "told once: {report}");
+    }
+}
+
+/// F113: a snapshot was written when its segment had been begun.
+#[test]
+fn f113_a_snapshot_misses_its_segment_also_without_a_mark() {
+    let disk = SimDisk::new(5);
+    let (mut log, ..) = open(disk.boot(), small()).unwrap();
+    append(&mut log, &[put(1)]).unwrap();
+    log.compact::<Shelf>().unwrap();
+    append(&mut log, &[put(2)]).unwrap();
+    log.sync().unwrap();
+    let name = log.end().unwrap().file.name();
+    let number = log.end().unwrap().file.number();
+    let snapshot = FileId::snapshot(number).name();
+    let files = [(snapshot.clone(), disk.contents(&snapshot).unwrap()), (name.clone(), Vec::new())];
+    for files in [&files[..1], &files[..]] {
+        assert!(matches!(open(disk_of(files), strict()), Err(StoreError::Strict { .. })));
+        let (_, _, report) = open(disk_of(files), small()).unwrap();
+        assert!(report.is_damaged() && report.lines[0].starts_with(&name), "{report}");
+    }
+}
+
+/// F111: an end that was synced is not called one that was never written, wherever it is cut; and one of which no sync is
+/// known is not called unacknowledged.
+#[test]
+fn f111_a_cut_below_the_mark_is_a_loss_and_above_it_a_torn_end() {
+    let disk = SimDisk::new(5);
+    let (mut log, ..) = open(disk.boot(), LogOptions::default()).unwrap();
+    for n in 0..4 {
+        append(&mut log, &[put(n)]).unwrap();
+        log.sync().unwrap();
+    }
+    let synced = log.end().unwrap().offset as usize;
+    append(&mut log, &[put(9)]).unwrap();
+    let name = FileId::segment(1).name();
+    let bytes = disk.contents(&name).unwrap();
+    let mark = disk.contents("MARK").unwrap();
+    for cut in 96..bytes.len() {
+        let files = [(name.clone(), bytes[..cut].to_vec()), ("MARK".to_owned(), mark.clone())];
+        let (_, _, report) = open(disk_of(&files), LogOptions::default()).unwrap();
+        assert_eq!(report.is_damaged(), cut < synced, "cut at {cut}: {report}");
+        assert!(!report.to_string().contains("acknowledged"), "{report}");
+        let strict = LogOptions { strict: true, ..LogOptions::default() };
+        assert_eq!(open(disk_of(&files), strict).is_err(), cut < synced, "cut at {cut}");
+    }
+    let (_, _, report) = open(disk_of(&[(name, bytes[..synced - 1].to_vec())]), LogOptions::default()).unwrap();
+    assert!(report.lines[0].contains("no mark tells whether they had been acknowledged"), "{report}");
+}
+
+/// F113: what was put into or taken out of the middle of the newest segment shifts the rest: that is a loss, too.
+#[test]
+fn f113_shifted_bytes_in_the_newest_segment_are_a_loss() {
+    let disk = SimDisk::new(5);
+    let (mut log, ..) = open(disk.boot(), LogOptions::default()).unwrap();
+    for n in 0..4 {
+        append(&mut log, &[put(n)]).unwrap();
+    }
+    log.sync().unwrap();
+    let name = FileId::segment(1).name();
+    let mark = disk.contents("MARK").unwrap();
+    let bytes = disk.contents(&name).unwrap();
+    let mut longer = bytes.clone();
+    longer.insert(150, 7);
+    let mut shorter = bytes;
+    shorter.remove(150);
+    for bytes in [longer, shorter] {
+        let files = [(name.clone(), bytes), ("MARK".to_owned(), mark.clone())];
+        let (_, _, report) = open(disk_of(&files), LogOptions::default()).unwrap();
+        assert!(report.is_damaged(), "{report}");
+    }
+}
+
 /// F113: garbage instead of files: set aside under its name, and a start with what is left.
 #[test]
 fn f113_garbage_is_set_aside_whole() {
@@ -167,6 +266,64 @@ fn f119_a_second_owner_is_refused_with_the_first_ones_pid() {
     assert!(text.contains(&format!("process {}", std::process::id())), "{text}");
     drop(first);
     FsDisk::open(dir.path()).unwrap();
+}
+
+/// F119: the file of the lock may go; the directory cannot.
+#[test]
+fn f119_a_lock_that_was_removed_by_hand_still_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = FsDisk::open(dir.path()).unwrap();
+    fs::remove_file(dir.path().join("LOCK")).unwrap();
+    assert!(matches!(FsDisk::open(dir.path()), Err(StoreError::Locked { pid: None, .. })));
+    assert!(matches!(check::<Shelf>(dir.path()), Err(StoreError::Locked { .. })));
+    drop(first);
+    FsDisk::open(dir.path()).unwrap();
+}
+
+fn modes(dir: &Path) -> Vec<u32> {
+    let paths = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    paths.chain([dir.to_path_buf()]).map(|path| fs::metadata(path).unwrap().permissions().mode() & 0o777).collect()
+}
+
+/// F150: nobody else may read what was kept, also where an earlier release, or somebody, has let them.
+#[test]
+fn f150_files_and_folders_are_for_their_owner_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    let disk = FsDisk::open(&store).unwrap();
+    assert_eq!(disk.narrowed(), None);
+    let (mut log, ..) = open(disk, small()).unwrap();
+    append(&mut log, &[put(1)]).unwrap();
+    log.compact::<Shelf>().unwrap();
+    drop(log.close().unwrap());
+    backup::<Shelf>(&store, &copy).unwrap();
+    for dir in [&store, &copy] {
+        let modes = modes(dir);
+        assert!(modes.len() > 3 && modes.iter().all(|mode| mode & 0o077 == 0), "{modes:?}");
+    }
+    fs::set_permissions(&store, fs::Permissions::from_mode(0o755)).unwrap();
+    for entry in fs::read_dir(&store).unwrap() {
+        fs::set_permissions(entry.unwrap().path(), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let disk = FsDisk::open(&store).unwrap();
+    assert!(disk.narrowed().unwrap().contains("others could read"));
+    assert!(modes(&store).iter().all(|mode| mode & 0o077 == 0));
+}
+
+/// A copy misses what was taken from it.
+#[test]
+fn f113_the_newest_segment_of_a_copy_is_missed() {
+    let (files, _) = some_store();
+    let dir = tempfile::tempdir().unwrap();
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    fs::create_dir(&store).unwrap();
+    for (name, bytes) in &files {
+        fs::write(store.join(name), bytes).unwrap();
+    }
+    assert!(!backup::<Shelf>(&store, &copy).unwrap().is_damaged());
+    let newest = files.iter().rfind(|(name, _)| name.starts_with("log")).unwrap();
+    fs::remove_file(copy.join(&newest.0)).unwrap();
+    assert!(check::<Shelf>(&copy).unwrap().is_damaged());
 }
 
 /// F117.

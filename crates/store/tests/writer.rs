@@ -33,7 +33,9 @@ fn wait(producer: &mut Producer, count: usize) -> Vec<Done> {
 }
 
 fn until(condition: impl Fn() -> bool) {
+    let begun = std::time::Instant::now();
     while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never happens");
         std::thread::yield_now();
     }
 }
@@ -256,4 +258,99 @@ fn a_copy_of_a_running_store_is_the_store_of_that_moment() {
     writer.close().unwrap();
     let (mut log, shelf, _) = open(FsDisk::open(&copy).unwrap(), small()).unwrap();
     assert_eq!(contents(&mut log, &shelf).into_keys().collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
+}
+
+/// A disk that the log itself has filled: what takes things back is still written, and then it heals.
+fn fills_and_heals(seed: u64, durability: Durability, size_max: Option<u64>, crash: Option<Crash>) -> u32 {
+    let disk = SimDisk::new(seed);
+    if size_max.is_none() {
+        disk.set_capacity(Some(64 * 1024));
+    }
+    let log_options = LogOptions { segment_bytes: 4096, compact_bytes_min: 1 << 40, size_max, ..LogOptions::default() };
+    let options = WriterOptions { durability, takes_while_failed: true, ..WriterOptions::default() };
+    let begin = |disk: &SimDisk| {
+        let (log, shelf, report) = open(disk.boot(), log_options).unwrap();
+        assert!(!report.is_damaged(), "{report}");
+        (Writer::start::<Shelf, _>(log, options).unwrap(), shelf)
+    };
+    let (mut writer, _) = begin(&disk);
+    let mut producer = writer.producer(|| {});
+    let mut number = 0;
+    while writer.health() == Health::Fine {
+        producer.submit(put(number)).unwrap();
+        wait(&mut producer, 1);
+        number += 1;
+    }
+    assert_eq!(writer.health().word(), "full");
+    // Everything that was under way when it was found out.
+    for more in number..number + 10 {
+        producer.submit(put(more)).unwrap();
+    }
+    wait(&mut producer, 10);
+    number += 10;
+    if let Some(how) = crash {
+        disk.crash(how);
+        drop(writer);
+        let shelf;
+        (writer, shelf) = begin(&disk);
+        assert_eq!(shelf.0.len(), number as usize, "seed {seed}: what was told is there");
+        producer = writer.producer(|| {});
+    }
+    for taken in 0..number {
+        producer.submit_unawaited(batch(&[Move::Take(taken)])).unwrap();
+    }
+    wait(&mut producer, number as usize);
+    until(|| writer.health() == Health::Fine);
+    producer.submit(put(1)).unwrap();
+    wait(&mut producer, 1);
+    writer.close().unwrap();
+    let (_, shelf, report) = open(disk.boot(), log_options).unwrap();
+    assert!(shelf.0.len() == 1 && !report.is_damaged(), "seed {seed}: {report}");
+    number
+}
+
+#[test]
+fn f114_a_disk_that_the_log_has_filled_takes_what_empties_it_and_heals() {
+    for seed in 0..2 {
+        assert!(fills_and_heals(seed, Durability::Always, None, None) > 100);
+        fills_and_heals(seed, Durability::Interval(Duration::from_millis(1)), None, None);
+        fills_and_heals(seed, Durability::Off, None, None);
+        fills_and_heals(seed, Durability::Always, None, Some(Crash::Process));
+        fills_and_heals(seed, Durability::Always, None, Some(Crash::Tear));
+    }
+}
+
+#[test]
+fn f114_a_store_that_has_its_maximum_takes_what_empties_it_and_heals() {
+    assert!(fills_and_heals(1, Durability::Always, Some(64 * 1024), None) > 100);
+    fills_and_heals(2, Durability::Always, Some(64 * 1024), Some(Crash::LoseUnsynced));
+}
+
+/// Somebody else takes the rest of the disk: the reserve is ours.
+#[test]
+fn f114_a_disk_that_others_have_filled_has_a_reserve_for_what_empties_the_log() {
+    let disk = SimDisk::new(3);
+    disk.set_capacity(Some(256 * 1024));
+    let options = WriterOptions { takes_while_failed: true, ..WriterOptions::default() };
+    let writer = start(&disk, options);
+    let mut producer = writer.producer(|| {});
+    for number in 0..100 {
+        producer.submit(put(number)).unwrap();
+    }
+    wait(&mut producer, 100);
+    assert_eq!(writer.health(), Health::Fine);
+    // All that is left.
+    let left = tidegate_store::disk::Disk::partition(&disk).unwrap().free;
+    disk.put("ballast", vec![0; left as usize]);
+    for number in 0..100 {
+        producer.submit(batch(&[Move::Take(number)])).unwrap();
+    }
+    wait(&mut producer, 100);
+    assert_eq!(writer.health().word(), "full", "and nobody is told otherwise");
+    until(|| writer.metrics().log.compactions > 0);
+    disk.put("ballast", Vec::new());
+    until(|| writer.health() == Health::Fine);
+    assert!(disk.contents("RESERVE").is_some(), "it is there again");
+    writer.close().unwrap();
+    assert!(open(disk.boot(), small()).unwrap().1.0.is_empty());
 }

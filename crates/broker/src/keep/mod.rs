@@ -24,7 +24,9 @@ use tidegate_core::Shard;
 use tidegate_core::persist::Trouble;
 use tidegate_store::disk::{FsDisk, FsFiles};
 use tidegate_store::records::{Image, Record};
-use tidegate_store::{Batch, Log, LogOptions, Producer, RecoveryReport, State, StoreError, Writer, WriterOptions};
+use tidegate_store::{
+    Batch, Log, LogOptions, Producer, RecoveryReport, Said, Say, State, StoreError, Writer, WriterOptions,
+};
 
 use clerk::Clerk;
 pub use clerk::Kept;
@@ -45,6 +47,8 @@ pub struct Opening {
     pub report: RecoveryReport,
     /// What became of it.
     pub restored: Restored,
+    /// What the operator should know besides: rights that others had, a disk that is nearly full.
+    pub notes: Vec<String>,
 }
 
 /// The store of a running broker; shared by all threads.
@@ -57,8 +61,8 @@ pub(crate) struct Keeper {
     /// Reads pages of long queues.
     fetcher: Mutex<Option<Fetcher>>,
     clerk: Clerk,
-    /// What was last logged about its health.
-    said: Mutex<Health>,
+    /// What was logged about its health.
+    said: Mutex<Said>,
 }
 
 /// A store that was opened.
@@ -85,10 +89,12 @@ const BAN_WAIT_MAX: Duration = Duration::from_secs(2);
 impl Keeper {
     /// Opens the store and puts the shards back as they were.
     pub(crate) fn open(config: &StoreConfig, shards: &mut [Shard], now: Timestamp) -> io::Result<Opened> {
-        let options = LogOptions { strict: config.strict, ..LogOptions::default() };
+        let options = LogOptions { strict: config.strict, size_max: config.size_max, ..LogOptions::default() };
         let mut image = Image::default();
         let disk = FsDisk::open(&config.dir).map_err(failed)?;
+        let mut notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).map_err(failed)?;
+        notes.extend(log.usage().outlook());
         let wall = Wall::now(now, image.clock_ms());
         let mut restored = restore(&image, &mut |at, into| log.read(at, into), shards, &wall, now);
         restored.rhythms = rhythms::restore(&image, shards, &wall, now);
@@ -109,9 +115,9 @@ impl Keeper {
         let bell = Arc::clone(&changed);
         let clerk = Clerk::new(writer.producer(move || bell.notify_all()), changed);
         let (writer, fetcher) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Some(fetcher)));
-        let said = Mutex::new(Health::Fine);
+        let said = Mutex::default();
         let keeper = Self { config: config.clone(), wall, writer, fetcher, clerk, said };
-        Ok(Opened { keeper, opening: Opening { report, restored }, first, bans })
+        Ok(Opened { keeper, opening: Opening { report, restored, notes }, first, bans })
     }
 
     /// Writes a ban down; whoever wants to know that it is kept waits for the ticket.
@@ -149,20 +155,25 @@ impl Keeper {
     /// Whether anything can be kept. Changes are logged, by whoever sees them first.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         let health = self.with(Writer::health)?;
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said != health {
-            match &health {
-                Health::Failed { why, .. } => tracing::error!(
-                    event = "store_error", why, dir = %self.config.dir.display(),
-                    "cannot write; nothing that needs the disk is acknowledged until that is over"
-                ),
-                Health::Fine => tracing::info!(event = "store_recovered", "the disk takes what it is given again"),
-            }
-            said.clone_from(&health);
+        let say = self.said.lock().unwrap_or_else(PoisonError::into_inner).hear(&health);
+        let dir = self.config.dir.display();
+        match (say, &health) {
+            (Some(Say::Trouble), Health::Failed { why, .. }) => tracing::error!(
+                event = "store_error", why, %dir,
+                "cannot write; nothing that needs the disk is acknowledged until that is over"
+            ),
+            (Some(Say::Trouble), Health::Full { why }) => tracing::error!(
+                event = "store_full", why, %dir,
+                "nothing more is taken for those who last until some of it was taken by them"
+            ),
+            (Some(Say::Over), _) => tracing::info!(event = "store_recovered", "the disk takes what it is given again"),
+            _ => {}
         }
         match health {
             Health::Fine => None,
-            Health::Failed { trouble: tidegate_store::Trouble::DiskFull, .. } => Some(Trouble::Full),
+            Health::Full { .. } | Health::Failed { trouble: tidegate_store::Trouble::DiskFull, .. } => {
+                Some(Trouble::Full)
+            }
             Health::Failed { .. } => Some(Trouble::Failing),
         }
     }
@@ -174,7 +185,8 @@ impl Keeper {
 
     pub(crate) fn report(&self) -> Option<StoreReport> {
         let (health, metrics) = self.with(|writer| (writer.health(), writer.metrics()))?;
-        Some(StoreReport { dir: self.config.dir.clone(), durability: self.config.durability, health, metrics })
+        let StoreConfig { dir, durability, size_max, .. } = self.config.clone();
+        Some(StoreReport { dir, durability, health, metrics, size_max })
     }
 
     /// Copies everything that is kept by now; writing goes on.

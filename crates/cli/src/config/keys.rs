@@ -105,6 +105,8 @@ const MANY: u64 = u32::MAX as u64;
 const HUGE: u64 = 1 << 40;
 /// The largest packet of MQTT: five bytes of header and 268 435 455 of body (section 2.1.4).
 const PACKET: u64 = 268_435_460;
+/// Below a mebibyte a store is full before it has begun.
+const STORE_MIN: u64 = 1 << 20;
 const U16: u64 = u16::MAX as u64;
 /// The longest keep-alive in milliseconds: two bytes of seconds (section 3.1.2.10).
 const KEEP_ALIVE: u64 = U16 * 1000;
@@ -132,6 +134,8 @@ keys! {
         Restart durability: Durable = Durable(tidegate_store::Durability::Always);
         /// Refuse to start when something that was kept is damaged, instead of setting it aside and saying so.
         Restart strict: bool = false;
+        /// Bytes that the files of the store may take, and as many those of the smart space; auto is as many as the disk has. Whatever this is, a part stays free for what empties them: whoever publishes is refused before.
+        Restart max_size: Or<Auto, Size<STORE_MIN, HUGE>> = Or::WORD;
     }
     listeners: Listeners {
         /// MQTT over TCP.

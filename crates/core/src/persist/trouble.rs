@@ -15,7 +15,7 @@ use crate::shard::Shard;
 /// Why nothing can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// The disk is full.
+    /// There is room only for what makes less of what is kept.
     Full,
     /// The disk fails.
     Failing,
@@ -25,7 +25,7 @@ impl Trouble {
     /// In words, for clients and people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::Full => "the broker's disk is full",
+            Self::Full => "the broker's store is full",
             Self::Failing => "the broker's disk fails",
         }
     }
@@ -84,6 +84,11 @@ impl Shard {
     /// Whether somebody who lasts would get it, as far as this shard knows.
     fn needs_store(&mut self, arrival: Arrival, publication: &Publication<'_>) -> bool {
         let is_kept = |session: u32| self.sessions.get(session).is_some_and(|session| session.kept != 0);
+        // To take back what is retained makes room.
+        let is_removal = publication.retain && publication.payload.is_empty();
+        if self.journal.trouble == Some(Trouble::Full) && is_removal {
+            return false;
+        }
         if publication.retain || (publication.qos == QoS::ExactlyOnce && is_kept(arrival.session)) {
             return true;
         }

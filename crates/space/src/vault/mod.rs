@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use tidegate_graph::SpaceLimits;
 use tidegate_store::disk::Disk;
 use tidegate_store::{
-    Batch, Done, Durability, Health, Log, LogOptions, Producer, RecoveryReport, State, StoreConfig, StoreError,
-    StoreReport, Writer, WriterOptions,
+    Batch, Done, Durability, Health, Log, LogOptions, Producer, RecoveryReport, Said, Say, State, StoreConfig,
+    StoreError, StoreReport, Writer, WriterOptions,
 };
 use tracing::{error, info};
 
@@ -39,6 +39,8 @@ pub struct Opening {
     pub rules: Vec<String>,
     /// Changes before which something is missing, because the medium was damaged there.
     pub holes: u64,
+    /// What the operator should know besides: rights that others had, a disk that is nearly full.
+    pub notes: Vec<String>,
 }
 
 /// Versions that are left out when the last ones may have been lost: whoever saw one of them will not see it again with
@@ -52,8 +54,8 @@ pub struct Vault {
     config: StoreConfig,
     /// Locked only to take hold of it: a copy takes long, and meanwhile everything goes on.
     writer: Mutex<Option<Arc<Writer>>>,
-    /// What was last logged about its health.
-    said: Mutex<Health>,
+    /// What was logged about its health.
+    said: Mutex<Said>,
 }
 
 impl fmt::Debug for Vault {
@@ -65,7 +67,7 @@ impl fmt::Debug for Vault {
 impl Vault {
     /// A store that nothing was read of yet.
     pub(crate) fn new(config: &StoreConfig) -> Arc<Self> {
-        let (writer, said) = (Mutex::new(None), Mutex::new(Health::Fine));
+        let (writer, said) = (Mutex::new(None), Mutex::default());
         Arc::new(Self { config: config.clone(), writer, said })
     }
 
@@ -79,9 +81,9 @@ impl Vault {
         self.close();
         let (disk, config) = (disk()?, &self.config);
         let mut image = Image::default();
-        let options = LogOptions { strict: config.strict, ..log };
+        let options = LogOptions { strict: config.strict, size_max: config.size_max, ..log };
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at))?;
-        let holes = image.holes;
+        let (holes, notes) = (image.holes, log.usage().outlook().into_iter().collect());
         let mut restored = image.restore(limits);
         let is_surely_whole = report.is_closed || config.durability == Durability::Always;
         if !is_surely_whole && report.records > 0 {
@@ -104,7 +106,7 @@ impl Vault {
         *lock(&self.writer) = Some(Arc::new(writer));
         let (version, quads) = (restored.space.version(), restored.space.snapshot().len());
         let rules = restored.names.iter().map(|(name, _)| name.clone()).collect();
-        let opening = Opening { report, version, quads, rules, holes };
+        let opening = Opening { report, version, quads, rules, holes, notes };
         Ok((restored, opening))
     }
 
@@ -119,7 +121,8 @@ impl Vault {
     /// How it is; none after the end.
     pub fn report(&self) -> Option<StoreReport> {
         let (health, metrics) = self.with(|writer| (writer.health(), writer.metrics()))?;
-        Some(StoreReport { dir: self.config.dir.clone(), durability: self.config.durability, health, metrics })
+        let StoreConfig { dir, durability, size_max, .. } = self.config.clone();
+        Some(StoreReport { dir, durability, health, metrics, size_max })
     }
 
     /// Copies everything that is kept by now; writing goes on.
@@ -128,24 +131,23 @@ impl Vault {
         copy.unwrap_or(Err(StoreError::Failed))
     }
 
-    /// Why nothing can be written. Changes are logged, by whoever sees them first.
-    fn trouble(&self) -> Option<String> {
-        let Some(health) = self.with(Writer::health) else { return Some("the store is closed".to_owned()) };
-        let mut said = lock(&self.said);
-        if *said != health {
-            match &health {
-                Health::Failed { why, .. } => error!(
-                    event = "store_error", why, dir = %self.config.dir.display(),
-                    "the smart space cannot be written; no change of it is confirmed until that is over"
-                ),
-                Health::Fine => info!(event = "store_recovered", "the smart space is written again"),
-            }
-            said.clone_from(&health);
+    /// How it is; none after the end. Changes are logged, by whoever sees them first.
+    fn health(&self) -> Option<Health> {
+        let health = self.with(Writer::health)?;
+        let dir = self.config.dir.display();
+        match (lock(&self.said).hear(&health), &health) {
+            (Some(Say::Trouble), Health::Failed { why, .. }) => error!(
+                event = "store_error", why, %dir,
+                "the smart space cannot be written; no change of it is confirmed until that is over"
+            ),
+            (Some(Say::Trouble), Health::Full { why }) => error!(
+                event = "store_full", why, %dir,
+                "the smart space takes only what makes it smaller until that is over"
+            ),
+            (Some(Say::Over), _) => info!(event = "store_recovered", "the smart space is written again"),
+            _ => {}
         }
-        match health {
-            Health::Fine => None,
-            Health::Failed { why, .. } => Some(why),
-        }
+        Some(health)
     }
 
     fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
@@ -233,7 +235,16 @@ impl Keep for Shelf {
     }
 
     fn trouble(&mut self) -> Option<String> {
-        self.broken.clone().or_else(|| self.vault.trouble())
+        let closed = || "the store is closed".to_owned();
+        self.broken.clone().or_else(|| match self.vault.health() {
+            Some(Health::Failed { why, .. }) => Some(why),
+            Some(Health::Fine | Health::Full { .. }) => None,
+            None => Some(closed()),
+        })
+    }
+
+    fn is_full(&mut self) -> bool {
+        matches!(self.vault.health(), Some(Health::Full { .. }))
     }
 
     fn close(&mut self) -> bool {

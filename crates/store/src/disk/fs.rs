@@ -1,22 +1,70 @@
-//! A directory of the file system, held by a lock for as long as it is open.
+//! A directory of the file system, held by locks for as long as it is open.
+//!
+//! One lock is on the directory itself, which nobody can replace unnoticed, and one on the file `LOCK`, for releases that
+//! know no other. What is in here are other people's messages: nobody else may read it.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock, fstatvfs};
+use rustix::io::Errno;
 
-use super::{Disk, Files};
+use super::{Disk, Files, Partition};
 use crate::error::StoreError;
 use crate::limits::HANDLES_MAX;
 
-/// Name of the file that the lock is on. It is left behind: removing it would open a race.
+/// Name of the file that the second lock is on. It is left behind: removing it would open a race.
 pub(crate) const LOCK: &str = "LOCK";
+/// Rights of every file: the owner's.
+const FILE_MODE: u32 = 0o600;
+/// Rights of every folder: the owner's.
+const DIR_MODE: u32 = 0o700;
+
+/// Makes a folder, with those above it, that only its owner can look into. Those that are there stay as they are.
+pub fn create_private_dir(dir: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)
+}
+
+/// Takes the rights of others from a file or folder; whether they had any.
+fn narrow(path: &Path) -> io::Result<bool> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    let mode = metadata.permissions().mode() & 0o7777;
+    let wanted = mode & if metadata.is_dir() { DIR_MODE } else { FILE_MODE };
+    if metadata.is_symlink() || mode & 0o077 == 0 {
+        return Ok(false);
+    }
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(wanted))?;
+    Ok(true)
+}
+
+/// Takes the rights of others from a folder and the files in it. What was done or could not be, in words.
+pub fn narrow_dir(dir: &Path) -> Option<String> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let (mut narrowed, mut failed) = (0, None);
+    for path in std::iter::once(dir.to_path_buf()).chain(entries.map(|entry| entry.path())) {
+        match narrow(&path) {
+            Ok(is_done) => narrowed += usize::from(is_done),
+            Err(error) => failed = failed.or(Some((path, error))),
+        }
+    }
+    match failed {
+        Some((path, error)) => {
+            let path = path.display();
+            Some(format!("others than the broker may read {path}, and that cannot be changed: {error}"))
+        }
+        None if narrowed > 0 => {
+            let dir = dir.display();
+            Some(format!("others could read {dir} and what is in it ({narrowed} names); now only its owner can"))
+        }
+        None => None,
+    }
+}
 
 /// The files of a directory, for reading: any number of readers beside the one owner.
 #[derive(Debug)]
@@ -72,35 +120,36 @@ pub struct FsDisk {
     writing: BTreeMap<String, File>,
     dir: File,
     /// Held until the last handle is gone.
-    lock: Arc<File>,
+    locks: Arc<[File; 2]>,
     opened: Instant,
+    narrowed: Option<String>,
 }
 
 impl FsDisk {
-    /// Opens the directory, makes it if it is missing, and locks it.
+    /// Opens the directory, makes it if it is missing, locks it, and keeps others from looking into it.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         let place = dir.display().to_string();
-        std::fs::create_dir_all(dir).map_err(StoreError::io("create the directory", &place))?;
+        create_private_dir(dir).map_err(StoreError::io("create the directory", &place))?;
+        let handle = File::open(dir).map_err(StoreError::io("open the directory", &place))?;
         let path = dir.join(LOCK);
-        let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        // Before anything is written: this one cannot be removed by hand while somebody has it. A file system that knows no
+        // locks of directories has the other one.
+        if flock(&handle, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(locked(place, &path));
+        }
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false).mode(FILE_MODE).open(&path);
         let mut lock = options.map_err(StoreError::io("write into the directory, at", &path.display().to_string()))?;
         if let Err(error) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            if error != rustix::io::Errno::WOULDBLOCK {
+            if error != Errno::WOULDBLOCK {
                 return Err(StoreError::io("lock", &path.display().to_string())(error.into()));
             }
-            let pid = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-            return Err(StoreError::Locked { dir: place, pid });
+            return Err(locked(place, &path));
         }
         // The pid is a courtesy to the next one who fails; the lock is what holds.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-        let handle = File::open(dir).map_err(StoreError::io("open the directory", &place))?;
-        Ok(Self {
-            files: FsFiles::new(dir),
-            writing: BTreeMap::new(),
-            dir: handle,
-            lock: Arc::new(lock),
-            opened: Instant::now(),
-        })
+        let narrowed = narrow_dir(dir);
+        Self::new(dir, handle, lock, narrowed).map_err(StoreError::io("open the directory", &place))
     }
 
     /// The same to read only, and nothing in it is changed: it may be a copy, and on a medium that cannot be written. One
@@ -115,12 +164,27 @@ impl FsDisk {
         };
         let lock = lock.map_err(StoreError::io("open", &path.display().to_string()))?;
         // A medium that knows no locks has no broker on it either: no other error counts.
-        if flock(&lock, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK) {
-            let pid = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-            return Err(StoreError::Locked { dir: place, pid });
+        let is_taken = |file: &File| flock(file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK);
+        if is_taken(&handle) || is_taken(&lock) {
+            return Err(locked(place, &path));
         }
-        let (files, writing) = (FsFiles::new(dir), BTreeMap::new());
-        Ok(Self { files, writing, dir: handle, lock: Arc::new(lock), opened: Instant::now() })
+        Self::new(dir, handle, lock, None).map_err(StoreError::io("open the directory", &place))
+    }
+
+    fn new(dir: &Path, handle: File, lock: File, narrowed: Option<String>) -> io::Result<Self> {
+        Ok(Self {
+            files: FsFiles::new(dir),
+            writing: BTreeMap::new(),
+            dir: File::open(dir)?,
+            locks: Arc::new([handle, lock]),
+            opened: Instant::now(),
+            narrowed,
+        })
+    }
+
+    /// What was done about the rights of others, if they had any.
+    pub fn narrowed(&self) -> Option<&str> {
+        self.narrowed.as_deref()
     }
 
     /// The directory.
@@ -139,6 +203,11 @@ impl FsDisk {
         }
         self.writing.get_mut(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+fn locked(dir: String, path: &Path) -> StoreError {
+    let pid = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+    StoreError::Locked { dir, pid }
 }
 
 impl Files for FsDisk {
@@ -164,7 +233,7 @@ impl Disk for FsDisk {
     }
 
     fn create(&mut self, name: &str) -> io::Result<()> {
-        let file = OpenOptions::new().append(true).create_new(true).open(self.path(name))?;
+        let file = OpenOptions::new().append(true).create_new(true).mode(FILE_MODE).open(self.path(name))?;
         self.writing.insert(name.to_owned(), file);
         Ok(())
     }
@@ -196,6 +265,35 @@ impl Disk for FsDisk {
         std::fs::remove_file(self.path(name))
     }
 
+    fn note(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if !self.writing.contains_key(name) {
+            let mut options = OpenOptions::new();
+            let file = options.write(true).create(true).truncate(false).mode(FILE_MODE).open(self.path(name))?;
+            self.writing.insert(name.to_owned(), file);
+        }
+        self.writer(name)?.write_all_at(bytes, at)
+    }
+
+    fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(self.path(name))?;
+        let reserved = match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // Not every file system can; bytes are bytes.
+            Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => fill(&mut file, bytes),
+            reserved => reserved.map_err(io::Error::from),
+        };
+        if reserved.is_err() {
+            let _ = std::fs::remove_file(self.path(name));
+        }
+        reserved
+    }
+
+    fn partition(&self) -> Option<Partition> {
+        let stat = fstatvfs(&self.dir).ok()?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        // Some that are not disks say 0.
+        (stat.f_blocks > 0).then(|| Partition { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) })
+    }
+
     fn close(&mut self, name: &str) {
         self.writing.remove(name);
         self.files.open.remove(name);
@@ -215,12 +313,25 @@ impl Disk for FsDisk {
             files: FsFiles::new(&self.files.dir),
             writing: BTreeMap::new(),
             dir: File::open(&self.files.dir)?,
-            lock: Arc::clone(&self.lock),
+            locks: Arc::clone(&self.locks),
             opened: self.opened,
+            narrowed: None,
         })
     }
 
     fn place(&self) -> String {
         self.files.dir.display().to_string()
     }
+}
+
+/// Zeroes, where a file system cannot set bytes aside otherwise.
+fn fill(file: &mut File, bytes: u64) -> io::Result<()> {
+    let zeroes = [0; 64 * 1024];
+    let mut left = bytes;
+    while left > 0 {
+        let part = left.min(zeroes.len() as u64) as usize;
+        file.write_all(&zeroes[..part])?;
+        left -= part as u64;
+    }
+    file.sync_all()
 }

@@ -9,7 +9,16 @@ pub mod sim;
 use std::io;
 use std::time::Duration;
 
-pub use fs::{FsDisk, FsFiles};
+pub use fs::{FsDisk, FsFiles, create_private_dir, narrow_dir};
+
+/// The file system that a directory is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Partition {
+    /// Bytes that we may still write.
+    pub free: u64,
+    /// Bytes of all of it.
+    pub total: u64,
+}
 
 /// Files that can be read.
 pub trait Files {
@@ -37,6 +46,13 @@ pub trait Disk: Files + Sized {
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
     /// Removes the file.
     fn remove(&mut self, name: &str) -> io::Result<()>;
+    /// Writes over a few bytes of a small file, which is made if it is missing, and does not wait for the medium. After a
+    /// crash any of these bytes may be the old ones.
+    fn note(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes a file that takes so many bytes of the medium, which are free again when it is removed.
+    fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()>;
+    /// What the file system has room for; None if that is not known.
+    fn partition(&self) -> Option<Partition>;
     /// No more writes will come for this file.
     fn close(&mut self, name: &str);
     /// A number that nobody outside can guess; the salt of a new file.

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Disk, Files};
+use super::{Disk, Files, Partition};
 use crate::error::EIO;
 
 /// Written as a whole or not at all. Real ones have 512 bytes or more; with small ones, small logs tear as large ones do.
@@ -84,6 +84,8 @@ struct SimFile {
     synced: usize,
     /// Ranges that no sync will ever write.
     poisoned: Vec<(usize, usize)>,
+    /// What the medium has of one that was written over.
+    before: Option<Vec<u8>>,
 }
 
 impl SimDisk {
@@ -152,7 +154,7 @@ impl SimDisk {
         let mut machine = self.machine();
         let id = machine.new_file(name);
         machine.durable_names.insert(name.to_owned(), id);
-        machine.files.insert(id, SimFile { synced: bytes.len(), bytes, poisoned: Vec::new() });
+        machine.files.insert(id, SimFile { synced: bytes.len(), bytes, ..SimFile::default() });
     }
 }
 
@@ -224,6 +226,11 @@ impl Machine {
 
     fn crash_file(&mut self, id: u64, how: Crash) {
         let Some(mut file) = self.files.remove(&id) else { return };
+        if let Some(before) = file.before.take() {
+            file.bytes = self.crash_overwritten(&file.bytes, before, how);
+            self.files.insert(id, file);
+            return;
+        }
         let synced = file.synced.min(file.bytes.len());
         match how {
             Crash::Process => {}
@@ -249,6 +256,25 @@ impl Machine {
             }
         }
         self.files.insert(id, file);
+    }
+
+    /// A file that was written over has the old or the new bytes, sector by sector.
+    fn crash_overwritten(&mut self, new: &[u8], mut before: Vec<u8>, how: Crash) -> Vec<u8> {
+        if how == Crash::Tear {
+            before.resize(new.len(), 0);
+            for (old, new) in before.chunks_mut(SECTOR).zip(new.chunks(SECTOR)) {
+                if self.chance() & 1 == 0 {
+                    old.copy_from_slice(new);
+                }
+            }
+        }
+        before
+    }
+
+    /// Bytes that still fit.
+    fn room(&self) -> u64 {
+        let used: usize = self.names.values().filter_map(|id| self.files.get(id)).map(|file| file.bytes.len()).sum();
+        self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(used as u64))
     }
 }
 
@@ -284,8 +310,7 @@ impl Disk for SimDisk {
 
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut machine = self.alive()?;
-        let used: usize = machine.names.values().filter_map(|id| machine.files.get(id)).map(|f| f.bytes.len()).sum();
-        let room = machine.capacity.map_or(usize::MAX, |capacity| (capacity as usize).saturating_sub(used));
+        let room = usize::try_from(machine.room()).unwrap_or(usize::MAX);
         let result = if bytes.len() > room { Err(Fault::Full.error()) } else { machine.call() };
         // A write that fails may have written a part.
         let part = if result.is_ok() { bytes.len() } else { bytes.len().min(room) / 2 };
@@ -304,6 +329,9 @@ impl Disk for SimDisk {
         }
         // Even then: the system now believes that these pages are clean.
         file.synced = file.bytes.len();
+        if result.is_ok() {
+            file.before = None;
+        }
         result
     }
 
@@ -335,6 +363,42 @@ impl Disk for SimDisk {
         let mut machine = self.alive()?;
         machine.call()?;
         machine.names.remove(name).map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn note(&mut self, name: &str, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut machine = self.alive()?;
+        // No call of its own: whoever counts calls counts those that matter.
+        if let Some(fault) = machine.broken {
+            return Err(fault.error());
+        }
+        if !machine.names.contains_key(name) {
+            machine.new_file(name);
+        }
+        let file = machine.file(name)?;
+        let old = file.bytes.clone();
+        file.before.get_or_insert(old);
+        let end = at as usize + bytes.len();
+        file.bytes.resize(file.bytes.len().max(end), 0);
+        file.bytes[at as usize..end].copy_from_slice(bytes);
+        file.synced = file.bytes.len();
+        Ok(())
+    }
+
+    fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        let mut machine = self.alive()?;
+        machine.call()?;
+        if bytes > machine.room() {
+            return Err(Fault::Full.error());
+        }
+        let id = machine.new_file(name);
+        let file = SimFile { bytes: vec![0; bytes as usize], synced: bytes as usize, ..SimFile::default() };
+        machine.files.insert(id, file);
+        Ok(())
+    }
+
+    fn partition(&self) -> Option<Partition> {
+        let machine = self.machine();
+        machine.capacity.map(|total| Partition { free: machine.room(), total })
     }
 
     fn close(&mut self, _name: &str) {}

@@ -21,6 +21,7 @@ use crate::file::FileId;
 use crate::frame::Batch;
 use crate::limits::GATHER_MAX;
 use crate::log::{Log, Position};
+use crate::mark::Mark;
 use crate::metrics::LogMetrics;
 use crate::read::{Moves, Reader};
 use crate::vital::Vital;
@@ -101,6 +102,11 @@ impl Default for WriterOptions {
 pub enum Health {
     /// It takes what it is given.
     Fine,
+    /// It takes what it is given, and should only be given what makes the store smaller: there is little room.
+    Full {
+        /// How much there is.
+        why: String,
+    },
     /// It does not; it is tried again and again.
     Failed {
         /// What kind of trouble it is.
@@ -115,8 +121,16 @@ impl Health {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Fine => "fine",
-            Self::Failed { trouble: Trouble::DiskFull, .. } => "full",
+            Self::Full { .. } | Self::Failed { trouble: Trouble::DiskFull, .. } => "full",
             Self::Failed { .. } => "failed",
+        }
+    }
+
+    /// What is wrong; None if nothing is.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Fine => None,
+            Self::Full { why } | Self::Failed { why, .. } => Some(why),
         }
     }
 }
@@ -166,6 +180,8 @@ pub struct WriterMetrics {
     pub disk_bytes: u64,
     /// Number of files.
     pub files: usize,
+    /// Bytes that are free where they are, if that is known.
+    pub free_bytes: Option<u64>,
     /// How long the disk has been at it with what it does now; long when it stalls.
     pub busy_for: Duration,
 }
@@ -284,6 +300,8 @@ pub struct Sealed {
     shared: Arc<Shared>,
     /// Names of the files that hold everything until then.
     pub files: Vec<FileId>,
+    /// How far the newest of them goes.
+    pub(crate) mark: Option<Mark>,
 }
 
 impl Drop for Sealed {

@@ -131,7 +131,9 @@ impl Shared {
             || queue.batches > 0 && queue.bytes + batch.bytes() > self.options.queue_bytes_max;
         let refusal = match () {
             () if queue.is_closing => Refusal::Closed,
-            () if queue.health != Health::Fine && !self.options.takes_while_failed => Refusal::Failed,
+            () if queue.health != Health::Fine && !self.options.takes_while_failed => {
+                if matches!(queue.health, Health::Full { .. }) { Refusal::Full } else { Refusal::Failed }
+            }
             () if is_full => Refusal::Full,
             () => {
                 queue.batches += 1;

@@ -14,6 +14,7 @@ use crate::frame::Batch;
 use crate::gather::Gather;
 use crate::limits::{GROUP_BYTES_MAX, RETRY_MAX, RETRY_MIN};
 use crate::log::{Log, Position};
+use crate::room::Room;
 
 pub(super) struct Thread<D> {
     pub(super) log: Log<D>,
@@ -26,10 +27,17 @@ pub(super) struct Thread<D> {
     held: Vec<(Batch, Position)>,
     held_bytes: usize,
     sync_at: Option<Instant>,
-    retry_at: Option<Instant>,
+    pub(super) retry_at: Option<Instant>,
     retry_delay: Duration,
     pub(super) compaction: Option<JoinHandle<()>>,
+    pub(super) compaction_began: Instant,
     pub(super) compact_not_before: Option<Instant>,
+    pub(super) compact_doublings: u32,
+    pub(super) room: Room,
+    /// When to look how much room there is, whatever happens.
+    pub(super) look_at: Instant,
+    /// And at how many bytes written.
+    pub(super) look_at_bytes: u64,
 }
 
 /// What is due.
@@ -39,6 +47,8 @@ enum Turn {
     Sync,
     Command(Command),
     Compacted(Result<Compacted, StoreError>),
+    /// See how much room there is.
+    Look,
     Close,
 }
 
@@ -57,7 +67,12 @@ impl<D: Disk + Send + 'static> Thread<D> {
             retry_at: None,
             retry_delay: RETRY_MIN,
             compaction: None,
+            compaction_began: Instant::now(),
             compact_not_before: None,
+            compact_doublings: 0,
+            room: Room::default(),
+            look_at: Instant::now(),
+            look_at_bytes: 0,
         }
     }
 
@@ -70,7 +85,8 @@ impl<D: Disk + Send + 'static> Thread<D> {
         }
         loop {
             match self.next_turn() {
-                Turn::Group => self.commit(),
+                Turn::Group => self.commit::<S>(),
+                Turn::Look => {}
                 Turn::Sync => match self.try_write().and_then(|()| self.sync()) {
                     Ok(()) => self.on_success(),
                     Err(error) => self.on_failure(&error),
@@ -81,10 +97,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
                 Turn::Close => break,
             }
             self.count();
-            let is_due = self.compact_not_before.is_none_or(|at| at <= Instant::now());
-            if is_due && self.log.wants_compaction() && !self.log.is_failed() {
-                self.compact::<S>();
-            }
+            self.tend::<S>();
         }
         self.close()
     }
@@ -112,7 +125,13 @@ impl<D: Disk + Send + 'static> Thread<D> {
             if let Some(command) = queue.commands.pop_front() {
                 return Turn::Command(command);
             }
+            if self.room.is_tight() && self.look_at <= now {
+                return Turn::Look;
+            }
             let mut until = due;
+            if self.room.is_tight() {
+                until = Some(until.map_or(self.look_at, |due| due.min(self.look_at)));
+            }
             if !queue.pending.is_empty() && !self.log.is_failed() {
                 let latest = *first_at.get_or_insert(now) + self.options.gather_max;
                 let go_at = match queue.awaited {
@@ -137,13 +156,13 @@ impl<D: Disk + Send + 'static> Thread<D> {
     }
 
     /// Writes the group until it is kept, or until the writer is closed.
-    fn commit(&mut self) {
+    fn commit<S: State + 'static>(&mut self) {
         loop {
             match self.try_write() {
                 Ok(()) => break,
                 Err(error) => self.on_failure(&error),
             }
-            if self.wait_for_retry() {
+            if self.wait_for_retry::<S>() {
                 return;
             }
         }
@@ -254,6 +273,10 @@ impl<D: Disk + Send + 'static> Thread<D> {
         Ok(())
     }
 
+    pub(super) fn holds_unsynced(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     fn forget_held(&mut self) {
         self.held.clear();
         self.held_bytes = 0;
@@ -263,38 +286,54 @@ impl<D: Disk + Send + 'static> Thread<D> {
     fn on_success(&mut self) {
         if self.retry_at.take().is_some() {
             self.retry_delay = RETRY_MIN;
-            self.shared.queue().health = Health::Fine;
+            self.say_room();
         }
     }
 
     pub(super) fn on_failure(&mut self, error: &StoreError) {
+        self.shared.metrics().retries += 1;
+        if error.is_disk_full() && self.log.release_reserve() {
+            // There is room again, for what is on its way and for what makes more of it; for nothing else.
+            self.retry_at = Some(Instant::now());
+            self.look();
+            return;
+        }
         self.retry_at = Some(Instant::now() + self.retry_delay);
         self.retry_delay = (self.retry_delay * 2).min(RETRY_MAX);
-        self.shared.metrics().retries += 1;
         let trouble = error.trouble();
         let mut queue = self.shared.queue();
         // A later "has failed" says less than the first error did.
-        if trouble != Trouble::Other || queue.health == Health::Fine {
+        if trouble != Trouble::Other || !matches!(queue.health, Health::Failed { .. }) {
             queue.health = Health::Failed { trouble, why: error.to_string() };
         }
     }
 
     /// True if the writer is closed meanwhile.
-    fn wait_for_retry(&mut self) -> bool {
+    fn wait_for_retry<S: State + 'static>(&mut self) -> bool {
         self.count();
         let shared = Arc::clone(&self.shared);
-        let mut queue = shared.queue();
         loop {
             let now = Instant::now();
+            if self.retry_at.is_none_or(|at| at <= now) {
+                // What waits comes before a compaction: there may be room for one of them only.
+                return shared.queue().is_closing;
+            }
+            self.tend::<S>();
+            let mut queue = shared.queue();
             if queue.is_closing {
                 return true;
             }
             queue.refuse_seals();
-            let Some(wait) = self.retry_at.and_then(|at| at.checked_duration_since(now)).filter(|w| !w.is_zero())
-            else {
+            if queue.holds == 0
+                && let Some(result) = queue.compacted.take()
+            {
+                drop(queue);
+                self.on_compacted(result);
+                // It may have made room.
                 return false;
-            };
-            queue = shared.changed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            let wait = self.retry_at.map_or(RETRY_MIN, |at| at.saturating_duration_since(now));
+            drop(shared.changed.wait_timeout(queue, wait).unwrap_or_else(PoisonError::into_inner));
         }
     }
 

@@ -30,7 +30,7 @@ impl Host {
     pub(super) fn start_durable() -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir()?;
         let dir = folder.path().to_owned();
-        let config = StoreConfig { dir, durability: Durability::Always, strict: true };
+        let config = StoreConfig { dir, durability: Durability::Always, strict: true, size_max: None };
         let opened = Service::open(&config, SpaceLimits::default(), &Admission::default());
         let (service, _) = opened.context("the smart space did not start")?;
         Self::with(service, Some(folder))

@@ -1,0 +1,53 @@
+//! What was said about a disk: each trouble once, however often it is tried again, and once that it is over.
+
+use std::collections::BTreeSet;
+
+use crate::writer::Health;
+
+/// What there is to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Say {
+    /// There is trouble of a kind that was not named since all was well.
+    Trouble,
+    /// All is well again.
+    Over,
+}
+
+/// Remembers what was said.
+#[derive(Clone, Debug, Default)]
+pub struct Said(BTreeSet<&'static str>);
+
+impl Said {
+    /// Hears how the disk is; what to say, if anything. The words of an error change with each attempt, its kind does not.
+    pub fn hear(&mut self, health: &Health) -> Option<Say> {
+        if *health != Health::Fine {
+            return self.0.insert(health.word()).then_some(Say::Trouble);
+        }
+        let was_trouble = !self.0.is_empty();
+        self.0.clear();
+        was_trouble.then_some(Say::Over)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Trouble;
+
+    #[test]
+    fn f114_a_trouble_is_said_once_and_once_that_it_is_over() {
+        let failed = |trouble, file: u32| Health::Failed { trouble, why: format!("cannot create log-{file}.tide") };
+        let mut said = Said::default();
+        assert_eq!(said.hear(&Health::Fine), None);
+        assert_eq!(said.hear(&failed(Trouble::DiskFull, 1)), Some(Say::Trouble));
+        for retry in 2..50 {
+            assert_eq!(said.hear(&failed(Trouble::DiskFull, retry)), None, "another name is no other trouble");
+            assert_eq!(said.hear(&Health::Full { why: String::new() }), None, "nor is what is left of it");
+        }
+        assert_eq!(said.hear(&failed(Trouble::Device, 50)), Some(Say::Trouble), "this is");
+        assert_eq!(said.hear(&failed(Trouble::DiskFull, 51)), None);
+        assert_eq!(said.hear(&Health::Fine), Some(Say::Over));
+        assert_eq!(said.hear(&Health::Fine), None);
+        assert_eq!(said.hear(&failed(Trouble::DiskFull, 52)), Some(Say::Trouble));
+    }
+}
