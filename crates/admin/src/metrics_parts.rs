@@ -100,7 +100,7 @@ pub(crate) fn entrance(page: &mut Page, counts: EntranceCounts) {
 /// Everything that may be there.
 #[cfg(test)]
 pub(crate) fn example(page: &mut Page) {
-    let mut metrics = WriterMetrics::default();
+    let mut metrics = WriterMetrics { free_bytes: Some(1), ..WriterMetrics::default() };
     (metrics.log.syncs.buckets[3], metrics.log.syncs.buckets[23]) = (5, 2);
     store(page, &metrics, &Health::Fine);
     space(page, &[("query", "fresh", 3), ("query", "shared", 4), ("update", "busy", 1)], (2, 9));

@@ -256,6 +256,28 @@ fn f113_another_format_is_refused_and_nothing_is_changed() {
     assert_eq!(disk.calls(), 0, "refused before anything was changed");
 }
 
+/// F128: a store of another release is refused by whoever would write, before anything is written; and read by nobody.
+#[test]
+fn f128_another_release_is_refused_before_anything_is_written() {
+    let (mut files, _) = some_store();
+    let newest = files.iter().rposition(|(name, _)| name.starts_with("log")).unwrap();
+    for copy in [0, 48] {
+        files[newest].1[copy + 8] = 2;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    fs::create_dir(&store).unwrap();
+    for (name, bytes) in &files {
+        fs::write(store.join(name), bytes).unwrap();
+    }
+    assert!(matches!(open(FsDisk::open(&store).unwrap(), small()), Err(StoreError::Version { found: 2, .. })));
+    assert!(matches!(check::<Shelf>(&store), Err(StoreError::Version { .. })));
+    assert!(backup::<Shelf>(&store, &copy).is_err() && !copy.exists());
+    for (name, bytes) in &files {
+        assert_eq!(&fs::read(store.join(name)).unwrap(), bytes, "{name}");
+    }
+}
+
 /// F119.
 #[test]
 fn f119_a_second_owner_is_refused_with_the_first_ones_pid() {
@@ -299,7 +321,7 @@ fn f150_files_and_folders_are_for_their_owner_alone() {
     backup::<Shelf>(&store, &copy).unwrap();
     for dir in [&store, &copy] {
         let modes = modes(dir);
-        assert!(modes.len() > 3 && modes.iter().all(|mode| mode & 0o077 == 0), "{modes:?}");
+        assert!(modes.len() > 3 && modes.iter().all(|mode| mode | 0o700 == 0o700), "{modes:?}");
     }
     fs::set_permissions(&store, fs::Permissions::from_mode(0o755)).unwrap();
     for entry in fs::read_dir(&store).unwrap() {
@@ -307,7 +329,7 @@ fn f150_files_and_folders_are_for_their_owner_alone() {
     }
     let disk = FsDisk::open(&store).unwrap();
     assert!(disk.narrowed().unwrap().contains("others could read"));
-    assert!(modes(&store).iter().all(|mode| mode & 0o077 == 0));
+    assert!(modes(&store).iter().all(|mode| mode | 0o700 == 0o700));
 }
 
 /// A copy misses what was taken from it.

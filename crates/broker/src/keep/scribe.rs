@@ -14,6 +14,8 @@ use super::{Desk, Keeper, Messages, Written, batches};
 
 /// How long what was handed over may take before somebody looks how the disk is; and how often, while it fails.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Places that an empty table keeps.
+const ROOM_KEPT: usize = 1024;
 /// How often the time of day is written down.
 const CLOCK_EVERY: Duration = Duration::from_secs(60);
 
@@ -31,6 +33,8 @@ pub(crate) struct Scribe {
     unawaited: Option<u64>,
     done: Vec<Done>,
     look_at: Option<Timestamp>,
+    /// How often the health had changed when somebody looked.
+    health_changes: u64,
     is_failing: bool,
     /// How long the disk was with one thing when somebody looked.
     lag: Duration,
@@ -69,6 +73,7 @@ impl Scribe {
             unawaited: None,
             done,
             look_at: None,
+            health_changes: 0,
             is_failing: false,
             lag: Duration::ZERO,
             clock_at,
@@ -87,11 +92,15 @@ impl Scribe {
             end.messages.tell(done.at);
             position = end.turn.or(position);
         }
+        self.give_back();
         if let Some(position) = position {
             shard.handle_synced(position, now);
         }
         self.desk.hear(shard, &self.keeper.wall(), now);
-        if self.look_at.is_some_and(|at| at <= now) {
+        let changes = self.producer.health_changes();
+        if self.look_at.is_some_and(|at| at <= now) || changes != self.health_changes {
+            // At once: a store that is full has little room for those who do not know it yet.
+            self.health_changes = changes;
             let trouble = self.keeper.trouble();
             self.is_failing = trouble.is_some();
             shard.handle_store_health(trouble);
@@ -163,6 +172,19 @@ impl Scribe {
     pub(crate) fn write_rhythms(&mut self, shard: &Shard, now: Timestamp) {
         let batches = self.rhythms.write_all(shard, &self.keeper.wall(), now);
         self.backlog.extend(batches.into_iter().map(|batch| (batch, End::default())));
+    }
+
+    /// A flood leaves tables behind that nothing else needs.
+    fn give_back(&mut self) {
+        if self.sent.is_empty() && self.sent.capacity() > ROOM_KEPT {
+            self.sent = VecDeque::new();
+        }
+        if self.backlog.is_empty() && self.backlog.capacity() > ROOM_KEPT {
+            self.backlog = VecDeque::new();
+        }
+        if self.done.capacity() > ROOM_KEPT {
+            self.done = Vec::new();
+        }
     }
 
     /// Whether everything that was handed over is kept.

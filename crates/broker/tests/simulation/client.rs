@@ -25,6 +25,8 @@ pub(crate) enum Habit {
     Steady,
     /// It leaves and comes back: what it listens to may have passed it by.
     Fickle,
+    /// It subscribes, is gone, and comes back only when everything comes to rest.
+    Away,
 }
 
 pub(crate) struct Client {
@@ -36,6 +38,9 @@ pub(crate) struct Client {
     pub(crate) filter: Option<(String, QoS)>,
     pub(crate) is_subscribed: bool,
     pub(crate) habit: Habit,
+    /// It leaves a will with each connection, with the number of the connection.
+    pub(crate) leaves_wills: bool,
+    pub(crate) dials: u32,
     /// It was told that it has a session.
     pub(crate) is_known: bool,
     pub(crate) is_connected: bool,
@@ -69,6 +74,8 @@ impl Client {
             filter: filter.map(|(filter, qos)| (filter.to_owned(), qos)),
             is_subscribed: false,
             habit: Habit::Steady,
+            leaves_wills: false,
+            dials: 0,
             is_known: false,
             is_connected: false,
             out: Vec::new(),

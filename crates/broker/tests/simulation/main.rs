@@ -10,7 +10,9 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod client;
+mod full;
 mod group;
+mod wills;
 mod world;
 
 use client::Client;
@@ -62,13 +64,13 @@ impl Drop for Replay {
     }
 }
 
-/// Lives through all seeds, or the one that is asked for.
-fn run(test: &'static str, seeds: u64, clients: fn() -> Vec<Client>, check: fn(&mut World)) {
+/// Lives through all seeds, or the one that is asked for; how often a disk was full.
+fn run(test: &'static str, seeds: u64, clients: fn() -> Vec<Client>, check: fn(&mut World)) -> u64 {
     let seeds = match number("TIDEGATE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("TIDEGATE_SEEDS").unwrap_or(seeds),
     };
-    let (mut crashes, mut delivered, mut repeated, mut pages) = (0, 0, 0, 0);
+    let (mut crashes, mut delivered, mut repeated, mut pages, mut fulls) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let replay = Replay(seed, test);
         let mut world = World::new(seed, clients());
@@ -77,14 +79,17 @@ fn run(test: &'static str, seeds: u64, clients: fn() -> Vec<Client>, check: fn(&
         check(&mut world);
         crashes += world.crashes;
         pages += world.pages;
+        fulls += world.fulls;
         let (all, twice) = world.deliveries();
         (delivered, repeated) = (delivered + all, repeated + twice);
         drop(replay);
     }
     println!(
-        "{crashes} crashes, {delivered} messages delivered, {repeated} of them repeated at QoS 1, {pages} pages read"
+        "{crashes} crashes, {delivered} messages delivered, {repeated} of them repeated at QoS 1, {pages} pages read, \
+         {fulls} times full"
     );
     assert!(delivered > 0);
+    fulls
 }
 
 fn everybody() -> Vec<Client> {

@@ -13,14 +13,17 @@ use tidegate_core::settings::Settings;
 use tidegate_core::{Batch as Mail, ConnId, Hello, Shard, shard_of};
 use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
 use tidegate_store::records::Image;
-use tidegate_store::{Batch, Location, Log, LogOptions, State, StoreError};
-use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version};
+use tidegate_store::{Batch, Location, Log, LogOptions, Room, State, StoreError, Trouble as Disorder};
+use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version, Will};
 
 use crate::client::{Client, Habit};
 use crate::{Dice, trace};
 
 /// What a seed lives through before it comes to rest.
 const STEPS: usize = 1500;
+
+/// Of a small disk, at least: a few hundred messages.
+const CAPACITY: u64 = 24_000;
 
 pub(crate) struct World {
     dice: Dice,
@@ -49,11 +52,18 @@ pub(crate) struct World {
     is_lazy: bool,
     /// Whoever is fickle is.
     is_restless: bool,
+    /// A disk that may be full; and how often it was found to be.
+    pub(crate) room: Option<Room>,
+    pub(crate) fulls: u64,
 }
 
 impl World {
     pub(crate) fn new(seed: u64, clients: Vec<Client>) -> Self {
         let (disk, now) = (SimDisk::new(seed), Timestamp::from_secs_f64(1000.0));
+        let is_small = clients.iter().any(|client| client.habit == Habit::Away);
+        if is_small {
+            disk.set_capacity(Some(CAPACITY + seed % 32 * 1000));
+        }
         let mut world = Self {
             dice: Dice::new(seed),
             now,
@@ -71,8 +81,11 @@ impl World {
             crashes: 0,
             is_disk_bad: !seed.is_multiple_of(3),
             stalled: 0,
-            is_lazy: seed % 4 == 1,
+            // On a full disk the writer looks by itself.
+            is_lazy: seed % 4 == 1 && !is_small,
             is_restless: true,
+            room: is_small.then(Room::default),
+            fulls: 0,
         };
         world.start();
         world
@@ -157,7 +170,11 @@ impl World {
                 50..60 => self.carry(),
                 _ => {
                     let client = self.dice.below(self.clients.len() as u64) as usize;
-                    self.act(client);
+                    if self.clients[client].habit == Habit::Away && self.clients[client].is_subscribed {
+                        self.cut(client);
+                    } else {
+                        self.act(client);
+                    }
                 }
             }
         }
@@ -264,7 +281,8 @@ impl World {
             log.append(&group, &mut places)?;
             log.sync()
         };
-        let is_well = attempt().is_ok();
+        let written = attempt();
+        let is_well = written.is_ok();
         if is_well && self.dice.one_in(10) {
             let done = log.compact::<Image>();
             if let Ok(compacted) = &done {
@@ -276,7 +294,8 @@ impl World {
         if !group.is_empty() {
             trace(|| format!("{count} batches written: {is_well}, to {:?}", log.end()));
         }
-        let trouble = (!is_well).then_some(Trouble::Full);
+        let is_full = self.room.is_some() && self.look(written.err());
+        let trouble = (!is_well || is_full).then_some(Trouble::Full);
         self.shards.iter_mut().for_each(|shard| shard.handle_store_health(trouble));
         if is_well {
             for ((shard, position, written), at) in self.unwritten.drain(..count).zip(places).collect::<Vec<_>>() {
@@ -286,6 +305,48 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What the writer does about a disk with little room; whether it is full.
+    fn look(&mut self, error: Option<StoreError>) -> bool {
+        let (Some(log), Some(room)) = (&mut self.log, &mut self.room) else { return false };
+        let is_disk_full = |error: &StoreError| error.trouble() == Disorder::DiskFull;
+        if error.as_ref().is_some_and(is_disk_full) {
+            log.release_reserve();
+        }
+        if log.usage().has_room() {
+            log.restore_reserve();
+        }
+        let was_full = room.is_full();
+        self.fulls += u64::from(room.look(&log.usage()) && !was_full);
+        let records = log.metrics().records;
+        if room.wants_compaction(records) && self.dice.one_in(3) {
+            room.on_compaction(records);
+            let done = log.compact::<Image>();
+            trace(|| format!("compacted for want of room: {:?}, {:?}", done.as_ref().map(drop), log.usage()));
+            match done {
+                Ok(compacted) => {
+                    self.moves.values_mut().for_each(|to| *to = compacted.moved.get(to).copied().unwrap_or(*to));
+                    self.moves.extend(&compacted.moved);
+                }
+                Err(error) if is_disk_full(&error) => drop(log.release_reserve()),
+                Err(_) => {}
+            }
+            room.look(&log.usage());
+        }
+        room.is_full()
+    }
+
+    /// Everything was taken: the disk has room again, by itself.
+    pub(crate) fn heal(&mut self) {
+        for _ in 0..500 {
+            if self.room.as_ref().is_some_and(|room| !room.is_full()) {
+                return;
+            }
+            self.now = self.now + Duration::from_millis(10);
+            self.write();
+        }
+        panic!("the disk stays full: {:?}", self.log.as_ref().map(Log::usage));
     }
 
     /// The reader: one page, or the same again if the disk fails.
@@ -355,7 +416,12 @@ impl World {
     }
 
     fn dial(&mut self, index: usize) {
+        self.clients[index].dials += 1;
         let client = &self.clients[index];
+        let (topic, payload) = (format!("w/{}", client.id), format!("{} {}", client.id, client.dials));
+        let properties = Properties::EMPTY;
+        let will =
+            Will { qos: QoS::ExactlyOnce, retain: false, properties, topic: &topic, payload: payload.as_bytes() };
         let expiry = [Property::SessionExpiry(86_400)];
         let properties = if client.version == Version::V5 { Properties::new(&expiry) } else { Properties::EMPTY };
         let connect = Connect {
@@ -364,7 +430,7 @@ impl World {
             keep_alive: 0,
             properties,
             client_id: &client.id,
-            will: None,
+            will: client.leaves_wills.then_some(will),
             user_name: None,
             password: None,
         };

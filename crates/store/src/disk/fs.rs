@@ -35,8 +35,9 @@ pub fn create_private_dir(dir: &Path) -> io::Result<()> {
 fn narrow(path: &Path) -> io::Result<bool> {
     let metadata = std::fs::symlink_metadata(path)?;
     let mode = metadata.permissions().mode() & 0o7777;
-    let wanted = mode & if metadata.is_dir() { DIR_MODE } else { FILE_MODE };
-    if metadata.is_symlink() || mode & 0o077 == 0 {
+    // The owner's own stay as they are: some files are to be read only.
+    let wanted = mode & 0o700;
+    if metadata.is_symlink() || wanted == mode {
         return Ok(false);
     }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(wanted))?;
@@ -326,7 +327,7 @@ impl Disk for FsDisk {
 
 /// Zeroes, where a file system cannot set bytes aside otherwise.
 fn fill(file: &mut File, bytes: u64) -> io::Result<()> {
-    let zeroes = [0; 64 * 1024];
+    let zeroes = vec![0; 64 * 1024];
     let mut left = bytes;
     while left > 0 {
         let part = left.min(zeroes.len() as u64) as usize;

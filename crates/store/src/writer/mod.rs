@@ -10,6 +10,7 @@ mod upkeep;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,7 +26,7 @@ use crate::mark::Mark;
 use crate::metrics::LogMetrics;
 use crate::read::{Moves, Reader};
 use crate::vital::Vital;
-use queue::{Command, Mailbox, Shared, Submitted};
+use queue::{Command, Mailbox, Shared, Submitted, give_back};
 use thread::Thread;
 
 /// What a ticket that came back promises.
@@ -342,9 +343,16 @@ impl Producer {
         self.shared.hurry();
     }
 
+    /// How often the health of the disk has changed: whoever remembers the number knows when to ask [`Writer::health`].
+    pub fn health_changes(&self) -> u64 {
+        self.shared.health_changes.load(Ordering::Relaxed)
+    }
+
     /// Takes the tickets that came back.
     pub fn poll(&mut self, into: &mut Vec<Done>) {
-        into.append(&mut self.mailbox.done.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut done = self.mailbox.done.lock().unwrap_or_else(PoisonError::into_inner);
+        into.append(&mut done);
+        give_back(&mut done);
     }
 
     /// Waits until there is one. For those who have nothing else to do; false if the writer is gone.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -16,6 +16,16 @@ use crate::read::Moves;
 
 /// Requests that may wait; more are dropped, and their callers see it.
 const COMMANDS_MAX: usize = 16;
+
+/// Places that an empty table keeps: for an ordinary group, and not for the largest there ever was.
+pub(super) const ROOM_KEPT: usize = 1024;
+
+/// Gives back what the largest group has taken.
+pub(super) fn give_back<T>(table: &mut Vec<T>) {
+    if table.is_empty() && table.capacity() > ROOM_KEPT {
+        *table = Vec::new();
+    }
+}
 
 #[derive(Debug)]
 pub(super) enum Command {
@@ -64,6 +74,9 @@ impl Queue {
             self.awaited -= usize::from(next.is_awaited);
             into.extend(self.pending.pop_front());
         }
+        if self.pending.is_empty() && self.pending.capacity() > ROOM_KEPT {
+            self.pending = VecDeque::new();
+        }
     }
 
     /// Whoever wants a copy need not wait until a failed disk is well again.
@@ -83,6 +96,8 @@ pub(super) struct Shared {
     pub(super) changed: Condvar,
     metrics: Mutex<WriterMetrics>,
     pub(super) moves: Moves,
+    /// How often the health was another one, for those who look at it all the time.
+    pub(super) health_changes: AtomicU64,
     options: WriterOptions,
 }
 
@@ -112,6 +127,7 @@ impl Shared {
             changed: Condvar::new(),
             metrics: Mutex::default(),
             moves: Moves::default(),
+            health_changes: AtomicU64::new(0),
             options,
         }
     }
@@ -171,6 +187,15 @@ impl Shared {
             queue.commands.push_back(command);
             drop(queue);
             self.changed.notify_one();
+        }
+    }
+
+    /// Says how the disk is.
+    pub(super) fn set_health(&self, health: Health) {
+        let mut queue = self.queue();
+        if queue.health != health {
+            queue.health = health;
+            self.health_changes.fetch_add(1, Ordering::Relaxed);
         }
     }
 

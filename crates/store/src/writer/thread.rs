@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::queue::{Command, Shared, Submitted};
+use super::queue::{Command, Shared, Submitted, give_back};
 use super::{Done, Durability, Health, WriterOptions};
 use crate::compact::{Compacted, State};
 use crate::disk::Disk;
@@ -83,6 +83,8 @@ impl<D: Disk + Send + 'static> Thread<D> {
             self.shared.moves.write().unwrap_or_else(PoisonError::into_inner).extend(displaced);
             self.try_write().unwrap_or_else(|error| self.on_failure(&error));
         }
+        // It may have been left full.
+        self.tend::<S>();
         loop {
             match self.next_turn() {
                 Turn::Group => self.commit::<S>(),
@@ -201,6 +203,8 @@ impl<D: Disk + Send + 'static> Thread<D> {
             }
         }
         self.places.clear();
+        give_back(&mut self.places);
+        give_back(&mut self.group);
         for mailbox in wakes {
             mailbox.wake();
         }
@@ -279,6 +283,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
 
     fn forget_held(&mut self) {
         self.held.clear();
+        give_back(&mut self.held);
         self.held_bytes = 0;
         self.sync_at = None;
     }
@@ -301,10 +306,10 @@ impl<D: Disk + Send + 'static> Thread<D> {
         self.retry_at = Some(Instant::now() + self.retry_delay);
         self.retry_delay = (self.retry_delay * 2).min(RETRY_MAX);
         let trouble = error.trouble();
-        let mut queue = self.shared.queue();
+        let is_failed = matches!(self.shared.queue().health, Health::Failed { .. });
         // A later "has failed" says less than the first error did.
-        if trouble != Trouble::Other || !matches!(queue.health, Health::Failed { .. }) {
-            queue.health = Health::Failed { trouble, why: error.to_string() };
+        if trouble != Trouble::Other || !is_failed {
+            self.shared.set_health(Health::Failed { trouble, why: error.to_string() });
         }
     }
 

@@ -60,7 +60,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
     /// How a disk is that takes what it is given.
     pub(super) fn say_room(&mut self) {
         let why = || self.room.why().to_owned();
-        self.shared.queue().health = if self.room.is_full() { Health::Full { why: why() } } else { Health::Fine };
+        self.shared.set_health(if self.room.is_full() { Health::Full { why: why() } } else { Health::Fine });
     }
 
     pub(super) fn compact<S: State + 'static>(&mut self) {
