@@ -207,6 +207,36 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     assert!(opening.report.is_closed);
 }
 
+/// F114: a space that fills its disk refuses what would make it grow, takes what makes it smaller, and goes on.
+#[test]
+fn f114_a_full_disk_refuses_what_grows_takes_what_removes_and_heals() {
+    let disk = SimDisk::new(3);
+    disk.set_capacity(Some(60_000));
+    let (service, _) = open(&disk);
+    let handle = service.handle();
+    let insert = |number: u32| update(&format!("INSERT DATA {{ <urn:a> <urn:p> \"{number} {}\" }}", "x".repeat(200)));
+    let mut kept = 0;
+    let refused = loop {
+        match ask(&handle, insert(kept)) {
+            Ok(_) => kept += 1,
+            Err(refused) => break refused,
+        }
+        assert!(kept < 1000, "the disk is never full");
+    };
+    assert!(refused == Refused::Unwritable && kept > 20, "{refused:?} after {kept}");
+    let vault = service.vault().unwrap();
+    let health = || vault.report().unwrap().health;
+    assert!(matches!(health(), Health::Full { .. }), "{:?}", health());
+    ask(&handle, update("DELETE WHERE { ?s ?p ?o }")).unwrap();
+    while health() != Health::Fine {
+        std::thread::yield_now();
+    }
+    ask(&handle, insert(kept)).unwrap();
+    drop(service);
+    let (service, opening) = open(&disk);
+    assert!(!opening.report.is_damaged() && quads(&service.handle()).len() == 1, "{}", opening.report);
+}
+
 #[test]
 fn a_failed_sync_under_a_group_costs_nothing_that_was_confirmed() {
     for call in 0..40 {

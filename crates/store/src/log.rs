@@ -37,6 +37,8 @@ pub struct LogOptions {
     pub strict: bool,
     /// Bytes that the files may take; see [`crate::Usage`]. Nothing is refused here: that is for the owner to decide.
     pub size_max: Option<u64>,
+    /// The state keeps no record where it stands: a compaction writes all of it anew, and needs the room.
+    pub is_rewritten: bool,
 }
 
 impl Default for LogOptions {
@@ -50,6 +52,7 @@ impl Default for LogOptions {
             keep_percent: 50,
             strict: false,
             size_max: None,
+            is_rewritten: false,
         }
     }
 }

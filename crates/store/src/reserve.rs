@@ -23,6 +23,7 @@ impl<D: Disk> Log<D> {
             size_max: self.options.size_max,
             partition: self.disk.partition(),
             lacks_reserve: self.reserve == Reserve::Lacking,
+            is_rewritten: self.options.is_rewritten,
         }
     }
 

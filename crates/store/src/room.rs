@@ -38,6 +38,8 @@ pub struct Usage {
     pub partition: Option<Partition>,
     /// The reserve was needed, and is not there again.
     pub lacks_reserve: bool,
+    /// A compaction writes everything anew.
+    pub is_rewritten: bool,
 }
 
 impl Usage {
@@ -46,7 +48,8 @@ impl Usage {
         let takes = self.records.saturating_mul(TAKE_BYTES);
         let need = |whole: u64| takes.saturating_add(margins * margin(whole));
         let of_size = self.size_max.map_or(0, |max| (self.size.saturating_add(need(max))).saturating_sub(max));
-        let of_disk = self.partition.map_or(0, |disk| need(disk.total).saturating_sub(disk.free));
+        let again = if self.is_rewritten { self.size } else { 0 };
+        let of_disk = self.partition.map_or(0, |disk| need(disk.total).saturating_add(again).saturating_sub(disk.free));
         of_size.max(of_disk)
     }
 
@@ -201,6 +204,13 @@ mod tests {
         let usage = |size| Usage { size_max: Some(16 * MIB), ..usage(size, 1000, 100 * MIB) };
         assert!(!room.look(&usage(14 * MIB)));
         assert!(room.look(&usage(15 * MIB)) && room.why().contains("of at most 16 MiB"), "{}", room.why());
+    }
+
+    #[test]
+    fn what_is_written_anew_by_a_compaction_has_to_fit_twice() {
+        let rewritten = |size, free| Usage { is_rewritten: true, ..usage(size, 10, free) };
+        assert!(!Room::default().look(&rewritten(60 * MIB, 90 * MIB)));
+        assert!(Room::default().look(&rewritten(75 * MIB, 80 * MIB)));
     }
 
     #[test]

@@ -107,7 +107,12 @@ impl World {
         // Next to nothing stays in memory, or everything does.
         let queue_memory_max = [1, 300, 300, 64 * 1024][self.dice.below(4) as usize];
         let inflight_max = [1, 3, 64][self.dice.below(3) as usize];
-        let settings = Arc::new(Settings { queue_memory_max, inflight_max, ..Settings::default() });
+        let mut settings = Settings { queue_memory_max, inflight_max, ..Settings::default() };
+        if self.room.is_some() {
+            // Whoever had to wait for the disk and goes on has no rhythm that it could break.
+            settings.back_off.rhythm = None;
+        }
+        let settings = Arc::new(settings);
         let shard = |index| Shard::new(index, count, Arc::clone(&settings), Arc::new(Open), 7);
         self.shards = (0..count).map(shard).collect();
         let restored = restore(&image, &mut |at, into| log.read(at, into), &mut self.shards, &self.wall, self.now);
@@ -195,7 +200,9 @@ impl World {
         if self.dice.one_in(2) {
             self.crash();
         }
-        for _ in 0..3000 {
+        // Before MQTT 5 a client waits for a second when the disk is full, and then once more.
+        let rounds = if self.room.is_some() { 9000 } else { 3000 };
+        for _ in 0..rounds {
             self.now = self.now + Duration::from_millis(10);
             (0..self.clients.len()).for_each(|client| self.act(client));
             (0..self.shards.len()).for_each(|shard| self.turn(shard));

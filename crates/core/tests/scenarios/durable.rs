@@ -158,6 +158,19 @@ fn f114_while_the_disk_fails_what_needs_none_goes_on_and_the_rest_is_refused() {
     assert_eq!(net.payloads(reader), ["four"]);
 }
 
+/// F114: what makes less of what is kept is taken also then.
+#[test]
+fn f114_while_the_store_is_full_what_is_retained_can_be_taken_back() {
+    let mut net = Net::durable(1);
+    let client = net.v5("client");
+    net.publish(client, "t", "value", 1, true, 1);
+    net.shards[0].handle_store_health(Some(Trouble::Full));
+    net.publish(client, "t", "", 1, true, 2);
+    net.publish(client, "t", "another", 1, true, 3);
+    let refused = ack(AckKind::PubAck, 3, ReasonCode::QuotaExceeded);
+    assert_eq!(net.receive(client), [puback(1), puback(2), refused]);
+}
+
 #[test]
 fn a_retained_message_is_kept_before_it_is_acknowledged_and_expires_everywhere() {
     let mut net = Net::durable(3);

@@ -81,7 +81,7 @@ impl Vault {
         self.close();
         let (disk, config) = (disk()?, &self.config);
         let mut image = Image::default();
-        let options = LogOptions { strict: config.strict, size_max: config.size_max, ..log };
+        let options = LogOptions { strict: config.strict, size_max: config.size_max, is_rewritten: true, ..log };
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at))?;
         let (holes, notes) = (image.holes, log.usage().outlook().into_iter().collect());
         let mut restored = image.restore(limits);
