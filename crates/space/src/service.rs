@@ -22,7 +22,7 @@ use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::condition::{Condition, PAUSE_MIN, Restarts};
 use crate::counts::{Cancelled, Ssap};
 use crate::crew::Crew;
-use crate::desk::{Control, Shared};
+use crate::desk::{Control, Shared, lock};
 use crate::evaluator;
 use crate::keep::Keep;
 use crate::limits::{BEGUN_GRACE, GRACE, INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
