@@ -13,7 +13,7 @@ use tidegate_core::settings::Settings;
 use tidegate_core::{Batch as Mail, ConnId, Hello, Shard, shard_of};
 use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
 use tidegate_store::records::Image;
-use tidegate_store::{Batch, Location, Log, LogOptions, Room, State, StoreError, Trouble as Disorder};
+use tidegate_store::{Batch, Location, Log, LogOptions, Room, State, StoreError};
 use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version, Will};
 
 use crate::client::{Client, Habit};
@@ -26,16 +26,16 @@ const STEPS: usize = 1500;
 const CAPACITY: u64 = 24_000;
 
 pub(crate) struct World {
-    dice: Dice,
-    now: Timestamp,
+    pub(crate) dice: Dice,
+    pub(crate) now: Timestamp,
     disk: SimDisk,
-    log: Option<Log<SimDisk>>,
+    pub(crate) log: Option<Log<SimDisk>>,
     wall: Wall,
     shards: Vec<Shard>,
     /// What was handed to the writer and is not kept, with the turn that it ends.
     unwritten: VecDeque<(usize, Option<u64>, Written)>,
     /// Where compactions have put what shards remember elsewhere.
-    moves: BTreeMap<Location, Location>,
+    pub(crate) moves: BTreeMap<Location, Location>,
     /// Pages of queues that shards wait for.
     fetches: VecDeque<(usize, Fetch)>,
     /// Pages that were read.
@@ -267,7 +267,7 @@ impl World {
     }
 
     /// The writer: one group, or the same again if it failed.
-    fn write(&mut self) {
+    pub(crate) fn write(&mut self) {
         if self.is_lazy && !self.is_awaited() {
             return;
         }
@@ -312,48 +312,6 @@ impl World {
                 }
             }
         }
-    }
-
-    /// What the writer does about a disk with little room; whether it is full.
-    fn look(&mut self, error: Option<StoreError>) -> bool {
-        let (Some(log), Some(room)) = (&mut self.log, &mut self.room) else { return false };
-        let is_disk_full = |error: &StoreError| error.trouble() == Disorder::DiskFull;
-        if error.as_ref().is_some_and(is_disk_full) {
-            log.release_reserve();
-        }
-        if log.usage().has_room() {
-            log.restore_reserve();
-        }
-        let was_full = room.is_full();
-        self.fulls += u64::from(room.look(&log.usage()) && !was_full);
-        let records = log.metrics().records;
-        if room.wants_compaction(records) && self.dice.one_in(3) {
-            room.on_compaction(records);
-            let done = log.compact::<Image>();
-            trace(|| format!("compacted for want of room: {:?}, {:?}", done.as_ref().map(drop), log.usage()));
-            match done {
-                Ok(compacted) => {
-                    self.moves.values_mut().for_each(|to| *to = compacted.moved.get(to).copied().unwrap_or(*to));
-                    self.moves.extend(&compacted.moved);
-                }
-                Err(error) if is_disk_full(&error) => drop(log.release_reserve()),
-                Err(_) => {}
-            }
-            room.look(&log.usage());
-        }
-        room.is_full()
-    }
-
-    /// Everything was taken: the disk has room again, by itself.
-    pub(crate) fn heal(&mut self) {
-        for _ in 0..500 {
-            if self.room.as_ref().is_some_and(|room| !room.is_full()) {
-                return;
-            }
-            self.now = self.now + Duration::from_millis(10);
-            self.write();
-        }
-        panic!("the disk stays full: {:?}", self.log.as_ref().map(Log::usage));
     }
 
     /// The reader: one page, or the same again if the disk fails.
