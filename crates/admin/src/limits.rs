@@ -4,14 +4,15 @@ use std::time::Duration;
 
 /// Connections at the same time: a few dashboards with six each, scrapers and command lines. For more, those make room
 /// that have been silent the longest (`seats`).
-pub(crate) const CONNECTIONS_MAX: usize = 128;
+pub(crate) const CONNECTIONS_MAX: usize = 256;
 
 /// Of those: requests of users, which make room for nobody. The rest is enough for health checks, which take a
 /// millisecond.
 pub(crate) const KNOWN_MAX: usize = 96;
 
-/// Connections of one address that have sent no request: five browsers, with six each. Beyond, its own make room.
-pub(crate) const SILENT_PER_ADDRESS_MAX: usize = 32;
+/// Connections of one address that have sent no request. Beyond, its own make room. Enough that a client on a busy machine,
+/// or behind a slow line, has some tens of milliseconds between connecting and asking while thousands a second connect.
+pub(crate) const SILENT_PER_ADDRESS_MAX: usize = 128;
 
 /// Descriptors that are kept for this door: a health check, an operator, and a file that is read for the answer.
 pub(crate) const RESERVE: usize = 8;

@@ -156,7 +156,9 @@ mod tests {
         assert!(seats.taken.contains_key(&0), "a request is being answered");
         // Nobody but those who ask: the oldest of them goes.
         let numbers: Vec<u64> = seats.taken.keys().copied().collect();
-        numbers.iter().for_each(|number| assert!(seats.turn(*number, Phase::Asking)));
+        for number in numbers {
+            assert!(seats.turn(number, Phase::Asking));
+        }
         assert_eq!(seats.enter(at(30), |number| number), Some(0));
     }
 

@@ -9,7 +9,7 @@ use tracing::warn;
 use crate::config::setting::{Count, Or};
 use crate::config::{Loaded, Origin};
 
-/// Left for everything that is no client of MQTT: the operator's door (128 and its reserve), files, and as many requests
+/// Left for everything that is no client of MQTT: the operator's door (256 and its reserve), files, and as many requests
 /// to the smart space again. Of a small limit a half.
 const KEPT_MAX: u64 = 512;
 

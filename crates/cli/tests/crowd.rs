@@ -52,7 +52,7 @@ fn besieged<T>(host: &str, count: usize, words: &str, work: impl FnOnce() -> T) 
                     if open.len() > count / 4 {
                         open.pop_front();
                         // As fast as a besieger needs to be, and the machine is shared.
-                        std::thread::sleep(Duration::from_millis(1));
+                        std::thread::sleep(Duration::from_millis(4));
                     }
                 }
             });
