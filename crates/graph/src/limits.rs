@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use crate::error::{Error, Limit};
 
 /// Stack that a thread needs that parses, plans, evaluates or drops queries, updates or documents. The deepest that are
-/// accepted need less than a quarter of it; see the test `the_deepest_accepted_texts_need_a_quarter_of_the_stack`.
+/// accepted need between 512 KiB and 1 MiB in a test build; the test
+/// `the_deepest_accepted_texts_need_a_quarter_of_the_stack` holds them to a quarter of this.
 pub const PARSE_STACK_BYTES: usize = 16 << 20;
 
 /// Ends an evaluation from outside, from any thread, at its next step.
