@@ -8,8 +8,8 @@ use tidegate_store::{Log, StoreError, Trouble};
 use tidegate_wire_mqtt::{QoS, Version};
 
 use crate::client::{Client, Habit};
-use crate::run;
 use crate::world::World;
+use crate::{run, trace};
 
 /// Each of them takes a few milliseconds more than others: many messages.
 const SEEDS: u64 = 400;
