@@ -1,8 +1,9 @@
 //! `/api/v1/limits` and `/api/v1/bans`: what an operator does about a client.
 //!
-//! Both last as long as the process; limits that should outlive it belong into the configuration.
+//! A limit has a `rate`, which is hard, or makes a client `entitled` to one, which comes first where something is scarce;
+//! or both. All of it outlives the process where there is a store; `kept` says whether it does.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use axum::body::Bytes;
 use axum::extract::{Query, State as Shared};
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use tidegate_broker::{Ban, Banned, Kept};
+use tidegate_broker::{Ban, Banned, Kept, Setting};
 use tidegate_core::Whom;
 use tidegate_core::settings::Rate;
 
@@ -31,38 +32,79 @@ const REASON_BYTES_MAX: usize = 256;
 type Words = HashMap<String, String>;
 
 pub(crate) async fn limits(Shared(state): Shared<Arc<State>>) -> Answered {
-    let limits: Vec<Value> = state.handle.limits().iter().map(limit_json).collect();
+    let (limits, grants) = (state.handle.rates(Setting::Limit), state.handle.rates(Setting::Grant));
+    let mut by_whom: BTreeMap<Whom, [Option<Rate>; 2]> = BTreeMap::new();
+    for (whom, rate) in limits {
+        by_whom.entry(whom).or_default()[0] = Some(rate);
+    }
+    for (whom, rate) in grants {
+        by_whom.entry(whom).or_default()[1] = Some(rate);
+    }
+    let limits: Vec<Value> = by_whom.iter().map(|(whom, rates)| limit_json(whom, *rates)).collect();
     Ok(json_of(&json!({ "limits": limits })))
 }
 
-fn limit_json((whom, rate): &(Whom, Rate)) -> Value {
+fn limit_json(whom: &Whom, [rate, entitled]: [Option<Rate>; 2]) -> Value {
     let (kind, name) = match whom {
         Whom::Client(name) => ("client", name),
         Whom::User(name) => ("user", name),
     };
-    let per_second = 1.0 / rate.interval().as_secs_f64().max(1e-9);
-    json!({ "kind": kind, "name": &**name, "rate": view::rounded(per_second), "burst": rate.burst() })
+    let per_second = |rate: Rate| view::rounded(1.0 / rate.interval().as_secs_f64().max(1e-9));
+    json!({
+        "kind": kind,
+        "name": &**name,
+        "rate": rate.map(per_second),
+        "burst": rate.map(|rate| rate.burst()),
+        "entitled": entitled.map(per_second),
+    })
 }
 
 pub(crate) async fn set_limit(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let whom = whom(|name| text(&words, name))?;
-    let rate = text(&words, "rate").ok_or_else(|| Problem::usage("\"rate\" is missing: \"500/s\", for instance"))?;
-    let rate = parse_rate(&rate)
-        .ok_or_else(|| Problem::usage(format!("{rate:?} is no rate: expected \"500/s\", \"30/m\" or \"10/h\"")))?;
-    if !state.handle.set_limit(&whom, Some(rate)) {
-        return Err(Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many limits already"));
+    let wanted = |name: &str| match text(&words, name) {
+        Some(rate) => match parse_rate(&rate) {
+            Some(rate) => Ok(Some(rate)),
+            None => Err(Problem::usage(format!("{rate:?} is no rate: expected \"500/s\", \"30/m\" or \"10/h\""))),
+        },
+        None => Ok(None),
+    };
+    let (rate, entitled) = (wanted("rate")?, wanted("entitled")?);
+    if rate.is_none() && entitled.is_none() {
+        return Err(Problem::usage("\"rate\" or \"entitled\" is missing: \"500/s\", for instance"));
     }
-    let name = name_of(&whom);
-    Ok(about(name, json_of(&limit_json(&(whom, rate)))))
+    let mut is_kept = true;
+    for (setting, rate) in [(Setting::Limit, rate), (Setting::Grant, entitled)] {
+        if rate.is_some() {
+            let kept = set(&state, setting, &whom, rate).await.ok_or_else(|| {
+                Problem::new(StatusCode::INSUFFICIENT_STORAGE, "too-many", "there are too many limits already")
+            })?;
+            is_kept &= kept == Kept::Yes;
+        }
+    }
+    let mut value = limit_json(&whom, [rate, entitled]);
+    value["kept"] = json!(is_kept);
+    Ok(about(name_of(&whom), json_of(&value)))
+}
+
+/// It waits for the disk, and others are not to wait for it.
+async fn set(state: &State, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Kept> {
+    let (handle, whom) = (state.handle.clone(), whom.clone());
+    tokio::task::spawn_blocking(move || handle.set_rate(setting, &whom, rate)).await.ok().flatten()
 }
 
 pub(crate) async fn unset_limit(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
     let whom = whom(|name| words.get(name).cloned())?;
-    if !state.handle.limits().iter().any(|(other, _)| *other == whom) {
+    let mut is_removed = false;
+    for setting in [Setting::Limit, Setting::Grant] {
+        if state.handle.rates(setting).iter().any(|(other, _)| *other == whom) {
+            is_removed = true;
+            set(&state, setting, &whom, None).await;
+        }
+    }
+    if !is_removed {
         return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-limit", "there is no such limit"));
     }
-    state.handle.set_limit(&whom, None);
     Ok(about(name_of(&whom), json_of(&json!({ "removed": true }))))
 }
 

@@ -51,7 +51,13 @@ pub(crate) const DOCS: &[Doc] = &[
     get("/api/v1/topics", "What is published to, by a sample", &[]),
     get("/api/v1/retained", "Retained messages that match a filter", &["filter", "cursor"]),
     get("/api/v1/limits", "Limits of single clients and users", &[]),
-    act("put", "/api/v1/limits", "Limit a client or a user", &[], &["client", "user", "rate"]),
+    act(
+        "put",
+        "/api/v1/limits",
+        "Limit a client or a user, or entitle it",
+        &[],
+        &["client", "user", "rate", "entitled"],
+    ),
     act("delete", "/api/v1/limits", "Take a limit away", &["client", "user"], &[]),
     get("/api/v1/bans", "Who is kept out", &[]),
     act(

@@ -201,9 +201,6 @@ pub(crate) fn meaning(loss: Loss) -> &'static str {
         Loss::RetainedFull => "no room to retain it",
         Loss::HeldFull => "QoS 0 of a publisher that was too fast, with no room left to wait in",
         Loss::Rhythm => "QoS 0 of a publisher that was too fast for too long",
-        Loss::Strained => {
-            "QoS 0 of the lowest class, beyond its publisher's share, while the broker was strained (level 2)"
-        }
         Loss::HeldEnded => "never acknowledged: its session ended while it had to wait",
         Loss::HeldExpired => "its lifetime was over while it had to wait",
         Loss::OutboxFull => "QoS 0 for a receiver that does not read what is there already",

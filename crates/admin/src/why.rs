@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::extract::{Path, State as Shared};
 use serde_json::json;
 use tidegate_broker::ask::Closed;
-use tidegate_broker::{Ban, Banned};
+use tidegate_broker::{Ban, Banned, Setting};
 use tidegate_core::access::Identity;
 use tidegate_core::event::Side;
 use tidegate_core::ledger::{Ledger, Loss};
@@ -53,7 +53,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Pat
     lines.extend(receiver(&detail));
     lines.extend(lost(&client.ledger));
     lines.extend(closed.as_ref().map(|closed| earlier(&state, closed)));
-    lines.extend(next(client));
+    lines.extend(next(client, limit.is_some()));
     Ok(json_of(&json!({
         "client": view::detail(&state, &detail),
         "state": client.state.name(),
@@ -116,7 +116,8 @@ fn headline(client: &ClientReport, limit: Option<f64>) -> String {
                 let words = if now > FAR_ABOVE * usual { WHY_LEFT_ALONE } else { "" };
                 format!("{who} is not slowed: it sends {rate}, and {} is usual for it{words}", per_second(usual))
             }
-            (Some(_), None) => format!("{who} is not slowed: it sends {rate}, its rhythm is still being learned"),
+            (Some(_), None) => format!("{who} is not slowed: it sends {rate}, what is usual for it is being learned"),
+            _ if client.ledger.received > 0 => format!("{who} is not slowed: nobody is ({GATE_OFF})"),
             _ => format!("{who} is not slowed: it has not published"),
         },
     }
@@ -124,8 +125,9 @@ fn headline(client: &ClientReport, limit: Option<f64>) -> String {
 
 /// So many times what is usual wants an explanation if nobody is slowed for it.
 const FAR_ABOVE: f64 = 2.0;
-const WHY_LEFT_ALONE: &str = "; a publisher is slowed only while the broker or one of its receivers is under pressure, \
+const WHY_LEFT_ALONE: &str = "; who sends more comes after the others where something is scarce, and nothing is now, \
                               unless backoff.enforce is \"always\"";
+const GATE_OFF: &str = "backoff.mode is \"off\", and nothing is learned of anybody";
 
 /// Why its messages wait. Only what is more than usual is called more than usual.
 fn cause(client: &ClientReport, limit: Option<f64>) -> String {
@@ -140,12 +142,17 @@ fn cause(client: &ClientReport, limit: Option<f64>) -> String {
             format!("{sends} now, within its limit of {limit_text}; what it sent before still waits")
         };
     }
-    let Some(usual) = view::learned_rate(client) else { return format!("{sends}, and its rhythm is not known yet") };
+    let usual = view::learned_rate(client);
+    if let Some(publisher) = client.publisher.filter(|publisher| publisher.unread_since.is_some()) {
+        let usual =
+            usual.map_or_else(|| "nothing usual yet".to_owned(), |usual| format!("{} usual", per_second(usual)));
+        let served = per_second(publisher.served.into());
+        return format!("waits behind entitled traffic: it sends more than it is served, {usual}, served {served}");
+    }
+    let Some(usual) = usual else { return format!("{sends}, and its rhythm is not known yet") };
     let usual_text = per_second(usual);
     if rate > usual {
         format!("{sends}, {} times its usual {usual_text}", number(rate / usual))
-    } else if client.publisher.is_some_and(|publisher| publisher.is_pressing) {
-        format!("{sends} and is new; that is many times what others send, and a receiver does not keep up")
     } else if latest > usual {
         let batch = client.publisher.map_or(1, |publisher| publisher.batch);
         let known = if batch > 1 { format!("batches of {batch} are known") } else { "no batches are known".to_owned() };
@@ -165,6 +172,9 @@ fn rhythm(client: &ClientReport) -> Option<String> {
     let Some(interval) = publisher.learned_interval else {
         return Some(format!("rates are those of the last {window} s; nothing is learned of it yet"));
     };
+    if let Some(granted) = publisher.granted {
+        return Some(format!("an operator has entitled it to {}; nothing is learned of it", whole_per_second(granted)));
+    }
     let batches =
         if publisher.batch > 1 { format!(", up to {} at once", publisher.batch) } else { ", one at a time".to_owned() };
     Some(format!("learned: a message every {}{batches}; rates are those of the last {window} s", span(interval)))
@@ -206,7 +216,7 @@ fn limit_of(state: &State, client: &ClientReport) -> Option<(Whom, f64)> {
         Whom::Client(name) => *name == client.client_id,
         Whom::User(name) => Some(name) == client.identity.user.as_ref(),
     };
-    let (whom, rate) = state.handle.limits().into_iter().find(|(whom, _)| is_it(whom))?;
+    let (whom, rate) = state.handle.rates(Setting::Limit).into_iter().find(|(whom, _)| is_it(whom))?;
     Some((whom, 1.0 / rate.interval().as_secs_f64().max(1e-9)))
 }
 
@@ -301,24 +311,41 @@ fn gone(state: &State, closed: &Closed) -> String {
     lines.join("\n  ")
 }
 
+/// What makes a client recover that is slowed, if it is right.
+fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<String> {
+    let publisher = client.publisher.as_ref();
+    let rate = client.rate.unwrap_or(1.0);
+    if publisher.is_some_and(|publisher| publisher.unread_since.is_some()) && !is_limited {
+        // What it sends is not known, only what is read of it.
+        let most = publisher.map_or(1.0, |publisher| f64::from(publisher.served)).max(rate);
+        let entitled = (2.0 * most.max(view::learned_rate(client).unwrap_or(1.0))).ceil();
+        return vec![format!("if this is right, entitle it:  tidegate limits set {id} entitled={entitled}/s")];
+    }
+    // Room to catch up with what waits.
+    let allowed = match (2.0 * rate.max(1.0)).ceil() as u64 {
+        // As many may come at once as in the time that is named.
+        rate if publisher.is_some_and(|publisher| publisher.batch > 1) => format!("{}/m", rate * 60),
+        rate => format!("{rate}/s"),
+    };
+    let allow = format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}");
+    if is_limited {
+        return vec![allow, format!("or take the limit away:  tidegate limits unset {id}")];
+    }
+    let all = "if many are slowed that should not be: backoff.enforce = \"pressure\", or more room: backoff.headroom, \
+               backoff.burst";
+    vec![allow, all.to_owned()]
+}
+
 /// What to do next.
-fn next(client: &ClientReport) -> Vec<String> {
+fn next(client: &ClientReport, is_limited: bool) -> Vec<String> {
     let ledger = &client.ledger;
     let id = quoted(&client.client_id);
     let mut steps = Vec::new();
     if code(client.state).is_some() {
-        let allowed = match client.rate.unwrap_or(1.0).max(1.0).ceil() as u64 {
-            // As many may come at once as in the time that is named.
-            rate if client.publisher.is_some_and(|publisher| publisher.batch > 1) => format!("{}/m", rate * 60),
-            rate => format!("{rate}/s"),
-        };
-        steps.push(format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}"));
+        steps.extend(remedies(client, &id, is_limited));
         steps.push(format!(
             "if not, keep it away for a while:  tidegate ban add {id} --for 1h   or once:  tidegate kick {id}"
         ));
-        steps.push(
-            "if many are slowed that should not be, give all more room: backoff.headroom, backoff.burst".to_owned(),
-        );
     }
     if let Some(usual) = view::learned_rate(client)
         && client.state == ClientState::Ok
@@ -408,7 +435,11 @@ mod tests {
             batch,
             rate,
             current_rate,
-            is_pressing: false,
+            served: 128,
+            unread_since: None,
+            is_entitled: true,
+            granted: None,
+            parent: 7,
             held: 3,
             refused: 0,
             dropped: 0,
@@ -464,18 +495,44 @@ mod tests {
         let good = client(ClientState::Ok, 38.0, 900.0, Some(40.0), 200);
         assert!(headline(&good, None).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
         let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), None);
-        assert!(left_alone.contains("40.0/s is usual for it; a publisher is slowed only while"), "{left_alone}");
+        assert!(left_alone.contains("40.0/s is usual for it; who sends more comes after"), "{left_alone}");
     }
 
     #[test]
     fn what_to_do_is_a_command_or_a_setting() {
-        let steps = next(&client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 200));
-        assert!(steps[0].ends_with("tidegate limits set pump rate=2520/m"), "{steps:?}");
-        assert!(steps[1].contains("tidegate ban add pump") && steps[2].contains("backoff.burst"), "{steps:?}");
-        let steps = next(&client(ClientState::Slowed, 41.5, 900.0, Some(4.0), 1));
-        assert!(steps[0].ends_with("rate=42/s"), "{steps:?}");
-        assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1)), Vec::<String>::new());
-        let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1));
+        let slowed = |batch| client(ClientState::Slowed, 41.5, 900.0, Some(4.0), batch);
+        let steps = next(&slowed(200), false);
+        assert!(steps[0].ends_with("tidegate limits set pump rate=4980/m"), "{steps:?}");
+        assert!(steps[1].contains("backoff.burst") && steps[2].contains("tidegate ban add pump"), "{steps:?}");
+        let steps = next(&slowed(1), false);
+        assert!(steps[0].ends_with("rate=83/s"), "{steps:?}");
+        let steps = next(&slowed(1), true);
+        assert!(steps[1].ends_with("tidegate limits unset pump"), "{steps:?}");
+        assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1), false), Vec::<String>::new());
+        let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), false);
         assert!(steps[0].contains("tidegate limits set pump rate=40/s"), "{steps:?}");
+    }
+
+    #[test]
+    fn who_waits_behind_others_is_told_so_and_can_be_entitled() {
+        let mut waiting = client(ClientState::Slowed, 120.0, 120.0, Some(5.0), 1);
+        if let Some(publisher) = &mut waiting.publisher {
+            publisher.unread_since = Some(tidegate_control::Timestamp::ZERO);
+        }
+        assert_eq!(
+            cause(&waiting, None),
+            "waits behind entitled traffic: it sends more than it is served, 5.00/s usual, served 128/s"
+        );
+        let steps = next(&waiting, false);
+        assert_eq!(steps[0], "if this is right, entitle it:  tidegate limits set pump entitled=256/s");
+    }
+
+    #[test]
+    fn without_a_gate_it_says_so() {
+        let mut quiet = client(ClientState::Ok, 0.0, 0.0, None, 1);
+        (quiet.publisher, quiet.rate) = (None, None);
+        assert!(headline(&quiet, None).ends_with("is not slowed: it has not published"));
+        quiet.ledger.received = 25_000;
+        assert!(headline(&quiet, None).contains("backoff.mode is \"off\""), "{}", headline(&quiet, None));
     }
 }

@@ -10,6 +10,7 @@ function show(place, context) {
   const limits = new Table([
     { title: "Kind", text: (row) => row.kind }, { title: "Name", kind: "name", text: (row) => row.name },
     { title: "Rate /s", num: true, text: (row) => number(row.rate) }, { title: "At once", num: true, text: (row) => number(row.burst) },
+    { title: "Entitled /s", num: true, text: (row) => number(row.entitled) },
     { title: "", node: (row) => remove(`Remove the limit of ${row.name}`, `${row.name} has no limit any more`, `limits?${row.kind}=${encodeURIComponent(row.name)}`) },
   ], { empty: "No limits of single clients or users. What is learned decides." });
   const bans = new Table([
@@ -39,7 +40,7 @@ function show(place, context) {
     { title: "What", kind: "long", text: (row) => `${row.method} ${row.path}${row.whom ? ` (${row.whom})` : ""}` }, { title: "Answer", num: true, text: (row) => row.status },
   ], { empty: "Nothing was changed through this door." });
   set(place, problem, h("div", { class: "grid" },
-    card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They last as long as the process; what should outlive it belongs into the configuration.")),
+    card("Limits", "c6", form, limits.element, h("p", { class: "quiet small" }, "They outlive the process where there is a store. To entitle a client instead:  tidegate limits set CLIENT entitled=500/s")),
     card("Bans", "c6", bans.element, h("p", { class: "quiet small" }, "A client is banned on its own page; users and networks with  tidegate ban add --network 10.1.2.0/24")),
     card("Changes through this door", "", audit.element),
     card("Settings in force", "", h("div", { class: "row" }, h("label", { for: "key" }, "Search", search)), settings.element),

@@ -1,6 +1,5 @@
 //! What all threads share: inboxes, counts of seats, and the counters of each shard as last shown.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,6 +18,7 @@ use crate::inbox::{Inbox, lock};
 use crate::keep::{Keeper, Ticket};
 use crate::known::Known;
 use crate::letter::{Letter, Rules};
+use crate::operator::{self, Setting};
 use crate::password::Questions;
 use crate::pressure::Pressure;
 use crate::seat::Seats;
@@ -48,7 +48,7 @@ pub(crate) struct Common {
     /// Right ones.
     pub(crate) known: Known,
     /// Limits of single clients and users, as all shards have them.
-    pub(crate) limits: Mutex<BTreeMap<Whom, Rate>>,
+    pub(crate) limits: Mutex<operator::Settings>,
     /// Names of the classes, by the latest rules.
     pub(crate) classes: Mutex<Vec<String>>,
     /// By shard.
@@ -112,6 +112,18 @@ impl Common {
         let whom = whom.normal();
         let mut bans = lock(&self.bans);
         bans.remove(whom.clone()).then(|| self.keeper.as_ref().map_or(Ticket::NONE, |keeper| keeper.unban(&whom)))
+    }
+
+    /// Sets the rate of somebody, tells all shards, and writes it down: the ticket to wait for, if there is a store that
+    /// takes it. None: there are too many already.
+    pub(crate) fn set_rate(&self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Ticket> {
+        // All under the lock: the log and the shards hear of it in the order in which it was set.
+        let mut limits = lock(&self.limits);
+        if !limits.put(setting, whom, rate) {
+            return None;
+        }
+        self.tell_all(|| Letter::Limit(setting, whom.clone(), rate));
+        Some(self.keeper.as_ref().map_or(Ticket::NONE, |keeper| keeper.set_rate(setting, whom, rate)))
     }
 
     /// New rules have come.

@@ -25,7 +25,8 @@ use crate::inbox::lock;
 use crate::keep::{Kept, StoreReport, Ticket};
 use crate::known::{Acquaintance, NO_RULES};
 use crate::letter::{Letter, Rules};
-use crate::limits::{OPERATOR_LIMITS_MAX, QUESTIONS_MAX};
+use crate::limits::QUESTIONS_MAX;
+use crate::operator::Setting;
 use crate::password::{Asker, Question as PasswordQuestion};
 use crate::pressure::PressureReport;
 
@@ -208,22 +209,16 @@ impl Handle {
         lock(&self.common.bans).list(self.common.clock.now())
     }
 
-    /// Limits the messages of a client or user, or (`None`) stops doing so. False: there are too many limits already.
-    pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
-        let mut limits = lock(&self.common.limits);
-        match rate {
-            Some(_) if limits.len() >= OPERATOR_LIMITS_MAX && !limits.contains_key(whom) => return false,
-            Some(rate) => drop(limits.insert(whom.clone(), rate)),
-            None => drop(limits.remove(whom)),
-        }
-        drop(limits);
-        self.common.tell_all(|| Letter::Limit(whom.clone(), rate));
-        true
+    /// Limits the messages of a client or user, or entitles it to so many; or (`None`) stops doing so. None: there are too
+    /// many already. Returns as [`Handle::ban`] does.
+    pub fn set_rate(&self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Kept> {
+        let ticket = self.common.set_rate(setting, whom, rate)?;
+        Some(self.is_kept(ticket))
     }
 
-    /// The limits of single clients and users.
-    pub fn limits(&self) -> Vec<(Whom, Rate)> {
-        lock(&self.common.limits).iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+    /// The limits, or the grants, of single clients and users.
+    pub fn rates(&self, setting: Setting) -> Vec<(Whom, Rate)> {
+        lock(&self.common.limits).list(setting)
     }
 
     /// See [`crate::Broker::reload`].

@@ -17,6 +17,7 @@ use crate::door::Door;
 use crate::limits::MEMORY_MIN;
 use crate::link::Link;
 use crate::machine::memory_auto;
+use crate::operator::Setting;
 use crate::password::Question;
 use crate::seat::Seat;
 use crate::tap::{Outgoing, Tap};
@@ -36,8 +37,8 @@ pub(crate) enum Letter {
         /// The user, or why not.
         verdict: Result<Option<Arc<str>>, Refusal>,
     },
-    /// A limit for the messages of somebody, or its end.
-    Limit(Whom, Option<Rate>),
+    /// A limit or a grant for the messages of somebody, or its end.
+    Limit(Setting, Whom, Option<Rate>),
     /// Whoever this concerns has to go.
     Expel(Box<Banned>),
     /// Time has passed (a clock that is set by hand). Let go of when a turn at the new time is over.

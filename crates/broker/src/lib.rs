@@ -31,6 +31,7 @@ mod letter;
 mod limits;
 mod link;
 mod machine;
+mod operator;
 mod password;
 mod pressure;
 mod pulse;
@@ -77,6 +78,7 @@ pub use keep::Kept;
 use keep::{Keeper, Opening, Scribe};
 use letter::{Letter, Rules};
 use limits::SHARDS_MAX;
+pub use operator::Setting;
 use password::Questions;
 pub use pressure::PressureReport;
 pub use pulse::Pulse;
@@ -129,16 +131,27 @@ impl Broker {
         let rules = Rules::new(&config, authenticator, policy, 0);
         let mut made = make_shards(polls.len(), &rules);
         let (mut keeper, mut first, mut opening) = (None, vec![Vec::new(); polls.len()], None);
-        let mut bans = Vec::new();
+        let (mut bans, mut rates) = (Vec::new(), Vec::new());
         if let Some(store) = &config.store {
             let opened = Keeper::open(store, &mut made, clock.now())?;
             keeper = Some(Arc::new(opened.keeper));
-            (opening, first, bans) = (Some(opened.opening), opened.first, opened.bans);
+            (opening, first) = (Some(opened.opening), opened.first);
+            (bans, rates) = (opened.bans, opened.rates);
         }
         let common = Arc::new(Common::new(clock, inboxes?, questions, rules.memory_max, keeper));
         common.show_rules(&rules);
         for Ban { whom, left, reason } in bans {
             inbox::lock(&common.bans).add(whom, left, &reason, common.clock.now());
+        }
+        for (setting, whom, rate) in rates {
+            // The shards have no thread yet.
+            for shard in &mut made {
+                let _ = match setting {
+                    Setting::Limit => shard.set_limit(&whom, Some(rate), common.clock.now()),
+                    Setting::Grant => shard.set_grant(&whom, Some(rate), common.clock.now()),
+                };
+            }
+            inbox::lock(&common.limits).put(setting, &whom, Some(rate));
         }
 
         let passwords = password::start(config.password_threads, &common.questions, &common.inboxes)?;
@@ -218,14 +231,19 @@ impl Broker {
         self.handle().bans()
     }
 
-    /// See [`Handle::set_limit`].
+    /// See [`Handle::set_rate`].
     pub fn set_limit(&self, whom: &Whom, rate: Option<Rate>) -> bool {
-        self.handle().set_limit(whom, rate)
+        self.handle().set_rate(Setting::Limit, whom, rate).is_some()
     }
 
-    /// See [`Handle::limits`].
+    /// See [`Handle::set_rate`].
+    pub fn set_grant(&self, whom: &Whom, rate: Option<Rate>) -> bool {
+        self.handle().set_rate(Setting::Grant, whom, rate).is_some()
+    }
+
+    /// See [`Handle::rates`].
     pub fn limits(&self) -> Vec<(Whom, Rate)> {
-        self.handle().limits()
+        self.handle().rates(Setting::Limit)
     }
 
     /// Sets the clock forward, of a broker that was started by hand. When this returns every shard has done a turn at the

@@ -20,8 +20,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_core::Shard;
 use tidegate_core::persist::Trouble;
+use tidegate_core::settings::Rate;
+use tidegate_core::{Shard, Whom};
 use tidegate_store::disk::{FsDisk, FsFiles};
 use tidegate_store::records::{Image, Record};
 use tidegate_store::{
@@ -38,6 +39,7 @@ pub use spot::location_of;
 pub use tidegate_store::{Durability, Health, StoreConfig, StoreReport, WriterMetrics};
 
 use crate::bans::{Ban, Banned};
+use crate::operator::Setting;
 pub use wall::Wall;
 
 /// What the store had to say when it was opened.
@@ -73,6 +75,8 @@ pub(crate) struct Opened {
     pub(crate) first: Vec<Vec<Batch>>,
     /// Who is not let in, for how long, and why.
     pub(crate) bans: Vec<Ban>,
+    /// What operators have set.
+    pub(crate) rates: Vec<(Setting, Whom, Rate)>,
 }
 
 /// What to wait for until a ban is kept; nothing, if it was not taken.
@@ -100,6 +104,7 @@ impl Keeper {
         restored.rhythms = rhythms::restore(&image, shards, &wall, now);
         let bans = bans(&image, &wall, now);
         restored.bans = bans.len();
+        let rates = image.limits().filter_map(rate).collect();
         drop(image);
         let first = write_first(&mut log, shards, &wall, now);
         let options =
@@ -117,7 +122,7 @@ impl Keeper {
         let (writer, fetcher) = (Mutex::new(Some(Arc::new(writer))), Mutex::new(Some(fetcher)));
         let said = Mutex::default();
         let keeper = Self { config: config.clone(), wall, writer, fetcher, clerk, said };
-        Ok(Opened { keeper, opening: Opening { report, restored, notes }, first, bans })
+        Ok(Opened { keeper, opening: Opening { report, restored, notes }, first, bans, rates })
     }
 
     /// Writes a ban down; whoever wants to know that it is kept waits for the ticket.
@@ -131,6 +136,18 @@ impl Keeper {
     pub(crate) fn unban(&self, whom: &Banned) -> Ticket {
         let write = |subject: String| self.clerk.write(&Record::BanLifted { subject: &subject });
         Ticket(subject::write(whom).and_then(write))
+    }
+
+    /// Writes down what an operator has set, or that it is over.
+    pub(crate) fn set_rate(&self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Ticket {
+        let write = |subject: String| match rate {
+            Some(rate) => {
+                let interval_ns = u64::try_from(rate.interval().as_nanos()).unwrap_or(u64::MAX);
+                self.clerk.write(&Record::Limit { subject: &subject, interval_ns, burst: rate.burst() })
+            }
+            None => self.clerk.write(&Record::LimitLifted { subject: &subject }),
+        };
+        Ticket(subject::write_rate(setting, whom).and_then(write))
     }
 
     /// Waits for such a ticket, a few seconds at most.
@@ -217,6 +234,12 @@ fn bans(image: &Image, wall: &Wall, now: Timestamp) -> Vec<Ban> {
         Some(Ban { whom: subject::read(text)?, left, reason: reason.to_owned() })
     };
     image.bans().filter_map(ban).filter(|ban| !ban.left.is_zero()).collect()
+}
+
+/// What an operator has set; none for what somebody else has written.
+fn rate((subject, interval_ns, burst): (&str, u64, u32)) -> Option<(Setting, Whom, Rate)> {
+    let (setting, whom) = subject::read_rate(subject)?;
+    Some((setting, whom, Rate::new(1, Duration::from_nanos(interval_ns), burst)))
 }
 
 /// What was done while restoring (sessions that had expired, messages that were on their way) is written before anything

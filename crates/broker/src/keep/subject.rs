@@ -2,9 +2,11 @@
 
 use std::net::IpAddr;
 
+use tidegate_core::Whom;
 use tidegate_store::records::TEXT_BYTES_MAX;
 
 use crate::bans::Banned;
+use crate::operator::Setting;
 
 /// As text; none if it is too long to be kept, which takes names of more than 64 KiB.
 pub(super) fn write(whom: &Banned) -> Option<String> {
@@ -37,6 +39,36 @@ pub(super) fn read(text: &str) -> Option<Banned> {
     parts.next().is_none().then_some(whom)
 }
 
+/// What is set for whom, in the same way.
+pub(super) fn write_rate(setting: Setting, whom: &Whom) -> Option<String> {
+    let setting = match setting {
+        Setting::Limit => "rate",
+        Setting::Grant => "entitled",
+    };
+    let text = match whom {
+        Whom::Client(client) => format!("{setting}\0client\0{client}"),
+        Whom::User(user) => format!("{setting}\0user\0{user}"),
+    };
+    (text.len() <= TEXT_BYTES_MAX).then_some(text)
+}
+
+/// The reverse; none for what is no such text.
+pub(super) fn read_rate(text: &str) -> Option<(Setting, Whom)> {
+    let mut parts = text.split('\0');
+    let (setting, kind, name) = (parts.next()?, parts.next()?, parts.next()?);
+    let setting = match setting {
+        "rate" => Setting::Limit,
+        "entitled" => Setting::Grant,
+        _ => return None,
+    };
+    let whom = match kind {
+        "client" => Whom::Client(name.into()),
+        "user" => Whom::User(name.into()),
+        _ => return None,
+    };
+    parts.next().is_none().then_some((setting, whom))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,6 +84,18 @@ mod tests {
             Banned::ClientOf("c".into(), "u".into()),
         ] {
             assert_eq!(read(&write(&whom).unwrap()), Some(whom));
+        }
+    }
+
+    #[test]
+    fn what_is_set_for_whom_goes_there_and_back() {
+        for setting in [Setting::Limit, Setting::Grant] {
+            for whom in [Whom::Client("a b".into()), Whom::User("u".into())] {
+                assert_eq!(read_rate(&write_rate(setting, &whom).unwrap()), Some((setting, whom)));
+            }
+        }
+        for text in ["", "rate", "rate\0client", "rate\0king\0x", "tax\0client\0x", "rate\0client\0x\0y"] {
+            assert_eq!(read_rate(text), None, "{text:?}");
         }
     }
 

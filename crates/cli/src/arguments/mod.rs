@@ -24,7 +24,9 @@ pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use lab::{AllArgs, HowArgs, LabArgs, LabCommand};
 pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
-pub(crate) use operate::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, TraceCommand, TraceRecordArgs};
+pub(crate) use operate::{
+    BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, TraceCommand, TraceRecordArgs, Wanted,
+};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};

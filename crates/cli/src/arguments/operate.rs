@@ -151,14 +151,15 @@ pub(crate) struct LimitsArgs {
 /// What to do with limits.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum LimitsCommand {
-    /// Set a client's rate, whatever was learned; it holds until the broker ends or it is unset
+    /// Limit a client's rate, or entitle it to one, whatever was learned; it holds until it is unset
     Set {
         /// The client identifier (a user's name with --user)
         name: String,
-        /// So many messages in a time: rate=500/s, rate=30/m or rate=10/h
-        #[arg(value_name = "rate=N/TIME", value_parser = rate)]
-        rate: String,
-        /// The name is a user's: the limit is for all its clients
+        /// So many messages in a time and no more: rate=500/s, rate=30/m or rate=10/h; or as many come first where
+        /// something is scarce: entitled=500/s
+        #[arg(value_name = "rate=N/TIME|entitled=N/TIME", value_parser = rate)]
+        rate: Wanted,
+        /// The name is a user's: a rate is for all its clients together, an entitlement for each of them
         #[arg(long)]
         user: bool,
     },
@@ -174,9 +175,23 @@ pub(crate) enum LimitsCommand {
     List,
 }
 
-fn rate(text: &str) -> Result<String, String> {
-    let rate = text.strip_prefix("rate=").unwrap_or(text);
-    if rate.contains('/') { Ok(rate.to_owned()) } else { Err("expected rate=500/s, rate=30/m or rate=10/h".to_owned()) }
+/// What is set, and to which rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    pub(crate) setting: &'static str,
+    pub(crate) rate: String,
+}
+
+fn rate(text: &str) -> Result<Wanted, String> {
+    let (setting, rate) = match text.split_once('=') {
+        None | Some(("rate", _)) => ("rate", text.strip_prefix("rate=").unwrap_or(text)),
+        Some(("entitled", rate)) => ("entitled", rate),
+        Some(_) => return Err("expected rate=500/s or entitled=500/s".to_owned()),
+    };
+    if !rate.contains('/') {
+        return Err(format!("expected {setting}=500/s, {setting}=30/m or {setting}=10/h"));
+    }
+    Ok(Wanted { setting, rate: rate.to_owned() })
 }
 
 /// Arguments of `tidegate ban`.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::http::{Door, escaped};
 use super::table::{Align, Table, number, shown};
 use super::{out, print_json};
-use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand};
+use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, Wanted};
 
 /// `tidegate limits`.
 pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
@@ -19,9 +19,12 @@ pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
             (answer, text)
         }
         LimitsCommand::Set { name, rate, user } => {
-            let body = json!({ kind(*user): name, "rate": rate });
-            let words = format!("{} {name:?} may publish {rate} until the broker ends\n", kind(*user));
-            (door.request("PUT", "/api/v1/limits", Some(&body))?, words)
+            let Wanted { setting, rate } = rate;
+            let body = json!({ kind(*user): name, *setting: rate });
+            let answer = door.request("PUT", "/api/v1/limits", Some(&body))?;
+            let does = if *setting == "rate" { "may publish" } else { "is entitled to" };
+            let until = if answer["kept"] == json!(true) { "until that is unset" } else { "until the broker ends" };
+            (answer, format!("{} {name:?} {does} {rate} {until}\n", kind(*user)))
         }
         LimitsCommand::Unset { name, user } => {
             let path = format!("/api/v1/limits?{}={}", kind(*user), escaped(name));
@@ -38,16 +41,19 @@ pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
 fn limits_text(answer: &Value) -> String {
     let limits = answer["limits"].as_array().map_or(&[][..], Vec::as_slice);
     if limits.is_empty() {
-        return "no limits of single clients; set one:  tidegate limits set CLIENT rate=500/s\n".to_owned();
+        return "no limits of single clients; set one:  tidegate limits set CLIENT rate=500/s (or entitled=500/s)\n"
+            .to_owned();
     }
     let mut table = Table::new(&[
         ("KIND", Align::Left),
         ("NAME", Align::Left),
         ("RATE/s", Align::Right),
         ("AT ONCE", Align::Right),
+        ("ENTITLED/s", Align::Right),
     ]);
     for limit in limits {
-        table.row([shown(&limit["kind"]), shown(&limit["name"]), number(&limit["rate"]), shown(&limit["burst"])]);
+        let (kind, name) = (shown(&limit["kind"]), shown(&limit["name"]));
+        table.row([kind, name, number(&limit["rate"]), shown(&limit["burst"]), number(&limit["entitled"])]);
     }
     table.text()
 }

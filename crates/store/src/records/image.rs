@@ -20,6 +20,7 @@ pub struct Image {
     /// Messages on their way to sessions, and those that have them.
     routing: BTreeMap<u64, RoutingImage>,
     rhythms: BTreeMap<Box<str>, (u64, Box<[u8]>)>,
+    limits: BTreeMap<Box<str>, (u64, u32)>,
     bans: BTreeMap<Box<str>, (Option<u64>, Box<str>)>,
     clock_ms: u64,
     /// Highest number of a message or session ever seen: the next one is higher.
@@ -167,6 +168,11 @@ impl Image {
         fresh.map(|(key, (seen_ms, state))| (&**key, *seen_ms, &**state))
     }
 
+    /// What operators have set: for whom, nanoseconds between two messages, and how many at once.
+    pub fn limits(&self) -> impl Iterator<Item = (&str, u64, u32)> {
+        self.limits.iter().map(|(subject, (interval_ns, burst))| (&**subject, *interval_ns, *burst))
+    }
+
     /// Who may not come in, until when, and why; bans that have ended are left out.
     pub fn bans(&self) -> impl Iterator<Item = (&str, Option<u64>, &str)> {
         let holds = |until: Option<u64>| until.is_none_or(|until| until > self.clock_ms);
@@ -271,6 +277,14 @@ impl Image {
             }
             Record::BanLifted { subject } => {
                 self.bans.remove(subject);
+                true
+            }
+            Record::Limit { subject, interval_ns, burst } => {
+                self.limits.insert(subject.into(), (interval_ns, burst));
+                true
+            }
+            Record::LimitLifted { subject } => {
+                self.limits.remove(subject);
                 true
             }
             Record::Numbers { id_max } => {

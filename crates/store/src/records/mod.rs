@@ -289,6 +289,20 @@ records! {
         /// Who.
         subject: &'a str,
     }
+    /// An operator has set the rate of somebody.
+    29 Limit {
+        /// What is set and for whom, in the words of who decides it.
+        subject: &'a str,
+        /// Nanoseconds between two messages.
+        interval_ns: u64,
+        /// How many may come at once.
+        burst: u32,
+    }
+    /// Nothing is set any more.
+    30 LimitLifted {
+        /// What and for whom.
+        subject: &'a str,
+    }
     /// The wall clock was here: a start at an earlier time, or years later, knows that the clock has jumped.
     21 Clock {
         /// Now.

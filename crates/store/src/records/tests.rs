@@ -81,6 +81,9 @@ fn record() -> impl Strategy<Value = Record<'static>> {
         1 => (text(), option::of(TIME), text())
             .prop_map(|(subject, until_ms, reason)| Record::Ban { subject, until_ms, reason }),
         1 => text().prop_map(|subject| Record::BanLifted { subject }),
+        1 => (text(), any::<u64>(), any::<u32>())
+            .prop_map(|(subject, interval_ns, burst)| Record::Limit { subject, interval_ns, burst }),
+        1 => text().prop_map(|subject| Record::LimitLifted { subject }),
         1 => TIME.prop_map(|now_ms| Record::Clock { now_ms }),
     ]
 }

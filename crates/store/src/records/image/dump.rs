@@ -27,6 +27,9 @@ impl State for Image {
         for (subject, until_ms, reason) in self.bans() {
             put(&Record::Ban { subject, until_ms, reason })?;
         }
+        for (subject, interval_ns, burst) in self.limits() {
+            put(&Record::Limit { subject, interval_ns, burst })?;
+        }
         for (key, seen_ms, state) in self.rhythms() {
             put(&Record::Rhythm { key, seen_ms, state })?;
         }

@@ -1,0 +1,49 @@
+//! What operators have set for single clients and users: limits, and grants. All shards have the same; the store keeps
+//! both.
+
+use std::collections::BTreeMap;
+
+use tidegate_core::Whom;
+use tidegate_core::settings::Rate;
+
+use crate::limits::OPERATOR_LIMITS_MAX;
+
+/// What is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// So much and no more, whatever was learned.
+    Limit,
+    /// So much comes first where something is scarce, and need not be learned.
+    Grant,
+}
+
+/// All that is set.
+#[derive(Debug, Default)]
+pub(crate) struct Settings {
+    limits: BTreeMap<Whom, Rate>,
+    grants: BTreeMap<Whom, Rate>,
+}
+
+impl Settings {
+    /// False: there is no room for another one.
+    pub(crate) fn put(&mut self, setting: Setting, whom: &Whom, rate: Option<Rate>) -> bool {
+        let table = match setting {
+            Setting::Limit => &mut self.limits,
+            Setting::Grant => &mut self.grants,
+        };
+        match rate {
+            Some(_) if table.len() >= OPERATOR_LIMITS_MAX && !table.contains_key(whom) => return false,
+            Some(rate) => drop(table.insert(whom.clone(), rate)),
+            None => drop(table.remove(whom)),
+        }
+        true
+    }
+
+    pub(crate) fn list(&self, setting: Setting) -> Vec<(Whom, Rate)> {
+        let table = match setting {
+            Setting::Limit => &self.limits,
+            Setting::Grant => &self.grants,
+        };
+        table.iter().map(|(whom, rate)| (whom.clone(), *rate)).collect()
+    }
+}
