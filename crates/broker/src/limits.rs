@@ -10,14 +10,20 @@ pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
 /// Bytes read from one connection in one turn: some 200 small messages, one system call.
 pub(crate) const READ_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes read in one turn from connections that became ready, and as many again from those that had more to say than
-/// one read. Two budgets, so that neither kind waits for the other: who says little now and then is not behind those
-/// who never stop. Keeps a turn at about a millisecond, whatever comes in.
-pub(crate) const TURN_READ_BYTES_MAX: usize = 128 * 1024;
+/// The same while others wait, at least: a system call is worth some twenty small messages. As much of each connection that
+/// waits may be kept here until its turn comes.
+pub(crate) const READ_BYTES_MIN: usize = 2 * 1024;
 
-/// Bytes of that budget that are kept for connections of each lesser class that wait: whoever comes last still comes.
-/// An eighth, and one read.
-pub(crate) const READ_RESERVE_BYTES: usize = TURN_READ_BYTES_MAX / 8;
+/// Bytes that are read for each unit of work that a connection may have in its turn: a small message and its header.
+pub(crate) const UNIT_BYTES: usize = 128;
+
+/// Bytes read in one turn while everybody is read dry. Keeps a turn at about a millisecond, whatever comes in; who is left
+/// is read in order from then on.
+pub(crate) const TURN_READ_BYTES_MAX: usize = 256 * 1024;
+
+/// Units of work of a turn that reads in order: a small message each, so this is a millisecond, too. Whoever becomes ready
+/// meanwhile is seen after it.
+pub(crate) const TURN_UNITS_MAX: u32 = 2048;
 
 /// Bytes that the kernel takes for a connection beyond what it could send at once. What is in there cannot be overtaken:
 /// a slow client's link takes a second for this at 1 Mbit/s. By itself the kernel would take up to 4 MiB.
@@ -170,5 +176,5 @@ pub(crate) const CATCH_UP_MAX: Duration = Duration::from_secs(2);
 
 const _: () = assert!(READ_BYTES_MAX <= SCRATCH_BYTES / 2, "what is left over must fit beside what is read");
 const _: () = assert!(READ_BYTES_MAX <= TURN_READ_BYTES_MAX);
-const _: () = assert!(READ_RESERVE_BYTES * 4 <= TURN_READ_BYTES_MAX, "most is for those who come first");
+const _: () = assert!(READ_BYTES_MIN <= READ_BYTES_MAX);
 const _: () = assert!(HTTP_HEAD_BYTES_MAX <= READ_BYTES_MAX);

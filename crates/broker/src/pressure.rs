@@ -1,6 +1,6 @@
 //! What each shard measures of its own loop, and what all of them make of it together.
 //!
-//! A thread notes when its turns begin and end and whom they left unread (`Meter`), and every tenth of a second gives that
+//! A thread notes how long its turns take and how long those wait whom they read (`Meter`), and every tenth of a second gives that
 //! to its gauge (`tidegate_control::pressure`), which decides. The level of the process is the highest of its shards';
 //! the memory that counts is that of all. Everything shared is an atomic: no thread waits for another here.
 //!
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_control::order::Order;
 use tidegate_control::pressure::{Cause, Gauge, Level, PressureConfig, PressurePlan, Signal};
 
 use crate::limits::SAMPLE_INTERVAL;
@@ -38,11 +39,13 @@ pub(crate) struct Meter {
     window: Timestamp,
     busy: Duration,
     turns: u32,
-    /// Turns that left somebody unread.
-    unread_turns: u32,
-    backlog: Duration,
-    /// Samples in a row in which it had no rest.
-    restless: u32,
+    /// The longest that somebody waited for its turn who sends what is usual, or next to nothing.
+    entitled: Duration,
+    /// The longest that somebody who was read had not been read dry.
+    unread: Duration,
+    /// Mean turns and longest waits of the last samples.
+    before: [(Duration, Duration); SAMPLES],
+    samples: usize,
 }
 
 impl Meter {
@@ -53,25 +56,31 @@ impl Meter {
             window: now,
             busy: Duration::ZERO,
             turns: 0,
-            unread_turns: 0,
-            backlog: Duration::ZERO,
-            restless: 0,
+            entitled: Duration::ZERO,
+            unread: Duration::ZERO,
+            before: [(Duration::ZERO, Duration::ZERO); SAMPLES],
+            samples: 0,
         }
     }
 
-    /// A turn has ended that read `served` of those that had to wait for it, and left `unread` of them.
-    pub(crate) fn on_turn(&mut self, took: Duration, served: usize, unread: usize) {
+    /// Somebody who waited for that long is read now, and has not been read dry for so long.
+    #[inline]
+    pub(crate) fn on_visit(&mut self, order: Order, waited: Duration, unread: Duration) {
+        if order < Order::Excess {
+            self.entitled = self.entitled.max(waited);
+        }
+        self.unread = self.unread.max(unread);
+    }
+
+    /// A turn has ended.
+    pub(crate) fn on_turn(&mut self, took: Duration) {
         self.busy += took;
         self.turns = self.turns.saturating_add(1);
-        self.unread_turns += u32::from(unread > 0);
-        // At this pace.
-        let rounds = unread.div_ceil(served.max(1));
-        self.backlog = took.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
     }
 
     /// When the next sample is due: nothing is measured while nothing happens, but a level has to end.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        (self.gauge.level() > Level::Calm || self.backlog > Duration::ZERO).then_some(self.window + SAMPLE_INTERVAL)
+        (self.gauge.level() > Level::Calm || self.unread > Duration::ZERO).then_some(self.window + SAMPLE_INTERVAL)
     }
 
     /// The gauge as it stands after this, if it is time.
@@ -83,27 +92,25 @@ impl Meter {
         store: Duration,
         now: Timestamp,
     ) -> Option<Gauge> {
-        let time = now.since(self.window);
-        if time < SAMPLE_INTERVAL {
+        if now.since(self.window) < SAMPLE_INTERVAL {
             return None;
         }
-        let is_crowded = self.unread_turns * 2 > self.turns;
-        let working = if is_crowded { self.busy.as_secs_f64() / time.as_secs_f64() } else { 0.0 };
-        self.restless = if working > RESTLESS { self.restless.saturating_add(1) } else { 0 };
-        // A second of it: less happens whenever the machine has other things to do.
-        let saturation = if self.restless >= RESTLESS_SAMPLES { working } else { 0.0 };
         // The mean: a thread that loses its core for a while has one long turn, and nothing is wrong with the others.
-        let (turn, backlog) = (self.busy / self.turns.max(1), self.backlog);
-        let signal = Signal { turn, saturation, backlog, store, memory_used, memory_max };
+        self.before[self.samples % SAMPLES] = (self.busy / self.turns.max(1), self.entitled);
+        self.samples = self.samples.wrapping_add(1);
+        // For a second: less happens whenever the machine has other things to do.
+        let turn = self.before.iter().map(|(turn, _)| *turn).min().unwrap_or_default();
+        let entitled = self.before.iter().map(|(_, entitled)| *entitled).min().unwrap_or_default();
+        let signal = Signal { turn, entitled, unread: self.unread, store, memory_used, memory_max };
         self.gauge.on_sample(self.plan.as_ref()?, &signal, now);
         (self.window, self.busy, self.turns) = (now, Duration::ZERO, 0);
-        (self.unread_turns, self.backlog) = (0, Duration::ZERO);
+        (self.entitled, self.unread) = (Duration::ZERO, Duration::ZERO);
         Some(self.gauge)
     }
 }
 
-const RESTLESS: f64 = 0.6;
-const RESTLESS_SAMPLES: u32 = 10;
+/// A second of them.
+const SAMPLES: usize = 10;
 
 /// What the shards show each other.
 #[derive(Debug)]
@@ -270,35 +277,46 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    #[test]
-    fn whoever_never_rests_while_others_wait_is_busy_and_calms_down() {
+    /// A second and a half in which somebody waits like this.
+    fn wait(order: Order, waited: Duration, unread: Duration) -> (Meter, Timestamp) {
         let mut meter = Meter::new(Timestamp::ZERO);
         let mut now = Timestamp::ZERO;
         for _ in 0..1500 {
             now = now + MS;
-            meter.on_turn(MS, 8, 1);
+            meter.on_visit(order, waited, unread);
+            meter.on_turn(MS);
             meter.sample(0, 1, Duration::ZERO, now);
         }
-        assert_eq!(meter.gauge.level(), Level::Busy);
-        assert_eq!(meter.gauge.cause(), Some(Cause::Lag));
+        (meter, now)
+    }
+
+    #[test]
+    fn whoever_leaves_somebody_unread_for_a_second_is_busy_and_calms_down() {
+        let (mut meter, mut now) = wait(Order::Excess, 40 * MS, 1200 * MS);
+        assert_eq!((meter.gauge.level(), meter.gauge.cause()), (Level::Busy, Some(Cause::Backlog)));
         for _ in 0..60 {
             assert!(meter.due().is_some_and(|due| due <= now + SAMPLE_INTERVAL) || meter.gauge.level() == Level::Calm);
             now = now + SAMPLE_INTERVAL;
             meter.sample(0, 1, Duration::ZERO, now);
         }
         assert_eq!((meter.gauge.level(), meter.due()), (Level::Calm, None));
+        assert_eq!(wait(Order::Excess, 900 * MS, 900 * MS).0.gauge.level(), Level::Calm, "read dry within a second");
     }
 
     #[test]
-    fn f056_a_thousand_that_wait_for_turns_of_eight_raise_the_level() {
+    fn f056_those_who_send_what_is_usual_and_wait_raise_the_level() {
+        assert_eq!(wait(Order::Entitled, 40 * MS, 40 * MS).0.gauge.level(), Level::Calm);
+        assert_eq!(wait(Order::Entitled, 60 * MS, 60 * MS).0.gauge.level(), Level::Strained);
+        assert_eq!(wait(Order::Sparse, 1100 * MS, 1100 * MS).0.gauge.level(), Level::Overloaded);
         let mut meter = Meter::new(Timestamp::ZERO);
-        let mut now = Timestamp::ZERO;
-        for _ in 0..3 {
-            now = now + SAMPLE_INTERVAL;
-            meter.on_turn(MS, 8, 1000);
-            meter.sample(0, 1, Duration::ZERO, now);
+        for tick in 1..100 {
+            // Late, but not all the time.
+            if tick % 10 != 0 {
+                meter.on_visit(Order::Entitled, 200 * MS, 200 * MS);
+            }
+            meter.sample(0, 1, Duration::ZERO, Timestamp::ZERO + SAMPLE_INTERVAL * tick);
         }
-        assert_eq!((meter.gauge.level(), meter.gauge.cause()), (Level::Strained, Some(Cause::Backlog)));
+        assert_eq!(meter.gauge.level(), Level::Calm);
     }
 
     #[test]

@@ -9,8 +9,10 @@ use support::{Client, address, config, connect_packet, start, tcp};
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_broker::keep::StoreConfig;
-use tidegate_broker::{Banned, Broker, Kept};
+use tidegate_broker::{Banned, Broker, Kept, Setting};
+use tidegate_core::Whom;
 use tidegate_core::access::Open;
+use tidegate_core::settings::Rate;
 use tidegate_store::Durability;
 use tidegate_wire_mqtt::{
     Connect, Delivery, Packet, PacketId, Properties, Property, Publish, QoS, ReasonCode, Version, Will,
@@ -145,6 +147,26 @@ fn bans_outlive_the_process_until_they_end_or_are_lifted() {
     let broker = start(Config { store: None, ..kept(folder.path(), 1) });
     assert_eq!(broker.handle().ban(&banned[0], hour, "a test"), Some(Kept::No), "there is nowhere to keep it");
     broker.shutdown();
+}
+
+#[test]
+fn limits_and_grants_outlive_the_process_until_they_are_taken_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let rate = |count| Rate::new(count, Duration::from_secs(1), count);
+    let [client, user] = [Whom::Client("gateway".into()), Whom::User("fleet".into())];
+    let broker = start(kept(folder.path(), 2));
+    let handle = broker.handle();
+    assert_eq!(handle.set_rate(Setting::Grant, &client, Some(rate(500))), Some(Kept::Yes));
+    assert_eq!(handle.set_rate(Setting::Limit, &user, Some(rate(20))), Some(Kept::Yes));
+    assert_eq!(handle.set_rate(Setting::Limit, &client, Some(rate(9))), Some(Kept::Yes));
+    assert_eq!(handle.set_rate(Setting::Limit, &client, None), Some(Kept::Yes));
+    broker.shutdown();
+    for _ in 0..2 {
+        let broker = start(kept(folder.path(), 1));
+        assert_eq!(broker.handle().rates(Setting::Grant), [(client.clone(), rate(500))]);
+        assert_eq!(broker.handle().rates(Setting::Limit), [(user.clone(), rate(20))]);
+        broker.shutdown();
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use support::{Client, Message, address, config, connect_packet, encode, id_on_shard, publish, start, tcp};
 use tidegate_broker::config::{Config, ListenerKind};
+use tidegate_core::settings::Settings;
 use tidegate_wire_mqtt::{Packet, QoS, ReasonCode, Version};
 
 const VERSIONS: [Version; 3] = [Version::V31, Version::V311, Version::V5];
@@ -91,6 +92,42 @@ fn packets_may_come_in_any_pieces() {
     assert_eq!(client.connack(), ReasonCode::Success);
     client.next(|packet| assert!(matches!(packet, Packet::SubAck(_))));
     assert_eq!(client.message().payload, b"piecemeal");
+    broker.shutdown();
+}
+
+/// More than any turn reads: all of it is handled, and what each of them sent stays in its order.
+#[test]
+fn what_many_send_without_a_pause_is_read_in_turns_and_nothing_is_lost_or_out_of_order() {
+    const SENDERS: usize = 12;
+    const MESSAGES: usize = 4000;
+    // Room for all of it: this is about reading.
+    let settings = Settings { queue_messages_max: 2 * SENDERS * MESSAGES, ..Settings::default() };
+    let broker = start(Config { settings, ..config() });
+    let address = address(&broker, ListenerKind::Mqtt);
+    let mut reader = Client::tcp(address, Version::V5, "reader");
+    reader.subscribe("n/+", QoS::AtMostOnce);
+    let senders: Vec<_> = (0..SENDERS)
+        .map(|sender| {
+            std::thread::spawn(move || {
+                let mut client = Client::tcp(address, Version::V5, &format!("sender-{sender}"));
+                let topic = format!("n/{sender}");
+                let one = |n: usize| encode(&publish(&topic, n.to_string().as_bytes()), Version::V5);
+                client.send_bytes(&(0..MESSAGES).flat_map(one).collect::<Vec<u8>>());
+                // Behind all of it.
+                client.ping();
+            })
+        })
+        .collect();
+    let mut next = [0; SENDERS];
+    while next.iter().any(|next| *next < MESSAGES) {
+        let Message { topic, payload } = reader.message();
+        let sender: usize = topic[2..].parse().unwrap();
+        assert_eq!(payload, next[sender].to_string().as_bytes(), "of sender {sender}");
+        next[sender] += 1;
+    }
+    for sender in senders {
+        sender.join().unwrap();
+    }
     broker.shutdown();
 }
 

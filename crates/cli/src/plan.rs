@@ -190,10 +190,10 @@ fn back_off(options: &Options) -> BackOff {
 }
 
 fn arrivals(limits: &Limits) -> ArrivalRules {
-    let paced = ArrivalRules::default().paced.burst();
     ArrivalRules {
         new_clients: limits.new_clients.rate(Some(limits.new_clients_burst.0 as u32)),
-        paced: limits.paced_clients.rate(Some(paced)),
+        // As many at once as in the time that is named: the first second of a rush is no free one.
+        paced: limits.paced_clients.rate(None),
     }
 }
 

@@ -144,7 +144,8 @@ fn start() -> World {
     let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open)).unwrap();
     let mqtt = Mqtt::start(broker.addresses()[0].1);
     let (folder, saboteur) = (tempfile::tempdir().unwrap(), Arc::new(Saboteur::default()));
-    let store = StoreConfig { dir: folder.path().join("space"), durability: Durability::Always, strict: false, size_max: None };
+    let store =
+        StoreConfig { dir: folder.path().join("space"), durability: Durability::Always, strict: false, size_max: None };
     let probe: Arc<dyn Probe> = Arc::clone(&saboteur) as Arc<dyn Probe>;
     let options = Options { probe: Some(probe), restart_pause: Duration::from_millis(2), ..Options::default() };
     let (service, _) = Service::open_by(&store, &options).unwrap();

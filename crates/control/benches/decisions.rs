@@ -38,7 +38,7 @@ fn publishers(bencher: Bencher, rule: RhythmRule, gap_millis: u64) {
         round += 1;
         let now = Timestamp::from_nanos(round * gap_millis * 1_000_000);
         for rhythm in &mut rhythms {
-            let _ = black_box(rhythm.on_publish(&plan, now, Pressure::PRESSED));
+            let _ = black_box(rhythm.on_publish(&plan, now, Pressure::Pressed));
         }
     });
 }

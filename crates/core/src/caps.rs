@@ -72,6 +72,7 @@ impl Shard {
             self.pause(arrival.conn, now + CLASS_PAUSE, now);
             return Some(Admission::Wait);
         }
+        self.note_crowded_out(arrival.session);
         self.lose(arrival.session, Loss::ClassRefused);
         let pace = Pace::new(None, CLASS_PAUSE);
         let properties = pace.properties("no more room for this class in the queue of a receiver");

@@ -62,13 +62,6 @@ impl Priority {
         }
     }
 
-    /// Whether no other class counts for less, the broker's own apart: who gives way first.
-    pub(crate) fn is_least(&self, class: ClassId) -> bool {
-        let others = self.classes.iter().filter(|(id, _)| *id != ClassId::SYS);
-        let least = others.map(|(_, class)| class.weight).min();
-        self.mode != PriorityMode::Off && Some(self.classes.weight(class)) == least
-    }
-
     /// Bytes of this class that may wait in one queue.
     pub(crate) fn bytes_max(&self, class: ClassId) -> usize {
         self.capped(class).and_then(|class| class.max_bytes).unwrap_or(usize::MAX)

@@ -6,10 +6,12 @@
 
 use alloc::boxed::Box;
 
+use tidegate_control::Timestamp;
+
 use crate::access::Action;
 use crate::classes::{ClassBy, ClassId, PriorityMode};
 use crate::message::{Publication, Standing};
-use crate::shard::{ConnId, Shard};
+use crate::shard::Shard;
 
 /// What a client's messages count for, for whoever asks why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,31 +37,16 @@ impl Shard {
         Some(ClassReport { class: id, name: class.name.clone(), weight: class.weight, rank })
     }
 
-    /// In which order connections should be read: the lower the earlier. Who has not published yet subscribes,
-    /// acknowledges or pings, and is soon done.
-    #[inline]
-    pub fn read_order(&self, conn: ConnId) -> ReadOrder {
-        let class = self.connection(conn).and_then(|connection| self.sessions.get(connection.session)?.class);
-        let Some(class) = class.filter(|_| self.settings.priority.mode != PriorityMode::Off) else {
-            return ReadOrder::First;
-        };
-        match self.settings.priority.classes.weight(class) {
-            0..=1 => ReadOrder::Last,
-            2..=3 => ReadOrder::Middle,
-            _ => ReadOrder::First,
-        }
-    }
-
     /// How a message stands among others. Said once, when it comes in.
     #[inline]
-    pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>) -> Standing {
+    pub(crate) fn classify(&mut self, index: u32, publication: &Publication<'_>, now: Timestamp) -> Standing {
         let priority = &self.settings.priority;
         if priority.mode == PriorityMode::Off {
             return Standing::UNKNOWN;
         }
         let Some(session) = self.sessions.get_mut(index) else { return Standing::UNKNOWN };
         let wants_rate = priority.mode == PriorityMode::Paper;
-        let rank = |slot| self.gate.publishers.standing(slot, wants_rate);
+        let rank = |slot| self.gate.publishers.standing(slot, wants_rate, now);
         let rank = session.publisher.map_or(Standing::UNKNOWN, rank);
         let standing = Standing { parent: session.parent, ..rank };
         // The usual case is over here: no rules, no claim, and the paper's order is not asked for.
@@ -105,22 +92,6 @@ impl Shard {
             }
         }
     }
-}
-
-/// When a connection is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReadOrder {
-    /// Before the others.
-    First,
-    /// Then.
-    Middle,
-    /// After the others, but not never.
-    Last,
-}
-
-impl ReadOrder {
-    /// All of them, in order.
-    pub const ALL: [Self; 3] = [Self::First, Self::Middle, Self::Last];
 }
 
 /// The user property by which a client asks for a class.

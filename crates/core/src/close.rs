@@ -217,7 +217,7 @@ impl Shard {
             return;
         }
         publication.expires = expiry(&publication.properties, now);
-        publication.standing = self.classify(index, &publication);
+        publication.standing = self.classify(index, &publication, now);
         let message = Arc::new(Message::new(&publication, &self.memory.tally));
         let message = Shareable::of(&message);
         if was_kept {

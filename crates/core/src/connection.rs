@@ -27,6 +27,10 @@ pub(crate) struct Connection {
     pub(crate) aliases_out: Option<Box<AliasesOut>>,
     pub(crate) since: Timestamp,
     pub(crate) seen_at: Timestamp,
+    /// When it was last known to be read dry, as of the last time it was read.
+    pub(crate) dry_at: Timestamp,
+    /// When it was last told of a pace.
+    pub(crate) hinted_at: Timestamp,
     /// Counted here because a connection is touched for every packet anyway.
     pub(crate) traffic: Traffic,
     /// One and a half keep-alives; none if the client may be silent for ever.
@@ -111,6 +115,8 @@ impl Connection {
             aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
             since: now,
             seen_at: now,
+            dry_at: now,
+            hinted_at: Timestamp::ZERO,
             traffic: Traffic::default(),
             patience: None,
             pause: None,

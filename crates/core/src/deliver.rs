@@ -14,7 +14,7 @@ use crate::copy::{Copy, Frames, delivery_of, write_copy};
 use crate::drain::REACH_FIRST;
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
-use crate::limits::{AWAY_WINDOW_BYTES, CONGESTED_MESSAGES, OUTBOX_FREE_BYTES};
+use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::overload::Kind;
 use crate::persist::Until;
@@ -121,7 +121,6 @@ impl Shard {
             session.ledger.lose_delivery(Loss::Away, class, &mut self.stats);
             return;
         }
-        self.gate.pressing.met += u64::from(!is_away && session.queue_len() >= CONGESTED_MESSAGES);
         let bounds = bounds_of(settings, class);
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
@@ -229,7 +228,6 @@ impl Shard {
         if copy.delivery == Delivery::AtMostOnce {
             let (session, class) = (connection.session, publication.standing.class);
             if connection.outbox.len() > self.settings.outbox_bytes_max {
-                self.gate.pressing.met += 1;
                 self.lose_delivery(session, Loss::OutboxFull, class);
                 return Fate::Done;
             }

@@ -25,8 +25,6 @@ pub(crate) enum Envelope<'a> {
     Ask { turn: u64 },
     /// What came from the receiver in that turn is kept.
     Kept { turn: u64 },
-    /// Messages of this client meet a receiver of the sender's that does not keep up; see `pressing`.
-    Pressing { origin: u64 },
     /// The sender has subscribers on this filter, or has none any more.
     Interest { filter: &'a str, interested: bool },
     /// The sender's members of a group.
@@ -59,10 +57,6 @@ impl<'a> Envelope<'a> {
             Self::Kept { turn } => {
                 out.push(5);
                 out.extend_from_slice(&turn.to_le_bytes());
-            }
-            Self::Pressing { origin } => {
-                out.push(6);
-                out.extend_from_slice(&origin.to_le_bytes());
             }
             Self::Interest { filter, interested } => {
                 out.push(2);
@@ -107,7 +101,6 @@ impl<'a> Envelope<'a> {
             },
             4 => Self::Ask { turn: u64::from_le_bytes(reader.array()?) },
             5 => Self::Kept { turn: u64::from_le_bytes(reader.array()?) },
-            6 => Self::Pressing { origin: u64::from_le_bytes(reader.array()?) },
             _ => return None,
         };
         *bytes = reader.0;

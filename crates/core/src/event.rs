@@ -4,7 +4,7 @@
 //! ```text
 //! in   publish_received = publish_passed + publish_repeated + publish_denied + publish_rejected + publish_refused
 //!                       + publish_memory_budget + publish_store_error + publish_class_full + dropped_retained_full
-//!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_strained + dropped_held_ended
+//!                       + held_messages + dropped_held_full + dropped_rhythm + dropped_held_ended
 //!                       + dropped_held_expired
 //! out  deliveries       = delivered + queued_messages + inflight_messages
 //!                       + dropped_{outbox_full, queue_full, class_bytes, class_delay, conflated, expired, too_large,
@@ -249,7 +249,6 @@ impl Stats {
                 self.held_messages,
                 self.dropped_held_full,
                 self.dropped_rhythm,
-                self.dropped_strained,
                 self.dropped_held_ended,
                 self.dropped_held_expired,
             ],
@@ -420,8 +419,6 @@ stats! {
     dropped_held_full,
     /// QoS 0 messages of a publisher that was too fast for too long.
     dropped_rhythm,
-    /// QoS 0 messages of the lowest class beyond their publisher's share, while the broker was strained.
-    dropped_strained,
     /// Held messages, never acknowledged, whose session ended.
     dropped_held_ended,
     /// Held messages whose lifetime was over before they were released.

@@ -5,6 +5,7 @@ use alloc::format;
 use core::fmt::Write;
 
 use tidegate_control::Timestamp;
+use tidegate_control::claim::CALM_WINDOW;
 use tidegate_control::rhythm::ArrivalTime;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
@@ -12,6 +13,26 @@ use crate::connection::Connection;
 use crate::event::Why;
 use crate::limits::PACKETS_PER_INPUT_MAX;
 use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
+
+/// How much of a connection is handled at once, and what is known of how it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Portion {
+    /// The bytes may have come at any time since then.
+    pub since: Timestamp,
+    /// When the connection was last known to be read dry.
+    pub dry_at: Timestamp,
+    /// Units of work after which the rest is left: one for each packet, one for each KiB of it, and one for eight copies.
+    /// One packet at least is handled.
+    pub units: u32,
+}
+
+/// Eighths of a unit, rounded up.
+fn whole(eighths: u64) -> u32 {
+    u32::try_from(eighths.div_ceil(8)).unwrap_or(u32::MAX)
+}
+
+/// Bytes of a packet that cost an eighth of a unit.
+const COST_BYTES: usize = 128;
 
 /// Whether a packet ended its connection.
 pub(crate) type Handled = Result<(), Ending>;
@@ -59,16 +80,31 @@ impl Shard {
     /// The same for bytes that may have come at any time since `since`, and could not be read before. A publisher is not
     /// to be taken for too fast because we were too slow: they are taken to have come evenly.
     pub fn handle_input_since(&mut self, conn: ConnId, bytes: &[u8], since: Timestamp, now: Timestamp) -> Progress {
+        self.handle_portion(conn, bytes, &Portion { since, dry_at: now, units: u32::MAX }, now)
+    }
+
+    /// The same for bytes of a connection that is read in portions, because others wait, too.
+    pub fn handle_portion(&mut self, conn: ConnId, bytes: &[u8], portion: &Portion, now: Timestamp) -> Progress {
+        let Portion { since, dry_at, units } = *portion;
         self.settle_memory();
         let mut consumed = 0;
+        // In eighths of a unit.
+        let (mut used, most) = (0_u64, u64::from(units) * 8);
+        self.gate.is_unread = now.since(dry_at) > CALM_WINDOW;
+        if let Some(connection) = self.connection_mut(conn) {
+            connection.dry_at = dry_at;
+        }
         let lag = now.as_nanos().saturating_sub(since.as_nanos());
         let lag_per_byte = lag as f64 / bytes.len().max(1) as f64;
         for _ in 0..PACKETS_PER_INPUT_MAX {
+            if used >= most {
+                break;
+            }
             let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else {
-                return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
+                return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close, units: whole(used) };
             };
             if connection.pause.is_some() {
-                return Progress { consumed, at_least: 1, then: Then::Pause };
+                return Progress { consumed, at_least: 1, then: Then::Pause, units: whole(used) };
             }
             connection.seen_at = now;
             if consumed > 0 {
@@ -81,8 +117,10 @@ impl Shard {
                     let behind = (bytes.len() - consumed - size) as f64 * lag_per_byte;
                     let likely = Timestamp::from_nanos(now.as_nanos().saturating_sub(behind as u64));
                     let came = ArrivalTime::new(since, likely, now);
+                    let copies = self.copies;
                     let handled = self.handle_packet(conn, &packet, came, now);
                     self.journal.end_whole();
+                    used += 8 + (size / COST_BYTES) as u64 + (self.copies - copies);
                     if matches!(handled, Ok(Flow::Wait)) {
                         self.note_whole(conn);
                     } else {
@@ -95,17 +133,21 @@ impl Shard {
                     if !rest.is_empty() {
                         self.expect_rest(conn, at_least, now);
                     }
-                    return self.progress(conn, consumed, at_least);
+                    return self.progress(conn, consumed, at_least, used);
                 }
                 Err(error) => Err(self.broken(error)),
             };
             if let Err(ending) = handled {
                 let (why, will) = ending.into_parts();
                 self.end_connection(conn, why, will, now);
-                return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close };
+                return Progress { consumed: bytes.len(), at_least: 0, then: Then::Close, units: whole(used) };
             }
         }
-        self.progress(conn, consumed, 1)
+        // What was being received is here, and what follows it may be whole: nobody waits for its rest.
+        if let Some(connection) = self.connection_mut(conn).filter(|_| consumed > 0) {
+            connection.partial = None;
+        }
+        self.progress(conn, consumed, 1, used)
     }
 
     /// A packet that was dealt with. (One that waits will come again, and is counted then.)
@@ -134,12 +176,13 @@ impl Shard {
     }
 
     /// Whoever does not take its answers is not asked for more: TCP tells it to wait.
-    fn progress(&self, conn: ConnId, consumed: usize, at_least: usize) -> Progress {
+    fn progress(&self, conn: ConnId, consumed: usize, at_least: usize, used: u64) -> Progress {
         let is_full = |connection: &Connection| {
             connection.answer_bytes > self.settings.outbox_bytes_max || connection.is_owed_much()
         };
         let is_clogged = self.is_clogged() || self.connection(conn).is_some_and(is_full);
-        Progress { consumed, at_least, then: if is_clogged { Then::Pause } else { Then::Continue } }
+        let then = if is_clogged { Then::Pause } else { Then::Continue };
+        Progress { consumed, at_least, then, units: whole(used) }
     }
 
     fn handle_packet(

@@ -87,8 +87,6 @@ losses! {
     HeldFull, In, dropped_held_full;
     /// The client was too fast for too long.
     Rhythm, In, dropped_rhythm;
-    /// The broker is strained, and the client has had its share.
-    Strained, In, dropped_strained;
     /// The session ended while it was held.
     HeldEnded, In, dropped_held_ended;
     /// Its lifetime was over while it was held.

@@ -50,8 +50,9 @@ mod tap;
 mod timers;
 mod tree;
 
-pub use classify::{ClassReport, ReadOrder};
-pub use overload::{LimitsFull, PublisherReport, RATE_WINDOW, Whom};
+pub use classify::ClassReport;
+pub use input::Portion;
+pub use overload::{LimitsFull, PublisherReport, RATE_WINDOW, Reading, Whom};
 pub use recording::{Arrivals, Arrived};
 pub use shard::{Batch, ConnId, Hello, Lane, Progress, Shard, Then, shard_of};
 pub use tap::{Mapped, Tapped};

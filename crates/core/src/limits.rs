@@ -71,10 +71,6 @@ pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
 pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Messages in the queue of a connected receiver beyond which it does not keep up: who sends it more, presses.
-pub(crate) const CONGESTED_MESSAGES: usize = 16;
-/// Publishers that are known to press; beyond, further ones are not noted.
-pub(crate) const PRESSING_MAX: usize = 1024;
 /// Flows that a session's queue tells apart; more than messages wait by default. Others share one.
 pub(crate) const FLOWS_MAX: u32 = 16 * 1024;
 /// How often a queue is searched for what waited longer than its class may, at most; nothing is ever sent too late...
@@ -87,6 +83,9 @@ pub(crate) const CLASS_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) const INBOUND_MAX: usize = 65_535;
 /// Publishers without a connection that are remembered.
 pub(crate) const PUBLISHERS_IDLE_MAX: usize = 65_536;
+/// Publishers that left since what was learned of them was last written down, and are written down the next time; the
+/// oldest go first.
+pub(crate) const LEFT_MAX: usize = 8192;
 /// Sessions that ended and still hold QoS 0 messages, and how long such a message may still have to wait.
 pub(crate) const GHOSTS_MAX: usize = 65_536;
 pub(crate) const GHOST_AHEAD_MAX: Duration = Duration::from_secs(60);

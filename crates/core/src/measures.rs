@@ -167,6 +167,7 @@ impl Shard {
     /// The turn is over, with all its writes, and took so long.
     pub fn handle_turned(&mut self, took: Duration) {
         self.meters.turned(&self.stats, took);
+        self.gate.on_turn(self.stats.publish_received, took);
     }
 
     /// What was measured so far.

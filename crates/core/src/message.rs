@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
+pub(crate) use tidegate_control::claim::Colour;
 use tidegate_wire_mqtt::{Properties, Property, QoS};
 
 use crate::classes::ClassId;
@@ -44,16 +45,6 @@ pub(crate) struct Standing {
     pub(crate) colour: Colour,
     /// Who its publisher belongs to; see [`parent_of`](crate::parent::parent_of). 0 if that is not known.
     pub(crate) parent: u32,
-}
-
-/// Whether a message was within the claim of its publisher.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Colour {
-    /// Its publisher is known to send that much. Served first.
-    #[default]
-    Entitled,
-    /// It is more than that, or its publisher is not known yet.
-    Excess,
 }
 
 impl Standing {

@@ -17,7 +17,7 @@ use crate::ledger::Loss;
 use crate::limits::INBOUND_MAX;
 use crate::measures::Asked;
 use crate::message::{Publication, Shareable, Standing, expiry};
-use crate::overload::{Admission, Arrival, Kind};
+use crate::overload::{Admission, Arrival, Kind, Pace};
 use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::shard::{ConnId, Shard, WillFate};
@@ -31,9 +31,10 @@ impl Shard {
         came: ArrivalTime,
         now: Timestamp,
     ) -> Result<Flow, Ending> {
-        let Some(session) = self.connection(conn).map(|connection| connection.session) else { return Ok(Flow::On) };
+        let Some(connection) = self.connection(conn) else { return Ok(Flow::On) };
+        let (session, dry_at) = (connection.session, connection.dry_at);
         let (index, delivery) = (session, publish.delivery);
-        let arrival = Arrival { conn, session, delivery, came };
+        let arrival = Arrival { conn, session, delivery, came, dry_at };
         let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.lose(index, Loss::Rejected))?;
         if delivery != Delivery::AtMostOnce {
             if self.is_repeated(arrival) {
@@ -57,7 +58,7 @@ impl Shard {
         if let Some(admission) = self.admit_to_store(arrival, &publication, now) {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
-        publication.standing = self.classify(index, &publication);
+        publication.standing = self.classify(index, &publication, now);
         let flow = self.pass_gates(arrival, publication, now);
         // One that waits comes again, and is written down then.
         if self.recording.is_on() && !matches!(flow, Ok(Flow::Wait)) {
@@ -70,8 +71,8 @@ impl Shard {
         if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
-        let message = Shareable::new(publication);
-        match self.admit(arrival, &message.publication, now)? {
+        let mut message = Shareable::new(publication);
+        match self.admit(arrival, &mut message.publication, now)? {
             Admission::Pass => {
                 self.take(Some(arrival.conn), arrival.session, arrival.delivery, &message, now, now).map(|()| Flow::On)
             }
@@ -227,9 +228,8 @@ impl Shard {
         if let Some(session) = self.sessions.get_mut(index) {
             session.ledger.passed += 1;
         }
-        let met = self.gate.pressing.met;
         let places = self.route(message, now);
-        self.note_pressing(&message.publication, met, now);
+        self.copies += places as u64;
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.sessions.get_mut(index)
         {
@@ -238,7 +238,10 @@ impl Shard {
         }
         if let Some(conn) = conn {
             let reason = if places == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
-            if let Some(ack) = ack_of(delivery, reason, Properties::EMPTY) {
+            let pace = if self.gate.is_unread { self.pace_hint(conn, index, delivery, now) } else { None };
+            let words = pace.as_ref().map(Pace::words).unwrap_or_default();
+            let properties = if words.is_empty() { Properties::EMPTY } else { Properties::new(&words) };
+            if let Some(ack) = ack_of(delivery, reason, properties) {
                 let asked = Asked::new(delivery.qos(), message.publication.standing.class, came);
                 self.acknowledge(conn, &ack, self.journal.until(mark), asked, now);
             }
@@ -320,12 +323,7 @@ impl Shard {
                     let kept = self.retain(&message, Stamp { count, shard: from }, now);
                     self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
                 }
-                let met = self.gate.pressing.met;
                 self.route_here(&message, now);
-                self.tell_pressing(from, &publication, met, now);
-            }
-            Envelope::Pressing { origin } => {
-                self.gate.pressing.note(origin, now);
             }
             Envelope::Ask { turn } => self.handle_ask(from, turn, now),
             Envelope::Kept { turn } => self.handle_kept(from, turn, now),

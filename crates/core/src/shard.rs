@@ -73,6 +73,8 @@ pub struct Progress {
     pub at_least: usize,
     /// Go on reading, or not.
     pub then: Then,
+    /// Units of work that it was; see [`Portion`](crate::Portion).
+    pub units: u32,
 }
 
 /// Whether a connection goes on.
@@ -172,6 +174,10 @@ pub struct Shard {
     interest_refused: u64,
     /// The highest count of a retained message, here or heard of; see `Stamp`.
     pub(crate) retain_count: u64,
+    /// What was learned of publishers that have left.
+    pub(crate) left: crate::persist::Left,
+    /// Copies of messages of clients of this shard that were ever made, to receivers and to shards.
+    pub(crate) copies: u64,
     pub(crate) taps: Taps,
     pub(crate) recording: Recording,
 }
@@ -217,6 +223,8 @@ impl Shard {
             subscriptions_ended: 0,
             interest_refused: 0,
             retain_count: 0,
+            left: crate::persist::Left::default(),
+            copies: 0,
             taps: Taps::default(),
             recording: Recording::default(),
         }

@@ -1,4 +1,5 @@
-//! Rhythms of publishers as records: a part of the publishers in each turn, every few minutes, and all at an orderly end.
+//! Rhythms of publishers as records: a part of the publishers in each turn, every few minutes, with those who have left
+//! since, and all at an orderly end.
 //! What was learned since the last time is lost in a crash: it is learned again.
 
 use std::time::Duration;
@@ -39,14 +40,17 @@ impl Rhythms {
     }
 
     /// The next part, if it is time for it.
-    pub(super) fn write(&mut self, shard: &Shard, wall: &Wall, now: Timestamp) -> Option<Batch> {
+    pub(super) fn write(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Option<Batch> {
         if now < self.due {
             return None;
         }
+        let mut left = Vec::new();
         if self.next == 0 {
             self.begun = now;
+            left = shard.take_left_rhythms();
         }
-        let (rhythms, next) = shard.rhythms(self.next, PLACES_PER_TURN, self.since, now);
+        let (mut rhythms, next) = shard.rhythms(self.next, PLACES_PER_TURN, self.since, now);
+        rhythms.splice(0..0, left);
         self.next = next.unwrap_or(0);
         if next.is_none() {
             self.since = self.begun;
@@ -56,7 +60,7 @@ impl Rhythms {
     }
 
     /// Everything that is not written yet.
-    pub(super) fn write_all(&mut self, shard: &Shard, wall: &Wall, now: Timestamp) -> Vec<Batch> {
+    pub(super) fn write_all(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Vec<Batch> {
         let mut batches = Vec::new();
         self.next = 0;
         loop {

@@ -169,7 +169,7 @@ impl Scribe {
     }
 
     /// What was learned of publishers, before an orderly end; handed over with the next turn.
-    pub(crate) fn write_rhythms(&mut self, shard: &Shard, now: Timestamp) {
+    pub(crate) fn write_rhythms(&mut self, shard: &mut Shard, now: Timestamp) {
         let batches = self.rhythms.write_all(shard, &self.keeper.wall(), now);
         self.backlog.extend(batches.into_iter().map(|batch| (batch, End::default())));
     }

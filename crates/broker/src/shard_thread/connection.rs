@@ -3,6 +3,7 @@
 //! Small on purpose: a silent client costs this and its descriptor, and no buffer.
 
 use tidegate_control::Timestamp;
+use tidegate_control::order::Place;
 use tidegate_core::{ConnId, Progress};
 
 use crate::limits::{READ_BYTES_MAX, SCRATCH_BYTES};
@@ -13,8 +14,9 @@ use crate::link::{Link, Received, Source};
 pub(super) struct Connection {
     pub(super) id: ConnId,
     pub(super) link: Link,
-    /// Bytes that the core did not use yet. Has no memory when there are none.
+    /// Bytes that the core did not use yet, from `start` on. Has no memory when there are none.
     kept: Vec<u8>,
+    start: usize,
     /// How much of it is counted in `Connections::kept_bytes`.
     counted: usize,
     /// Bytes that must be there before the core wants to look again.
@@ -22,6 +24,10 @@ pub(super) struct Connection {
     pub(super) reading: Reading,
     /// What is not read yet came after this: it was read then, or known to be silent.
     pub(super) silent_at: Timestamp,
+    /// When it was last known to have nothing unread.
+    pub(super) dry_at: Timestamp,
+    /// Its place among those that wait to be read.
+    pub(super) place: Option<Place>,
     pub(super) end: End,
     /// The socket takes no more; its being writable will be told.
     pub(super) blocked: bool,
@@ -70,10 +76,13 @@ impl Connection {
             id,
             link,
             kept: rest,
+            start: 0,
             counted: 0,
             at_least: 1,
             reading: Reading::Idle,
             silent_at: now,
+            dry_at: now,
+            place: None,
             end: End::Open,
             blocked: false,
             closing: false,
@@ -83,7 +92,7 @@ impl Connection {
 
     /// Whether the core would look at what is kept already.
     pub(super) fn has_work(&self) -> bool {
-        !self.kept.is_empty() && self.kept.len() >= self.at_least
+        self.kept() > 0 && self.kept() >= self.at_least
     }
 
     /// Reads `most` bytes at most, unless there is enough to do already. The bytes for the core are then where `Filled`
@@ -92,7 +101,7 @@ impl Connection {
         if self.has_work() || self.end == End::Reached {
             return Ok((Filled::Kept, Received { bytes: 0, source: Source::More }));
         }
-        let kept = self.kept.len();
+        let kept = self.kept();
         if kept > SCRATCH_BYTES - READ_BYTES_MAX || self.at_least > SCRATCH_BYTES {
             // A large packet is collected here. Memory follows what has come, not what was announced.
             let received = self.link.receive(&mut scratch[..most])?;
@@ -100,7 +109,7 @@ impl Connection {
             return Ok((Filled::Kept, received));
         }
         let received = self.link.receive(&mut scratch[kept..kept + most])?;
-        scratch[..kept].copy_from_slice(&self.kept);
+        scratch[..kept].copy_from_slice(&self.kept[self.start..]);
         Ok((Filled::Scratch(kept + received.bytes), received))
     }
 
@@ -108,7 +117,7 @@ impl Connection {
     pub(super) fn bytes<'a>(&'a self, filled: Filled, scratch: &'a [u8]) -> &'a [u8] {
         let bytes = match filled {
             Filled::Scratch(len) => &scratch[..len],
-            Filled::Kept => &self.kept,
+            Filled::Kept => &self.kept[self.start..],
         };
         if bytes.len() < self.at_least { &[] } else { bytes }
     }
@@ -120,10 +129,15 @@ impl Connection {
             Filled::Scratch(len) => {
                 let rest = &scratch[progress.consumed.min(len)..len];
                 self.kept.clear();
+                self.start = 0;
                 self.kept.extend_from_slice(rest);
             }
             Filled::Kept => {
-                self.kept.drain(..progress.consumed.min(self.kept.len()));
+                self.start += progress.consumed.min(self.kept());
+                // What is read in small portions is not moved for each of them.
+                if self.start > self.kept.len() / 2 {
+                    self.kept.drain(..core::mem::take(&mut self.start));
+                }
             }
         }
         self.release();
@@ -133,24 +147,25 @@ impl Connection {
     pub(super) fn keep_all(&mut self, filled: Filled, scratch: &[u8]) {
         if let Filled::Scratch(len) = filled {
             self.kept.clear();
+            self.start = 0;
             self.kept.extend_from_slice(&scratch[..len]);
         }
         self.release();
     }
 
-    /// Bytes of a packet that is not whole yet.
+    /// Bytes that were read and not used: of a packet that is not whole yet, or of more than there was time for.
     pub(super) fn kept(&self) -> usize {
-        self.kept.len()
+        self.kept.len() - self.start
     }
 
     /// Forgets what was read: nobody will look at it.
     pub(super) fn forget_input(&mut self) {
-        self.kept = Vec::new();
+        (self.kept, self.start) = (Vec::new(), 0);
     }
 
     fn release(&mut self) {
-        if self.kept.is_empty() {
-            self.kept = Vec::new();
+        if self.kept() == 0 {
+            self.forget_input();
         }
     }
 }
@@ -185,6 +200,11 @@ impl Connections {
         if self.slots[index].replace(connection).is_none() {
             self.len += 1;
         }
+    }
+
+    /// The same, to look at.
+    pub(super) fn peek(&self, index: usize) -> Option<&Connection> {
+        self.slots.get(index)?.as_ref()
     }
 
     /// Whoever is at this place.

@@ -38,7 +38,7 @@ impl Lateness {
 impl ShardThread {
     /// What is due, unless what was said before it was due is still to be read.
     pub(super) fn fire_timers(&mut self, events: &Events) {
-        let is_all = events.iter().count() < events.capacity() && self.read_next.is_empty();
+        let is_all = events.iter().count() < events.capacity() && self.order.is_empty() && self.ready.is_empty();
         let sockets = if is_all { Sockets::Read } else { Sockets::MoreToRead };
         let due = [self.shard.next_timer(), self.visitors.next_deadline()].into_iter().flatten().min();
         if self.lateness.lets_timers_fire(due, sockets, self.now) {

@@ -8,7 +8,6 @@ mod accept;
 mod connection;
 mod greet;
 mod lateness;
-mod read_queue;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -23,6 +22,7 @@ use std::time::Duration;
 
 use mio::{Events, Poll};
 use tidegate_control::Timestamp;
+use tidegate_control::order::ReadOrder;
 use tidegate_core::access::Identity;
 use tidegate_core::event::Event;
 use tidegate_core::{Batch, ConnId, Lane, Shard};
@@ -32,7 +32,6 @@ use tracing::error;
 pub(crate) use accept::OpenDoor;
 use connection::Connections;
 use lateness::Lateness;
-use read_queue::ReadQueue;
 pub(crate) use token::INBOX;
 use token::Subject;
 
@@ -46,8 +45,9 @@ use crate::keep::Scribe;
 use crate::letter::{Letter, Rules};
 use crate::limits::{
     ANSWERS_PER_TURN_MAX, BATCH_RETRY, EVENTS_MAX, INBOX_BATCHES_MAX, INBOX_INTEREST_MAX, SCRATCH_BYTES,
-    STATS_INTERVAL, TURN_READ_BYTES_MAX, VISITOR_BYTES,
+    STATS_INTERVAL, VISITOR_BYTES,
 };
+use crate::operator::Setting;
 use crate::pressure::Meter;
 use crate::system::{News, System};
 use crate::tap::Tap;
@@ -78,12 +78,11 @@ pub(crate) struct ShardThread {
     /// The one read buffer.
     scratch: Box<[u8]>,
     connections: Connections,
-    /// Connections that became ready in this turn, and those to go on reading; each connection at most once.
-    ready: ReadQueue,
-    read_next: ReadQueue,
-    /// Connections of that list that were read in this turn.
-    served: usize,
-    /// Bytes that may still be read in this turn.
+    /// Connections that became ready since the last turn read; each at most once.
+    ready: Vec<ConnId>,
+    /// Those that the turns before have left unread.
+    order: ReadOrder,
+    /// Bytes that may still be read in this turn, while there is no order.
     read_left: usize,
     /// Connections that the core does not want to read for now.
     paused: Vec<ConnId>,
@@ -152,9 +151,8 @@ impl ShardThread {
             turn_number: 0,
             scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
             connections: Connections::default(),
-            ready: ReadQueue::default(),
-            read_next: ReadQueue::default(),
-            served: 0,
+            ready: Vec::new(),
+            order: ReadOrder::default(),
             read_left: 0,
             paused: Vec::new(),
             write_next: Vec::new(),
@@ -212,8 +210,11 @@ impl ShardThread {
     /// When to go on without being told; zero time from now if there is something left to do.
     fn wake_at(&self) -> Option<Timestamp> {
         let can_write = !self.write_next.is_empty() && self.shard.may_write();
-        let has_work =
-            !self.read_next.is_empty() || can_write || !self.visitors_next.is_empty() || !self.asked.is_empty();
+        let has_work = !self.ready.is_empty()
+            || !self.order.is_empty()
+            || can_write
+            || !self.visitors_next.is_empty()
+            || !self.asked.is_empty();
         if has_work {
             return Some(Timestamp::ZERO);
         }
@@ -244,8 +245,6 @@ impl ShardThread {
             scribe.hear(&mut self.shard, self.now);
         }
         self.advance_queued();
-        self.served = 0;
-        let queued = self.read_next.lens();
         for event in events {
             match token::subject(event.token()) {
                 Subject::Connection(index) => self.on_connection_event(index, event),
@@ -254,11 +253,7 @@ impl ShardThread {
                 Subject::Inbox => {}
             }
         }
-        // Those that became ready before those that have been talking all the time; each has a budget of its own.
-        self.read_left = TURN_READ_BYTES_MAX;
-        self.read_ready();
-        self.read_left = TURN_READ_BYTES_MAX;
-        self.read_queued(queued);
+        self.read_all();
         self.accept_again();
         self.take_batches();
         self.publish_system();
@@ -290,7 +285,7 @@ impl ShardThread {
         let end = self.common.clock.now();
         self.took = self.common.clock.took(self.now, end);
         self.shard.handle_turned(self.took);
-        self.meter.on_turn(self.took, self.served, self.read_next.len());
+        self.meter.on_turn(self.took);
         let pressure = &self.common.pressure;
         let visitors = self.visitors.len() * VISITOR_BYTES;
         let outside = self.connections.kept_bytes() + pressure.budget.inbox_bytes(self.index) + visitors;
@@ -346,10 +341,9 @@ impl ShardThread {
                 Letter::Arrival(arrival) => self.welcome(*arrival),
                 Letter::Handover(handover) => self.adopt(*handover),
                 Letter::Checked { question, verdict } => self.on_checked(*question, verdict),
-                Letter::Limit(whom, rate) => {
-                    // The table of all limits is bounded by whoever sends these.
-                    let _ = self.shard.set_limit(&whom, rate, self.now);
-                }
+                // The tables of all of them are bounded by whoever sends these.
+                Letter::Limit(Setting::Limit, whom, rate) => drop(self.shard.set_limit(&whom, rate, self.now)),
+                Letter::Limit(Setting::Grant, whom, rate) => drop(self.shard.set_grant(&whom, rate, self.now)),
                 Letter::Expel(whom) => self.expel(&whom),
                 // It is heard after the letters: what one tells of is there by then.
                 Letter::Kept => {}
@@ -405,7 +399,7 @@ impl ShardThread {
         if self.draining.is_none() {
             self.draining = Some(self.now + self.rules.drain_timeout);
             if let Some(scribe) = &mut self.scribe {
-                scribe.write_rhythms(&self.shard, self.now);
+                scribe.write_rhythms(&mut self.shard, self.now);
             }
             self.close_doors();
             self.dismiss_arriving();

@@ -1,15 +1,31 @@
 //! Connections that the core knows: read, written and closed.
+//!
+//! *Reading.* While every turn reads everybody dry, whoever is ready is read, as it comes. When a turn has left somebody
+//! unread, the next ones ask `tidegate_control::order` who is next and how much of it: bytes that are read from a socket
+//! and not handled yet wait here, in order, a read's worth at most.
 
 use mio::event::Event;
+use tidegate_control::order::{Served, Visit};
 use tidegate_core::event::Why;
-use tidegate_core::{ConnId, Progress, ReadOrder, Shard, Then};
+use tidegate_core::{ConnId, Portion, Progress, Reading as Standing, Shard, Then};
 
 use super::connection::{Connection, End, Reading};
-use super::read_queue::bytes_at_once;
 use super::{ShardThread, token};
-use crate::limits::LINGER;
+use crate::limits::{LINGER, READ_BYTES_MAX, READ_BYTES_MIN, TURN_READ_BYTES_MAX, TURN_UNITS_MAX, UNIT_BYTES};
 use crate::link::Source;
 use crate::visitor::Visitor;
+
+/// What reading a connection came to.
+struct Read {
+    /// Units of work.
+    units: u32,
+    /// There may be more to read now.
+    has_more: bool,
+}
+
+impl Read {
+    const NOTHING: Self = Self { units: 0, has_more: false };
+}
 
 impl ShardThread {
     /// A socket is ready. Events may be stale or late; all they do is make us try.
@@ -29,43 +45,87 @@ impl ShardThread {
         } else if (event.is_readable() || event.is_read_closed()) && connection.reading == Reading::Idle {
             connection.reading = Reading::Queued;
             connection.silent_at = connection.silent_at.max(self.silent_at);
-            self.ready.push(id, self.shard.read_order(id));
+            connection.dry_at = connection.silent_at;
+            self.ready.push(id);
         }
     }
 
-    /// Those that became ready, the important first. Who finds the budget spent goes on waiting, in line.
-    pub(super) fn read_ready(&mut self) {
-        for order in ReadOrder::ALL {
-            while self.read_left > self.ready.reserved_behind(order)
-                && let Some(id) = self.ready.pop(order)
-            {
-                self.read_from_queue(id);
-            }
-        }
-        self.read_next.append(&mut self.ready);
-    }
-
-    /// The first so many of those that had more to read than one turn allows, in order, as far as the budget goes.
-    pub(super) fn read_queued(&mut self, lens: [usize; ReadOrder::ALL.len()]) {
-        for (order, len) in ReadOrder::ALL.into_iter().zip(lens) {
-            for _ in 0..len {
-                if self.read_left <= self.read_next.reserved_behind(order) {
-                    break;
+    /// Everybody who is ready, if there is time for everybody; else in order.
+    pub(super) fn read_all(&mut self) {
+        let ready = core::mem::take(&mut self.ready);
+        if self.order.is_empty() {
+            self.read_left = TURN_READ_BYTES_MAX;
+            for &id in &ready {
+                if self.read_left == 0 {
+                    self.wait_to_be_read(id, 0);
+                } else if self.is_queued(id) {
+                    let read = self.read(id, u32::MAX, READ_BYTES_MAX);
+                    if read.has_more {
+                        self.wait_to_be_read(id, read.units);
+                    }
                 }
-                let Some(id) = self.read_next.pop(order) else { break };
-                self.served += 1;
-                self.read_from_queue(id);
             }
+        } else {
+            for &id in &ready {
+                self.wait_to_be_read(id, 0);
+            }
+            self.read_in_order();
+        }
+        // Its memory is used again.
+        self.ready = ready;
+        self.ready.clear();
+    }
+
+    fn read_in_order(&mut self) {
+        self.order.begin_turn(TURN_UNITS_MAX, self.now);
+        let mut left = TURN_UNITS_MAX;
+        while left > 0 {
+            let (connections, shard, now) = (&self.connections, &self.shard, self.now);
+            let entitled = |key: u32| {
+                let connection = connections.peek(key as usize);
+                connection.map_or(0, |connection| shard.entitled(connection.id, connection.dry_at, now))
+            };
+            let Some(visit) = self.order.next(now, entitled) else { break };
+            left = left.saturating_sub(self.visit(&visit).max(1));
         }
     }
 
-    fn read_from_queue(&mut self, id: ConnId) {
-        if let Some(connection) = self.connections.get(id)
-            && connection.reading == Reading::Queued
-        {
-            connection.reading = Reading::Idle;
-            self.read(id);
+    /// Serves one that waits, and says where it stands then. The answer is what that took.
+    fn visit(&mut self, visit: &Visit) -> u32 {
+        let connection = self.connections.at(visit.key as usize);
+        let Some(connection) = connection.filter(|it| it.place == Some(visit.place) && it.reading == Reading::Queued)
+        else {
+            self.order.served(visit.place, 1, Served::Dry, self.now);
+            return 1;
+        };
+        let (id, dry_at) = (connection.id, connection.dry_at);
+        self.meter.on_visit(visit.order, visit.waited, self.now.since(dry_at));
+        let most = (visit.units as usize).saturating_mul(UNIT_BYTES).clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+        let read = self.read(id, visit.units, most);
+        let served = if read.has_more {
+            Served::More(self.shard.reading(id, dry_at, self.now).standing)
+        } else {
+            if let Some(connection) = self.connections.get(id) {
+                connection.place = None;
+            }
+            Served::Dry
+        };
+        self.order.served(visit.place, read.units, served, self.now);
+        read.units
+    }
+
+    /// From now on it is read in order. `spent`: what it was just served without that.
+    fn wait_to_be_read(&mut self, id: ConnId, spent: u32) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.reading != Reading::Queued || connection.place.is_some() {
+            return;
         }
+        let Standing { parent, standing } = self.shard.reading(id, connection.dry_at, self.now);
+        connection.place = Some(self.order.wait(id.index, parent, standing, spent, self.now));
+    }
+
+    fn is_queued(&mut self, id: ConnId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.reading == Reading::Queued)
     }
 
     /// Reads a connection in the next turn, or in this one if its turn has not come.
@@ -74,21 +134,17 @@ impl ShardThread {
             && matches!(connection.reading, Reading::Idle | Reading::Paused)
         {
             connection.reading = Reading::Queued;
-            self.read_next.push(id, self.shard.read_order(id));
+            self.ready.push(id);
         }
     }
 
-    /// One bounded read, and what the core makes of it.
-    fn read(&mut self, id: ConnId) {
-        if self.read_left == 0 {
-            self.queue_read(id);
-            return;
-        }
-        let Some(connection) = self.connections.get(id) else { return };
-        let most = bytes_at_once(self.shard.level(), self.shard.read_order(id));
+    /// One bounded read of one that is queued, and what the core makes of so many units of it. Whether it is queued still
+    /// is whether there is more.
+    fn read(&mut self, id: ConnId, units: u32, most: usize) -> Read {
+        let Some(connection) = self.connections.get(id) else { return Read::NOTHING };
         let Ok((filled, received)) = connection.fill(&mut self.scratch, most) else {
             self.lose(id);
-            return;
+            return Read::NOTHING;
         };
         if received.source == Source::Ended {
             connection.end = End::Reached;
@@ -100,7 +156,7 @@ impl ShardThread {
         // After the bytes were read and before the core sees them: whoever sent them may have acted on an answer of
         // another shard, which was written after its batch was put in here.
         self.take_batches();
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return Read::NOTHING };
         let bytes = connection.bytes(filled, &self.scratch);
         if bytes.is_empty() {
             connection.keep_all(filled, &self.scratch);
@@ -108,19 +164,19 @@ impl ShardThread {
                 let kept = connection.kept();
                 self.shard.handle_partial(id, kept, self.now);
             }
-            self.after_read(id, received.source, Then::Continue);
-            return;
+            return Read { units: 0, has_more: self.after_read(id, received.source, Then::Continue) };
         }
-        let since = connection.silent_at;
-        let progress @ Progress { then, .. } = self.shard.handle_input_since(id, bytes, since, self.now);
+        let portion = Portion { since: connection.silent_at, dry_at: connection.dry_at, units };
+        let progress @ Progress { then, units, .. } = self.shard.handle_portion(id, bytes, &portion, self.now);
         connection.silent_at = self.now;
         connection.keep(filled, &self.scratch, progress);
-        self.after_read(id, received.source, then);
+        Read { units, has_more: self.after_read(id, received.source, then) }
     }
 
-    fn after_read(&mut self, id: ConnId, source: Source, then: Then) {
+    /// Whether there may be more to read now.
+    fn after_read(&mut self, id: ConnId, source: Source, then: Then) -> bool {
         self.connections.count(id);
-        let Some(connection) = self.connections.get(id) else { return };
+        let Some(connection) = self.connections.get(id) else { return false };
         match then {
             Then::Close => stop_reading(connection),
             Then::Pause => {
@@ -134,12 +190,15 @@ impl ShardThread {
                     Source::Drained | Source::Ended => false,
                 };
                 if connection.has_work() || more {
-                    self.queue_read(id);
-                } else if connection.end == End::Reached {
+                    return true;
+                }
+                connection.reading = Reading::Idle;
+                if connection.end == End::Reached {
                     self.lose(id);
                 }
             }
         }
+        false
     }
 
     /// Those that the core did not want to read may be read again.
@@ -226,6 +285,7 @@ impl ShardThread {
             return false;
         }
         let Some(connection) = self.connections.remove(id) else { return false };
+        self.leave_order(&connection);
         self.shard.handle_closed(id, Why::Lost, self.now);
         let mut link = connection.link;
         link.finish();
@@ -242,9 +302,16 @@ impl ShardThread {
     /// The peer, or its socket, is gone, or has had time enough.
     fn lose(&mut self, id: ConnId) {
         if let Some(mut connection) = self.connections.remove(id) {
+            self.leave_order(&connection);
             self.shard.handle_closed(id, Why::Lost, self.now);
             // A layer may have words for it: a TLS alert, a WebSocket close.
             connection.link.say_goodbye();
+        }
+    }
+
+    fn leave_order(&mut self, connection: &Connection) {
+        if let Some(place) = connection.place {
+            self.order.leave(place);
         }
     }
 }

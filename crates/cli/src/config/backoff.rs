@@ -59,7 +59,9 @@ impl Setting for Enforce {
     }
 
     fn expected() -> String {
-        "\"pressure\" (while the broker has too much to do) or \"always\"".to_owned()
+        "\"pressure\" (who sends more comes last where something is scarce) or \"always\" (and is held, refused, \
+         disconnected)"
+            .to_owned()
     }
 
     fn show(&self) -> String {

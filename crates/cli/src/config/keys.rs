@@ -284,9 +284,9 @@ keys! {
         Reload by: ByWord = ByWord(core.priority.by);
     }
     backoff: Backoff {
-        /// How publishers that break their rhythm are slowed.
+        /// How it is learned what is usual for a publisher; "off": nobody comes first, and nobody is slowed.
         Reload mode: Mode = Mode::Practical;
-        /// Always, or only while the broker is under pressure.
+        /// What becomes of those who send more than is usual for them.
         Reload enforce: Enforce = Enforce(rhythm(&core).enforcement);
         /// Intervals between messages after which a rhythm is known (practical), or messages (paper).
         Reload learn: Or<Auto, Count<2, 254>> = Or::WORD;
@@ -294,7 +294,7 @@ keys! {
         Reload headroom: Count<1, 100> = Count(rhythm(&core).headroom as u64);
         /// Messages that may come at once, on top of the rate.
         Reload burst: Count<0, 10_000> = Count(rhythm(&core).burst.into());
-        /// Longest delay of a message, and what a refused one is told to wait at most.
+        /// With enforce = "always": longest delay of a message, and what a refused one is told to wait at most.
         Reload max_delay: Span<1, 86_400_000> = Span(rhythm(&core).delay_max);
         /// The paper's mode mentions a maximum and gives none: whether max_delay bounds it, too.
         Reload paper_bounded: bool = rhythm(&core).paper_bounded;

@@ -19,7 +19,7 @@ fn held(plan: &RhythmPlan, interval: f64, faster: f64, message: u32) -> f64 {
     let mut verdict = Verdict::Pass;
     for n in 1..=message {
         let now = Timestamp::from_secs_f64(f64::from(n) * interval / faster);
-        verdict = rhythm.on_publish(plan, now, Pressure::PRESSED);
+        verdict = rhythm.on_publish(plan, now, Pressure::Pressed);
     }
     match verdict {
         Verdict::Pass => 0.0,
@@ -74,7 +74,7 @@ pub(crate) fn flood() -> Drawn<Figure> {
     let healthy = (0..120).map(|n| 300.0 + f64::from(n));
     let mut verdicts: [[f64; 42]; 3] = [[0.0; 42]; 3];
     for now in flood.chain(healthy) {
-        let row = match rhythm.on_publish(&plan, Timestamp::from_secs_f64(now), Pressure::PRESSED) {
+        let row = match rhythm.on_publish(&plan, Timestamp::from_secs_f64(now), Pressure::Pressed) {
             Verdict::Pass | Verdict::Hold(_) => 0,
             Verdict::Refuse(_) => 1,
             Verdict::Disconnect(_) => 2,

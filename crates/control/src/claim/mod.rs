@@ -79,9 +79,9 @@ const CALM_BEFORE: u8 = 8;
 const SEEN: u8 = 16;
 
 impl Claim {
-    /// Known from before a restart.
-    pub fn resume(plan: &ClaimPlan, rate: f32, batch: u32) -> Self {
-        let mut claim = Self::default();
+    /// Known from before a restart, with the time of its last message.
+    pub fn resume(plan: &ClaimPlan, rate: f32, batch: u32, last_at: Timestamp) -> Self {
+        let mut claim = Self { last_ms: ms(last_at).to_le_bytes(), ..Self::default() };
         claim.learn(plan, rate, batch);
         claim
     }
@@ -98,7 +98,8 @@ impl Claim {
     pub fn grant(&mut self, plan: &ClaimPlan, rate: Option<f32>) {
         match rate {
             Some(rate) => {
-                self.learn(plan, rate, self.batch());
+                // Whoever is granted a rate may send a second of it at once.
+                self.learn(plan, rate, self.batch().max(rate as u32));
                 self.flags |= GRANTED;
             }
             None => self.flags &= !GRANTED,
@@ -134,6 +135,9 @@ impl Claim {
         let silent = calm.saturating_sub(1);
         let count = self.count();
         let before = self.rate().unwrap_or(0.0);
+        // Up to now by the rate of the time that has passed.
+        self.set_tokens(self.tokens_at(plan, now, dry_at));
+        self.last_ms = ms(now).to_le_bytes();
         if !self.is_granted() {
             self.study(plan, is_calm.then_some(count), silent, room);
         }

@@ -187,13 +187,13 @@ fn the_room_of_its_parent_bounds_what_is_learned() {
 #[test]
 fn what_was_learned_is_resumed() {
     let plan = ClaimPlan::default();
-    let mut claim = Claim::resume(&plan, 20.0, 40);
+    let mut claim = Claim::resume(&plan, 20.0, 40, at(-5.0));
     assert_eq!((claim.rate(), claim.batch()), (Some(20.0), 40));
     claim.go_on(&plan, at(0.0), at(0.0), f32::INFINITY);
     let entitled = (0..100).filter(|_| claim.on_message(&plan, at(0.0), at(0.0)) == Colour::Entitled).count();
     assert_eq!(entitled, 48);
     for nonsense in [f32::NAN, f32::INFINITY, -1.0, 0.0] {
-        assert!(Claim::resume(&plan, nonsense, u32::MAX).rate().is_some_and(|rate| rate > 0.0 && rate < 1e9));
+        assert!(Claim::resume(&plan, nonsense, u32::MAX, at(0.0)).rate().is_some_and(|rate| rate > 0.0 && rate < 1e9));
     }
 }
 
@@ -230,7 +230,7 @@ proptest! {
         seconds in prop::collection::vec((0_u32..300, 0_u32..4), 1..400),
     ) {
         let plan = ClaimPlan::default();
-        let mut claim = Claim::resume(&plan, start, 1);
+        let mut claim = Claim::resume(&plan, start, 1, at(0.0));
         let (mut now, mut elapsed) = (0.0, 0_u32);
         let mut was_calm = true;
         for (count, kind) in seconds {
@@ -264,7 +264,7 @@ proptest! {
         gaps in prop::collection::vec((0.0..2.0_f64, 1_u32..50), 1..200),
     ) {
         let plan = ClaimPlan::default();
-        let mut claim = Claim::resume(&plan, rate, 10);
+        let mut claim = Claim::resume(&plan, rate, 10, at(0.0));
         let (mut now, mut entitled, mut most, mut batch) = (0.0, 0_u32, rate, 10);
         for (gap, count) in gaps {
             now += gap;

@@ -1,31 +1,34 @@
 //! How hard the broker is pressed: one level from 0 to 4, with its cause, and slow to change its mind downwards.
 //!
-//! The driver measures four things, once in a tenth of a second, and tells them as a [`Signal`]:
-//! - *lag*: how long a turn of its loop takes, and which part of the time it has been working of late;
-//! - *backlog*: how long whoever is ready and unread has to wait;
+//! The driver measures five things, once in a tenth of a second, and tells them as a [`Signal`]:
+//! - *lag*: how long a turn of its loop takes;
+//! - *entitled*: how long those wait to be read who send what is usual for them, or next to nothing (`order`);
+//! - *unread*: for how long somebody has not been read dry, whoever it is;
 //! - *memory*: bytes in use of a budget;
-//! - *store*: how long the disk has been with what it does now. Ten targets are level 1 and a hundred level 2, and nothing
-//!   is more: to turn away clients that are there helps no disk.
+//! - *store*: how long the disk has been with what it does now. A second is level 1 and ten are level 2, and nothing is
+//!   more: to turn away clients that are there helps no disk.
 //!
-//! | level | lag, backlog | or working | memory | at this level (`core`, `broker`) |
+//! | level | lag, entitled | unread | memory | at this level (`core`, `broker`) |
 //! | --- | --- | --- | --- | --- |
-//! | 0 calm | | | | nobody is slowed |
-//! | 1 busy | ½·target | 90 % with somebody unread | 60 % | publishers out of rhythm are slowed |
-//! | 2 strained | target | | 75 % | new connections are paced; who sends a lot of little weight is read less at once, and its QoS 0 shed |
-//! | 3 overloaded | 10·target | | 85 % | no new sessions or retained topics; known clients come in |
+//! | 0 calm | | | | everybody was read dry within a second |
+//! | 1 busy | | 1 s | 60 % | excess waits: who sends it is told a pace |
+//! | 2 strained | 50 ms, for a second | | 75 % | new connections are paced |
+//! | 3 overloaded | 1 s | | 85 % | no new sessions or retained topics; known clients come in |
 //! | 4 emergency | | | 95 % | messages that have to be kept are refused; the largest backlog is cut off |
+//!
+//! No level gates a publisher: who is served first is the order's to say.
 //!
 //! *Up* at once for memory, and after two samples in a row for time, because one long turn is an accident. *Down* one
 //! level in five seconds, and only while everything is below seven tenths of what the level was entered at (memory: five
 //! hundredths below), so that a load at a threshold does not flap (F140). A clock that jumps moves the level by one step
-//! down at most, and never up (F141). CONTROL §9.2 asks for enforcement at ½·target, which is level 1.
+//! down at most, and never up (F141).
 
 #[cfg(test)]
 mod tests;
 
 use core::time::Duration;
 
-use crate::config::{ConfigError, named, number, span};
+use crate::config::{ConfigError, named, span};
 use crate::time::{Timestamp, seconds};
 
 named! {
@@ -83,10 +86,10 @@ impl Level {
 pub struct Signal {
     /// How long a turn took, in the mean.
     pub turn: Duration,
-    /// Which part of the time was spent working, 0 to 1; 0 if nobody was left waiting.
-    pub saturation: f64,
-    /// How long whoever is unread waits, by the last turns.
-    pub backlog: Duration,
+    /// How long those wait to be read who send what is usual, at most.
+    pub entitled: Duration,
+    /// For how long somebody has not been read dry.
+    pub unread: Duration,
     /// How long the store has been busy with one thing.
     pub store: Duration,
     /// Bytes in use, and how many there may be.
@@ -98,17 +101,17 @@ pub struct Signal {
 /// Configuration of the gauge.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PressureConfig {
-    /// How long a client that is ready may wait until it is read. 1 ms ..= 1 min.
+    /// How long a client that sends what is usual may wait until it is read. 1 ms ..= 1 min.
     pub target: Duration,
-    /// Working for this part of the time while somebody waits is level 1. 0.1 ..= 1.
-    pub saturation: f64,
+    /// How long somebody may have something unread before that is level 1. 1 ms ..= 1 min.
+    pub unread: Duration,
     /// A level is left after everything was below it for this long. 5 s ..= 1 h.
     pub calm: Duration,
 }
 
 impl Default for PressureConfig {
     fn default() -> Self {
-        Self { target: Duration::from_millis(100), saturation: 0.9, calm: CALM_MIN }
+        Self { target: Duration::from_millis(50), unread: Duration::from_secs(1), calm: CALM_MIN }
     }
 }
 
@@ -120,7 +123,7 @@ impl PressureConfig {
     pub fn build(&self) -> Result<PressurePlan, ConfigError> {
         Ok(PressurePlan {
             target: span("target", self.target, Duration::from_millis(1), Duration::from_secs(60))?,
-            saturation: number("saturation", self.saturation, 0.1, 1.0)?,
+            unread: span("unread", self.unread, Duration::from_millis(1), Duration::from_secs(60))?,
             calm: {
                 span("calm", self.calm, CALM_MIN, Duration::from_secs(3600))?;
                 self.calm
@@ -133,7 +136,7 @@ impl PressureConfig {
 #[derive(Clone, Copy, Debug)]
 pub struct PressurePlan {
     target: f64,
-    saturation: f64,
+    unread: f64,
     calm: Duration,
 }
 
@@ -214,26 +217,25 @@ impl PressurePlan {
             let ratio = seconds(time) / (self.target * part);
             match ratio {
                 // A crowded machine is late by a few tenths of a second now and then; to turn clients away helps nobody.
-                ratio if ratio >= 10.0 => Level::Overloaded,
+                ratio if ratio >= OVERLOADED_TARGETS => Level::Overloaded,
                 ratio if ratio >= 1.0 => Level::Strained,
-                ratio if ratio >= 0.5 => Level::Busy,
                 _ => Level::Calm,
             }
         };
-        let store = match seconds(signal.store) / (self.target * part) {
-            ratio if ratio >= 100.0 => Level::Strained,
-            ratio if ratio >= 10.0 => Level::Busy,
+        let store = match seconds(signal.store) / part {
+            secs if secs >= STORE_STRAINED => Level::Strained,
+            secs if secs >= STORE_BUSY => Level::Busy,
             _ => Level::Calm,
         };
-        let saturated = if signal.saturation >= self.saturation * part { Level::Busy } else { Level::Calm };
+        let unread = if seconds(signal.unread) >= self.unread * part { Level::Busy } else { Level::Calm };
         let thousandths = match signal.memory_max {
             0 => 0,
             most => u128::from(signal.memory_used) * 1000 / u128::from(most),
         };
         let memory = MEMORY_THOUSANDTHS.iter().filter(|entry| thousandths >= **entry - less).count() as u8;
         [
-            (by_time(signal.turn).max(saturated), Cause::Lag),
-            (by_time(signal.backlog), Cause::Backlog),
+            (by_time(signal.turn), Cause::Lag),
+            (by_time(signal.entitled).max(unread), Cause::Backlog),
             (store, Cause::Store),
             (Level::from_number(memory), Cause::Memory),
         ]
@@ -251,5 +253,10 @@ fn highest(levels: [(Level, Cause); 4]) -> (Level, Cause) {
     highest
 }
 
+/// Targets that make level 3: a second, by default.
+const OVERLOADED_TARGETS: f64 = 20.0;
+/// Seconds that the disk takes for one thing, at levels 1 and 2.
+const STORE_BUSY: f64 = 1.0;
+const STORE_STRAINED: f64 = 10.0;
 /// Parts of the budget at which levels 1 to 4 begin.
 const MEMORY_THOUSANDTHS: [u128; 4] = [600, 750, 850, 950];

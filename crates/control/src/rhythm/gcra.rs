@@ -89,14 +89,12 @@ impl Gcra {
         Self { interval: Interval::Pinned(plan.allowed(interval)), ..Self::resume(plan, interval, 0, now) }
     }
 
-    /// `fastest`: no shorter interval counts, in seconds.
-    pub(super) fn on_publish(&mut self, plan: &GcraPlan, at: ArrivalTime, enforced: bool, fastest: f64) -> Verdict {
+    pub(super) fn on_publish(&mut self, plan: &GcraPlan, at: ArrivalTime, enforced: bool) -> Verdict {
         let ArrivalTime { earliest, likely, seen: now } = at;
         self.watch(plan, likely, now);
         // A stranger may be as fast as its class, and send the largest batch.
         let (interval, batch) =
             self.interval().map_or((plan.interval_min, plan.burst_max), |interval| (interval, self.batch));
-        let interval = interval.max(fastest);
         let increment = interval / plan.headroom;
         let tolerance = (increment * (plan.burst + f64::from(batch))).min(TOLERANCE_MAX);
         let in_time = now.plus_secs(tolerance);

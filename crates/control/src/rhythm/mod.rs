@@ -17,8 +17,9 @@ mod tests;
 
 use core::time::Duration;
 
+use crate::claim::ClaimPlan;
 use crate::config::{ConfigError, at_most, count, named, number, span};
-use crate::time::{Timestamp, duration, nanos, seconds};
+use crate::time::{Timestamp, duration, nanos};
 use gcra::{Gcra, GcraPlan};
 use packed::{PackedGcra, PackedPaper, on_tick};
 use paper::{Paper, PaperPlan};
@@ -41,7 +42,7 @@ named! {
     "enforcement";
     /// When a broken rhythm has consequences.
     pub enum Enforcement {
-        /// Only under pressure: a chatty sensor on an idle broker harms nobody.
+        /// Only where something is scarce, by the order of service: nobody is held or refused for its rhythm.
         #[default]
         Pressure = "pressure",
         /// Always.
@@ -54,16 +55,8 @@ named! {
 pub enum Pressure {
     /// It is not.
     Idle,
-    /// It is, and this publisher is among those who are to blame.
-    Pressed {
-        /// The shortest interval that is granted to it, whatever was learned; zero for what was learned.
-        fastest: Duration,
-    },
-}
-
-impl Pressure {
-    /// What was learned counts.
-    pub const PRESSED: Self = Self::Pressed { fastest: Duration::ZERO };
+    /// It is.
+    Pressed,
 }
 
 /// When a message arrived, as far as is known.
@@ -198,6 +191,20 @@ pub struct RhythmPlan {
     paper: PaperPlan,
 }
 
+impl RhythmPlan {
+    /// Whether a broken rhythm has consequences of its own. Otherwise nobody is held or refused, and what is scarce is
+    /// served in order (`claim`, `order`): nobody need tell a [`Rhythm`] anything.
+    pub fn is_enforced(&self) -> bool {
+        self.rule != RhythmRule::Practical || self.enforcement == Enforcement::Always
+    }
+
+    /// The numbers of claims under this plan.
+    pub fn claim(&self) -> ClaimPlan {
+        let GcraPlan { headroom, burst, burst_max, .. } = self.gcra;
+        ClaimPlan { headroom: headroom as f32, burst: burst as f32, batch_max: burst_max }
+    }
+}
+
 /// What is known of one publisher: at most 36 bytes.
 #[derive(Clone, Debug)]
 pub struct Rhythm(State);
@@ -262,14 +269,10 @@ impl Rhythm {
         match &mut self.0 {
             State::Gcra(packed) => {
                 let enforced = plan.enforcement == Enforcement::Always || pressure != Pressure::Idle;
-                let fastest = match pressure {
-                    Pressure::Pressed { fastest } => seconds(fastest),
-                    Pressure::Idle => 0.0,
-                };
                 let at =
                     ArrivalTime { earliest: on_tick(at.earliest), likely: on_tick(at.likely), seen: on_tick(at.seen) };
                 let mut gcra = packed.open(at.seen);
-                let verdict = gcra.on_publish(&plan.gcra, at, enforced, fastest);
+                let verdict = gcra.on_publish(&plan.gcra, at, enforced);
                 *packed = PackedGcra::close(&gcra);
                 verdict
             }

@@ -100,7 +100,7 @@ fn delayed_share(plan: &RhythmPlan, period: f64, variation: f64, messages: u32) 
     let (mut now, mut delayed) = (0.0, 0);
     for _ in 0..messages {
         now += (period * (1.0 + variation * draw::normal(&mut rng))).max(0.0);
-        delayed += u32::from(rhythm.on_publish(plan, at(now), Pressure::PRESSED) != Verdict::Pass);
+        delayed += u32::from(rhythm.on_publish(plan, at(now), Pressure::Pressed) != Verdict::Pass);
     }
     f64::from(delayed) / f64::from(messages)
 }
@@ -124,7 +124,7 @@ fn a_flood_passes_little_and_recovery_is_immediate() {
     let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(1), at(0.0));
     let (mut taken, mut refused, mut ended) = (0, 0, 0);
     for message in 0..60_000_u32 {
-        match rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::PRESSED) {
+        match rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::Pressed) {
             Verdict::Pass | Verdict::Hold(_) => taken += 1,
             Verdict::Refuse(_) => refused += 1,
             Verdict::Disconnect(_) => ended += 1,
@@ -135,7 +135,7 @@ fn a_flood_passes_little_and_recovery_is_immediate() {
     assert!(refused > 0 && ended > 0, "refused {refused}, then told to go {ended} times");
     // Silent for D_max and then as before: nothing is held against it.
     for message in 0..100 {
-        let verdict = rhythm.on_publish(&plan, at(631.0 + f64::from(message)), Pressure::PRESSED);
+        let verdict = rhythm.on_publish(&plan, at(631.0 + f64::from(message)), Pressure::Pressed);
         assert_eq!(verdict, Verdict::Pass, "message {message}");
     }
 }
@@ -147,7 +147,7 @@ fn disconnect_comes_after_five_times_the_longest_delay() {
     let mut first_refusal = None;
     for message in 0..100_000_u32 {
         let now = f64::from(message) * 0.01;
-        match rhythm.on_publish(&plan, at(now), Pressure::PRESSED) {
+        match rhythm.on_publish(&plan, at(now), Pressure::Pressed) {
             Verdict::Refuse(_) => first_refusal = first_refusal.or(Some(now)),
             Verdict::Disconnect(_) => {
                 let patience = now - first_refusal.unwrap();
@@ -169,7 +169,7 @@ fn an_idle_broker_lets_everything_pass_and_no_debt_is_run_up() {
         assert_eq!(verdict, Verdict::Pass);
     }
     // A hundred seconds at four times its rate, and then pressure: what counts is the last burst.
-    let Verdict::Hold(first) = rhythm.on_publish(&plan, at(100.0), Pressure::PRESSED) else { panic!("not held") };
+    let Verdict::Hold(first) = rhythm.on_publish(&plan, at(100.0), Pressure::Pressed) else { panic!("not held") };
     assert!(first < Duration::from_secs(2), "{first:?}");
 }
 
@@ -221,7 +221,7 @@ enum Operation {
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
-    let pressure = prop_oneof![Just(Pressure::Idle), Just(Pressure::PRESSED)];
+    let pressure = prop_oneof![Just(Pressure::Idle), Just(Pressure::Pressed)];
     let after = prop_oneof![Just(0), Just(1), 0..10_000_000_000_u64, Just(u64::MAX / 64)];
     prop_oneof![
         20 => (after, pressure).prop_map(|(after_nanos, pressure)| Operation::Publish { after_nanos, pressure }),
@@ -264,7 +264,7 @@ proptest! {
                     if rule == RhythmRule::Practical {
                         let held_long = matches!(verdict, Verdict::Hold(delay) if delay > Duration::from_secs(30));
                         prop_assert!(!held_long);
-                        prop_assert!(pressure == Pressure::PRESSED || verdict == Verdict::Pass);
+                        prop_assert!(pressure == Pressure::Pressed || verdict == Verdict::Pass);
                     }
                 }
             }
@@ -273,10 +273,10 @@ proptest! {
         }
         // Whatever the clock did: after a pause of D_max a publisher that keeps its rhythm passes.
         now = Timestamp::from_nanos(now.as_nanos() % (u64::MAX / 4));
-        let _ = rhythm.on_publish(&plan, now, Pressure::PRESSED);
+        let _ = rhythm.on_publish(&plan, now, Pressure::Pressed);
         now = now + Duration::from_secs(31) + rhythm.interval().unwrap_or_default();
         for message in 0..40 {
-            prop_assert_eq!(rhythm.on_publish(&plan, now, Pressure::PRESSED), Verdict::Pass, "message {}", message);
+            prop_assert_eq!(rhythm.on_publish(&plan, now, Pressure::Pressed), Verdict::Pass, "message {}", message);
             // A millionth more: nine years in nanoseconds are rounded as seconds.
             let interval = rhythm.interval().unwrap_or(Duration::from_secs(1));
             now = now + interval + interval / 1_000_000 + Duration::from_nanos(1);
@@ -293,7 +293,7 @@ proptest! {
         for gap in gaps {
             now = now + Duration::from_nanos(gap / 8);
             let early = bucket.early(now, 4_000_000_000);
-            let verdict = rhythm.on_publish(&plan, now, Pressure::PRESSED);
+            let verdict = rhythm.on_publish(&plan, now, Pressure::Pressed);
             match verdict {
                 Verdict::Pass => prop_assert!(early <= 0),
                 Verdict::Hold(delay) => {
@@ -344,7 +344,7 @@ fn what_was_given_back_owes_nothing() {
     let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(10), at(0.0));
     let mut taken = 0;
     for message in 0..300 {
-        match rhythm.on_publish(&plan, at(f64::from(message) * 10.0 / 3.0), Pressure::PRESSED) {
+        match rhythm.on_publish(&plan, at(f64::from(message) * 10.0 / 3.0), Pressure::Pressed) {
             Verdict::Hold(wait) if wait > Duration::from_millis(7500) => rhythm.give_back(&plan),
             Verdict::Pass | Verdict::Hold(_) => taken += 1,
             verdict => panic!("{verdict:?}"),

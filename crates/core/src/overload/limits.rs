@@ -1,16 +1,17 @@
-//! Limits that the operator has set: for a client, for a user, or for everybody (`limits.rate`).
+//! What the operator has said about single clients and users: limits, and grants.
 //!
-//! A limit pins a publisher: nothing is learned, the rate is the operator's, and it holds at any level of pressure and in
-//! any mode, `off` included. "N per time" lets N messages through at once and then one every time/N. The limit of a client
-//! goes before that of its user, and both before the one for everybody. Like all that is known of publishers it belongs
-//! to the principal: a limit for one client of a user holds for all clients of that user on the same shard, together, and of
-//! several the strictest does, until none of them is connected. A user whose clients live on several shards has its rate on each of them.
+//! A *limit* (`rate`) is hard: it holds at any level of pressure and in any mode, `off` included. "N per time" lets N
+//! messages through at once and then one every time/N; what is beyond waits its time, and no longer. The limit of a
+//! client goes before that of its user, and both before the one for everybody (`limits.rate`), which each client has for
+//! itself. That of a user is for all its clients on the same shard together; a user whose clients live on several shards
+//! has its rate on each of them.
+//!
+//! A *grant* (`entitled`) is a claim that need not be learned: so much comes first where something is scarce. It limits
+//! nobody. That of a client goes before that of its user, which each of its clients has for itself.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
@@ -18,7 +19,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, Rhythm, RhythmConfig, RhythmPlan, RhythmRule};
 
 use super::Gate;
-use super::publisher::Trouble;
+use super::publisher::{Pin, Publisher, Trouble};
 use crate::limits::LIMITS_MAX;
 use crate::session::Session;
 use crate::settings::Rate;
@@ -33,25 +34,59 @@ pub enum Whom {
     User(Arc<str>),
 }
 
-/// The limits of single clients and users.
+/// What was said of single clients and users.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    by_whom: HashMap<Whom, Rate, FixedState>,
+    rates: Table,
+    grants: Table,
+    /// How users stand with the limits that their clients have together.
+    users: HashMap<Arc<str>, Rhythm, FixedState>,
 }
+
+type Table = HashMap<Whom, Rate, FixedState>;
 
 impl Limits {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { by_whom: HashMap::with_hasher(FixedState::with_seed(seed)) }
+        let state = FixedState::with_seed(seed);
+        Self {
+            rates: HashMap::with_hasher(state.clone()),
+            grants: HashMap::with_hasher(state.clone()),
+            users: HashMap::with_hasher(state),
+        }
     }
 
-    fn find(&self, session: &Session) -> Option<Rate> {
-        if self.by_whom.is_empty() {
-            return None;
-        }
-        let client = self.by_whom.get(&Whom::Client(Arc::clone(&session.client_id)));
-        let user = || self.by_whom.get(&Whom::User(Arc::clone(session.identity.user.as_ref()?)));
-        client.or_else(user).copied()
+    /// The rhythm that a limit is measured by, if several clients share it.
+    pub(super) fn rhythm_of(&mut self, pin: &Pin) -> Option<&mut Rhythm> {
+        self.users.get_mut(pin.user.as_ref()?)
     }
+}
+
+/// With the user whose it is, if it is not the client's own.
+fn find(table: &Table, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
+    if table.is_empty() {
+        return None;
+    }
+    let client = table.get(&Whom::Client(Arc::clone(&session.client_id))).map(|rate| (*rate, None));
+    let user = || {
+        let user = session.identity.user.as_ref()?;
+        Some((*table.get(&Whom::User(Arc::clone(user)))?, Some(Arc::clone(user))))
+    };
+    client.or_else(user)
+}
+
+fn put(table: &mut Table, whom: &Whom, rate: Option<Rate>) -> Result<(), LimitsFull> {
+    match rate {
+        Some(_) if table.len() >= LIMITS_MAX && !table.contains_key(whom) => return Err(LimitsFull),
+        Some(rate) => drop(table.insert(whom.clone(), rate)),
+        None => drop(table.remove(whom)),
+    }
+    Ok(())
+}
+
+fn listed(table: &Table) -> Vec<(Whom, Rate)> {
+    let mut list: Vec<_> = table.iter().map(|(whom, rate)| (whom.clone(), *rate)).collect();
+    list.sort_by(|left, right| left.0.cmp(&right.0));
+    list
 }
 
 /// Where the table of limits is full.
@@ -61,61 +96,87 @@ pub struct LimitsFull;
 impl Shard {
     /// Limits the messages of a client or user, or stops doing so. Holds for what comes next; what is held stays held.
     pub fn set_limit(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
-        let limits = &mut self.gate.limits.by_whom;
-        match rate {
-            Some(_) if limits.len() >= LIMITS_MAX && !limits.contains_key(whom) => return Err(LimitsFull),
-            Some(rate) => drop(limits.insert(whom.clone(), rate)),
-            None => drop(limits.remove(whom)),
+        put(&mut self.gate.limits.rates, whom, rate)?;
+        if let Whom::User(user) = whom {
+            self.gate.limits.users.remove(user);
         }
+        self.apply_limits(now);
+        Ok(())
+    }
+
+    /// Entitles a client, or each client of a user, to a rate, or stops doing so.
+    pub fn set_grant(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
+        put(&mut self.gate.limits.grants, whom, rate)?;
         self.apply_limits(now);
         Ok(())
     }
 
     /// All limits, in order.
     pub fn limits(&self) -> Vec<(Whom, Rate)> {
-        let mut limits: Vec<_> = self.gate.limits.by_whom.iter().map(|(whom, rate)| (whom.clone(), *rate)).collect();
-        limits.sort_by(|left, right| left.0.cmp(&right.0));
-        limits
+        listed(&self.gate.limits.rates)
     }
 
-    /// The limit that holds for this session's publisher.
-    pub(super) fn limit_of(&self, session: &Session) -> Option<Rate> {
-        self.gate.limits.find(session).or(self.settings.back_off.rate)
+    /// All grants, in order.
+    pub fn grants(&self) -> Vec<(Whom, Rate)> {
+        listed(&self.gate.limits.grants)
+    }
+
+    /// The limit that holds for this session's publisher, and the user who has it.
+    fn limit_of(&self, session: &Session) -> Option<(Rate, Option<Arc<str>>)> {
+        find(&self.gate.limits.rates, session).or(self.settings.back_off.rate.map(|rate| (rate, None)))
+    }
+
+    /// Whether there is anything to watch this client for, though nobody is watched.
+    pub(super) fn is_limited(&self, session: &Session) -> bool {
+        self.limit_of(session).is_some()
     }
 
     /// Limits have changed: whoever publishes now is measured by the new ones. (Others are when they come back.)
     pub(crate) fn apply_limits(&mut self, now: Timestamp) {
-        let mut by_publisher: BTreeMap<u32, (u32, Option<Rate>)> = BTreeMap::new();
-        for (index, session) in self.sessions.iter().filter(|(_, session)| session.conn.is_some()) {
-            let (Some(slot), limit) = (session.publisher, self.limit_of(session)) else { continue };
-            let (_, strictest) = by_publisher.entry(slot).or_insert((index, None));
-            *strictest = stricter(*strictest, limit);
-        }
-        for (index, limit) in by_publisher.into_values() {
-            self.pin(index, limit, now);
-        }
-    }
-
-    /// A session begins to publish. Beside others of its principal it can make the limit stricter, never looser.
-    pub(super) fn apply_limit(&mut self, index: u32, now: Timestamp) {
-        let Some(session) = self.sessions.get(index) else { return };
-        let own = self.limit_of(session);
-        let (Some(slot), publishers) = (session.publisher, &self.gate.publishers) else { return };
-        let others = publishers.trouble(slot).and_then(Trouble::limit).filter(|_| publishers.is_shared(slot));
-        let limit = stricter(others, own);
-        self.pin(index, limit, now);
-    }
-
-    fn pin(&mut self, index: u32, limit: Option<Rate>, now: Timestamp) {
-        let Some(slot) = self.sessions.get(index).and_then(|session| session.publisher) else { return };
-        let Gate { plan, publishers, .. } = &mut self.gate;
-        if publishers.trouble(slot).and_then(Trouble::limit) == limit {
+        if self.connections.len() == 0 {
             return;
         }
-        let pin = limit.and_then(|rate| Some((rate, plan_of(rate)?)));
+        let publishes = |session: &Session| session.conn.is_some() && session.publisher.is_some();
+        let all: Vec<u32> = self.sessions.iter().filter(|(_, it)| publishes(it)).map(|(index, _)| index).collect();
+        for index in all {
+            self.apply_limit(index, now);
+        }
+    }
+
+    /// What holds for a session that publishes, or begins to.
+    pub(super) fn apply_limit(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let (limit, grant) = (self.limit_of(session), find(&self.gate.limits.grants, session));
+        let (parent, slot) = (session.parent, session.publisher);
+        let Some(slot) = slot else { return };
+        self.pin(slot, limit, now);
+        let plan = self.gate.claim_plan();
+        let Gate { publishers, parents, .. } = &mut self.gate;
+        let before = publishers.get(slot).map_or(0.0, Publisher::learned);
+        publishers.grant(slot, &plan, grant.map(|(rate, _)| per_second(rate)));
+        parents.shift(parent, publishers.get(slot).map_or(0.0, Publisher::learned) - before);
+    }
+
+    fn pin(&mut self, slot: u32, limit: Option<(Rate, Option<Arc<str>>)>, now: Timestamp) {
+        let Gate { plan, publishers, limits, .. } = &mut self.gate;
+        let pin = limit.and_then(|(rate, user)| Some(Pin { rate, plan: plan_of(rate)?, user }));
+        if let Some(Pin { rate, plan, user: Some(user) }) = &pin
+            && !limits.users.contains_key(user)
+        {
+            limits.users.insert(Arc::clone(user), Rhythm::pin(plan, rate.interval(), now));
+        }
+        let same = |old: &Pin, new: &Pin| old.rate == new.rate && old.user == new.user;
+        let before = publishers.trouble(slot).and_then(|trouble: &Trouble| trouble.pin.as_deref());
+        if match (before, &pin) {
+            (None, None) => true,
+            (Some(old), Some(new)) => same(old, new),
+            _ => false,
+        } {
+            return;
+        }
         let rhythm = match &pin {
-            Some((rate, plan)) => Some(Rhythm::pin(plan, rate.interval(), now)),
-            None => plan.as_ref().map(Rhythm::new),
+            Some(Pin { rate, plan, user: None }) => Some(Rhythm::pin(plan, rate.interval(), now)),
+            _ => plan.as_ref().map(Rhythm::new),
         };
         if let Some(trouble) = publishers.trouble_mut(slot) {
             trouble.pin = pin.map(Box::new);
@@ -126,10 +187,8 @@ impl Shard {
     }
 }
 
-/// The one that lets less through; any is less than none.
-fn stricter(one: Option<Rate>, other: Option<Rate>) -> Option<Rate> {
-    let slowness = |rate: &Rate| (rate.interval(), Reverse(rate.burst()));
-    one.into_iter().chain(other).max_by_key(slowness)
+fn per_second(rate: Rate) -> f32 {
+    (1.0 / rate.interval().as_secs_f64().max(1e-9)) as f32
 }
 
 /// No headroom, no batches and no punishment: the operator has said what is right, and what is beyond waits its time.

@@ -1,7 +1,11 @@
 //! The gate that publishers pass: the only place where control's decisions meet broker state (CONTROL §9.2).
 //!
-//! Every PUBLISH that is neither a repetition nor forbidden is told to the [`Rhythm`] of its principal (`publishers`),
-//! which answers pass, hold, refuse or disconnect. What then happens:
+//! Every PUBLISH that is neither a repetition nor forbidden is told to the *claim* of its client, which colours it:
+//! entitled, or excess. Nobody is held or refused for that. The colour goes with the message, and where something is
+//! scarce the entitled come first: at the loop (`claims`, and the driver's read order), and in the queues of receivers.
+//!
+//! Only where the operator wants it (`enforce = always`, the papers' rules, or a limit of its own) a [`Rhythm`] is told as
+//! well, which answers pass, hold, refuse or disconnect. What then happens:
 //!
 //! | | QoS 0 | QoS 1 and 2, MQTT 5 | QoS 1 and 2, before |
 //! | --- | --- | --- | --- |
@@ -15,25 +19,21 @@
 //! not read, and its client gives up if it is not answered: hence half a keep-alive, 30 s at most, and again when
 //! something else than a PUBLISH was read (`Connection::may_leave_unread`).
 //!
-//! While the broker is strained (level 2), QoS 0 of the lowest class is dropped beyond twice the share that each publisher
-//! would have if all had the same (`share`), in rhythm or not: somebody has to give way, and those who send the most of
-//! what matters the least feel it the least.
-//!
 //! A message that was refused owes nothing (`Rhythm::give_back`): a sensor of 1 message/s at three times its rate gets 567
 //! of 600 QoS 1 messages through, and 255 if it owed for those refused. A publisher that hears "later" from an ended
 //! connection hears it again at once on the next, until it has been quiet for D_max: a ban that expires by itself.
 
 mod absent;
 mod arrivals;
+mod claims;
 pub(crate) mod hold;
 mod limits;
 mod memory;
 mod notice;
-mod pressing;
+mod parents;
 pub(crate) mod publisher;
 pub(crate) mod publishers;
 mod refuse;
-mod share;
 mod shed;
 
 use alloc::sync::Arc;
@@ -42,28 +42,28 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
+use tidegate_control::claim::{ClaimPlan, Colour};
 use tidegate_control::pressure::Level;
 use tidegate_control::rhythm::{ArrivalTime, Pressure, Rhythm, RhythmConfig, RhythmPlan, Verdict};
 use tidegate_wire_mqtt::{Delivery, Version};
 
 use crate::event::Event;
 use crate::input::Ending;
-use crate::ledger::Loss;
 use crate::limits::CALM;
 use crate::message::{Message, Publication};
 use crate::session::Session;
 use crate::settings::BackOff;
 use crate::shard::{ConnId, Shard};
 pub(crate) use arrivals::{Arrivals, Turned};
+pub use claims::Reading;
 use hold::{Answer, Held, HoldQueue};
 pub use limits::{LimitsFull, Whom};
 pub(crate) use memory::{Kind, Memory, Tally};
 pub(crate) use notice::is_own_notice;
-use publisher::Trouble;
+use publisher::{Publisher, Trouble};
 use publishers::{Publishers, key_of};
 use refuse::Cause;
 pub(crate) use refuse::Pace;
-pub use share::RATE_WINDOW;
 
 /// State of the gate.
 #[derive(Debug)]
@@ -72,9 +72,9 @@ pub(crate) struct Gate {
     plan: Option<RhythmPlan>,
     pub(crate) level: Level,
     pub(crate) publishers: Publishers,
-    shares: share::Shares,
-    /// Publishers whose messages meet receivers that do not keep up.
-    pub(crate) pressing: pressing::Pressing,
+    parents: parents::Parents,
+    /// The connection that is read now had not been read dry for a second.
+    pub(crate) is_unread: bool,
     limits: limits::Limits,
     /// The limit for everybody has changed; applied in the next turn.
     pub(crate) has_new_limits: bool,
@@ -89,7 +89,21 @@ impl Gate {
     pub(crate) fn plan(&self) -> Option<&RhythmPlan> {
         self.plan.as_ref()
     }
+
+    /// The numbers of claims. (Who has a limit is counted also where nobody is watched.)
+    pub(crate) fn claim_plan(&self) -> ClaimPlan {
+        self.plan.as_ref().map_or_else(ClaimPlan::default, RhythmPlan::claim)
+    }
+
+    /// A turn took so long.
+    #[inline]
+    pub(crate) fn on_turn(&mut self, messages: u64, took: Duration) {
+        self.parents.on_turn(messages, took);
+    }
 }
+
+/// Over how long a rate is averaged.
+pub const RATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// What is known of a publisher, for whoever asks why it is slowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,12 +112,20 @@ pub struct PublisherReport {
     pub learned_interval: Option<Duration>,
     /// Messages that it is known to send at once, at least 1.
     pub batch: u32,
-    /// Messages per second over the last ten seconds ([`RATE_WINDOW`]).
+    /// Messages per second over the last ten seconds ([`RATE_WINDOW`]): what was taken from it.
     pub rate: f64,
-    /// Messages per second over its last eight or so, however long ago.
+    /// Messages per second over its last eight or so where rhythms are enforced, else over the last ten seconds.
     pub current_rate: f64,
-    /// Whether its messages meet a receiver that does not keep up, and it is among those who send the most.
-    pub is_pressing: bool,
+    /// Messages that were taken from it in the second before its last.
+    pub served: u32,
+    /// Since when it has not been read dry, if that is longer than a second: it sends more than is taken.
+    pub unread_since: Option<Timestamp>,
+    /// Whether its latest message was within what is usual for it.
+    pub is_entitled: bool,
+    /// Messages a second that the operator has entitled it to.
+    pub granted: Option<f64>,
+    /// Who it belongs to: a number that the clients of one user, or of one network without users, have in common.
+    pub parent: u32,
     /// Messages of this client that are held now.
     pub held: usize,
     /// Messages of this principal that were refused, and it was told so.
@@ -126,6 +148,8 @@ pub(crate) struct Arrival {
     pub(crate) delivery: Delivery,
     /// When it came, as far as is known.
     pub(crate) came: ArrivalTime,
+    /// When its connection was last known to be read dry.
+    pub(crate) dry_at: Timestamp,
 }
 
 /// What became of it.
@@ -146,8 +170,8 @@ impl Gate {
             plan: plan_of(back_off),
             level: Level::Calm,
             publishers: Publishers::new(seed),
-            shares: share::Shares::default(),
-            pressing: pressing::Pressing::new(seed),
+            parents: parents::Parents::new(seed),
+            is_unread: false,
             limits: limits::Limits::new(seed),
             has_new_limits: false,
             shed_at: Timestamp::ZERO,
@@ -163,6 +187,7 @@ impl Gate {
             && rule(old) != rule(new)
         {
             self.publishers.relearn(|| Rhythm::new(plan));
+            self.parents.forget();
         }
     }
 
@@ -182,7 +207,7 @@ fn plan_of(back_off: &BackOff) -> Option<RhythmPlan> {
 }
 
 impl Shard {
-    /// The driver has measured how hard the broker is pressed. Under `enforcement = pressure` nobody is slowed at level 0.
+    /// The driver has measured how hard the broker is pressed. No publisher is slowed for that.
     pub fn set_level(&mut self, level: Level) {
         self.gate.level = level;
     }
@@ -205,12 +230,18 @@ impl Shard {
         let publisher = publishers.get(slot)?;
         let trouble = publishers.trouble(slot);
         let slowed = trouble.and_then(|trouble| trouble.slowed);
+        let claim = &publisher.claim;
+        let connection = session.conn.and_then(|conn| self.connections.get(conn));
         Some(PublisherReport {
-            learned_interval: publisher.rhythm.interval(),
-            batch: publisher.rhythm.batch(),
-            rate: publisher.share.rate(now),
-            current_rate: publisher.rhythm.current_rate(),
-            is_pressing: self.gate.pressing.contains(session.origin, now),
+            learned_interval: publisher.usual_interval(),
+            batch: publisher.batch(),
+            rate: claim.recent_rate(now),
+            current_rate: publisher.current_rate(now),
+            served: claim.served(),
+            unread_since: connection.and_then(|connection| connection.unread_at(now)),
+            is_entitled: publisher.is_entitled(),
+            granted: claim.rate().filter(|_| claim.is_granted()).map(f64::from),
+            parent: session.parent,
             held: session.held_len(),
             refused: trouble.map_or(0, |trouble| trouble.refused),
             dropped: trouble.map_or(0, |trouble| trouble.dropped),
@@ -220,15 +251,15 @@ impl Shard {
         })
     }
 
-    /// Asks whether a message may come in, and sees to it if it may not.
+    /// Asks whether a message may come in, and sees to it if it may not. Colours it.
     pub(crate) fn admit(
         &mut self,
         arrival: Arrival,
-        publication: &Publication<'_>,
+        publication: &mut Publication<'_>,
         now: Timestamp,
     ) -> Result<Admission, Ending> {
         let Some(session) = self.sessions.get(arrival.session) else { return Ok(Admission::Settled) };
-        let (is_holding, slot, origin) = (session.held.is_some(), session.publisher, session.origin);
+        let (is_holding, slot, parent) = (session.held.is_some(), session.publisher, session.parent);
         if is_holding && self.pauses_first(arrival, publication, now) {
             return Ok(Admission::Wait);
         }
@@ -238,44 +269,37 @@ impl Shard {
         }
         let is_refresh = publication.retain && self.retained.says(publication.topic, publication.payload);
         let slot = slot.unwrap_or_else(|| self.enrol(arrival.session, now));
-        let Gate { plan, level, publishers, shares, pressing, .. } = &mut self.gate;
-        let connected = publishers.connected();
-        let may_be_shed = arrival.delivery == Delivery::AtMostOnce
-            && *level >= Level::Strained
-            && self.settings.priority.is_least(publication.standing.class);
-        let (mut verdict, mut drift, mut is_shed) = (Verdict::Pass, None, false);
+        let Gate { plan, publishers, parents, limits, .. } = &mut self.gate;
+        let claim_plan = plan.as_ref().map_or_else(ClaimPlan::default, RhythmPlan::claim);
+        let (mut verdict, mut drift) = (Verdict::Pass, None);
         let mut is_slowed = is_holding;
         if let Some((publisher, trouble)) = publishers.get_both(slot) {
-            if shares.begin(&mut publisher.share, now) {
+            if publisher.claim.ends_second(now) {
+                let change = publisher.claim.go_on(&claim_plan, now, arrival.dry_at, parents.room(parent));
+                parents.shift(parent, change);
                 drift = publisher.begin_second();
             }
-            let is_told = !is_refresh || !publisher.may_refresh();
-            let plan = trouble.as_ref().and_then(|trouble| trouble.plan()).or(plan.as_ref());
-            if let Some(plan) = plan.filter(|_| is_told) {
-                shares.count(&mut publisher.share);
-                let is_pressing = pressing.contains(origin, now);
-                let is_strained = is_pressing || *level != Level::Calm;
-                let pressure = if is_strained && shares.is_exceeded(&publisher.share, connected, now) {
-                    // Whoever is new has no habit that would be worth anything, until it has let go.
-                    let is_slowed = trouble.as_ref().is_some_and(|trouble| trouble.slowed.is_some());
-                    let is_new = publisher.share.age() < pressing::NEWCOMER || is_slowed;
-                    let fastest =
-                        if is_pressing && is_new { shares.fair(&publisher.share, connected) } else { Duration::ZERO };
-                    Pressure::Pressed { fastest }
-                } else {
-                    Pressure::Idle
-                };
-                verdict = publisher.rhythm.on_arrival(plan, arrival.came, pressure);
-                is_shed = may_be_shed && shares.is_used_up(&publisher.share, connected);
+            if !is_refresh || !publisher.may_refresh() {
+                let colour = publisher.claim.on_message(&claim_plan, now, arrival.dry_at);
+                publisher.set_entitled(colour);
+                // Where nobody is watched, nobody comes first.
+                publication.standing.colour = if plan.is_some() { colour } else { Colour::Entitled };
+                match trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()) {
+                    Some(pin) => {
+                        let rhythm = limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm);
+                        verdict = rhythm.on_arrival(&pin.plan, arrival.came, Pressure::Pressed);
+                    }
+                    None => {
+                        if let Some(plan) = plan.as_ref().filter(|plan| plan.is_enforced()) {
+                            verdict = publisher.rhythm.on_arrival(plan, arrival.came, Pressure::Idle);
+                        }
+                    }
+                }
             }
             is_slowed |= trouble.is_some_and(|trouble| trouble.slowed.is_some());
         }
         if let Some((from, to)) = drift {
             self.tell_drift(arrival.session, from, to);
-        }
-        if is_shed && verdict == Verdict::Pass {
-            self.lose(arrival.session, Loss::Strained);
-            return Ok(Admission::Settled);
         }
         if verdict == Verdict::Pass && !is_slowed {
             return Ok(Admission::Pass);
@@ -294,24 +318,39 @@ impl Shard {
 
     /// A connection has gone from its session.
     pub(crate) fn leave_gate(&mut self, index: u32, now: Timestamp) {
+        self.note_left(index, now);
         let Some(session) = self.sessions.get_mut(index) else { return };
         if let Some(queue) = &mut session.held {
             queue.void_answers();
         }
+        let parent = session.parent;
         if let Some(slot) = session.publisher.take() {
-            self.gate.publishers.leave(slot, now);
+            let Gate { publishers, parents, .. } = &mut self.gate;
+            if publishers.is_alone(slot)
+                && let Some(publisher) = publishers.get(slot)
+            {
+                parents.leave(parent, publisher.learned());
+            }
+            publishers.leave(slot, now);
         }
     }
 
     #[cold]
     pub(crate) fn enrol(&mut self, index: u32, now: Timestamp) -> u32 {
         let Some(session) = self.sessions.get(index) else { return NOBODY };
-        let plan = self.gate.plan.or_else(|| self.limit_of(session).and_then(|_| RhythmConfig::default().build().ok()));
+        let plan =
+            self.gate.plan.or_else(|| self.is_limited(session).then(|| RhythmConfig::default().build().ok()).flatten());
         let (Some(plan), Some(session)) = (plan, self.sessions.get_mut(index)) else { return NOBODY };
         let key = key_of(&session.identity, &session.client_id);
         self.gate.publishers.expire(self.settings.back_off.memory, now);
-        let slot = self.gate.publishers.join(&key, || Rhythm::new(&plan));
+        let Gate { publishers, parents, .. } = &mut self.gate;
+        let slot = publishers.join(&key, || Rhythm::new(&plan));
         session.publisher = Some(slot);
+        if publishers.is_alone(slot)
+            && let Some(publisher) = publishers.get(slot)
+        {
+            parents.join(session.parent, publisher.learned());
+        }
         self.apply_limit(index, now);
         slot
     }
@@ -374,11 +413,13 @@ impl Shard {
             None
         };
         if let Some(cause) = cause {
-            let Gate { plan, publishers, .. } = &mut self.gate;
-            if let Some((publisher, trouble)) = session.publisher.and_then(|slot| publishers.get_both(slot))
-                && let Some(plan) = trouble.as_ref().and_then(|trouble| trouble.plan()).or(plan.as_ref())
-            {
-                publisher.rhythm.give_back(plan);
+            let Gate { plan, publishers, limits, .. } = &mut self.gate;
+            if let Some((publisher, trouble)) = session.publisher.and_then(|slot| publishers.get_both(slot)) {
+                match (trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()), plan) {
+                    (Some(pin), _) => limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm).give_back(&pin.plan),
+                    (None, Some(plan)) => publisher.rhythm.give_back(plan),
+                    (None, None) => {}
+                }
             }
             return self.refuse_publish(arrival, cause, wait, now);
         }
@@ -393,7 +434,7 @@ impl Shard {
         session.hold(Held { message, delivery, release_at, came: now, answer }, &mut self.stats);
         self.stats.publish_held += 1;
         let publisher = session.publisher.and_then(|slot| self.gate.publishers.get(slot));
-        let interval = publisher.and_then(|publisher| publisher.rhythm.interval());
+        let interval = publisher.and_then(Publisher::usual_interval);
         self.meters.note_delay(publication.standing.class, release_at.since(now), interval);
         if let Delivery::ExactlyOnce { packet_id, .. } = arrival.delivery {
             session.note_inbound(packet_id);
@@ -412,11 +453,13 @@ impl Shard {
         trouble.slowed = Some((before.map_or(now, |(since, _)| since), until));
         if let (None, Some(session)) = (before, self.sessions.get(index)) {
             let publisher = session.publisher.and_then(|slot| self.gate.publishers.get(slot));
-            let interval = publisher.and_then(|publisher| publisher.rhythm.interval());
-            let rate = publisher.map_or(0.0, |publisher| publisher.rhythm.current_rate());
+            let interval = publisher.and_then(Publisher::usual_interval);
+            let rate = publisher.map_or(0.0, |publisher| publisher.current_rate(now));
             let client_id = Arc::clone(&session.client_id);
             self.tell(Event::Slowed { client_id, interval, rate, until });
-            self.send_notice(index, until.since(now), now);
+            if until > now {
+                self.send_notice(index, until.since(now), now);
+            }
         }
     }
 

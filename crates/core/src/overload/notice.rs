@@ -1,9 +1,10 @@
-//! Words for clients before MQTT 5 that are slowed: a message on `$SYS/broker/pace/<client>`.
+//! Words for clients without an answer to carry them: a message on `$SYS/broker/pace/<client>`.
 //!
-//! Their protocol has no reason codes, so all they feel is a late acknowledgement. Who wants to know more subscribes to the
-//! topic with its own name in it, and gets one message when it begins to be slowed: not retained, QoS 0, the words of
-//! MQTT 5's user properties as JSON. The message goes to that client's session and to nobody else's, whatever others have
-//! subscribed to; and no rule of access is needed for one's own.
+//! At QoS 0 nothing is answered, and before MQTT 5 an answer has no words. Who wants to know more subscribes to the topic
+//! with its own name in it, and gets one message when its messages begin to be held, and one a second while it is read
+//! more slowly than it sends: not retained, QoS 0, the words of MQTT 5's user properties as JSON. The message goes to that
+//! client's session and to nobody else's, whatever others have subscribed to; and no rule of access is needed for one's
+//! own.
 
 use alloc::format;
 use core::fmt::Write;
@@ -11,7 +12,7 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
-use tidegate_wire_mqtt::{Properties, QoS, Version};
+use tidegate_wire_mqtt::{Properties, QoS};
 
 use crate::access::Action;
 use crate::copy::Frames;
@@ -38,17 +39,12 @@ impl Shard {
 
     #[cold]
     pub(super) fn send_notice(&mut self, index: u32, retry_after: Duration, now: Timestamp) {
-        let Some(session) = self.sessions.get(index) else { return };
-        let Some(conn) = session.conn.map(|conn| self.conn_id(conn)) else { return };
-        if self.version_of(conn) == Version::V5 {
-            return;
-        }
         let hints =
             Hints { interval: self.learned_interval(index), retry_after: Some(retry_after), ..Hints::default() };
         self.publish_notice(index, "publishing too fast", &hints, now);
     }
 
-    fn publish_notice(&mut self, index: u32, reason: &str, hints: &Hints, now: Timestamp) {
+    pub(super) fn publish_notice(&mut self, index: u32, reason: &str, hints: &Hints, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
         let topic = format!("{PREFIX}{}", session.client_id);
         let mut payload = format!("{{\"reason\":\"{reason}\"");

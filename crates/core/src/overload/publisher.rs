@@ -1,13 +1,14 @@
-//! What is kept of one publisher: 56 bytes for everybody, and the rest only for those with whom there was trouble.
+//! What is kept of one publisher: 73 bytes for everybody, and the rest only for those with whom there was trouble.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_control::claim::{Claim, Colour};
 use tidegate_control::rank::Band;
 use tidegate_control::rhythm::{Rhythm, RhythmPlan};
 
-use super::share::Share;
 use crate::classes::ClassId;
 use crate::limits::{BAN_MAX, BAN_MIN, PATIENCE, STRIKES_MAX};
 use crate::settings::Rate;
@@ -16,8 +17,10 @@ use crate::settings::Rate;
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(super) key: Key,
+    /// What it is used to, and what it sent of late.
+    pub(crate) claim: Claim,
+    /// Told only where rhythms are enforced, or an operator has set a limit.
     pub(crate) rhythm: Rhythm,
-    pub(super) share: Share,
     /// Where it is counted by its rate.
     pub(super) band: Band,
     /// The rate that was last told of: see `drift`.
@@ -25,7 +28,7 @@ pub(crate) struct Publisher {
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Option<Publisher>>() <= 56, "a publisher that does nothing wrong is to cost little");
+const _: () = assert!(size_of::<Option<Publisher>>() <= 73, "a publisher that does nothing wrong is to cost little");
 
 /// A principal: 56 bits of a hash whose key nobody outside knows.
 ///
@@ -52,7 +55,7 @@ impl Key {
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
     /// Set by the operator: the rate, and the plan that goes with it.
-    pub(crate) pin: Option<Box<(Rate, RhythmPlan)>>,
+    pub(crate) pin: Option<Box<Pin>>,
     /// While an episode of being slowed goes on: since when, and until when its latest message waits.
     pub(crate) slowed: Option<(Timestamp, Timestamp)>,
     pub(crate) refused: u64,
@@ -61,6 +64,15 @@ pub(crate) struct Trouble {
     /// Disconnected for its rate so often of late, and when last.
     strikes: u32,
     struck_at: Timestamp,
+}
+
+/// A limit of the operator's.
+#[derive(Clone, Debug)]
+pub(crate) struct Pin {
+    pub(crate) rate: Rate,
+    pub(crate) plan: RhythmPlan,
+    /// It is that of this user: all its clients have it together.
+    pub(crate) user: Option<Arc<str>>,
 }
 
 /// Refusals without a pause between them.
@@ -81,11 +93,51 @@ pub(crate) enum Patience {
 
 impl Publisher {
     pub(super) fn new(key: Key, rhythm: Rhythm) -> Self {
-        Self { key, rhythm, share: Share::default(), band: Band::ABSENT, told: Band::LEARNING, flags: 0 }
+        Self { key, claim: Claim::default(), rhythm, band: Band::ABSENT, told: Band::LEARNING, flags: 0 }
     }
 
     pub(crate) fn is_learned(&self) -> bool {
-        self.rhythm.interval().is_some()
+        self.usual_rate().is_some()
+    }
+
+    /// Messages a second that are usual for it: by its rhythm where that is enforced, else by its claim.
+    pub(crate) fn usual_rate(&self) -> Option<f64> {
+        self.rhythm.rate().or_else(|| self.claim.rate().map(f64::from))
+    }
+
+    /// The same as an interval.
+    pub(crate) fn usual_interval(&self) -> Option<Duration> {
+        self.usual_rate().map(|rate| Duration::from_secs_f64(1.0 / rate.max(1e-9)))
+    }
+
+    /// What it counts for in the sum of its parent: nothing while it is granted by the operator.
+    pub(crate) fn learned(&self) -> f32 {
+        self.claim.rate().filter(|_| !self.claim.is_granted()).unwrap_or(0.0)
+    }
+
+    /// Whether its latest message was entitled.
+    pub(crate) fn is_entitled(&self) -> bool {
+        self.has(Flag::Entitled)
+    }
+
+    #[inline]
+    pub(crate) fn set_entitled(&mut self, colour: Colour) {
+        self.set(Flag::Entitled, colour == Colour::Entitled);
+    }
+
+    /// When it published last.
+    pub(crate) fn last_at(&self, now: Timestamp) -> Timestamp {
+        self.claim.last_at(now)
+    }
+
+    /// Messages that it is known to send at once.
+    pub(crate) fn batch(&self) -> u32 {
+        if self.rhythm.rate().is_some() { self.rhythm.batch() } else { self.claim.batch().max(1) }
+    }
+
+    /// Messages per second of late, the fewer the later.
+    pub(crate) fn current_rate(&self, now: Timestamp) -> f64 {
+        if self.rhythm.rate().is_some() { self.rhythm.current_rate() } else { self.claim.recent_rate(now) }
     }
 
     #[inline]
@@ -135,8 +187,8 @@ impl Publisher {
 
     /// Whether the learned interval has become a quarter of what it was when it was last told of.
     fn drift(&mut self) -> Option<(Duration, Duration)> {
-        let now = self.rhythm.interval()?;
-        let band = Band::of(self.rhythm.rate());
+        let now = self.usual_interval()?;
+        let band = Band::of(self.usual_rate());
         if band.octaves_above(self.told) >= 2 {
             let before = core::mem::replace(&mut self.told, band).rate()?;
             return Some((Duration::from_secs_f64(1.0 / before), now));
@@ -157,6 +209,8 @@ pub(super) enum Flag {
     Ranked = 4,
     /// A retained message that said the same again was forgiven in this second.
     Refreshed = 8,
+    /// Its latest message was within what is usual.
+    Entitled = 16,
 }
 
 const CLASS_SHIFT: u32 = 6;
@@ -165,15 +219,6 @@ impl Trouble {
     /// When a message was refused or dropped last.
     pub(crate) fn refused_at(&self) -> Option<Timestamp> {
         (self.run.refused > 0).then_some(self.run.last)
-    }
-
-    /// The operator's limit.
-    pub(crate) fn limit(&self) -> Option<Rate> {
-        self.pin.as_deref().map(|(rate, _)| *rate)
-    }
-
-    pub(crate) fn plan(&self) -> Option<&RhythmPlan> {
-        self.pin.as_deref().map(|(_, plan)| plan)
     }
 
     /// A connection is ended for the rate of its messages; the answer is how long the publisher is to stay away, if it

@@ -1,12 +1,13 @@
 //! What is known of each publisher, for as long as it is connected and an hour longer.
 //!
-//! The key is the *principal*: the authenticated user, else the client identifier with the network it comes from (/24 of
+//! The key is the client identifier under its *parent*: the authenticated user, else the network it comes from (/24 of
 //! IPv4, /64 of IPv6). A reconnect therefore buys no new learning phase, somebody else who uses a victim's identifier
-//! from another network does not spoil its rhythm, and neighbours behind one NAT are told apart. An entry that a
-//! connection uses stays; of the others the one that was used last the longest ago goes first. Those whose rhythm was
-//! never learned have a smaller place of their own: a flood of names that come once does not push out anybody (F057).
+//! as another user or from another network does not spoil its claim, and the devices of one user, or behind one NAT,
+//! are told apart. An entry that a connection uses stays; of the others the one that was used last the longest ago goes
+//! first. Those of whom nothing was learned have a smaller place of their own: a flood of names that come once does not
+//! push out anybody (F057).
 //!
-//! What one costs, as long as nothing is wrong with it: 56 bytes here, and 6 to 12 in the table that finds it (5 for each
+//! What one costs, as long as nothing is wrong with it: 73 bytes here, and 6 to 12 in the table that finds it (5 for each
 //! place, of which 7/16 to 7/8 are taken). Everything else is kept apart for the few who need it.
 
 use alloc::collections::BTreeSet;
@@ -21,6 +22,7 @@ use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable};
 use siphasher::sip::SipHasher13;
 use tidegate_control::Timestamp;
+use tidegate_control::claim::{Claim, ClaimPlan};
 use tidegate_control::rank::{Band, Bands};
 use tidegate_control::rhythm::Rhythm;
 
@@ -95,12 +97,6 @@ impl Publishers {
         }
     }
 
-    /// How many have a connection.
-    #[inline]
-    pub(crate) fn connected(&self) -> usize {
-        self.len() - self.idle.since.len() - self.strangers.since.len()
-    }
-
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.table.len() - self.free.len()
@@ -138,9 +134,9 @@ impl Publishers {
         Some(self.troubles.entry(slot).or_default())
     }
 
-    /// Whether several connections publish as this principal.
-    pub(crate) fn is_shared(&self, slot: u32) -> bool {
-        self.more.contains_key(&slot)
+    /// Whether its only connection publishes as this principal.
+    pub(crate) fn is_alone(&self, slot: u32) -> bool {
+        self.get(slot).is_some_and(|it| it.has(Flag::Connected)) && !self.more.contains_key(&slot)
     }
 
     /// A connection publishes as this principal; its place is sure until it leaves.
@@ -186,26 +182,29 @@ impl Publishers {
 
     /// How the messages of a publisher stand by its rate; with the rate itself if that is asked for.
     #[inline]
-    pub(crate) fn standing(&mut self, slot: u32, wants_rate: bool) -> Standing {
+    pub(crate) fn standing(&mut self, slot: u32, wants_rate: bool, now: Timestamp) -> Standing {
         let Some(publisher) = self.get(slot) else { return Standing::UNKNOWN };
         let bits = |rate: f64| (rate as f32).max(0.0).to_bits();
-        let rate = if wants_rate { publisher.rhythm.rate().map_or(RATE_UNKNOWN, bits) } else { RATE_UNKNOWN };
-        let class = publisher.class().unwrap_or_else(|| self.rank(slot));
+        let rate = if wants_rate { likely_rate(publisher, now).map_or(RATE_UNKNOWN, bits) } else { RATE_UNKNOWN };
+        let class = publisher.class().unwrap_or_else(|| self.rank(slot, now));
         Standing { rate, ..Standing::of(class) }
     }
 
     /// Its place among the others may have changed, by its own doing or by theirs.
     #[cold]
-    fn rank(&mut self, slot: u32) -> ClassId {
+    fn rank(&mut self, slot: u32, now: Timestamp) -> ClassId {
         let Some(publisher) = self.table.get_mut(slot as usize).and_then(Option::as_mut) else {
             return ClassId::NORMAL;
         };
         // Who is rare by habit and floods now is not rare now. A burst that is part of the habit is none: only a rate
         // that the habit does not explain by far counts.
-        let current = publisher.rhythm.current_rate();
-        let batch = f64::from(publisher.rhythm.batch());
-        let rate = publisher.rhythm.rate();
-        let rate = rate.map(|learned| if current > learned * batch * FLOOD { current } else { learned });
+        let current = publisher.current_rate(now);
+        let is_flood = |learned: f64| match publisher.rhythm.rate() {
+            Some(_) => current > learned * f64::from(publisher.batch()) * FLOOD,
+            None => current > learned * FLOOD && !publisher.is_entitled(),
+        };
+        let rate = likely_rate(publisher, now);
+        let rate = rate.map(|learned| if is_flood(learned) { current } else { learned });
         let band = Band::of(rate);
         self.bands.shift(core::mem::replace(&mut publisher.band, band), band);
         let class = ClassId::of(self.bands.tercile(band));
@@ -227,9 +226,19 @@ impl Publishers {
     }
 
     /// What was known of somebody who is not connected yet.
-    pub(crate) fn import(&mut self, key: &str, rhythm: Rhythm, now: Timestamp) {
+    pub(crate) fn import(&mut self, key: &str, rhythm: Rhythm, claim: Claim, now: Timestamp) {
         let slot = self.join(key, || rhythm);
+        if let Some(publisher) = self.get_mut(slot) {
+            publisher.claim = claim;
+        }
         self.leave(slot, now);
+    }
+
+    /// What the operator has granted it, or no more.
+    pub(crate) fn grant(&mut self, slot: u32, plan: &ClaimPlan, rate: Option<f32>) {
+        if let Some(publisher) = self.get_mut(slot).filter(|it| it.claim.is_granted() || rate.is_some()) {
+            publisher.claim.grant(plan, rate);
+        }
     }
 
     /// The rule has changed: what was learned under another one is of no use.
@@ -238,6 +247,9 @@ impl Publishers {
             let is_pinned = self.troubles.get(&(slot as u32)).is_some_and(|trouble| trouble.pin.is_some());
             if let Some(publisher) = publisher.as_mut().filter(|_| !is_pinned) {
                 publisher.rhythm = rhythm();
+                if !publisher.claim.is_granted() {
+                    publisher.claim = Claim::default();
+                }
             }
         }
     }
@@ -281,12 +293,18 @@ impl Publishers {
 /// So many times its usual rate is a flood.
 const FLOOD: f64 = 8.0;
 
+/// What is known of its rate: learned, or by what it sent so far.
+fn likely_rate(publisher: &Publisher, now: Timestamp) -> Option<f64> {
+    publisher.rhythm.rate().or_else(|| publisher.claim.likely_rate(now))
+}
+
 /// The principal that a client publishes as.
 pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
     let mut key = String::new();
-    // Writing into a string cannot fail. The first letter keeps users and identifiers apart.
+    // Writing into a string cannot fail. The first letter keeps users and networks apart, and no text of MQTT has a NUL.
+    // (A key that begins with "u" is from before: a user without a client. It is of no use.)
     let _ = match &identity.user {
-        Some(user) => write!(key, "u{user}"),
+        Some(user) => write!(key, "U{user}\0{client_id}"),
         None => match identity.peer.parse::<SocketAddr>().map(|peer| peer.ip().to_canonical()) {
             Ok(IpAddr::V4(ip)) => write!(key, "4{:02x?} {client_id}", &ip.octets()[..3]),
             Ok(IpAddr::V6(ip)) => write!(key, "6{:04x?} {client_id}", &ip.segments()[..4]),
@@ -296,9 +314,10 @@ pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
     key
 }
 
-/// The client identifier in such a name; none if it is a user's.
+/// The client identifier in such a name; none if there is none.
 pub(crate) fn client_in(key: &str) -> Option<&str> {
     let end = match key.chars().next() {
+        Some('U') => "\0",
         Some('4' | '6') => "] ",
         Some('?') => " ",
         _ => return None,
@@ -316,8 +335,9 @@ mod tests {
     }
 
     #[test]
-    fn a_principal_is_a_user_or_an_identifier_in_its_network() {
-        assert_eq!(key(Some("u"), "10.0.0.1:1", "a"), key(Some("u"), "[::1]:2", "b"), "a user everywhere");
+    fn a_principal_is_an_identifier_of_its_user_or_in_its_network() {
+        assert_eq!(key(Some("u"), "10.0.0.1:1", "a"), key(Some("u"), "[::1]:2", "a"), "a user everywhere");
+        assert_ne!(key(Some("u"), "10.0.0.1:1", "a"), key(Some("u"), "10.0.0.1:1", "b"), "devices of one user");
         assert_eq!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.200:9", "a"), "a /24");
         assert_eq!(key(None, "[2001:db8::1]:1", "a"), key(None, "[2001:db8::ffff:1]:2", "a"), "a /64");
         assert_eq!(key(None, "[::ffff:10.0.0.1]:1", "a"), key(None, "10.0.0.2:1", "a"), "mapped addresses");
@@ -325,8 +345,9 @@ mod tests {
         assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "b"), "neighbours behind one NAT");
         for peer in ["10.0.0.1:1", "[2001:db8::1]:1", "pipe"] {
             assert_eq!(client_in(&key(None, peer, "a ] b")), Some("a ] b"), "{peer}");
-            assert_eq!(client_in(&key(Some("4u ] a"), peer, "c")), None, "{peer}");
+            assert_eq!(client_in(&key(Some("4u ] a"), peer, "c ] d")), Some("c ] d"), "{peer}");
         }
+        assert_eq!(client_in("uanna"), None, "from before there were clients of users");
         assert_ne!(key(Some("a"), "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "a"), "no user by name of a client");
     }
 

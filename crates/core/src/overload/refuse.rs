@@ -102,7 +102,7 @@ impl Shard {
 
     pub(super) fn learned_interval(&self, session: u32) -> Option<Duration> {
         let slot = self.sessions.get(session)?.publisher?;
-        self.gate.publishers.get(slot)?.rhythm.interval()
+        self.gate.publishers.get(slot)?.usual_interval()
     }
 
     pub(crate) fn version_of(&self, conn: ConnId) -> Version {
@@ -119,6 +119,15 @@ impl Pace {
         let hints = Hints { interval, retry_after: Some(retry_after), ..Hints::default() };
         hints.write(|name, text| words.push((name, text)));
         Self(words)
+    }
+
+    pub(super) fn of(words: Vec<(&'static str, String)>) -> Self {
+        Self(words)
+    }
+
+    /// The words alone: there is nothing to explain about a success.
+    pub(crate) fn words(&self) -> Vec<Property<'_>> {
+        self.0.iter().map(|(name, text)| Property::UserProperty(name, text)).collect()
     }
 
     pub(crate) fn properties<'a>(&'a self, reason: &'a str) -> Vec<Property<'a>> {

@@ -36,6 +36,7 @@ pub(crate) use owed::Owed;
 pub use page::Fetch;
 pub(crate) use page::PageRequests;
 pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, wants_latest};
+pub(crate) use rhythms::Left;
 pub use rhythms::SavedRhythm;
 pub use trouble::Trouble;
 

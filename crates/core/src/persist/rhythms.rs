@@ -1,13 +1,17 @@
 //! What was learned of publishers, told now and then and put back: whoever was known before a restart needs no new
-//! learning phase. Not part of any turn: nobody was promised anything.
+//! learning phase. After a cold start nobody would be entitled to anything. Not part of any turn: nobody was promised
+//! anything.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_control::claim::Claim;
 use tidegate_control::rhythm::Rhythm;
 
+use crate::limits::LEFT_MAX;
 use crate::overload::publishers::{client_in, key_of};
 use crate::session::Session;
 use crate::shard::{Shard, shard_of};
@@ -15,7 +19,7 @@ use crate::shard::{Shard, shard_of};
 /// The rhythm of a publisher.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SavedRhythm {
-    /// Whose: a user, or a client where it comes from, in the words of this crate.
+    /// Whose: a client of a user, or where it comes from, in the words of this crate.
     pub key: String,
     /// Its usual interval.
     pub interval: Duration,
@@ -25,9 +29,12 @@ pub struct SavedRhythm {
     pub last_at: Timestamp,
 }
 
+/// Those who left since somebody asked, the latest of them.
+pub(crate) type Left = VecDeque<SavedRhythm>;
+
 impl Shard {
     /// Rhythms of publishers that are connected and published at `since` or later, from the place `from` on, looking at
-    /// `places_max` of them; and where to go on, if there are more. A user with several connections comes several times.
+    /// `places_max` of them; and where to go on, if there are more.
     pub fn rhythms(
         &self,
         from: u32,
@@ -36,26 +43,53 @@ impl Shard {
         now: Timestamp,
     ) -> (Vec<SavedRhythm>, Option<u32>) {
         let to = from.saturating_add(places_max);
-        let publishers = &self.gate.publishers;
-        let saved = |session: &Session| {
-            let slot = session.publisher?;
-            let is_pinned = publishers.trouble(slot).is_some_and(|trouble| trouble.pin.is_some());
-            let rhythm = &publishers.get(slot).filter(|_| !is_pinned)?.rhythm;
-            let (interval, last_at) = (rhythm.interval()?, rhythm.last_at(now));
-            let key = key_of(&session.identity, &session.client_id);
-            (last_at >= since).then(|| SavedRhythm { key, interval, batch: rhythm.batch(), last_at })
-        };
-        let known = (from..to).filter_map(|index| saved(self.sessions.get(index)?)).collect();
+        let saved = |index| self.saved_rhythm(self.sessions.get(index)?, now).filter(|saved| saved.last_at >= since);
+        let known = (from..to).filter_map(saved).collect();
         (known, ((to as usize) < self.sessions.places()).then_some(to))
     }
 
-    /// A rhythm from before a restart. Nothing happens if it is no publisher of this shard's, or if none are watched. A
-    /// user may publish on every shard.
+    /// Those of publishers that have left since this was last asked.
+    pub fn take_left_rhythms(&mut self) -> Vec<SavedRhythm> {
+        self.left.drain(..).collect()
+    }
+
+    /// Somebody's connection ends: what was learned of it is told the next time somebody asks. Only where somebody does.
+    pub(crate) fn note_left(&mut self, index: u32, now: Timestamp) {
+        if !self.journal.is_on() {
+            return;
+        }
+        let saved = self.sessions.get(index).and_then(|session| self.saved_rhythm(session, now));
+        if let Some(saved) = saved {
+            if self.left.len() >= LEFT_MAX {
+                self.left.pop_front();
+            }
+            self.left.push_back(saved);
+        }
+    }
+
+    /// What an operator has set was not learned.
+    fn saved_rhythm(&self, session: &Session, now: Timestamp) -> Option<SavedRhythm> {
+        let publishers = &self.gate.publishers;
+        let slot = session.publisher?;
+        let is_pinned = publishers.trouble(slot).is_some_and(|trouble| trouble.pin.is_some());
+        let publisher = publishers.get(slot).filter(|it| !is_pinned && !it.claim.is_granted())?;
+        let (interval, last_at) = (publisher.usual_interval()?, publisher.last_at(now));
+        let key = key_of(&session.identity, &session.client_id);
+        Some(SavedRhythm { key, interval, batch: publisher.batch(), last_at })
+    }
+
+    /// A rhythm from before a restart. Nothing happens if it is no publisher of this shard's, or if none are watched.
     pub fn restore_rhythm(&mut self, saved: &SavedRhythm, now: Timestamp) {
-        let is_ours = client_in(&saved.key).is_none_or(|client| shard_of(client, self.outgoing.len()) == self.index);
+        let is_ours = client_in(&saved.key).is_some_and(|client| shard_of(client, self.outgoing.len()) == self.index);
         if let Some(plan) = self.gate.plan().filter(|_| is_ours) {
-            let rhythm = Rhythm::resume_batches(plan, saved.interval, saved.batch, saved.last_at);
-            self.gate.publishers.import(&saved.key, rhythm, now);
+            let rhythm = if plan.is_enforced() {
+                Rhythm::resume_batches(plan, saved.interval, saved.batch, saved.last_at)
+            } else {
+                Rhythm::new(plan)
+            };
+            let rate = 1.0 / saved.interval.as_secs_f32().max(1e-9);
+            let claim = Claim::resume(&plan.claim(), rate, saved.batch, saved.last_at);
+            self.gate.publishers.import(&saved.key, rhythm, claim, now);
         }
     }
 }
@@ -88,7 +122,7 @@ mod tests {
     fn what_was_told_is_what_is_put_back_a_part_at_a_time() {
         let now = Timestamp::from_secs_f64(1000.0);
         let mut before = shard(0, 1);
-        let all: Vec<SavedRhythm> = (1..=5).map(|n| saved(&alloc::format!("u{n}"), n)).collect();
+        let all: Vec<SavedRhythm> = (1..=5).map(|n| saved(&alloc::format!("U{n}\0client {n}"), n)).collect();
         for rhythm in &all {
             before.restore_rhythm(rhythm, now);
         }
@@ -99,24 +133,47 @@ mod tests {
         let (first, next) = before.rhythms(0, 3, Timestamp::ZERO, now);
         let (rest, end) = before.rhythms(next.unwrap(), 3, Timestamp::ZERO, now);
         assert_eq!((first.len(), rest.len(), end), (3, 2, None));
-        assert_eq!([first, rest].concat(), all);
+        let near = |one: &SavedRhythm, other: &SavedRhythm| {
+            let ratio = one.interval.as_secs_f64() / other.interval.as_secs_f64();
+            (ratio - 1.0).abs() < 1e-6 && SavedRhythm { interval: other.interval, ..one.clone() } == *other
+        };
+        let told = [first, rest].concat();
+        assert!(told.len() == 5 && told.iter().zip(&all).all(|(one, other)| near(one, other)), "{told:?}");
         assert_eq!(before.rhythms(0, 10, now, now), (vec![], None), "nobody has published since");
     }
 
     #[test]
-    fn a_client_is_known_on_its_shard_and_a_user_on_all() {
-        let (client, user) = (saved("4[0a, 00, 01] sensor", 1), saved("uanna", 1));
+    fn a_client_is_known_on_its_shard() {
+        let network = saved("4[0a, 00, 01] sensor", 1);
+        let (user, former) = (saved("Uanna\0sensor", 1), saved("uanna", 1));
         for index in 0..3 {
             let mut shard = shard(index, 3);
-            shard.restore_rhythm(&client, Timestamp::ZERO);
-            shard.restore_rhythm(&user, Timestamp::ZERO);
+            for rhythm in [&network, &user, &former] {
+                shard.restore_rhythm(rhythm, Timestamp::ZERO);
+            }
             connect(&mut shard, "sensor", None, "10.0.1.5:9");
-            connect(&mut shard, "any", Some("anna"), "10.0.1.5:9");
+            connect(&mut shard, "sensor", Some("anna"), "10.0.1.5:9");
             let now = Timestamp::from_secs_f64(1000.0);
             let keys: Vec<String> =
                 shard.rhythms(0, 10, Timestamp::ZERO, now).0.into_iter().map(|rhythm| rhythm.key).collect();
-            assert_eq!(keys.contains(&client.key), index == shard_of("sensor", 3), "shard {index}");
-            assert!(keys.contains(&user.key));
+            let is_ours = index == shard_of("sensor", 3);
+            assert_eq!(keys.len(), if is_ours { 2 } else { 0 }, "shard {index}: {keys:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_left_is_told_once_and_only_where_somebody_keeps_it() {
+        let now = Timestamp::from_secs_f64(1000.0);
+        for is_kept in [false, true] {
+            let mut shard = shard(0, 1);
+            if is_kept {
+                shard.keep_journal(0);
+            }
+            shard.restore_rhythm(&saved("Uanna\0sensor", 1), now);
+            connect(&mut shard, "sensor", Some("anna"), "10.0.1.5:9");
+            shard.leave_gate(0, now);
+            assert_eq!(shard.take_left_rhythms().len(), usize::from(is_kept));
+            assert_eq!(shard.take_left_rhythms(), []);
         }
     }
 }

@@ -88,13 +88,20 @@ fn f132_nobody_else_spoils_a_publishers_rhythm() {
     );
     net.publish(victim, "t", "x", 1, false, 1);
 
-    // A user is one publisher, under whatever identifier and from wherever.
+    // The devices of one user are told apart, from wherever they come; one of them has one rhythm everywhere.
     let user = |peer| Options { user: Some("ann"), peer, ..Options::default() };
     let first = net.connect("ann-1", &user("10.0.0.7:1"));
     learn(&mut net, first);
+    let before = net.shards[0].publisher("ann-1", net.now).unwrap().learned_interval;
     let second = net.connect("ann-2", &user("198.51.100.1:1"));
-    flood(&mut net, second, 20, 0);
-    assert!(net.shards[0].publisher("ann-2", net.now).unwrap().held > 0, "no new learning phase");
+    flood(&mut net, second, 300, 0);
+    let first = net.shards[0].publisher("ann-1", net.now).unwrap();
+    let second = net.shards[0].publisher("ann-2", net.now).unwrap();
+    assert_eq!((first.learned_interval, first.held), (before, 0), "its sister's flood is not its own");
+    assert_eq!(first.parent, second.parent);
+    let again = net.connect("ann-1", &user("198.51.100.9:1"));
+    flood(&mut net, again, 30, 0);
+    assert!(net.shards[0].publisher("ann-1", net.now).unwrap().held > 0, "no new learning phase");
 }
 
 #[test]

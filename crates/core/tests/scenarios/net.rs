@@ -9,7 +9,7 @@ use tidegate_core::access::{Identity, Open, Policy};
 use tidegate_core::event::{Event, Stats, Why};
 use tidegate_core::persist::Change;
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Progress, Shard, Then, shard_of};
+use tidegate_core::{ConnId, Hello, Portion, Progress, Reading, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
     QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters,
@@ -233,6 +233,22 @@ impl Net {
         let progress = self.shards[shard].handle_input_since(conn, bytes, since, self.now);
         self.settle();
         progress
+    }
+
+    /// Bytes of a connection that has not been read dry for so long; no more than so many units of them.
+    pub(crate) fn offer_portion(&mut self, wire: Wire, bytes: &[u8], unread: Duration, units: u32) -> Progress {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        let dry_at = Timestamp::from_nanos(self.now.as_nanos() - unread.as_nanos() as u64);
+        let portion = Portion { since: self.now, dry_at, units };
+        let progress = self.shards[shard].handle_portion(conn, bytes, &portion, self.now);
+        self.settle();
+        progress
+    }
+
+    /// How its connection stands among those that wait to be read, having been read dry just now.
+    pub(crate) fn reading(&self, wire: Wire) -> Reading {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].reading(conn, self.now, self.now)
     }
 
     /// So many bytes of a packet are there now, and more are to come.

@@ -213,7 +213,8 @@ fn a_class_travels_from_shard_to_shard() {
     net.publish(senders[3], "alarm/fire", "!", 0, false, 0);
     let got = reader.all(&mut net);
     let place = got.iter().position(|(topic, _)| topic == "alarm/fire").unwrap();
-    assert!(place <= 9, "behind {place} others, of 81");
+    // One of each of the eight, all of them strangers as its own sender is, and two that were on their way.
+    assert!(place <= 10, "behind {place} others, of 81");
     let alarm = net.stats().by_class[4];
     assert_eq!((alarm.received, alarm.delivered), (1, 1));
 }

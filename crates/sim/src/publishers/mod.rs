@@ -131,7 +131,7 @@ impl<'a> World<'a> {
     fn publish(&mut self, publisher: u32) {
         let now = self.now;
         let pressed = self.scheduler.len() > PRESSED_ITEMS;
-        let pressure = if pressed { Pressure::PRESSED } else { Pressure::Idle };
+        let pressure = if pressed { Pressure::Pressed } else { Pressure::Idle };
         let controlled = self.config.rule.is_some();
         let state = &mut self.publishers[publisher as usize];
         state.device.note_sent();

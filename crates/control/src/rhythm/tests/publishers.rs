@@ -19,7 +19,7 @@ fn watch(seed: u64, messages: u32, next: &mut Arrivals<'_>) -> Watched {
     for _ in 0..messages {
         now += next(&mut rng);
         known += u32::from(rhythm.interval().is_some());
-        delayed += u32::from(rhythm.on_publish(&plan, at(now), Pressure::PRESSED) != Verdict::Pass);
+        delayed += u32::from(rhythm.on_publish(&plan, at(now), Pressure::Pressed) != Verdict::Pass);
     }
     Watched { delayed: f64::from(delayed) / f64::from(known), interval: rhythm.interval().unwrap().as_secs_f64() }
 }
@@ -132,10 +132,10 @@ fn a_flood_of_a_sender_of_batches_is_slowed_after_a_batch() {
     let plan = plan(always);
     let mut rhythm = Rhythm::new(&plan);
     for message in 0..4000 {
-        let _ = rhythm.on_publish(&plan, at(f64::from(message / 200) * 5.0), Pressure::PRESSED);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message / 200) * 5.0), Pressure::Pressed);
     }
     assert_eq!(rhythm.batch(), 200);
-    let flood = |n: u32| rhythm.on_publish(&plan, at(100.0 + f64::from(n) / 4000.0), Pressure::PRESSED);
+    let flood = |n: u32| rhythm.on_publish(&plan, at(100.0 + f64::from(n) / 4000.0), Pressure::Pressed);
     let passed = (0..4000).map(flood).filter(|verdict| *verdict == Verdict::Pass).count();
     assert!((200..330).contains(&passed), "{passed} of 4000 in a second");
 }
@@ -148,7 +148,7 @@ fn a_larger_batch_is_learned_in_steps() {
     let mut known = alloc::vec::Vec::new();
     for batch in 1..8 {
         for _ in 0..300 {
-            let _ = rhythm.on_publish(&plan, at(f64::from(batch) * 3600.0), Pressure::PRESSED);
+            let _ = rhythm.on_publish(&plan, at(f64::from(batch) * 3600.0), Pressure::Pressed);
         }
         known.push(rhythm.batch());
     }
@@ -180,7 +180,7 @@ fn three_days_off_do_not_make_a_slow_sensor() {
         for message in 0..2000 {
             now += if message == 500 || message == 530 { 3.0 * 86_400.0 } else { period };
             assert_eq!(
-                rhythm.on_publish(&plan, at(now), Pressure::PRESSED),
+                rhythm.on_publish(&plan, at(now), Pressure::Pressed),
                 Verdict::Pass,
                 "every {period} s, {message}"
             );
@@ -201,7 +201,7 @@ fn training_is_slow_and_ends_at_the_class() {
     while now < 8.0 * 3600.0 {
         let faster = libm::pow(1.01, now / 60.0).min(100.0);
         now += 60.0 / faster;
-        let _ = rhythm.on_publish(&plan, at(now), Pressure::PRESSED);
+        let _ = rhythm.on_publish(&plan, at(now), Pressure::Pressed);
         let interval = rhythm.interval().unwrap().as_secs_f64();
         let least = (60.0 * libm::exp2(-now / 3600.0)).max(1.0);
         assert!(interval >= least * 0.999, "{interval} s after {now} s");
@@ -222,7 +222,7 @@ fn a_learned_batch_is_bounded_and_paid_for() {
         let (mut taken, mut earned) = (0, 0.0);
         for batch in 0..225 {
             for _ in 0..size {
-                let verdict = rhythm.on_publish(&plan, at(f64::from(batch) * 32.0), Pressure::PRESSED);
+                let verdict = rhythm.on_publish(&plan, at(f64::from(batch) * 32.0), Pressure::Pressed);
                 taken += u32::from(matches!(verdict, Verdict::Pass | Verdict::Hold(_)));
             }
             let interval = rhythm.interval().unwrap().as_secs_f64();
@@ -239,9 +239,9 @@ fn a_flood_does_not_become_a_batch() {
     let plan = plan(always);
     let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(1), at(0.0));
     for message in 0..60_000_u32 {
-        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::PRESSED);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::Pressed);
     }
-    let _ = rhythm.on_publish(&plan, at(1000.0), Pressure::PRESSED);
+    let _ = rhythm.on_publish(&plan, at(1000.0), Pressure::Pressed);
     assert_eq!(rhythm.batch(), 1);
 }
 
@@ -250,7 +250,7 @@ fn a_batch_is_known_after_a_restart() {
     let plan = plan(always);
     let interval = Duration::from_secs(300);
     let passes = |mut rhythm: Rhythm| {
-        (0..12).filter(|_| rhythm.on_publish(&plan, at(1.0), Pressure::PRESSED) == Verdict::Pass).count()
+        (0..12).filter(|_| rhythm.on_publish(&plan, at(1.0), Pressure::Pressed) == Verdict::Pass).count()
     };
     assert_eq!(passes(Rhythm::resume(&plan, interval, at(0.0))), 9);
     assert_eq!(passes(Rhythm::resume_batches(&plan, interval, 12, at(0.0))), 12);
@@ -263,9 +263,9 @@ fn a_shorter_interval_shrinks_the_debt() {
     let plan = plan(always);
     let mut rhythm = Rhythm::resume(&plan, Duration::from_secs(3600), at(0.0));
     for message in 0..1000 {
-        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::PRESSED);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message) * 0.01), Pressure::Pressed);
     }
-    assert_eq!(rhythm.on_publish(&plan, at(7210.0), Pressure::PRESSED), Verdict::Pass);
+    assert_eq!(rhythm.on_publish(&plan, at(7210.0), Pressure::Pressed), Verdict::Pass);
     assert!(rhythm.interval().unwrap() < Duration::from_secs(1800));
 }
 
@@ -275,10 +275,10 @@ fn a_pinned_publisher_teaches_nothing() {
     let plan = plan(always);
     let mut rhythm = Rhythm::pin(&plan, Duration::from_secs(10), at(0.0));
     for message in 1..10_000_u32 {
-        let _ = rhythm.on_publish(&plan, at(f64::from(message)), Pressure::PRESSED);
+        let _ = rhythm.on_publish(&plan, at(f64::from(message)), Pressure::Pressed);
     }
     assert_eq!((rhythm.interval(), rhythm.batch()), (Some(Duration::from_secs(10)), 1));
-    let _ = rhythm.on_publish(&plan, at(1e7), Pressure::PRESSED);
+    let _ = rhythm.on_publish(&plan, at(1e7), Pressure::Pressed);
     assert_eq!((rhythm.interval(), rhythm.batch()), (Some(Duration::from_secs(10)), 1));
 }
 
@@ -294,11 +294,11 @@ fn a_clock_that_jumps_ahead_and_back_holds_nobody() {
             let mut rhythm = Rhythm::new(&plan);
             for message in 0..2000 {
                 let now = if message == jump { 3e9 } else { f64::from(message) };
-                let verdict = rhythm.on_publish(&plan, at(now), Pressure::PRESSED);
+                let verdict = rhythm.on_publish(&plan, at(now), Pressure::Pressed);
                 assert_eq!(verdict, Verdict::Pass, "{rule}: message {message}, jump at {jump}");
             }
             // And it still watches.
-            let flood = |n: u32| rhythm.on_publish(&plan, at(2000.0 + f64::from(n) * 0.01), Pressure::PRESSED);
+            let flood = |n: u32| rhythm.on_publish(&plan, at(2000.0 + f64::from(n) * 0.01), Pressure::Pressed);
             assert!((0..1000).map(flood).any(|verdict| verdict != Verdict::Pass), "{rule}: jump at {jump}");
         }
     }

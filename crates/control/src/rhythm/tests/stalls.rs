@@ -17,7 +17,7 @@ fn delayed(plan: &RhythmPlan, sent: &[f64], reads: &[f64]) -> usize {
         let (found, later) = rest.split_at(rest.partition_point(|at| at <= read));
         for message in 0..found.len() as u32 {
             let came = came(since, *read, message, found.len() as u32);
-            let verdict = rhythm.on_arrival(plan, came, Pressure::PRESSED);
+            let verdict = rhythm.on_arrival(plan, came, Pressure::Pressed);
             delayed += usize::from(verdict != Verdict::Pass);
         }
         (since, rest) = (*read, later);
@@ -70,7 +70,7 @@ fn connections_of_one_user_that_were_kept_waiting_together_are_not_slowed() {
             let count = (now * 10.0) as u32 - (since * 10.0) as u32;
             for message in 0..count {
                 let came = came(since, now, message, count);
-                let verdict = rhythm.on_arrival(&plan, came, Pressure::PRESSED);
+                let verdict = rhythm.on_arrival(&plan, came, Pressure::Pressed);
                 assert_eq!(verdict, Verdict::Pass, "message {sent} at {now}");
                 sent += 1;
             }
@@ -88,7 +88,7 @@ fn nobody_comes_later_than_now() {
     for message in 0..100 {
         let now = at(f64::from(message));
         let later = now + Duration::from_secs(50);
-        let verdict = rhythm.on_arrival(&plan, ArrivalTime::new(later, later, now), Pressure::PRESSED);
+        let verdict = rhythm.on_arrival(&plan, ArrivalTime::new(later, later, now), Pressure::Pressed);
         assert_eq!(verdict, Verdict::Pass);
         assert_eq!(rhythm.last_at(now), now);
     }

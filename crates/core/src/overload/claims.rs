@@ -1,0 +1,152 @@
+//! What the driver asks before it reads, and what a publisher hears that is read more slowly than it sends.
+//!
+//! *Reading.* Whoever has something unread stands by the claim of its next message ([`Shard::reading`]). Who never
+//! published subscribes, acknowledges or pings: that is entitled, a few packets at a time, because what others sent
+//! waits for it.
+//!
+//! *Hints.* Who has not been read dry for a second is told once a second which interval would do: 0.8 s by the number of
+//! messages that were taken in the second before. That is a quarter faster than it is served, so that it keeps its
+//! place, and finds out when there is more. MQTT 5 hears it as `pace-interval-ms` on a *successful* PUBACK or PUBREC;
+//! at QoS 0, and before MQTT 5, on `$SYS/broker/pace/<client>`. Rounded down, never up: who obeys is not to get less than
+//! who does not. Intervals below a millisecond cannot be said, and are not.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::claim::CALM_WINDOW;
+use tidegate_control::hints::Hints;
+use tidegate_control::order::Standing;
+use tidegate_wire_mqtt::{Delivery, Version};
+
+use super::publisher::Publisher;
+use super::refuse::Pace;
+use crate::classes::{ClassId, PriorityMode};
+use crate::connection::Connection;
+use crate::session::Session;
+use crate::shard::{ConnId, Shard};
+
+/// How a connection with something to read stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// Who it shares with: its user, or its network; each for itself where nobody is watched.
+    pub parent: u64,
+    /// How it stands among others.
+    pub standing: Standing,
+}
+
+impl Shard {
+    /// How a connection stands that was read dry at `dry_at`, or waits since then.
+    pub fn reading(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> Reading {
+        let alone = 1 << 32 | u64::from(conn.index);
+        let stranger = Standing { entitled_at: Timestamp::MAX, weight: 1, grant: 0 };
+        let session = self.session_at(conn);
+        let (Some(session), Some(plan)) = (session, self.gate.plan()) else {
+            return Reading { parent: alone, standing: stranger };
+        };
+        // Of whom neither user nor address is known, nobody knows whom it belongs to.
+        let parent = if session.parent == 0 { alone } else { session.parent.into() };
+        let mut standing = Standing { weight: self.read_weight(session), ..stranger };
+        let Some(publisher) = session.publisher.and_then(|slot| self.gate.publishers.get(slot)) else {
+            return Reading { parent, standing: Standing { entitled_at: Timestamp::ZERO, ..standing } };
+        };
+        let (claim, plan) = (&publisher.claim, plan.claim());
+        if let Some(rate) = claim.rate() {
+            let missing = 1.0 - claim.tokens_at(&plan, now, dry_at);
+            standing.entitled_at = match missing {
+                missing if missing <= 0.0 => Timestamp::ZERO,
+                missing => now + Duration::from_secs_f32((missing / (rate * plan.headroom)).clamp(1e-4, 1e6)),
+            };
+            standing.grant = if claim.is_granted() { rate.clamp(1.0, 1e6) as u32 } else { 0 };
+        }
+        Reading { parent, standing }
+    }
+
+    /// How many packets of this connection are entitled now.
+    pub fn entitled(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> u32 {
+        let (Some(session), Some(plan)) = (self.session_at(conn), self.gate.plan()) else { return 0 };
+        match session.publisher.and_then(|slot| self.gate.publishers.get(slot)) {
+            Some(publisher) => publisher.claim.tokens_at(&plan.claim(), now, dry_at) as u32,
+            None => SILENT_PACKETS,
+        }
+    }
+
+    fn session_at(&self, conn: ConnId) -> Option<&Session> {
+        self.sessions.get(self.connection(conn)?.session)
+    }
+
+    /// By a class of the operator's. Ranks by rate are none: who is rare comes first anyway.
+    fn read_weight(&self, session: &Session) -> u32 {
+        let priority = &self.settings.priority;
+        if priority.mode == PriorityMode::Off {
+            return 1;
+        }
+        match session.class {
+            Some(class) if ![ClassId::HIGH, ClassId::LOW, ClassId::SYS].contains(&class) => {
+                priority.classes.weight(class)
+            }
+            _ => priority.classes.weight(ClassId::NORMAL),
+        }
+    }
+
+    /// A message was taken of somebody who has not been read dry for a second: the words for its acknowledgement, if there
+    /// are any to say, and one.
+    #[cold]
+    pub(crate) fn pace_hint(&mut self, conn: ConnId, index: u32, delivery: Delivery, now: Timestamp) -> Option<Pace> {
+        let connection = self.connection_mut(conn)?;
+        if now.since(connection.hinted_at) < HINT_EVERY {
+            return None;
+        }
+        connection.hinted_at = now;
+        let is_v5 = connection.peer.version == Version::V5;
+        self.note_slowed(index, now, now);
+        let slot = self.sessions.get(index)?.publisher?;
+        let interval = self.gate.publishers.get(slot).and_then(served_interval)?;
+        if is_v5 && delivery != Delivery::AtMostOnce {
+            return Some(Pace::interval(interval));
+        }
+        let hints = Hints { interval: Some(interval), ..Hints::default() };
+        self.publish_notice(index, "read more slowly than it sends", &hints, now);
+        None
+    }
+
+    /// Its messages were not taken, or reached nobody, because all receivers were full: what it sends now is not what it
+    /// would like to send, and nothing is learned from it.
+    pub(crate) fn note_crowded_out(&mut self, index: u32) {
+        let slot = self.sessions.get(index).and_then(|session| session.publisher);
+        if let Some(publisher) = slot.and_then(|slot| self.gate.publishers.get_mut(slot)) {
+            publisher.claim.on_refused();
+        }
+    }
+}
+
+/// The interval that goes with what a publisher was served, as it can be said.
+fn served_interval(publisher: &Publisher) -> Option<Duration> {
+    let millis = 800 / u64::from(publisher.claim.served().max(1));
+    (millis > 0).then(|| Duration::from_millis(millis))
+}
+
+impl Connection {
+    /// Since when it has not been read dry, if that is long.
+    pub(crate) fn unread_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let is_unread = self.seen_at.since(self.dry_at) > CALM_WINDOW && now.since(self.seen_at) < UNREAD_SHOWN;
+        is_unread.then_some(self.dry_at)
+    }
+}
+
+impl Pace {
+    /// The interval that would do.
+    fn interval(interval: Duration) -> Self {
+        let mut words = Vec::new();
+        let hints = Hints { interval: Some(interval), ..Hints::default() };
+        hints.write(|name, text| words.push((name, text)));
+        Self::of(words)
+    }
+}
+
+/// Packets of one who never published that are read at once while others wait.
+const SILENT_PACKETS: u32 = 16;
+/// A word a second is enough.
+const HINT_EVERY: Duration = Duration::from_secs(1);
+/// Who was not read for this long is either silent or behind everybody; nobody knows which.
+const UNREAD_SHOWN: Duration = Duration::from_secs(10);
