@@ -61,7 +61,7 @@ fn a_base_makes_relative_names_whole() {
 }
 
 #[test]
-fn f098_nested_json_is_refused_before_it_is_understood() {
+fn f096_nested_json_is_refused_before_it_is_understood() {
     let shapes = [
         (r#"{"urn:p":"#, "1", "}"),
         (r#"{"@id":"urn:a","urn:p":"#, "1", "}"),
