@@ -103,7 +103,9 @@ fn f122_a_stopped_process_expels_nobody_who_pinged_and_publishes_no_will_of_thei
     broker.signal("-STOP");
     for _ in 0..4 {
         std::thread::sleep(Duration::from_secs(1));
-        clients.iter_mut().for_each(|client| client.write_all(b"\xc0\0").unwrap());
+        for client in &mut clients {
+            client.write_all(b"\xc0\0").unwrap();
+        }
     }
     broker.signal("-CONT");
     for client in &mut clients {

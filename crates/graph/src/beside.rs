@@ -18,7 +18,7 @@ use crate::prepare::{again, held_interests, result_bag};
 use crate::query::Query;
 use crate::rows::Bag;
 use crate::space::{Space, context};
-use crate::standing::{Fired, StandingContext, key_of};
+use crate::standing::{Entry, Fired, StandingContext, key_of};
 use crate::subscribe::{Subscribed, SubscriberId};
 
 /// A query and the data to evaluate it on: work for a thread.
@@ -84,30 +84,27 @@ impl Space {
     /// Subscribes to a query whose first result was found beside the commits.
     pub fn subscribe_evaluated(&mut self, query: &Query, evaluated: Evaluated) -> Result<Subscribed, Error> {
         let Evaluated { key, version, outcome } = evaluated;
-        let number = match self.standing.find(&key) {
-            // Somebody else asked for the same meanwhile.
-            Some(number) => number,
-            None => {
-                let found = outcome?;
-                let limits = context(&self.limits);
-                limits.check(self.standing.len())?;
-                let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
-                let again = Box::new(again(query, &peeled, limits.query)?);
-                let patterns = held_interests(query, &mut self.dataset.dictionary)?;
-                let number = self.standing.file_again(key, peeled.form, again, found, version, patterns);
-                if version != self.dataset.version() {
-                    self.standing.fall_behind(number);
-                }
-                number
-            }
-        };
+        // Somebody else may have asked for the same meanwhile.
+        if let Some(number) = self.standing.find(&key) {
+            return self.subscribe_to(number);
+        }
+        let found = outcome?;
+        let limits = context(&self.limits);
+        limits.check(self.standing.len())?;
+        let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
+        let again = Box::new(again(query, &peeled, limits.query)?);
+        let patterns = held_interests(query, &mut self.dataset.dictionary)?;
+        let number = self.standing.file_again(key, peeled.form, again, found, version, patterns);
+        if version != self.dataset.version() {
+            self.standing.fall_behind(number);
+        }
         self.subscribe_to(number)
     }
 
     /// Whether the result of a standing query is older than the data.
     pub fn is_behind(&self, query: &Query) -> bool {
         let entry = self.standing.find(&key_of(query)).and_then(|number| self.standing.entry(number));
-        entry.is_some_and(|entry| entry.is_behind())
+        entry.is_some_and(Entry::is_behind)
     }
 
     /// The version that the result of a standing query is of, if that is not the latest.

@@ -11,7 +11,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Key};
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Evaluated, Evaluation, Snapshot, SubscriberId};
+use tidegate_graph::{Evaluated, Snapshot, SubscriberId};
 use tokio::sync::oneshot;
 
 use crate::admission::Admission;
@@ -19,6 +19,7 @@ use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
 use crate::cache::Cache;
 use crate::condition::Condition;
 use crate::counts::Counts;
+use crate::evaluator::EvaluatorState;
 use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
 use crate::memory::{Charge, Texts};
 use crate::order::{Job, Request, Servers, Taken};
@@ -72,9 +73,7 @@ pub(crate) struct Desk {
     /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
     snapshot: Option<Snapshot>,
     is_snapshot_wanted: bool,
-    /// What the evaluator is to do next, and whether it waits for that.
-    pub(crate) evaluation: Option<Evaluation>,
-    pub(crate) is_evaluator_idle: bool,
+    pub(crate) evaluator_state: EvaluatorState,
     pub(crate) running: Vec<Running>,
     /// Evaluations that ever began.
     pub(crate) begun: u64,
@@ -155,8 +154,7 @@ impl Shared {
             is_kept: false,
             snapshot: None,
             is_snapshot_wanted: false,
-            evaluation: None,
-            is_evaluator_idle: false,
+            evaluator_state: EvaluatorState::Busy,
             running: Vec::new(),
             begun: 0,
             is_closing: false,

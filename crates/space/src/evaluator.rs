@@ -13,6 +13,15 @@ use crate::crew::retires;
 use crate::desk::{Control, Shared, lock};
 use crate::panics::Part;
 
+/// What the evaluator does.
+pub(crate) enum EvaluatorState {
+    /// It works, rests, or has not begun.
+    Busy,
+    Idle,
+    /// This is to be evaluated next.
+    Called(Box<Evaluation>),
+}
+
 /// Evaluates until the end; false if something panicked.
 pub(crate) fn run(shared: &Shared, given_up: &AtomicUsize) -> bool {
     loop {
@@ -40,21 +49,17 @@ pub(crate) fn run(shared: &Shared, given_up: &AtomicUsize) -> bool {
 impl Shared {
     /// Whether the evaluator waits for work.
     pub(crate) fn is_evaluator_idle(&self) -> bool {
-        lock(&self.desk).is_evaluator_idle
+        matches!(lock(&self.desk).evaluator_state, EvaluatorState::Idle)
     }
 
     /// Hands the evaluator its next piece of work.
     pub(crate) fn evaluate(&self, evaluation: Evaluation) {
-        let mut desk = lock(&self.desk);
-        desk.is_evaluator_idle = false;
-        desk.evaluation = Some(evaluation);
+        lock(&self.desk).evaluator_state = EvaluatorState::Called(Box::new(evaluation));
         self.evaluator.notify_one();
     }
 
     fn evaluator_is_free(&self) {
-        let mut desk = lock(&self.desk);
-        desk.is_evaluator_idle = true;
-        drop(desk);
+        lock(&self.desk).evaluator_state = EvaluatorState::Idle;
         self.control(Control::Idle);
     }
 
@@ -64,8 +69,11 @@ impl Shared {
             if desk.is_closing {
                 return None;
             }
-            if let Some(evaluation) = desk.evaluation.take() {
-                return Some(evaluation);
+            if let EvaluatorState::Called(_) = desk.evaluator_state
+                && let EvaluatorState::Called(evaluation) =
+                    std::mem::replace(&mut desk.evaluator_state, EvaluatorState::Busy)
+            {
+                return Some(*evaluation);
             }
             desk = self.evaluator.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }
