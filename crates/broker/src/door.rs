@@ -11,7 +11,7 @@ use socket2::{Domain, Socket, TcpKeepalive, Type};
 use crate::config::{Listener, ListenerKind};
 use crate::inbox::lock;
 #[cfg(target_os = "linux")]
-use crate::limits::KERNEL_UNSENT_BYTES;
+use crate::limits::UNSENT_MAX;
 use crate::limits::{BACKLOG, TCP_KEEPALIVE_IDLE, TLS_BUFFER_BYTES};
 use crate::tls;
 
@@ -102,7 +102,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_tcp_nodelay(true)?;
     // Without it a connection works as well, and only what is urgent comes later.
     #[cfg(target_os = "linux")]
-    let _ = socket.set_tcp_notsent_lowat(KERNEL_UNSENT_BYTES);
+    let _ = socket.set_tcp_notsent_lowat(UNSENT_MAX as u32);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(TCP_KEEPALIVE_IDLE))?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;

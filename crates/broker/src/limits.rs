@@ -27,8 +27,11 @@ pub(crate) const TURN_UNITS_MAX: u32 = 2048;
 
 /// Bytes that the kernel takes for a connection beyond what it could send at once. What is in there cannot be overtaken:
 /// a slow client's link takes a second for this at 1 Mbit/s. By itself the kernel would take up to 4 MiB.
-#[cfg(target_os = "linux")]
-pub(crate) const KERNEL_UNSENT_BYTES: u32 = 128 * 1024;
+pub(crate) const UNSENT_MAX: usize = 128 * 1024;
+
+/// The same, at least, for a receiver that has refused something and is slow: a few packets, so that it never runs dry
+/// between two turns.
+pub(crate) const UNSENT_MIN: usize = 2 * 1024;
 
 /// Readiness events taken in one turn; the kernel keeps the others.
 pub(crate) const EVENTS_MAX: usize = 1024;

@@ -10,7 +10,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
 
-use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX};
+use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX, UNSENT_MAX, UNSENT_MIN};
 use crate::seat::Seat;
 use crate::tls;
 use crate::websocket::WebSocket;
@@ -21,6 +21,8 @@ use crate::websocket::frame::CloseCode;
 pub(crate) struct Link {
     stream: TcpStream,
     transport: Transport,
+    /// Bytes that the kernel takes beyond what it could send at once.
+    unsent_max: usize,
     /// A poll knows it.
     is_registered: bool,
     /// Something was computed for the TLS handshake, and not charged yet.
@@ -71,7 +73,7 @@ pub(crate) struct Sent {
 impl Link {
     pub(crate) fn new(stream: TcpStream, tls: Option<ServerConnection>, seat: Seat) -> Self {
         let transport = tls.map_or(Transport::Plain, |session| Transport::Tls(Box::new(session)));
-        Self { stream, transport, is_registered: false, has_shaken: false, _seat: seat }
+        Self { stream, transport, unsent_max: UNSENT_MAX, is_registered: false, has_shaken: false, _seat: seat }
     }
 
     /// From here on it is a WebSocket. Bytes that came after the request are its first: they are replaced by payload.
@@ -155,6 +157,18 @@ impl Link {
                 let blocked = flush(session, &mut self.stream)?;
                 Ok(Sent { blocked: sent.blocked || blocked, ..sent })
             }
+        }
+    }
+
+    /// What the kernel takes cannot be overtaken any more: of a receiver that has refused something, about so many bytes,
+    /// which is what it takes in a moment.
+    pub(crate) fn keep_unsent(&mut self, bytes: usize) {
+        let bytes = bytes.clamp(UNSENT_MIN, UNSENT_MAX);
+        // By halves and doubles, or every write would set it anew.
+        if bytes * 2 <= self.unsent_max || bytes >= self.unsent_max * 2 {
+            self.unsent_max = bytes;
+            #[cfg(target_os = "linux")]
+            let _ = socket2::SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes as u32);
         }
     }
 

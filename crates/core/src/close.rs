@@ -187,11 +187,18 @@ impl Shard {
         let mut session = self.sessions.remove(index)?;
         self.memory.absent.change(index, core::mem::take(&mut session.absent_bytes), 0);
         self.by_client.remove(&session.client_id);
+        self.end_subscriptions(index, &session);
+        // Before it is noted that the session has ended: somebody must need its messages, or they are gone.
+        self.hand_over(&mut session, now);
         self.journal.end_session(&session);
         self.count_lost(&mut session);
         self.leave_behind(&mut session, now);
-        self.subscriptions_ended += session.subscriptions.len() as u64;
         self.departed.add(&session.ledger);
+        Some(session)
+    }
+
+    fn end_subscriptions(&mut self, index: u32, session: &Session) {
+        self.subscriptions_ended += session.subscriptions.len() as u64;
         for text in session.subscriptions.keys() {
             // By the widest limits: those of today may be narrower than when it was made, and a subscription that stays
             // behind would belong to whoever gets this place next.
@@ -199,7 +206,6 @@ impl Shard {
                 self.unsubscribe_one(index, &filter);
             }
         }
-        Some(session)
     }
 
     fn publish_will(&mut self, index: u32, now: Timestamp) {

@@ -19,6 +19,7 @@ use crate::message::{Publication, Shareable};
 use crate::overload::Kind;
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, Next, Paging};
+use crate::saturated::Full;
 use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
@@ -128,6 +129,10 @@ impl Shard {
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
+        if is_full && let Some(queue) = session.queue.as_mut().filter(|_| !is_away) {
+            Full::note(&mut queue.full, now);
+            self.saturation.note_full(now);
+        }
         if is_full && !target.is_latest && settings.priority.on_full(class) == OnFull::DropNewest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
@@ -277,6 +282,9 @@ impl Shard {
         let is_full = self.connections.get(conn).is_some_and(|connection| !has_room(connection));
         if is_full || (qos > QoS::AtMostOnce && !session.has_window()) {
             return false;
+        }
+        if let Some(full) = session.queue.as_mut().and_then(|queue| queue.full.as_mut()) {
+            full.sent = full.sent.saturating_add(1);
         }
         let Some(queued) = session.dequeue(&mut self.stats) else { return false };
         self.meters.all.scheduler_wait[queued.message.class().index()].note(now.since(queued.since));

@@ -60,10 +60,14 @@ impl Drain {
         if now.since(self.since) >= SPAN { self.smoothed(now) } else { self.rate }
     }
 
+    /// Bytes that it takes in a moment.
+    pub(crate) fn ahead(&self, now: Timestamp) -> usize {
+        (self.rate(now) * AHEAD.as_secs_f32()) as usize
+    }
+
     /// Bytes that may lie before it.
     pub(crate) fn room(&self, now: Timestamp) -> usize {
-        let by_rate = self.rate(now) * AHEAD.as_secs_f32();
-        (by_rate as usize).max(self.reach as usize)
+        self.ahead(now).max(self.reach as usize)
     }
 
     fn smoothed(&self, now: Timestamp) -> f32 {

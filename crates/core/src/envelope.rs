@@ -25,6 +25,8 @@ pub(crate) enum Envelope<'a> {
     Ask { turn: u64 },
     /// What came from the receiver in that turn is kept.
     Kept { turn: u64 },
+    /// Nobody there has room for more of this client to this topic (a hash), for so long; see `saturated`.
+    Saturated { origin: u64, topic: u64, millis: u32 },
     /// The sender has subscribers on this filter, or has none any more.
     Interest { filter: &'a str, interested: bool },
     /// The sender's members of a group.
@@ -57,6 +59,12 @@ impl<'a> Envelope<'a> {
             Self::Kept { turn } => {
                 out.push(5);
                 out.extend_from_slice(&turn.to_le_bytes());
+            }
+            Self::Saturated { origin, topic, millis } => {
+                out.push(7);
+                out.extend_from_slice(&origin.to_le_bytes());
+                out.extend_from_slice(&topic.to_le_bytes());
+                out.extend_from_slice(&millis.to_le_bytes());
             }
             Self::Interest { filter, interested } => {
                 out.push(2);
@@ -101,6 +109,11 @@ impl<'a> Envelope<'a> {
             },
             4 => Self::Ask { turn: u64::from_le_bytes(reader.array()?) },
             5 => Self::Kept { turn: u64::from_le_bytes(reader.array()?) },
+            7 => Self::Saturated {
+                origin: u64::from_le_bytes(reader.array()?),
+                topic: u64::from_le_bytes(reader.array()?),
+                millis: u32::from_le_bytes(reader.array()?),
+            },
             _ => return None,
         };
         *bytes = reader.0;

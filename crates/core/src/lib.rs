@@ -39,6 +39,7 @@ mod resume;
 pub mod retained;
 mod route;
 pub mod sample;
+mod saturated;
 mod session;
 pub mod settings;
 pub mod shard;

@@ -71,6 +71,8 @@ pub(crate) const FILTER_LEVELS_MAX: usize = 65_536;
 pub(crate) const BATCH_BYTES_PAUSE: usize = 1024 * 1024;
 /// Bytes waiting for another shard at which QoS 0 messages to it are dropped.
 pub(crate) const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Publishers and topics for which other shards have said that nobody there has room, or were told; others are taken.
+pub(crate) const SATURATED_MAX: usize = 4096;
 /// Flows that a session's queue tells apart; more than messages wait by default. Others share one.
 pub(crate) const FLOWS_MAX: u32 = 16 * 1024;
 /// How often a queue is searched for what waited longer than its class may, at most; nothing is ever sent too late...

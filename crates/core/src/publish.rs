@@ -20,6 +20,7 @@ use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::overload::{Admission, Arrival, Kind, Pace};
 use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
+use crate::route::load_of;
 use crate::shard::{ConnId, Shard, WillFate};
 use crate::subscriptions::GroupRef;
 
@@ -70,6 +71,9 @@ impl Shard {
     fn pass_gates(&mut self, arrival: Arrival, publication: Publication<'_>, now: Timestamp) -> Result<Flow, Ending> {
         if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
+        }
+        if self.admit_to_receivers(arrival, &publication, now).is_some() {
+            return Ok(Flow::On);
         }
         let mut message = Shareable::new(publication);
         match self.admit(arrival, &mut message.publication, now)? {
@@ -324,13 +328,17 @@ impl Shard {
                     self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
                 }
                 self.route_here(&message, now);
+                self.tell_saturated(from, &publication, now);
             }
+            Envelope::Saturated { origin, topic, millis } => self.hear_saturated(from, (origin, topic), millis, now),
             Envelope::Ask { turn } => self.handle_ask(from, turn, now),
             Envelope::Kept { turn } => self.handle_kept(from, turn, now),
             Envelope::Shared { filter, group, publication, tried, routing } => {
                 let message = Shareable::new(publication);
                 message.routing.set(routing);
-                if let Some((session, wish)) = self.subscriptions.pick_local(filter, group) {
+                let (sessions, connections) = (&self.sessions, &self.connections);
+                let load = |session| load_of(sessions, connections, session);
+                if let Some((session, wish)) = self.subscriptions.pick_local(filter, group, load) {
                     let group = GroupRef { name: group, filter };
                     self.deliver_shared(session, wish, Some(&group), &message, now);
                 } else if !self.pass_on(from, (filter, group), &message, tried) {

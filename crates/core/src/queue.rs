@@ -26,6 +26,8 @@ use tidegate_control::schedule::Claim;
 use tidegate_wire_mqtt::QoS;
 
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
+use crate::message::Publication;
+use crate::saturated::Full;
 use crate::session::Queued;
 use flows::{Flow, Flows, ITEMS_MAX, Place, claim_of};
 use newest::Newest;
@@ -57,6 +59,8 @@ pub(crate) struct Queue {
     class_bytes: [usize; CLASSES_MAX],
     /// The timer that looks for what waited too long, if one is set.
     pub(crate) overdue_at: Option<Timestamp>,
+    /// Since when it is full.
+    pub(crate) full: Option<Full>,
     /// What comes before and behind line and flows, if some of it is on disk.
     pages: Option<Box<Pages>>,
 }
@@ -389,6 +393,25 @@ impl Queue {
             None => return None,
         };
         self.leave(victim)
+    }
+
+    /// How many wait of the flow that this message belongs to, and how many flows have something waiting.
+    pub(crate) fn share_of(&self, publication: &Publication<'_>) -> (usize, usize) {
+        let flow = Flow::of_publication(publication);
+        match &self.flows {
+            Some(flows) => flows.share_of(flow),
+            None if self.line_flow == Some(flow) => (self.len(), 1),
+            None => (0, 1),
+        }
+    }
+
+    /// Shows everything that is in memory, flow by flow.
+    pub(crate) fn for_each(&self, mut show: impl FnMut(&Queued)) {
+        let flows = self.flows.iter().flat_map(|flows| flows.scheduler.items());
+        self.line.iter().chain(flows).filter_map(|waiting| self.seen(waiting)).for_each(&mut show);
+        if let Some(pages) = &self.pages {
+            pages.for_each(show);
+        }
     }
 
     /// Everything of QoS 0, handed to `lose`: nobody is there to take it any more.

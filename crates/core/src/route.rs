@@ -4,18 +4,24 @@
 //! may concern it. Other
 //! shards with interest get the publication once each, whatever the number of their subscribers.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
+use tidegate_wire_mqtt::topic::matches as topic_matches;
 
 use crate::cache::{Route, Target, merged};
+use crate::connection::Connection;
 use crate::copy::Frames;
 use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
-use crate::message::{Publication, Shareable};
+use crate::message::{Message, Publication, Shareable};
+use crate::session::{Queued, Session, Stage};
 use crate::shard::Shard;
-use crate::subscriptions::{GroupId, GroupRef, Pick, Wish};
+use crate::slab::Slab;
+use crate::subscriptions::{GroupId, GroupRef, Load, Pick, Wish};
 
 impl Shard {
     /// Delivers here and sends on; the answer is the number of receivers here, of shards and of taps.
@@ -85,7 +91,8 @@ impl Shard {
 
     /// True if a member of the group gets it.
     fn route_to_group(&mut self, group: GroupId, message: &Shareable<'_>, now: Timestamp) -> bool {
-        match self.subscriptions.pick(group) {
+        let (sessions, connections) = (&self.sessions, &self.connections);
+        match self.subscriptions.pick(group, |session| load_of(sessions, connections, session)) {
             Some(Pick::Local(session, wish)) => {
                 // The name is only needed to be noted.
                 let is_noted = message.routing.get() != 0;
@@ -102,6 +109,44 @@ impl Shard {
             None => return false,
         }
         true
+    }
+
+    /// A session has ended, and its subscriptions with it: what it was given for a group and has not acknowledged goes to
+    /// the others. [MQTT-4.8.2] Not what is under way at QoS 2, which nobody else may have [MQTT-4.8.2-5], nor what is on
+    /// disk; nor topics that it also had by a subscription of its own: there it cannot be told for which of the two it was.
+    pub(crate) fn hand_over(&mut self, session: &mut Session, now: Timestamp) {
+        let shared: Vec<(Box<str>, Box<str>)> = groups_of(session);
+        if shared.is_empty() {
+            return;
+        }
+        let is_own = |topic: &str| {
+            let own = session.subscriptions.keys().filter(|filter| !filter.starts_with("$share/"));
+            own.into_iter().any(|filter| topic_matches(filter, topic))
+        };
+        let mut orphans: Vec<Arc<Message>> = Vec::new();
+        let mut take = |queued: &Queued| {
+            if !is_own(queued.message.view().topic) {
+                orphans.push(Arc::clone(&queued.message));
+            }
+        };
+        for under_way in &session.inflight {
+            if let Stage::Sent(queued) = &under_way.stage
+                && (queued.qos == QoS::AtLeastOnce || under_way.after != 0)
+            {
+                take(queued);
+            }
+        }
+        if let Some(queue) = &session.queue {
+            queue.for_each(&mut take);
+        }
+        for message in orphans {
+            let topic = message.view().topic;
+            let group = shared.iter().find(|(filter, _)| topic_matches(filter, topic));
+            let group = group.and_then(|(filter, name)| self.subscriptions.find_group(filter, name));
+            if let Some(group) = group {
+                self.route_to_group(group, &Shareable::of(&message), now);
+            }
+        }
     }
 
     /// A message from another shard for a group whose members here have left: a shard that was not asked yet may have one.
@@ -149,4 +194,17 @@ impl Shard {
             self.journal.ask(shard);
         }
     }
+}
+
+/// What lies before a session, for whoever chooses among the members of a group.
+pub(crate) fn load_of(sessions: &Slab<Session>, connections: &Slab<Connection>, index: u32) -> Load {
+    let Some(session) = sessions.get(index) else { return Load::IDLE };
+    let outbox = session.conn.and_then(|conn| connections.get(conn)).map_or(0, |connection| connection.outbox.len());
+    Load::new(session.queue_len(), session.inflight.len(), outbox)
+}
+
+/// Filters and names of the groups that a session is a member of.
+fn groups_of(session: &Session) -> Vec<(Box<str>, Box<str>)> {
+    let shared = session.subscriptions.keys().filter_map(|text| text.strip_prefix("$share/"));
+    shared.filter_map(|rest| rest.split_once('/')).map(|(name, filter)| (filter.into(), name.into())).collect()
 }

@@ -18,6 +18,7 @@ use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Retain, Sender};
 
 use crate::access::{Identity, Policy};
 use crate::cache::MatchCache;
+use crate::classes::PriorityMode;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
@@ -30,6 +31,7 @@ use crate::persist::{Journal, PageRequests};
 use crate::recording::Recording;
 use crate::retained::Retained;
 use crate::sample::TopicSample;
+use crate::saturated::Saturation;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::slab::Slab;
@@ -146,6 +148,7 @@ pub struct Shard {
     pub(crate) sample: TopicSample,
     pub(crate) timers: Timers,
     pub(crate) gate: Gate,
+    pub(crate) saturation: Saturation,
     pub(crate) arrivals: Arrivals,
     pub(crate) memory: Memory,
     pub(crate) spares: Spares,
@@ -205,6 +208,7 @@ impl Shard {
             sample: TopicSample::default(),
             timers: Timers::default(),
             gate,
+            saturation: Saturation::new(seed),
             arrivals: Arrivals::new(seed),
             memory: Memory::new(usize::MAX),
             spares: Spares::default(),
@@ -299,6 +303,14 @@ impl Shard {
     pub fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
         let is_open = |connection: &&Connection| connection.connack_after.is_none();
         self.connection(conn).filter(is_open).map_or([&[], &[]], |connection| connection.outbox.slices())
+    }
+
+    /// Bytes that this connection takes in a moment, by its pace of late: what may lie before it where nothing can be
+    /// overtaken. Without priorities nothing is, and there is no need to keep it short.
+    pub fn room_ahead(&self, conn: ConnId, now: Timestamp) -> usize {
+        let is_ordered = self.settings.priority.mode != PriorityMode::Off;
+        let connection = self.connection(conn).filter(|_| is_ordered);
+        connection.map_or(usize::MAX, |connection| connection.drain.ahead(now))
     }
 
     /// So many bytes were written; none, if the socket takes no more. May refill the outbox from the session's queue; the connection is then named by

@@ -244,6 +244,9 @@ impl ShardThread {
         match connection.link.send(self.shard.outbox(id)) {
             Ok(sent) => {
                 connection.blocked = sent.blocked;
+                if sent.blocked {
+                    connection.link.keep_unsent(self.shard.room_ahead(id, self.now));
+                }
                 let closing = connection.closing;
                 if sent.taken > 0 || sent.blocked {
                     self.shard.handle_written(id, sent.taken, self.now);

@@ -227,6 +227,16 @@ impl<T> Scheduler<T> {
         self.pool.first(flow.0)
     }
 
+    /// Flows that have something waiting.
+    pub fn busy_flows(&self) -> usize {
+        self.pool.busy()
+    }
+
+    /// Everything that waits, flow by flow, the oldest of each first.
+    pub fn items(&self) -> impl Iterator<Item = &T> {
+        self.pool.all()
+    }
+
     /// Share of a flow in the service, clamped to `1..=WEIGHT_MAX`; 1 until it is set. Counts from the flow's next turn
     /// on, and not under [`SchedulerRule::Strict`].
     pub fn set_weight(&mut self, flow: FlowId, weight: u32) -> Result<(), FlowOverMaximum> {

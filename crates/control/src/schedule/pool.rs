@@ -18,6 +18,8 @@ pub(super) struct Pool<T> {
     queues: Vec<Queue>,
     longest: Longest,
     items: u32,
+    /// Queues that are not empty.
+    busy: u32,
     backlog: u64,
     items_max: u32,
     backlog_max: u64,
@@ -48,11 +50,15 @@ impl<T> Pool<T> {
     /// `items_max` is less than [`NIL`].
     pub(super) fn new(items_max: u32, backlog_max: u64) -> Self {
         let (slots, queues, longest) = (Vec::new(), Vec::new(), Longest::new());
-        Self { slots, free: NIL, queues, longest, items: 0, backlog: 0, items_max, backlog_max }
+        Self { slots, free: NIL, queues, longest, items: 0, busy: 0, backlog: 0, items_max, backlog_max }
     }
 
     pub(super) const fn items(&self) -> u32 {
         self.items
+    }
+
+    pub(super) const fn busy(&self) -> usize {
+        self.busy as usize
     }
 
     pub(super) const fn backlog(&self) -> u64 {
@@ -92,6 +98,7 @@ impl<T> Pool<T> {
         }
         queue.last = slot;
         queue.items += 1;
+        self.busy += u32::from(queue.items == 1);
         let before = queue.backlog;
         queue.backlog += u64::from(cost);
         self.longest.on_change(flow, before, queue.backlog);
@@ -105,6 +112,15 @@ impl<T> Pool<T> {
         self.slots.get(self.queue(flow).first as usize)?.item.as_ref()
     }
 
+    /// All items, flow by flow, the oldest of each first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.queues.iter().flat_map(|queue| {
+            let slots =
+                core::iter::successors(self.slots.get(queue.first as usize), |slot| self.slots.get(slot.next as usize));
+            slots.filter_map(|slot| slot.item.as_ref())
+        })
+    }
+
     /// Takes the oldest item of a flow with its cost.
     pub(super) fn take(&mut self, flow: u32) -> Option<(T, u32)> {
         let queue = self.queues.get_mut(flow as usize)?;
@@ -116,6 +132,7 @@ impl<T> Pool<T> {
             queue.last = NIL;
         }
         queue.items -= 1;
+        self.busy -= u32::from(queue.items == 0);
         let before = queue.backlog;
         queue.backlog -= u64::from(cost);
         self.longest.on_change(flow, before, queue.backlog);

@@ -18,6 +18,7 @@ use crate::ledger::Loss;
 use crate::message::{Message, Shareable, Standing};
 use crate::queue::{Bounds, Paged, Paging};
 use crate::retained::{Room, Stamp};
+use crate::route::load_of;
 use crate::session::{Inflight, PendingWill, Queued, Session, Stage, SubscriptionIds};
 use crate::shard::Shard;
 use crate::subscribe::own_filters;
@@ -287,7 +288,9 @@ impl Shard {
             if groups.contains(&*text) {
                 continue;
             }
-            if let Some((session, wish)) = self.subscriptions.pick_local(&filter, &name) {
+            let (sessions, connections) = (&self.sessions, &self.connections);
+            let load = |session| load_of(sessions, connections, session);
+            if let Some((session, wish)) = self.subscriptions.pick_local(&filter, &name, load) {
                 groups.insert(text.into());
                 self.deliver_shared(session, wish, Some(&group), &shareable, now);
             }

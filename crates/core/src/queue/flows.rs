@@ -9,7 +9,7 @@ use tidegate_control::schedule::{Claim, FlowId, Pushed, Scheduler, SchedulerConf
 use super::Waiting;
 use crate::classes::{Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
-use crate::message::{Colour, Standing};
+use crate::message::{Colour, Publication, Standing};
 use crate::session::Queued;
 
 /// Messages that keep their order.
@@ -22,11 +22,18 @@ pub(super) enum Flow {
 }
 
 impl Flow {
-    /// Not by any other class: those may change between two messages to one topic.
     pub(super) fn of(queued: &Queued) -> Self {
-        let standing = queued.message.standing();
+        Self::new(queued.message.origin(), queued.message.standing())
+    }
+
+    pub(super) fn of_publication(publication: &Publication<'_>) -> Self {
+        Self::new(publication.origin, &publication.standing)
+    }
+
+    /// Not by any other class: those may change between two messages to one topic.
+    fn new(origin: u64, standing: &Standing) -> Self {
         let class = standing.is_by_topic.then(|| standing.class.bits());
-        Self::Publisher(queued.message.origin(), class)
+        Self::Publisher(origin, class)
     }
 
     pub(super) fn origin(self) -> u64 {
@@ -119,6 +126,12 @@ impl Flows {
     pub(super) fn longest(&self) -> Option<Flow> {
         let longest = self.scheduler.longest()?;
         self.by_place.get(longest.0 as usize).copied().flatten()
+    }
+
+    /// How many of a flow wait, and how many flows have something waiting.
+    pub(super) fn share_of(&self, flow: Flow) -> (usize, usize) {
+        let own = self.places.get(&flow).map_or(0, |place| self.scheduler.flow_len(*place));
+        (own as usize, self.scheduler.busy_flows().max(1))
     }
 
     pub(super) fn evict(&mut self, flow: Flow) -> Option<Waiting> {

@@ -144,6 +144,12 @@ impl Pages {
         self.take_first().or_else(|| self.take_last())
     }
 
+    pub(super) fn for_each(&self, mut show: impl FnMut(&Queued)) {
+        let chosen =
+            self.chosen.iter().filter_map(|item| if let Item::Message(queued) = item { Some(queued) } else { None });
+        chosen.chain(self.held.iter().map(|(_, queued)| queued)).for_each(&mut show);
+    }
+
     pub(super) fn drop_passing(&mut self, mut lose: impl FnMut(Queued)) {
         for item in core::mem::take(&mut self.chosen) {
             match item {

@@ -1,4 +1,6 @@
-//! A shared subscription on one filter: its members here and on other shards, and whose turn it is.
+//! A shared subscription on one filter: its members here and on other shards, and who gets the next message: of those
+//! that are connected the one with the least before it, by turns among equals. So one that is stuck gets nothing while
+//! another is idle. Of other shards only the number of members is known; they choose among their own.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -76,7 +78,8 @@ impl Group {
         }
     }
 
-    pub(super) fn pick(&mut self) -> Option<Pick> {
+    /// `load`: what lies before a session here; see [`Load`].
+    pub(super) fn pick(&mut self, load: impl Fn(u32) -> Load) -> Option<Pick> {
         let local = self.members();
         self.turn = self.turn.wrapping_add(1);
         for presence in [Presence::Online, Presence::Offline] {
@@ -84,15 +87,21 @@ impl Group {
                 Presence::Online => members.online,
                 Presence::Offline => members.offline,
             };
-            let total: u32 = count(&local) + self.remote.iter().map(|(_, members)| count(members)).sum::<u32>();
+            let away: u32 = self.remote.iter().map(|(_, members)| count(members)).sum();
+            let total = count(&local) + away;
             if total == 0 {
                 continue;
             }
-            let mut turn = self.turn % total;
-            if turn < count(&local) {
-                return self.member(presence, turn).map(|(session, wish)| Pick::Local(session, wish));
+            let turn = self.turn % total;
+            let here = self.least(presence, turn, &load);
+            // Whoever is behind here leaves it to those elsewhere.
+            if let Some((session, wish, load)) = here
+                && (turn < count(&local) || away == 0)
+                && (load < Load::WAITING || away == 0)
+            {
+                return Some(Pick::Local(session, wish));
             }
-            turn -= count(&local);
+            let mut turn = if turn < count(&local) { self.turn % away.max(1) } else { turn - count(&local) };
             for (shard, members) in &self.remote {
                 if turn < count(members) {
                     return Some(Pick::Remote(*shard));
@@ -103,17 +112,54 @@ impl Group {
         None
     }
 
-    /// Whose turn it is among those here.
-    pub(super) fn pick_local(&mut self) -> Option<(u32, Wish)> {
+    /// Who it is among those here.
+    pub(super) fn pick_local(&mut self, load: impl Fn(u32) -> Load) -> Option<(u32, Wish)> {
         self.turn = self.turn.wrapping_add(1);
-        self.member(Presence::Online, self.turn).or_else(|| self.member(Presence::Offline, self.turn))
+        let online = self.least(Presence::Online, self.turn, &load);
+        let found = online.or_else(|| self.least(Presence::Offline, self.turn, &load));
+        found.map(|(session, wish, _)| (session, wish))
     }
 
-    fn member(&self, presence: Presence, turn: u32) -> Option<(u32, Wish)> {
+    /// The one with the least before it, looking from whose turn it is; not at all of very many.
+    fn least(&self, presence: Presence, turn: u32, load: impl Fn(u32) -> Load) -> Option<(u32, Wish, Load)> {
         let candidates = match presence {
             Presence::Online => self.online.as_slice(),
             Presence::Offline => self.offline.as_slice(),
         };
-        candidates.get(turn as usize % candidates.len().max(1)).copied()
+        let start = turn as usize % candidates.len().max(1);
+        let from_there = candidates[start..].iter().chain(&candidates[..start]);
+        let mut least = None;
+        for &(session, wish) in from_there.take(CANDIDATES_MAX) {
+            let load = load(session);
+            if load == Load::IDLE {
+                return Some((session, wish, load));
+            }
+            if least.is_none_or(|(_, _, lowest)| load < lowest) {
+                least = Some((session, wish, load));
+            }
+        }
+        least
     }
 }
+
+/// What lies before a member of a group: messages that wait, then those under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Load(u64);
+
+impl Load {
+    /// Nothing.
+    pub(crate) const IDLE: Self = Self(0);
+    /// Something waits that could not be sent at once.
+    const WAITING: Self = Self(1 << 32);
+
+    /// So many messages wait, are under way, or lie in an outbox as so many bytes.
+    pub(crate) fn new(waiting: usize, under_way: usize, outbox: usize) -> Self {
+        let under_way = (under_way + outbox / BYTES_OF_ONE).min(u32::MAX as usize) as u64;
+        Self((waiting as u64) << 32 | under_way)
+    }
+}
+
+/// Members that are looked at for one message.
+const CANDIDATES_MAX: usize = 64;
+/// Bytes of an outbox that count as one message under way: less is on its way within this turn.
+const BYTES_OF_ONE: usize = 512;

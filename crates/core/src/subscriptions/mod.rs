@@ -20,7 +20,7 @@ use tidegate_wire_mqtt::{QoS, SubscriptionOptions};
 use crate::tree::{NodeId, ROOT, Tree};
 pub(crate) use changes::{Changes, Watch};
 use group::Group;
-pub(crate) use group::{Members, Pick, Presence};
+pub(crate) use group::{Load, Members, Pick, Presence};
 use shapes::Shapes;
 use subscribers::Subscribers;
 
@@ -253,14 +253,21 @@ impl Subscriptions {
 
     /// Name and filter of a group, and whose turn it is: connected members first, wherever they are; without any, one
     /// that is away.
-    pub(crate) fn pick(&mut self, id: GroupId) -> Option<Pick> {
-        self.tree.value_mut(id.node).groups.get_mut(id.index as usize)?.pick()
+    pub(crate) fn pick(&mut self, id: GroupId, load: impl Fn(u32) -> Load) -> Option<Pick> {
+        self.tree.value_mut(id.node).groups.get_mut(id.index as usize)?.pick(load)
+    }
+
+    /// A group by its name.
+    pub(crate) fn find_group(&self, filter: &str, group: &str) -> Option<GroupId> {
+        let node = self.tree.find(filter)?;
+        let index = self.tree.value(node).groups.iter().position(|found| *found.name == *group)?;
+        Some(GroupId { node, index: index as u32 })
     }
 
     /// The same among this shard's members only, for a message that another shard sent here.
-    pub(crate) fn pick_local(&mut self, filter: &str, group: &str) -> Option<(u32, Wish)> {
+    pub(crate) fn pick_local(&mut self, filter: &str, group: &str, load: impl Fn(u32) -> Load) -> Option<(u32, Wish)> {
         let node = self.tree.find(filter)?;
-        self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?.pick_local()
+        self.tree.value_mut(node).groups.iter_mut().find(|found| *found.name == *group)?.pick_local(load)
     }
 
     /// Another shard that has members of this group, connected ones first, and is not among `tried`, a bit each.

@@ -35,6 +35,7 @@ mod priority_policies;
 mod promises;
 mod qos;
 mod raw;
+mod receivers;
 mod reports;
 mod retained;
 mod session;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate_core::access::Open;
 use tidegate_core::classes::{Class, ClassBy, Classes, Priority, PriorityMode};
 use tidegate_core::settings::{BackOff, Settings};
-use tidegate_wire_mqtt::{Decoded, Limits, Packet, Sender, Version, decode};
+use tidegate_wire_mqtt::{AckKind, Decoded, Limits, Packet, PacketId, Sender, Version, decode};
 
 use crate::net::{Net, Wire};
 
@@ -23,6 +23,8 @@ pub(crate) struct SlowReader {
     wire: Wire,
     bytes: Vec<u8>,
     pub(crate) pongs: usize,
+    /// Messages that it has not acknowledged.
+    unacknowledged: Vec<u16>,
 }
 
 impl SlowReader {
@@ -30,7 +32,7 @@ impl SlowReader {
         let wire = net.v5("reader");
         net.subscribe(wire, filter, qos);
         net.stall(wire, true);
-        Self { wire, bytes: Vec::new(), pongs: 0 }
+        Self { wire, bytes: Vec::new(), pongs: 0, unacknowledged: Vec::new() }
     }
 
     pub(crate) fn ping(&self, net: &mut Net) {
@@ -47,11 +49,21 @@ impl SlowReader {
                 Packet::Publish(publish) => {
                     let payload = String::from_utf8_lossy(publish.payload).trim().to_owned();
                     messages.push((publish.topic.to_owned(), payload));
+                    self.unacknowledged.extend(publish.delivery.packet_id().map(PacketId::get));
                 }
                 Packet::PingResp => self.pongs += 1,
                 _ => {}
             }
             self.bytes.drain(..consumed);
+        }
+        messages
+    }
+
+    /// The same, and each is acknowledged.
+    pub(crate) fn look_and_ack(&mut self, net: &mut Net, bytes: usize) -> Vec<(String, String)> {
+        let messages = self.look(net, bytes);
+        for id in self.unacknowledged.drain(..) {
+            net.ack(self.wire, AckKind::PubAck, id);
         }
         messages
     }
