@@ -167,6 +167,10 @@ fn limits_and_bans_are_set_listed_and_removed() {
     broker.told(&["limits", "set", "meter-17", "rate=500/s"]);
     let listed = broker.json(&["limits"]);
     assert_eq!((&listed["limits"][0]["name"], &listed["limits"][0]["rate"]), (&"meter-17".into(), &500.0.into()));
+    let told = broker.told(&["limits", "set", "meter-17", "entitled=20/s"]);
+    assert!(told.contains("is entitled to 20/s"), "{told}");
+    let listed = broker.json(&["limits"]);
+    assert_eq!((&listed["limits"][0]["rate"], &listed["limits"][0]["entitled"]), (&500.0.into(), &20.0.into()));
     broker.told(&["limits", "unset", "meter-17"]);
     assert_eq!(broker.ask(&["limits", "unset", "meter-17"]).status.code(), Some(1));
     assert_eq!(broker.ask(&["limits", "set", "meter-17", "rate=fast"]).status.code(), Some(2));

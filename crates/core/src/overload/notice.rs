@@ -45,7 +45,10 @@ impl Shard {
     }
 
     pub(super) fn publish_notice(&mut self, index: u32, reason: &str, hints: &Hints, now: Timestamp) {
-        let Some(session) = self.sessions.get(index) else { return };
+        // Who listens to nothing does not listen to this.
+        let Some(session) = self.sessions.get(index).filter(|session| !session.subscriptions.is_empty()) else {
+            return;
+        };
         let topic = format!("{PREFIX}{}", session.client_id);
         let mut payload = format!("{{\"reason\":\"{reason}\"");
         // Writing into a string cannot fail; all the words are numbers.
