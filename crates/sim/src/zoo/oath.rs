@@ -12,9 +12,10 @@ const REFUSED_S: f64 = 5.0;
 /// The rare wait for no longer than this beside any crowd: what a receiver of 60 messages a second has before it, where
 /// nothing can be overtaken, takes most of it.
 const RARE_MS: f64 = 1000.0;
-/// Innocents lose no more than this beside any flood.
+/// Innocents lose no more than this beside any flood, and any receiver that does not take its part.
 const INNOCENT_LOSS: f64 = 0.01;
-/// The longest that anybody is told to wait in one step: nothing is learned in a longer one.
+/// The longest that an innocent is told to wait in one step. Who floods a queue of 10 000 messages may have to wait until its
+/// share of it has drained.
 const WAIT_S: f64 = 10.0;
 
 /// A rule that is broken, and how.
@@ -40,7 +41,7 @@ pub fn breaches(scenario: &Scenario, on: &[Figures], off: &[Figures]) -> Vec<Bre
         if on.refused_s > REFUSED_S {
             add(Rule::NotLockedOut, format!("{name}: refused {:.1} s after the trouble", on.refused_s));
         }
-        if on.longest_wait_s > WAIT_S {
+        if cohort.side == Side::Innocent && on.longest_wait_s > WAIT_S {
             add(Rule::Obedience, format!("{name}: told to wait {:.1} s", on.longest_wait_s));
         }
         if on.reordered > off.reordered {
@@ -56,8 +57,8 @@ pub fn breaches(scenario: &Scenario, on: &[Figures], off: &[Figures]) -> Vec<Bre
             Rule::Calm if on.honest_p99_ms > (off.honest_p99_ms + CALM_MS).max(off.honest_p99_ms * CALM_SHARE) => {
                 add(Rule::Calm, format!("{name}: p99 {:.1} ms, off {:.1} ms", on.honest_p99_ms, off.honest_p99_ms));
             }
-            Rule::OneOrMany if on.loss > INNOCENT_LOSS => {
-                add(Rule::OneOrMany, format!("{name}: {:.1} % lost", on.loss * 100.0));
+            Rule::OneOrMany | Rule::Scarce if on.loss > INNOCENT_LOSS => {
+                add(scenario.rule, format!("{name}: {:.1} % lost", on.loss * 100.0));
             }
             Rule::Rare if on.loss > INNOCENT_LOSS || on.p99_ms > RARE_MS => {
                 add(Rule::Rare, format!("{name}: {:.1} % lost, p99 {:.0} ms", on.loss * 100.0, on.p99_ms));

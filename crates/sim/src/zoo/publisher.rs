@@ -77,7 +77,7 @@ impl Publisher {
         let due = if self.again.is_empty() {
             match self.rhythm.next() {
                 Next::At(at) | Next::Silent(at) => at,
-                Next::Full(_) => now_ns,
+                Next::Full { from_ns, .. } => from_ns.max(now_ns),
             }
         } else {
             now_ns
@@ -101,14 +101,14 @@ impl Publisher {
             } else {
                 let due_ns = match self.rhythm.next() {
                     Next::At(at) if at <= now_ns => at,
-                    Next::Full(end) if now_ns < end => now_ns,
-                    Next::Full(end) | Next::Silent(end) if end <= now_ns => {
+                    Next::Full { from_ns, until_ns } if (from_ns..until_ns).contains(&now_ns) => now_ns,
+                    Next::Full { until_ns: end, .. } | Next::Silent(end) if end <= now_ns => {
                         self.rhythm.advance();
                         continue;
                     }
                     _ => return false,
                 };
-                if !matches!(self.rhythm.next(), Next::Full(_)) {
+                if !matches!(self.rhythm.next(), Next::Full { .. }) {
                     self.rhythm.advance();
                 }
                 self.sequence += 1;
@@ -208,7 +208,7 @@ impl Publisher {
         loop {
             match self.rhythm.next() {
                 Next::At(at) if at < end_ns => tally.on_offered(at),
-                Next::Full(end) | Next::Silent(end) if end < end_ns => {}
+                Next::Full { until_ns: end, .. } | Next::Silent(end) if end < end_ns => {}
                 _ => return,
             }
             self.rhythm.advance();

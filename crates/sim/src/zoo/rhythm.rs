@@ -29,8 +29,13 @@ pub(super) struct Rhythm {
 pub(super) enum Next {
     /// A message is due then, in nanoseconds.
     At(u64),
-    /// As much as goes, until then.
-    Full(u64),
+    /// As much as goes.
+    Full {
+        /// From then on.
+        from_ns: u64,
+        /// Until then.
+        until_ns: u64,
+    },
     /// Nothing before then.
     Silent(u64),
 }
@@ -65,7 +70,7 @@ impl Rhythm {
         if self.is_trouble(self.next) {
             let end = nanos(self.phases.trouble_end());
             match self.during {
-                During::Full => return Next::Full(end),
+                During::Full => return Next::Full { from_ns: nanos(self.next), until_ns: end },
                 During::Silent => return Next::Silent(end),
                 _ => {}
             }
@@ -147,7 +152,7 @@ mod tests {
             match rhythm.next() {
                 Next::At(at) if at >= 30_000_000_000 => return counts,
                 Next::At(at) => counts[(at / 10_000_000_000) as usize] += 1,
-                Next::Full(end) | Next::Silent(end) => assert_eq!(end, 20_000_000_000),
+                Next::Full { until_ns: end, .. } | Next::Silent(end) => assert_eq!(end, 20_000_000_000),
             }
             rhythm.advance();
         }
@@ -169,6 +174,16 @@ mod tests {
         is_near(dues(cohort(During::Full)), [50, 0, 50]);
         is_near(dues(Cohort { style: Style::Poisson, per_s: 50.0, ..DEVICE }), [500, 500, 500]);
         is_near(dues(Cohort { style: Style::Batches(50), per_s: 25.0, ..DEVICE }), [250, 250, 250]);
+    }
+
+    #[test]
+    fn a_flood_begins_with_the_trouble_and_not_before() {
+        let cohort = Cohort { per_s: 0.01, during: During::Full, ..DEVICE };
+        let mut rhythm = Rhythm::new(&cohort, PHASES, 1.0, Stream::of(3, "test"));
+        while matches!(rhythm.next(), Next::At(_)) {
+            rhythm.advance();
+        }
+        assert_eq!(rhythm.next(), Next::Full { from_ns: 10_000_000_000, until_ns: 20_000_000_000 });
     }
 
     #[test]

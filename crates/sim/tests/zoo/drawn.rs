@@ -75,7 +75,7 @@ pub(crate) fn scenario(number: u64) -> Scenario {
         about: "drawn",
         rule: Rule::NotWorse,
         shards: one_of(chance, &[1, 1, 2]),
-        capacity: one_of(chance, &[3_000.0, 10_000.0]),
+        capacity: one_of(chance, &[10_000.0, 20_000.0]),
         is_known: chance.happens(0.5),
         cohorts: cohorts.leak(),
         readers: readers.leak(),

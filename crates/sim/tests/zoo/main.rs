@@ -97,7 +97,6 @@ fn report() {
 
 /// Both ways: what breaks a rule and is not known to, and what is known to and does not any more.
 #[test]
-#[ignore = "the loop does not read in order yet"]
 fn every_scenario_keeps_the_rules_or_is_known_not_to() {
     let scenarios: Vec<Scenario> = table::all().copied().collect();
     let pairs = pairs(&scenarios, SEED);
@@ -121,7 +120,6 @@ fn a_run_is_a_function_of_its_seed() {
 
 /// A slow, idle or dead receiver beside a healthy one changes nothing for any publisher.
 #[test]
-#[ignore = "the loop does not read in order yet"]
 fn more_receivers_slow_no_publisher() {
     const GATEWAY: Cohort = Cohort { name: "gateway", count: 1, speaks: Speaks::V5, qos: 1, per_s: 500.0, ..DEVICE };
     const ALONE: Scenario =
@@ -144,7 +142,6 @@ fn more_receivers_slow_no_publisher() {
 
 /// Who obeys delivers as much as who does not, less a bucket and a second's share; and its messages are not later.
 #[test]
-#[ignore = "the loop does not read in order yet"]
 fn obedience_pays() {
     for name in ["flood-q1-2000", "flood-q0-2000", "flood-window-2", "nat-neighbour", "idle-reader"] {
         let scenario = table::all().find(|scenario| scenario.name == name).unwrap();
@@ -168,7 +165,6 @@ fn obedience_pays() {
 
 /// Ten times as many names of one parent take nothing more from others.
 #[test]
-#[ignore = "the loop does not read in order yet"]
 fn more_names_gain_nothing() {
     let with = |count: u32| {
         let crowd = Cohort {
@@ -192,7 +188,6 @@ fn more_names_gain_nothing() {
 
 /// Scenarios of the same kinds that nobody has thought of.
 #[test]
-#[ignore = "the loop does not read in order yet"]
 fn drawn_scenarios_are_not_worse_than_off() {
     let scenarios: Vec<Scenario> = (0..drawn::COUNT).map(drawn::scenario).collect();
     let pairs = pairs(&scenarios, SEED);

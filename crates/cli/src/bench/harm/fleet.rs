@@ -55,6 +55,8 @@ pub(super) struct Fleet {
     ends: Vec<Option<End>>,
     /// Connections that may have more to read than was read, or whose reader waits.
     unread: Vec<usize>,
+    /// Publishers that had no room, and have it already: their socket took everything.
+    hungry: Vec<usize>,
     buffer: Vec<u8>,
     received: u64,
 }
@@ -75,6 +77,7 @@ impl Fleet {
             ends: (0..crowd.len()).map(|_| None).collect(),
             crowd,
             unread: Vec::new(),
+            hungry: Vec::new(),
             buffer: vec![0; 128 * 1024],
             received: 0,
         })
@@ -114,11 +117,16 @@ impl Fleet {
         let end_ns = (phases.end() * 1e9) as u64;
         loop {
             let now = self.now_ns();
+            // What is due before the end is sent, however late this process is.
+            let until = now.min(end_ns.saturating_sub(1));
+            while let Some(client) = self.crowd.pop_due(until) {
+                self.come_and_go(client, until);
+                self.act(client, until);
+            }
             if now >= end_ns {
                 break;
             }
-            while let Some(client) = self.crowd.pop_due(now) {
-                self.come_and_go(client, now);
+            for client in std::mem::take(&mut self.hungry) {
                 self.act(client, now);
             }
             let wake = self.crowd.next_wake().unwrap_or(u64::MAX).min(end_ns);
@@ -144,6 +152,7 @@ impl Fleet {
             let end = self.ends[client].as_ref()?;
             Some(end.again_ns.unwrap_or(now).saturating_sub(now))
         });
+        let limit = if self.hungry.is_empty() { limit } else { Duration::ZERO };
         let wait = again.min().map_or(limit, |nanos| limit.min(Duration::from_nanos(nanos)));
         let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
         self.sleeper.wait(&mut self.poll, &mut events, wait.min(WAIT_MAX)).context("the readiness loop failed")?;
@@ -200,6 +209,13 @@ impl Fleet {
             }
         }
         self.flush(client);
+        // Of a socket that took everything no event will tell.
+        if let Some(end) = &self.ends[client]
+            && end.is_blocked
+            && end.connection.backlog() < BACKLOG_MAX / 2
+        {
+            self.hungry.push(client);
+        }
     }
 
     /// Something happened to this connection.

@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tidegate_control::Timestamp;
+use tidegate_control::order::{Place, ReadOrder, Served};
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
 use tidegate_core::settings::Settings;
-use tidegate_core::{ConnId, Hello, Shard, Then, shard_of};
+use tidegate_core::{ConnId, Hello, Portion, Reading, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{Decoded, Limits, Packet, Sender, Version, decode};
 
 use super::super::crowd::Who;
 use super::super::model::Scenario;
-use super::line::Line;
 
 /// Bytes that lie in the sockets towards a client that does not read, where nothing can be overtaken: little, because what is
 /// to be seen here is the order of the broker's own queue.
 const DOWN_BYTES: usize = 4 * 1024;
-/// Work of a copy.
-const COPY_UNITS: f64 = 1.0 / 8.0;
+/// Units of a turn, at least.
+const UNITS_MIN: u32 = 8;
 const LISTENER: &str = "mqtt";
 
 /// The two directions of a connection.
@@ -36,13 +36,20 @@ pub(super) struct End {
     at_least: usize,
     is_queued: bool,
     is_paused: bool,
+    /// Since when its bytes may have come, and when it was last known to be read dry.
+    silent_at: Timestamp,
+    dry_at: Timestamp,
+    /// While it waits to be read in order.
+    place: Option<Place>,
     /// The socket took less than there was.
     is_full: bool,
 }
 
 struct Loop {
     shard: Shard,
-    line: Line,
+    /// Connections that became ready, and those that are read in order because a turn could not read everybody.
+    ready: Vec<ConnId>,
+    order: ReadOrder,
     /// Clients by the place of their connection.
     clients: Vec<Option<usize>>,
     /// Units of work that may be done; below zero while more was done than there was time for.
@@ -60,7 +67,9 @@ pub(super) struct Host {
     pub(super) cut: Vec<usize>,
     /// Clients to whom something was written.
     heard: BTreeSet<usize>,
-    idle_ns: u64,
+    /// When the loops turned last, and when they looked at their sockets.
+    turned_ns: u64,
+    looked_at: Timestamp,
 }
 
 impl Host {
@@ -68,7 +77,8 @@ impl Host {
         let (count, settings) = (usize::from(scenario.shards.max(1)), Arc::new(settings));
         let a_loop = |index| Loop {
             shard: Shard::new(index, count, Arc::clone(&settings), Arc::new(Open), 7),
-            line: Line::default(),
+            ready: Vec::new(),
+            order: ReadOrder::default(),
             clients: Vec::new(),
             credit: 0.0,
             paused: Vec::new(),
@@ -80,7 +90,8 @@ impl Host {
             ends: (0..clients).map(|_| End::default()).collect(),
             cut: Vec::new(),
             heard: BTreeSet::new(),
-            idle_ns: 0,
+            turned_ns: 0,
+            looked_at: Timestamp::ZERO,
         }
     }
 
@@ -107,7 +118,7 @@ impl Host {
         }
         a_loop.clients[place] = Some(client);
         self.ends[client] = End { conn: Some(conn), shard, up: bytes[consumed..].to_vec(), ..End::default() };
-        self.queue(client, now);
+        self.queue(client);
         true
     }
 
@@ -116,19 +127,24 @@ impl Host {
         let end = std::mem::take(&mut self.ends[client]);
         if let Some(conn) = end.conn {
             let a_loop = &mut self.loops[end.shard];
+            if let Some(place) = end.place {
+                a_loop.order.leave(place);
+            }
             a_loop.clients[conn.index as usize] = None;
             a_loop.shard.handle_closed(conn, Why::Lost, Timestamp::from_nanos(now));
         }
     }
 
     /// A client has something for the loop to read.
-    pub(super) fn queue(&mut self, client: usize, _now: u64) {
+    pub(super) fn queue(&mut self, client: usize) {
         let end = &mut self.ends[client];
         let is_ready = end.up.len() >= end.at_least.max(1) && !end.is_queued && !end.is_paused;
         let Some(conn) = end.conn.filter(|_| is_ready) else { return };
         end.is_queued = true;
-        let a_loop = &mut self.loops[end.shard];
-        a_loop.line.push(conn);
+        // It was silent when the loop looked last.
+        end.silent_at = end.silent_at.max(self.looked_at);
+        end.dry_at = end.silent_at;
+        self.loops[end.shard].ready.push(conn);
     }
 
     /// A client has taken something: its socket has room again.
@@ -145,7 +161,8 @@ impl Host {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        !self.heard.is_empty() || self.loops.iter().any(|it| !it.line.is_empty() || !it.writable.is_empty())
+        !self.heard.is_empty()
+            || self.loops.iter().any(|it| !it.order.is_empty() || !it.ready.is_empty() || !it.writable.is_empty())
     }
 
     /// When a shard has something to do by itself.
@@ -155,19 +172,26 @@ impl Host {
         timers.map(Timestamp::as_nanos).chain(paused).min()
     }
 
+    /// A tick begins. A loop that slept until now would have seen whatever came before it.
+    pub(super) fn wake(&mut self, now: u64, tick_ns: u64) {
+        self.looked_at = self.looked_at.max(Timestamp::from_nanos(now.saturating_sub(tick_ns)));
+    }
+
     /// One turn of every loop.
     pub(super) fn turn(&mut self, now: u64, tick_ns: u64) {
-        // Who had nothing to do has not saved that up.
-        let ticks = now.saturating_sub(self.idle_ns).div_ceil(tick_ns).clamp(1, 1_000_000) as f64;
-        self.idle_ns = now;
+        let ticks = now.saturating_sub(self.turned_ns).div_ceil(tick_ns).clamp(1, 1_000_000) as f64;
+        self.turned_ns = now;
         let per_tick = self.capacity * tick_ns as f64 * 1e-9;
         for index in 0..self.loops.len() {
             let credit = &mut self.loops[index].credit;
+            // Who had nothing to do has not saved that up.
             *credit = (*credit + per_tick * ticks).min(per_tick);
             self.loops[index].shard.turn(Timestamp::from_nanos(now));
-            self.read(index, now);
-            self.resume(index, now);
+            let units = (per_tick as u32).max(UNITS_MIN);
+            self.read_all(index, units, Timestamp::from_nanos(now));
+            self.resume(index);
         }
+        self.looked_at = Timestamp::from_nanos(now);
         self.exchange(now);
         for index in 0..self.loops.len() {
             self.write(index, now);
@@ -176,50 +200,103 @@ impl Host {
         }
     }
 
-    fn read(&mut self, index: usize, now: u64) {
-        let a_loop = &mut self.loops[index];
-        while a_loop.credit > 0.0
-            && let Some((conn, bytes)) = a_loop.line.pop()
-        {
-            let Some(client) = a_loop.clients.get(conn.index as usize).copied().flatten() else { continue };
-            let end = &mut self.ends[client];
-            if end.conn != Some(conn) {
-                continue;
-            }
-            end.is_queued = false;
-            let most = bytes.max(end.at_least).min(end.up.len());
-            let progress = a_loop.shard.handle_input(conn, &end.up[..most], Timestamp::from_nanos(now));
-            let used = progress.consumed.min(end.up.len());
-            a_loop.credit -= units(&end.up[..used]) + used as f64 / 1024.0;
-            end.up.drain(..used);
-            end.at_least = progress.at_least;
-            match progress.then {
-                Then::Pause => {
-                    end.is_paused = true;
-                    a_loop.paused.push(conn);
+    /// As the broker's loop does: while every turn reads everybody dry, whoever is ready is read as it comes; when a turn
+    /// has left somebody unread, the next ones ask who is next. A turn is as long as a tick.
+    fn read_all(&mut self, index: usize, units: u32, now: Timestamp) {
+        let ready = std::mem::take(&mut self.loops[index].ready);
+        let is_orderly = !self.loops[index].order.is_empty();
+        for conn in ready {
+            let Some(client) = self.client(index, conn) else { continue };
+            if is_orderly || self.loops[index].credit <= 0.0 {
+                self.wait(index, client, 0, now);
+            } else {
+                let (used, has_more) = self.read(index, client, (units / 8).max(1), now);
+                if has_more {
+                    self.wait(index, client, used, now);
                 }
-                Then::Continue if end.up.len() >= end.at_least.max(1) => {
-                    end.is_queued = true;
-                    a_loop.line.push(conn);
-                }
-                Then::Continue | Then::Close => {}
             }
+        }
+        if is_orderly {
+            self.loops[index].order.begin_turn(units, now);
+            while self.loops[index].credit > 0.0 && self.visit(index, now) {}
         }
     }
 
-    fn resume(&mut self, index: usize, now: u64) {
+    /// Reads one that waits; false if nobody does.
+    fn visit(&mut self, index: usize, now: Timestamp) -> bool {
+        let Loop { order, shard, clients, .. } = &mut self.loops[index];
+        let ends = &self.ends;
+        let client_at = |key: u32| clients.get(key as usize).copied().flatten();
+        let entitled = |key: u32| {
+            let end = client_at(key).map(|client| &ends[client]);
+            end.and_then(|end| Some(shard.entitled(end.conn?, end.dry_at, now))).unwrap_or_default()
+        };
+        let Some(visit) = order.next(now, entitled) else { return false };
+        let waiting = client_at(visit.key).filter(|client| ends[*client].place == Some(visit.place));
+        let Some(client) = waiting.filter(|client| ends[*client].is_queued) else {
+            order.served(visit.place, 1, Served::Dry, now);
+            return true;
+        };
+        let (used, has_more) = self.read(index, client, visit.units, now);
+        let end = &mut self.ends[client];
+        let a_loop = &mut self.loops[index];
+        let served = if let Some(conn) = end.conn.filter(|_| has_more) {
+            Served::More(a_loop.shard.reading(conn, end.dry_at, now).standing)
+        } else {
+            end.place = None;
+            Served::Dry
+        };
+        a_loop.order.served(visit.place, used, served, now);
+        true
+    }
+
+    /// From now on it is read in order. `spent`: what it was just served without that.
+    fn wait(&mut self, index: usize, client: usize, spent: u32, now: Timestamp) {
+        let end = &mut self.ends[client];
+        let Some(conn) = end.conn.filter(|_| end.place.is_none() && end.is_queued) else { return };
+        let a_loop = &mut self.loops[index];
+        let Reading { parent, standing } = a_loop.shard.reading(conn, end.dry_at, now);
+        end.place = Some(a_loop.order.wait(conn.index, parent, standing, spent, now));
+    }
+
+    /// Reads one that is queued: what that took, and whether there is more.
+    fn read(&mut self, index: usize, client: usize, units: u32, now: Timestamp) -> (u32, bool) {
+        let end = &mut self.ends[client];
+        let Some(conn) = end.conn else { return (0, false) };
+        let a_loop = &mut self.loops[index];
+        let portion = Portion { since: end.silent_at, dry_at: end.dry_at, units };
+        let progress = a_loop.shard.handle_portion(conn, &end.up, &portion, now);
+        end.up.drain(..progress.consumed.min(end.up.len()));
+        (end.at_least, end.silent_at) = (progress.at_least, now);
+        a_loop.credit -= f64::from(progress.units);
+        let has_more = progress.then == Then::Continue && end.up.len() >= end.at_least.max(1);
+        end.is_queued = has_more;
+        if progress.then == Then::Pause {
+            end.is_paused = true;
+            a_loop.paused.push(conn);
+        }
+        (progress.units, has_more)
+    }
+
+    /// The client of a connection that is still there.
+    fn client(&self, index: usize, conn: ConnId) -> Option<usize> {
+        let client = self.loops[index].clients.get(conn.index as usize).copied().flatten()?;
+        (self.ends[client].conn == Some(conn)).then_some(client)
+    }
+
+    fn resume(&mut self, index: usize) {
         let paused = std::mem::take(&mut self.loops[index].paused);
         for conn in paused {
-            let a_loop = &mut self.loops[index];
-            let Some(client) = a_loop.clients.get(conn.index as usize).copied().flatten() else { continue };
-            if self.ends[client].conn != Some(conn) {
-                continue;
-            }
-            if a_loop.shard.may_read(conn) {
-                self.ends[client].is_paused = false;
-                self.queue(client, now);
+            let Some(client) = self.client(index, conn) else { continue };
+            if self.loops[index].shard.may_read(conn) {
+                let end = &mut self.ends[client];
+                end.is_paused = false;
+                if end.up.len() >= end.at_least.max(1) {
+                    end.is_queued = true;
+                    self.loops[index].ready.push(conn);
+                }
             } else {
-                a_loop.paused.push(conn);
+                self.loops[index].paused.push(conn);
             }
         }
     }
@@ -266,7 +343,6 @@ impl Host {
             taken += part.len();
         }
         end.is_full = taken < total;
-        a_loop.credit -= COPY_UNITS * taken as f64 / MEAN_COPY_BYTES;
         if taken > 0 {
             self.heard.insert(client);
         }
@@ -281,7 +357,10 @@ impl Host {
             a_loop.shard.handle_closed(conn, Why::Lost, Timestamp::from_nanos(now));
             let client = a_loop.clients.get_mut(conn.index as usize).and_then(Option::take);
             if let Some(client) = client.filter(|client| self.ends[*client].conn == Some(conn)) {
-                self.ends[client] = End::default();
+                let end = std::mem::take(&mut self.ends[client]);
+                if let Some(place) = end.place {
+                    self.loops[index].order.leave(place);
+                }
                 self.cut.push(client);
             }
         }
@@ -295,25 +374,4 @@ impl Host {
         }
         Ok(())
     }
-}
-
-/// Small messages on the wire, by which copies are counted without being read again.
-const MEAN_COPY_BYTES: f64 = 90.0;
-
-/// Packets that these bytes are, one unit each.
-fn units(mut bytes: &[u8]) -> f64 {
-    let mut count = 0;
-    while bytes.len() >= 2 {
-        let (mut length, mut shift, mut at) = (0_usize, 0, 1);
-        while let Some(byte) = bytes.get(at) {
-            length |= usize::from(byte & 127) << shift;
-            (shift, at) = (shift + 7, at + 1);
-            if byte & 128 == 0 || shift > 21 {
-                break;
-            }
-        }
-        count += 1;
-        bytes = bytes.get(at + length..).unwrap_or_default();
-    }
-    f64::from(count)
 }

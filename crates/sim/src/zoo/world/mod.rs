@@ -7,7 +7,6 @@
 //! that, TLS, disk, memory budgets and the levels of pressure.
 
 mod host;
-mod line;
 
 use std::collections::BTreeSet;
 
@@ -88,6 +87,7 @@ impl World {
             self.come_and_go(client, now);
         }
         while now <= last {
+            self.host.wake(now, TICK_NS);
             while let Some(client) = self.crowd.pop_due(now) {
                 self.come_and_go(client, now);
                 if now <= end {
@@ -149,7 +149,7 @@ impl World {
                 return;
             }
         }
-        self.host.queue(client, now);
+        self.host.queue(client);
     }
 
     /// Everybody takes what it takes now.
@@ -175,7 +175,7 @@ impl World {
             }
             if heard.used > 0 {
                 self.host.on_taken(client);
-                self.host.queue(client, now);
+                self.host.queue(client);
             }
         }
     }
