@@ -55,6 +55,11 @@ use target::Usage;
 /// Wrong usage or configuration, as clap has it for arguments.
 const MISUSE: u8 = 2;
 
+/// Gives back what a burst took: glibc's allocator keeps most of it for ever (docs/OPERATIONS.md has the figures).
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let arguments = arguments::expand(std::env::args_os().collect()).unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -1,0 +1,145 @@
+//! A burst takes memory, and when it is over the process gives it back: what Linux says is resident, with the program as it
+//! is shipped. Nothing is timed: the end of the wait is far beyond the second or two that it takes.
+
+#![cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+#![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1024 * 1024;
+/// What may stay: pages that are half in use, and tables that keep their size. The system's allocator kept 70 to 200 MiB.
+const STAYS_MAX: u64 = 32 * MIB;
+/// What a burst must have taken at least: otherwise the test shows nothing.
+const TAKEN_MIN: u64 = 48 * MIB;
+/// Far beyond what it takes on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A broker that is ended with the test.
+struct Broker {
+    child: Child,
+    _folder: tempfile::TempDir,
+    mqtt_port: String,
+    http: String,
+}
+
+fn tidegate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
+    command
+}
+
+impl Broker {
+    /// None, and says so, where nobody tells what is resident.
+    fn start(config: &str) -> Option<Self> {
+        if std::fs::metadata("/proc/self/status").is_err() {
+            eprintln!("SKIPPED: there is no /proc/self/status here");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, data, here) = (folder.path().join("tidegate.toml"), folder.path().join("data"), "127.0.0.1:0");
+        std::fs::write(&file, config).expect("a configuration");
+        let mut child = tidegate(&["serve", "--mqtt", here, "--ws", "off", "--http", here, "--ssap", "off", "--admin"])
+            .args(["off", "-c"])
+            .arg(&file)
+            .arg("--data")
+            .arg(&data)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the broker starts");
+        let mut banner = String::new();
+        BufReader::new(child.stdout.take().expect("piped")).read_line(&mut banner).expect("the broker speaks");
+        let address = |door: &str| {
+            let mut words = banner.split_whitespace().skip_while(|word| *word != door);
+            words.nth(1).unwrap_or_else(|| panic!("no {door} in {banner:?}")).to_owned()
+        };
+        let mqtt_port = address("mqtt").rsplit(':').next().unwrap_or_default().to_owned();
+        let http = address("sparql").trim_start_matches("http://").to_owned();
+        Some(Self { child, _folder: folder, mqtt_port, http })
+    }
+
+    /// A field of what Linux says about the process, in bytes.
+    fn bytes(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the broker runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_else(|| panic!("no {field}"));
+        1024 * line.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok()).expect("a number of KiB")
+    }
+
+    /// The code of the answer, all of which is read.
+    fn post(&self, path: &str, kind: &str, body: &str) -> u16 {
+        let mut stream = TcpStream::connect(&self.http).expect("the door is open");
+        let (host, length) = (&self.http, body.len());
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: {kind}\r\n\
+             Content-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).expect("it reads");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("it answers");
+        String::from_utf8_lossy(&answer).split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a code")
+    }
+
+    fn update(&self, text: &str) {
+        assert_eq!(self.post("/update", "application/sparql-update", text), 200);
+    }
+
+    fn run(&self, tool: &str, arguments: &[&str]) {
+        let mut command = tidegate(&[tool, "-h", "127.0.0.1", "-p", &self.mqtt_port, "-q", "1"]);
+        assert!(command.args(arguments).stdout(Stdio::null()).status().expect("it runs").success(), "{tool}");
+    }
+
+    /// The burst has taken much, and what is resident comes back to about what it was.
+    fn gives_back(&self, before: u64) {
+        let most = self.bytes("VmHWM");
+        assert!(most > before + TAKEN_MIN, "a burst from {before} to {most} bytes is none");
+        let end = Instant::now() + PATIENCE;
+        while self.bytes("VmRSS") > before + STAYS_MAX {
+            let now = self.bytes("VmRSS");
+            assert!(Instant::now() < end, "{now} bytes are resident; {before} were before, {most} in between");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_space_that_was_filled_sorted_and_emptied_gives_its_memory_back() {
+    let Some(broker) = Broker::start("") else { return };
+    let before = broker.bytes("VmRSS");
+    for part in 0..12 {
+        let mut text = "INSERT DATA {".to_owned();
+        for number in part * 10_000..(part + 1) * 10_000 {
+            let _ = writeln!(text, "<http://x/s{number}> <http://x/p> \"the value with the number {number}\" .");
+        }
+        text.push('}');
+        broker.update(&text);
+    }
+    let query = "SELECT * { ?s ?p ?o } ORDER BY ?o";
+    assert_eq!(broker.post("/query", "application/sparql-query", query), 200);
+    broker.update("CLEAR ALL");
+    broker.gives_back(before);
+}
+
+#[test]
+fn a_queue_that_was_long_and_is_drained_gives_its_memory_back() {
+    let config = "[limits]\nqueue_messages_max = 1000000\nqueue_bytes_max = \"1GiB\"\nmemory = \"1GiB\"\n\
+                  [store]\nkeep = false\n";
+    let Some(broker) = Broker::start(config) else { return };
+    let before = broker.bytes("VmRSS");
+    let away = ["-t", "q", "-c", "-i", "away"];
+    broker.run("sub", &[&away[..], &["-E"]].concat());
+    let payload = "x".repeat(300);
+    broker.run("pub", &["-t", "q", "-m", &payload, "--repeat", "200000"]);
+    broker.run("sub", &[&away[..], &["-C", "200000", "-W", "300"]].concat());
+    broker.gives_back(before);
+}
