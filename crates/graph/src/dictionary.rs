@@ -60,6 +60,8 @@ pub(crate) struct Dictionary {
     free: Vec<Id>,
     /// Numbers whose count is or was 0 since the last sweep.
     idle: Vec<Id>,
+    /// Numbers that became free since it was last looked whether there are too many of them.
+    freed: usize,
     text_bytes: usize,
     scratch: String,
 }
@@ -72,7 +74,8 @@ impl Dictionary {
             by_hash: OrdSet::new(),
             hasher: FixedState::with_seed(seed),
         };
-        Self { terms, counts: vec![1], free: Vec::new(), idle: Vec::new(), text_bytes: 0, scratch: String::new() }
+        let (free, idle, scratch) = (Vec::new(), Vec::new(), String::new());
+        Self { terms, counts: vec![1], free, idle, freed: 0, text_bytes: 0, scratch }
     }
 
     pub(crate) fn terms(&self) -> &Terms {
@@ -143,10 +146,30 @@ impl Dictionary {
             self.terms.by_hash.remove(&(self.terms.hash(&text) | u64::from(id)));
             self.text_bytes -= text.len();
             self.free.push(id);
+            self.freed += 1;
         }
         if self.idle.capacity() > IDLE_KEPT {
             self.idle = Vec::new();
         }
+        // Not after each, so that a number that becomes free pays for looking at eight others at most.
+        let is_due = self.terms.by_hash.is_empty() || self.freed >= self.counts.len() / 16;
+        if self.counts.len() > IDLE_KEPT && is_due {
+            self.freed = 0;
+            self.trim();
+        }
+    }
+
+    /// Gives back the free numbers at the end if they are at least half of all, as when a bulk load is deleted.
+    fn trim(&mut self) {
+        let length = self.terms.texts.iter().rposition(|text| !text.is_empty()).map_or(1, |last| last + 1);
+        if length > self.counts.len() / 2 {
+            return;
+        }
+        self.terms.texts.truncate(length);
+        self.counts.truncate(length);
+        self.counts.shrink_to_fit();
+        self.free.retain(|id| (*id as usize) < length);
+        self.free.shrink_to_fit();
     }
 }
 
@@ -175,6 +198,36 @@ mod tests {
         dictionary.sweep();
         assert_eq!(dictionary.terms().find(iri("a")), None);
         assert_eq!((dictionary.len(), dictionary.text_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_bulk_load_that_is_deleted_leaves_no_tables_behind() {
+        let mut dictionary = Dictionary::new(1);
+        let load = |dictionary: &mut Dictionary, count: usize| -> Vec<Id> {
+            (0..count)
+                .map(|n| {
+                    let id = dictionary.intern(iri(&n.to_string())).unwrap();
+                    dictionary.hold(id);
+                    id
+                })
+                .collect()
+        };
+        let ids = load(&mut dictionary, 10 * IDLE_KEPT);
+        let (kept, snapshot) = (ids[10], dictionary.terms().clone());
+        for part in ids.chunks(IDLE_KEPT) {
+            part.iter().filter(|id| **id != kept).for_each(|id| dictionary.release(*id));
+            dictionary.sweep();
+        }
+        assert!(dictionary.counts.capacity() <= 2 * IDLE_KEPT, "{}", dictionary.counts.capacity());
+        assert!(dictionary.free.capacity() <= 2 * IDLE_KEPT, "{}", dictionary.free.capacity());
+        assert_eq!(dictionary.terms.texts.len(), dictionary.counts.len());
+        assert_eq!(dictionary.terms().find(iri("10")), Some(kept));
+        assert_eq!(snapshot.find(iri("40000")), ids.get(40000).copied());
+        // No number is given twice.
+        let mut again = load(&mut dictionary, IDLE_KEPT);
+        again.sort_unstable();
+        again.dedup();
+        assert_eq!((again.len(), dictionary.len()), (IDLE_KEPT, IDLE_KEPT));
     }
 
     #[test]
