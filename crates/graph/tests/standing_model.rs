@@ -326,7 +326,9 @@ fn run_beside(seed: u64, updates: u64) {
             space.finish_evaluation(under_way.swap_remove(place));
         }
         if random.below(10) == 0 {
-            followers.iter_mut().for_each(|follower| follower.drain(&mut space));
+            for follower in &mut followers {
+                follower.drain(&mut space);
+            }
         }
         if n % 50 == 49 {
             under_way.drain(..).for_each(|evaluated| space.finish_evaluation(evaluated));
