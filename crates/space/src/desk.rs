@@ -84,7 +84,7 @@ pub(crate) struct Desk {
 pub(crate) struct Shared {
     pub(crate) desk: Mutex<Desk>,
     writer: Condvar,
-    reader: Condvar,
+    pub(crate) reader: Condvar,
     pub(crate) evaluator: Condvar,
     pub(crate) watcher: Condvar,
     /// The watcher waits until somebody calls it; only looked at under the lock.

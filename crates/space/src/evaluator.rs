@@ -4,12 +4,11 @@
 //! however often the data change: they are worked out less often then, not at the expense of everybody else.
 
 use std::sync::PoisonError;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use tidegate_graph::Evaluation;
 
-use crate::crew::retires;
+use crate::crew::is_given_up;
 use crate::desk::{Control, Shared, lock};
 use crate::panics::Part;
 
@@ -23,7 +22,7 @@ pub(crate) enum EvaluatorState {
 }
 
 /// Evaluates until the end; false if something panicked.
-pub(crate) fn run(shared: &Shared, given_up: &AtomicUsize) -> bool {
+pub(crate) fn run(shared: &Shared) -> bool {
     loop {
         // Also after another thread was given up in the middle of its work.
         shared.evaluator_is_free();
@@ -32,11 +31,11 @@ pub(crate) fn run(shared: &Shared, given_up: &AtomicUsize) -> bool {
         let outcome = shared.panics.catch(Part::Evaluator, || {
             shared.probe(Part::Evaluator);
             let until = began + shared.time_max;
-            shared.watched(until, Vec::new(), Some(Part::Evaluator), |cancel| evaluation.run(cancel))
+            shared.watched(until, Vec::new(), Some((Part::Evaluator, None)), |cancel| evaluation.run(cancel))
         });
         let is_well = outcome.is_ok();
         shared.control(Control::Evaluated(Box::new(outcome.unwrap_or(lost))));
-        if retires(given_up) {
+        if is_given_up() {
             return true;
         }
         if !is_well {

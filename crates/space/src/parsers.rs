@@ -4,7 +4,6 @@
 //! it, and its thread is replaced.
 
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,7 +12,7 @@ use tidegate_graph::QueryLimits;
 use tokio::sync::oneshot;
 
 use crate::ask::{Answered, Ask, Asker, Refused};
-use crate::crew::retires;
+use crate::crew::is_given_up;
 use crate::desk::{Shared, lock};
 use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, TEXT_COST};
 use crate::memory::Charge;
@@ -127,13 +126,13 @@ impl Parsers {
 }
 
 /// A parser's life; false if it is to be replaced.
-pub(crate) fn run(shared: &Shared, length: Length, given_up: &AtomicUsize) -> bool {
+pub(crate) fn run(shared: &Shared, length: Length) -> bool {
     while let Some(job) = shared.parsers.next(length) {
         // Beside the parser itself, which is caught closer to its request.
         if !shared.panics.catch(Part::Parser, || job(shared, Turn::Read)).unwrap_or(false) {
             return false;
         }
-        if retires(given_up) {
+        if is_given_up() {
             return true;
         }
     }
@@ -221,7 +220,7 @@ impl Request {
             return true;
         }
         let waiting = vec![Arc::clone(&self.progress)];
-        let read = shared.watched(self.until, waiting, Some(Part::Parser), |cancel| {
+        let read = shared.watched(self.until, waiting, Some((Part::Parser, None)), |cancel| {
             shared.panics.catch(Part::Parser, || {
                 shared.probe(Part::Parser);
                 work(&QueryLimits { cancel, ..QueryLimits::default() })

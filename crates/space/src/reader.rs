@@ -1,29 +1,30 @@
 //! A reader's life: one question after the other, each on a snapshot, each within its time. A panic costs the question
 //! that met it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
 use crate::ask::{Answer, Answered, Ask, Refused, Source};
-use crate::crew::retires;
+use crate::crew::is_given_up;
 use crate::desk::{Shared, Task, lock};
 use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX};
 use crate::order::Taken;
 use crate::panics::Part;
 use crate::render;
+use crate::watcher::JobSlot;
 
 /// False if it is to be replaced.
-pub(crate) fn run(shared: &Shared, given_up: &AtomicUsize) -> bool {
+pub(crate) fn run(shared: &Shared) -> bool {
     while let Some((taken, snapshot)) = shared.next_read() {
         // Beside the evaluation itself, which is caught closer to its request.
         if !shared.panics.catch(Part::Reader, || serve(shared, taken, &snapshot)).unwrap_or(false) {
             return false;
         }
-        if retires(given_up) {
+        if is_given_up() {
             return true;
         }
     }
@@ -42,8 +43,8 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
         shared.cancelled(job, true, Duration::ZERO);
         return true;
     };
-    let began = Instant::now();
-    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot));
+    let (began, job) = (Instant::now(), JobSlot::new(Mutex::new(Some(job))));
+    let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot, &job));
     let is_well = evaluated.is_ok();
     let outcome = evaluated.unwrap_or(Err(Refused::Panicked));
     let version = snapshot.version();
@@ -51,9 +52,12 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     if let (Some(key), Ok(bytes)) = (tasks[0].key, &outcome) {
         lock(&shared.cache).keep(key, version, bytes.clone());
     }
-    match &outcome {
-        Ok(_) => shared.served(job, true, began.elapsed()),
-        Err(_) => shared.cancelled(job, true, began.elapsed()),
+    // None if this reader was given up meanwhile.
+    let job = lock(&job).take();
+    match (&outcome, job) {
+        (Ok(_), Some(job)) => shared.served(job, true, began.elapsed()),
+        (Err(_), Some(job)) => shared.cancelled(job, true, began.elapsed()),
+        (_, None) => {}
     }
     for (place, task) in tasks.into_iter().enumerate() {
         let source = if place == 0 { Source::Fresh } else { Source::Shared };
@@ -64,9 +68,15 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     is_well
 }
 
-fn evaluate(shared: &Shared, tasks: &[Task], until: Instant, snapshot: &Snapshot) -> Result<Vec<u8>, Refused> {
+fn evaluate(
+    shared: &Shared,
+    tasks: &[Task],
+    until: Instant,
+    snapshot: &Snapshot,
+    job: &JobSlot,
+) -> Result<Vec<u8>, Refused> {
     let waiting = tasks.iter().map(|task| Arc::clone(&task.progress)).collect();
-    shared.watched(until, waiting, Some(Part::Reader), |cancel| {
+    shared.watched(until, waiting, Some((Part::Reader, Some(job))), |cancel| {
         shared.probe(Part::Reader);
         if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {
             return Err(Refused::busy(Duration::from_secs(1)));

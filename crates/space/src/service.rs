@@ -254,28 +254,16 @@ impl Service {
         // From here on dropping the service ends what has begun.
         let mut service = Self { handle, threads: Vec::new(), crews: Vec::new(), vault: None };
         let own = Arc::clone(&shared);
-        let readers = Crew::start("space-read", STACK_BYTES, READERS, move |given_up| reader::run(&own, given_up))?;
-        service.crews.push(Arc::clone(&readers));
+        service.crews.push(Crew::start("space-read", STACK_BYTES, READERS, move || reader::run(&own))?);
         let own = Arc::clone(&shared);
-        let evaluate = move |given_up: &Arc<_>| evaluator::run(&own, given_up);
-        let evaluator = Crew::start("space-stand", STACK_BYTES, 1, evaluate)?;
-        service.crews.push(Arc::clone(&evaluator));
-        let mut parsers = Vec::new();
+        service.crews.push(Crew::start("space-stand", STACK_BYTES, 1, move || evaluator::run(&own))?);
         for length in [Length::Short, Length::Long] {
             let own = Arc::clone(&shared);
-            let life = move |given_up: &Arc<_>| parsers::run(&own, length, given_up);
-            parsers.push(Crew::start("space-parse", STACK_BYTES, PARSERS, life)?);
+            let life = move || parsers::run(&own, length);
+            service.crews.push(Crew::start("space-parse", STACK_BYTES, PARSERS, life)?);
         }
-        service.crews.extend(parsers.iter().cloned());
-        let give_up = move |part| match part {
-            Part::Reader => readers.give_one_up(),
-            Part::Evaluator => evaluator.give_one_up(),
-            // Which lane it was is not known; one more in each does no harm.
-            Part::Parser => parsers.iter().filter(|crew| crew.give_one_up()).count() > 0,
-            _ => false,
-        };
         let own = Arc::clone(&shared);
-        let watch = move |_: &Arc<_>| own.panics.catch(Part::Watcher, || own.watch(&give_up)).is_ok();
+        let watch = move || own.panics.catch(Part::Watcher, || own.watch()).is_ok();
         service.crews.push(Crew::start("space-watch", WATCHER_STACK_BYTES, 1, watch)?);
         service.threads.push(supervisor::start(shared, opened, again, Restarts::new(options.restart_pause))?);
         Ok(service)

@@ -2,15 +2,17 @@
 //! does not end although it was told to is given up, and another thread takes its place.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tidegate_graph::CancelToken;
 use tracing::error;
 
 use crate::counts::Cancelled;
+use crate::crew::{Seat, seat};
 use crate::desk::{Shared, lock};
 use crate::limits::{RUNAWAY_AFTER, WATCH_INTERVAL};
+use crate::order::Job;
 use crate::panics::Part;
 use crate::progress::Progress;
 
@@ -21,9 +23,21 @@ pub(crate) struct Running {
     until: Instant,
     /// Who waits for it; empty if it is done for its own sake.
     waiting: Vec<Arc<Progress>>,
-    /// Whose thread it is on, if that can be given up.
-    on: Option<Part>,
+    /// What it is done on, if that can be given up.
+    on: Option<On>,
     state: State,
+}
+
+/// A job in the order of readers. Whoever ends it takes it out: the reader, or the watcher if the reader is given up.
+pub(crate) type JobSlot = Arc<Mutex<Option<Job>>>;
+
+/// What something is done on.
+#[derive(Clone)]
+struct On {
+    part: Part,
+    seat: Arc<Seat>,
+    job: Option<JobSlot>,
+    began: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,20 +61,23 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Gives up a thread of this part; false if no other can take its place.
-pub(crate) type GiveUp = dyn Fn(Part) -> bool;
-
 impl Shared {
     /// Does something with a token that is cancelled when its time is over or nobody waits for it any more.
     pub(crate) fn watched<T>(
         &self,
         until: Instant,
         waiting: Vec<Arc<Progress>>,
-        on: Option<Part>,
+        on: Option<(Part, Option<&JobSlot>)>,
         work: impl FnOnce(CancelToken) -> T,
     ) -> T {
         let token = CancelToken::default();
+        let on = on.zip(seat()).map(|((part, job), seat)| On { part, seat, job: job.cloned(), began: Instant::now() });
         let mut desk = lock(&self.desk);
+        if desk.is_closing {
+            // The watcher may have looked for the last time.
+            token.cancel();
+            self.counts.cancelled(Cancelled::Shutdown);
+        }
         desk.begun += 1;
         let number = desk.begun;
         desk.running.push(Running { number, token: token.clone(), until, waiting, on, state: State::Wanted });
@@ -74,7 +91,7 @@ impl Shared {
     }
 
     /// The watcher's life.
-    pub(crate) fn watch(&self, give_up: &GiveUp) {
+    pub(crate) fn watch(&self) {
         let mut desk = lock(&self.desk);
         let mut was_empty = false;
         while !desk.is_closing {
@@ -87,8 +104,8 @@ impl Shared {
             let is_empty = desk.running.is_empty();
             if !stuck.is_empty() {
                 drop(desk);
-                for part in stuck {
-                    self.given_up(part, give_up(part));
+                for on in &stuck {
+                    self.give_up(on);
                 }
                 desk = lock(&self.desk);
                 continue;
@@ -110,14 +127,21 @@ impl Shared {
         }
     }
 
-    fn given_up(&self, part: Part, is_replaced: bool) {
+    fn give_up(&self, on: &On) {
+        let is_replaced = on.seat.give_up();
         self.runaways.fetch_add(1, Ordering::Relaxed);
         error!(
             event = "space_runaway",
-            ?part,
+            part = ?on.part,
             is_replaced,
             "something goes on although its time is over; its thread is given up"
         );
+        let job = on.job.as_ref().filter(|_| is_replaced).and_then(|job| lock(job).take());
+        if let Some(job) = job {
+            // Its place in the order is that of the thread that came instead.
+            self.cancelled(job, true, on.began.elapsed());
+            self.reader.notify_all();
+        }
     }
 
     /// What is under way.
@@ -127,8 +151,8 @@ impl Shared {
 }
 
 impl Running {
-    /// Ends it if it is to end. Says whose thread is to be given up.
-    fn look(&mut self, now: Instant, shared: &Shared) -> Option<Part> {
+    /// Ends it if it is to end. Says what is to be given up.
+    fn look(&mut self, now: Instant, shared: &Shared) -> Option<On> {
         match self.state {
             State::Wanted => {
                 let is_unwanted = !self.waiting.is_empty() && self.waiting.iter().all(|progress| progress.is_gone());
@@ -141,7 +165,7 @@ impl Running {
             }
             State::Cancelled(at) if now >= at + RUNAWAY_AFTER => {
                 self.state = State::GivenUp;
-                self.on
+                self.on.clone()
             }
             State::Cancelled(_) | State::GivenUp => None,
         }

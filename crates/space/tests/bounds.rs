@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::admission::Class;
 use tidegate_graph::{Query, QueryLimits, Update};
-use tidegate_space::{Ask, Asker, Binds, Bound, Budget, Doors, Everybody, Options, Refused, Service};
+use tidegate_space::{Ask, Asker, Binds, Bound, Budget, Doors, Everybody, Options, Part, Probe, Refused, Service};
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
@@ -53,7 +53,16 @@ fn reading_a_text_ends_when_nobody_waits_for_it() {
     assert!(service.handle().cancelled().contains(&("abandoned", 1)));
 }
 
-/// Two that do not end do not keep others from being read, even if they are not to be stopped.
+fn insert(service: &Service) -> Result<tidegate_space::Answered, Refused> {
+    let read = service.handle().read(10, Class::Update, Asker::new(0, None), |limits| {
+        let update = Update::parse("INSERT DATA { <urn:a> <urn:b> 1 }", limits);
+        ((), update.map(|it| Ask::Update(Box::new(it))).map_err(Refused::Failed))
+    });
+    wait(read.answer()).0
+}
+
+/// Two that do not end do not keep others from being read, even if they are not to be stopped; nor do they keep the
+/// service from ending.
 #[test]
 fn what_does_not_end_is_given_up_and_others_are_read() {
     let service = Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
@@ -70,21 +79,58 @@ fn what_does_not_end_is_given_up_and_others_are_read() {
         })
         .collect();
     until("they are given up", || service.handle().restarts().1 >= 2);
-    let (outcome, _) = wait(
-        service
-            .handle()
-            .read(10, Class::Update, Asker::new(0, None), |limits| {
-                (
-                    (),
-                    Update::parse("INSERT DATA { <urn:a> <urn:b> 1 }", limits)
-                        .map(|it| Ask::Update(Box::new(it)))
-                        .map_err(Refused::Failed),
-                )
-            })
-            .answer(),
-    );
-    assert!(outcome.is_ok(), "{outcome:?}");
+    for _ in 0..5 {
+        let outcome = insert(&service);
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+    drop(service);
     is_over.store(1, Ordering::Relaxed);
+    drop(stuck);
+}
+
+/// Holds the first so many readers, whatever they are told.
+#[derive(Debug)]
+struct Stuck {
+    left: AtomicUsize,
+    is_over: Arc<AtomicUsize>,
+}
+
+impl Probe for Stuck {
+    fn at(&self, part: Part) {
+        let fewer = |left: usize| left.checked_sub(1);
+        if part == Part::Reader && self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok() {
+            while self.is_over.load(Ordering::SeqCst) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+#[test]
+fn readers_that_were_given_up_leave_their_places_to_others() {
+    let is_over = Arc::new(AtomicUsize::new(0));
+    let left = AtomicUsize::new(3);
+    let probe: Arc<dyn Probe> = Arc::new(Stuck { left, is_over: Arc::clone(&is_over) });
+    let service = Service::start_by(&Options { probe: Some(probe), ..Options::default() }).unwrap();
+    let ask = |number: usize, patience| {
+        let query = Query::parse(&format!("SELECT * {{ ?s <urn:{number}> ?o }}"), &QueryLimits::default()).unwrap();
+        let form = tidegate_space::Form::Ssap;
+        service.handle().start(Ask::Query { query: Box::new(query), form }, Asker::new(0, patience))
+    };
+    let stuck: Vec<_> = (0..3)
+        .map(|number| {
+            let waiting = ask(number, Some(Duration::from_secs(1)));
+            until("it is stuck", || service.handle().load().0 == number + 1);
+            waiting
+        })
+        .collect();
+    until("they are given up", || service.handle().restarts().1 >= 3);
+    for number in 3..8 {
+        let outcome = wait(ask(number, None).answer());
+        assert!(outcome.is_ok(), "{outcome:?}");
+    }
+    drop(service);
+    is_over.store(1, Ordering::SeqCst);
     drop(stuck);
 }
 
