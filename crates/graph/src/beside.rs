@@ -23,6 +23,7 @@ use crate::subscribe::{Subscribed, SubscriberId};
 
 /// A query and the data to evaluate it on: work for a thread.
 pub struct Evaluation {
+    number: u64,
     pub(crate) key: String,
     pub(crate) query: Box<Query>,
     pub(crate) form: Form,
@@ -33,6 +34,7 @@ pub struct Evaluation {
 
 /// What an [`Evaluation`] found.
 pub struct Evaluated {
+    number: u64,
     pub(crate) key: String,
     pub(crate) version: u64,
     pub(crate) outcome: Result<Found, Error>,
@@ -49,41 +51,58 @@ impl Evaluation {
     /// What to say if the evaluation never ends, or panics: its query cannot be kept.
     pub fn lost(&self) -> Evaluated {
         let outcome = Err(Error::Evaluation("the evaluation was lost".to_owned()));
-        Evaluated { key: self.key.clone(), version: self.snapshot.version(), outcome }
+        Evaluated { number: self.number, key: self.key.clone(), version: self.snapshot.version(), outcome }
+    }
+
+    /// No two evaluations of a space have the same.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Evaluates the query. What is cancelled took too long, and its query cannot be kept.
     pub fn run(self, cancel: CancelToken) -> Evaluated {
-        let Self { key, query, form, snapshot, limits, rows_max } = self;
+        let Self { number, key, query, form, snapshot, limits, rows_max } = self;
         let limits = QueryLimits { cancel, ..limits };
         let outcome = result_bag(&query, &form, &snapshot, &limits, rows_max).map_err(|error| match error {
             Error::Cancelled => Limit::Steps.into(),
             other => other,
         });
-        Evaluated { key, version: snapshot.version(), outcome }
+        Evaluated { number, key, version: snapshot.version(), outcome }
+    }
+}
+
+impl Evaluated {
+    /// That of its evaluation.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 }
 
 impl Space {
-    /// What has to be evaluated before this query can stand; none if it is known already, or can be followed.
-    pub fn first_evaluation(&self, query: &Query) -> Result<Option<Evaluation>, Error> {
-        let key = key_of(query);
-        if self.limits.inline_steps_max == u64::MAX || self.standing.find(&key).is_some() {
+    /// Whether this query has to be evaluated before it can stand: it is not known, and cannot be followed.
+    pub fn needs_evaluation(&self, query: &Query) -> bool {
+        if self.limits.inline_steps_max == u64::MAX || self.standing.find(&key_of(query)).is_some() {
+            return false;
+        }
+        let Some(peeled) = peel(&query.algebra) else { return false };
+        let is_whole = peeled.whole && query.dataset().is_none();
+        !(is_whole && branches(&peeled.pattern, self.limits.standing.value_bytes_max).is_some())
+    }
+
+    /// What has to be evaluated before this query can stand; none if nothing has to.
+    pub fn first_evaluation(&mut self, query: &Query) -> Result<Option<Evaluation>, Error> {
+        if !self.needs_evaluation(query) {
             return Ok(None);
         }
         let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
-        let limits = &self.limits.standing;
-        let is_whole = peeled.whole && query.dataset().is_none();
-        if is_whole && branches(&peeled.pattern, limits.value_bytes_max).is_some() {
-            return Ok(None);
-        }
-        let query = Box::new(again(query, &peeled, limits)?);
-        Ok(Some(self.evaluation(key, query, peeled.form)))
+        let again = Box::new(again(query, &peeled, &self.limits.standing)?);
+        let number = self.standing.next_number();
+        Ok(Some(self.evaluation(number, key_of(query), again, peeled.form)))
     }
 
     /// Subscribes to a query whose first result was found beside the commits.
     pub fn subscribe_evaluated(&mut self, query: &Query, evaluated: Evaluated) -> Result<Subscribed, Error> {
-        let Evaluated { key, version, outcome } = evaluated;
+        let Evaluated { key, version, outcome, .. } = evaluated;
         // Somebody else may have asked for the same meanwhile.
         if let Some(number) = self.standing.find(&key) {
             return self.subscribe_to(number);
@@ -121,15 +140,19 @@ impl Space {
 
     /// The next standing query to evaluate beside the commits: of those that are behind, and that somebody listens to.
     pub fn poll_evaluation(&mut self, listens: impl Fn(SubscriberId) -> bool) -> Option<Evaluation> {
-        let (key, query, form) = self.standing.begin_next(|id| listens(SubscriberId(id)))?;
-        Some(self.evaluation(key, query, form))
+        let number = self.standing.next_number();
+        let (key, query, form) = self.standing.begin_next(number, |id| listens(SubscriberId(id)))?;
+        Some(self.evaluation(number, key, query, form))
     }
 
     /// Takes the result of an evaluation, and tells subscribers what changed by it.
     pub fn finish_evaluation(&mut self, evaluated: Evaluated) {
-        let Evaluated { key, version, outcome } = evaluated;
+        let Evaluated { number: evaluation, key, version, outcome } = evaluated;
         let Some(number) = self.standing.find(&key) else { return };
+        let is_current = self.standing.end(number, evaluation);
         let outcome = match outcome {
+            // What another evaluation found, or will find, counts.
+            Err(_) if !is_current => return,
             Err(error) => Err(error),
             Ok(found) => match self.standing.catch_up(number, found, version, &self.limits.journal) {
                 Some(delta) => Ok(delta),
@@ -139,9 +162,9 @@ impl Space {
         self.tell(vec![Fired { entry: number, outcome }], version);
     }
 
-    fn evaluation(&self, key: String, query: Box<Query>, form: Form) -> Evaluation {
+    fn evaluation(&self, number: u64, key: String, query: Box<Query>, form: Form) -> Evaluation {
         let (limits, rows_max) = (self.limits.standing.clone(), self.limits.standing_rows_max);
-        Evaluation { key, query, form, snapshot: self.dataset.snapshot(), limits, rows_max }
+        Evaluation { number, key, query, form, snapshot: self.dataset.snapshot(), limits, rows_max }
     }
 }
 
@@ -155,8 +178,8 @@ pub(crate) struct Again {
     pub(crate) version: u64,
     /// The data have changed since.
     pub(crate) is_behind: bool,
-    /// An evaluation is under way.
-    pub(crate) is_running: bool,
+    /// The evaluation that is under way.
+    pub(crate) running: Option<u64>,
     /// Somebody waits for it.
     pub(crate) is_wanted: bool,
     /// What it has used beside the commits, in steps: the lowest is next.
@@ -166,12 +189,12 @@ pub(crate) struct Again {
 impl Again {
     pub(crate) fn new(query: Box<Query>, found: Found, version: u64) -> Self {
         let Found { bag, steps, .. } = found;
-        let (is_behind, is_running, is_wanted) = (false, false, false);
-        Self { query, bag, steps, version, is_behind, is_running, is_wanted, used: 0 }
+        let (is_behind, is_wanted) = (false, false);
+        Self { query, bag, steps, version, is_behind, running: None, is_wanted, used: 0 }
     }
 
     /// Whether commits leave it to others.
     pub(crate) fn is_beside(&self, limits: &StandingContext<'_>) -> bool {
-        self.steps > limits.inline_steps_max || self.is_behind || self.is_running
+        self.steps > limits.inline_steps_max || self.is_behind || self.running.is_some()
     }
 }

@@ -60,12 +60,23 @@ pub(crate) struct Standing {
     behind: BTreeSet<(u64, usize)>,
     /// What the last one that was begun had used: who is new owes nothing and has nothing saved up.
     used: u64,
+    /// The number of the last evaluation. The first is a matter of chance, so that what an earlier space began is not taken
+    /// for one of this.
+    evaluations: u64,
 }
 
 impl Standing {
     pub(crate) fn new(seed: u64) -> Self {
         let (entries, free, by_key) = (Vec::new(), Vec::new(), BTreeMap::new());
-        Self { entries, free, by_key, interests: Interests::new(seed), behind: BTreeSet::new(), used: 0 }
+        Self {
+            entries,
+            free,
+            by_key,
+            interests: Interests::new(seed),
+            behind: BTreeSet::new(),
+            used: 0,
+            evaluations: seed,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -157,7 +168,7 @@ impl Standing {
     /// The data have changed, and the result of an entry is not what it would be.
     pub(crate) fn fall_behind(&mut self, number: usize) {
         if let Some(again) = self.entry_mut(number).and_then(Entry::again_mut) {
-            (again.is_behind, again.is_running) = (true, false);
+            again.is_behind = true;
             let used = again.used;
             self.behind.insert((used, number));
         }
@@ -170,12 +181,27 @@ impl Standing {
         }
     }
 
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.evaluations = self.evaluations.wrapping_add(1);
+        self.evaluations
+    }
+
+    /// An evaluation has ended; whether it is the one that an entry waits for.
+    pub(crate) fn end(&mut self, number: usize, evaluation: u64) -> bool {
+        let again = self.entry_mut(number).and_then(Entry::again_mut);
+        again.is_some_and(|again| again.running.take_if(|running| *running == evaluation).is_some())
+    }
+
     /// The entry to evaluate next beside the commits, which is then under way.
-    pub(crate) fn begin_next(&mut self, listens: impl Fn(u64) -> bool) -> Option<(String, Box<Query>, Form)> {
+    pub(crate) fn begin_next(
+        &mut self,
+        evaluation: u64,
+        listens: impl Fn(u64) -> bool,
+    ) -> Option<(String, Box<Query>, Form)> {
         let is_next = |(_, number): &&(u64, usize)| {
             let Some(entry) = self.entry(*number) else { return false };
             let Method::Again(again) = &entry.method else { return false };
-            !again.is_running && (again.is_wanted || entry.subscribers.iter().any(|id| listens(*id)))
+            again.running.is_none() && (again.is_wanted || entry.subscribers.iter().any(|id| listens(*id)))
         };
         let (used, number) = *self.behind.iter().find(is_next)?;
         self.behind.remove(&(used, number));
@@ -183,7 +209,7 @@ impl Standing {
         let entry = self.entry_mut(number)?;
         let (key, form) = (entry.key.clone(), entry.form.clone());
         let again = entry.again_mut()?;
-        (again.is_behind, again.is_running, again.is_wanted) = (false, true, false);
+        (again.is_behind, again.running, again.is_wanted) = (false, Some(evaluation), false);
         Some((key, again.query.clone(), form))
     }
 
@@ -198,7 +224,6 @@ impl Standing {
         let floor = self.used;
         let entry = self.entry_mut(number)?;
         let again = entry.again_mut()?;
-        again.is_running = false;
         if version <= again.version {
             return None;
         }
@@ -366,13 +391,13 @@ impl Entry {
     }
 
     pub(crate) fn is_behind(&self) -> bool {
-        matches!(&self.method, Method::Again(again) if again.is_behind || again.is_running)
+        matches!(&self.method, Method::Again(again) if again.is_behind || again.running.is_some())
     }
 
     /// The version that its result is of, if that is not the latest.
     pub(crate) fn version(&self) -> Option<u64> {
         match &self.method {
-            Method::Again(again) if again.is_behind || again.is_running => Some(again.version),
+            Method::Again(again) if again.is_behind || again.running.is_some() => Some(again.version),
             _ => None,
         }
     }

@@ -89,6 +89,16 @@ pub struct Subscribed {
     pub begun: Begun,
 }
 
+impl Subscribed {
+    /// The version of the whole result that it begins with.
+    pub(crate) fn version(&self) -> Option<u64> {
+        match &self.begun {
+            Begun::Whole(baseline) => Some(baseline.version),
+            Begun::Missed { .. } => None,
+        }
+    }
+}
+
 /// What a subscription begins with.
 #[derive(Clone, Debug)]
 pub enum Begun {

@@ -220,6 +220,12 @@ impl Shared {
         }
         let now = self.now();
         let mut desk = lock(&self.desk);
+        // Whoever suspends the space holds the lock, and would not see what comes behind it.
+        if let Some(refused) = self.unavailable() {
+            drop(desk);
+            self.reply(task, Err(refused));
+            return;
+        }
         if desk.is_closing {
             drop(desk);
             self.reply(task, Err(Refused::Closing));
@@ -268,18 +274,11 @@ impl Shared {
     /// The owner is gone: from now on nobody is served, and whoever waits is told so. What was known of the data is
     /// forgotten.
     pub(crate) fn suspend(&self, condition: Condition) {
-        let now = self.now();
         let mut desk = lock(&self.desk);
         self.condition.store(condition.code(), Ordering::SeqCst);
-        let mut waiting = Vec::new();
         let Desk { writers, readers, .. } = &mut *desk;
-        for pool in [writers, readers] {
-            while let Some(Taken { job, value, joined, .. }) = pool.take(now) {
-                pool.cancelled(job, Duration::ZERO);
-                waiting.extend(std::iter::once(value).chain(joined));
-            }
-            waiting.extend(pool.drain());
-        }
+        let mut waiting = writers.clear();
+        waiting.extend(readers.clear());
         desk.controls.clear();
         desk.snapshot = None;
         desk.is_snapshot_wanted = false;

@@ -58,7 +58,12 @@ impl Shared {
     }
 
     fn evaluator_is_free(&self) {
-        lock(&self.desk).evaluator_state = EvaluatorState::Idle;
+        let mut desk = lock(&self.desk);
+        // Another thread may have taken this one's place and been called already.
+        if let EvaluatorState::Busy = desk.evaluator_state {
+            desk.evaluator_state = EvaluatorState::Idle;
+        }
+        drop(desk);
         self.control(Control::Idle);
     }
 

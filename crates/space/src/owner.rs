@@ -158,13 +158,18 @@ impl Owner {
         let is_kept = self.keep.is_some() && !is_subscription;
         let before = (is_kept && self.group.is_none()).then(|| self.space.snapshot());
         let outlet = if let Ask::Subscribe { outlet, .. } = &task.ask { outlet.clone() } else { None };
+        let behind = standing::query_of(&task).and_then(|query| self.space.result_version(query));
         let ask = std::mem::replace(&mut task.ask, Ask::RemoveRule(String::new()));
         self.current = Some(job);
         let outcome = self.perform(ask, task.until, &task.progress);
         let Some(job) = self.current.take() else { return };
         let is_submitted = task.progress.stage() == Stage::Submitted;
         task.charge = None;
-        let (version, source) = (self.space.version(), Source::Fresh);
+        let version = match &outcome {
+            Ok(Answer::Subscribed(subscribed)) => subscribed.version().or(behind).unwrap_or(self.space.version()),
+            _ => self.space.version(),
+        };
+        let source = Source::Fresh;
         let hints = Hints { queued: Some(queued), ..task.hints.clone() };
         let outcome = outcome.map(|answer| Answered { answer, version, hints, source });
         if let Some(before) = before.filter(|_| is_submitted) {
@@ -180,8 +185,9 @@ impl Owner {
     /// Whether this cannot be kept. What takes something away needs less room afterwards.
     fn is_unwritable(&mut self, ask: &Ask) -> bool {
         let is_smaller = match ask {
-            Ask::Update(update) => update.only_removes(),
-            Ask::Edit { insert, .. } => insert.is_empty(),
+            // A rule may answer a removal with something new.
+            Ask::Update(update) => self.names.is_empty() && update.only_removes(),
+            Ask::Edit { insert, .. } => self.names.is_empty() && insert.is_empty(),
             Ask::RemoveRule(_) => true,
             _ => false,
         };
@@ -350,6 +356,7 @@ impl Owner {
         while let Some(id) = self.seats.over(now) {
             self.leave(id);
         }
+        self.look_behind();
     }
 
     /// Hands over what a request did, as one.

@@ -230,6 +230,11 @@ impl<T> Pool<T> {
         std::iter::from_fn(|| self.order.poll_ended()).collect()
     }
 
+    /// Everything that waits. Nothing counts as under way any more.
+    pub(crate) fn clear(&mut self) -> Vec<T> {
+        self.order.clear()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

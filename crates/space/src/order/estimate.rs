@@ -74,17 +74,20 @@ impl Estimates {
     /// A request was done in this time.
     pub(crate) fn on_served(&mut self, class: Class, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
-        self.exact.learn(shape.exact, |mean| mean.map_or(sample, |mean| blend(mean, sample, 4)));
-        self.shapes.learn(shape.name(shape.octave()), |mean| mean.map_or(sample, |mean| blend(mean, sample, 4)));
+        let mean = |mean: Option<u64>| Some(mean.map_or(sample, |mean| blend(mean, sample, 4)));
+        self.exact.learn(shape.exact, mean);
+        self.shapes.learn(shape.name(shape.octave()), mean);
         let mean = &mut self.classes[class.index()];
         *mean = blend(*mean, sample.min(mean.saturating_mul(CLASS_SAMPLE_MAX)), 16).max(NANOS_MIN);
     }
 
-    /// A request was given up after this time: it would have taken longer. The class learns nothing: a stranger is not to
-    /// blame for it.
+    /// A request was given up after this time: it would have taken longer. That makes it known only if it was long: else
+    /// whoever sends something dear and leaves at once would have it taken for short. The class learns nothing: a stranger
+    /// is not to blame for it.
     pub(crate) fn on_cancelled(&mut self, shape: Shape, elapsed: Duration) {
         let sample = nanos(elapsed).clamp(NANOS_MIN, NANOS_MAX);
-        let longer = |mean: Option<u64>| mean.map_or(sample, |mean| mean.max(sample));
+        let longer =
+            |mean: Option<u64>| mean.map_or((sample >= LONG_NANOS).then_some(sample), |mean| Some(mean.max(sample)));
         self.exact.learn(shape.exact, longer);
         self.shapes.learn(shape.name(shape.octave()), longer);
     }
@@ -121,11 +124,11 @@ impl Table {
         self.young.get(&name).or_else(|| self.old.get(&name)).copied()
     }
 
-    fn learn(&mut self, name: u64, mean: impl FnOnce(Option<u64>) -> u64) {
+    fn learn(&mut self, name: u64, mean: impl FnOnce(Option<u64>) -> Option<u64>) {
         if name == 0 {
             return;
         }
-        let mean = mean(self.get(name));
+        let Some(mean) = mean(self.get(name)) else { return };
         if self.young.len() >= NAMES_MAX && !self.young.contains_key(&name) {
             self.old = std::mem::take(&mut self.young);
         }
@@ -133,6 +136,8 @@ impl Table {
     }
 }
 
+/// What takes longer than this is long: a person notices, and nothing that is asked many times a second may.
+pub(super) const LONG_NANOS: u64 = 50_000_000;
 /// Names in one generation of a table: 64 KiB each, and more shapes than an application has.
 const NAMES_MAX: usize = 2048;
 /// Times are counted within these bounds: a microsecond, and an hour.
@@ -181,6 +186,10 @@ mod tests {
         let mut estimates = estimates();
         let query = Shape { exact: 9, kind: 8, size: 0 };
         let before = estimates.class(Class::Query);
+        for early in [Duration::ZERO, MS * 5] {
+            estimates.on_cancelled(query, early);
+            assert!(!estimates.of(Class::Query, query).is_known, "nobody makes a query short by leaving it");
+        }
         estimates.on_cancelled(query, MS * 10_000);
         assert_eq!(estimates.of(Class::Query, query).nanos, 10_000_000_000);
         estimates.on_cancelled(query, MS);

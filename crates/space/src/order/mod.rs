@@ -28,7 +28,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Key, Policy, PoolConfig};
 
 pub(crate) use estimate::Shape;
-use estimate::{Estimate, Estimates};
+use estimate::{Estimate, Estimates, LONG_NANOS};
 use lane::{Entry, Lane, Waiter};
 use service::Service;
 
@@ -259,6 +259,17 @@ impl<T> Order<T> {
         self.ended.pop_front()
     }
 
+    /// Everything that waits, whoever may serve it; and nothing is under way any more.
+    pub(crate) fn clear(&mut self) -> Vec<T> {
+        for lane in 0..LANES {
+            while let Some((_, entry)) = self.lanes[lane].pop(|_| true) {
+                self.end(entry);
+            }
+        }
+        self.service.clear();
+        std::mem::take(&mut self.ended).into()
+    }
+
     fn end(&mut self, entry: Entry<T>) {
         self.ended.extend(std::iter::once(entry.first).chain(entry.joined).map(|waiter| waiter.value));
     }
@@ -350,8 +361,6 @@ fn is_long_lane(lane: usize) -> bool {
     lane == LONG
 }
 
-/// What takes longer than this is long: a person notices, and nothing that is asked many times a second may.
-const LONG_NANOS: u64 = 50_000_000;
 /// Requests of one client that may wait without any bound of delay: as many as an SSAP connection may have under way.
 pub(crate) const CLIENT_FREE: usize = 64;
 /// Nobody is told to come back sooner.

@@ -11,7 +11,7 @@ use tidegate_graph::{Evaluated, Query};
 use super::Owner;
 use crate::ask::{Ask, Refused, Watched};
 use crate::condition::Condition;
-use crate::desk::Task;
+use crate::desk::{Hold, Task};
 use crate::limits::STANDING_WAITING_MAX;
 use crate::order::Taken;
 
@@ -20,19 +20,21 @@ use crate::order::Taken;
 pub(super) struct Beside {
     /// Those whose query was never evaluated, in the order in which they came.
     firsts: VecDeque<Taken<Task>>,
-    /// The one of them that the evaluator works for.
-    first: Option<Taken<Task>>,
+    /// The one of them that the evaluator works for, with the number of the evaluation.
+    first: Option<(u64, Taken<Task>)>,
     /// Those whose query stands already and has to reach this version.
     behind: Vec<(u64, Taken<Task>)>,
     /// The first result of the subscription that is being served.
     pub(super) found: Option<Evaluated>,
+    /// The next evaluation is being chosen: whoever is served meanwhile does not begin another choice.
+    is_choosing: bool,
 }
 
 impl Owner {
     /// Keeps a subscription back until its query has been evaluated; gives it back if it need not be.
     pub(super) fn keep_back(&mut self, taken: Taken<Task>) -> Option<Taken<Task>> {
-        let Some(query) = query_of(&taken.value) else { return Some(taken) };
-        let is_new = matches!(self.space.first_evaluation(query), Ok(Some(_)));
+        let Some(query) = query_of(&taken.value).filter(|_| self.hold() != Hold::Stuck) else { return Some(taken) };
+        let is_new = self.space.needs_evaluation(query);
         if !is_new && !self.space.is_behind(query) {
             return Some(taken);
         }
@@ -50,9 +52,15 @@ impl Owner {
 
     /// Gives the evaluator something to do, if it is idle and there is anything.
     pub(super) fn evaluate_next(&mut self) {
-        if self.group.is_some() || self.beside.first.is_some() || !self.shared.is_evaluator_idle() {
-            return;
+        let is_busy = self.beside.is_choosing || self.beside.first.is_some() || !self.shared.is_evaluator_idle();
+        if self.group.is_none() && !is_busy {
+            self.beside.is_choosing = true;
+            self.choose_next();
+            self.beside.is_choosing = false;
         }
+    }
+
+    fn choose_next(&mut self) {
         while let Some(taken) = self.beside.firsts.pop_front() {
             if is_over(&taken.value) {
                 self.refuse(taken, Refused::Late);
@@ -60,7 +68,7 @@ impl Owner {
             }
             let first = query_of(&taken.value).map(|query| self.space.first_evaluation(query));
             if let Some(Ok(Some(evaluation))) = first {
-                self.beside.first = Some(taken);
+                self.beside.first = Some((evaluation.number(), taken));
                 return self.shared.evaluate(evaluation);
             }
             // Somebody else asked for the same meanwhile, or it cannot stand at all.
@@ -74,7 +82,8 @@ impl Owner {
 
     /// A result has come.
     pub(super) fn evaluated(&mut self, evaluated: Evaluated) {
-        if let Some(taken) = self.beside.first.take() {
+        let is_first = |(number, _): &mut (u64, Taken<Task>)| *number == evaluated.number();
+        if let Some((_, taken)) = self.beside.first.take_if(is_first) {
             self.beside.found = Some(evaluated);
             self.serve_now(taken);
             self.beside.found = None;
@@ -85,15 +94,22 @@ impl Owner {
             Some(group) => group.called.extend(self.space.ready()),
             None => self.tell_ready(),
         }
+        self.look_behind();
+    }
+
+    /// Those whose query has come far enough are served; those whose query is gone begin anew, beside the commits like
+    /// anybody else.
+    pub(super) fn look_behind(&mut self) {
         for (version, taken) in std::mem::take(&mut self.beside.behind) {
-            let is_behind = |query: &Query| self.space.result_version(query).is_some_and(|found| found < version);
+            let Some(query) = query_of(&taken.value) else { continue };
+            let is_behind = self.space.result_version(query).is_some_and(|found| found < version);
             if is_over(&taken.value) {
                 self.refuse(taken, Refused::Late);
-            } else if query_of(&taken.value).is_some_and(is_behind) {
-                if let Some(query) = query_of(&taken.value) {
-                    self.space.want(query);
-                }
+            } else if is_behind {
+                self.space.want(query);
                 self.beside.behind.push((version, taken));
+            } else if self.space.needs_evaluation(query) {
+                self.beside.firsts.push_back(taken);
             } else {
                 self.serve_now(taken);
             }
@@ -103,6 +119,7 @@ impl Owner {
     /// The owner ends: whoever waits is told.
     pub(super) fn abandon_beside(&mut self) {
         let Beside { firsts, first, behind, .. } = std::mem::take(&mut self.beside);
+        let first = first.map(|(_, taken)| taken);
         for taken in firsts.into_iter().chain(first).chain(behind.into_iter().map(|(_, taken)| taken)) {
             self.refuse(taken, Refused::Unavailable(Condition::Restarting));
         }
@@ -114,7 +131,7 @@ impl Owner {
     }
 }
 
-fn query_of(task: &Task) -> Option<&Query> {
+pub(super) fn query_of(task: &Task) -> Option<&Query> {
     match &task.ask {
         Ask::Subscribe { what: Watched::Query(query), .. } => Some(query),
         _ => None,
