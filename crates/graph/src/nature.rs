@@ -1,5 +1,7 @@
 //! What kind of query it is, for whoever decides where it waits and whether its answer may be shared.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use spargebra::Query as Algebra;
 use spargebra::algebra::{Expression, Function, GraphPattern};
 
@@ -9,6 +11,7 @@ use crate::error::Error;
 use crate::limits::{Meter, QueryLimits};
 use crate::masks::Mask;
 use crate::query::{Query, pattern_mut};
+use crate::text::{Tokens, variable};
 
 /// A query with so many triple patterns, and nothing worse, is cheap.
 const CHEAP_PATTERNS: usize = 4;
@@ -16,21 +19,49 @@ const CHEAP_PATTERNS: usize = 4;
 /// The parser names what has no name (aggregates, brackets) by so many hexadecimal digits of chance, at most.
 const INVENTED_DIGITS: std::ops::RangeInclusive<usize> = 20..=32;
 
-/// The names in the algebra that its text does not have.
-pub(crate) fn invented(algebra: &str, text: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    // What is written with escapes could be a name that seems invented; then equal queries are taken for different ones.
-    if text.contains('\\') {
-        return names;
+/// The names in a text that look like invented ones. None if it has escapes, which could hide more of them; then equal
+/// queries may be taken for different ones.
+pub(crate) fn own_names(text: &str) -> Option<BTreeSet<String>> {
+    (!text.contains('\\')).then(|| after_signs(text).map(str::to_owned).collect())
+}
+
+/// The text of an algebra with a number for each name that is not the client's own, in the order in which they appear.
+pub(crate) fn with_numbers(algebra: String, own: &BTreeSet<String>) -> String {
+    if after_signs(&algebra).next().is_none() {
+        return algebra;
     }
-    for part in algebra.split(['?', ':']).skip(1) {
-        let length = part.bytes().take_while(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).count();
-        let name = &part[..length];
-        if INVENTED_DIGITS.contains(&length) && !names.iter().any(|known| known == name) && !text.contains(name) {
-            names.push(name.to_owned());
+    // By the piece: the parser joins prefixes and names to IRIs that the text does not have either.
+    let names = Tokens::new(&algebra).filter_map(|token| token.strip_prefix("_:").or_else(|| variable(token)));
+    let mut numbers = BTreeMap::new();
+    for name in names.filter(|name| is_like_invented(digits(name)) && digits(name) == *name && !own.contains(*name)) {
+        let number = numbers.len();
+        numbers.entry(name).or_insert(number);
+    }
+    let mut text = String::with_capacity(algebra.len());
+    for part in algebra.split_inclusive(['?', ':']) {
+        let name = digits(part);
+        match numbers.get(name) {
+            // No name that can be written has this sign.
+            Some(number) => text.extend(["$", &number.to_string(), &part[name.len()..]]),
+            None => text.push_str(part),
         }
     }
-    names
+    text
+}
+
+fn is_like_invented(name: &str) -> bool {
+    INVENTED_DIGITS.contains(&name.len())
+}
+
+/// What looks like an invented name behind one of the signs with which variables and blank nodes begin.
+fn after_signs(text: &str) -> impl Iterator<Item = &str> {
+    let begins = memchr::memchr3_iter(b'?', b'$', b':', text.as_bytes()).map(|sign| digits(&text[sign + 1..]));
+    begins.filter(|name| is_like_invented(name))
+}
+
+fn digits(text: &str) -> &str {
+    let length = text.bytes().take_while(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).count();
+    &text[..length]
 }
 
 #[derive(Default)]
@@ -113,7 +144,7 @@ impl Snapshot {
     /// The quads that match any of the masks, each once.
     pub fn matching(&self, masks: &[Mask], limits: &QueryLimits) -> Result<Vec<oxrdf::Quad>, Error> {
         let meter = Meter::new(limits);
-        let mut found = std::collections::BTreeSet::new();
+        let mut found = BTreeSet::new();
         for pattern in masks.iter().filter_map(|mask| mask.pattern(self)) {
             for quad in self.scan(pattern) {
                 meter.step()?;
@@ -173,6 +204,20 @@ mod tests {
         let (a, b) = ("a".repeat(32), "b".repeat(32));
         let select = |name: &str| format!("SELECT ?{name} {{ ?s ?p ?{name} }}");
         assert!(!equal(&select(&a), &select(&b)), "these names are the client's own");
+        let compare = |name: &str| format!("ASK {{ ?s ?p ?o FILTER(?s<?{name}&&?o>?s) }}");
+        assert!(!equal(&compare(&a), &compare(&b)), "these, too");
+    }
+
+    #[test]
+    fn names_that_a_prefix_or_base_makes_long_are_not_taken_for_invented_ones() {
+        let differ =
+            |text: &str| query(&text.replace('N', "b")).canonical() != query(&text.replace('N', "c")).canonical();
+        let half = "a".repeat(12);
+        let name = "N".repeat(12);
+        assert!(differ(&format!("PREFIX a: <urn:{half}> ASK {{ ?s ?p a:{name} }}")));
+        assert!(differ(&format!("PREFIX a: <urn:x?{half}> ASK {{ ?s ?p a:{name} }}")));
+        assert!(differ(&format!("PREFIX a: <urn:_:{half}> ASK {{ ?s [] a:{name} }}").replace("[]", "<urn:p>/<urn:q>")));
+        assert!(differ(&format!("BASE <http://e/x:{half}/> ASK {{ ?s ?p <../x:{half}{name}> }}")));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! SPARQL queries on a snapshot.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::direct::{Direct, DirectRows};
 use crate::error::{Error, Limit};
 use crate::guard::Guard;
 use crate::limits::{Meter, QueryLimits};
-use crate::nature::invented;
+use crate::nature::{own_names, with_numbers};
 use crate::syntax::{star_order, words};
 use crate::text;
 use crate::view::{MERGED, View};
@@ -32,8 +33,9 @@ pub struct Query {
     guard: Guard,
     /// The short way to its answer, if there is one.
     direct: Option<Direct>,
-    /// Names that the parser made up, in the order in which they appear; they are others each time.
-    invented: Vec<String>,
+    /// The client's own names that look like those that the parser makes up, which are others each time. None if any name
+    /// may be the client's own.
+    own_names: Option<BTreeSet<String>>,
 }
 
 impl Query {
@@ -54,7 +56,7 @@ impl Query {
             columns.sort_by_key(|name| places.get(name.as_str()).copied().unwrap_or(usize::MAX));
         }
         let mut query = Self::new(algebra, limits)?;
-        query.invented = invented(&query.algebra.to_string(), text);
+        query.own_names = own_names(text);
         Ok(query)
     }
 
@@ -65,7 +67,7 @@ impl Query {
         let mut guarded = algebra.clone();
         let guard = Guard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
         let direct = Direct::of(&algebra);
-        Ok(Self { algebra, guarded, guard, direct, invented: Vec::new() })
+        Ok(Self { algebra, guarded, guard, direct, own_names: None })
     }
 
     /// The same query on these graphs, as the protocol's `default-graph-uri` and `named-graph-uri` say. They replace
@@ -82,12 +84,11 @@ impl Query {
 
     /// One text for all spellings: equal texts mean equal queries.
     pub fn canonical(&self) -> String {
-        let mut text = self.algebra.to_string();
-        for (number, name) in self.invented.iter().enumerate() {
-            // No name that can be written has this sign.
-            text = text.replace(name, &format!("${number}"));
+        let algebra = self.algebra.to_string();
+        match &self.own_names {
+            Some(own) => with_numbers(algebra, own),
+            None => algebra,
         }
-        text
     }
 
     #[cfg(test)]
