@@ -49,10 +49,11 @@ impl Follower {
             let rows = rows.iter().map(|row| row.iter().map(&mut id).collect()).collect::<Result<_, Limit>>()?;
             tables.push((places.clone(), rows));
         }
-        let orders = (0..leaves.len()).map(|first| join_order(&leaves, first)).collect();
+        let orders = (0..leaves.len()).map(|first| join_order(&leaves, branch.variables.len(), first)).collect();
         let place = |variable: &Variable| branch.variables.iter().position(|known| known == variable);
         let columns = columns.iter().map(place).collect();
-        let branch = Branch { variables: branch.variables.clone(), leaves, tables, steps: branch.steps.clone() };
+        let (variables, steps, weight) = (branch.variables.clone(), branch.steps.clone(), branch.weight);
+        let branch = Branch { variables, leaves, tables, steps, weight };
         Ok(Self { branch, orders, columns })
     }
 
@@ -61,10 +62,7 @@ impl Follower {
     }
 
     pub(crate) fn release(&self, dictionary: &mut Dictionary) {
-        let known = self.branch.leaves.iter().flat_map(|leaf| {
-            [Some(&leaf.subject), Some(&leaf.predicate), Some(&leaf.object), leaf.graph.as_ref()].into_iter().flatten()
-        });
-        let ids = known.filter_map(|slot| match slot {
+        let ids = self.branch.leaves.iter().flat_map(Leaf::slots).filter_map(|slot| match slot {
             Slot::Known(id) => Some(*id),
             Slot::Variable(_) => None,
         });
@@ -261,22 +259,32 @@ fn pattern(leaf: &Leaf<Id>, bound: &[Id]) -> Pattern {
 }
 
 /// The other leaves, each time the one with the most bound positions.
-fn join_order(leaves: &[Leaf<Id>], first: usize) -> Vec<usize> {
-    let slots = |leaf: &Leaf<Id>| {
-        let all = [Some(&leaf.subject), Some(&leaf.predicate), Some(&leaf.object), leaf.graph.as_ref()];
-        all.into_iter().flatten().cloned().collect::<Vec<_>>()
+fn join_order(leaves: &[Leaf<Id>], variables: usize, first: usize) -> Vec<usize> {
+    let mut is_bound = vec![false; variables];
+    let bind = |is_bound: &mut [bool], place: usize| {
+        for slot in leaves.get(place).into_iter().flat_map(Leaf::slots) {
+            if let Slot::Variable(place) = slot
+                && let Some(is_bound) = is_bound.get_mut(*place)
+            {
+                *is_bound = true;
+            }
+        }
     };
-    let mut bound: Vec<Slot<Id>> = leaves.get(first).map(slots).unwrap_or_default();
+    bind(&mut is_bound, first);
     let mut rest: Vec<usize> = (0..leaves.len()).filter(|place| *place != first).collect();
-    let mut order = Vec::new();
+    let mut order = Vec::with_capacity(rest.len());
     while !rest.is_empty() {
         let known = |place: &usize| {
-            let slots = leaves.get(*place).map(slots).unwrap_or_default();
-            slots.iter().filter(|slot| matches!(slot, Slot::Known(_)) || bound.contains(slot)).count()
+            let slots = leaves.get(*place).into_iter().flat_map(Leaf::slots);
+            let known = slots.filter(|slot| match slot {
+                Slot::Known(_) => true,
+                Slot::Variable(place) => is_bound.get(*place) == Some(&true),
+            });
+            known.count()
         };
         let best = (0..rest.len()).max_by_key(|at| (rest.get(*at).map(known), usize::MAX - at)).unwrap_or(0);
         let place = rest.remove(best);
-        bound.extend(leaves.get(place).map(slots).unwrap_or_default());
+        bind(&mut is_bound, place);
         order.push(place);
     }
     order

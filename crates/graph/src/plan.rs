@@ -6,6 +6,8 @@
 //! Here is the decision and the plan. Whatever is not clearly of this form has no plan; that is always right, only
 //! slower.
 
+use std::cell::Cell;
+
 use oxrdf::{Term, Variable};
 use spargebra::algebra::{Expression, Function, GraphPattern};
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
@@ -31,6 +33,12 @@ pub(crate) struct Leaf<T> {
     pub(crate) graph: Option<Slot<T>>,
 }
 
+impl<T> Leaf<T> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot<T>> {
+        [Some(&self.subject), Some(&self.predicate), Some(&self.object), self.graph.as_ref()].into_iter().flatten()
+    }
+}
+
 /// What is done with a joined row.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -45,37 +53,54 @@ pub(crate) struct Branch<T> {
     pub(crate) leaves: Vec<Leaf<T>>,
     pub(crate) tables: Vec<(Vec<usize>, Vec<Vec<T>>)>,
     pub(crate) steps: Vec<Step>,
+    /// Leaves, fields of tables and pieces of expressions: what a copy costs.
+    pub(crate) weight: usize,
 }
 
 impl<T> Default for Branch<T> {
     fn default() -> Self {
-        Self { variables: Vec::new(), leaves: Vec::new(), tables: Vec::new(), steps: Vec::new() }
+        Self { variables: Vec::new(), leaves: Vec::new(), tables: Vec::new(), steps: Vec::new(), weight: 0 }
     }
 }
 
 /// More branches or leaves than this are evaluated again instead: the difference rule costs a term for each leaf.
 const BRANCHES_MAX: usize = 16;
 const LEAVES_MAX: usize = 32;
+/// What planning may copy: every join copies both its sides, and a subscription is planned on the writer's thread, where
+/// everybody waits. This much takes some ten milliseconds; who writes more by hand is patient.
+const COPIES_MAX: usize = 1 << 16;
 
 /// The branches of a pattern, or nothing if it cannot be followed.
 pub(crate) fn branches(pattern: &GraphPattern, value_bytes_max: usize) -> Option<Vec<Branch<Term>>> {
-    let planner = Planner { value_bytes_max };
+    let planner = Planner { value_bytes_max, copies: Cell::new(0) };
     let branches = planner.branches(pattern, None)?;
-    let fits = branches.iter().all(|branch| !branch.leaves.is_empty() && branch.leaves.len() <= LEAVES_MAX);
+    let fits = branches.iter().all(|branch| !branch.leaves.is_empty());
     fits.then_some(branches)
 }
 
 struct Planner {
     value_bytes_max: usize,
+    copies: Cell<usize>,
 }
 
 type Graph = Option<Slot<Term>>;
 
 impl Planner {
+    /// Nothing if that is too much.
+    fn copy(&self, weight: usize) -> Option<()> {
+        self.copies.set(self.copies.get().saturating_add(weight));
+        (self.copies.get() <= COPIES_MAX).then_some(())
+    }
+
+    fn join(&self, left: &Branch<Term>, right: &Branch<Term>) -> Option<Branch<Term>> {
+        self.copy(left.weight + right.weight)?;
+        if left.leaves.len() + right.leaves.len() > LEAVES_MAX { None } else { left.join(right) }
+    }
+
     fn branches(&self, pattern: &GraphPattern, graph: Option<&NamedNodePattern>) -> Option<Vec<Branch<Term>>> {
         match pattern {
-            GraphPattern::Bgp { patterns } => {
-                let mut branch = Branch::default();
+            GraphPattern::Bgp { patterns } if patterns.len() <= LEAVES_MAX => {
+                let mut branch = Branch { weight: patterns.len(), ..Branch::default() };
                 for pattern in patterns {
                     branch.leaf(pattern, graph);
                 }
@@ -84,7 +109,7 @@ impl Planner {
             }
             GraphPattern::Join { left, right } => {
                 let (left, right) = (self.branches(left, graph)?, self.branches(right, graph)?);
-                let pairs = left.iter().flat_map(|a| right.iter().map(move |b| a.join(b)));
+                let pairs = left.iter().flat_map(|a| right.iter().map(move |b| self.join(a, b)));
                 (left.len() * right.len() <= BRANCHES_MAX).then(|| pairs.collect::<Option<Vec<_>>>())?
             }
             GraphPattern::Union { left, right } => {
@@ -97,7 +122,9 @@ impl Planner {
                 if graph.is_some() { None } else { self.branches(inner, Some(name)) }
             }
             GraphPattern::Values { variables, bindings } => {
-                let mut branch = Branch::default();
+                let weight = variables.len().saturating_mul(bindings.len());
+                self.copy(weight)?;
+                let mut branch = Branch { weight, ..Branch::default() };
                 let places = variables.iter().map(|variable| branch.place(variable)).collect();
                 let ground = |term: &Option<GroundTerm>| match term.as_ref()? {
                     GroundTerm::NamedNode(node) => Some(Term::from(node.clone())),
@@ -129,9 +156,11 @@ impl Planner {
     }
 
     /// The expression, if all its variables are bound by the branch and it gives the same answer every time.
-    fn expression(&self, expression: &Expression, branch: &Branch<Term>) -> Option<(Evaluable, Vec<usize>)> {
-        let mut survey = Survey { variables: Vec::new(), steady: true };
+    fn expression(&self, expression: &Expression, branch: &mut Branch<Term>) -> Option<(Evaluable, Vec<usize>)> {
+        let mut survey = Survey { variables: Vec::new(), steady: true, pieces: 0 };
         walk_expression(&mut expression.clone(), &mut survey);
+        self.copy(survey.pieces)?;
+        branch.weight += survey.pieces;
         if !survey.steady {
             return None;
         }
@@ -160,10 +189,12 @@ fn evaluable(expression: &Expression, value_bytes_max: usize) -> Result<Evaluabl
 struct Survey {
     variables: Vec<Variable>,
     steady: bool,
+    pieces: usize,
 }
 
 impl Visitor for Survey {
     fn expression(&mut self, expression: &mut Expression) {
+        self.pieces += 1;
         match expression {
             Expression::Variable(variable) | Expression::Bound(variable) => self.variables.push(variable.clone()),
             Expression::Exists(_) => self.steady = false,
@@ -226,6 +257,7 @@ impl Branch<Term> {
             return None;
         }
         let mut joined = self.clone();
+        joined.weight += other.weight;
         let places: Vec<usize> = other.variables.iter().map(|variable| joined.place(variable)).collect();
         let slot = |slot: &Slot<Term>| match slot {
             Slot::Known(term) => Slot::Known(term.clone()),
@@ -284,5 +316,35 @@ impl Visitor for Collector {
             GraphPattern::Graph { .. } => self.graph = true,
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::form::peel;
+    use crate::limits::QueryLimits;
+    use crate::query::Query;
+
+    fn is_followed(text: &str) -> bool {
+        let query = Query::parse(text, &QueryLimits::default()).unwrap();
+        branches(&peel(&query.algebra).unwrap().pattern, 1 << 20).is_some()
+    }
+
+    #[test]
+    fn what_would_be_dear_to_plan_is_evaluated_again() {
+        let triples = |count: usize| {
+            let triples = (0..count).fold(String::new(), |text, n| text + &format!("?s <urn:p> ?v{n} . "));
+            format!("SELECT * {{ {triples} }}")
+        };
+        assert_eq!((is_followed(&triples(32)), is_followed(&triples(33))), (true, false));
+        let rows = |count: usize| format!("SELECT * {{ ?s ?p ?o VALUES ?s {{ {} }} }}", "1 ".repeat(count));
+        assert_eq!((is_followed(&rows(1000)), is_followed(&rows(70_000))), (true, false));
+        // Each union doubles what is copied.
+        let unions = |count: usize| {
+            let unions = "{ ?s <urn:p> ?o } UNION { ?s <urn:q> ?o } ".repeat(count);
+            format!("SELECT * {{ {{ ?s ?p ?o FILTER(?o IN (1{})) }} {unions} }}", ",1".repeat(10_000))
+        };
+        assert_eq!((is_followed(&unions(1)), is_followed(&unions(3))), (true, false));
     }
 }
