@@ -9,7 +9,11 @@ use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
 use crate::algebra::{Visitor, walk_expression};
 
-/// Turns products into loops, where reading again costs no more than the product has rows.
+/// Patterns that are joined by the evaluator's optimizer. It puts them into an order by looking at all that it has for each
+/// that it might take next, and does so without a look at the meter; more than this are put into an order here.
+const JOINED_MAX: usize = 24;
+
+/// Turns products into loops, where reading again costs no more than the product has rows, and long joins as well.
 pub(crate) struct Loops;
 
 impl Visitor for Loops {
@@ -17,8 +21,11 @@ impl Visitor for Loops {
         let nothing = || GraphPattern::Bgp { patterns: Vec::new() };
         match pattern {
             GraphPattern::Bgp { patterns } => {
-                let parts = components(std::mem::take(patterns));
-                let loops = parts.into_iter().map(|patterns| GraphPattern::Bgp { patterns }).reduce(lateral);
+                let parts = components(std::mem::take(patterns)).into_iter().flat_map(|part| {
+                    let is_long = part.len() > JOINED_MAX;
+                    if is_long { in_order(part).into_iter().map(|triple| vec![triple]).collect() } else { vec![part] }
+                });
+                let loops = parts.map(|patterns| GraphPattern::Bgp { patterns }).reduce(lateral);
                 *pattern = loops.unwrap_or_else(nothing);
             }
             GraphPattern::Join { left, right } => {
@@ -28,7 +35,8 @@ impl Visitor for Loops {
                 if apart && !is_cheap(&b) && is_cheap(&a) {
                     std::mem::swap(&mut a, &mut b);
                 }
-                *pattern = if apart && is_cheap(&b) {
+                let is_long = is_leaf(&b) && leaves(&a) >= JOINED_MAX;
+                *pattern = if (apart && is_cheap(&b)) || is_long {
                     lateral(a, b)
                 } else {
                     GraphPattern::Join { left: Box::new(a), right: Box::new(b) }
@@ -56,6 +64,45 @@ fn is_cheap(pattern: &GraphPattern) -> bool {
         | GraphPattern::Project { inner, .. } => is_cheap(inner),
         _ => false,
     }
+}
+
+/// True for what reads quads or rows and does nothing else. A loop shows it the variables of the other side, which changes
+/// nothing but how many it reads.
+fn is_leaf(pattern: &GraphPattern) -> bool {
+    match pattern {
+        GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Values { .. } => true,
+        GraphPattern::Graph { inner, .. } => is_leaf(inner),
+        GraphPattern::Lateral { left, right } => is_leaf(left) && is_leaf(right),
+        // The tick of a guard.
+        GraphPattern::Filter { expr: Expression::FunctionCall(_, arguments), inner } => {
+            arguments.is_empty() && is_leaf(inner)
+        }
+        _ => false,
+    }
+}
+
+/// Triple patterns, paths and tables that are joined.
+fn leaves(pattern: &GraphPattern) -> usize {
+    match pattern {
+        GraphPattern::Bgp { patterns } => patterns.len(),
+        GraphPattern::Join { left, right } | GraphPattern::Lateral { left, right } => leaves(left) + leaves(right),
+        GraphPattern::Graph { inner, .. } | GraphPattern::Filter { inner, .. } => leaves(inner),
+        _ => 1,
+    }
+}
+
+/// Triple patterns, each time the one with the most positions that are known, as the optimizer would take them.
+fn in_order(mut rest: Vec<TriplePattern>) -> Vec<TriplePattern> {
+    let (mut order, mut bound) = (Vec::with_capacity(rest.len()), BTreeSet::new());
+    while !rest.is_empty() {
+        // Three positions; what is no variable is known.
+        let free = |triple: &TriplePattern| names_of(triple).filter(|name| !bound.contains(name)).count();
+        let best = (0..rest.len()).min_by_key(|at| rest.get(*at).map(free)).unwrap_or(0);
+        let triple = rest.remove(best);
+        bound.extend(names_of(&triple));
+        order.push(triple);
+    }
+    order
 }
 
 /// The names of all variables (and blank nodes, which are variables here) in a pattern.
@@ -185,5 +232,50 @@ pub(crate) fn rows_without_reading(pattern: &GraphPattern) -> u64 {
         | GraphPattern::Distinct { inner }
         | GraphPattern::Reduced { inner }
         | GraphPattern::Slice { inner, .. } => rows_without_reading(inner),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::limits::QueryLimits;
+    use crate::query::{Query, Results};
+    use crate::space::{Space, SpaceLimits};
+    use crate::update::Update;
+
+    fn rows(space: &Space, text: &str) -> usize {
+        let (limits, snapshot) = (QueryLimits::default(), space.snapshot());
+        let query = Query::parse(text, &limits).unwrap();
+        let Ok(Results::Rows(rows)) = query.run(&snapshot, &limits) else { panic!("no rows") };
+        rows.collect::<Result<Vec<_>, _>>().unwrap().len()
+    }
+
+    #[test]
+    fn a_long_join_gives_what_a_short_one_does() {
+        let (mut space, limits) = (Space::new(1, SpaceLimits::default()), QueryLimits::default());
+        let data =
+            "INSERT DATA { <urn:0> <urn:p> <urn:1>, <urn:2> . <urn:1> <urn:p> <urn:2> . <urn:2> <urn:p> <urn:0> }";
+        space.update(&Update::parse(data, &limits).unwrap(), &limits).unwrap();
+        // Walks of so many steps in a graph of three nodes, one of which has two ways on.
+        let walks = |steps: usize| {
+            let (mut ends, mut count) = ([1_usize; 3], 0);
+            for _ in 0..steps {
+                ends = [ends[2], ends[0], ends[0] + ends[1]];
+                count = ends.iter().sum();
+            }
+            count
+        };
+        for steps in [2, 10, 24, 25, 30] {
+            let chain = |piece: &dyn Fn(usize) -> String| (0..steps).map(piece).collect::<String>();
+            let triples = chain(&|n| format!("?v{n} <urn:p> ?v{} . ", n + 1));
+            assert_eq!(rows(&space, &format!("SELECT * {{ {triples} }}")), walks(steps), "{steps} triples");
+            let blanks = chain(&|n| format!("_:v{n} <urn:p> _:v{} . ", n + 1));
+            assert_eq!(rows(&space, &format!("SELECT * {{ {blanks} }}")), walks(steps), "{steps} blank nodes");
+            let paths = chain(&|n| format!("?v{n} <urn:p>|<urn:q> ?v{} . ", n + 1));
+            assert_eq!(rows(&space, &format!("SELECT * {{ {paths} }}")), walks(steps), "{steps} paths");
+            let some = format!("SELECT * {{ {triples} VALUES ?v0 {{ <urn:3> }} }}");
+            assert_eq!(rows(&space, &some), 0, "{steps} triples and a table");
+            let all = format!("SELECT * {{ {triples} VALUES (?v0 ?v1) {{ (UNDEF UNDEF) }} }}");
+            assert_eq!(rows(&space, &all), walks(steps), "{steps} triples and an open table");
+        }
     }
 }

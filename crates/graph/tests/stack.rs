@@ -18,7 +18,7 @@ fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
     thread::Builder::new().stack_size(stack_bytes()).spawn(work).unwrap().join().unwrap();
 }
 
-/// Everything that is done with a text: parse, plan, write out, evaluate, drop. True if no limit of texts refused it.
+/// Everything that is done with a text: parse, plan, write out, evaluate, subscribe to, drop. True if no limit of texts refused it.
 fn whole_chain(text: &str, space: &mut Space) -> bool {
     let limits = QueryLimits { steps_max: 1000, ..QueryLimits::default() };
     let query = Query::parse(text, &limits);
@@ -31,6 +31,9 @@ fn whole_chain(text: &str, space: &mut Space) -> bool {
             Ok(Results::Triples(triples)) => drop(triples.take(10).collect::<Result<Vec<_>, Error>>()),
             Ok(Results::Boolean(_)) | Err(_) => {}
         }
+        if let Ok(subscribed) = space.subscribe(&query) {
+            space.unsubscribe(subscribed.subscriber).unwrap();
+        }
     }
     if let Ok(update) = Update::parse(text, &limits) {
         let _ = (format!("{update:?}").len(), space.update(&update, &limits));
@@ -39,7 +42,8 @@ fn whole_chain(text: &str, space: &mut Space) -> bool {
 }
 
 fn space() -> Space {
-    let mut space = Space::new(1, SpaceLimits::default());
+    let standing = QueryLimits { steps_max: 1000, ..QueryLimits::default() };
+    let mut space = Space::new(1, SpaceLimits { standing, ..SpaceLimits::default() });
     let limits = QueryLimits::default();
     let data = "INSERT DATA { <urn:a> <urn:p> <urn:b>, 1 . <urn:b> <urn:p> <urn:a> }";
     space.update(&Update::parse(data, &limits).unwrap(), &limits).unwrap();
