@@ -11,10 +11,12 @@ use crate::error::{Error, Limit, Place};
 /// Levels of objects and lists. The cost of the worst documents grows with the level, and with 5000 they took half a
 /// minute, more than a gigabyte, or the process.
 pub(super) const DEPTH_MAX: usize = 32;
-/// Bytes of a document; the parser cannot be interrupted while it turns its buffers into quads.
-pub(super) const BYTES_MAX: usize = 4 << 20;
-/// Pieces of the document, each as often as there are levels around it: what the parser's buffers cost.
-const WORK_MAX: usize = 8 << 20;
+/// Bytes of a document; the parser cannot be interrupted while it turns its buffers into quads. The dearest documents, a
+/// list of numbers, take half a second for each megabyte (benchmark `bounds`): with this much, a second.
+pub(super) const BYTES_MAX: usize = 2 << 20;
+/// Pieces of the document, each as often as there are levels around it: what the parser's buffers cost. Twice this took
+/// between 1.0 s (32 levels: 0.7 s) and 1.4 s (10 levels).
+const WORK_MAX: usize = 4 << 20;
 /// Keys in all contexts. A name may be defined by another, and the parser recurses over such chains.
 pub(super) const NAMES_MAX: usize = 1000;
 /// Names that contexts define, times contexts that are applied: the parser copies the ones for the others.
