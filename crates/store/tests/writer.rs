@@ -12,7 +12,8 @@ use shelf::{Move, Shelf, batch, contents, open, small};
 use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
 use tidegate_store::disk::{FsDisk, FsFiles};
 use tidegate_store::{
-    Done, Durability, Health, Location, LogOptions, Producer, Refusal, Trouble, Writer, WriterOptions, backup_online,
+    Done, Durability, Health, Location, LogOptions, Producer, RawRecord, Refusal, Sink, State, StoreError, Trouble,
+    Writer, WriterOptions, backup_online,
 };
 
 fn put(number: u32) -> tidegate_store::Batch {
@@ -353,4 +354,39 @@ fn f114_a_disk_that_others_have_filled_has_a_reserve_for_what_empties_the_log() 
     assert!(disk.contents("RESERVE").is_some(), "it is there again");
     writer.close().unwrap();
     assert!(open(disk.boot(), small()).unwrap().1.0.is_empty());
+}
+
+/// A state that cannot be written down.
+#[derive(Default)]
+struct Cursed(Shelf);
+
+impl State for Cursed {
+    fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError> {
+        self.0.apply(record, at)
+    }
+
+    fn live(&self, each: &mut dyn FnMut(Location)) {
+        self.0.live(each);
+    }
+
+    fn dump(&self, _: &mut dyn Sink) -> Result<(), StoreError> {
+        panic!("injected")
+    }
+}
+
+#[test]
+fn a_compaction_that_panics_costs_a_store_that_is_not_vital_nothing_but_the_compaction() {
+    let disk = SimDisk::new(1);
+    let (log, ..) = open(disk.boot(), small()).unwrap();
+    let options = WriterOptions { is_vital: false, ..WriterOptions::default() };
+    let writer = Writer::start::<Cursed, _>(log, options).unwrap();
+    let mut producer = writer.producer(|| {});
+    producer.submit(put(1)).unwrap();
+    wait(&mut producer, 1);
+    writer.compact();
+    until(|| writer.metrics().compactions_failed == 1);
+    assert_eq!(writer.health(), Health::Fine);
+    producer.submit(put(2)).unwrap();
+    wait(&mut producer, 1);
+    writer.close().unwrap();
 }

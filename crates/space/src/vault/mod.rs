@@ -97,6 +97,7 @@ impl Vault {
             durability: config.durability,
             queue_bytes_max: QUEUE_BYTES_MAX,
             takes_while_failed: true,
+            is_vital: false,
             ..WriterOptions::default()
         };
         let writer = Writer::start::<Image, _>(log, options)?;

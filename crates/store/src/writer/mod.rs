@@ -9,6 +9,7 @@ mod thread;
 mod upkeep;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::str::FromStr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -84,6 +85,9 @@ pub struct WriterOptions {
     /// Take batches also while the disk fails, as far as there is room: for producers that look at [`Writer::health`]
     /// themselves, and need the order of what they have submitted.
     pub takes_while_failed: bool,
+    /// The process ends if a thread of this store panics. Otherwise that costs this store only: a compaction has failed
+    /// and is tried again; without its thread the store takes nothing more, and its health is [`Health::Failed`].
+    pub is_vital: bool,
 }
 
 impl Default for WriterOptions {
@@ -94,6 +98,7 @@ impl Default for WriterOptions {
             queue_batches_max: 65_536,
             gather_max: GATHER_MAX,
             takes_while_failed: false,
+            is_vital: true,
         }
     }
 }
@@ -202,11 +207,20 @@ impl Writer {
     ) -> Result<Self, StoreError> {
         let shared = Arc::new(Shared::new(options));
         let worker = Thread::<D>::new(log, options, Arc::clone(&shared));
+        let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || {
-                let _vital = Vital::guard();
-                worker.run::<S>()
+                let _vital = options.is_vital.then(Vital::guard);
+                let ran = catch_unwind(AssertUnwindSafe(|| worker.run::<S>()));
+                match ran {
+                    Err(panic) if options.is_vital => resume_unwind(panic),
+                    Err(_) => {
+                        own.fail("its thread has panicked");
+                        Err(StoreError::Failed)
+                    }
+                    Ok(result) => result,
+                }
             })
             .map_err(StoreError::io("start the thread of", "the store"))?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use super::{Done, Health, Refusal, Sealed, WriterMetrics, WriterOptions};
 use crate::compact::Compacted;
-use crate::error::StoreError;
+use crate::error::{StoreError, Trouble};
 use crate::frame::Batch;
 use crate::limits::GROUP_BYTES_MAX;
 use crate::read::Moves;
@@ -196,6 +196,19 @@ impl Shared {
         if queue.health != health {
             queue.health = health;
             self.health_changes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// There is no thread any more: nothing that waits is kept, and nothing more is taken.
+    pub(super) fn fail(&self, why: &str) {
+        self.set_health(Health::Failed { trouble: Trouble::Other, why: why.to_owned() });
+        let mut queue = self.queue();
+        queue.is_closing = true;
+        let left = std::mem::take(&mut queue.pending);
+        queue.commands.clear();
+        drop(queue);
+        for submitted in left {
+            submitted.mailbox.close();
         }
     }
 

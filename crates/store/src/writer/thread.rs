@@ -186,6 +186,10 @@ impl<D: Disk + Send + 'static> Thread<D> {
         self.tell(bytes);
     }
 
+    pub(super) fn is_vital(&self) -> bool {
+        self.options.is_vital
+    }
+
     fn is_always(&self) -> bool {
         self.options.durability == Durability::Always
     }

@@ -1,6 +1,7 @@
 //! What the thread does between groups: it looks how much room there is, compacts, and holds still for a copy.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -73,10 +74,15 @@ impl<D: Disk + Send + 'static> Thread<D> {
         let synced = if self.log.is_failed() { Ok(()) } else { self.sync() };
         match synced.and_then(|()| self.log.begin_compaction()) {
             Ok(job) => {
-                let shared = Arc::clone(&self.shared);
+                let (shared, is_vital) = (Arc::clone(&self.shared), self.is_vital());
                 let work = move || {
-                    let _vital = Vital::guard();
-                    let result = job.run::<S>();
+                    let _vital = is_vital.then(Vital::guard);
+                    let ran = catch_unwind(AssertUnwindSafe(|| job.run::<S>()));
+                    let result = match ran {
+                        Err(panic) if is_vital => resume_unwind(panic),
+                        // What it wrote is not in use before it is finished.
+                        ran => ran.unwrap_or(Err(StoreError::Failed)),
+                    };
                     shared.queue().compacted = Some(result);
                     shared.changed.notify_one();
                 };
