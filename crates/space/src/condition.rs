@@ -54,8 +54,8 @@ impl Condition {
 
 /// The first pause, if nothing else is said; each further one is twice as long.
 pub(crate) const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The longest.
-const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The longest; and the pause between attempts to read a log that cannot be read.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Restarts in a row. With the pauses above, the last comes half a minute after the first: long enough for an operator's
 /// tools to see it, short enough that nobody waits for a space that does not come back.
 const RESTARTS_MAX: u32 = 8;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-use crate::condition::{Condition, Restarts};
+use crate::condition::{Condition, PAUSE_MAX, Restarts};
 use crate::desk::{Shared, lock};
 use crate::keep::Keep;
 use crate::limits::STACK_BYTES;
@@ -55,6 +55,15 @@ pub(crate) fn start(
     thread::Builder::new().name("space-super".to_owned()).spawn(move || supervisor.run(opened))
 }
 
+/// Why there is no space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Failure {
+    /// Something of ours: it may do so each time, and is left alone at last.
+    Panicked,
+    /// The disk, or no thread is to be had: whenever that is over, the space is there again.
+    Unreadable,
+}
+
 struct Supervisor {
     shared: Arc<Shared>,
     reopen: Reopen,
@@ -63,17 +72,21 @@ struct Supervisor {
 
 impl Supervisor {
     fn run(&mut self, mut opened: Option<Opened>) {
-        let mut served = Duration::ZERO;
+        let (mut served, mut failure) = (Duration::ZERO, Failure::Panicked);
         loop {
             if let Some(opened) = opened.take() {
                 let began = Instant::now();
                 if self.serve(opened) || self.shared.is_closing() {
                     return;
                 }
-                served = began.elapsed();
+                (served, failure) = (began.elapsed(), Failure::Panicked);
             }
             self.shared.suspend(Condition::Restarting);
-            let Some(pause) = self.restarts.on_failure(served) else { return self.give_up() };
+            let pause = match failure {
+                Failure::Panicked => self.restarts.on_failure(served),
+                Failure::Unreadable => Some(PAUSE_MAX),
+            };
+            let Some(pause) = pause else { return self.give_up() };
             served = Duration::ZERO;
             warn!(
                 event = "space_restarting",
@@ -83,7 +96,10 @@ impl Supervisor {
             if self.shared.pause(pause) {
                 return;
             }
-            opened = self.open();
+            match self.open() {
+                Ok(again) => opened = Some(again),
+                Err(why) => failure = why,
+            }
         }
     }
 
@@ -108,8 +124,8 @@ impl Supervisor {
         }
     }
 
-    fn open(&self) -> Option<Opened> {
-        let failed = match open(&self.reopen) {
+    fn open(&self) -> Result<Opened, Failure> {
+        let (failure, error) = match open(&self.reopen) {
             Ok(Some(Ok(mut opened))) => {
                 let space = &mut opened.restored.space;
                 // A version that somebody has seen must not come again with another meaning.
@@ -120,16 +136,16 @@ impl Supervisor {
                 let version = space.version();
                 self.shared.resume(version);
                 info!(event = "space_restarted", version, "the smart space serves again");
-                return Some(opened);
+                return Ok(opened);
             }
             Ok(None) => {
                 self.shared.panics.count(Part::Writer);
-                "reading it panicked".to_owned()
+                (Failure::Panicked, "reading it panicked".to_owned())
             }
-            Ok(Some(Err(error))) | Err(error) => error.to_string(),
+            Ok(Some(Err(error))) | Err(error) => (Failure::Unreadable, error.to_string()),
         };
-        error!(event = "space_failed", error = failed, "the smart space cannot be read again");
-        None
+        error!(event = "space_failed", error, "the smart space cannot be read again");
+        Err(failure)
     }
 
     fn give_up(&self) {
