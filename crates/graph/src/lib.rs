@@ -39,7 +39,7 @@ pub use dataset::{DatasetLimits, Snapshot};
 pub use delta::Delta;
 pub use error::{Error, Limit, Place, Refusal};
 pub use journal::JournalLimits;
-pub use limits::{CancelToken, PARSE_STACK_BYTES, QueryLimits};
+pub use limits::{CancelToken, MemorySource, PARSE_STACK_BYTES, QueryLimits};
 pub use masks::{Mask, MaskGraph};
 pub use query::{Query, Results, Row, Rows, Triples};
 pub use rdf::{Document, RdfLimits, read_rdf};

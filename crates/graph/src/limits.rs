@@ -6,6 +6,7 @@
 //! owner of a clock cancels the token.
 
 use std::cell::Cell;
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -35,6 +36,34 @@ impl CancelToken {
     }
 }
 
+/// Where memory is asked for while a text is read that says more than it is long. It is for whoever made the source to
+/// give back what was taken.
+#[derive(Clone, Default)]
+pub struct MemorySource(Option<Arc<dyn Fn(usize) -> bool + Send + Sync>>);
+
+impl MemorySource {
+    /// Asks this for so many bytes each time; false if there are none.
+    pub fn new(take: impl Fn(usize) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(take)))
+    }
+
+    /// Takes so many bytes; false if there are none.
+    pub(crate) fn take(&self, bytes: usize) -> bool {
+        self.0.as_ref().is_none_or(|take| take(bytes))
+    }
+}
+
+impl fmt::Debug for MemorySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemorySource").field(&self.0.is_some()).finish()
+    }
+}
+
+/// What a text may say beyond its bytes before memory is asked for it: terms that are a few times as long.
+pub(crate) const fn memory_free(text_bytes: usize) -> usize {
+    text_bytes.saturating_mul(4).saturating_add(4096)
+}
+
 /// How much one query may use.
 #[derive(Clone, Debug)]
 pub struct QueryLimits {
@@ -56,6 +85,8 @@ pub struct QueryLimits {
     pub live_terms_max: usize,
     /// Bytes of one computed value, and sixty-four times as many of all that are held.
     pub value_bytes_max: usize,
+    /// Asked for what prefixes make of the text.
+    pub memory: MemorySource,
     /// Cancelled by whoever watches the clock or the connection.
     pub cancel: CancelToken,
 }
@@ -75,6 +106,7 @@ impl Default for QueryLimits {
             result_bytes_max: 256 << 20,
             live_terms_max: 4_000_000,
             value_bytes_max: 1 << 20,
+            memory: MemorySource::default(),
             cancel: CancelToken::default(),
         }
     }

@@ -48,6 +48,8 @@ pub const INLINE_BYTES: usize = 64 << 10;
 pub const PARSERS: usize = 2;
 /// Texts of each kind that may wait to be read: as many as there may be connections.
 pub const READINGS_MAX: usize = HTTP_CONNECTIONS_MAX + SSAP_CONNECTIONS_MAX;
+/// Of these, those of one client: others find a place beside it.
+pub const READINGS_OF_CLIENT_MAX: usize = READINGS_MAX / 4;
 /// Threads that may be given up at once because they do not come back, of each kind.
 pub const RUNAWAYS_MAX: usize = 4;
 /// How long a thread may go on after it was told to end, before it is given up.

@@ -38,23 +38,36 @@ impl Texts {
 
     /// Charges so many bytes; none if there is no room for them.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
+        self.take(bytes).then(|| Charge { texts: Arc::clone(self), bytes })
+    }
+
+    fn take(&self, bytes: usize) -> bool {
         let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= TEXTS_BYTES_MAX);
         let is_room = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
         if !is_room {
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return None;
+            return false;
         }
         if self.process.as_ref().is_some_and(|process| !process.take(bytes)) {
             self.used.fetch_sub(bytes, Ordering::Relaxed);
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return None;
+            return false;
         }
-        Some(Charge { texts: Arc::clone(self), bytes })
+        true
     }
 
     /// Bytes that are charged now, and how often there was no room.
     pub(crate) fn report(&self) -> (usize, u64) {
         (self.used.load(Ordering::Relaxed), self.refused.load(Ordering::Relaxed))
+    }
+}
+
+impl Charge {
+    /// Charges so many bytes more; false if there is no room for them.
+    pub(crate) fn more(&mut self, bytes: usize) -> bool {
+        let is_taken = self.texts.take(bytes);
+        self.bytes += if is_taken { bytes } else { 0 };
+        is_taken
     }
 }
 
@@ -92,8 +105,11 @@ mod tests {
         let charge = texts.charge(600).unwrap();
         assert!(texts.charge(600).is_none() && texts.charge(TEXTS_BYTES_MAX).is_none());
         assert_eq!((texts.report(), process.0.load(Ordering::Relaxed)), ((600, 2), 600));
+        let mut charge = charge;
+        assert!(charge.more(300) && !charge.more(300));
+        assert_eq!((texts.report(), process.0.load(Ordering::Relaxed)), ((900, 3), 900));
         drop(charge);
-        assert_eq!((texts.report(), process.0.load(Ordering::Relaxed)), ((0, 2), 0));
+        assert_eq!((texts.report(), process.0.load(Ordering::Relaxed)), ((0, 3), 0));
         assert!(Texts::new(None).charge(TEXTS_BYTES_MAX + 1).is_none(), "without a process's budget there is our own");
     }
 }

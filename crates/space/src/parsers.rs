@@ -3,18 +3,19 @@
 //! waits. Long texts have a lane of their own, so that short ones never wait for them. A panic costs the request that met
 //! it, and its thread is replaced.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_control::admission::Class;
-use tidegate_graph::QueryLimits;
+use tidegate_graph::{MemorySource, QueryLimits};
 use tokio::sync::oneshot;
 
 use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::crew::is_given_up;
 use crate::desk::{Shared, lock};
-use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, TEXT_COST};
+use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, READINGS_OF_CLIENT_MAX, TEXT_COST};
 use crate::memory::Charge;
 use crate::panics::Part;
 use crate::progress::Progress;
@@ -45,8 +46,42 @@ struct Lane {
 
 #[derive(Default)]
 struct Jobs {
-    waiting: VecDeque<Job>,
+    /// One line for each client; none is empty.
+    lines: HashMap<u64, VecDeque<Job>>,
+    /// Whose turn it is: each client that waits once.
+    turns: VecDeque<u64>,
+    waiting: usize,
     is_closed: bool,
+}
+
+impl Jobs {
+    /// Gives it back if too many wait already.
+    fn push(&mut self, client: u64, job: Job) -> Option<Job> {
+        let own = self.lines.get(&client).map_or(0, VecDeque::len);
+        if self.is_closed || self.waiting >= READINGS_MAX || own >= READINGS_OF_CLIENT_MAX {
+            return Some(job);
+        }
+        if own == 0 {
+            self.turns.push_back(client);
+        }
+        self.lines.entry(client).or_default().push_back(job);
+        self.waiting += 1;
+        None
+    }
+
+    /// One of each client in turn, so that one who sends many slow texts is only in its own way.
+    fn pop(&mut self) -> Option<Job> {
+        let client = self.turns.pop_front()?;
+        let line = self.lines.get_mut(&client)?;
+        let job = line.pop_front();
+        if line.is_empty() {
+            self.lines.remove(&client);
+        } else {
+            self.turns.push_back(client);
+        }
+        self.waiting -= 1;
+        job
+    }
 }
 
 /// The texts that wait.
@@ -86,23 +121,19 @@ impl Parsers {
     }
 
     /// Gives it back if too many wait already, or none are taken any more.
-    fn push(&self, length: Length, job: Job) -> Option<Job> {
+    fn push(&self, length: Length, client: u64, job: Job) -> Option<Job> {
         let lane = self.lane(length);
-        let mut jobs = lock(&lane.jobs);
-        if jobs.is_closed || jobs.waiting.len() >= READINGS_MAX {
-            return Some(job);
+        let refused = lock(&lane.jobs).push(client, job);
+        if refused.is_none() {
+            lane.wake.notify_one();
         }
-        jobs.waiting.push_back(job);
-        drop(jobs);
-        lane.wake.notify_one();
-        None
+        refused
     }
 
     pub(crate) fn close(&self) {
         for lane in [&self.short, &self.long] {
             let mut jobs = lock(&lane.jobs);
-            jobs.is_closed = true;
-            let left = std::mem::take(&mut jobs.waiting);
+            let left = std::mem::replace(&mut *jobs, Jobs { is_closed: true, ..Jobs::default() });
             drop(jobs);
             lane.wake.notify_all();
             // Whoever waits is told by the end of its channel.
@@ -117,7 +148,7 @@ impl Parsers {
             if jobs.is_closed {
                 return None;
             }
-            if let Some(job) = jobs.waiting.pop_front() {
+            if let Some(job) = jobs.pop() {
                 return Some(job);
             }
             jobs = lane.wake.wait(jobs).unwrap_or_else(PoisonError::into_inner);
@@ -157,6 +188,7 @@ impl Handle {
         // What says that it is a query may turn out to be an update: old clients send both in the same message.
         let is_change = !matches!(class, Class::Subscribe | Class::Check);
         let waiting = Waiting::new(answer, until + GRACE, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
+        let client = asker.caller.client;
         let request = Request { class, asker, until, progress, reply };
         let reading = Reading { waiting, note: Arc::clone(&note) };
         if let Some(refused) = self.shared.unavailable() {
@@ -175,7 +207,7 @@ impl Handle {
                 true
             }
         });
-        if let Some(job) = self.shared.parsers.push(length, job) {
+        if let Some(job) = self.shared.parsers.push(length, client, job) {
             job(&self.shared, Turn::Refuse);
         }
         reading
@@ -191,6 +223,20 @@ impl Handle {
 
 /// When to come back if too many texts wait.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
+
+/// What a text is charged with: for its bytes, and for what it says at length, while it is read.
+struct Account {
+    charge: Mutex<Option<Charge>>,
+    is_refused: AtomicBool,
+}
+
+impl Account {
+    fn more(&self, bytes: usize) -> bool {
+        let is_taken = lock(&self.charge).as_mut().is_some_and(|charge| charge.more(bytes));
+        self.is_refused.fetch_or(!is_taken, Ordering::Relaxed);
+        is_taken
+    }
+}
 
 /// A request whose text is not read yet.
 struct Request {
@@ -220,27 +266,60 @@ impl Request {
             return true;
         }
         let waiting = vec![Arc::clone(&self.progress)];
+        let account = Arc::new(Account { charge: Mutex::new(Some(charge)), is_refused: AtomicBool::new(false) });
+        let own = Arc::clone(&account);
+        let memory = MemorySource::new(move |bytes| own.more(bytes));
         let read = shared.watched(self.until, waiting, Some((Part::Parser, None)), |cancel| {
             shared.panics.catch(Part::Parser, || {
                 shared.probe(Part::Parser);
-                work(&QueryLimits { cancel, ..QueryLimits::default() })
+                work(&QueryLimits { cancel, memory, ..QueryLimits::default() })
             })
         });
         let Ok((noted, asked)) = read else {
             self.refuse(shared, Refused::Panicked);
             return false;
         };
+        if account.is_refused.load(Ordering::Relaxed) {
+            self.refuse(shared, Refused::busy(BUSY_RETRY));
+            return true;
+        }
+        let charge = lock(&account.charge).take();
         *lock(note) = Some(noted);
         match asked {
             Ok(ask) => {
                 let Self { asker, until, progress, reply, .. } = self;
                 let patience = until.saturating_duration_since(Instant::now());
-                shared.offer(ask, Asker { patience, ..asker }, reply, progress, Some(charge));
+                shared.offer(ask, Asker { patience, ..asker }, reply, progress, charge);
             }
             Err(Refused::Late) => self.refuse(shared, Refused::Late),
             // What is wrong with a text is not counted: nothing was asked.
             Err(refused) => drop(self.reply.send(Err(refused))),
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_take_turns_and_none_takes_all_the_places() {
+        let mut jobs = Jobs::default();
+        let (told, heard) = std::sync::mpsc::channel();
+        let job = |client: u64| -> Job {
+            let told = told.clone();
+            Box::new(move |_, _| told.send(client).is_ok())
+        };
+        let taken = (0..READINGS_MAX).filter(|_| jobs.push(1, job(1)).is_none()).count();
+        assert_eq!(taken, READINGS_OF_CLIENT_MAX);
+        assert!(jobs.push(2, job(2)).is_none() && jobs.push(3, job(3)).is_none() && jobs.push(2, job(2)).is_none());
+        let shared = Shared::new((1, 2), &crate::admission::Admission::default()).unwrap();
+        while let Some(job) = jobs.pop() {
+            job(&shared, Turn::Read);
+        }
+        let order: Vec<u64> = heard.try_iter().collect();
+        assert_eq!(order[..6], [1, 2, 3, 1, 2, 1]);
+        assert_eq!((order.len(), jobs.waiting, jobs.lines.len()), (READINGS_OF_CLIENT_MAX + 3, 0, 0));
     }
 }

@@ -171,6 +171,9 @@ fn f066_texts_are_charged_to_the_budget_of_the_process_and_refused_beyond_it() {
     let refused = broker.request("PUT", "/store?default", &turtle, long.as_bytes());
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.body);
     assert!(broker.handle().texts().1 > 0, "and counted");
+    let wordy = format!("@prefix a: <urn:{}> . {}", "x".repeat(50_000), "a:a a:b a:c . ".repeat(700));
+    let refused = broker.request("PUT", "/store?default", &turtle, wordy.as_bytes());
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.body);
     let short = broker.request("PUT", "/store?default", &turtle, b"<urn:a> <urn:b> 1 .");
     assert_eq!(short.status, 204, "{}", short.body);
     until("everything is given back", || budget.used.load(Ordering::Relaxed) == 0);

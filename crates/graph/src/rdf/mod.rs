@@ -15,7 +15,7 @@ use oxrdf::{GraphName, Quad};
 use oxrdfio::{RdfFormat, RdfParser};
 
 use crate::error::{Error, Limit};
-use crate::limits::CancelToken;
+use crate::limits::{CancelToken, MemorySource, memory_free};
 use source::Source;
 
 pub(crate) use bound::DEPTH_MAX;
@@ -27,13 +27,20 @@ pub struct RdfLimits {
     pub quads_max: usize,
     /// Bytes of the quads in memory, shared texts counted each time.
     pub memory_max: usize,
+    /// Asked for them, step by step.
+    pub memory: MemorySource,
     /// Cancelled by whoever watches the clock or the connection.
     pub cancel: CancelToken,
 }
 
 impl Default for RdfLimits {
     fn default() -> Self {
-        Self { quads_max: 1_000_000, memory_max: 256 << 20, cancel: CancelToken::default() }
+        Self {
+            quads_max: 1_000_000,
+            memory_max: 256 << 20,
+            memory: MemorySource::default(),
+            cancel: CancelToken::default(),
+        }
     }
 }
 
@@ -64,16 +71,24 @@ pub fn read_rdf(
         parser = parser.with_default_graph(graph.clone()).without_named_graphs();
     }
     let words = |error: String| if limits.cancel.is_cancelled() { Error::Cancelled } else { Error::NotRdf(error) };
+    let free = memory_free(document.len());
     if bound::is_buffered(format) {
         // Much may happen between two quads: the source looks at the token, too.
         let quads = parser.for_reader(Source::new(document, &limits.cancel));
-        collect(quads.map(|quad| quad.map_err(|error| words(error.to_string()))), limits)
+        collect(quads.map(|quad| quad.map_err(|error| words(error.to_string()))), free, limits)
     } else {
-        collect(parser.for_slice(document).map(|quad| quad.map_err(|error| words(error.to_string()))), limits)
+        collect(parser.for_slice(document).map(|quad| quad.map_err(|error| words(error.to_string()))), free, limits)
     }
 }
 
-fn collect(quads: impl Iterator<Item = Result<Quad, Error>>, limits: &RdfLimits) -> Result<Document, Error> {
+/// Memory is asked for in steps of so many bytes.
+const MEMORY_STEP: usize = 64 << 10;
+
+fn collect(
+    quads: impl Iterator<Item = Result<Quad, Error>>,
+    mut paid: usize,
+    limits: &RdfLimits,
+) -> Result<Document, Error> {
     let mut read = Document::default();
     for quad in quads {
         if limits.cancel.is_cancelled() {
@@ -85,7 +100,9 @@ fn collect(quads: impl Iterator<Item = Result<Quad, Error>>, limits: &RdfLimits)
         if read.quads.len() > limits.quads_max {
             return Err(Limit::ChangeQuads.into());
         }
-        if read.bytes > limits.memory_max {
+        let more = read.bytes.saturating_sub(paid).next_multiple_of(MEMORY_STEP);
+        paid += more;
+        if read.bytes > limits.memory_max || more > 0 && !limits.memory.take(more) {
             return Err(Limit::DocumentMemory.into());
         }
     }

@@ -222,3 +222,28 @@ fn a_prefix_that_makes_names_long_is_charged() {
     let text = format!("@prefix a: <urn:{}> . {}", "x".repeat(1 << 20), "a:a a:b a:c . ".repeat(1000));
     assert_eq!(limit(&text, RdfFormat::Turtle), Some(Limit::DocumentMemory));
 }
+
+#[test]
+fn memory_is_asked_for_while_a_document_says_more_than_it_is_long() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let text = format!("@prefix a: <urn:{}> . {}", "x".repeat(50_000), "a:a a:b a:c . ".repeat(100));
+    let left = Arc::new(AtomicUsize::new(usize::MAX));
+    let own = Arc::clone(&left);
+    let memory = MemorySource::new(move |bytes| {
+        own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left: usize| left.checked_sub(bytes)).is_ok()
+    });
+    let limits = RdfLimits { memory, ..RdfLimits::default() };
+    let read = || read_rdf(text.as_bytes(), RdfFormat::Turtle, None, None, &limits);
+    let bytes = read().unwrap().bytes;
+    let taken = usize::MAX - left.load(Ordering::Relaxed);
+    assert!(taken + 4 * text.len() + 4096 >= bytes && bytes > 15_000_000, "{taken} of {bytes}");
+    left.store(10 << 20, Ordering::Relaxed);
+    assert_eq!(read(), Err(Limit::DocumentMemory.into()));
+    let update = format!("PREFIX a: <urn:{}> INSERT DATA {{ {} }}", "x".repeat(50_000), "a:a a:b a:c . ".repeat(100));
+    left.store(10 << 20, Ordering::Relaxed);
+    let limits = crate::QueryLimits { memory: limits.memory.clone(), ..crate::QueryLimits::default() };
+    assert!(crate::Update::parse(&update, &limits).is_err());
+    left.store(32 << 20, Ordering::Relaxed);
+    assert!(crate::Update::parse(&update, &limits).is_ok());
+}

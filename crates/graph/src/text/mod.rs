@@ -9,7 +9,7 @@ mod scan;
 mod terminal;
 
 use crate::error::{Error, Limit, Place};
-use crate::limits::QueryLimits;
+use crate::limits::{QueryLimits, memory_free};
 use scan::{Scan, Step};
 use terminal::piece;
 
@@ -35,7 +35,7 @@ pub(crate) fn check(text: &str, base: Option<&str>, limits: &QueryLimits) -> Res
     if text.len() > limits.text_bytes_max {
         return Err(Limit::TextBytes.into());
     }
-    let (mut survey, mut forks) = (Survey::default(), 0);
+    let (mut survey, mut forks, mut expansion) = (Survey::default(), 0, 0);
     let mut pending = vec![Scan::new(text, base.map_or(0, str::len))];
     while let Some(mut scan) = pending.pop() {
         loop {
@@ -48,6 +48,7 @@ pub(crate) fn check(text: &str, base: Option<&str>, limits: &QueryLimits) -> Res
                 Step::On => {}
                 Step::End => {
                     survey.is_whole |= scan.at == text.len();
+                    expansion = scan.expansion().max(expansion);
                     break;
                 }
                 Step::Fork(_) if forks == FORKS_MAX => return Err(refused(Limit::Ambiguous)),
@@ -59,6 +60,10 @@ pub(crate) fn check(text: &str, base: Option<&str>, limits: &QueryLimits) -> Res
             survey.depth = survey.depth.max(scan.depth());
             survey.links = survey.links.max(scan.links());
         }
+    }
+    let more = expansion.saturating_sub(memory_free(text.len()));
+    if more > 0 && !limits.memory.take(more) {
+        return Err(Limit::Expansion.into());
     }
     Ok(survey)
 }

@@ -149,6 +149,11 @@ impl<'a> Scan<'a> {
         Ok(step)
     }
 
+    /// Bytes of all names, if each had the longest prefix or base.
+    pub(super) fn expansion(&self) -> usize {
+        self.names.saturating_mul(self.longest)
+    }
+
     fn verdict(&self, limits: &QueryLimits) -> Result<(), Limit> {
         for (is_reached, limit) in [
             (self.levels.len() > limits.depth_max || self.groups() > GROUPS_MAX, Limit::Depth),
@@ -158,7 +163,7 @@ impl<'a> Scan<'a> {
             (self.quoted > QUOTED_MAX, Limit::Quoted),
             (self.patterns > PATTERNS_MAX, Limit::Patterns),
             (self.reads > READS_MAX, Limit::Reads),
-            (self.names.saturating_mul(self.longest) > EXPANSION_MAX, Limit::Expansion),
+            (self.expansion() > EXPANSION_MAX, Limit::Expansion),
         ] {
             if is_reached {
                 return Err(limit);

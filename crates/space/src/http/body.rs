@@ -79,7 +79,10 @@ pub(crate) fn quads(
     quads_max: usize,
     limits: &QueryLimits,
 ) -> Result<Vec<Quad>, Problem> {
-    let limits = RdfLimits { quads_max, cancel: limits.cancel.clone(), ..RdfLimits::default() };
+    let limits = {
+        let (memory, cancel) = (limits.memory.clone(), limits.cancel.clone());
+        RdfLimits { quads_max, memory, cancel, ..RdfLimits::default() }
+    };
     Ok(read_rdf(bytes, format, None, graph, &limits)?.quads)
 }
 

@@ -96,7 +96,10 @@ pub(crate) fn quads(triples: &[Triple<'_>], mut name: impl FnMut() -> String) ->
 
 /// The triples of an RDF/XML document. Entities of its own are refused, nothing is fetched.
 pub(crate) fn rdf_xml(text: &str, limits: &QueryLimits) -> Result<Vec<Quad>, Wrong> {
-    let limits = RdfLimits { quads_max: TRIPLES_MAX, cancel: limits.cancel.clone(), ..RdfLimits::default() };
+    let limits = {
+        let (memory, cancel) = (limits.memory.clone(), limits.cancel.clone());
+        RdfLimits { quads_max: TRIPLES_MAX, memory, cancel, ..RdfLimits::default() }
+    };
     match read_rdf(text.trim().as_bytes(), RdfFormat::RdfXml, None, None, &limits) {
         Ok(document) => Ok(document.quads),
         Err(error) => Err((status_of(&error), error.to_string())),
