@@ -182,7 +182,8 @@ fn with_users_writing_needs_one_and_reading_as_the_rule_says() {
         assert_eq!(ask("POST", "/sparql", None).status, 401, "it may be an update");
         assert_eq!(ask("POST", "/update", Some(right)).status, 200);
         assert_eq!(ask("POST", "/update", Some(right)).status, 200, "and again, remembered");
-        assert_eq!(ask("GET", "/query?query=ASK%7B%7D", None).status, read);
+        assert_eq!(ask("GET", "/query?query=ASK%7B%7D", None).status, 401, "by a name of anybody's");
+        assert_eq!(broker.get("/query?query=ASK%7B%7D", "*/*").status, read);
         assert_eq!(ask("GET", "/query?query=ASK%7B%7D", Some(right)).status, 200);
     }
 }

@@ -1,7 +1,7 @@
 //! Who may ask: the checks before every request.
 //!
-//! - *Host.* While there are no users, only `localhost` and addresses are taken: a name that anybody can point at this
-//!   machine must not make a browser talk to us.
+//! - *Host.* Without a password only `localhost` and addresses are taken: a name that anybody can point at this machine
+//!   must not make a browser talk to us.
 //! - *Site.* Nothing is taken from pages of other sites, unless they are listed: `site`.
 //! - *User.* With users: HTTP Basic. Right passwords are remembered for a minute, as hashes.
 
@@ -38,8 +38,12 @@ pub(super) fn peer(head: &Parts) -> IpAddr {
     head.extensions.get::<Peer>().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(ip)| *ip)
 }
 
+/// A request whose user name and password are right.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known;
+
 pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
     let shared = &door.handle.shared;
     let serve = async {
         shared.probe(Part::Http);
@@ -47,7 +51,10 @@ pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
         let mut response = match site.preflight(&head.method, &head.headers) {
             Some(response) => response,
             None => match admit(&door, &head, &site).await {
-                Ok(()) => next.run(Request::from_parts(head, body)).await,
+                Ok(known) => {
+                    known.map(|known| head.extensions.insert(known));
+                    next.run(Request::from_parts(head, body)).await
+                }
                 Err(problem) => problem.into_response(),
             },
         };
@@ -58,7 +65,7 @@ pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
     served.unwrap_or_else(|Panicked| Problem::from(Refused::Panicked).into_response())
 }
 
-async fn admit(door: &Door, head: &Parts, site: &Site) -> Result<(), Problem> {
+async fn admit(door: &Door, head: &Parts, site: &Site) -> Result<Option<Known>, Problem> {
     let forbidden = |name, detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, name, detail));
     let host = host(head);
     let rule = door.porter.rule();
@@ -73,10 +80,11 @@ async fn admit(door: &Door, head: &Parts, site: &Site) -> Result<(), Problem> {
     }
     let is_free = match rule {
         Rule::Open => true,
-        Rule::ReadersOpen => !writes,
+        // By a name that anybody can point at this machine a page could read what its visitor's machine may.
+        Rule::ReadersOpen => !writes && host.is_some_and(is_here),
         Rule::Users => false,
     };
-    if is_free { Ok(()) } else { identify(door, &head.headers, peer(head)).await }
+    if is_free { Ok(None) } else { identify(door, &head.headers, peer(head)).await.map(|()| Some(Known)) }
 }
 
 fn host(head: &Parts) -> Option<&str> {

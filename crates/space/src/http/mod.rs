@@ -199,7 +199,9 @@ fn asks(headers: &HeaderMap) -> Asks {
 /// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
 fn asker(door: &Door, parameters: &body::Parameters, head: &Parts) -> Result<Asker, Problem> {
     let asks = asks(&head.headers);
-    let user = head.headers.get(header::AUTHORIZATION).map_or(&b""[..], HeaderValue::as_bytes);
+    // Whoever has not shown who it is, is known by its address only.
+    let shown = head.headers.get(header::AUTHORIZATION).filter(|_| head.extensions.get::<guard::Known>().is_some());
+    let user = shown.map_or(&b""[..], HeaderValue::as_bytes);
     let caller = Caller::new(door.handle.client(guard::peer(head), user), &asks);
     // A form does not hide what stands in the address.
     let address = body::Parameters::read(head.uri.query().unwrap_or_default().as_bytes());

@@ -47,6 +47,8 @@ struct Started {
 struct Connection {
     door: Arc<Door>,
     peer: SocketAddr,
+    /// Who it is, by its first message: nobody gains by another name in each.
+    client: Option<u64>,
     writer: OwnedWriteHalf,
     scanner: Scanner,
     buffer: Buffer,
@@ -102,6 +104,7 @@ impl Connection {
         Self {
             door,
             peer,
+            client: None,
             writer,
             scanner: Scanner::default(),
             buffer: Buffer::default(),
@@ -300,7 +303,8 @@ impl Connection {
     }
 
     fn start(&mut self, Plan { header, asks, step }: Plan) {
-        let client = self.door.handle.client(self.peer.ip(), header.node_id.as_bytes());
+        let named = || self.door.handle.client(self.peer.ip(), header.node_id.as_bytes());
+        let client = *self.client.get_or_insert_with(named);
         let caller = Caller::new(client, &asks);
         let asker = Asker::new(0, asks.deadline).of(caller);
         let is_told = *asks != Asks::default();
