@@ -107,7 +107,7 @@ fn judge<'a>(request: &httparse::Request<'_, 'a>) -> Result<(&'a str, &'static s
 }
 
 /// A browser on this machine lends its reach to every page it shows: a page from elsewhere must not talk to a broker that
-/// trusts this machine. Where the operator has listed pages, those may and no others, wherever the browser is.
+/// trusts this machine, nor, wherever the browser is, to one that lets everybody in. Where the operator has listed pages, those may and no others, wherever the browser is.
 fn judge_page(headers: &[httparse::Header<'_>], peer: IpAddr, pages: Pages<'_>) -> Result<(), Fault> {
     let bad = |why| (400, "Bad Request", why);
     let forbidden = |why| Err((403, "Forbidden", why));
@@ -122,7 +122,7 @@ fn judge_page(headers: &[httparse::Header<'_>], peer: IpAddr, pages: Pages<'_>) 
             return Ok(());
         }
         (Pages::Listed(_), None) => return Ok(()),
-        (Pages::OfThisMachine, _) if peer.is_loopback() && !is_here(&host) => {
+        (Pages::OfThisMachine, origin) if (peer.is_loopback() || origin.is_some()) && !is_here(&host) => {
             return forbidden("without users this door answers to addresses and to localhost only");
         }
         (Pages::OfOurName | Pages::OfThisMachine, _) => {}
@@ -130,7 +130,9 @@ fn judge_page(headers: &[httparse::Header<'_>], peer: IpAddr, pages: Pages<'_>) 
     let Some(origin) = origin else { return Ok(()) };
     let from = name_in(origin.split_once("://").map_or(origin, |(_, authority)| authority));
     let is_local = from == "localhost" || from.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
-    if peer.is_loopback() && !is_local && from != host {
+    // A port that a container publishes looks like a peer from afar, whoever is behind it.
+    let is_judged = peer.is_loopback() || matches!(pages, Pages::OfThisMachine);
+    if is_judged && !is_local && from != host {
         return forbidden("a page from elsewhere may not use this machine's broker");
     }
     Ok(())
@@ -213,6 +215,7 @@ mod tests {
         ] {
             let request = GOOD.replacen("\r\n", &format!("\r\nOrigin: {origin}\r\n"), 1);
             for pages in [Pages::OfOurName, Pages::OfThisMachine] {
+                let is_welcome = is_welcome && (peer == HERE || matches!(pages, Pages::OfOurName));
                 let accepted = matches!(upgrade(request.as_bytes(), peer, pages), Upgrade::Accept { .. });
                 assert_eq!(accepted, is_welcome, "{origin} from {peer}, {pages:?}");
             }
@@ -237,8 +240,9 @@ mod tests {
             }
             // With users nobody gets anywhere without a password: a proxy may say whatever name it has.
             assert!(accepts(host, &origin, HERE, Pages::OfOurName), "{host}");
-            // From afar there is no reach to lend, and names are what a broker is found by.
-            assert!(accepts(host, &origin, far, Pages::OfThisMachine), "{host}");
+            // From afar names are what a broker is found by; a page is judged wherever its browser is.
+            assert!(accepts(host, "", far, Pages::OfThisMachine), "{host}");
+            assert!(!accepts(host, &origin, far, Pages::OfThisMachine), "{host}");
             // Whoever lists pages has thought of names.
             assert!(accepts(host, "http://app.example", HERE, Pages::Listed(&listed)), "{host}");
             assert!(!accepts(host, &origin, HERE, Pages::Listed(&listed)), "{host}");
