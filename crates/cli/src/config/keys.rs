@@ -210,7 +210,7 @@ keys! {
         Reload bind_client_ids: BindIds = BindIds::Sessions;
         /// With a password_file: let certificates in whose name is not in it.
         Reload any_certificate_user: bool = false;
-        /// Pages that may use ws and wss, by origin; auto refuses to a browser on this machine pages from elsewhere, and without users names other than localhost.
+        /// Pages that may use ws and wss, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in.
         Reload origins: Or<Auto, Origins> = Or::WORD;
     }
     limits: Limits {
