@@ -143,10 +143,13 @@ fn cause(client: &ClientReport, limit: Option<f64>) -> String {
         };
     }
     let usual = view::learned_rate(client);
+    if client.publisher.is_some_and(|publisher| publisher.are_receivers_full) {
+        return format!("all its receivers are full: {sends}, and none of them takes more than it has waiting");
+    }
     if let Some(publisher) = client.publisher.filter(|publisher| publisher.unread_since.is_some()) {
         let usual =
             usual.map_or_else(|| "nothing usual yet".to_owned(), |usual| format!("{} usual", per_second(usual)));
-        let served = per_second(publisher.served.into());
+        let served = per_second(publisher.served);
         return format!("waits behind entitled traffic: it sends more than it is served, {usual}, served {served}");
     }
     let Some(usual) = usual else { return format!("{sends}, and its rhythm is not known yet") };
@@ -317,9 +320,14 @@ fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<String> {
     let rate = client.rate.unwrap_or(1.0);
     if publisher.is_some_and(|publisher| publisher.unread_since.is_some()) && !is_limited {
         // What it sends is not known, only what is read of it.
-        let most = publisher.map_or(1.0, |publisher| f64::from(publisher.served)).max(rate);
+        let most = publisher.map_or(1.0, |publisher| publisher.served).max(rate);
         let entitled = (2.0 * most.max(view::learned_rate(client).unwrap_or(1.0))).ceil();
         return vec![format!("if this is right, entitle it:  tidegate limits set {id} entitled={entitled}/s")];
+    }
+    if publisher.is_some_and(|publisher| publisher.are_receivers_full) && !is_limited {
+        return vec![
+            "its receivers are too slow for it: more of them (a shared subscription), or faster ones".to_owned(),
+        ];
     }
     // Room to catch up with what waits.
     let allowed = match (2.0 * rate.max(1.0)).ceil() as u64 {
@@ -435,7 +443,7 @@ mod tests {
             batch,
             rate,
             current_rate,
-            served: 128,
+            served: 128.0,
             unread_since: None,
             is_entitled: true,
             granted: None,
@@ -446,6 +454,7 @@ mod tests {
             slowed_until: None,
             slowed_since: None,
             refused_at: None,
+            are_receivers_full: false,
         };
         ClientReport {
             client_id: "pump".into(),

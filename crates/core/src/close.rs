@@ -224,6 +224,7 @@ impl Shard {
         }
         publication.expires = expiry(&publication.properties, now);
         publication.standing = self.classify(index, &publication, now);
+        publication.standing.colour = self.colour_of_will(&identity, &client_id, now);
         let message = Arc::new(Message::new(&publication, &self.memory.tally));
         let message = Shareable::of(&message);
         if was_kept {
@@ -236,7 +237,8 @@ impl Shard {
         let Some(connection) = self.connection(conn).filter(|connection| !connection.is_closing) else { return };
         let Some(patience) = connection.patience else { return };
         // The clock stands still while we do not listen; who is not read because of others cannot be heard either.
-        let is_deaf = connection.pause.is_some() || connection.is_owed_much() || self.is_clogged();
+        let is_deaf =
+            connection.pause.is_some() || connection.is_unread || connection.is_owed_much() || self.is_clogged();
         let seen_at = if is_deaf { now } else { connection.seen_at };
         let deadline = seen_at + patience;
         if deadline <= now {

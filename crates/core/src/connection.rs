@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) seen_at: Timestamp,
     /// When it was last known to be read dry, as of the last time it was read.
     pub(crate) dry_at: Timestamp,
+    /// The driver has something to read of it, and reads others first.
+    pub(crate) is_unread: bool,
     /// When it was last told of a pace.
     pub(crate) hinted_at: Timestamp,
     /// Counted here because a connection is touched for every packet anyway.
@@ -116,6 +118,7 @@ impl Connection {
             since: now,
             seen_at: now,
             dry_at: now,
+            is_unread: false,
             hinted_at: Timestamp::ZERO,
             traffic: Traffic::default(),
             patience: None,

@@ -83,11 +83,14 @@ impl Shard {
             let is_idle = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() < OUTBOX_FREE_BYTES);
             if !self.memory.has_room(Kind::Passing, publication.payload.len()) && !session.conn.is_some_and(is_idle) {
                 session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
+                self.saturation.reach.is_crowded = true;
                 return;
             }
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
-            let _ = self.send_now(conn, publication, &copy, frames, now);
+            let fate = self.send_now(conn, publication, &copy, frames, now);
+            let reach = &mut self.saturation.reach;
+            *if fate == Fate::Done { &mut reach.is_crowded } else { &mut reach.is_taken } = true;
         } else if is_open
             && !is_clogged
             && session.has_window()
@@ -95,6 +98,7 @@ impl Shard {
         {
             let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
             let conn = session.conn;
+            self.saturation.reach.is_taken = true;
             let queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
@@ -126,6 +130,7 @@ impl Shard {
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
+            self.saturation.reach.is_crowded = true;
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
@@ -136,8 +141,10 @@ impl Shard {
         if is_full && !target.is_latest && settings.priority.on_full(class) == OnFull::DropNewest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
+            self.saturation.reach.is_crowded = true;
             return;
         }
+        let origin = message.publication.origin;
         let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
         let mut queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
         let overdue_at = queued.overdue_at(&settings.priority);
@@ -147,13 +154,17 @@ impl Shard {
         let held_before = session.queue.as_ref().and_then(|queue| queue.held_turn());
         let (journal, kept) = (&mut self.journal, session.kept);
         let mut ledger = core::mem::take(&mut session.ledger);
+        let mut is_own_lost = false;
         session.with_queue(&mut self.stats, |queue, stats| {
             queue.offer(queued, &settings.priority, bounds, paging, |lost, gone| {
+                is_own_lost |= gone != Gone::Conflated && lost.may_be_of(origin);
                 journal.dequeue_item(kept, &lost);
                 note_lost(&mut ledger, stats, &lost, gone);
             });
         });
         session.ledger = ledger;
+        let reach = &mut self.saturation.reach;
+        *if is_own_lost { &mut reach.is_crowded } else { &mut reach.is_taken } = true;
         let held = session.queue.as_ref().and_then(|queue| queue.held_turn());
         if held == Some(paging.turn) && held != held_before {
             self.journal.page_after_turn(target.session, generation);
@@ -284,7 +295,7 @@ impl Shard {
             return false;
         }
         if let Some(full) = session.queue.as_mut().and_then(|queue| queue.full.as_mut()) {
-            full.sent = full.sent.saturating_add(1);
+            full.note_sent(now);
         }
         let Some(queued) = session.dequeue(&mut self.stats) else { return false };
         self.meters.all.scheduler_wait[queued.message.class().index()].note(now.since(queued.since));

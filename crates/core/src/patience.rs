@@ -32,6 +32,14 @@ impl Shard {
         }
     }
 
+    /// The driver has something of this connection that it does not read yet, because others come first; or not any more. Who
+    /// is not read cannot be blamed for silence.
+    pub fn set_unread(&mut self, conn: ConnId, is_unread: bool) {
+        if let Some(connection) = self.connection_mut(conn) {
+            connection.is_unread = is_unread;
+        }
+    }
+
     /// The packet is there, and waits because of us: what it takes from now on is not its sender's doing.
     #[cold]
     pub(crate) fn note_whole(&mut self, conn: ConnId) {
@@ -51,9 +59,10 @@ impl Shard {
         let Some(connection) = self.connection_mut(conn).filter(|connection| !connection.is_closing) else { return };
         connection.is_watched = false;
         let (partial, stalled_since, bytes) = (connection.partial, connection.stalled_since, connection.outbox.len());
+        let is_unread = connection.is_unread;
         // Whoever is not read cannot be blamed for what does not come.
         let packet = match partial {
-            Some((_, time)) if !self.may_read(conn) => Some(now + time),
+            Some((_, time)) if is_unread || !self.may_read(conn) => Some(now + time),
             partial => partial.map(|(since, time)| since + time),
         };
         let taking = stalled_since.map(|since| since + self.settings.write_timeout);

@@ -21,6 +21,7 @@ use crate::overload::{Admission, Arrival, Kind, Pace};
 use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::route::load_of;
+use crate::saturated::Reach;
 use crate::shard::{ConnId, Shard, WillFate};
 use crate::subscriptions::GroupRef;
 
@@ -72,12 +73,12 @@ impl Shard {
         if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
             return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
         }
-        if self.admit_to_receivers(arrival, &publication, now).is_some() {
-            return Ok(Flow::On);
-        }
         let mut message = Shareable::new(publication);
         match self.admit(arrival, &mut message.publication, now)? {
             Admission::Pass => {
+                if self.admit_to_receivers(arrival, &message.publication, now).is_some() {
+                    return Ok(Flow::On);
+                }
                 self.take(Some(arrival.conn), arrival.session, arrival.delivery, &message, now, now).map(|()| Flow::On)
             }
             Admission::Settled => Ok(Flow::On),
@@ -232,7 +233,7 @@ impl Shard {
         if let Some(session) = self.sessions.get_mut(index) {
             session.ledger.passed += 1;
         }
-        let places = self.route(message, now);
+        let places = self.route_for(index, message, now);
         self.copies += places as u64;
         if let Delivery::ExactlyOnce { packet_id, .. } = delivery
             && let Some(session) = self.sessions.get_mut(index)
@@ -327,6 +328,7 @@ impl Shard {
                     let kept = self.retain(&message, Stamp { count, shard: from }, now);
                     self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
                 }
+                self.saturation.reach = Reach::default();
                 self.route_here(&message, now);
                 self.tell_saturated(from, &publication, now);
             }

@@ -26,9 +26,9 @@ use tidegate_control::schedule::Claim;
 use tidegate_wire_mqtt::QoS;
 
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
-use crate::message::Publication;
 use crate::saturated::Full;
 use crate::session::Queued;
+pub(crate) use flows::Share;
 use flows::{Flow, Flows, ITEMS_MAX, Place, claim_of};
 use newest::Newest;
 pub use page::ID_SETS_MAX;
@@ -99,6 +99,14 @@ impl Item {
         match self {
             Self::Message(queued) => queued.message.class(),
             Self::Paged(paged) => paged.class,
+        }
+    }
+
+    /// Whether it is of this publisher; of what is on disk that is not known.
+    pub(crate) fn may_be_of(&self, origin: u64) -> bool {
+        match self {
+            Self::Message(queued) => queued.message.origin() == origin,
+            Self::Paged(_) => true,
         }
     }
 }
@@ -393,16 +401,6 @@ impl Queue {
             None => return None,
         };
         self.leave(victim)
-    }
-
-    /// How many wait of the flow that this message belongs to, and how many flows have something waiting.
-    pub(crate) fn share_of(&self, publication: &Publication<'_>) -> (usize, usize) {
-        let flow = Flow::of_publication(publication);
-        match &self.flows {
-            Some(flows) => flows.share_of(flow),
-            None if self.line_flow == Some(flow) => (self.len(), 1),
-            None => (0, 1),
-        }
     }
 
     /// Shows everything that is in memory, flow by flow.

@@ -174,6 +174,9 @@ fn state_of(publisher: &PublisherReport, now: Timestamp) -> ClientState {
     // An episode ends with the first message that passes; one that never comes does not make it last.
     let is_on = publisher.slowed_until.is_some_and(|until| until + CALM > now);
     let is_refused = publisher.refused_at >= publisher.slowed_since;
+    if publisher.are_receivers_full {
+        return ClientState::BackedOff;
+    }
     match (is_on, is_refused) {
         (false, _) => ClientState::Ok,
         (true, false) => ClientState::Slowed,

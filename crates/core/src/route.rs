@@ -8,6 +8,10 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use core::hash::BuildHasher;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::QoS;
 use tidegate_wire_mqtt::topic::matches as topic_matches;
@@ -18,12 +22,24 @@ use crate::copy::Frames;
 use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
+use crate::saturated::Reach;
 use crate::session::{Queued, Session, Stage};
 use crate::shard::Shard;
 use crate::slab::Slab;
 use crate::subscriptions::{GroupId, GroupRef, Load, Pick, Wish};
 
 impl Shard {
+    /// The same for a publisher, of whom nothing is learned if nobody had room.
+    pub(crate) fn route_for(&mut self, index: u32, message: &Shareable<'_>, now: Timestamp) -> usize {
+        self.saturation.reach = Reach::default();
+        let places = self.route(message, now);
+        let route = self.find_route(message.publication.topic);
+        if !route.is_tapped {
+            self.note_reach(index, &message.publication, route.shards, now);
+        }
+        places
+    }
+
     /// Delivers here and sends on; the answer is the number of receivers here, of shards and of taps.
     pub(crate) fn route(&mut self, message: &Shareable<'_>, now: Timestamp) -> usize {
         let route = self.find_route(message.publication.topic);
@@ -92,7 +108,8 @@ impl Shard {
     /// True if a member of the group gets it.
     fn route_to_group(&mut self, group: GroupId, message: &Shareable<'_>, now: Timestamp) -> bool {
         let (sessions, connections) = (&self.sessions, &self.connections);
-        match self.subscriptions.pick(group, |session| load_of(sessions, connections, session)) {
+        match self.subscriptions.pick(group, message.publication.qos, |session| load_of(sessions, connections, session))
+        {
             Some(Pick::Local(session, wish)) => {
                 // The name is only needed to be noted.
                 let is_noted = message.routing.get() != 0;
@@ -105,6 +122,8 @@ impl Shard {
                 let (publication, routing) = (message.publication, message.routing.get());
                 let envelope = Envelope::Shared { tried: 0, filter: &filter, group: &name, publication, routing };
                 self.forward(shard, &envelope, &publication);
+                // Whether a member there has room is not known here.
+                self.saturation.reach.is_taken = true;
             }
             None => return false,
         }
@@ -123,10 +142,11 @@ impl Shard {
             let own = session.subscriptions.keys().filter(|filter| !filter.starts_with("$share/"));
             own.into_iter().any(|filter| topic_matches(filter, topic))
         };
-        let mut orphans: Vec<Arc<Message>> = Vec::new();
+        let mut orphans: Vec<(Timestamp, Arc<Message>)> = Vec::new();
         let mut take = |queued: &Queued| {
-            if !is_own(queued.message.view().topic) {
-                orphans.push(Arc::clone(&queued.message));
+            let view = queued.message.view();
+            if !is_own(view.topic) && !view.is_expired(now) {
+                orphans.push((queued.since, Arc::clone(&queued.message)));
             }
         };
         for under_way in &session.inflight {
@@ -139,11 +159,29 @@ impl Shard {
         if let Some(queue) = &session.queue {
             queue.for_each(&mut take);
         }
-        for message in orphans {
+        // A queue shows them flow by flow; those who get them want the older first.
+        orphans.sort_by_key(|(since, _)| *since);
+        let hasher = FixedState::with_seed(0);
+        let name_of = |message: &Message| {
+            let view = message.view();
+            hasher.hash_one((view.origin, view.topic, view.payload))
+        };
+        let mut copies: HashMap<u64, (usize, usize), FixedState> = HashMap::with_hasher(FixedState::with_seed(0));
+        for (_, message) in &orphans {
+            copies.entry(name_of(message)).or_default().0 += 1;
+        }
+        for (_, message) in orphans {
             let topic = message.view().topic;
-            let group = shared.iter().find(|(filter, _)| topic_matches(filter, topic));
-            let group = group.and_then(|(filter, name)| self.subscriptions.find_group(filter, name));
-            if let Some(group) = group {
+            let groups: Vec<_> = shared.iter().filter(|(filter, _)| topic_matches(filter, topic)).collect();
+            let Some((all, gone)) = copies.get_mut(&name_of(&message)) else { continue };
+            // Of a message that came for several groups each gets one. If some copies have been acknowledged, it cannot be
+            // told which: nobody gets it twice.
+            if groups.is_empty() || !all.is_multiple_of(groups.len()) {
+                continue;
+            }
+            let (filter, name) = groups[*gone % groups.len()];
+            *gone += 1;
+            if let Some(group) = self.subscriptions.find_group(filter, name) {
                 self.route_to_group(group, &Shareable::of(&message), now);
             }
         }

@@ -1,8 +1,9 @@
 //! When every receiver of a message would only drop something for it: then its publisher is told, with the time when there
 //! will be room, instead of being thanked for what nobody gets.
 //!
-//! A QoS 1 or 2 message of an MQTT 5 client is refused (0x97) if the queue of *each* of its receivers has been full for a
-//! second, still sends, and has at least its share of it from this publisher. A receiver that is away, idle or stuck
+//! A QoS 1 or 2 message of an MQTT 5 client is refused (0x97) if it is in excess of its publisher's claim, and the queue of
+//! *each* of its receivers has been full for a second, still sends, and has at least its share of it from this publisher:
+//! its parent that of a parent, and of that the publisher its own. A receiver that is away, idle or stuck
 //! refuses nobody: nothing could be said of when there will be room, and what is dropped there is that receiver's loss.
 //! One receiver with room is reason enough to take a message. Before MQTT 5 there is no word for it, and it is taken.
 //!
@@ -22,27 +23,32 @@ use crate::deliver::bounds_of;
 use crate::envelope::Envelope;
 use crate::ledger::Loss;
 use crate::limits::{BATCH_BYTES_MAX, SATURATED_MAX};
-use crate::message::Publication;
+use crate::message::{Colour, Publication};
 use crate::overload::{Admission, Arrival, Pace};
-use crate::queue::{Bounds, Queue};
+use crate::queue::{Bounds, Queue, Share};
 use crate::shard::Shard;
 
 /// Nobody is refused before a queue has been full for so long...
 const FULL_FOR: Duration = Duration::from_secs(1);
 /// ...which begins anew when nothing found it so for this long. Refusing makes some room; that is no reason to forget.
 const FULL_GAP: Duration = Duration::from_secs(2);
+/// How fast a queue drains is told from the last one or two of these: a receiver that stops refuses nobody soon after.
+const DRAIN_WINDOW: Duration = FULL_FOR;
 /// What another shard said holds for so long; it says it every second.
 const HEARSAY: Duration = Duration::from_millis(1500);
 /// Nobody is told to come back sooner, nor later: who can wait longer will be told again.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// Since when a queue has been full, and what it has sent since.
+/// Since when a queue has been full, and what it has sent of late.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Full {
     since: Timestamp,
     last: Timestamp,
-    pub(crate) sent: u32,
+    /// What was sent since then, at most for a second, and in the second before.
+    counted_from: Timestamp,
+    sent: u32,
+    sent_before: u32,
 }
 
 impl Full {
@@ -50,15 +56,51 @@ impl Full {
     pub(crate) fn note(full: &mut Option<Self>, now: Timestamp) {
         match full {
             Some(full) if now.since(full.last) < FULL_GAP => full.last = now,
-            _ => *full = Some(Self { since: now, last: now, sent: 0 }),
+            _ => *full = Some(Self { since: now, last: now, counted_from: now, sent: 0, sent_before: 0 }),
         }
     }
 
-    /// Messages per second that it sends; none if it has not been full for long enough, or sends nothing.
-    fn rate(&self, now: Timestamp) -> Option<f64> {
-        let time = now.since(self.since);
-        let has_been_full = time >= FULL_FOR && now.since(self.last) < FULL_GAP;
-        (has_been_full && self.sent > 0).then(|| f64::from(self.sent) / time.as_secs_f64())
+    /// A message was sent.
+    pub(crate) fn note_sent(&mut self, now: Timestamp) {
+        self.go_on(now);
+        self.sent = self.sent.saturating_add(1);
+    }
+
+    /// A message was refused for it: it would have found no room.
+    fn note_refused(&mut self, now: Timestamp) {
+        self.last = now;
+    }
+
+    fn go_on(&mut self, now: Timestamp) {
+        let passed = now.since(self.counted_from);
+        if passed >= 2 * DRAIN_WINDOW {
+            (self.counted_from, self.sent, self.sent_before) = (now, 0, 0);
+        } else if passed >= DRAIN_WINDOW {
+            (self.counted_from, self.sent, self.sent_before) = (self.counted_from + DRAIN_WINDOW, 0, self.sent);
+        }
+    }
+
+    /// Messages per second that it sends; none if it has not been full for long enough, or sent nothing of late.
+    fn rate(mut self, now: Timestamp) -> Option<f64> {
+        self.go_on(now);
+        let has_been_full = now.since(self.since) >= FULL_FOR && now.since(self.last) < FULL_GAP;
+        let (sent, time) = (self.sent.saturating_add(self.sent_before), DRAIN_WINDOW + now.since(self.counted_from));
+        (has_been_full && sent > 0).then(|| f64::from(sent) / time.as_secs_f64())
+    }
+}
+
+/// What became of a message among all its receivers here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach {
+    /// One has it, or will, and nothing of the same publisher went for it.
+    pub(crate) is_taken: bool,
+    /// One had no room, or only for it instead of another one of the same publisher.
+    pub(crate) is_crowded: bool,
+}
+
+impl Reach {
+    fn is_crowded_out(self) -> bool {
+        self.is_crowded && !self.is_taken
     }
 }
 
@@ -70,16 +112,29 @@ type Key = (u64, u64, usize);
 pub(crate) struct Saturation {
     /// When a queue was found full last; before that there is nothing to look for.
     full_at: Option<Timestamp>,
+    /// Of the message that is being routed.
+    pub(crate) reach: Reach,
     /// What was told to other shards, and when; and heard from them: until when it holds, and when there will be room.
     told: HashMap<Key, Timestamp, FixedState>,
-    heard: HashMap<Key, (Timestamp, Timestamp), FixedState>,
+    heard: HashMap<Key, Heard, FixedState>,
+    /// After this nothing holds that was heard.
+    heard_until: Timestamp,
+}
+
+/// What another shard has said of a publisher and a topic.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// Until then nobody there gets more of it.
+    until: Timestamp,
+    /// When there will be room, if that can be said: refused is until then.
+    room_at: Timestamp,
 }
 
 impl Saturation {
     pub(crate) fn new(seed: u64) -> Self {
         let (told, heard) =
             (HashMap::with_hasher(FixedState::with_seed(seed)), HashMap::with_hasher(FixedState::with_seed(seed)));
-        Self { full_at: None, told, heard }
+        Self { full_at: None, reach: Reach::default(), told, heard, heard_until: Timestamp::ZERO }
     }
 
     pub(crate) fn note_full(&mut self, now: Timestamp) {
@@ -88,20 +143,28 @@ impl Saturation {
 
     #[inline]
     fn is_possible(&self, now: Timestamp) -> bool {
-        !self.heard.is_empty() || self.full_at.is_some_and(|at| now.since(at) < FULL_GAP)
+        self.heard_until > now || self.full_at.is_some_and(|at| now.since(at) < FULL_GAP)
     }
 
     /// When a shard will have room, if it said that it has none.
     fn room_at(&self, key: Key, now: Timestamp) -> Option<Timestamp> {
-        self.heard.get(&key).filter(|(until, _)| *until > now).map(|(_, room_at)| *room_at)
+        let heard = self.heard.get(&key).filter(|_| self.heard_until > now)?;
+        Some(heard.room_at).filter(|room_at| *room_at > now && heard.until > now)
+    }
+
+    /// Whether a shard said that nobody there gets more of this.
+    fn is_crowded_at(&self, key: Key, now: Timestamp) -> bool {
+        self.heard_until > now && self.heard.get(&key).is_some_and(|heard| heard.until > now)
     }
 
     fn hear(&mut self, key: Key, room_at: Timestamp, now: Timestamp) {
         if self.heard.len() >= SATURATED_MAX {
-            self.heard.retain(|_, (until, _)| *until > now);
+            self.heard.retain(|_, heard| heard.until > now);
         }
         if self.heard.len() < SATURATED_MAX {
-            self.heard.insert(key, (now + HEARSAY, room_at));
+            let until = now + HEARSAY;
+            self.heard_until = self.heard_until.max(until);
+            self.heard.insert(key, Heard { until, room_at });
         }
     }
 
@@ -128,14 +191,14 @@ fn hash_of(topic: &str) -> u64 {
 impl Queue {
     /// How long until half of what waits of this publisher has gone, if it has its share of a full queue.
     fn saturated_for(&self, publication: &Publication<'_>, bounds: Bounds, now: Timestamp) -> Option<Duration> {
-        let rate = self.full.as_ref()?.rate(now)?;
-        let (own, flows) = self.share_of(publication);
+        let rate = self.full?.rate(now)?;
+        let Share { own, flows, parents, of_parent } = self.share_of(publication);
         // What is sent while nobody may send makes room; as much as an eighth, or each message would be asked for.
         let is_full = self.len() * 8 >= bounds.messages_max * 7 || self.bytes() / 7 >= bounds.bytes_max / 8;
-        if !is_full || own * flows < self.len() {
+        if !is_full || of_parent * parents < self.len() || own * flows < of_parent {
             return None;
         }
-        let wait = Duration::from_secs_f64(own as f64 / 2.0 * flows as f64 / rate);
+        let wait = Duration::from_secs_f64(own as f64 / 2.0 * (flows * parents) as f64 / rate);
         Some(wait.clamp(RETRY_MIN, RETRY_MAX))
     }
 }
@@ -153,11 +216,16 @@ impl Shard {
             return None;
         }
         let is_told = self.version_of(arrival.conn) == Version::V5;
-        if !is_told || self.settings.priority.mode != PriorityMode::Practical {
+        // Where nobody is watched, nobody has a claim.
+        let is_entitled = publication.standing.colour == Colour::Entitled && self.gate.plan().is_some();
+        if !is_told || is_entitled || self.settings.priority.mode != PriorityMode::Practical {
             return None;
         }
         let room_at = self.saturated_until(publication, now)?;
+        self.note_refused_here(publication, now);
         self.note_crowded_out(arrival.session);
+        self.note_full_receivers(arrival.session, room_at);
+        self.give_back(arrival.session);
         self.lose(arrival.session, Loss::Refused);
         let pace = Pace::new(None, room_at.since(now).max(RETRY_MIN));
         let properties = pace.properties("no receiver has room for more of this client");
@@ -186,6 +254,18 @@ impl Shard {
         }
     }
 
+    /// Its receivers here are as full as if it had been given to them.
+    fn note_refused_here(&mut self, publication: &Publication<'_>, now: Timestamp) {
+        let route = self.find_route(publication.topic);
+        for target in &route.targets {
+            let queue = self.sessions.get_mut(target.session).and_then(|session| session.queue.as_mut());
+            if let Some(full) = queue.and_then(|queue| queue.full.as_mut()) {
+                full.note_refused(now);
+                self.saturation.note_full(now);
+            }
+        }
+    }
+
     fn saturated_here(&mut self, publication: &Publication<'_>, now: Timestamp) -> Here {
         let route = self.find_route(publication.topic);
         let bounds = bounds_of(&self.settings, publication.standing.class);
@@ -208,13 +288,35 @@ impl Shard {
         found
     }
 
+    /// A message was routed, and `shards` got it as well: if nobody has more of its publisher now than without it, nothing is
+    /// learned from that.
+    #[inline]
+    pub(crate) fn note_reach(&mut self, index: u32, publication: &Publication<'_>, shards: u64, now: Timestamp) {
+        let Reach { is_taken, is_crowded } = self.saturation.reach;
+        if is_taken || (!is_crowded && self.saturation.heard_until <= now) {
+            return;
+        }
+        let topic = hash_of(publication.topic);
+        let mut others = self.other_shards().filter(|shard| shards & 1 << shard != 0).peekable();
+        let is_anybody = is_crowded || others.peek().is_some();
+        if is_anybody && others.all(|shard| self.saturation.is_crowded_at((publication.origin, topic, shard), now)) {
+            self.note_crowded_out(index);
+        }
+    }
+
     /// A message came from another shard, and was given to those here: if they have no room for more, that shard is told.
     #[inline]
     pub(crate) fn tell_saturated(&mut self, from: usize, publication: &Publication<'_>, now: Timestamp) {
-        if publication.qos == QoS::AtMostOnce || !self.saturation.is_possible(now) {
+        let is_crowded_out = self.saturation.reach.is_crowded_out();
+        if !is_crowded_out && (publication.qos == QoS::AtMostOnce || !self.saturation.is_possible(now)) {
             return;
         }
-        if let Here::Full(room_at) = self.saturated_here(publication, now) {
+        let found = match self.saturated_here(publication, now) {
+            Here::Full(room_at) => Some(room_at),
+            // When there will be room cannot be said: no reason to refuse, nor to learn from what comes.
+            Here::Nobody | Here::Room => is_crowded_out.then_some(now),
+        };
+        if let Some(room_at) = found {
             let topic = hash_of(publication.topic);
             let outgoing = self.outgoing.get_mut(from).map(|outgoing| &mut outgoing.messages);
             if let Some(outgoing) = outgoing.filter(|outgoing| outgoing.len() < BATCH_BYTES_MAX)

@@ -59,7 +59,7 @@ pub struct Claim {
     tokens: [u8; 4],
     /// When the last message came, in milliseconds modulo 2³².
     last_ms: [u8; 4],
-    /// Messages in the second of the last one, and in the second before it.
+    /// Messages in the second of the last one, and a second from the one of the message before up to it.
     count: [u8; 3],
     before: [u8; 2],
     /// Mean of the seconds before with weights that fall by e in ten of them, and how many seconds there were.
@@ -214,9 +214,9 @@ impl Claim {
         u16::from_le_bytes(self.batch).into()
     }
 
-    /// Messages in the second before that of the last one: what it was served.
-    pub fn served(&self) -> u32 {
-        self.before()
+    /// Messages a second before the second of the last one: what it was served. 0 if that is not known.
+    pub fn served(&self) -> f32 {
+        compact::open(u16::from_le_bytes(self.before))
     }
 
     /// Messages per second over the last ten seconds, less if it began to publish later.
@@ -295,7 +295,7 @@ impl Claim {
         }
         let mean = (self.recent() * FADE + count as f32 * (1.0 - FADE)) * fade((passed - 1) as f32);
         self.recent = compact::close(mean).to_le_bytes();
-        self.before = compact::close(if passed == 1 { count as f32 } else { 0.0 }).to_le_bytes();
+        self.before = compact::close(count as f32 / passed.max(1) as f32).to_le_bytes();
         self.age = self.age.saturating_add(passed.min(255) as u8);
         self.count = [0; 3];
     }
@@ -330,7 +330,7 @@ impl Claim {
     }
 
     fn before(&self) -> u32 {
-        compact::open(u16::from_le_bytes(self.before)) as u32
+        self.served() as u32
     }
 
     fn recent(&self) -> f32 {

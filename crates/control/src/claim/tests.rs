@@ -198,12 +198,19 @@ fn what_was_learned_is_resumed() {
 }
 
 #[test]
+fn what_is_served_less_than_once_a_second_is_told_as_it_is() {
+    let mut publisher = Publisher::new();
+    publisher.run(0.1, 0.0, 100.0);
+    assert!((0.09..0.11).contains(&publisher.claim.served()), "{}", publisher.claim.served());
+}
+
+#[test]
 fn a_recent_rate_is_that_of_the_last_ten_seconds_and_fades() {
     let mut publisher = Publisher::new();
     publisher.run(100.0, 0.0, 30.0);
     let rate = |publisher: &Publisher, secs| publisher.claim.recent_rate(at(secs));
     assert!((95.0..105.0).contains(&rate(&publisher, 30.0)), "{}", rate(&publisher, 30.0));
-    assert_eq!(publisher.claim.served(), 100);
+    assert!((publisher.claim.served() - 100.0).abs() < 0.1);
     assert!((33.0..41.0).contains(&rate(&publisher, 40.0)), "{}", rate(&publisher, 40.0));
     assert_eq!(rate(&publisher, 200.0), 0.0);
     publisher.run(100.0, 200.0, 202.0);

@@ -50,6 +50,8 @@ pub(super) struct Claims {
     fair: u64,
     by_entitled: Sizes,
     by_excess: Sizes,
+    /// Parents that have something waiting.
+    busy_parents: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -76,6 +78,8 @@ struct Parent {
     key: u64,
     /// Flows that belong to it.
     members: u32,
+    /// Items of theirs that wait.
+    items: usize,
     branches: [Branch; 2],
     excess: u64,
     /// Up to when, by the clock of fair shares, it has had a flow's share for what it has in excess.
@@ -171,6 +175,9 @@ impl Claims {
         let Flow { parent, stands, .. } = self.flows[flow as usize];
         let is_sparse = claim == Claim::Excess && stands.is_none() && self.take_fair_share(parent);
         let claim = if is_sparse { Claim::Entitled } else { claim };
+        let items = &mut self.parents[parent as usize].items;
+        self.busy_parents += usize::from(*items == 0);
+        *items += 1;
         self.weigh(flow, claim, |waiting| waiting + u64::from(cost));
         self.stand(flow);
     }
@@ -190,6 +197,7 @@ impl Claims {
     pub(super) fn on_served(&mut self, flow: u32, cost: u32) {
         let Flow { parent, stands, weight, .. } = self.flows[flow as usize];
         let Some(claim) = stands else { return };
+        self.count_out(parent);
         let order = claim as usize;
         let charge = (UNIT + u64::from(cost) * UNIT / COST_OF_ONE) / u64::from(weight.max(1));
         let busy = self.orders[0].flows + self.orders[1].parents.len();
@@ -214,8 +222,27 @@ impl Claims {
 
     /// The oldest item of this flow has left out of turn.
     pub(super) fn on_evicted(&mut self, flow: u32, cost: u32) {
+        self.count_out(self.flows[flow as usize].parent);
         self.pay(flow, cost, [Claim::Excess, Claim::Entitled, Claim::Excess]);
         self.stand(flow);
+    }
+
+    fn count_out(&mut self, parent: u32) {
+        if let Some(parent) = self.parents.get_mut(parent as usize) {
+            parent.items = parent.items.saturating_sub(1);
+            self.busy_parents -= usize::from(parent.items == 0);
+        }
+    }
+
+    pub(super) fn busy_parents(&self) -> usize {
+        self.busy_parents
+    }
+
+    /// Items of a parent that wait, and of how many flows.
+    pub(super) fn parent_share(&self, key: u64) -> (usize, usize) {
+        let parent = self.by_key.get(&key).map(|parent| &self.parents[*parent as usize]);
+        let flows = |parent: &Parent| parent.branches.iter().map(|branch| branch.flows.len()).sum();
+        parent.map_or((0, 0), |parent| (parent.items, flows(parent)))
     }
 
     /// A flow without anything waiting is forgotten.

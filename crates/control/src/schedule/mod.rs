@@ -232,6 +232,22 @@ impl<T> Scheduler<T> {
         self.pool.busy()
     }
 
+    /// Parents that have something waiting; as many as flows where the rule knows no parents.
+    pub fn busy_parents(&self) -> usize {
+        match &self.order {
+            Order::Claims(claims) => claims.busy_parents(),
+            Order::Drr(_) | Order::Strict(_) => self.busy_flows(),
+        }
+    }
+
+    /// Items of a parent that wait, and of how many flows; none where the rule knows no parents.
+    pub fn parent_share(&self, key: u64) -> (usize, usize) {
+        match &self.order {
+            Order::Claims(claims) => claims.parent_share(key),
+            Order::Drr(_) | Order::Strict(_) => (0, 0),
+        }
+    }
+
     /// Everything that waits, flow by flow, the oldest of each first.
     pub fn items(&self) -> impl Iterator<Item = &T> {
         self.pool.all()

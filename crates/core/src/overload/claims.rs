@@ -5,7 +5,7 @@
 //! waits for it.
 //!
 //! *Hints.* Who has not been read dry for a second is told once a second which interval would do: 0.8 s by the number of
-//! messages that were taken in the second before. That is a quarter faster than it is served, so that it keeps its
+//! messages that were taken in the second before, or the mean of the seconds since the message before. That is a quarter faster than it is served, so that it keeps its
 //! place, and finds out when there is more. MQTT 5 hears it as `pace-interval-ms` on a *successful* PUBACK or PUBREC;
 //! at QoS 0, and before MQTT 5, on `$SYS/broker/pace/<client>`. Rounded down, never up: who obeys is not to get less than
 //! who does not. Intervals below a millisecond cannot be said, and are not.
@@ -14,13 +14,15 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::claim::CALM_WINDOW;
+use tidegate_control::claim::{CALM_WINDOW, Colour};
 use tidegate_control::hints::Hints;
 use tidegate_control::order::Standing;
 use tidegate_wire_mqtt::{Delivery, Version};
 
 use super::publisher::Publisher;
+use super::publishers::key_of;
 use super::refuse::Pace;
+use crate::access::Identity;
 use crate::classes::{ClassId, PriorityMode};
 use crate::connection::Connection;
 use crate::session::Session;
@@ -120,9 +122,38 @@ impl Shard {
     }
 }
 
+impl Shard {
+    /// How a client's will stands: by its claim, as any message of its. Those of strangers are in excess.
+    pub(crate) fn colour_of_will(&mut self, identity: &Identity, client_id: &str, now: Timestamp) -> Colour {
+        if self.gate.plan().is_none() {
+            return Colour::Entitled;
+        }
+        let plan = self.gate.claim_plan();
+        let slot = self.gate.publishers.find(&key_of(identity, client_id));
+        let Some(publisher) = slot.and_then(|slot| self.gate.publishers.get_mut(slot)) else { return Colour::Excess };
+        if publisher.claim.ends_second(now) {
+            // It has left its parent's sum, or comes back to it with what it has: it does not grow by this.
+            let _ = publisher.claim.go_on(&plan, now, now, 0.0);
+        }
+        publisher.claim.on_message(&plan, now, now)
+    }
+
+    /// A message was refused because all its receivers are full, and will be until then: whoever asks is told so.
+    #[cold]
+    pub(crate) fn note_full_receivers(&mut self, index: u32, until: Timestamp) {
+        if let Some(trouble) = self.trouble_of(index) {
+            trouble.refused += 1;
+            trouble.receivers_full_until = Some(until);
+        }
+    }
+}
+
 /// The interval that goes with what a publisher was served, as it can be said.
 fn served_interval(publisher: &Publisher) -> Option<Duration> {
-    let millis = 800 / u64::from(publisher.claim.served().max(1));
+    // Of whom nothing is known yet is told what goes with a message a second.
+    let served = Some(publisher.claim.served()).filter(|served| *served > 0.0).unwrap_or(1.0);
+    // Counts are kept to a part in two thousand: an even number stays one.
+    let millis = (800.0 / served + 0.01) as u64;
     (millis > 0).then(|| Duration::from_millis(millis))
 }
 

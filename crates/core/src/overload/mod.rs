@@ -116,8 +116,8 @@ pub struct PublisherReport {
     pub rate: f64,
     /// Messages per second over its last eight or so where rhythms are enforced, else over the last ten seconds.
     pub current_rate: f64,
-    /// Messages that were taken from it in the second before its last.
-    pub served: u32,
+    /// Messages a second that were taken from it before the second of its last.
+    pub served: f64,
     /// Since when it has not been read dry, if that is longer than a second: it sends more than is taken.
     pub unread_since: Option<Timestamp>,
     /// Whether its latest message was within what is usual for it.
@@ -138,6 +138,8 @@ pub struct PublisherReport {
     pub slowed_since: Option<Timestamp>,
     /// When one of its messages was refused or dropped last.
     pub refused_at: Option<Timestamp>,
+    /// Whether messages of it were refused of late because all their receivers were full.
+    pub are_receivers_full: bool,
 }
 
 /// One PUBLISH at the gate.
@@ -237,7 +239,7 @@ impl Shard {
             batch: publisher.batch(),
             rate: claim.recent_rate(now),
             current_rate: publisher.current_rate(now),
-            served: claim.served(),
+            served: claim.served().into(),
             unread_since: connection.and_then(|connection| connection.unread_at(now)),
             is_entitled: publisher.is_entitled(),
             granted: claim.rate().filter(|_| claim.is_granted()).map(f64::from),
@@ -248,6 +250,7 @@ impl Shard {
             slowed_until: slowed.map(|(_, until)| until),
             slowed_since: slowed.map(|(since, _)| since),
             refused_at: trouble.and_then(Trouble::refused_at),
+            are_receivers_full: trouble.is_some_and(|trouble| trouble.are_receivers_full(now)),
         })
     }
 
@@ -413,14 +416,7 @@ impl Shard {
             None
         };
         if let Some(cause) = cause {
-            let Gate { plan, publishers, limits, .. } = &mut self.gate;
-            if let Some((publisher, trouble)) = session.publisher.and_then(|slot| publishers.get_both(slot)) {
-                match (trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()), plan) {
-                    (Some(pin), _) => limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm).give_back(&pin.plan),
-                    (None, Some(plan)) => publisher.rhythm.give_back(plan),
-                    (None, None) => {}
-                }
-            }
+            self.give_back(arrival.session);
             return self.refuse_publish(arrival, cause, wait, now);
         }
         self.hold(arrival, publication, release_at, now);

@@ -60,6 +60,8 @@ pub(crate) struct Trouble {
     pub(crate) slowed: Option<(Timestamp, Timestamp)>,
     pub(crate) refused: u64,
     pub(crate) dropped: u64,
+    /// When there will be room for what was refused because all receivers were full.
+    pub(crate) receivers_full_until: Option<Timestamp>,
     run: Run,
     /// Disconnected for its rate so often of late, and when last.
     strikes: u32,
@@ -214,11 +216,18 @@ pub(super) enum Flag {
 }
 
 const CLASS_SHIFT: u32 = 6;
+/// A refusal for want of room is shown for so long after there should be some: whoever was refused comes back within it.
+const RECEIVERS_FULL_SHOWN: Duration = Duration::from_secs(2);
 
 impl Trouble {
     /// When a message was refused or dropped last.
     pub(crate) fn refused_at(&self) -> Option<Timestamp> {
         (self.run.refused > 0).then_some(self.run.last)
+    }
+
+    /// Whether messages were refused of late because all their receivers were full.
+    pub(crate) fn are_receivers_full(&self, now: Timestamp) -> bool {
+        self.receivers_full_until.is_some_and(|until| until + RECEIVERS_FULL_SHOWN > now)
     }
 
     /// A connection is ended for the rate of its messages; the answer is how long the publisher is to stay away, if it

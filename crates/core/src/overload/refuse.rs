@@ -14,7 +14,7 @@ use tidegate_control::hints::Hints;
 use tidegate_wire_mqtt::{Delivery, Properties, Property, ReasonCode, Version};
 
 use super::publisher::Patience;
-use super::{Admission, Arrival};
+use super::{Admission, Arrival, Gate};
 use crate::event::{Event, Why};
 use crate::input::Ending;
 use crate::ledger::Loss;
@@ -97,6 +97,18 @@ impl Shard {
                 Delivery::AtMostOnce => trouble.dropped += 1,
                 _ => trouble.refused += 1,
             }
+        }
+    }
+
+    /// What a message was counted for by a rhythm or a limit, and it was not taken.
+    pub(crate) fn give_back(&mut self, index: u32) {
+        let slot = self.sessions.get(index).and_then(|session| session.publisher);
+        let Gate { plan, publishers, limits, .. } = &mut self.gate;
+        let Some((publisher, trouble)) = slot.and_then(|slot| publishers.get_both(slot)) else { return };
+        match (trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()), plan) {
+            (Some(pin), _) => limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm).give_back(&pin.plan),
+            (None, Some(plan)) if plan.is_enforced() => publisher.rhythm.give_back(plan),
+            (None, _) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::schedule::{Claim, FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
 
-use super::Waiting;
+use super::{Queue, Waiting};
 use crate::classes::{Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
 use crate::message::{Colour, Publication, Standing};
@@ -63,16 +63,41 @@ impl Place {
         Self { flow: Flow::of(queued), size: message.size(), weight, rate: Some(rate), parent, claim: claim_of(colour) }
     }
 
-    /// Flows of a parent share what one gets. Of whom nothing is known is its own.
     fn parent_key(&self) -> u64 {
-        if self.parent == 0 { self.flow.origin() | 1 << 63 } else { self.parent.into() }
+        parent_key(self.flow, self.parent)
     }
+}
+
+/// Flows of a parent share what one gets. Of whom nothing is known is its own.
+fn parent_key(flow: Flow, parent: u32) -> u64 {
+    if parent == 0 { flow.origin() | 1 << 63 } else { parent.into() }
 }
 
 pub(super) fn claim_of(colour: Colour) -> Claim {
     match colour {
         Colour::Entitled => Claim::Entitled,
         Colour::Excess => Claim::Excess,
+    }
+}
+
+/// What a publisher has of a queue: messages of its own in so many flows of its parent, and of its parent among so many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) own: usize,
+    pub(crate) flows: usize,
+    pub(crate) of_parent: usize,
+    pub(crate) parents: usize,
+}
+
+impl Queue {
+    /// What the publisher of a message has of this queue.
+    pub(crate) fn share_of(&self, publication: &Publication<'_>) -> Share {
+        let flow = Flow::of_publication(publication);
+        if let Some(flows) = &self.flows {
+            return flows.share_of(flow, publication.standing.parent);
+        }
+        let own = if self.line_flow == Some(flow) { self.len() } else { 0 };
+        Share { own, flows: 1, of_parent: own, parents: 1 }
     }
 }
 
@@ -128,10 +153,11 @@ impl Flows {
         self.by_place.get(longest.0 as usize).copied().flatten()
     }
 
-    /// How many of a flow wait, and how many flows have something waiting.
-    pub(super) fn share_of(&self, flow: Flow) -> (usize, usize) {
-        let own = self.places.get(&flow).map_or(0, |place| self.scheduler.flow_len(*place));
-        (own as usize, self.scheduler.busy_flows().max(1))
+    /// What a flow of this parent has.
+    pub(super) fn share_of(&self, flow: Flow, parent: u32) -> Share {
+        let own = self.places.get(&flow).map_or(0, |place| self.scheduler.flow_len(*place)) as usize;
+        let (of_parent, flows) = self.scheduler.parent_share(parent_key(flow, parent));
+        Share { own, flows: flows.max(1), of_parent, parents: self.scheduler.busy_parents().max(1) }
     }
 
     pub(super) fn evict(&mut self, flow: Flow) -> Option<Waiting> {

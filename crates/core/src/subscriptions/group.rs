@@ -1,9 +1,12 @@
 //! A shared subscription on one filter: its members here and on other shards, and who gets the next message: of those
 //! that are connected the one with the least before it, by turns among equals. So one that is stuck gets nothing while
-//! another is idle. Of other shards only the number of members is known; they choose among their own.
+//! another is idle. Of other shards only the number of members is known; they choose among their own, and are asked when
+//! nobody is idle here; at QoS 0, where nobody knows who is, by turns.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+use tidegate_wire_mqtt::QoS;
 
 use super::Wish;
 use super::subscribers::Subscribers;
@@ -78,8 +81,8 @@ impl Group {
         }
     }
 
-    /// `load`: what lies before a session here; see [`Load`].
-    pub(super) fn pick(&mut self, load: impl Fn(u32) -> Load) -> Option<Pick> {
+    /// For a message of this quality of service. `load`: what lies before a session here; see [`Load`].
+    pub(super) fn pick(&mut self, qos: QoS, load: impl Fn(u32) -> Load) -> Option<Pick> {
         let local = self.members();
         self.turn = self.turn.wrapping_add(1);
         for presence in [Presence::Online, Presence::Offline] {
@@ -94,6 +97,14 @@ impl Group {
             }
             let turn = self.turn % total;
             let here = self.least(presence, turn, &load);
+            // Whoever is idle here takes it, whoever's turn it is: nothing is known of those elsewhere, who may be stuck. At
+            // QoS 0 nobody says when it is done, so who has nothing before it may be busy all the same.
+            if let Some((session, wish, Load::IDLE)) = here
+                && presence == Presence::Online
+                && qos.min(wish.qos) > QoS::AtMostOnce
+            {
+                return Some(Pick::Local(session, wish));
+            }
             // Whoever is behind here leaves it to those elsewhere.
             if let Some((session, wish, load)) = here
                 && (turn < count(&local) || away == 0)

@@ -253,8 +253,8 @@ impl Subscriptions {
 
     /// Name and filter of a group, and whose turn it is: connected members first, wherever they are; without any, one
     /// that is away.
-    pub(crate) fn pick(&mut self, id: GroupId, load: impl Fn(u32) -> Load) -> Option<Pick> {
-        self.tree.value_mut(id.node).groups.get_mut(id.index as usize)?.pick(load)
+    pub(crate) fn pick(&mut self, id: GroupId, qos: QoS, load: impl Fn(u32) -> Load) -> Option<Pick> {
+        self.tree.value_mut(id.node).groups.get_mut(id.index as usize)?.pick(qos, load)
     }
 
     /// A group by its name.

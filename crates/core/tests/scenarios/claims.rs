@@ -65,7 +65,7 @@ fn who_is_not_read_dry_for_a_second_hears_a_pace_a_quarter_above_what_it_is_serv
     assert!(paces.len() == 10 && paces.iter().all(|pace| *pace == 8), "once a second: {paces:?}");
     assert_eq!(net.shards[0].client("sender", net.now).unwrap().client.state, ClientState::Slowed);
     let report = net.shards[0].publisher("sender", net.now).unwrap();
-    assert_eq!((report.served, report.unread_since.is_some()), (100, true));
+    assert_eq!((report.served.round(), report.unread_since.is_some()), (100.0, true));
     net.live(Duration::from_secs(11));
     assert_eq!(net.shards[0].client("sender", net.now).unwrap().client.state, ClientState::Ok);
 }

@@ -237,3 +237,15 @@ fn f052_a_subscriber_that_never_acknowledges_holds_up_nobody() {
     assert_eq!((stats.queued_messages, stats.dropped_queue_full), (100, 890));
     assert_eq!(net.receive(sender).len(), 1000, "the publisher is answered all the same");
 }
+
+#[test]
+fn who_waits_in_the_order_of_reading_is_not_silent() {
+    let mut net = Net::new(1);
+    let client = net.connect("c", &Options { keep_alive: 10, ..Options::default() });
+    net.set_unread(client, true);
+    net.live(60 * SECOND);
+    assert!(!net.is_closed(client));
+    net.set_unread(client, false);
+    net.live(16 * SECOND);
+    assert!(net.is_closed(client));
+}

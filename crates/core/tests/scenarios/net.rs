@@ -274,6 +274,12 @@ impl Net {
         self.settle();
     }
 
+    /// The driver has something of this client, and reads others first.
+    pub(crate) fn set_unread(&mut self, wire: Wire, is_unread: bool) {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].set_unread(conn, is_unread);
+    }
+
     /// A client that is stalled takes so many bytes of what waits for it, or of what then comes from its queue.
     pub(crate) fn take(&mut self, wire: Wire, bytes: usize) -> Vec<u8> {
         let End { shard, conn, .. } = self.ends[wire.0];

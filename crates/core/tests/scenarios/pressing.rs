@@ -3,8 +3,8 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use tidegate_core::report::ClientState;
-use tidegate_wire_mqtt::{AckKind, Property};
+use tidegate_core::report::{ClientReport, ClientState};
+use tidegate_wire_mqtt::{AckKind, Property, ReasonCode};
 
 use crate::net::{Got, Net, Options, Wire};
 
@@ -26,6 +26,9 @@ struct World {
     /// How long the sensors' messages took, in milliseconds, and the messages of the flooder that arrived.
     trips: Vec<u64>,
     floods: usize,
+    /// Messages that were refused, and whether the worker works.
+    refused: usize,
+    is_working: bool,
 }
 
 impl World {
@@ -45,6 +48,8 @@ impl World {
             sent: 0,
             trips: Vec::new(),
             floods: 0,
+            refused: 0,
+            is_working: true,
         }
     }
 
@@ -52,6 +57,7 @@ impl World {
     fn run(&mut self, seconds: u64, flooder_per_second: u64) -> u64 {
         self.trips.clear();
         self.floods = 0;
+        self.refused = 0;
         for _ in 0..seconds * 1000 {
             self.millis += 1;
             for number in 0..self.sensors.len() {
@@ -68,14 +74,15 @@ impl World {
             self.net.live(Duration::from_millis(1));
         }
         self.trips.sort_unstable();
-        self.trips[self.trips.len() * 99 / 100]
+        self.trips.get(self.trips.len() * 99 / 100).copied().unwrap_or(0)
     }
 
     fn publish(&mut self, wire: Wire, topic: &str) {
         self.sent += 1;
         let id = (self.sent % 60_000) as u16 + 1;
         self.net.publish(wire, topic, &self.millis.to_string(), 1, false, id);
-        self.net.receive(wire);
+        let is_refusal = |got: &Got| matches!(got, Got::Ack { reason: ReasonCode::QuotaExceeded, .. });
+        self.refused += self.net.receive(wire).iter().filter(|got| is_refusal(got)).count();
     }
 
     fn work(&mut self) {
@@ -87,7 +94,7 @@ impl World {
                 _ => self.trips.push(self.millis - payload.parse::<u64>().unwrap()),
             }
         }
-        if self.millis.is_multiple_of(SERVICE) && !self.at_work.is_empty() {
+        if self.is_working && self.millis.is_multiple_of(SERVICE) && !self.at_work.is_empty() {
             let id = self.at_work.remove(0);
             self.net.ack(self.worker, AckKind::PubAck, id);
         }
@@ -96,7 +103,8 @@ impl World {
     fn assert_nobody_is_slowed(&self) {
         for shard in &self.net.shards {
             let (clients, _) = shard.clients(0, self.net.now);
-            assert!(clients.iter().all(|client| client.state == ClientState::Ok), "{clients:?}");
+            let is_fine = |client: &ClientReport| client.state == ClientState::Ok || &*client.client_id == "flooder";
+            assert!(clients.iter().all(is_fine), "{clients:?}");
         }
     }
 }
@@ -130,4 +138,35 @@ fn whoever_is_fast_and_presses_nobody_is_left_alone() {
     world.run(5, 300);
     assert_eq!(world.floods, 5 * 300, "there is room for 400");
     world.assert_nobody_is_slowed();
+}
+
+/// Whatever it sends for longer than it takes to be known, nobody has more of it than the receiver takes.
+#[test]
+fn a_flood_that_its_receiver_has_no_room_for_trains_no_claim() {
+    for shards in [1, 3] {
+        let mut world = World::new(shards);
+        world.flooder = Some(world.net.v5("flooder"));
+        world.run(70, 1000);
+        let publisher = world.net.shards.iter().find_map(|shard| shard.publisher("flooder", world.net.now)).unwrap();
+        assert_eq!(publisher.learned_interval, None, "{shards} shards");
+        let of_sensor = world.net.shards.iter().find_map(|shard| shard.publisher("sensor-3", world.net.now)).unwrap();
+        assert!(of_sensor.learned_interval.is_some(), "{shards} shards: who is served learns");
+    }
+}
+
+#[test]
+fn refusal_goes_on_while_a_queue_is_full_and_ends_with_a_receiver_that_stops() {
+    let mut world = World::new(1);
+    world.flooder = Some(world.net.v5("flooder"));
+    world.run(25, 1000);
+    for second in 0..5 {
+        world.run(1, 1000);
+        assert!((400..=750).contains(&world.refused), "second {second}: {} of 1000", world.refused);
+        let state = world.net.shards[0].client("flooder", world.net.now).unwrap().client;
+        assert!(state.publisher.unwrap().are_receivers_full && state.state == ClientState::BackedOff, "{state:?}");
+    }
+    world.is_working = false;
+    world.run(3, 1000);
+    world.run(3, 1000);
+    assert_eq!(world.refused, 0, "when there will be room cannot be said");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tidegate_core::access::Open;
 use tidegate_core::classes::Priority;
 use tidegate_core::settings::{BackOff, Settings};
+use tidegate_core::shard_of;
 use tidegate_wire_mqtt::{AckKind, Property, ReasonCode};
 
 use crate::net::{Got, Net, Options, Wire};
@@ -207,4 +208,51 @@ fn who_fills_the_only_receiver_is_told_when_there_will_be_room_and_nobody_else_i
     }
     assert_eq!((at_first, of_rare), (0, 0), "not within the first second, and never who has little there");
     assert!(later > 800, "{later} of 2000");
+}
+
+#[test]
+fn a_stuck_member_alone_on_another_shard_gets_nothing_while_one_here_is_idle() {
+    let mut net = Net::with(2, Settings::default(), Open);
+    let name_on = |shard: usize, word: &str| {
+        (0..).map(|n| format!("{word}-{n}")).find(|name| shard_of(name, 2) == shard).unwrap_or_default()
+    };
+    let publisher = net.v5(&name_on(0, "publisher"));
+    let (idle, stuck) = (net.v5(&name_on(0, "idle")), net.v5(&name_on(1, "stuck")));
+    net.subscribe(idle, "$share/g/t", 1);
+    net.subscribe(stuck, "$share/g/t", 1);
+    let mut got = 0;
+    for tick in 0..100_u16 {
+        net.publish(publisher, "t", &tick.to_string(), 1, false, 1 + tick);
+        net.pass(TICK);
+        got += take_all(&mut net, idle);
+    }
+    assert_eq!((got, net.receive(stuck).len()), (100, 0));
+}
+
+#[test]
+fn what_is_handed_over_keeps_its_order_goes_to_each_group_once_and_not_when_it_has_expired() {
+    let mut net = Net::with(1, Settings::default(), Open);
+    let (one, two) = (net.v5("one"), net.v5("two"));
+    let few = Options { properties: vec![Property::ReceiveMaximum(NonZeroU16::MIN)], ..Options::default() };
+    let stuck = net.connect("stuck", &few);
+    net.subscribe(stuck, "$share/g/#", 1);
+    net.subscribe(stuck, "$share/h/t/#", 1);
+    for n in 0..6_u16 {
+        let sender = if n % 2 == 0 { one } else { two };
+        net.publish(sender, "t/x", &n.to_string(), 1, false, 1 + n);
+        net.pass(TICK);
+    }
+    net.publish_with(one, "t/y", "late", 1, false, 99, &[Property::MessageExpiry(1)]);
+    net.pass(Duration::from_secs(2));
+    let mut others = Vec::new();
+    for group in ["$share/g/#", "$share/h/t/#"] {
+        let other = net.v5(group.split('/').nth(1).unwrap());
+        net.subscribe(other, group, 1);
+        others.push(other);
+    }
+    net.cut(stuck);
+    net.pass(TICK);
+    for other in others {
+        assert_eq!(net.payloads(other), ["0", "1", "2", "3", "4", "5"]);
+    }
 }
