@@ -17,6 +17,9 @@ pub(crate) const READ_BYTES_MIN: usize = 2 * 1024;
 /// Bytes that are read for each unit of work that a connection may have in its turn: a small message and its header.
 pub(crate) const UNIT_BYTES: usize = 128;
 
+/// Bytes that are a unit of work by themselves, as the core counts them.
+pub(crate) const BYTES_OF_A_UNIT: usize = 1024;
+
 /// Bytes read in one turn while everybody is read dry. Keeps a turn at about a millisecond, whatever comes in; who is left
 /// is read in order from then on.
 pub(crate) const TURN_READ_BYTES_MAX: usize = 256 * 1024;

@@ -11,7 +11,9 @@ use tidegate_core::{ConnId, Portion, Progress, Reading as Standing, Shard, Then}
 
 use super::connection::{Connection, End, Reading};
 use super::{ShardThread, token};
-use crate::limits::{LINGER, READ_BYTES_MAX, READ_BYTES_MIN, TURN_READ_BYTES_MAX, TURN_UNITS_MAX, UNIT_BYTES};
+use crate::limits::{
+    BYTES_OF_A_UNIT, LINGER, READ_BYTES_MAX, READ_BYTES_MIN, TURN_READ_BYTES_MAX, TURN_UNITS_MAX, UNIT_BYTES,
+};
 use crate::link::Source;
 use crate::visitor::Visitor;
 
@@ -108,6 +110,7 @@ impl ShardThread {
             if let Some(connection) = self.connections.get(id) {
                 connection.place = None;
             }
+            self.shard.set_unread(id, false);
             Served::Dry
         };
         self.order.served(visit.place, read.units, served, self.now);
@@ -122,6 +125,7 @@ impl ShardThread {
         }
         let Standing { parent, standing } = self.shard.reading(id, connection.dry_at, self.now);
         connection.place = Some(self.order.wait(id.index, parent, standing, spent, self.now));
+        self.shard.set_unread(id, true);
     }
 
     fn is_queued(&mut self, id: ConnId) -> bool {
@@ -150,6 +154,8 @@ impl ShardThread {
             connection.end = End::Reached;
         }
         self.read_left = self.read_left.saturating_sub(received.bytes);
+        // What is read of a packet that is not whole yet is work, too.
+        let partial = (received.bytes / BYTES_OF_A_UNIT) as u32;
         if connection.link.wants_write() {
             self.write_next.push(id);
         }
@@ -164,13 +170,13 @@ impl ShardThread {
                 let kept = connection.kept();
                 self.shard.handle_partial(id, kept, self.now);
             }
-            return Read { units: 0, has_more: self.after_read(id, received.source, Then::Continue) };
+            return Read { units: partial, has_more: self.after_read(id, received.source, Then::Continue) };
         }
         let portion = Portion { since: connection.silent_at, dry_at: connection.dry_at, units };
         let progress @ Progress { then, units, .. } = self.shard.handle_portion(id, bytes, &portion, self.now);
         connection.silent_at = self.now;
         connection.keep(filled, &self.scratch, progress);
-        Read { units, has_more: self.after_read(id, received.source, then) }
+        Read { units: if units == 0 { partial } else { units }, has_more: self.after_read(id, received.source, then) }
     }
 
     /// Whether there may be more to read now.
