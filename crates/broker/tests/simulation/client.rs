@@ -29,6 +29,7 @@ pub(crate) enum Habit {
     Away,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not exclude each other")]
 pub(crate) struct Client {
     pub(crate) id: String,
     pub(crate) version: Version,

@@ -18,10 +18,10 @@ const MESSAGES: u32 = 200;
 
 impl World {
     /// What the writer does about a disk with little room; whether it is full.
-    pub(crate) fn look(&mut self, error: Option<StoreError>) -> bool {
+    pub(crate) fn look(&mut self, error: Option<&StoreError>) -> bool {
         let (Some(log), Some(room)) = (&mut self.log, &mut self.room) else { return false };
         let is_disk_full = |error: &StoreError| error.trouble() == Trouble::DiskFull;
-        if error.as_ref().is_some_and(is_disk_full) {
+        if error.is_some_and(is_disk_full) {
             log.release_reserve();
         }
         if log.usage().has_room() {

@@ -301,7 +301,7 @@ impl World {
         if !group.is_empty() {
             trace(|| format!("{count} batches written: {is_well}, to {:?}", log.end()));
         }
-        let is_full = self.room.is_some() && self.look(written.err());
+        let is_full = self.room.is_some() && self.look(written.err().as_ref());
         let trouble = (!is_well || is_full).then_some(Trouble::Full);
         self.shards.iter_mut().for_each(|shard| shard.handle_store_health(trouble));
         if is_well {

@@ -214,7 +214,7 @@ fn who_fills_the_only_receiver_is_told_when_there_will_be_room_and_nobody_else_i
 fn a_stuck_member_alone_on_another_shard_gets_nothing_while_one_here_is_idle() {
     let mut net = Net::with(2, Settings::default(), Open);
     let name_on = |shard: usize, word: &str| {
-        (0..).map(|n| format!("{word}-{n}")).find(|name| shard_of(name, 2) == shard).unwrap_or_default()
+        (0..10_000).map(|n| format!("{word}-{n}")).find(|name| shard_of(name, 2) == shard).unwrap_or_default()
     };
     let publisher = net.v5(&name_on(0, "publisher"));
     let (idle, stuck) = (net.v5(&name_on(0, "idle")), net.v5(&name_on(1, "stuck")));
