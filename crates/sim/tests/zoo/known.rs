@@ -4,15 +4,8 @@
 use tidegate_sim::zoo::model::Rule;
 
 /// Scenario, rule, reason.
-pub(crate) const KNOWN: &[(&str, Rule, &str)] = &[
-    ("rare-q1-chatty-q0", Rule::Rare, FIRST_REACH),
-    ("rare-all-q0", Rule::Rare, FIRST_REACH),
-    ("rotating-ids", Rule::Obedience, FULL_QUEUE),
-];
-
-/// 2 of 347 messages, told to wait for 12.7 s.
-const FULL_QUEUE: &str = "while new names fill a queue as fast as the loop reads, the smoothed share of an innocent is for a moment \
-                          that of somebody who has one";
+pub(crate) const KNOWN: &[(&str, Rule, &str)] =
+    &[("rare-q1-chatty-q0", Rule::Rare, FIRST_REACH), ("rare-all-q0", Rule::Rare, FIRST_REACH)];
 
 /// 3.1 to 3.4 s; 4.6 s without control. Where the chatty have QoS 1 or 2 their window bounds it: 50 to 116 ms.
 const FIRST_REACH: &str = "a receiver that has taken everything may have 16 KiB before it when it becomes slow, where nothing can be \
