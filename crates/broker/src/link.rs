@@ -10,7 +10,7 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
 
-use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX, UNSENT_MAX, UNSENT_MIN};
+use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX, UNSENT_MAX, UNSENT_MIN, UNSENT_OF_THE_SLOW};
 use crate::seat::Seat;
 use crate::tls;
 use crate::websocket::WebSocket;
@@ -163,7 +163,7 @@ impl Link {
     /// What the kernel takes cannot be overtaken any more: of a receiver that has refused something, about so many bytes,
     /// which is what it takes in a moment.
     pub(crate) fn keep_unsent(&mut self, bytes: usize) {
-        let bytes = bytes.clamp(UNSENT_MIN, UNSENT_MAX);
+        let bytes = if bytes >= UNSENT_OF_THE_SLOW { UNSENT_MAX } else { bytes.max(UNSENT_MIN) };
         // By halves and doubles, or every write would set it anew.
         if bytes * 2 <= self.unsent_max || bytes >= self.unsent_max * 2 {
             self.unsent_max = bytes;
