@@ -198,3 +198,49 @@ impl Again {
         self.steps > limits.inline_steps_max || self.is_behind || self.running.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::space::SpaceLimits;
+    use crate::subscribe::Check;
+    use crate::subscriber::Event;
+    use crate::update::Update;
+
+    fn query(text: &str) -> Query {
+        Query::parse(text, &QueryLimits::default()).unwrap()
+    }
+
+    fn change(space: &mut Space, text: &str) {
+        let update = Update::parse(text, &QueryLimits::default()).unwrap();
+        space.update(&update, &QueryLimits::default()).unwrap();
+    }
+
+    fn subscribe(space: &mut Space, query: &Query) -> Subscribed {
+        let evaluation = space.first_evaluation(query).unwrap().unwrap();
+        space.subscribe_evaluated(query, evaluation.run(CancelToken::default())).unwrap()
+    }
+
+    #[test]
+    fn whose_query_has_failed_is_never_told_of_another_one() {
+        let mut space = Space::new(1, SpaceLimits { inline_steps_max: 0, ..SpaceLimits::default() });
+        let (first, second) =
+            ("SELECT (COUNT(?o) AS ?n) { ?s <urn:p> ?o }", "SELECT (MAX(?o) AS ?n) { ?s <urn:q> ?o }");
+        change(&mut space, "INSERT DATA { <urn:s> <urn:p> 0 ; <urn:q> 0 }");
+        let old = subscribe(&mut space, &query(first)).subscriber;
+        change(&mut space, "INSERT DATA { <urn:s> <urn:p> 1 }");
+        let evaluation = space.poll_evaluation(|_| true).unwrap();
+        space.finish_evaluation(evaluation.lost());
+        // The second query is filed where the first one was.
+        let new = subscribe(&mut space, &query(second)).subscriber;
+        change(&mut space, "INSERT DATA { <urn:s> <urn:q> 7 }");
+        let evaluation = space.poll_evaluation(|_| true).unwrap();
+        space.finish_evaluation(evaluation.run(CancelToken::default()));
+        assert!(matches!(space.check(old, 0), Err(Error::Evaluation(_))), "it hears why its query is gone");
+        assert!(space.variables(old).is_none());
+        assert!(matches!(space.poll(old), Ok(Some(Event::Ended(Error::Evaluation(_))))));
+        assert!(space.check(old, 0).is_err());
+        space.unsubscribe(old).unwrap();
+        assert!(matches!(space.check(new, 0), Ok(Check::Missed { delta, .. }) if delta.added.len() == 1));
+    }
+}

@@ -124,6 +124,9 @@ impl Space {
     /// What a subscriber missed after the notification of this number. The answer takes the place of all that waits.
     pub fn check(&mut self, subscriber: SubscriberId, since: u64) -> Result<Check, Error> {
         let known = self.subscribers.get(&subscriber.0).ok_or(Error::Unknown)?;
+        if let Some(error) = known.ended() {
+            return Err(error.clone());
+        }
         let number = known.query;
         let entry = self.standing.entry(number).ok_or(Error::Unknown)?;
         let (change, version) = (entry.journal.last(), entry.version().unwrap_or(self.version()));

@@ -56,6 +56,9 @@ struct Pending {
     version: u64,
 }
 
+/// The number of no query.
+const NO_QUERY: usize = usize::MAX;
+
 /// One subscriber.
 pub(crate) struct Subscriber {
     pub(crate) query: usize,
@@ -96,8 +99,15 @@ impl Subscriber {
         }
     }
 
+    /// Its query is gone. The number of the query may be given to another one, whose changes are not for this subscriber.
     pub(crate) fn end(&mut self, reason: Error) {
         self.ended = Some(reason);
+        self.query = NO_QUERY;
+    }
+
+    /// Why its query is gone, as long as it was not told.
+    pub(crate) fn ended(&self) -> Option<&Error> {
+        self.ended.as_ref()
     }
 
     pub(crate) fn poll(&mut self, limits: &QueueLimits) -> Option<Event> {
