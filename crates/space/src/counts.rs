@@ -8,8 +8,8 @@ use tidegate_control::Spread;
 use tidegate_control::admission::Class;
 use tidegate_wire_ssap::{Header, Transaction};
 
-use crate::ask::{Answered, Refused, Source};
 use crate::desk::lock;
+use crate::machine::request::{Answered, Refused, Source};
 
 /// Names of the outcomes, in the order of their counters.
 pub const OUTCOMES: [&str; 12] = [

@@ -1,83 +1,82 @@
-//! Where requests wait: two request pools, because one thread writes and several read, and each needs its own estimate of
-//! when it will be free. Doors offer, the writer and the readers take, a watcher ends what takes too long. All of it is
-//! under one lock that nobody holds while working.
+//! What the threads of the service share: the front desk under one lock that nobody holds while working, and whom to
+//! wake. Who is next and who is refused is decided by `machine::front_desk`; this file locks, waits, and answers.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key};
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Evaluated, Snapshot, SubscriberId};
+use tidegate_graph::Snapshot;
 use tokio::sync::oneshot;
 
 use crate::admission::Admission;
-use crate::ask::{Answer, Answered, Ask, Asker, Refused, Source};
-use crate::cache::Cache;
-use crate::condition::Condition;
 use crate::counts::Counts;
 use crate::evaluator::EvaluatorState;
-use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
+use crate::machine;
+use crate::machine::cache::Cache;
+use crate::machine::condition::Condition;
+use crate::machine::front_desk::{FrontDesk, NextRead, NextWrite, Offered, Side};
+use crate::machine::order::{Job, Taken};
+use crate::machine::request::{Answer, Answered, Asker, Refused, Source};
+use crate::machine::task::Requester;
+use crate::machine::writer::Hold;
 use crate::memory::{Charge, Texts};
-use crate::order::{Job, Request, Servers, Taken};
-use crate::outlet::Outlet;
+use crate::outlet::{Ask, Outlet};
 use crate::panics::{Panics, Part, Probe};
 use crate::parsers::Parsers;
-use crate::pool::{Entered, Pool};
 use crate::progress::Progress;
 use crate::service::{Chance, random};
 use crate::watch::Watch;
 use crate::watcher::Running;
 
 /// A request on its way.
+pub(crate) type Task = machine::task::Task<ReplyTo, Arc<Outlet>>;
+pub(crate) type Control = machine::front_desk::Control<Arc<Outlet>>;
+pub(crate) type Next = NextWrite<ReplyTo, Arc<Outlet>>;
+
+/// The door that waits for an answer.
 #[derive(Debug)]
-pub(crate) struct Task {
-    pub(crate) ask: Ask,
-    pub(crate) class: Class,
-    pub(crate) key: Option<Key>,
-    began: Instant,
-    pub(crate) until: Instant,
-    /// What its client is told about pace.
-    pub(crate) hints: Hints,
+pub(crate) struct ReplyTo {
     /// Whether somebody waits, and how far it is.
     pub(crate) progress: Arc<Progress>,
     /// Memory that its text is charged with.
     pub(crate) charge: Option<Charge>,
-    reply: oneshot::Sender<Result<Answered, Refused>>,
+    pub(crate) reply: oneshot::Sender<Result<Answered, Refused>>,
 }
 
-/// Things that cost nothing and do not wait.
-pub(crate) enum Control {
-    /// There is room again for what these are to be told.
-    Call(Vec<SubscriberId>),
-    /// The client does not want it any more.
-    Unsubscribe(SubscriberId, Arc<Outlet>),
-    /// The connection is lost; the client may come back.
-    Depart(SubscriberId, Arc<Outlet>),
-    /// A standing query was evaluated.
-    Evaluated(Box<Evaluated>),
-    /// The evaluator has nothing to do.
-    Idle,
+impl Requester for ReplyTo {
+    fn is_gone(&self) -> bool {
+        self.progress.is_gone()
+    }
+
+    fn begin(&self) -> bool {
+        self.progress.begin()
+    }
+
+    fn submit(&self) {
+        self.progress.submit();
+    }
+
+    fn release(&mut self) {
+        self.charge = None;
+    }
 }
 
+/// What is under the one lock.
 pub(crate) struct Desk {
-    writers: Pool<Task>,
-    readers: Pool<Task>,
-    /// As many as there are subscriptions, twice, at most.
-    controls: VecDeque<Control>,
-    /// Something was kept since the writer last looked.
-    is_kept: bool,
-    /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
-    snapshot: Option<Snapshot>,
-    is_snapshot_wanted: bool,
+    pub(crate) front: FrontDesk<ReplyTo, Arc<Outlet>>,
     pub(crate) evaluator_state: EvaluatorState,
     pub(crate) running: Vec<Running>,
     /// Evaluations that ever began.
     pub(crate) begun: u64,
-    pub(crate) is_closing: bool,
+}
+
+impl Desk {
+    pub(crate) fn is_closing(&self) -> bool {
+        self.front.is_closing()
+    }
 }
 
 /// What all threads share.
@@ -105,6 +104,7 @@ pub(crate) struct Shared {
     /// How often the space has begun anew, and threads were given up.
     pub(crate) restarts: AtomicU64,
     pub(crate) runaways: AtomicU64,
+    /// That of the front desk, for those who look without the lock.
     condition: AtomicU8,
     /// Texts that wait to be read, and what they are charged with.
     pub(crate) parsers: Parsers,
@@ -113,51 +113,20 @@ pub(crate) struct Shared {
     origin: Instant,
 }
 
-/// What the writer does next.
-pub(crate) enum Next {
-    Work(Box<Taken<Task>>),
-    Control(Control),
-    Snapshot,
-    /// See what has become of what is to be kept.
-    Look,
-}
-
-/// What the writer waits for beside requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    /// Nothing.
-    Free,
-    /// It takes what is there, to have it kept together, and waits for nothing more.
-    Gathering,
-    /// It takes no request before what it has is kept.
-    Settling,
-    /// It takes requests to refuse them: the disk fails.
-    Stuck,
-}
-
 /// Nothing is done while a mutex is locked that could leave it half changed.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// None if a pool cannot be as it is wanted.
+    /// None if a queue cannot be as it is wanted.
     pub(crate) fn new(seed: (u64, u64), admission: &Admission) -> Option<Self> {
-        let pool = |servers: Servers| Pool::new(&admission.pool(servers.worth), servers, TicketKey::new(random()));
-        // The writer has one thread, and as many jobs under way as wait together for the disk.
-        let writer = Servers { threads: usize::MAX, long_max: usize::MAX, worth: 1 };
-        let readers = Servers { threads: READERS, long_max: LONG_READERS, worth: PROCESSORS_READING };
+        let keys = [TicketKey::new(random()), TicketKey::new(random())];
         let desk = Desk {
-            writers: pool(writer)?,
-            readers: pool(readers)?,
-            controls: VecDeque::new(),
-            is_kept: false,
-            snapshot: None,
-            is_snapshot_wanted: false,
+            front: FrontDesk::new(admission, keys)?,
             evaluator_state: EvaluatorState::Busy,
             running: Vec::new(),
             begun: 0,
-            is_closing: false,
         };
         Some(Self {
             desk: Mutex::new(desk),
@@ -185,72 +154,44 @@ impl Shared {
         })
     }
 
-    fn now(&self) -> Timestamp {
+    /// The time, as the machines know it.
+    pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// A request arrives: it is answered from memory, waits, or is refused at once.
-    pub(crate) fn offer(
-        &self,
-        ask: Ask,
-        asker: Asker,
-        reply: oneshot::Sender<Result<Answered, Refused>>,
-        progress: Arc<Progress>,
-        charge: Option<Charge>,
-    ) {
-        let (class, reads) = (ask.class(), ask.only_reads());
+    pub(crate) fn offer(&self, ask: Ask, asker: Asker, requester: ReplyTo) {
+        let class = ask.class();
         let (key, shape) = ask.names(asker.scope, self.seed);
-        let began = Instant::now();
+        let began = self.now();
         let until = began + asker.patience;
-        let hints = Hints::default();
-        let mut task = Task { ask, class, key, began, until, hints, progress, charge, reply };
+        let task = Task { ask, class, key, began, until, hints: Hints::default(), requester };
         if let Some(refused) = self.unavailable() {
             self.reply(task, Err(refused));
             return;
         }
         let version = self.version.load(Ordering::SeqCst);
         if let Some(bytes) = key.and_then(|key| lock(&self.cache).find(key, version)) {
-            let mut desk = lock(&self.desk);
-            let hints = desk.readers.hints(self.now(), class, &asker.caller);
-            drop(desk);
-            let hints = Hints { queued: Some(Duration::ZERO), ..hints };
+            let hints = lock(&self.desk).front.hints(began, &task, &asker.caller);
             let source = Source::Remembered;
             self.reply(task, Ok(Answered { answer: Answer::Bytes(bytes), version, hints, source }));
             return;
         }
-        let now = self.now();
         let mut desk = lock(&self.desk);
-        // Whoever suspends the space holds the lock, and would not see what comes behind it.
-        if let Some(refused) = self.unavailable() {
-            drop(desk);
-            self.reply(task, Err(refused));
-            return;
-        }
-        if desk.is_closing {
-            drop(desk);
-            self.reply(task, Err(Refused::Closing));
-            return;
-        }
-        let pool = if reads { &mut desk.readers } else { &mut desk.writers };
-        let hints = pool.hints(now, class, &asker.caller);
-        task.hints.clone_from(&hints);
-        let (client, patience) = (asker.caller.client, asker.patience);
-        let request = Request { class, key, client, shape, patience, is_promised: false, value: task };
-        let entered = pool.offer(now, request, &asker.caller, &hints, &mut Chance);
-        let late = pool.drain();
+        let offered = desk.front.offer(self.now(), task, shape, &asker.caller, &mut Chance);
+        let side = if let Offered::Waits(side) = &offered { Some(*side) } else { None };
+        let late = side.map_or_else(Vec::new, |side| desk.front.drain(side));
         drop(desk);
-        match entered {
-            Entered::Waits if reads => self.reader.notify_one(),
-            Entered::Waits => self.writer.notify_one(),
-            Entered::Refused(task, hints) => {
-                self.reply(task, Err(Refused::Busy(hints)));
-            }
+        match offered {
+            Offered::Waits(Side::Read) => self.reader.notify_one(),
+            Offered::Waits(Side::Write) => self.writer.notify_one(),
+            Offered::Refused(task, refused) => drop(self.reply(task, Err(refused))),
         }
         self.reply_late(late);
     }
 
     pub(crate) fn control(&self, control: Control) {
-        lock(&self.desk).controls.push_back(control);
+        lock(&self.desk).front.control(control);
         self.writer.notify_one();
     }
 
@@ -271,17 +212,11 @@ impl Shared {
         }
     }
 
-    /// The owner is gone: from now on nobody is served, and whoever waits is told so. What was known of the data is
-    /// forgotten.
+    /// The owner is gone: from now on nobody is served, and whoever waits is told so.
     pub(crate) fn suspend(&self, condition: Condition) {
         let mut desk = lock(&self.desk);
         self.condition.store(condition.code(), Ordering::SeqCst);
-        let Desk { writers, readers, .. } = &mut *desk;
-        let mut waiting = writers.clear();
-        waiting.extend(readers.clear());
-        desk.controls.clear();
-        desk.snapshot = None;
-        desk.is_snapshot_wanted = false;
+        let waiting = desk.front.suspend(condition);
         drop(desk);
         for task in waiting {
             self.reply(task, Err(Refused::Unavailable(condition)));
@@ -294,6 +229,7 @@ impl Shared {
         self.version.store(version, Ordering::SeqCst);
         lock(&self.cache).forget(version);
         self.restarts.fetch_add(1, Ordering::Relaxed);
+        lock(&self.desk).front.resume();
         self.condition.store(Condition::Serving.code(), Ordering::SeqCst);
     }
 
@@ -301,7 +237,7 @@ impl Shared {
     pub(crate) fn pause(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         let mut desk = lock(&self.desk);
-        while !desk.is_closing {
+        while !desk.is_closing() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -312,11 +248,11 @@ impl Shared {
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        lock(&self.desk).is_closing
+        lock(&self.desk).is_closing()
     }
 
     pub(crate) fn close(&self) {
-        lock(&self.desk).is_closing = true;
+        lock(&self.desk).front.close();
         self.parsers.close();
         for wake in [&self.writer, &self.reader, &self.evaluator, &self.watcher, &self.supervisor] {
             wake.notify_all();
@@ -325,7 +261,7 @@ impl Shared {
 
     /// Something was kept; called by the store.
     pub(crate) fn kept(&self) {
-        lock(&self.desk).is_kept = true;
+        lock(&self.desk).front.handle_stored();
         self.writer.notify_one();
     }
 
@@ -333,36 +269,20 @@ impl Shared {
     pub(crate) fn next_write(&self, hold: Hold) -> Option<Next> {
         let mut desk = lock(&self.desk);
         loop {
-            if desk.is_closing {
-                return None;
-            }
-            if desk.is_snapshot_wanted {
-                return Some(Next::Snapshot);
-            }
-            if let Some(control) = desk.controls.pop_front() {
-                return Some(Next::Control(control));
-            }
-            if hold != Hold::Settling {
-                let taken = desk.writers.take(self.now());
-                let late = desk.writers.drain();
-                self.reply_late(late);
-                if let Some(taken) = taken {
-                    return Some(Next::Work(Box::new(taken)));
-                }
-            }
-            match hold {
-                Hold::Free => desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner),
-                Hold::Settling | Hold::Stuck if !desk.is_kept => {
-                    // A disk that fails says nothing: it is looked at.
-                    let waited = self.writer.wait_timeout(desk, LOOK_INTERVAL);
+            let next = desk.front.next_write(self.now(), hold);
+            self.reply_late(desk.front.drain(Side::Write));
+            match next {
+                Next::End => return None,
+                Next::Wait(None) => desk = self.writer.wait(desk).unwrap_or_else(PoisonError::into_inner),
+                Next::Wait(Some(time)) => {
+                    let waited = self.writer.wait_timeout(desk, time);
                     let (back, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                     desk = back;
-                    desk.is_kept |= timeout.timed_out();
+                    if timeout.timed_out() {
+                        desk.front.handle_stored();
+                    }
                 }
-                _ => {
-                    desk.is_kept = false;
-                    return Some(Next::Look);
-                }
+                next => return Some(next),
             }
         }
     }
@@ -371,19 +291,13 @@ impl Shared {
     pub(crate) fn next_read(&self) -> Option<(Taken<Task>, Snapshot)> {
         let mut desk = lock(&self.desk);
         loop {
-            if desk.is_closing {
-                return None;
-            }
-            if let Some(snapshot) = desk.snapshot.clone() {
-                let taken = desk.readers.take(self.now());
-                let late = desk.readers.drain();
-                self.reply_late(late);
-                if let Some(taken) = taken {
-                    return Some((taken, snapshot));
-                }
-            } else if !desk.readers.is_empty() {
-                desk.is_snapshot_wanted = true;
-                self.writer.notify_one();
+            let next = desk.front.next_read(self.now());
+            self.reply_late(desk.front.drain(Side::Read));
+            match next {
+                NextRead::End => return None,
+                NextRead::Work(taken, snapshot) => return Some((taken, snapshot)),
+                NextRead::Call => self.writer.notify_one(),
+                NextRead::Wait => {}
             }
             desk = self.reader.wait(desk).unwrap_or_else(PoisonError::into_inner);
         }
@@ -391,45 +305,35 @@ impl Shared {
 
     /// The data of now, for readers.
     pub(crate) fn show(&self, snapshot: Snapshot) {
-        let mut desk = lock(&self.desk);
-        desk.snapshot = Some(snapshot);
-        desk.is_snapshot_wanted = false;
+        lock(&self.desk).front.show(snapshot);
         self.reader.notify_all();
     }
 
-    /// The data have changed: what readers get from now on is not what it was. Called before a change is confirmed.
+    /// The data have changed. Called before a change is confirmed.
     pub(crate) fn changed(&self, version: u64, snapshot: impl FnOnce() -> Snapshot) {
         let mut desk = lock(&self.desk);
         self.version.store(version, Ordering::SeqCst);
-        // Readers that wait already are given it; if there are none, changes stay cheap.
-        desk.snapshot = (desk.is_snapshot_wanted || !desk.readers.is_empty()).then(snapshot);
-        desk.is_snapshot_wanted = false;
-        if desk.snapshot.is_some() {
+        if desk.front.handle_changed(snapshot) {
             self.reader.notify_all();
         }
         drop(desk);
         lock(&self.cache).forget(version);
     }
 
-    /// A job was done in this time. Said before its client is answered, or the client's next request would find it under
-    /// way.
-    pub(crate) fn served(&self, job: Job, reads: bool, elapsed: Duration) {
-        let mut desk = lock(&self.desk);
-        let pool = if reads { &mut desk.readers } else { &mut desk.writers };
-        pool.served(job, elapsed);
+    /// A job was done in this time. Said before its client is answered.
+    pub(crate) fn served(&self, job: Job, side: Side, elapsed: Duration) {
+        lock(&self.desk).front.served(job, side, elapsed);
     }
 
     /// A job was given up after this time.
-    pub(crate) fn cancelled(&self, job: Job, reads: bool, elapsed: Duration) {
-        let mut desk = lock(&self.desk);
-        let pool = if reads { &mut desk.readers } else { &mut desk.writers };
-        pool.cancelled(job, elapsed);
+    pub(crate) fn cancelled(&self, job: Job, side: Side, elapsed: Duration) {
+        lock(&self.desk).front.cancelled(job, side, elapsed);
     }
 
     /// False if whoever asked has gone.
     pub(crate) fn reply(&self, task: Task, outcome: Result<Answered, Refused>) -> bool {
-        self.counts.count(task.class, &outcome, task.began.elapsed());
-        task.reply.send(outcome).is_ok()
+        self.counts.count(task.class, &outcome, self.now().since(task.began));
+        task.requester.reply.send(outcome).is_ok()
     }
 
     fn reply_late(&self, late: Vec<Task>) {
@@ -443,14 +347,14 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::admission::{Line, Policy};
-    use crate::pool::Caller;
+    use crate::machine::request_queue::Caller;
 
     /// Nobody works here: what is offered waits.
     fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<Answered, Refused>> {
         let (reply, answer) = oneshot::channel();
         let ask = Ask::Edit { remove: Vec::new(), insert: Vec::new() };
         let asker = Asker { scope: 0, patience, caller: Caller::default() };
-        shared.offer(ask, asker, reply, Arc::default(), None);
+        shared.offer(ask, asker, ReplyTo { progress: Arc::default(), charge: None, reply });
         answer
     }
 
@@ -486,7 +390,7 @@ mod tests {
         let refused = waiting.iter_mut().filter_map(|answer| answer.try_recv().ok()).count();
         assert_eq!(
             refused,
-            100 - crate::order::CLIENT_FREE,
+            100 - crate::machine::order::CLIENT_FREE,
             "what a client may have under way is not refused for delay"
         );
         let line = Line { delay_max: Duration::ZERO, ..line };

@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &Shared) -> bool {
         let (began, lost) = (Instant::now(), evaluation.lost());
         let outcome = shared.panics.catch(Part::Evaluator, || {
             shared.probe(Part::Evaluator);
-            let until = began + shared.time_max;
+            let until = shared.now() + shared.time_max;
             shared.watched(until, Vec::new(), Some((Part::Evaluator, None)), |cancel| evaluation.run(cancel))
         });
         let is_well = outcome.is_ok();
@@ -70,7 +70,7 @@ impl Shared {
     fn next_evaluation(&self) -> Option<Evaluation> {
         let mut desk = lock(&self.desk);
         loop {
-            if desk.is_closing {
+            if desk.is_closing() {
                 return None;
             }
             if let EvaluatorState::Called(_) = desk.evaluator_state
@@ -86,7 +86,7 @@ impl Shared {
     fn rest(&self, time: Duration) {
         let end = Instant::now() + time;
         let mut desk = lock(&self.desk);
-        while !desk.is_closing {
+        while !desk.is_closing() {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;

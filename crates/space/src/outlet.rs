@@ -4,29 +4,17 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tidegate_graph::{Error, SubscriberId};
+use tidegate_graph::SubscriberId;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use crate::change::Change;
 use crate::desk::lock;
 use crate::limits::OUTLET_EVENTS;
+use crate::machine;
+use crate::machine::notification::Told;
 use crate::service::Handle;
 
-/// What a subscriber is told after its baseline.
-#[derive(Clone, Debug)]
-pub enum Told {
-    /// The result changed.
-    Changed {
-        /// 1, 2, 3, … without gaps; what was merged under pressure is one change.
-        sequence: u64,
-        /// The version of the data that it leads to.
-        version: u64,
-        /// What entered and left.
-        delta: Arc<Change>,
-    },
-    /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.
-    Ended(Option<Error>),
-}
+/// What a door asks of the service.
+pub type Ask = machine::request::Ask<Arc<Outlet>>;
 
 /// What a client is told when no error ended its subscription.
 pub(crate) const ENDED: &str = "too much was missed, or another connection goes on with it";
@@ -62,6 +50,15 @@ pub fn outlet(handle: &Handle) -> (Arc<Outlet>, Inlet) {
     let inlet = Inlet { receiver, outlet: Arc::clone(&outlet), handle: handle.clone() };
     (outlet, inlet)
 }
+
+/// A connection is equal to itself alone.
+impl PartialEq for Outlet {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for Outlet {}
 
 /// A place for one event.
 pub(crate) enum Room<'a> {

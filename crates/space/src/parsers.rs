@@ -8,15 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidegate_control::Timestamp;
 use tidegate_control::admission::Class;
 use tidegate_graph::{MemorySource, QueryLimits};
 use tokio::sync::oneshot;
 
-use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::crew::is_given_up;
-use crate::desk::{Shared, lock};
+use crate::desk::{ReplyTo, Shared, lock};
 use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, READINGS_OF_CLIENT_MAX, TEXT_COST};
+use crate::machine::request::{Answered, Asker, Refused};
 use crate::memory::Charge;
+use crate::outlet::Ask;
 use crate::panics::Part;
 use crate::progress::Progress;
 use crate::service::{Handle, Waiting};
@@ -184,10 +186,16 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         let (note, progress) = (Arc::default(), Arc::new(Progress::default()));
         let asker = Asker { patience: asker.patience.min(self.shared.time_max), ..asker };
-        let until = Instant::now() + asker.patience;
+        let until = self.shared.now() + asker.patience;
         // What says that it is a query may turn out to be an update: old clients send both in the same message.
         let is_change = !matches!(class, Class::Subscribe | Class::Check);
-        let waiting = Waiting::new(answer, until + GRACE, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
+        let waiting = Waiting::new(
+            answer,
+            Instant::now() + asker.patience + GRACE,
+            Arc::clone(&progress),
+            is_change,
+            Arc::clone(&self.shared),
+        );
         let client = asker.caller.client;
         let request = Request { class, asker, until, progress, reply };
         let reading = Reading { waiting, note: Arc::clone(&note) };
@@ -242,7 +250,7 @@ impl Account {
 struct Request {
     class: Class,
     asker: Asker,
-    until: Instant,
+    until: Timestamp,
     progress: Arc<Progress>,
     reply: oneshot::Sender<Result<Answered, Refused>>,
 }
@@ -261,7 +269,7 @@ impl Request {
         note: &Mutex<Option<N>>,
         work: impl FnOnce(&QueryLimits) -> (N, Result<Ask, Refused>),
     ) -> bool {
-        if self.progress.is_gone() || Instant::now() >= self.until {
+        if self.progress.is_gone() || shared.now() >= self.until {
             self.refuse(shared, Refused::Late);
             return true;
         }
@@ -288,8 +296,8 @@ impl Request {
         match asked {
             Ok(ask) => {
                 let Self { asker, until, progress, reply, .. } = self;
-                let patience = until.saturating_duration_since(Instant::now());
-                shared.offer(ask, Asker { patience, ..asker }, reply, progress, charge);
+                let patience = until.since(shared.now());
+                shared.offer(ask, Asker { patience, ..asker }, ReplyTo { progress, charge, reply });
             }
             Err(Refused::Late) => self.refuse(shared, Refused::Late),
             // What is wrong with a text is not counted: nothing was asked.

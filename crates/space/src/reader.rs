@@ -3,16 +3,20 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
-use crate::ask::{Answer, Answered, Ask, Refused, Source};
 use crate::crew::is_given_up;
 use crate::desk::{Shared, Task, lock};
 use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX};
-use crate::order::Taken;
+use crate::machine::front_desk::Side;
+use crate::machine::order::Taken;
+use crate::machine::request::{Answer, Answered, Refused, Source};
+use crate::machine::task::Requester;
+use crate::outlet::Ask;
 use crate::panics::Part;
 use crate::render;
 use crate::watcher::JobSlot;
@@ -35,15 +39,15 @@ pub(crate) fn run(shared: &Shared) -> bool {
 fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     let Taken { job, value, joined, queued } = taken;
     let tasks: Vec<Task> = std::iter::once(value).chain(joined).collect();
-    let Some(until) = tasks.iter().filter(|task| !task.progress.is_gone()).map(|task| task.until).max() else {
+    let Some(until) = tasks.iter().filter(|task| !task.requester.is_gone()).map(|task| task.until).max() else {
         // Nobody would read it.
         for task in tasks {
             shared.reply(task, Err(Refused::Late));
         }
-        shared.cancelled(job, true, Duration::ZERO);
+        shared.cancelled(job, Side::Read, Duration::ZERO);
         return true;
     };
-    let (began, job) = (Instant::now(), JobSlot::new(Mutex::new(Some(job))));
+    let (began, job) = (shared.now(), JobSlot::new(Mutex::new(Some(job))));
     let evaluated = shared.panics.catch(Part::Reader, || evaluate(shared, &tasks, until, snapshot, &job));
     let is_well = evaluated.is_ok();
     let outcome = evaluated.unwrap_or(Err(Refused::Panicked));
@@ -55,8 +59,8 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
     // None if this reader was given up meanwhile.
     let job = lock(&job).take();
     match (&outcome, job) {
-        (Ok(_), Some(job)) => shared.served(job, true, began.elapsed()),
-        (Err(_), Some(job)) => shared.cancelled(job, true, began.elapsed()),
+        (Ok(_), Some(job)) => shared.served(job, Side::Read, shared.now().since(began)),
+        (Err(_), Some(job)) => shared.cancelled(job, Side::Read, shared.now().since(began)),
         (_, None) => {}
     }
     for (place, task) in tasks.into_iter().enumerate() {
@@ -71,11 +75,11 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
 fn evaluate(
     shared: &Shared,
     tasks: &[Task],
-    until: Instant,
+    until: Timestamp,
     snapshot: &Snapshot,
     job: &JobSlot,
 ) -> Result<Vec<u8>, Refused> {
-    let waiting = tasks.iter().map(|task| Arc::clone(&task.progress)).collect();
+    let waiting = tasks.iter().map(|task| Arc::clone(&task.requester.progress)).collect();
     shared.watched(until, waiting, Some((Part::Reader, Some(job))), |cancel| {
         shared.probe(Part::Reader);
         if shared.held.load(Ordering::Relaxed) > ANSWERS_BYTES_MAX {

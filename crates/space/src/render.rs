@@ -11,8 +11,8 @@ use sparesults::QueryResultsSerializer;
 use tidegate_graph::{Mask, Query, QueryLimits, Results, Row, Snapshot};
 use tidegate_wire_ssap::{RowWriter, Value, write_boolean, write_triples};
 
-use crate::ask::{Form, Refused};
 use crate::limits::ANSWER_BYTES_MAX;
+use crate::machine::request::{Form, Refused};
 use crate::ssap::terms::triple_of;
 
 /// A growing answer with an end to it.

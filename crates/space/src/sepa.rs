@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 use tidegate_control::hints::{Asks, Hints};
 use tidegate_graph::{Error, Query, QueryLimits, Row};
 
-use crate::ask::{Begun, Refused, Seen, Subscribed};
 use crate::change::{Change, Manner};
 use crate::http::problem::UNAVAILABLE;
 use crate::limits::GRAPHS_MAX;
+use crate::machine::request::{Begun, Refused, Seen, Subscribed};
 
 /// What a client says.
 #[derive(Debug)]

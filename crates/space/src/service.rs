@@ -18,16 +18,16 @@ use tokio::time::timeout_at;
 use tracing::error;
 
 use crate::admission::Admission;
-use crate::ask::{Answered, Ask, Asker, Refused};
-use crate::condition::{Condition, PAUSE_MIN, Restarts};
 use crate::counts::{Cancelled, Ssap};
 use crate::crew::Crew;
-use crate::desk::{Control, Shared, lock};
+use crate::desk::{Control, ReplyTo, Shared, lock};
 use crate::evaluator;
 use crate::keep::Keep;
 use crate::limits::{BEGUN_GRACE, GRACE, INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
+use crate::machine::condition::{Condition, PAUSE_MIN, Restarts};
+use crate::machine::request::{Answered, Asker, Refused};
 use crate::memory::{Budget, Texts};
-use crate::outlet::Outlet;
+use crate::outlet::{Ask, Outlet};
 use crate::panics::{Part, Probe};
 use crate::parsers::{self, Length};
 use crate::progress::{Progress, Stage};
@@ -305,7 +305,7 @@ impl Handle {
         let (is_change, progress) = (ask.is_change(), Arc::new(Progress::default()));
         let until = Instant::now() + asker.patience + GRACE;
         let waiting = Waiting::new(reply, until, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
-        self.shared.offer(ask, asker, sender, progress, None);
+        self.shared.offer(ask, asker, ReplyTo { progress, charge: None, reply: sender });
         waiting
     }
 

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-use crate::condition::{Condition, PAUSE_MAX, Restarts};
 use crate::desk::{Shared, lock};
 use crate::keep::Keep;
 use crate::limits::STACK_BYTES;
-use crate::owner::Owner;
+use crate::machine::condition::{Condition, PAUSE_MAX, Restarts};
 use crate::panics::Part;
 use crate::vault::{Opening, Restored};
+use crate::writer_thread::WriterThread;
 
 /// A space, and what keeps its changes.
 pub(crate) struct Opened {
@@ -111,7 +111,7 @@ impl Supervisor {
             keep.listen(Box::new(move || shared.kept()));
         }
         let Restored { space, names } = restored;
-        match apart("space", move || Owner::new(space, names, keep, shared).run()) {
+        match apart("space", move || WriterThread::new(space, names, keep, shared).run()) {
             Ok(Some(is_well)) => is_well,
             Ok(None) => {
                 self.shared.panics.count(Part::Writer);

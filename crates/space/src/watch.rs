@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tidegate_graph::CancelToken;
 
-use crate::ask::{Ask, Watched};
-use crate::limits::{SLOW, SLOW_SHOWN_MAX, STANDING_SHOWN_MAX, TEXT_SHOWN_BYTES};
+use crate::limits::{SLOW, SLOW_SHOWN_MAX, STANDING_SHOWN_MAX};
+use crate::outlet::Ask;
 
 /// What goes on.
 #[derive(Debug, Default)]
@@ -141,7 +141,7 @@ impl Watch {
     /// Runs an evaluation under the operator's eyes.
     pub(crate) fn over<T>(&self, ask: &Ask, waiting: usize, token: &CancelToken, work: impl FnOnce() -> T) -> T {
         let entry =
-            Entry { text: text_of(ask), began: Instant::now(), waiting, token: token.clone(), is_cancelled: false };
+            Entry { text: ask.shown(), began: Instant::now(), waiting, token: token.clone(), is_cancelled: false };
         let number = {
             let mut lists = self.lists();
             lists.begun += 1;
@@ -197,37 +197,10 @@ impl Watch {
     }
 }
 
-/// What is asked, in words.
-fn text_of(ask: &Ask) -> Box<str> {
-    match ask {
-        Ask::Query { query, .. } => cut(&query.canonical()),
-        Ask::Match { masks, .. } => format!("{} patterns", masks.len()).into(),
-        Ask::Subscribe { what, .. } => standing_text(what),
-        Ask::Update(_) => "an update".into(),
-        Ask::Edit { .. } => "an edit".into(),
-        Ask::AddRule { text, .. } => cut(text),
-        Ask::RemoveRule(_) => "a rule less".into(),
-    }
-}
-
-pub(crate) fn standing_text(what: &Watched) -> Box<str> {
-    match what {
-        Watched::Query(query) => cut(&query.canonical()),
-        Watched::Masks(masks) => format!("{} patterns", masks.len()).into(),
-    }
-}
-
-fn cut(text: &str) -> Box<str> {
-    let mut end = text.len().min(TEXT_SHOWN_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.get(..end).unwrap_or_default().into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::TEXT_SHOWN_BYTES;
 
     #[test]
     fn what_runs_is_seen_and_can_be_cancelled() {

@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
+use tidegate_control::Timestamp;
 use tidegate_graph::CancelToken;
 use tracing::error;
 
@@ -12,7 +12,8 @@ use crate::counts::Cancelled;
 use crate::crew::{Seat, seat};
 use crate::desk::{Shared, lock};
 use crate::limits::{RUNAWAY_AFTER, WATCH_INTERVAL};
-use crate::order::Job;
+use crate::machine::front_desk::Side;
+use crate::machine::order::Job;
 use crate::panics::Part;
 use crate::progress::Progress;
 
@@ -20,7 +21,7 @@ use crate::progress::Progress;
 pub(crate) struct Running {
     number: u64,
     token: CancelToken,
-    until: Instant,
+    until: Timestamp,
     /// Who waits for it; empty if it is done for its own sake.
     waiting: Vec<Arc<Progress>>,
     /// What it is done on, if that can be given up.
@@ -37,14 +38,14 @@ struct On {
     part: Part,
     seat: Arc<Seat>,
     job: Option<JobSlot>,
-    began: Instant,
+    began: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Wanted,
     /// Told to end at this time.
-    Cancelled(Instant),
+    Cancelled(Timestamp),
     /// It did not.
     GivenUp,
 }
@@ -65,15 +66,15 @@ impl Shared {
     /// Does something with a token that is cancelled when its time is over or nobody waits for it any more.
     pub(crate) fn watched<T>(
         &self,
-        until: Instant,
+        until: Timestamp,
         waiting: Vec<Arc<Progress>>,
         on: Option<(Part, Option<&JobSlot>)>,
         work: impl FnOnce(CancelToken) -> T,
     ) -> T {
         let token = CancelToken::default();
-        let on = on.zip(seat()).map(|((part, job), seat)| On { part, seat, job: job.cloned(), began: Instant::now() });
+        let on = on.zip(seat()).map(|((part, job), seat)| On { part, seat, job: job.cloned(), began: self.now() });
         let mut desk = lock(&self.desk);
-        if desk.is_closing {
+        if desk.is_closing() {
             // The watcher may have looked for the last time.
             token.cancel();
             self.counts.cancelled(Cancelled::Shutdown);
@@ -94,9 +95,9 @@ impl Shared {
     pub(crate) fn watch(&self) {
         let mut desk = lock(&self.desk);
         let mut was_empty = false;
-        while !desk.is_closing {
+        while !desk.is_closing() {
             self.probe(Part::Watcher);
-            let now = Instant::now();
+            let now = self.now();
             let mut stuck = Vec::new();
             for running in &mut desk.running {
                 stuck.extend(running.look(now, self));
@@ -139,7 +140,7 @@ impl Shared {
         let job = on.job.as_ref().filter(|_| is_replaced).and_then(|job| lock(job).take());
         if let Some(job) = job {
             // Its place in the order is that of the thread that came instead.
-            self.cancelled(job, true, on.began.elapsed());
+            self.cancelled(job, Side::Read, self.now().since(on.began));
             self.reader.notify_all();
         }
     }
@@ -152,7 +153,7 @@ impl Shared {
 
 impl Running {
     /// Ends it if it is to end. Says what is to be given up.
-    fn look(&mut self, now: Instant, shared: &Shared) -> Option<On> {
+    fn look(&mut self, now: Timestamp, shared: &Shared) -> Option<On> {
         match self.state {
             State::Wanted => {
                 let is_unwanted = !self.waiting.is_empty() && self.waiting.iter().all(|progress| progress.is_gone());

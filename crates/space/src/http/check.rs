@@ -19,7 +19,8 @@ use super::problem::{Problem, announce};
 use super::sparql::not_modified;
 use super::subscribe::spuid;
 use super::{Door, ask_text, asker, asks, method_not_allowed, read_body};
-use crate::ask::{Answer, Ask, Refused, Seen, Watched};
+use crate::machine::request::{Answer, Refused, Seen, Watched};
+use crate::outlet::Ask;
 use crate::sepa::Subscription;
 
 pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>) -> Result<Response, Problem> {

@@ -36,14 +36,15 @@ use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
 
-use crate::ask::{Answered, Ask, Asker, Refused};
 use crate::limits::{
     BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_CONNECTIONS_MAX,
     HTTP_LAST_TIME, INLINE_BYTES,
 };
+use crate::machine::request::{Answered, Asker, Refused};
+use crate::machine::request_queue::Caller;
 use crate::memory::Charge;
+use crate::outlet::Ask;
 use crate::panics::Part;
-use crate::pool::Caller;
 use crate::porter::Porter;
 use crate::service::Handle;
 

@@ -5,7 +5,7 @@ use oxrdfio::{JsonLdProfileSet, RdfFormat};
 use sparesults::QueryResultsFormat;
 
 use super::problem::Problem;
-use crate::ask::Form;
+use crate::machine::request::Form;
 
 const RESULTS: [QueryResultsFormat; 4] =
     [QueryResultsFormat::Json, QueryResultsFormat::Xml, QueryResultsFormat::Csv, QueryResultsFormat::Tsv];

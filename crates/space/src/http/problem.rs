@@ -8,8 +8,8 @@ use serde_json::json;
 use tidegate_control::hints::Hints;
 use tidegate_graph::Error;
 
-use crate::ask::Refused;
 use crate::limits::DISK_RETRY;
+use crate::machine::request::Refused;
 
 /// What a client is told while nobody is served.
 pub(crate) const UNAVAILABLE: &str = "the smart space has failed; it begins anew from what is kept, or was given up";

@@ -13,7 +13,8 @@ use tidegate_graph::{Error, Query, QueryLimits, Update};
 use super::body::{Parameters, content_type};
 use super::problem::{Problem, announce};
 use super::{Door, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
-use crate::ask::{Answer, Answered, Ask, Form, Refused, Source};
+use crate::machine::request::{Answer, Answered, Form, Refused, Source};
+use crate::outlet::Ask;
 use crate::service::Handle;
 
 /// What a place takes.

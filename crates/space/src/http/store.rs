@@ -15,7 +15,8 @@ use super::body::{Parameters, content_type, iri, quads, rdf_format};
 use super::problem::Problem;
 use super::sparql::respond;
 use super::{Door, ask_text, asker, method_not_allowed, negotiate, read_body};
-use crate::ask::{Answer, Ask};
+use crate::machine::request::Answer;
+use crate::outlet::Ask;
 
 /// Quads of one request: as many as one change may have.
 const QUADS_MAX: usize = 1_000_000;

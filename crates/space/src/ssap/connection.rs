@@ -24,16 +24,17 @@ use super::plan::{Plan, Reply, Step, header_of, look};
 use super::read::{Kind, Understood, Waits, What, class_of, discard, understand};
 use super::write::{self, Subscription};
 use super::{Door, Farewell, subscription_name, uuid};
-use crate::ask::{Answer, Answered, Ask, Asker, Refused};
 use crate::counts::Ssap;
 use crate::limits::{
     BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_TIME,
     SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW,
     SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
-use crate::outlet::{ENDED, Inlet, Outlet, Told, outlet};
+use crate::machine::notification::Told;
+use crate::machine::request::{Answer, Answered, Asker, Refused};
+use crate::machine::request_queue::Caller;
+use crate::outlet::{Ask, ENDED, Inlet, Outlet, outlet};
 use crate::panics::{Panicked, Part};
-use crate::pool::Caller;
 
 /// A request that was started.
 struct Started {

@@ -5,8 +5,9 @@ use tidegate_graph::{Error, Query, QueryLimits, Update};
 use tidegate_wire_ssap::{Fault, Graph, Header, Message, Question, Request, SEQUENCE_MAX, Status};
 
 use super::terms::{Wrong, masks, masks_of, quads, rdf_xml};
-use crate::ask::{Ask, Form, Seen, Watched};
 use crate::limits::INLINE_BYTES;
+use crate::machine::request::{Form, Seen, Watched};
+use crate::outlet::Ask;
 
 /// A message, understood.
 #[derive(Debug)]

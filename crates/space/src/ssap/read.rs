@@ -14,9 +14,9 @@ use tokio::time::timeout;
 use super::buffer::READ_BYTES;
 use super::plan::{Plan, Reply, Rows, Step, plan};
 use super::{subscription_name, uuid};
-use crate::ask::{Answered, Ask, Refused};
 use crate::limits::SSAP_LINGER_BYTES;
-use crate::outlet::Outlet;
+use crate::machine::request::{Answered, Refused};
+use crate::outlet::{Ask, Outlet};
 use crate::parsers::Reading;
 use crate::service::{Handle, Waiting};
 

@@ -6,10 +6,10 @@ use tidegate_wire_ssap::{Answer as Message, Header, RowWriter, SEQUENCE_MAX, Sta
 
 use super::plan::{Reply, Rows, status_of};
 use super::terms::triple_of;
-use crate::ask::{Answer, Answered, Begun, Refused, Subscribed};
 use crate::change::{Change, Manner};
 use crate::http::problem::UNAVAILABLE;
 use crate::limits::DISK_RETRY;
+use crate::machine::request::{Answer, Answered, Begun, Refused, Subscribed};
 use crate::render::write_row;
 
 /// A status and nothing else. The words are for people; clients pass over parameters that they do not know.

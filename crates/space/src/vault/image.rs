@@ -59,9 +59,14 @@ impl std::fmt::Debug for Restored {
 }
 
 impl Image {
+    #[cfg(test)]
+    pub(crate) fn holes(&self) -> u64 {
+        self.holes
+    }
+
     /// The space, with these limits from now on. A rule that is not understood any more stays in the log and is not in
     /// force, which is logged.
-    pub(super) fn restore(self, limits: SpaceLimits) -> Restored {
+    pub(crate) fn restore(self, limits: SpaceLimits) -> Restored {
         let Self { mut space, rules, rules_made, .. } = self;
         space.set_limits(limits);
         let mut names = Vec::new();

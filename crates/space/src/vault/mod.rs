@@ -175,22 +175,6 @@ impl Shelf {
         Self { vault, producer: None, backlog: VecDeque::new(), submitted: 0, done: Vec::new(), kept: 0, broken: None }
     }
 
-    fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<Batch>, StoreError> {
-        let (mut batches, mut batch) = (VecDeque::new(), Batch::new());
-        for kept in what {
-            if let Err(error) = records::push(*kept, &mut batch) {
-                if batch.is_empty() {
-                    return Err(error);
-                }
-                // More than a batch takes: the rules that one request woke have changed hundreds of megabytes.
-                batches.push_back(std::mem::take(&mut batch));
-                records::push(*kept, &mut batch)?;
-            }
-        }
-        batches.push_back(batch);
-        Ok(batches)
-    }
-
     fn hand_over(&mut self) {
         let Some(producer) = &mut self.producer else { return };
         while let Some(batch) = self.backlog.pop_front() {
@@ -209,13 +193,30 @@ impl Shelf {
     }
 }
 
+/// What one request did, as batches.
+pub(crate) fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<Batch>, StoreError> {
+    let (mut batches, mut batch) = (VecDeque::new(), Batch::new());
+    for kept in what {
+        if let Err(error) = records::push(*kept, &mut batch) {
+            if batch.is_empty() {
+                return Err(error);
+            }
+            // More than a batch takes: the rules that one request woke have changed hundreds of megabytes.
+            batches.push_back(std::mem::take(&mut batch));
+            records::push(*kept, &mut batch)?;
+        }
+    }
+    batches.push_back(batch);
+    Ok(batches)
+}
+
 impl Keep for Shelf {
     fn listen(&mut self, wake: Box<dyn Fn() + Send + Sync>) {
         self.producer = self.vault.with(|writer| writer.producer(wake));
     }
 
     fn submit(&mut self, what: &[Kept<'_>]) {
-        match Self::write_down(what) {
+        match write_down(what) {
             Ok(mut batches) => {
                 self.submitted += batches.len() as u64;
                 self.backlog.append(&mut batches);

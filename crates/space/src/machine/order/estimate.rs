@@ -11,7 +11,7 @@
 //!
 //! Knows neither clocks nor requests, only names and times. Both tables are bounded, and forget what was not used of late.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tidegate_control::admission::{Class, PoolConfig};
@@ -115,8 +115,8 @@ fn nanos(time: Duration) -> u64 {
 /// Means in two generations: when the younger one is full, the older one is forgotten.
 #[derive(Debug, Default)]
 struct Table {
-    young: HashMap<u64, u64>,
-    old: HashMap<u64, u64>,
+    young: BTreeMap<u64, u64>,
+    old: BTreeMap<u64, u64>,
 }
 
 impl Table {

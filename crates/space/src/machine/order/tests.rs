@@ -12,10 +12,10 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
 }
 
-fn query(client: u64, exact: u64, value: u32) -> Request<u32> {
+fn query(client: u64, exact: u64, value: u32) -> Arrival<u32> {
     let shape = Shape { exact, kind: exact, size: 0 };
     let (class, patience) = (Class::Query, Duration::from_secs(10));
-    Request { class, key: None, client, shape, patience, is_promised: false, value }
+    Arrival { class, key: None, client, shape, patience, is_promised: false, value }
 }
 
 /// Teaches the order what requests of this shape cost.
@@ -103,7 +103,7 @@ fn one_that_sends_much_at_once_is_refused_alone() {
 #[test]
 fn equal_questions_wait_as_one_and_who_waited_too_long_is_not_served() {
     let mut order = readers();
-    let equal = |value, patience| Request { key: Some(Key(9)), patience, ..query(u64::from(value), 1, value) };
+    let equal = |value, patience| Arrival { key: Some(Key(9)), patience, ..query(u64::from(value), 1, value) };
     assert!(matches!(order.offer(at(0), equal(1, MS)), Offered::Queued));
     assert!(matches!(order.offer(at(0), equal(2, MS * 100)), Offered::Joined));
     let taken = order.take(at(50)).unwrap();
@@ -118,7 +118,7 @@ fn promises_take_at_most_half_while_others_wait() {
     teach(&mut order, 1, MS);
     for n in 0..60 {
         assert!(matches!(order.offer(at(0), query(1, 1, n)), Offered::Queued));
-        let promised = Request { is_promised: true, ..query(u64::from(n) + 10, 1, n) };
+        let promised = Arrival { is_promised: true, ..query(u64::from(n) + 10, 1, n) };
         assert!(matches!(order.offer(at(0), promised), Offered::Queued));
     }
     let mut promised = 0;
@@ -147,7 +147,7 @@ proptest! {
                     offered += 1;
                     let key = (exact % 2 == 0).then_some(Key(exact.into()));
                     let patience = MS * u32::try_from(millis * 50).unwrap();
-                    let request = Request { key, patience, ..query(client, exact, offered) };
+                    let request = Arrival { key, patience, ..query(client, exact, offered) };
                     over += u32::from(matches!(order.offer(at(now), request), Offered::Denied(..)));
                 }
                 1 => {

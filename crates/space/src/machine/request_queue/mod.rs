@@ -11,7 +11,7 @@
 //! of promises that nobody keeps, for as long as it asks. And no more is promised than what those without tickets leave,
 //! half of the time at least. Everybody who says how often it wants to ask is told by how much to stretch that.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand_core::Rng;
@@ -24,7 +24,7 @@ use tidegate_control::appointments::{
 use tidegate_control::hints::{Asks, Hints};
 
 use crate::limits::{WANT_MAX, WANTS_MAX};
-use crate::order::{Job, Offered, Order, Request, Servers, Taken};
+use crate::machine::order::{Arrival, Job, Offered, Order, Servers, Taken};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,7 +55,7 @@ pub(crate) enum Entered<T> {
     Refused(T, Box<Hints>),
 }
 
-pub(crate) struct Pool<T> {
+pub(crate) struct RequestQueue<T> {
     order: Order<T>,
     worth: u32,
     book: Appointments,
@@ -65,7 +65,7 @@ pub(crate) struct Pool<T> {
     is_untried: bool,
     /// Share of the work of late that nobody had been promised.
     unpromised: f64,
-    wants: HashMap<u64, Want>,
+    wants: BTreeMap<u64, Want>,
     /// Until when each want is believed, the first to go first.
     silent: BTreeSet<(Timestamp, u64)>,
 }
@@ -79,7 +79,7 @@ struct Want {
     is_refused: bool,
 }
 
-impl<T> Pool<T> {
+impl<T> RequestQueue<T> {
     /// None for a configuration that makes no sense.
     pub(crate) fn new(config: &PoolConfig, servers: Servers, key: TicketKey) -> Option<Self> {
         // The order bounds what waits; the book comes behind all of that.
@@ -92,7 +92,7 @@ impl<T> Pool<T> {
             advice: StretchAdvice::new(&AdviceConfig::default()).ok()?,
             is_untried: true,
             unpromised: 0.0,
-            wants: HashMap::new(),
+            wants: BTreeMap::new(),
             silent: BTreeSet::new(),
         })
     }
@@ -110,7 +110,7 @@ impl<T> Pool<T> {
     pub(crate) fn offer(
         &mut self,
         now: Timestamp,
-        request: Request<T>,
+        request: Arrival<T>,
         caller: &Caller,
         hints: &Hints,
         chance: &mut impl Rng,
@@ -125,7 +125,7 @@ impl<T> Pool<T> {
     fn admit(
         &mut self,
         now: Timestamp,
-        mut request: Request<T>,
+        mut request: Arrival<T>,
         caller: &Caller,
         hints: &Hints,
         chance: &mut impl Rng,
@@ -271,5 +271,7 @@ const UNPROMISED_SAMPLES: f64 = 64.0;
 /// Silent ones looked at with each request: more than come, so that none stays.
 const SILENT_LOOKS: usize = 4;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,7 @@
 //!
 //! Equal questions wait as one entry, whoever asks them. Knows neither time nor servers.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Key};
@@ -48,13 +48,13 @@ struct Line<T> {
 
 #[derive(Debug)]
 pub(super) struct Lane<T> {
-    lines: HashMap<u64, Line<T>>,
+    lines: BTreeMap<u64, Line<T>>,
     /// Lines with something in them, and those that only owe something; by their tags.
     ready: BTreeSet<(u64, u64)>,
     owing: BTreeSet<(u64, u64)>,
     virtual_time: u64,
     /// Which entry an equal question may join.
-    shared: HashMap<Key, (u64, u64)>,
+    shared: BTreeMap<Key, (u64, u64)>,
     items: usize,
     work: u64,
 }
@@ -62,11 +62,11 @@ pub(super) struct Lane<T> {
 impl<T> Lane<T> {
     pub(super) fn new() -> Self {
         Self {
-            lines: HashMap::new(),
+            lines: BTreeMap::new(),
             ready: BTreeSet::new(),
             owing: BTreeSet::new(),
             virtual_time: 0,
-            shared: HashMap::new(),
+            shared: BTreeMap::new(),
             items: 0,
             work: 0,
         }

@@ -1,46 +1,58 @@
 //! Requests that were done and wait together until the disk has what they did. Nobody sees it before: readers get the
 //! data as they were, subscribers are told afterwards.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tidegate_graph::{Snapshot, SubscriberId};
+use tidegate_control::Timestamp;
+use tidegate_graph::Snapshot;
 
-use crate::ask::{Answered, Refused};
-use crate::desk::{Hold, Task};
 use crate::limits::{GROUP_MAX, GROUP_TIME};
-use crate::order::Job;
-use crate::outlet::Outlet;
+use crate::machine::order::Job;
+use crate::machine::request::{Answered, Refused};
+use crate::machine::task::Task;
+
+/// What the writer waits for beside requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Nothing.
+    Free,
+    /// It takes what is there, to have it kept together, and waits for nothing more.
+    Gathering,
+    /// It takes no request before what it has is kept.
+    Settling,
+    /// It takes requests to refuse them: the disk fails.
+    Stuck,
+}
 
 /// A request that was done.
-pub(crate) struct Done {
-    pub(crate) task: Task,
+#[derive(Debug)]
+pub(crate) struct Done<R, C> {
+    pub(crate) task: Task<R, C>,
     pub(crate) outcome: Result<Answered, Refused>,
     pub(crate) job: Job,
-    /// Of a subscription: where it is told of changes.
-    pub(crate) outlet: Option<Arc<Outlet>>,
+    /// Of a subscription: who hears of changes.
+    pub(crate) connection: Option<C>,
+    pub(crate) began: Timestamp,
     /// For how long it kept the writer from others.
     pub(crate) took: Duration,
 }
 
-pub(crate) struct Group {
+pub(crate) struct Group<R, C> {
     /// The data as everybody sees them until then.
     pub(crate) before: Snapshot,
-    pub(crate) since: Instant,
-    pub(crate) done: Vec<Done>,
-    /// Subscribers that have room again, and are told afterwards. As many as there are subscriptions, at most.
-    pub(crate) called: Vec<SubscriberId>,
+    pub(crate) since: Timestamp,
+    pub(crate) done: Vec<Done<R, C>>,
     pub(crate) hold: Hold,
 }
 
-impl Group {
-    pub(crate) fn new(before: Snapshot, since: Instant) -> Self {
-        Self { before, since, done: Vec::new(), called: Vec::new(), hold: Hold::Gathering }
+impl<R, C> Group<R, C> {
+    pub(crate) fn new(before: Snapshot, since: Timestamp) -> Self {
+        Self { before, since, done: Vec::new(), hold: Hold::Gathering }
     }
 
-    pub(crate) fn push(&mut self, done: Done) {
+    pub(crate) fn push(&mut self, now: Timestamp, done: Done<R, C>) {
         self.done.push(done);
-        if self.done.len() >= GROUP_MAX || self.since.elapsed() >= GROUP_TIME {
+        if self.done.len() >= GROUP_MAX || now.since(self.since) >= GROUP_TIME {
             self.hold = Hold::Settling;
         }
     }

@@ -22,22 +22,22 @@ impl rand_core::TryRng for Fixed {
 
 const WORK: Duration = Duration::from_millis(1);
 
-fn pool() -> Pool<u64> {
+fn pool() -> RequestQueue<u64> {
     let mut config = PoolConfig::default();
     config.classes[Class::Update.index()].cost_initial = WORK;
     let servers = Servers { threads: 1, long_max: 1, worth: 1 };
-    Pool::new(&config, servers, TicketKey::new([3; 16])).unwrap()
+    RequestQueue::new(&config, servers, TicketKey::new([3; 16])).unwrap()
 }
 
 fn at(nanos: u128) -> Timestamp {
     Timestamp::from_nanos(u64::try_from(nanos).unwrap())
 }
 
-fn offer(pool: &mut Pool<u64>, now: Timestamp, caller: &Caller) -> Result<(), Box<Hints>> {
-    let (client, shape) = (caller.client, crate::order::Shape::default());
+fn offer(pool: &mut RequestQueue<u64>, now: Timestamp, caller: &Caller) -> Result<(), Box<Hints>> {
+    let (client, shape) = (caller.client, crate::machine::order::Shape::default());
     let patience = Duration::from_secs(10);
     let request =
-        Request { class: Class::Update, key: None, client, shape, patience, is_promised: false, value: client };
+        Arrival { class: Class::Update, key: None, client, shape, patience, is_promised: false, value: client };
     let hints = pool.hints(now, Class::Update, caller);
     match pool.offer(now, request, caller, &hints, &mut Fixed) {
         Entered::Waits => Ok(()),

@@ -1,7 +1,6 @@
 //! What a door asks of the service, and what it gets.
 
 use std::hash::Hash;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,15 +12,14 @@ use tidegate_control::admission::{Class, Key};
 use tidegate_control::hints::Hints;
 use tidegate_graph::{Baseline, Error, Mask, Query, ResultDelta, SubscriberId, Update};
 
-use crate::condition::Condition;
-use crate::limits::{TIME_MAX, TIME_MIN};
-use crate::order::Shape;
-use crate::outlet::Outlet;
-use crate::pool::Caller;
+use crate::limits::{TEXT_SHOWN_BYTES, TIME_MAX, TIME_MIN};
+use crate::machine::condition::Condition;
+use crate::machine::order::Shape;
+use crate::machine::request_queue::Caller;
 
-/// A request, parsed.
+/// A request, parsed. `C` is a connection that hears of changes.
 #[derive(Debug)]
-pub enum Ask {
+pub enum Ask<C> {
     /// SPARQL, answered with bytes.
     Query {
         /// The query.
@@ -54,7 +52,7 @@ pub enum Ask {
         /// What the client has already: it is told what it missed since, exactly, if that is still known.
         seen: Option<Seen>,
         /// Where its changes go; nowhere, if the client will ask again.
-        outlet: Option<Arc<Outlet>>,
+        outlet: Option<C>,
     },
     /// Adds a rule.
     AddRule {
@@ -242,9 +240,30 @@ impl Watched {
             Self::Masks(masks) => format!("{masks:?}"),
         }
     }
+
+    /// In words, for an operator.
+    pub(crate) fn shown(&self) -> Box<str> {
+        match self {
+            Self::Query(query) => cut(&query.canonical()),
+            Self::Masks(masks) => format!("{} patterns", masks.len()).into(),
+        }
+    }
 }
 
-impl Ask {
+impl<C> Ask<C> {
+    /// What is asked, in words, for an operator.
+    pub(crate) fn shown(&self) -> Box<str> {
+        match self {
+            Self::Query { query, .. } => cut(&query.canonical()),
+            Self::Match { masks, .. } => format!("{} patterns", masks.len()).into(),
+            Self::Subscribe { what, .. } => what.shown(),
+            Self::Update(_) => "an update".into(),
+            Self::Edit { .. } => "an edit".into(),
+            Self::AddRule { text, .. } => cut(text),
+            Self::RemoveRule(_) => "a rule less".into(),
+        }
+    }
+
     /// Where it waits.
     pub(crate) fn class(&self) -> Class {
         match self {
@@ -313,6 +332,14 @@ impl Ask {
     }
 }
 
+fn cut(text: &str) -> Box<str> {
+    let mut end = text.len().min(TEXT_SHOWN_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().into()
+}
+
 /// For the estimate of its cost: the words themselves, and the words without constants.
 fn shape(class: Class, words: &str, size: usize, seed: (u64, u64)) -> Shape {
     let hash = |words: &str| {
@@ -358,7 +385,7 @@ mod tests {
 
     fn key(text: &str, form: Form, scope: u64) -> Option<Key> {
         let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
-        Ask::Query { query, form }.names(scope, (1, 2)).0
+        Ask::<()>::Query { query, form }.names(scope, (1, 2)).0
     }
 
     #[test]

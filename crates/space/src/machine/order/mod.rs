@@ -45,7 +45,7 @@ pub(crate) struct Servers {
 
 /// A request as it arrives.
 #[derive(Debug)]
-pub(crate) struct Request<T> {
+pub(crate) struct Arrival<T> {
     pub(crate) class: Class,
     /// Equal keys may be answered by one execution.
     pub(crate) key: Option<Key>,
@@ -125,8 +125,8 @@ impl<T> Order<T> {
     }
 
     /// A request arrives.
-    pub(crate) fn offer(&mut self, now: Timestamp, request: Request<T>) -> Offered<T> {
-        let Request { class, key, client, shape, patience, is_promised, value } = request;
+    pub(crate) fn offer(&mut self, now: Timestamp, request: Arrival<T>) -> Offered<T> {
+        let Arrival { class, key, client, shape, patience, is_promised, value } = request;
         let estimate = self.estimates.of(class, shape);
         let lane = if is_promised { PROMISED } else { lane_of(class, estimate) };
         let waiter = Waiter { value, arrived: now, deadline: now + patience };

@@ -1,7 +1,7 @@
 //! Answers of now. An answer is kept with the version it is about and forgotten with it: there is no way to get one that
 //! is older than a change that was confirmed.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use tidegate_control::admission::Key;
@@ -11,7 +11,7 @@ use crate::limits::{CACHE_BYTES_MAX, CACHE_ENTRIES_MAX};
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     version: u64,
-    answers: HashMap<u128, Bytes>,
+    answers: BTreeMap<u128, Bytes>,
     bytes: usize,
 }
 

@@ -1,0 +1,257 @@
+//! Where requests wait: two request queues, because one thread writes and several read, and each needs its own estimate
+//! of when it will be free. Says what the writer and each reader do next, and when the writer is to show its data.
+//!
+//! Pure: time and chance are arguments, and waiting is an answer. Driven by `desk`, whose lock nobody holds while working.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use rand_core::Rng;
+use tidegate_control::Timestamp;
+use tidegate_control::appointments::TicketKey;
+use tidegate_control::hints::Hints;
+use tidegate_graph::{Evaluated, Snapshot, SubscriberId};
+
+use super::condition::Condition;
+use super::order::{Arrival, Job, Servers, Shape, Taken};
+use super::request::Refused;
+use super::request_queue::{Caller, Entered, RequestQueue};
+use super::task::Task;
+use super::writer::Hold;
+use crate::admission::Admission;
+use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
+
+/// Which of the two queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Write,
+    Read,
+}
+
+/// Things that cost nothing and do not wait. There are as many as subscriptions, twice, at most.
+pub(crate) enum Control<C> {
+    /// There is room again for what these are to be told.
+    Call(Vec<SubscriberId>),
+    /// The client does not want it any more.
+    Unsubscribe(SubscriberId, C),
+    /// The connection is lost; the client may come back.
+    Depart(SubscriberId, C),
+    /// A standing query was evaluated.
+    Evaluated(Box<Evaluated>),
+    /// The evaluator has nothing to do.
+    Idle,
+}
+
+/// What became of an offer.
+#[derive(Debug)]
+pub(crate) enum Offered<T> {
+    /// Somebody of this side is to be woken.
+    Waits(Side),
+    Refused(T, Refused),
+}
+
+/// What the writer does next.
+pub(crate) enum NextWrite<R, C> {
+    Work(Box<Taken<Task<R, C>>>),
+    Control(Control<C>),
+    /// Shows the data of now.
+    Snapshot,
+    /// See what has become of what is to be kept.
+    Look,
+    /// Waits until it is woken; and no longer than this, then [`FrontDesk::handle_stored`] has it look: a disk that fails
+    /// says nothing.
+    Wait(Option<Duration>),
+    End,
+}
+
+/// What a reader does next.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once, and most often it is work")]
+pub(crate) enum NextRead<T> {
+    Work(Taken<T>, Snapshot),
+    /// Waits; the writer is to be woken, because there are no data to read.
+    Call,
+    Wait,
+    End,
+}
+
+pub(crate) struct FrontDesk<R, C> {
+    writers: RequestQueue<Task<R, C>>,
+    readers: RequestQueue<Task<R, C>>,
+    controls: VecDeque<Control<C>>,
+    /// Something was stored since the writer last looked.
+    is_stored: bool,
+    /// The data of now, if a reader has asked for it since the last change: while it exists every change costs more.
+    snapshot: Option<Snapshot>,
+    is_snapshot_wanted: bool,
+    condition: Condition,
+    is_closing: bool,
+}
+
+impl<R, C> FrontDesk<R, C> {
+    /// None if a queue cannot be as it is wanted.
+    pub(crate) fn new(admission: &Admission, keys: [TicketKey; 2]) -> Option<Self> {
+        // The writer has one thread, and as many jobs under way as wait together for the disk.
+        let writer = Servers { threads: usize::MAX, long_max: usize::MAX, worth: 1 };
+        let reader = Servers { threads: READERS, long_max: LONG_READERS, worth: PROCESSORS_READING };
+        let [write_key, read_key] = keys;
+        Some(Self {
+            writers: RequestQueue::new(&admission.pool(writer.worth), writer, write_key)?,
+            readers: RequestQueue::new(&admission.pool(reader.worth), reader, read_key)?,
+            controls: VecDeque::new(),
+            is_stored: false,
+            snapshot: None,
+            is_snapshot_wanted: false,
+            condition: Condition::Serving,
+            is_closing: false,
+        })
+    }
+
+    fn queue(&mut self, side: Side) -> &mut RequestQueue<Task<R, C>> {
+        match side {
+            Side::Write => &mut self.writers,
+            Side::Read => &mut self.readers,
+        }
+    }
+
+    /// What whoever is answered from memory is told about pace.
+    pub(crate) fn hints(&mut self, now: Timestamp, task: &Task<R, C>, caller: &Caller) -> Hints {
+        let hints = self.readers.hints(now, task.class, caller);
+        Hints { queued: Some(Duration::ZERO), ..hints }
+    }
+
+    /// A request arrives: it waits, or is refused at once. Those that waited too long are at [`FrontDesk::drain`] then.
+    pub(crate) fn offer(
+        &mut self,
+        now: Timestamp,
+        mut task: Task<R, C>,
+        shape: Shape,
+        caller: &Caller,
+        chance: &mut impl Rng,
+    ) -> Offered<Task<R, C>> {
+        if self.condition != Condition::Serving {
+            return Offered::Refused(task, Refused::Unavailable(self.condition));
+        }
+        if self.is_closing {
+            return Offered::Refused(task, Refused::Closing);
+        }
+        let side = if task.ask.only_reads() { Side::Read } else { Side::Write };
+        let queue = self.queue(side);
+        let hints = queue.hints(now, task.class, caller);
+        task.hints.clone_from(&hints);
+        let (class, key, patience) = (task.class, task.key, task.until.since(now));
+        let arrival = Arrival { class, key, client: caller.client, shape, patience, is_promised: false, value: task };
+        match queue.offer(now, arrival, caller, &hints, chance) {
+            Entered::Waits => Offered::Waits(side),
+            Entered::Refused(task, hints) => Offered::Refused(task, Refused::Busy(hints)),
+        }
+    }
+
+    /// Those who waited too long on a side.
+    pub(crate) fn drain(&mut self, side: Side) -> Vec<Task<R, C>> {
+        self.queue(side).drain()
+    }
+
+    pub(crate) fn control(&mut self, control: Control<C>) {
+        self.controls.push_back(control);
+    }
+
+    /// Something was stored, or it is time to look.
+    pub(crate) fn handle_stored(&mut self) {
+        self.is_stored = true;
+    }
+
+    /// What the writer does next, while it waits for this. Those that waited too long are at [`FrontDesk::drain`] then.
+    pub(crate) fn next_write(&mut self, now: Timestamp, hold: Hold) -> NextWrite<R, C> {
+        if self.is_closing {
+            return NextWrite::End;
+        }
+        if self.is_snapshot_wanted {
+            return NextWrite::Snapshot;
+        }
+        if let Some(control) = self.controls.pop_front() {
+            return NextWrite::Control(control);
+        }
+        if hold != Hold::Settling
+            && let Some(taken) = self.writers.take(now)
+        {
+            return NextWrite::Work(Box::new(taken));
+        }
+        match hold {
+            Hold::Free => NextWrite::Wait(None),
+            Hold::Settling | Hold::Stuck if !self.is_stored => NextWrite::Wait(Some(LOOK_INTERVAL)),
+            Hold::Gathering | Hold::Settling | Hold::Stuck => {
+                self.is_stored = false;
+                NextWrite::Look
+            }
+        }
+    }
+
+    /// What a free reader does next. Those that waited too long are at [`FrontDesk::drain`] then.
+    pub(crate) fn next_read(&mut self, now: Timestamp) -> NextRead<Task<R, C>> {
+        if self.is_closing {
+            return NextRead::End;
+        }
+        if let Some(snapshot) = &self.snapshot {
+            return match self.readers.take(now) {
+                Some(taken) => NextRead::Work(taken, snapshot.clone()),
+                None => NextRead::Wait,
+            };
+        }
+        if self.readers.is_empty() {
+            return NextRead::Wait;
+        }
+        self.is_snapshot_wanted = true;
+        NextRead::Call
+    }
+
+    /// The data of now, for readers.
+    pub(crate) fn show(&mut self, snapshot: Snapshot) {
+        self.snapshot = Some(snapshot);
+        self.is_snapshot_wanted = false;
+    }
+
+    /// The data have changed: what readers get from now on is not what it was. Whether readers wait for it; they are given
+    /// it then, and if there are none, changes stay cheap.
+    pub(crate) fn handle_changed(&mut self, snapshot: impl FnOnce() -> Snapshot) -> bool {
+        self.snapshot = (self.is_snapshot_wanted || !self.readers.is_empty()).then(snapshot);
+        self.is_snapshot_wanted = false;
+        self.snapshot.is_some()
+    }
+
+    /// A job was done in this time. Said before its client is answered, or the client's next request would find it under
+    /// way.
+    pub(crate) fn served(&mut self, job: Job, side: Side, elapsed: Duration) {
+        self.queue(side).served(job, elapsed);
+    }
+
+    /// A job was given up after this time.
+    pub(crate) fn cancelled(&mut self, job: Job, side: Side, elapsed: Duration) {
+        self.queue(side).cancelled(job, elapsed);
+    }
+
+    /// The owner of the data is gone: from now on nobody is served, and whoever waits is to be told so. What was known of
+    /// the data is forgotten.
+    pub(crate) fn suspend(&mut self, condition: Condition) -> Vec<Task<R, C>> {
+        self.condition = condition;
+        let mut waiting = self.writers.clear();
+        waiting.extend(self.readers.clear());
+        self.controls.clear();
+        self.snapshot = None;
+        self.is_snapshot_wanted = false;
+        waiting
+    }
+
+    /// There is an owner again.
+    pub(crate) fn resume(&mut self) {
+        self.condition = Condition::Serving;
+    }
+
+    /// Nobody is served any more.
+    pub(crate) fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing
+    }
+}

@@ -1,0 +1,20 @@
+//! The smart space as a state machine: what is decided, and nothing that is done. Whoever drives it says what happened and
+//! what time it is, and asks what to do next; sockets, threads, locks and clocks are the driver's, in the files around
+//! this folder. `xtask/tests/architecture.rs` keeps it that way, so that a simulation and the laboratory run what runs in
+//! the field.
+//!
+//! There are two machines, because one thread may hold the first only for a moment and the other works for long on the
+//! second: the requests that wait ([`front_desk`]), and the owner of the data ([`writer`]).
+
+pub(crate) mod cache;
+pub(crate) mod condition;
+pub(crate) mod front_desk;
+pub(crate) mod notification;
+pub(crate) mod order;
+pub(crate) mod request;
+pub(crate) mod request_queue;
+#[cfg(test)]
+mod simulation;
+pub(crate) mod subscription_registry;
+pub(crate) mod task;
+pub(crate) mod writer;

@@ -1,0 +1,23 @@
+//! What a subscriber is told.
+
+use std::sync::Arc;
+
+use tidegate_graph::Error;
+
+use crate::change::Change;
+
+/// What a subscriber is told after its baseline.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// The result changed.
+    Changed {
+        /// 1, 2, 3, … without gaps; what was merged under pressure is one change.
+        sequence: u64,
+        /// The version of the data that it leads to.
+        version: u64,
+        /// What entered and left.
+        delta: Arc<Change>,
+    },
+    /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.
+    Ended(Option<Error>),
+}

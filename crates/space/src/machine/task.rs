@@ -1,0 +1,43 @@
+//! A request on its way through the machines, and what they have to know of whoever made it.
+
+use tidegate_control::Timestamp;
+use tidegate_control::admission::{Class, Key};
+use tidegate_control::hints::Hints;
+
+use super::request::Ask;
+
+/// Whoever waits for an answer. It may leave, or withdraw its request, at any moment and on any thread: so it is asked, and
+/// answers at once.
+pub(crate) trait Requester {
+    /// Nobody waits any more.
+    fn is_gone(&self) -> bool;
+
+    /// The request is about to be done; false if it was withdrawn, and must not be.
+    fn begin(&self) -> bool;
+
+    /// What the request did is about to be handed to the disk.
+    fn submit(&self);
+
+    /// The text of the request is not needed any more: memory that it is charged with is given back.
+    fn release(&mut self);
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(crate) struct Task<R, C> {
+    pub(crate) ask: Ask<C>,
+    pub(crate) class: Class,
+    pub(crate) key: Option<Key>,
+    pub(crate) began: Timestamp,
+    pub(crate) until: Timestamp,
+    /// What its client is told about pace.
+    pub(crate) hints: Hints,
+    pub(crate) requester: R,
+}
+
+impl<R: Requester, C> Task<R, C> {
+    /// Whether an answer would come too late.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.requester.is_gone() || self.until <= now
+    }
+}

@@ -1,0 +1,377 @@
+//! The owner of the data: does one change after the other, has what they did kept, and knows whom to tell.
+//!
+//! If the space is kept, what requests did is handed to the disk, and they are answered together when it has all of it:
+//! while one group is synced the next one gathers in the request queue. Nobody sees anything of a group before.
+//!
+//! The contract: *[`Writer::handle_request`] with what arrives; do each [`Writer::poll_job`] by [`Writer::perform`], hand
+//! over each [`Writer::poll_write`], say by [`Writer::turn`] that it is done; then say what is visible
+//! ([`Writer::poll_version`]), answer ([`Writer::poll_reply`]), and tell ([`Writer::poll_ready`]), in this order.* Every
+//! request is answered once. Refuses to know of threads, channels and disks; driven by `writer_thread`, and by the
+//! simulation.
+
+mod group;
+mod notify;
+mod perform;
+mod standing;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_graph::{Delta, Error, Evaluated, RuleId, Snapshot, Space, SubscriberId};
+
+use group::{Done, Group, share};
+use standing::Beside;
+
+pub(crate) use group::Hold;
+
+use super::condition::Condition;
+use super::order::{Job, Taken};
+use super::request::{Answer, Answered, Ask, Begun, Refused};
+use super::subscription_registry::SubscriptionRegistry;
+use super::task::{Requester, Task};
+use crate::change::Change;
+use crate::keep::Kept;
+
+/// How what keeps the data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreHealth {
+    Fine,
+    /// There is room only for what makes it smaller.
+    Full,
+    /// Nothing can be kept at the moment.
+    Failed,
+}
+
+/// A request whose turn it is.
+pub(crate) struct Work<R, C> {
+    taken: Taken<Task<R, C>>,
+    /// The first result of its standing query.
+    found: Option<Evaluated>,
+}
+
+impl<R, C> Work<R, C> {
+    /// Until when it is to be cancelled, if it may take long.
+    pub(crate) fn until(&self) -> Option<Timestamp> {
+        let task = &self.taken.value;
+        matches!(task.ask, Ask::Update(_) | Ask::AddRule { .. }).then_some(task.until)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn requester(&self) -> &R {
+        &self.taken.value.requester
+    }
+}
+
+/// All that one request did, to be kept as a whole, after everything before it.
+#[derive(Debug)]
+pub(crate) struct Write {
+    rule: Option<RuleChange>,
+    stopped: Vec<RuleId>,
+    deltas: Vec<Delta>,
+}
+
+#[derive(Debug)]
+enum RuleChange {
+    Added(RuleId, String, String),
+    Removed(RuleId),
+}
+
+impl Write {
+    /// In the order in which it is to be read again.
+    pub(crate) fn kept(&self) -> Vec<Kept<'_>> {
+        let rule = self.rule.iter().map(|rule| match rule {
+            RuleChange::Added(id, name, text) => Kept::Rule(*id, name, text),
+            RuleChange::Removed(id) => Kept::NoRule(*id),
+        });
+        let stopped = self.stopped.iter().map(|rule| Kept::NoRule(*rule));
+        rule.chain(stopped).chain(self.deltas.iter().map(Kept::Delta)).collect()
+    }
+}
+
+/// An answer on its way, and the job that ends with it: first the job is given back, then the answer is sent.
+pub(crate) struct Reply<R, C> {
+    pub(crate) task: Task<R, C>,
+    pub(crate) outcome: Result<Answered, Refused>,
+    pub(crate) job: Job,
+    /// What the job has cost; none if nothing was done.
+    pub(crate) cost: Option<Duration>,
+    pub(crate) subscription: Option<NewSubscription<C>>,
+}
+
+/// A subscription whose client is about to hear of it.
+pub(crate) struct NewSubscription<C> {
+    id: SubscriberId,
+    /// Nobody else knows its name.
+    is_new: bool,
+    connection: Option<C>,
+}
+
+/// Something that others want to know.
+#[derive(Debug)]
+pub(crate) enum Event<C> {
+    /// A query stands, with its text for an operator.
+    Subscribed(SubscriberId, Box<str>),
+    /// It does not stand any more.
+    Left(SubscriberId),
+    /// Another connection goes on with the subscription of this one.
+    Displaced(SubscriberId, C),
+    /// A rule was removed: it failed, or did not come to rest.
+    RuleStopped(RuleId, Error),
+}
+
+/// The owner of the data. `R` is whoever waits for an answer, `C` a connection that is told of changes.
+pub(crate) struct Writer<R, C> {
+    space: Space,
+    /// Rules by their names on the wire; as many as the space has rules.
+    rules: BTreeMap<String, RuleId>,
+    /// None if nothing is kept.
+    store: Option<StoreHealth>,
+    group: Option<Group<R, C>>,
+    registry: SubscriptionRegistry<C>,
+    beside: Beside<R, C>,
+    /// Requests whose turn it is.
+    due: VecDeque<Work<R, C>>,
+    /// What was just done.
+    current: Option<Done<R, C>>,
+    writes: VecDeque<Write>,
+    replies: VecDeque<Reply<R, C>>,
+    /// Subscribers that something waits for, or who have room for it again. Each at most a few times.
+    ready: VecDeque<SubscriberId>,
+    /// What was told last: the next one may be told the same.
+    told: Option<Arc<Change>>,
+    events: VecDeque<Event<C>>,
+    /// Something happened since an idle evaluator was last asked for.
+    is_evaluator_wanted: bool,
+    /// The version that everybody may see, and whether it is new.
+    visible: u64,
+    is_visible_new: bool,
+}
+
+impl<R: Requester, C: Clone + Eq> Writer<R, C> {
+    /// A space with its rules; it is kept, or is not.
+    pub(crate) fn new(space: Space, rules: Vec<(String, RuleId)>, store: Option<StoreHealth>) -> Self {
+        let visible = space.version();
+        Self {
+            space,
+            rules: rules.into_iter().collect(),
+            store,
+            group: None,
+            registry: SubscriptionRegistry::default(),
+            beside: Beside::default(),
+            due: VecDeque::new(),
+            current: None,
+            writes: VecDeque::new(),
+            replies: VecDeque::new(),
+            ready: VecDeque::new(),
+            told: None,
+            events: VecDeque::new(),
+            is_evaluator_wanted: false,
+            visible,
+            is_visible_new: false,
+        }
+    }
+
+    /// What it waits for beside requests.
+    pub(crate) fn hold(&self) -> Hold {
+        self.group.as_ref().map_or(Hold::Free, |group| group.hold)
+    }
+
+    /// The data as they are for everybody else.
+    pub(crate) fn visible(&self) -> Snapshot {
+        self.group.as_ref().map_or_else(|| self.space.snapshot(), |group| group.before.clone())
+    }
+
+    /// A request arrives.
+    pub(crate) fn handle_request(&mut self, taken: Taken<Task<R, C>>) {
+        if let Some(taken) = self.keep_back(taken) {
+            self.due.push_back(Work { taken, found: None });
+        }
+    }
+
+    /// How the store is; to be said before a request is to be done.
+    pub(crate) fn handle_store_health(&mut self, health: StoreHealth) {
+        if let Some(store) = &mut self.store {
+            *store = health;
+        }
+    }
+
+    /// Whether requests are to be done.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Whether nothing is left to answer, to tell or to do for now.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let is_told = self.ready.is_empty() || self.group.is_some();
+        self.due.is_empty() && self.replies.is_empty() && self.events.is_empty() && is_told && !self.is_visible_new
+    }
+
+    /// The next request to do.
+    pub(crate) fn poll_job(&mut self) -> Option<Work<R, C>> {
+        while let Some(work) = self.due.pop_front() {
+            match self.refusal(&work.taken.value) {
+                None => return Some(work),
+                Some(refused) => self.refuse(work.taken, refused),
+            }
+        }
+        None
+    }
+
+    fn refusal(&self, task: &Task<R, C>) -> Option<Refused> {
+        let is_subscription = matches!(task.ask, Ask::Subscribe { .. });
+        match () {
+            () if is_subscription && task.requester.is_gone() || !task.requester.begin() => Some(Refused::Late),
+            // What a subscription begins with must not be more than everybody sees.
+            () if self.hold() == Hold::Stuck || !is_subscription && self.is_unwritable(&task.ask) => {
+                Some(Refused::Unwritable)
+            }
+            () => None,
+        }
+    }
+
+    /// Whether this cannot be kept. What takes something away needs less room afterwards.
+    fn is_unwritable(&self, ask: &Ask<C>) -> bool {
+        let is_smaller = match ask {
+            // A rule may answer a removal with something new.
+            Ask::Update(update) => self.rules.is_empty() && update.only_removes(),
+            Ask::Edit { insert, .. } => self.rules.is_empty() && insert.is_empty(),
+            Ask::RemoveRule(_) => true,
+            _ => false,
+        };
+        match self.store {
+            None | Some(StoreHealth::Fine) => false,
+            Some(StoreHealth::Full) => !is_smaller,
+            Some(StoreHealth::Failed) => true,
+        }
+    }
+
+    /// What is to be handed to the store next.
+    pub(crate) fn poll_write(&mut self) -> Option<Write> {
+        self.writes.pop_front()
+    }
+
+    /// What was performed is done, and handed over.
+    pub(crate) fn turn(&mut self, now: Timestamp) {
+        let Some(mut done) = self.current.take() else { return };
+        done.took = now.since(done.began);
+        match &mut self.group {
+            Some(group) => group.push(now, done),
+            None => self.finish(vec![done], Duration::ZERO),
+        }
+    }
+
+    /// The store has everything: everybody may see it.
+    pub(crate) fn handle_stored(&mut self, now: Timestamp) {
+        let Some(Group { since, done, .. }) = self.group.take() else { return };
+        let took = done.iter().map(|done| done.took).sum();
+        let share = share(took, now.since(since), done.len());
+        self.finish(done, share);
+    }
+
+    /// The store is not done yet.
+    pub(crate) fn handle_store_busy(&mut self) {
+        if let Some(group) = &mut self.group {
+            group.hold = Hold::Settling;
+        }
+    }
+
+    /// The store fails. Whoever waits is told that it is not known what will be; when the store is well again, it is seen.
+    pub(crate) fn handle_store_failed(&mut self) {
+        let Some(group) = &mut self.group else { return };
+        group.hold = Hold::Stuck;
+        for Done { task, outcome, job, .. } in std::mem::take(&mut group.done) {
+            if let Ok(Answered { answer: Answer::Subscribed(subscribed), .. }) = &outcome {
+                self.leave(subscribed.id);
+            }
+            // What failed by itself has failed.
+            self.cancel(task, job, outcome.and(Err(Refused::Unconfirmed)));
+        }
+    }
+
+    /// The data that everybody may see from now on have this version. To be said before anybody is answered.
+    pub(crate) fn poll_version(&mut self) -> Option<u64> {
+        std::mem::take(&mut self.is_visible_new).then_some(self.visible)
+    }
+
+    /// The next answer.
+    pub(crate) fn poll_reply(&mut self) -> Option<Reply<R, C>> {
+        self.replies.pop_front()
+    }
+
+    /// Whoever subscribed has gone without hearing that it did.
+    pub(crate) fn handle_unheard(&mut self, now: Timestamp, subscription: NewSubscription<C>) {
+        let NewSubscription { id, is_new, connection } = subscription;
+        if is_new {
+            self.leave(id);
+        } else if connection.is_some_and(|connection| self.registry.is_of(id, &connection)) {
+            self.registry.attach(now, id, None);
+        }
+    }
+
+    /// The next thing that others want to know.
+    pub(crate) fn poll_event(&mut self) -> Option<Event<C>> {
+        self.events.pop_front()
+    }
+
+    /// After a fault of ours, when nothing of the data is used any more: whoever waits is told what is known. What was
+    /// handed over is whole and will be read again, so it is confirmed if it `is_kept`. Whoever listens is returned, to be
+    /// told that it is over.
+    pub(crate) fn abandon(&mut self, is_kept: bool) -> Vec<(SubscriberId, C)> {
+        let done = self.group.take().map(|group| group.done).unwrap_or_default();
+        for Done { task, outcome, job, .. } in done {
+            let outcome = outcome.and_then(|answered| match answered.answer {
+                Answer::Subscribed(_) => Err(Refused::Unavailable(Condition::Restarting)),
+                _ if is_kept => Ok(answered),
+                _ => Err(Refused::Unconfirmed),
+            });
+            self.cancel(task, job, outcome);
+        }
+        let due = std::mem::take(&mut self.due);
+        for taken in self.take_beside().chain(due.into_iter().map(|work| work.taken)) {
+            self.refuse(taken, Refused::Unavailable(Condition::Restarting));
+        }
+        self.registry.end_all()
+    }
+
+    /// Answers, after each has waited so long as its share of what they waited for together.
+    fn finish(&mut self, done: Vec<Done<R, C>>, share: Duration) {
+        let version = self.space.version();
+        self.is_visible_new |= version != self.visible;
+        self.visible = version;
+        for Done { task, outcome, job, connection, took, .. } in done {
+            let subscription = match &outcome {
+                Ok(Answered { answer: Answer::Subscribed(it), .. }) => {
+                    let is_new = matches!(it.begun, Begun::Whole(_));
+                    Some(NewSubscription { id: it.id, is_new, connection })
+                }
+                _ => None,
+            };
+            self.replies.push_back(Reply { task, outcome, job, cost: Some(took + share), subscription });
+        }
+        self.ready.extend(self.space.ready());
+        self.is_evaluator_wanted = true;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn version(&self) -> u64 {
+        self.space.version()
+    }
+
+    /// Requests that are due, done in a group, and subscribers that are ready; and outputs that nobody took.
+    #[cfg(test)]
+    pub(crate) fn sizes(&self) -> (usize, usize, usize, usize) {
+        let done = self.group.as_ref().map_or(0, |group| group.done.len());
+        let outputs = self.replies.len() + self.writes.len() + self.events.len();
+        (self.due.len(), done, self.ready.len(), outputs)
+    }
+
+    fn refuse(&mut self, taken: Taken<Task<R, C>>, refused: Refused) {
+        self.cancel(taken.value, taken.job, Err(refused));
+    }
+
+    fn cancel(&mut self, task: Task<R, C>, job: Job, outcome: Result<Answered, Refused>) {
+        self.replies.push_back(Reply { task, outcome, job, cost: None, subscription: None });
+    }
+}

@@ -1,0 +1,205 @@
+//! The writer's thread: does what `machine::writer` says. Waits for requests and the disk, hands over what is to be kept,
+//! answers, and puts notifications into the connections that have room.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_graph::{CancelToken, RuleId, Space, SubscriberId};
+use tracing::warn;
+
+use crate::desk::{Control, Next, ReplyTo, Shared};
+use crate::keep::Keep;
+use crate::machine::condition::Condition;
+use crate::machine::front_desk::Side;
+use crate::machine::notification::Told;
+use crate::machine::writer::{Event, Reply, StoreHealth, Work, Writer};
+use crate::outlet::{Outlet, Room};
+use crate::panics::Part;
+
+type Machine = Writer<ReplyTo, Arc<Outlet>>;
+
+pub(crate) struct WriterThread {
+    machine: Machine,
+    keep: Option<Box<dyn Keep>>,
+    shared: Arc<Shared>,
+}
+
+impl WriterThread {
+    pub(crate) fn new(
+        space: Space,
+        rules: Vec<(String, RuleId)>,
+        keep: Option<Box<dyn Keep>>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let machine = Writer::new(space, rules, keep.is_some().then_some(StoreHealth::Fine));
+        Self { machine, keep, shared }
+    }
+
+    /// Serves until the end; false if something panicked. Then nothing of the data is used any more.
+    pub(crate) fn run(mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let lived = shared.panics.catch(Part::Writer, || self.live());
+        if lived.is_err() {
+            let _ = shared.panics.catch(Part::Writer, || self.abandon());
+        }
+        lived.is_ok()
+    }
+
+    fn live(&mut self) {
+        while let Some(next) = self.shared.next_write(self.machine.hold()) {
+            let now = self.shared.now();
+            match next {
+                Next::Snapshot => self.shared.show(self.machine.visible()),
+                Next::Control(Control::Unsubscribe(id, outlet)) => self.machine.handle_unsubscribe(id, &outlet),
+                Next::Control(Control::Depart(id, outlet)) => self.machine.handle_departure(now, id, &outlet),
+                Next::Control(Control::Call(ids)) => self.machine.handle_room(ids),
+                Next::Control(Control::Evaluated(evaluated)) => self.machine.handle_evaluated(now, *evaluated),
+                Next::Work(taken) => {
+                    self.machine.sweep(now, |outlet| outlet.is_closed());
+                    self.machine.handle_request(*taken);
+                }
+                Next::Look => self.look(),
+                Next::Control(Control::Idle) => self.machine.handle_idle(),
+                Next::Wait(_) | Next::End => {}
+            }
+            self.act();
+        }
+        let is_kept = self.keep.as_mut().is_none_or(|keep| keep.close());
+        if is_kept {
+            self.machine.handle_stored(self.shared.now());
+        } else {
+            self.machine.handle_store_failed();
+        }
+        self.answer();
+    }
+
+    /// After a panic: whoever waits is told what is known, and whoever listens that it is over.
+    fn abandon(&mut self) {
+        self.shared.suspend(Condition::Restarting);
+        let is_kept = self.keep.as_mut().is_none_or(|keep| keep.close());
+        let listening = self.machine.abandon(is_kept);
+        while let Some(reply) = self.machine.poll_reply() {
+            self.reply(reply);
+        }
+        for (id, outlet) in listening {
+            outlet.end(id);
+        }
+    }
+
+    /// What has become of what was handed over?
+    fn look(&mut self) {
+        let Some(keep) = &mut self.keep else { return };
+        if keep.is_kept() {
+            self.machine.handle_stored(self.shared.now());
+        } else if keep.trouble().is_some() {
+            self.machine.handle_store_failed();
+        } else {
+            self.machine.handle_store_busy();
+        }
+    }
+
+    /// Does everything that the machine wants to be done.
+    fn act(&mut self) {
+        loop {
+            self.answer();
+            if self.machine.is_due()
+                && let Some(keep) = &mut self.keep
+            {
+                self.machine.handle_store_health(health(&mut **keep));
+            }
+            if let Some(work) = self.machine.poll_job() {
+                self.work(work);
+                continue;
+            }
+            if self.machine.poll_evaluator()
+                && self.shared.is_evaluator_idle()
+                && let Some(evaluation) = self.machine.poll_evaluation(self.shared.now())
+            {
+                self.shared.evaluate(evaluation);
+            }
+            if self.machine.is_at_rest() {
+                return;
+            }
+        }
+    }
+
+    fn work(&mut self, work: Work<ReplyTo, Arc<Outlet>>) {
+        let shared = Arc::clone(&self.shared);
+        shared.probe(Part::Writer);
+        let (machine, now) = (&mut self.machine, shared.now());
+        match work.until() {
+            // Done for its own sake: whoever sent it may have gone, and meant it all the same.
+            Some(until) => shared.watched(until, Vec::new(), None, |cancel| machine.perform(now, work, cancel)),
+            None => machine.perform(now, work, CancelToken::default()),
+        }
+        if let Some(keep) = &mut self.keep {
+            while let Some(write) = machine.poll_write() {
+                keep.submit(&write.kept());
+            }
+        }
+        machine.turn(shared.now());
+    }
+
+    /// Shows what is new, answers, and tells.
+    fn answer(&mut self) {
+        if let Some(version) = self.machine.poll_version() {
+            let machine = &self.machine;
+            self.shared.changed(version, || machine.visible());
+        }
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                Event::Subscribed(id, text) => self.shared.watch.subscribed(id.0, text),
+                Event::Left(id) => self.shared.watch.left(id.0),
+                Event::Displaced(id, outlet) => outlet.displace(id),
+                Event::RuleStopped(rule, error) => {
+                    warn!(event = "rule_stopped", rule = rule.0, %error, "a rule was removed");
+                }
+            }
+        }
+        while let Some(reply) = self.machine.poll_reply() {
+            self.reply(reply);
+        }
+        while let Some(id) = self.machine.poll_ready() {
+            self.tell(id);
+        }
+    }
+
+    fn reply(&mut self, reply: Reply<ReplyTo, Arc<Outlet>>) {
+        let Reply { task, outcome, job, cost, subscription } = reply;
+        match cost {
+            Some(cost) => self.shared.served(job, Side::Write, cost),
+            None => self.shared.cancelled(job, Side::Write, Duration::ZERO),
+        }
+        let is_heard = self.shared.reply(task, outcome);
+        if let Some(subscription) = subscription.filter(|_| !is_heard) {
+            self.machine.handle_unheard(self.shared.now(), subscription);
+        }
+    }
+
+    /// Gives a subscriber what waits for it, as far as there is room.
+    fn tell(&mut self, id: SubscriberId) {
+        while let Some(outlet) = self.machine.connection(id).cloned() {
+            let permit = match outlet.room(id) {
+                Room::Here(permit) => permit,
+                Room::Later => return,
+                // It will say so itself.
+                Room::Gone => return self.machine.handle_gone(self.shared.now(), id),
+            };
+            let Some(told) = self.machine.poll_notification(id) else { return };
+            if let Told::Changed { .. } = &told {
+                self.shared.watch.told(id.0);
+            }
+            permit.send((id, told));
+        }
+    }
+}
+
+fn health(keep: &mut dyn Keep) -> StoreHealth {
+    if keep.trouble().is_some() {
+        StoreHealth::Failed
+    } else if keep.is_full() {
+        StoreHealth::Full
+    } else {
+        StoreHealth::Fine
+    }
+}
