@@ -11,7 +11,6 @@ use crate::classes::{ClassId, OnFull, PriorityMode};
 use crate::connect::may;
 use crate::connection::Connection;
 use crate::copy::{Copy, Frames, delivery_of, write_copy};
-use crate::drain::REACH_FIRST;
 use crate::event::Stats;
 use crate::ledger::{Ledger, Loss};
 use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
@@ -396,8 +395,7 @@ fn room(connection: &Connection, settings: &Settings, now: Timestamp) -> usize {
     match settings.priority.mode {
         PriorityMode::Off => settings.outbox_bytes_max,
         _ if connection.stalled_since.is_some() => connection.drain.room(now).min(settings.outbox_bytes_max),
-        // Nothing was refused: a burst may well be taken.
-        _ => connection.drain.room(now).max(REACH_FIRST as usize).min(settings.outbox_bytes_max),
+        _ => connection.drain.room_for_burst(now).min(settings.outbox_bytes_max),
     }
 }
 

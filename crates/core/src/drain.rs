@@ -19,9 +19,12 @@ const SMOOTHED_OVER: Duration = Duration::from_millis(100);
 /// Looks at the clock that are nearer to each other say nothing about a rate.
 const SPAN: Duration = Duration::from_millis(2);
 /// What may lie before a receiver of which nothing is known but that its socket takes what it is given...
-pub(crate) const REACH_FIRST: u32 = 16 * 1024;
+const REACH_FIRST: u32 = 16 * 1024;
 /// ...and before one that has just refused: a few packets, so that it always has something to take.
 const REACH_REFUSED: u32 = 1024;
+/// Whoever has refused something is not taken for prompt for so long, even if its socket is empty again: that of a slow
+/// reader is, now and then, and what it is shown then lies before everything that comes later.
+const REFUSED_FOR_S: u32 = 5;
 /// Doublings end here; no outbox is larger.
 const REACH_MAX: u32 = 1 << 30;
 
@@ -32,19 +35,21 @@ pub(crate) struct Drain {
     /// Bytes that were taken since then.
     taken: u32,
     reach: u32,
+    /// The second in which it last refused something; 0: never.
+    refused_s: u32,
     since: Timestamp,
 }
 
 impl Drain {
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { rate: 0.0, taken: 0, reach: REACH_FIRST, since: now }
+        Self { rate: 0.0, taken: 0, reach: REACH_FIRST, refused_s: 0, since: now }
     }
 
     /// So many bytes were taken of those that were shown.
     pub(crate) fn on_written(&mut self, taken: usize, shown: usize, now: Timestamp) {
         self.taken = self.taken.saturating_add(u32::try_from(taken).unwrap_or(u32::MAX));
         if taken < shown {
-            self.reach = REACH_REFUSED;
+            (self.reach, self.refused_s) = (REACH_REFUSED, seconds(now).max(1));
         }
         if now.since(self.since) >= SPAN {
             // Whoever was given next to nothing says nothing about what it could take.
@@ -70,11 +75,21 @@ impl Drain {
         self.ahead(now).max(self.reach as usize)
     }
 
+    /// The same for a socket that has taken everything: a burst may well be taken, too, if nothing was refused of late.
+    pub(crate) fn room_for_burst(&self, now: Timestamp) -> usize {
+        let is_prompt = self.refused_s == 0 || seconds(now).saturating_sub(self.refused_s) > REFUSED_FOR_S;
+        self.room(now).max(if is_prompt { REACH_FIRST as usize } else { 0 })
+    }
+
     fn smoothed(&self, now: Timestamp) -> f32 {
         let span = now.since(self.since).as_secs_f32();
         let part = span / (span + SMOOTHED_OVER.as_secs_f32());
         self.rate + part * (self.taken as f32 / span.max(SPAN.as_secs_f32()) - self.rate)
     }
+}
+
+fn seconds(now: Timestamp) -> u32 {
+    u32::try_from(now.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -139,6 +154,16 @@ mod tests {
         assert_eq!(drain.room(at(3_000_000)), REACH_REFUSED as usize);
         // One that takes nothing any more.
         assert_eq!(drain.room(at(60_000_000)), REACH_REFUSED as usize);
+    }
+
+    #[test]
+    fn who_has_refused_is_not_shown_a_burst_because_its_socket_is_empty_for_once() {
+        let mut drain = Drain::new(at(0));
+        assert_eq!(drain.room_for_burst(at(0)), REACH_FIRST as usize);
+        drain.on_written(70, 2000, at(10_000));
+        drain.on_written(1000, 1000, at(500_000));
+        assert!(drain.room_for_burst(at(500_000)) <= 2 * REACH_REFUSED as usize);
+        assert_eq!(drain.room_for_burst(at(7_000_000)), REACH_FIRST as usize, "some seconds later that is forgotten");
     }
 
     proptest! {
