@@ -13,7 +13,7 @@ use tidegate_wire_mqtt::{
 };
 
 use super::message::{Head, Look, Template, peer, qos};
-use super::model::{Churn, Home, Manners, Phases, Scenario, Speaks, Stay};
+use super::model::{Churn, Home, Manners, Phases, Scenario, Side, Speaks, Stay};
 use super::publisher::Publisher;
 use super::reader::Reader;
 use super::rhythm::Rhythm;
@@ -388,9 +388,28 @@ impl Crowd {
         }
     }
 
-    /// Whether everything that was sent since the trouble began has arrived.
+    /// Whether everything that counts has arrived or was refused.
     pub fn is_complete(&self) -> bool {
         self.tallies.iter().all(Tally::is_complete)
+    }
+
+    /// Copies that have arrived of what counts.
+    pub fn delivered(&self) -> u64 {
+        self.tallies.iter().map(Tally::delivered).sum()
+    }
+
+    /// Whether nothing of the innocent has been lost or late for a second, and nobody was refused.
+    pub fn is_well(&self, now_ns: u64) -> bool {
+        let heard = self.scenario.cohorts.iter().zip(&self.tallies).filter(|(it, _)| self.scenario.copies(it) > 0);
+        heard.into_iter().all(|(cohort, tally)| tally.is_well(now_ns, cohort.side == Side::Innocent))
+    }
+
+    /// Times to recover and of refusals, of each cohort that was watched until then, into its figures of before.
+    pub fn look_back(&self, figures: &mut [Figures], until_ns: u64) {
+        for (figures, tally) in figures.iter_mut().zip(&self.tallies) {
+            figures.recovered_s = tally.recovered_s(until_ns);
+            figures.refused_s = tally.figures().refused_s;
+        }
     }
 
     /// Everything is over: what became of each cohort, in order.

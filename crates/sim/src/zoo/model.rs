@@ -69,6 +69,8 @@ pub enum During {
 pub enum Manners {
     /// Nothing. What is refused is gone.
     Ignores,
+    /// Nothing, and it sends what was refused again at once.
+    Insists,
     /// It waits as it is told, and sends what was refused again.
     Obeys,
 }

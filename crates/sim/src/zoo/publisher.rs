@@ -149,7 +149,7 @@ impl Publisher {
             && is_refused
         {
             tally.on_refused(sent.due_ns);
-            if self.manners == Manners::Obeys {
+            if self.manners != Manners::Ignores {
                 self.again.push_back(sent);
             }
         }
@@ -169,7 +169,7 @@ impl Publisher {
         if hints.retry_after.is_some() || hints.interval.is_some() {
             tally.on_hint(now_ns, hints.retry_after);
         }
-        if self.manners == Manners::Ignores {
+        if self.manners != Manners::Obeys {
             return;
         }
         if let Some(wait) = hints.retry_after {
@@ -193,13 +193,13 @@ impl Publisher {
         }
     }
 
-    /// Its connection is gone: what was under way is sent again by who obeys, and lost by who does not care.
+    /// Its connection is gone: what was under way is sent again, or lost by who does not care.
     pub(super) fn on_lost(&mut self) {
         self.since_named = 0;
-        if self.manners == Manners::Obeys {
-            self.again.extend(self.under_way.drain(..));
-        } else {
+        if self.manners == Manners::Ignores {
             self.under_way.clear();
+        } else {
+            self.again.extend(self.under_way.drain(..));
         }
     }
 

@@ -8,6 +8,11 @@ use crate::histogram::Histogram;
 const SLOT_NS: u64 = 100_000_000;
 /// Later than this is not well yet.
 const WELL_NS: u64 = 250_000_000;
+/// So long after the last part clients may be watched: until five seconds after any trouble are over.
+const WATCH_NS: u64 = 6_000_000_000;
+/// Well are clients of whom nothing was lost, late or refused for so long, up to what may be under way still.
+const WELL_FOR_SLOTS: usize = 10;
+const UNDER_WAY_SLOTS: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
@@ -76,7 +81,7 @@ impl Tally {
     /// Nothing yet.
     pub fn new(phases: Phases, copies: u32) -> Self {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
-        let slots = nanos(phases.end()) / SLOT_NS + 1;
+        let slots = (nanos(phases.end()) + WATCH_NS) / SLOT_NS + 1;
         Self {
             begin_ns: nanos(phases.lead),
             trouble_end_ns: nanos(phases.trouble_end()),
@@ -144,16 +149,34 @@ impl Tally {
         }
     }
 
+    /// The slots of what counts: from the beginning of the trouble to the end.
+    fn counted(&self) -> &[Slot] {
+        self.slots.get((self.begin_ns / SLOT_NS) as usize..(self.end_ns / SLOT_NS) as usize).unwrap_or_default()
+    }
+
     pub(super) fn is_complete(&self) -> bool {
-        let slots = self.slots.get((self.begin_ns / SLOT_NS) as usize..).unwrap_or_default();
-        slots.iter().all(|slot| slot.delivered + slot.refused * self.copies >= slot.offered * self.copies)
+        self.counted().iter().all(|slot| slot.delivered + slot.refused * self.copies >= slot.offered * self.copies)
+    }
+
+    /// Copies so far of what counts.
+    pub(super) fn delivered(&self) -> u64 {
+        self.counted().iter().map(|slot| slot.delivered).sum()
+    }
+
+    /// Whether all has been well for a second; of who is to blame for its own lateness only refusals count.
+    pub(super) fn is_well(&self, now_ns: u64, is_innocent: bool) -> bool {
+        let last = ((now_ns / SLOT_NS) as usize).saturating_sub(UNDER_WAY_SLOTS);
+        let slots = self.slots.get(last.saturating_sub(WELL_FOR_SLOTS)..last).unwrap_or_default();
+        slots.iter().all(|slot| slot.refused == 0 && !(is_innocent && self.is_bad(slot)))
+    }
+
+    fn is_bad(&self, slot: &Slot) -> bool {
+        slot.delivered < slot.offered * self.copies || slot.worst_ns > WELL_NS
     }
 
     /// What it comes to.
     pub fn figures(&self) -> Figures {
-        let first = (self.begin_ns / SLOT_NS) as usize;
-        let last = (self.end_ns / SLOT_NS) as usize;
-        let slots = self.slots.get(first..last).unwrap_or_default();
+        let slots = self.counted();
         let offered = self.copies * slots.iter().map(|slot| slot.offered).sum::<u64>();
         let delivered = slots.iter().map(|slot| slot.delivered).sum::<u64>().min(offered);
         let seconds = self.end_ns.saturating_sub(self.begin_ns) as f64 * 1e-9;
@@ -178,17 +201,17 @@ impl Tally {
             p99_ms: ms(0.99),
             honest_p99_ms,
             reacted_s: since(self.first_sign_ns, self.begin_ns),
-            recovered_s: self.recovered_s(),
+            recovered_s: self.recovered_s(self.end_ns),
             refused_s: since(self.last_refused_ns, self.trouble_end_ns).unwrap_or_default(),
         }
     }
 
-    fn recovered_s(&self) -> f64 {
+    /// How long after the trouble something was lost or late, as far as is known at `until_ns`.
+    pub(super) fn recovered_s(&self, until_ns: u64) -> f64 {
         let first = (self.trouble_end_ns / SLOT_NS) as usize;
-        let last = (self.end_ns / SLOT_NS) as usize;
-        let is_bad = |slot: &Slot| slot.delivered < slot.offered * self.copies || slot.worst_ns > WELL_NS;
+        let last = (until_ns / SLOT_NS) as usize;
         let slots = self.slots.get(first..last).unwrap_or_default();
-        slots.iter().rposition(is_bad).map_or(0.0, |slot| (slot + 1) as f64 * SLOT_NS as f64 * 1e-9)
+        slots.iter().rposition(|slot| self.is_bad(slot)).map_or(0.0, |slot| (slot + 1) as f64 * SLOT_NS as f64 * 1e-9)
     }
 }
 
@@ -240,6 +263,21 @@ mod tests {
         assert_eq!((figures.offered, figures.delivered), (100, 98));
         assert!((figures.loss - 0.02).abs() < 1e-9 && figures.p99_ms < 1.1);
         assert_eq!(figures.honest_p99_ms, f64::INFINITY);
+    }
+
+    #[test]
+    fn who_was_refused_or_late_of_late_is_not_well() {
+        let mut tally = Tally::new(PHASES, 1);
+        for tenth in 30..60 {
+            tally.on_offered(tenth * 100_000_000);
+            tally.on_delivered(tenth * 100_000_000, tenth * 100_000_000 + if tenth == 40 { 300_000_000 } else { 1 });
+        }
+        let is_well = |tally: &Tally, tenth: u64, is_innocent| tally.is_well(tenth * 100_000_000, is_innocent);
+        assert!(is_well(&tally, 43, true) && !is_well(&tally, 44, true) && is_well(&tally, 44, false));
+        assert!(!is_well(&tally, 53, true) && is_well(&tally, 54, true));
+        tally.on_refused(5_000_000_000);
+        assert!(!is_well(&tally, 54, false));
+        assert!((tally.recovered_s(6_000_000_000) - 2.1).abs() < 1e-9, "beyond the end, where somebody looks");
     }
 
     #[test]

@@ -5,16 +5,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a scenario that is not there has failed the test")]
 
+mod adversaries;
 mod drawn;
 mod known;
+mod obedience;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_sim::zoo::model::{APP, CALM, Cohort, DEVICE, During, FLOODER, Home, Manners, Pace, Readers, Rule};
-use tidegate_sim::zoo::model::{Scenario, Side, Speaks};
+use tidegate_sim::zoo::model::{APP, CALM, Cohort, DEVICE, Pace, Readers, Rule, Scenario, Side, Speaks};
 use tidegate_sim::zoo::oath::{self, Breach};
 use tidegate_sim::zoo::table;
 use tidegate_sim::zoo::tally::Figures;
@@ -57,9 +58,11 @@ fn pairs(scenarios: &[Scenario], seed: u64) -> Vec<Pair> {
 }
 
 fn words(figures: &Figures) -> String {
-    let Figures { per_s, p50_ms, p99_ms, refused, recovered_s, .. } = figures;
+    let Figures { per_s, arrived_per_s, p50_ms, p99_ms, refused, recovered_s, .. } = figures;
     let loss = figures.loss * 100.0;
-    format!("{per_s:>7.1}/s {loss:>5.1} % {p50_ms:>8.1} {p99_ms:>8.1} ms {refused:>6} ref {recovered_s:>4.1} s")
+    format!(
+        "{per_s:>7.1}/s {arrived_per_s:>7.1} {loss:>5.1} % {p50_ms:>8.1} {p99_ms:>8.1} ms {refused:>6} ref {recovered_s:>4.1} s"
+    )
 }
 
 fn show(pair: &Pair) -> String {
@@ -137,52 +140,6 @@ fn more_receivers_slow_no_publisher() {
             assert_eq!((alone.delivered, 0), (beside.delivered, beside.refused), "{:?}", readers[1].pace);
             assert!(beside.p99_ms <= alone.p99_ms + 2.0, "{:?}: {} ms", readers[1].pace, beside.p99_ms);
         }
-    }
-}
-
-/// Who obeys delivers as much as who does not, less a bucket and a second's share; and its messages are not later.
-#[test]
-fn obedience_pays() {
-    for name in ["flood-q1-2000", "flood-q0-2000", "flood-window-2", "nat-neighbour", "idle-reader"] {
-        let scenario = table::all().find(|scenario| scenario.name == name).unwrap();
-        let with = |manners| {
-            let cohorts: Vec<Cohort> = scenario.cohorts.iter().map(|cohort| Cohort { manners, ..*cohort }).collect();
-            run(&Scenario { cohorts: cohorts.leak(), ..*scenario }, Control::On, SEED)
-        };
-        let (obeying, ignoring) = (with(Manners::Obeys), with(Manners::Ignores));
-        for ((cohort, obeying), ignoring) in scenario.cohorts.iter().zip(&obeying).zip(&ignoring) {
-            let share = 520 + ignoring.delivered / 14;
-            assert!(
-                obeying.delivered + share >= ignoring.delivered,
-                "{name}: {} delivers {} obeying, {} ignoring",
-                cohort.name,
-                obeying.delivered,
-                ignoring.delivered
-            );
-        }
-    }
-}
-
-/// Ten times as many names of one parent take nothing more from others.
-#[test]
-fn more_names_gain_nothing() {
-    let with = |count: u32| {
-        let crowd = Cohort {
-            name: "crowd",
-            count,
-            per_s: 0.01,
-            home: Home::Network(3),
-            during: During::PerSecond(2000.0 / f64::from(count)),
-            ..FLOODER
-        };
-        let careful = Cohort { name: "careful", speaks: Speaks::V5, qos: 1, ..DEVICE };
-        let readers: &'static [Readers] =
-            &[Readers { name: "worker", speaks: Speaks::V5, pace: Pace::PerSecond(500.0), ..APP }];
-        run(&Scenario { name: "names", cohorts: vec![careful, crowd].leak(), readers, ..CALM }, Control::On, SEED)
-    };
-    for count in [1, 10, 100] {
-        let innocent = with(count)[0];
-        assert!(innocent.loss < 0.01 && innocent.p99_ms < 250.0, "{count} names: {innocent:?}");
     }
 }
 

@@ -7,19 +7,20 @@ use tidegate_control::Timestamp;
 use tidegate_control::order::{Place, ReadOrder, Served};
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::Why;
+use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Hello, Portion, Reading, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{Decoded, Limits, Packet, Sender, Version, decode};
 
 use super::super::crowd::Who;
 use super::super::model::Scenario;
+use super::SOCKET_DOWN_BYTES;
 
-/// Bytes that lie in the sockets towards a client that does not read, where nothing can be overtaken: little, because what is
-/// to be seen here is the order of the broker's own queue.
-const DOWN_BYTES: usize = 4 * 1024;
 /// Units of a turn, at least.
 const UNITS_MIN: u32 = 8;
 const LISTENER: &str = "mqtt";
+/// Publishers that are looked at at a time.
+const PLACES: u32 = 1000;
 
 /// The two directions of a connection.
 #[derive(Debug, Default)]
@@ -105,7 +106,8 @@ impl Host {
         let [network, host] = who.address;
         let identity = Identity {
             user: who.user.map(Into::into),
-            peer: format!("10.1.{network}.{host}:{}", 1024 + client).into(),
+            // The addresses that the same clients have on sockets: what is learned here is known there.
+            peer: format!("127.1.{network}.{host}:{}", 1024 + client).into(),
             listener: LISTENER,
         };
         let shard = shard_of(&who.id, self.loops.len());
@@ -150,7 +152,7 @@ impl Host {
     /// A client has taken something: its socket has room again.
     pub(super) fn on_taken(&mut self, client: usize) {
         let end = &mut self.ends[client];
-        if let Some(conn) = end.conn.filter(|_| end.is_full && end.down.len() < DOWN_BYTES / 2) {
+        if let Some(conn) = end.conn.filter(|_| end.is_full && end.down.len() < SOCKET_DOWN_BYTES / 2) {
             end.is_full = false;
             self.loops[end.shard].writable.push(conn);
         }
@@ -337,7 +339,7 @@ impl Host {
         let slices = a_loop.shard.outbox(conn);
         let total: usize = slices.iter().map(|slice| slice.len()).sum();
         for slice in slices {
-            let room = DOWN_BYTES.saturating_sub(end.down.len());
+            let room = SOCKET_DOWN_BYTES.saturating_sub(end.down.len());
             let part = &slice[..slice.len().min(room)];
             end.down.extend_from_slice(part);
             taken += part.len();
@@ -364,6 +366,20 @@ impl Host {
                 self.cut.push(client);
             }
         }
+    }
+
+    /// What was learned of publishers.
+    pub(super) fn learned(&self, now: Timestamp) -> Vec<SavedRhythm> {
+        let mut all = Vec::new();
+        for a_loop in &self.loops {
+            let mut next = Some(0);
+            while let Some(from) = next {
+                let (part, then) = a_loop.shard.rhythms(from, PLACES, Timestamp::ZERO, now);
+                all.extend(part);
+                next = then;
+            }
+        }
+        all
     }
 
     /// Every message is somewhere.

@@ -10,7 +10,9 @@ mod host;
 
 use std::collections::BTreeSet;
 
+use tidegate_control::Timestamp;
 use tidegate_core::classes::Priority;
+use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::{BackOff, Settings};
 
 use super::crowd::{Crowd, Then};
@@ -28,6 +30,9 @@ const LEARN_S: f64 = 75.0;
 const SHORT_S: f64 = 3.0;
 /// Bytes of a publisher that wait in its socket.
 const SOCKET_BYTES: usize = 64 * 1024;
+/// Bytes that lie in the sockets towards a client that does not read, where nothing can be overtaken: little, because what is
+/// to be seen here is the order of the broker's own queue.
+pub(super) const SOCKET_DOWN_BYTES: usize = 4 * 1024;
 
 /// Whether there is control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,21 @@ pub fn run(scenario: &Scenario, control: Control, seed: u64) -> Result<Vec<Figur
     World::new(scenario, phases, control, seed).run(phases)
 }
 
+/// What a broker knows of the clients of a scenario who have been there for long: rates and batches, learned by real shards
+/// from the same clients on the way to the trouble, and the time at which that is. Rates are those on sockets. Nothing of
+/// clients who are strangers.
+pub fn learned(scenario: &Scenario, seed: u64) -> (Vec<SavedRhythm>, Timestamp) {
+    if !scenario.is_known {
+        return (Vec::new(), Timestamp::ZERO);
+    }
+    let (phases, scenario) = (phases(scenario), Scenario { scale: 1.0, ..*scenario });
+    let mut world = World::new(&scenario, phases, Control::On, seed);
+    let until = (phases.lead * 1e9) as u64;
+    world.live(until.saturating_sub(1), until);
+    let now = Timestamp::from_nanos(until);
+    (world.host.learned(now), now)
+}
+
 struct World {
     crowd: Crowd,
     host: Host,
@@ -82,6 +102,13 @@ impl World {
     fn run(mut self, phases: Phases) -> Result<Vec<Figures>, String> {
         let end = (phases.end() * 1e9) as u64;
         let last = end + (DRAIN_S * 1e9) as u64;
+        self.live(last, end);
+        self.host.check()?;
+        Ok(self.crowd.finish())
+    }
+
+    /// Everything that happens until `last`; from `end` on nobody sends any more.
+    fn live(&mut self, last: u64, end: u64) {
         let mut now = 0;
         for client in 0..self.crowd.len() {
             self.come_and_go(client, now);
@@ -99,8 +126,6 @@ impl World {
             self.follow_up(now, end);
             now = self.next(now).max(now + TICK_NS);
         }
-        self.host.check()?;
-        Ok(self.crowd.finish())
     }
 
     /// When something happens next.
