@@ -10,8 +10,10 @@ use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_broker::keep::StoreConfig;
 use tidegate_broker::{Banned, Broker, Kept, Setting};
+use tidegate_control::Timestamp;
 use tidegate_core::Whom;
 use tidegate_core::access::Open;
+use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::Rate;
 use tidegate_store::Durability;
 use tidegate_wire_mqtt::{
@@ -186,6 +188,23 @@ fn a_rhythm_that_was_learned_is_known_after_an_orderly_restart() {
     broker.shutdown();
     let broker = by_hand(1);
     assert_eq!(broker.opening().unwrap().restored.rhythms, 1);
+    broker.shutdown();
+}
+
+#[test]
+fn what_a_tool_writes_as_learned_is_known_to_a_broker_that_starts_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let saved = |number: u32| SavedRhythm {
+        key: format!("4[7f, 01, 03] device-{number}"),
+        interval: Duration::from_millis(200),
+        batch: 2,
+        last_at: Timestamp::from_secs_f64(74.9),
+    };
+    let learned: Vec<SavedRhythm> = (0..2500).map(saved).collect();
+    tidegate_broker::keep::write_learned(folder.path(), &learned, Timestamp::from_secs_f64(75.0)).unwrap();
+    let broker = start(kept(folder.path(), 2));
+    assert_eq!(broker.opening().unwrap().restored.rhythms, 2500);
+    assert!(broker.opening().unwrap().report.is_sound(), "{:?}", broker.opening());
     broker.shutdown();
 }
 

@@ -34,6 +34,7 @@ pub use clerk::Kept;
 pub use encode::{Messages, Written, batches};
 pub(crate) use fetch::{Desk, Fetcher};
 pub use restore::{Read, Restored, restore, saved};
+pub use rhythms::write_learned;
 pub(crate) use scribe::Scribe;
 pub use spot::location_of;
 pub use tidegate_store::{Durability, Health, StoreConfig, StoreReport, WriterMetrics};

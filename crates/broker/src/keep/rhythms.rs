@@ -2,13 +2,15 @@
 //! since, and all at an orderly end.
 //! What was learned since the last time is lost in a crash: it is learned again.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::SavedRhythm;
-use tidegate_store::Batch;
+use tidegate_store::disk::FsDisk;
 use tidegate_store::records::{Image, Record, TEXT_BYTES_MAX};
+use tidegate_store::{Batch, Log, LogOptions, StoreError};
 
 use super::wall::Wall;
 
@@ -85,6 +87,16 @@ fn batch(rhythms: &[SavedRhythm], wall: &Wall) -> Option<Batch> {
         }
     }
     (!batch.is_empty()).then_some(batch)
+}
+
+/// Writes what was learned by `now` into the store of a broker that is to start with it: for tools, which cannot wait until a
+/// broker of their own has learned it.
+pub fn write_learned(dir: &Path, learned: &[SavedRhythm], now: Timestamp) -> Result<(), StoreError> {
+    let (mut log, _) = Log::open(FsDisk::open(dir)?, LogOptions::default(), |_, _| Ok(()))?;
+    let wall = Wall::now(now, 0);
+    let batches: Vec<Batch> = learned.chunks(PLACES_PER_TURN as usize).filter_map(|part| batch(part, &wall)).collect();
+    log.append(&batches, &mut Vec::new())?;
+    log.close().map(drop)
 }
 
 /// Puts back what is in the image.
