@@ -25,8 +25,8 @@ Groups:
   space            the smart space: inserts, notifications, subscriptions, equal queries
   admin            what looking costs: a scrape with 10 000 clients, traffic beside 100 dashboards
   peers            everything, as without a group
-  harm             whether overload control does harm: scenarios with it and without, in turns; 15
-                   minutes, and not among the others. --quick: 4 minutes
+  harm             whether overload control does harm: scenarios with it and without, in turns; 22
+                   to 25 minutes, and not among the others. --quick: 5 minutes
 
 Examples:
   tidegate bench                              everything, beside the peers found; 17 minutes
@@ -48,7 +48,7 @@ pub(crate) struct BenchArgs {
     #[arg(value_name = "GROUP")]
     pub(crate) groups: Vec<String>,
 
-    /// Seconds that each case is measured, after a warm-up; 3, and 0.9 of trouble for "harm"
+    /// Seconds that each case is measured, after a warm-up; 3, also of trouble for "harm"
     #[arg(long, value_name = "N", value_parser = seconds)]
     pub(crate) secs: Option<f64>,
 
@@ -56,7 +56,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SUBSTRING", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
 
-    /// For "harm": fewer scenarios, each once instead of twice, without peers; what looks bad is run again
+    /// For "harm": fewer scenarios, a second of trouble, without peers; what looks bad is run again as ever
     #[arg(long)]
     pub(crate) quick: bool,
 

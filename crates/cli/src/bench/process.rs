@@ -12,10 +12,13 @@ use tempfile::TempDir;
 use super::cases::Users;
 use super::peers;
 use super::report::Role;
+use crate::plan::STORE;
 use crate::stop::Stop;
 
 /// The longest that a broker may take until it listens.
 const START_MAX: Duration = Duration::from_secs(10);
+/// Where ours keeps everything, in its folder.
+const DATA: &str = "data";
 
 /// How often a broker publishes its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,11 +112,21 @@ impl Source {
 
     /// Starts it, or finds it, and waits until it listens.
     pub(super) fn start(&self, wish: &Wish, stop: &Stop) -> Result<Broker> {
+        self.start_with(wish, |_| Ok(()), stop)
+    }
+
+    /// The same; before ours starts `prepare` may write into the folder of its store.
+    pub(super) fn start_with(
+        &self,
+        wish: &Wish,
+        prepare: impl FnOnce(&Path) -> Result<()>,
+        stop: &Stop,
+    ) -> Result<Broker> {
         let started = match self {
             Self::Running { address, pid } => {
                 Ok(Broker { address: *address, admin: None, space: None, pid: *pid, is_relay: false, started: None })
             }
-            Self::Tidegate { shards, tune } => start_tidegate(*shards, tune, wish),
+            Self::Tidegate { shards, tune } => start_tidegate(*shards, tune, wish, prepare),
             Self::Relay => {
                 start_own(folder()?, &["bench", "--as-relay"]).map(|broker| Broker { is_relay: true, ..broker })
             }
@@ -246,10 +259,16 @@ fn folder() -> Result<TempDir> {
     Ok(folder)
 }
 
-fn start_tidegate(shards: Option<u32>, tune: &Tune, wish: &Wish) -> Result<Broker> {
+fn start_tidegate(
+    shards: Option<u32>,
+    tune: &Tune,
+    wish: &Wish,
+    prepare: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Broker> {
     let folder = folder()?;
+    prepare(&folder.path().join(DATA).join(STORE)).context("its store cannot be prepared")?;
     let mut arguments: Vec<String> =
-        ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"].map(Into::into).into();
+        ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA].map(Into::into).into();
     arguments
         .extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "warn"].map(Into::into));
     if let Some(shards) = shards {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use mio::{Events, Poll, Token};
 use tidegate_sim::zoo::crowd::{Crowd, Then};
+use tidegate_sim::zoo::judge::REFUSED_S;
 use tidegate_sim::zoo::model::{Phases, Scenario};
 use tidegate_sim::zoo::tally::Figures;
 
@@ -29,9 +30,11 @@ const AHEAD_MAX: usize = 4 * 1024;
 /// Buffers read from one connection per turn, so that one busy reader does not hold up the rest.
 const READS_MAX: usize = 4;
 /// At the end, what is under way may still arrive for so long...
-const DRAIN_MAX: Duration = Duration::from_secs(1);
-/// ...and is given up when nothing has come for so long.
-const QUIET: Duration = Duration::from_millis(300);
+const DRAIN_MAX_NS: u64 = 1_000_000_000;
+/// ...and is given up when nothing of it has come for so long.
+const QUIET_NS: u64 = 300_000_000;
+/// Refusals are watched for so much longer than they may last.
+const WATCH_MORE_S: f64 = 1.0;
 
 struct End {
     connection: Connection,
@@ -58,7 +61,6 @@ pub(super) struct Fleet {
     /// Publishers that had no room, and have it already: their socket took everything.
     hungry: Vec<usize>,
     buffer: Vec<u8>,
-    received: u64,
 }
 
 impl Fleet {
@@ -79,7 +81,6 @@ impl Fleet {
             unread: Vec::new(),
             hungry: Vec::new(),
             buffer: vec![0; 128 * 1024],
-            received: 0,
         })
     }
 
@@ -112,34 +113,51 @@ impl Fleet {
         self.clock.now_ns() - self.begin_ns
     }
 
-    /// Runs all parts, and tells what became of each cohort.
-    pub(super) fn run(mut self, phases: Phases) -> Result<Vec<Figures>> {
-        let end_ns = (phases.end() * 1e9) as u64;
-        loop {
-            let now = self.now_ns();
-            // What is due before the end is sent, however late this process is.
-            let until = now.min(end_ns.saturating_sub(1));
-            while let Some(client) = self.crowd.pop_due(until) {
-                self.come_and_go(client, until);
-                self.act(client, until);
-            }
-            if now >= end_ns {
-                break;
-            }
-            for client in std::mem::take(&mut self.hungry) {
-                self.act(client, now);
-            }
-            let wake = self.crowd.next_wake().unwrap_or(u64::MAX).min(end_ns);
-            self.turn(Duration::from_nanos(wake.saturating_sub(self.now_ns())), Some(now))?;
+    /// Runs all parts, and tells what became of each cohort. Who `watches` goes on after that until all is well, or until
+    /// refusals must have ended.
+    pub(super) fn run(mut self, phases: Phases, watches: bool) -> Result<Vec<Figures>> {
+        let nanos = |seconds: f64| (seconds * 1e9) as u64;
+        let end_ns = nanos(phases.end());
+        while self.now_ns() < end_ns {
+            self.step(end_ns)?;
         }
-        let (begin, mut last, mut since) = (Instant::now(), self.received, Instant::now());
-        while !self.crowd.is_complete() && begin.elapsed() < DRAIN_MAX && since.elapsed() < QUIET {
-            self.turn(WAIT_MAX, Some(end_ns))?;
-            if self.received != last {
-                (last, since) = (self.received, Instant::now());
+        // What is due before the end is sent, however late this process is.
+        self.act_due(end_ns.saturating_sub(1));
+        let (mut last, mut since, drained) = (0, self.now_ns(), end_ns + DRAIN_MAX_NS);
+        while !self.crowd.is_complete() && self.now_ns() < drained.min(since + QUIET_NS) {
+            self.step(drained)?;
+            let delivered = self.crowd.delivered();
+            if delivered != last {
+                (last, since) = (delivered, self.now_ns());
             }
         }
-        Ok(self.crowd.finish())
+        let mut figures = self.crowd.clone().finish();
+        if watches {
+            let limit = nanos(phases.trouble_end() + REFUSED_S + WATCH_MORE_S);
+            while self.now_ns() < limit && !self.crowd.is_well(self.now_ns()) {
+                self.step(limit)?;
+            }
+            self.crowd.look_back(&mut figures, end_ns.max(self.now_ns().saturating_sub(QUIET_NS)));
+        }
+        Ok(figures)
+    }
+
+    /// Everybody whose time has come acts, and what there is is carried; waits for that until `limit_ns` at most.
+    fn step(&mut self, limit_ns: u64) -> Result<()> {
+        let now = self.now_ns();
+        self.act_due(now.min(limit_ns.saturating_sub(1)));
+        for client in std::mem::take(&mut self.hungry) {
+            self.act(client, now);
+        }
+        let wake = self.crowd.next_wake().unwrap_or(u64::MAX).min(limit_ns);
+        self.turn(Duration::from_nanos(wake.saturating_sub(self.now_ns())), Some(now))
+    }
+
+    fn act_due(&mut self, until: u64) {
+        while let Some(client) = self.crowd.pop_due(until) {
+            self.come_and_go(client, until);
+            self.act(client, until);
+        }
     }
 
     /// Waits, then carries what there is. Publishers that had no room are called only while the run goes on.
@@ -304,7 +322,6 @@ impl Fleet {
         connection.outbox = answers;
         connection.partial.drain(..heard.used);
         end.again_ns = heard.again_ns;
-        self.received += heard.used as u64;
         if heard.is_broken {
             self.lose(client);
             return false;

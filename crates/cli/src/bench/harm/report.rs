@@ -4,29 +4,36 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_sim::zoo::judge::{GOODPUT, LOSS, MORE_MS, TIMES};
-use tidegate_sim::zoo::model::{Phases, Side};
+use tidegate_sim::zoo::judge::{Harm, REFUSED_S, SOCKETS, Tolerance, Verdict};
+use tidegate_sim::zoo::model::Side;
 use tidegate_sim::zoo::tally::Figures;
 
+use super::plan::{PAIRS_MAX, Plan};
 use super::{Row, Run, space};
 use crate::bench::peers;
 use crate::bench::process::Source;
 
-/// What is compared, and by which rule.
-pub(super) fn head(phases: &Phases, peer: Option<&Source>, is_quick: bool) -> String {
-    let beside = peer.map_or_else(|| "no peer".to_owned(), |peer| format!("beside {}", peers::version(peer)));
-    let pairs = if is_quick { "one pair of runs" } else { "two pairs of runs" };
+/// What is compared, by which rule, and how long it will take.
+pub(super) fn head(plan: &Plan, peer: Option<&Source>) -> String {
+    let beside = match peer {
+        Some(peer) => format!("beside {}", peers::version(peer)),
+        None => "beside nobody (mosquitto is missing or not wanted: --peer)".to_owned(),
+    };
+    let Tolerance { loss, times, more_ms, goodput } = SOCKETS;
     format!(
-        "control on (default settings) and off, {pairs} each, in turns, a third if they do not agree that all is well; {beside}\n\
-         {:.1} s as usual, {:.1} s of trouble, {:.1} s after it; figures from the trouble on, lowest–highest of the runs\n\
-         HARM is what is worse with control in two pairs of three: an innocent cohort loses {:.0} % more, its p99 is more \
-         than {TIMES} times off's and {MORE_MS} ms above it (what is lost is later than anything), or it, or all together, \
-         have less than {:.0} % of off's goodput\n\n{:<22}{:<11}{:>15}{:>13}{:>15}{:>13}{:>9}{:>8}{:>8}\n",
-        phases.lead,
-        phases.trouble,
-        phases.after,
-        LOSS * 100.0,
-        GOODPUT * 100.0,
+        "control on (default settings) and off, each on a fresh broker; {beside}\n\
+         {}\n\
+         {:.1} s of trouble, half of it where there is nothing to recover from; figures from the trouble on. Clients that have \
+         been there for long are known to the broker from its store, strangers are not\n\
+         HARM: an innocent cohort loses {:.0} % more, its p99 is more than {times} times off's and {more_ms} ms above it (what \
+         is lost is later than anything), it, or all together, have less than {:.0} % of off's goodput, or anybody is \
+         refused {REFUSED_S} s after the trouble. Noise: what is worse once is run twice more, in turns, and is HARM if it \
+         is worse in 2 of {PAIRS_MAX} pairs; then lowest–highest of the runs are shown\n\n\
+         {:<22}{:<11}{:>15}{:>13}{:>15}{:>13}{:>9}{:>8}{:>8}\n",
+        plan.words(usize::from(peer.is_some())),
+        plan.secs,
+        loss * 100.0,
+        goodput * 100.0,
         "who",
         "control",
         "delivered/s",
@@ -37,6 +44,24 @@ pub(super) fn head(phases: &Phases, peer: Option<&Source>, is_quick: bool) -> St
         "react s",
         "well s",
     )
+}
+
+/// What is HARM, and what was worse by chance.
+pub(super) fn verdict(verdict: &Verdict) -> String {
+    let mut text = String::new();
+    for (harm, times) in &verdict.harms {
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "  HARM {harm} (in {times} of {} pairs)", verdict.pairs);
+    }
+    for (harm, times) in &verdict.chance {
+        let _ = writeln!(text, "  by chance: {harm} (in {times} of {} pairs)", verdict.pairs);
+    }
+    text
+}
+
+/// The same for programs.
+pub(super) fn harms(list: &[(Harm, usize)]) -> Vec<Value> {
+    list.iter().map(|(harm, times)| json!({ "what": harm.to_string(), "pairs": times })).collect()
 }
 
 /// Lowest and highest, or one figure if they are as good as equal.
@@ -70,7 +95,8 @@ pub(super) fn line(name: &str, broker: &str, figures: &[Figures]) -> String {
 
 /// One scenario.
 pub(super) fn lines(row: &Row) -> String {
-    let mut text = format!("{}: {}\n", row.scenario.name, row.scenario.about);
+    let known = if row.known > 0 { format!(" [{} known]", row.known) } else { String::new() };
+    let mut text = format!("{}: {}{known}\n", row.scenario.name, row.scenario.about);
     for (place, cohort) in row.scenario.cohorts.iter().enumerate() {
         if row.scenario.copies(cohort) == 0 {
             continue;
@@ -84,7 +110,7 @@ pub(super) fn lines(row: &Row) -> String {
             |runs: &[Run]| -> Vec<Figures> { runs.iter().filter_map(|run| run.figures.get(place)).copied().collect() };
         text.push_str(&line(&format!("{}{side}", cohort.name), "on", &of(&row.on)));
         text.push_str(&line("", "off", &of(&row.off)));
-        if let Some(peer) = &row.peer {
+        if let Some(Ok(peer)) = &row.peer {
             text.push_str(&line("", "mosquitto", &of(std::slice::from_ref(peer))));
         }
     }
@@ -98,26 +124,36 @@ pub(super) fn lines(row: &Row) -> String {
         cores(&row.on, |run| run.cores.tool),
         cores(&row.on, |run| run.cores.others.unwrap_or(f64::NAN)),
     );
-    for harm in &row.harms {
-        let _ = writeln!(text, "  HARM {harm}");
+    if let Some(Err(why)) = &row.peer {
+        let _ = writeln!(text, "  SKIPPED mosquitto: {why}");
     }
+    text.push_str(&verdict(&row.verdict));
     text
 }
 
 /// What it comes to.
 pub(super) fn summary(rows: &[Row], desks: &[space::Row], failures: &[(&str, String)], time: Duration) -> String {
     let mut text = format!("\n{} scenarios in {:.0} s", rows.len() + desks.len(), time.as_secs_f64());
-    let harms = rows.iter().map(|row| (row.scenario.name, &row.harms));
-    let more = desks.iter().map(|row| (row.scenario.name, &row.harms));
-    let harmed: Vec<_> = harms.chain(more).filter(|(_, harms)| !harms.is_empty()).collect();
+    let verdicts = rows.iter().map(|row| (row.scenario.name, &row.verdict));
+    let more = desks.iter().map(|row| (row.scenario.name, &row.verdict));
+    let all: Vec<_> = verdicts.chain(more).collect();
+    let harmed: Vec<_> = all.iter().filter(|(_, verdict)| !verdict.harms.is_empty()).collect();
+    let again = all.iter().filter(|(_, verdict)| verdict.pairs > 1).count();
     if harmed.is_empty() {
         text.push_str(": no HARM\n");
     } else {
         let _ = writeln!(text, ": HARM in {}", harmed.len());
     }
-    for (name, harms) in &harmed {
-        let words: Vec<String> = harms.iter().map(ToString::to_string).collect();
+    for (name, verdict) in &harmed {
+        let words: Vec<String> = verdict.harms.iter().map(|(harm, _)| harm.to_string()).collect();
         let _ = writeln!(text, "  HARM {name}: {}", words.join("; "));
+    }
+    if again > 0 {
+        let _ = writeln!(text, "{again} looked bad in the first pair of runs, and were run twice more");
+    }
+    let skipped = rows.iter().filter(|row| matches!(row.peer, Some(Err(_)))).count();
+    if skipped > 0 {
+        let _ = writeln!(text, "SKIPPED beside mosquitto in {skipped} scenarios");
     }
     for (name, error) in failures {
         let _ = writeln!(text, "  FAILED {name}: {error}");
@@ -138,8 +174,12 @@ pub(super) fn json(rows: &[Row], desks: &[space::Row], failures: &[(&str, String
             "about": row.scenario.about,
             "on": runs(&row.on),
             "off": runs(&row.off),
-            "mosquitto": row.peer.as_ref().map(|run| run_json(row, run)),
-            "harm": row.harms.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "known": row.known,
+            "mosquitto": row.peer.as_ref().and_then(|run| Some(run_json(row, run.as_ref().ok()?))),
+            "skipped": row.peer.as_ref().and_then(|run| run.as_ref().err()),
+            "pairs": row.verdict.pairs,
+            "harm": harms(&row.verdict.harms),
+            "by_chance": harms(&row.verdict.chance),
         })
     };
     json!({
@@ -166,6 +206,7 @@ fn run_json(row: &Row, run: &Run) -> Value {
             "loss": figures.loss,
             "reacted_s": figures.reacted_s,
             "recovered_s": figures.recovered_s,
+            "refused_s": figures.refused_s,
         })
     };
     json!({

@@ -7,14 +7,13 @@
 mod asker;
 mod table;
 
-use std::fmt::Write;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
-use tidegate_sim::zoo::judge::{self, Harm};
+use tidegate_sim::zoo::judge::{self, Harm, SOCKETS, Verdict};
 use tidegate_sim::zoo::model::{Phases, Side};
 use tidegate_sim::zoo::tally::{Figures, Tally};
 
@@ -38,8 +37,6 @@ const OFF: &[&str] = &[
     "space.check_policy=postpone",
     "space.check_delay_max=10s",
 ];
-/// Trouble is so many times as long as that of the others: requests are slower than messages.
-const LENGTH: f64 = 2.0;
 /// Triples of one part of a load.
 const PART: u32 = 20_000;
 
@@ -87,22 +84,24 @@ pub(super) struct Row {
     pub(super) scenario: &'static Scenario,
     on: Vec<Vec<Figures>>,
     off: Vec<Vec<Figures>>,
-    pub(super) harms: Vec<Harm>,
+    pub(super) verdict: Verdict,
 }
 
-pub(super) fn run(scenario: &'static Scenario, stop: &Stop, pairs: usize, trouble: f64) -> Result<Row> {
-    let phases = Phases { lead: 0.3, trouble: trouble * LENGTH, after: trouble };
-    let mut row = Row { scenario, on: Vec::new(), off: Vec::new(), harms: Vec::new() };
+pub(super) fn run(scenario: &'static Scenario, stop: &Stop, phases: Phases) -> Result<Row> {
+    let mut row = Row { scenario, on: Vec::new(), off: Vec::new(), verdict: Verdict::default() };
     let mut found: Vec<Vec<Harm>> = Vec::new();
-    while found.len() < pairs || (found.len() < super::PAIRS_MAX && found.iter().any(|pair| !pair.is_empty())) {
-        let on = once(scenario, &[], phases, stop)?;
-        let off = once(scenario, OFF, phases, stop)?;
+    while found.is_empty() || (found.len() < super::PAIRS_MAX && !found[0].is_empty()) {
+        // By turns, as with the others.
+        let is_on_first = found.len().is_multiple_of(2);
+        let first = once(scenario, if is_on_first { &[] } else { OFF }, phases, stop)?;
+        let second = once(scenario, if is_on_first { OFF } else { &[] }, phases, stop)?;
+        let (on, off) = if is_on_first { (first, second) } else { (second, first) };
         let innocents = scenario.askers.iter().zip(&on).zip(&off).filter(|((it, _), _)| it.side == Side::Innocent);
-        found.push(innocents.flat_map(|((it, on), off)| judge::worse(it.name, on, off)).collect());
+        found.push(innocents.flat_map(|((it, on), off)| judge::worse(it.name, on, off, &SOCKETS)).collect());
         row.on.push(on);
         row.off.push(off);
     }
-    row.harms = judge::standing(&found);
+    row.verdict = Verdict::of(&found);
     Ok(row)
 }
 
@@ -179,9 +178,7 @@ pub(super) fn lines(row: &Row) -> String {
         text.push_str(&report::line(&format!("{}{side}", askers.name), "on", &of(&row.on)));
         text.push_str(&report::line("", "off", &of(&row.off)));
     }
-    for harm in &row.harms {
-        let _ = writeln!(text, "  HARM {harm}");
-    }
+    text.push_str(&report::verdict(&row.verdict));
     text
 }
 
@@ -205,6 +202,8 @@ pub(super) fn json(row: &Row) -> Value {
         "about": row.scenario.about,
         "on": row.on.iter().map(run).collect::<Vec<_>>(),
         "off": row.off.iter().map(run).collect::<Vec<_>>(),
-        "harm": row.harms.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "pairs": row.verdict.pairs,
+        "harm": report::harms(&row.verdict.harms),
+        "by_chance": report::harms(&row.verdict.chance),
     })
 }

@@ -25,8 +25,8 @@ pub(in crate::bench::harm) fn all() -> impl Iterator<Item = &'static Scenario> {
 const ALL: &[Scenario] = &[
     Scenario {
         name: "space-bulk-then-writers",
-        about: "a load of 150 000 triples at once, and four writers before, during and after it",
-        bulk: 150_000,
+        about: "a load of 14 MB (280 000 triples) at once, and four writers before, during and after it",
+        bulk: 280_000,
         ..ONE
     },
     Scenario { name: "space-slow-queries", about: "two slow queries beside cheap ones", askers: &[CHEAP, DEAR], ..ONE },
