@@ -29,7 +29,7 @@ pub(super) fn head(plan: &Plan, peer: Option<&Source>) -> String {
          is lost is later than anything), it, or all together, have less than {:.0} % of off's goodput, or anybody is \
          refused {REFUSED_S} s after the trouble. Noise: what is worse once is run twice more, in turns, and is HARM if it \
          is worse in 2 of {PAIRS_MAX} pairs; then lowest–highest of the runs are shown\n\n\
-         {:<22}{:<11}{:>15}{:>13}{:>15}{:>13}{:>9}{:>8}{:>8}\n",
+         {:<22}{:<11}{:>15}{:>13}{:>15}{:>13}{:>12}{:>12}{:>12}\n",
         plan.words(usize::from(peer.is_some())),
         plan.secs,
         loss * 100.0,
@@ -83,7 +83,7 @@ pub(super) fn line(name: &str, broker: &str, figures: &[Figures]) -> String {
     let reacted: Vec<f64> = figures.iter().filter_map(|figures| figures.reacted_s).collect();
     let reacted = if reacted.is_empty() { "–".to_owned() } else { spread(&reacted) };
     format!(
-        "  {name:<20}{broker:<11}{:>15}{:>13}{:>15}{:>13}{:>9}{reacted:>8}{:>8}\n",
+        "  {name:<20}{broker:<11}{:>15}{:>13}{:>15}{:>13}{:>12}{reacted:>12}{:>12}\n",
         of(|figures| figures.per_s),
         of(|figures| figures.p50_ms),
         of(|figures| figures.p99_ms),
