@@ -13,6 +13,7 @@ use tidegate_wire_mqtt::{
 };
 
 use crate::access::{Action, Identity, Policy};
+use crate::aliases::AliasesOut;
 use crate::connection::Connection;
 use crate::event::{Event, Why};
 use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
@@ -164,7 +165,9 @@ impl Shard {
     fn attach(&mut self, hello: &Hello<'_>, index: u32, now: Timestamp) -> ConnId {
         let connect = hello.connect;
         let settings = Arc::clone(&self.settings);
-        let mut connection = Connection::new(connect, index, now, settings.topic_alias_out_max, self.seed);
+        let aliases = connect.properties.topic_alias_maximum().unwrap_or(0).min(settings.topic_alias_out_max);
+        let aliases = (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, self.seed, &self.memory)));
+        let mut connection = Connection::new(connect, index, now, aliases);
         let keep_alive = self.keep_alive(connect);
         connection.patience = (keep_alive > 0).then(|| Duration::from_millis(u64::from(keep_alive) * 1500));
         let patience = connection.patience;
@@ -285,7 +288,7 @@ impl Shard {
 
     /// A CONNACK that refuses. The connection belongs to no session and closes at once.
     fn refuse(&mut self, hello: &Hello<'_>, reason: ReasonCode, properties: Properties<'_>, now: Timestamp) -> ConnId {
-        let connection = Connection::new(hello.connect, u32::MAX, now, 0, self.seed);
+        let connection = Connection::new(hello.connect, u32::MAX, now, None);
         let (index, generation) = self.connections.insert(connection);
         let conn = ConnId { index, generation };
         self.send(conn, &ConnAck { session_present: false, reason, properties });

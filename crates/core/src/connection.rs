@@ -1,14 +1,12 @@
 //! One connection: what is only true as long as the socket is open.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use core::num::NonZeroU16;
 use core::time::Duration;
 
-use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
+use crate::aliases::{AliasesIn, AliasesOut};
 use crate::drain::Drain;
 use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
@@ -21,8 +19,8 @@ pub(crate) struct Connection {
     pub(crate) session: u32,
     pub(crate) peer: Peer,
     pub(crate) outbox: Outbox,
-    /// Topics that the client gave numbers to, by alias − 1; empty where it did not.
-    pub(crate) aliases_in: Vec<Box<str>>,
+    /// Topics that the client gave numbers to, if it did.
+    pub(crate) aliases_in: Option<Box<AliasesIn>>,
     /// Topics that we gave numbers to; none if the client wants no aliases.
     pub(crate) aliases_out: Option<Box<AliasesOut>>,
     pub(crate) since: Timestamp,
@@ -87,34 +85,25 @@ pub(crate) struct Pause {
     pub(crate) until: Timestamp,
 }
 
-#[derive(Debug)]
-pub(crate) struct AliasesOut {
-    max: u16,
-    by_topic: HashMap<Box<str>, NonZeroU16, foldhash::quality::FixedState>,
-}
-
-/// What to do about an alias for a topic.
-pub(crate) enum Alias {
-    None,
-    Define(NonZeroU16),
-    Use(NonZeroU16),
-}
-
 impl Connection {
-    pub(crate) fn new(connect: &Connect<'_>, session: u32, now: Timestamp, aliases_out_max: u16, seed: u64) -> Self {
+    pub(crate) fn new(
+        connect: &Connect<'_>,
+        session: u32,
+        now: Timestamp,
+        aliases_out: Option<Box<AliasesOut>>,
+    ) -> Self {
         let properties = &connect.properties;
         let diagnostics = match properties.request_problem_information() {
             Some(false) => Diagnostics::Omit,
             _ => Diagnostics::Send,
         };
         let packet_bytes_max = properties.maximum_packet_size().map_or(u32::MAX, core::num::NonZeroU32::get);
-        let aliases = properties.topic_alias_maximum().unwrap_or(0).min(aliases_out_max);
         Self {
             session,
             peer: Peer { version: connect.version, packet_bytes_max, diagnostics },
             outbox: Outbox::default(),
-            aliases_in: Vec::new(),
-            aliases_out: (aliases > 0).then(|| Box::new(AliasesOut::new(aliases, seed))),
+            aliases_in: None,
+            aliases_out,
             since: now,
             seen_at: now,
             dry_at: now,
@@ -135,21 +124,6 @@ impl Connection {
             is_told_of_room: false,
             is_listed: false,
             is_closing: false,
-        }
-    }
-
-    /// The topic that an alias stands for.
-    pub(crate) fn topic_of(&self, alias: NonZeroU16) -> Option<&str> {
-        self.aliases_in.get(usize::from(alias.get()) - 1).map(|topic| &**topic).filter(|topic| !topic.is_empty())
-    }
-
-    pub(crate) fn set_alias(&mut self, alias: NonZeroU16, topic: &str) {
-        let position = usize::from(alias.get()) - 1;
-        if self.aliases_in.len() <= position {
-            self.aliases_in.resize(position + 1, Box::default());
-        }
-        if *self.aliases_in[position] != *topic {
-            self.aliases_in[position] = topic.into();
         }
     }
 }
@@ -176,30 +150,3 @@ impl Connection {
         };
     }
 }
-
-impl AliasesOut {
-    fn new(max: u16, seed: u64) -> Self {
-        Self { max, by_topic: HashMap::with_hasher(foldhash::quality::FixedState::with_seed(seed)) }
-    }
-
-    /// First come, first served: topics that come when all numbers are taken are sent as they are.
-    pub(crate) fn alias(&mut self, topic: &str) -> Alias {
-        if let Some(alias) = self.by_topic.get(topic) {
-            return Alias::Use(*alias);
-        }
-        if topic.len() <= ALIAS_WORTH_BYTES || self.by_topic.len() >= usize::from(self.max) {
-            return Alias::None;
-        }
-        let Some(alias) = NonZeroU16::new(self.by_topic.len() as u16 + 1) else { return Alias::None };
-        self.by_topic.insert(topic.into(), alias);
-        Alias::Define(alias)
-    }
-
-    /// The packet that would have defined an alias was not sent.
-    pub(crate) fn forget(&mut self, topic: &str) {
-        self.by_topic.remove(topic);
-    }
-}
-
-/// An alias costs three bytes of properties; shorter topics are not worth it.
-const ALIAS_WORTH_BYTES: usize = 4;

@@ -5,9 +5,11 @@ use tidegate_wire_mqtt::{
     Delivery, Encode, Encoded, OutgoingAlias, PacketId, Patch, PayloadPlace, Peer, Publish, PublishFrame, QoS,
 };
 
-use crate::connection::{Alias, Connection};
+use crate::aliases::Alias;
+use crate::connection::Connection;
 use crate::message::Publication;
 use crate::outbox::Spares;
+use crate::overload::Memory;
 use crate::session::SubscriptionIds;
 
 /// The encodings of one publication that several receivers share: by version, and with or without packet identifier.
@@ -62,10 +64,11 @@ pub(crate) fn write_copy(
     publication: &Publication<'_>,
     copy: &Copy<'_>,
     frames: &mut Frames,
+    memory: &Memory,
     now: Timestamp,
 ) -> Option<usize> {
     let peer = connection.peer;
-    let alias = connection.aliases_out.as_mut().map_or(Alias::None, |aliases| aliases.alias(publication.topic));
+    let alias = connection.aliases_out.as_mut().map_or(Alias::None, |aliases| aliases.alias(publication.topic, memory));
     let is_plain = copy.ids.as_slice().is_empty() && publication.properties.is_empty() && matches!(alias, Alias::None);
     let out = connection.outbox.writer(spares);
     let encoded = if let Some(frame) = frames.get(publication, peer, copy.delivery) {

@@ -247,7 +247,8 @@ impl Shard {
                 return Fate::Done;
             }
         }
-        let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, now) else {
+        let Some(written) = write_copy(connection, &mut self.spares, publication, copy, frames, &self.memory, now)
+        else {
             let session = connection.session;
             self.lose_delivery(session, Loss::TooLarge, publication.standing.class);
             return Fate::Done;

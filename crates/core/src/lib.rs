@@ -7,6 +7,7 @@ extern crate std;
 
 pub mod access;
 mod acks;
+mod aliases;
 mod burst;
 mod cache;
 mod caps;

@@ -1,6 +1,7 @@
 //! PUBLISH from a client: checked, answered, retained and routed.
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use tidegate_control::Timestamp;
@@ -9,6 +10,7 @@ use tidegate_wire_mqtt::property::PayloadFormat;
 use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Properties, Publish, QoS, ReasonCode, Version};
 
 use crate::access::Action;
+use crate::aliases::{AliasesIn, NoRoom};
 use crate::classes::ClassId;
 use crate::envelope::Envelope;
 use crate::event::{Event, Why};
@@ -37,7 +39,10 @@ impl Shard {
         let (session, dry_at) = (connection.session, connection.dry_at);
         let (index, delivery) = (session, publish.delivery);
         let arrival = Arrival { conn, session, delivery, came, dry_at };
-        let topic = self.resolve_alias(conn, publish).inspect_err(|_| self.lose(index, Loss::Rejected))?;
+        let topic = self.resolve_alias(conn, publish).map_err(|(loss, ending)| {
+            self.lose(index, loss);
+            ending
+        })?;
         if delivery != Delivery::AtMostOnce {
             if self.is_repeated(arrival) {
                 return Ok(Flow::On);
@@ -143,15 +148,23 @@ impl Shard {
         kept
     }
 
-    /// The topic itself, or the one that the client's alias stands for.
-    fn resolve_alias<'p>(&mut self, conn: ConnId, publish: &Publish<'p>) -> Result<Cow<'p, str>, Ending> {
+    /// The topic itself, or the one that the client's alias stands for. An alias that there is no memory for ends the
+    /// connection: it cannot be refused alone, because the client may use it from now on.
+    fn resolve_alias<'p>(&mut self, conn: ConnId, publish: &Publish<'p>) -> Result<Cow<'p, str>, (Loss, Ending)> {
         let Some(alias) = publish.properties.topic_alias() else { return Ok(Cow::Borrowed(publish.topic)) };
-        let unknown = || Ending::protocol(ReasonCode::ProtocolError, "unknown topic alias [MQTT-3.3.2-7]");
-        let connection = self.connection_mut(conn).ok_or_else(unknown)?;
+        let unknown = || {
+            let ending = Ending::protocol(ReasonCode::ProtocolError, "unknown topic alias [MQTT-3.3.2-7]");
+            (Loss::Rejected, ending)
+        };
+        let known = self.connection(conn).ok_or_else(unknown)?.aliases_in.as_deref();
         if publish.topic.is_empty() {
-            return Ok(Cow::Owned(connection.topic_of(alias).ok_or_else(unknown)?.into()));
+            return Ok(Cow::Owned(known.and_then(|known| known.topic_of(alias)).ok_or_else(unknown)?.into()));
         }
-        connection.set_alias(alias, publish.topic);
+        let connection = self.connections.get_mut(conn.index).ok_or_else(unknown)?;
+        let known = connection.aliases_in.get_or_insert_with(|| Box::new(AliasesIn::new(&self.memory)));
+        known.set(alias, publish.topic, &self.memory).map_err(|NoRoom| {
+            (Loss::MemoryIn, Ending::new(Why::Ended(ReasonCode::QuotaExceeded), WillFate::Publish))
+        })?;
         Ok(Cow::Borrowed(publish.topic))
     }
 

@@ -4,7 +4,7 @@
 //! that is a queue, a window, a hold, a will or the retained ones. A message that a thousand sessions wait for is there
 //! once and is charged once; each place in a queue costs a little more. Outboxes are counted byte by byte; connections,
 //! sessions, subscriptions and publishers at fixed costs, which are estimates; the keys of retained topics by their
-//! length, and the matches that are remembered. What the driver keeps (input, batches on their way) it tells.
+//! length, topic aliases likewise, and the matches that are remembered. What the driver keeps (input, batches on their way) it tells.
 //!
 //! The last part of the budget is kept for those who need it most: see [`Kind`]. Answers are never refused; who does not
 //! take them is not read on. What is charged is bytes asked for: an allocator needs more, which is why the budget of a
@@ -32,8 +32,34 @@ impl Tally {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Bytes that are charged as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    tally: Tally,
+    bytes: usize,
+}
+
+impl Charge {
+    pub(crate) fn none(tally: &Tally) -> Self {
+        Self { tally: tally.clone(), bytes: 0 }
+    }
+
+    /// So many more, and so many less.
+    pub(crate) fn change(&mut self, more: usize, less: usize) {
+        self.tally.add(more);
+        self.tally.take(less);
+        self.bytes = self.bytes + more - less;
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.tally.take(self.bytes);
     }
 }
 

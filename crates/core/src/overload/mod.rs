@@ -58,7 +58,7 @@ pub(crate) use arrivals::{Arrivals, Turned};
 pub use claims::Reading;
 use hold::{Answer, Held, HoldQueue};
 pub use limits::{LimitsFull, Whom};
-pub(crate) use memory::{Kind, Memory, Tally};
+pub(crate) use memory::{Charge, Kind, Memory, Tally};
 pub(crate) use notice::is_own_notice;
 use publisher::{Publisher, Trouble};
 use publishers::{Publishers, key_of};

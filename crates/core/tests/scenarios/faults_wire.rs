@@ -157,6 +157,44 @@ fn f024_aliases_belong_to_their_connection() {
     assert_eq!(net.receive(receiver), [crate::net::message("t/9999", "last", 0, None)]);
 }
 
+/// 64 topics of 60 KB a connection are megabytes that a budget of 4 MiB does not have for everybody.
+#[test]
+fn f024_aliases_are_charged_and_one_without_room_ends_its_connection() {
+    /// Matches of topics have a sixteenth of the budget; beside them, what is known of publishers.
+    const REMEMBERED: usize = 300 << 10;
+    let mut net = Net::new(1);
+    net.shards[0].set_memory(4 << 20, 0);
+    let idle = net.shards[0].memory_used();
+    let topic = |number: u16| format!("{number:05}/{}", "x".repeat(60_000));
+    let (first, second) = (net.v5("first"), net.v5("second"));
+    let define = |net: &mut Net, client| {
+        (1..=64).find_map(|number| {
+            net.publish_with(client, &topic(number), "x", 1, false, number, &alias(number));
+            assert!(net.shards[0].memory_used() <= 4 << 20);
+            net.receive(client).into_iter().find_map(|got| match got {
+                Got::Disconnect(reason) => Some((number, reason)),
+                _ => None,
+            })
+        })
+    };
+    let before = net.shards[0].memory_used();
+    let (last, reason) = define(&mut net, first).expect("there is no room for all of them");
+    assert_eq!(reason, ReasonCode::QuotaExceeded);
+    assert!(last > 40, "{last} of 60 aliases that there is room for");
+    assert!(net.is_closed(first) && net.stats().publish_memory_budget == 1);
+    assert!(net.shards[0].memory_used() < before + REMEMBERED, "given back with the connection");
+    let third = net.v5("third");
+    assert!(define(&mut net, third).is_some());
+    net.publish_with(second, "t", "x", 1, false, 1, &alias(1));
+    net.publish_with(second, "", "x", 1, false, 2, &alias(1));
+    assert!(!net.is_closed(second), "others go on");
+    for client in [second, third] {
+        net.cut(client);
+    }
+    let left = net.shards[0].memory_used().saturating_sub(idle);
+    assert!(left < REMEMBERED, "{left}");
+}
+
 #[test]
 fn f025_at_qos_0_a_lie_about_the_format_ends_the_connection() {
     let mut net = Net::new(1);
