@@ -11,7 +11,7 @@
 //! ```
 //! What only the newest is wanted of, QoS 0, and classes that bound bytes or time are never on disk.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -66,11 +66,13 @@ pub const ID_SETS_MAX: usize = 255;
 /// What comes before and behind line and flows.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    /// Chosen to go out next.
-    chosen: VecDeque<Item>,
+    /// Chosen to go out next, by the order of choice.
+    chosen: BTreeMap<u64, Item>,
     chosen_bytes: usize,
-    /// How many of them are on disk.
-    asked: usize,
+    /// How many were ever chosen.
+    choices: u64,
+    /// Those of them that are on disk, by place: a page may be gigabytes, and each of its messages is looked for.
+    asked: BTreeMap<u64, u64>,
     /// Held back until they are kept: in which turn they are written.
     held: VecDeque<(u64, Queued)>,
     held_bytes: usize,
@@ -99,7 +101,7 @@ impl Pages {
 
     /// What comes before everything else.
     pub(super) fn first(&self) -> Option<Next> {
-        self.chosen.front().map(|item| match item {
+        self.chosen.first_key_value().map(|(_, item)| match item {
             Item::Message(queued) => Next::Message(queued.qos),
             Item::Paged(_) => Next::OnDisk,
         })
@@ -107,7 +109,7 @@ impl Pages {
 
     /// Whose that is, if it is known, and its quality of service.
     pub(super) fn first_flow(&self) -> Option<(Option<Flow>, QoS)> {
-        self.chosen.front().map(|item| match item {
+        self.chosen.first_key_value().map(|(_, item)| match item {
             Item::Message(queued) => (Some(Flow::of(queued)), queued.qos),
             Item::Paged(paged) => (None, paged.qos),
         })
@@ -119,15 +121,17 @@ impl Pages {
     }
 
     pub(super) fn take_first(&mut self) -> Option<Item> {
-        let item = self.chosen.pop_front()?;
+        let (_, item) = self.chosen.pop_first()?;
         self.chosen_bytes -= size_of_item(&item);
-        self.asked -= usize::from(matches!(item, Item::Paged(_)));
+        if let Item::Paged(paged) = &item {
+            self.asked.remove(&paged.place);
+        }
         Some(item)
     }
 
     /// The same, if it is known to be of this flow.
     pub(super) fn take_first_of(&mut self, flow: Flow) -> Option<Item> {
-        let is_of_flow = matches!(self.chosen.front()?, Item::Message(queued) if Flow::of(queued) == flow);
+        let is_of_flow = matches!(self.chosen.first_key_value()?.1, Item::Message(queued) if Flow::of(queued) == flow);
         if is_of_flow { self.take_first() } else { None }
     }
 
@@ -146,18 +150,18 @@ impl Pages {
 
     pub(super) fn for_each(&self, mut show: impl FnMut(&Queued)) {
         let chosen =
-            self.chosen.iter().filter_map(|item| if let Item::Message(queued) = item { Some(queued) } else { None });
+            self.chosen.values().filter_map(|item| if let Item::Message(queued) = item { Some(queued) } else { None });
         chosen.chain(self.held.iter().map(|(_, queued)| queued)).for_each(&mut show);
     }
 
     pub(super) fn drop_passing(&mut self, mut lose: impl FnMut(Queued)) {
-        for item in core::mem::take(&mut self.chosen) {
+        for (number, item) in core::mem::take(&mut self.chosen) {
             match item {
                 Item::Message(queued) if is_passing(&queued) => {
                     self.chosen_bytes -= queued.message.size();
                     lose(queued);
                 }
-                item => self.chosen.push_back(item),
+                item => drop(self.chosen.insert(number, item)),
             }
         }
     }
@@ -192,7 +196,7 @@ fn size_of_item(item: &Item) -> usize {
 impl Queue {
     /// Messages that are not in memory.
     pub(crate) fn on_disk(&self) -> usize {
-        self.paged + self.pages.as_ref().map_or(0, |pages| pages.asked)
+        self.paged + self.pages.as_ref().map_or(0, |pages| pages.asked.len())
     }
 
     /// Bytes that are in memory.
@@ -200,7 +204,7 @@ impl Queue {
     pub(crate) fn here(&self) -> usize {
         let size = |item: &Item| if let Item::Message(queued) = item { queued.message.size() } else { 0 };
         self.here
-            + self.pages.as_ref().map_or(0, |pages| pages.held_bytes + pages.chosen.iter().map(size).sum::<usize>())
+            + self.pages.as_ref().map_or(0, |pages| pages.held_bytes + pages.chosen.values().map(size).sum::<usize>())
     }
 
     /// The turn of the last message that is held back, if there is one.
@@ -290,12 +294,13 @@ impl Queue {
         while pages.chosen_bytes <= window
             && let Some(item) = self.take_inner()
         {
+            pages.choices += 1;
             if let Item::Paged(paged) = &item {
                 wanted.push((paged.place, paged.spot));
-                pages.asked += 1;
+                pages.asked.insert(paged.place, pages.choices);
             }
             pages.chosen_bytes += size_of_item(&item);
-            pages.chosen.push_back(item);
+            pages.chosen.insert(pages.choices, item);
         }
         pages.job = if wanted.is_empty() { pages.job } else { job };
         self.pages = Some(pages);
@@ -312,22 +317,19 @@ impl Queue {
     /// A message has been read, or is lost: then it is the answer. Nothing if it does not wait any more.
     pub(crate) fn fill(&mut self, place: u64, read: impl FnOnce(ClassId) -> Option<Arc<Message>>) -> Option<Paged> {
         let pages = self.pages.as_mut()?;
-        let is_it = |item: &Item| matches!(item, Item::Paged(paged) if paged.place == place);
-        let index = pages.chosen.iter().position(is_it)?;
-        let Item::Paged(paged) = *pages.chosen.get(index)? else { return None };
+        let number = pages.asked.remove(&place)?;
+        let Item::Paged(paged) = *pages.chosen.get(&number)? else { return None };
         pages.chosen_bytes -= paged.size as usize;
-        pages.asked -= 1;
         let Some(message) = read(paged.class) else {
-            pages.chosen.remove(index);
+            pages.chosen.remove(&number);
             return Some(paged);
         };
         pages.chosen_bytes += message.size();
         message.keep();
         let (Paged { qos, retain, .. }, ids) = (paged, pages.ids_of(paged.ids));
-        if let Some(item) = pages.chosen.get_mut(index) {
-            // No class that bounds the time of waiting is on disk, and no topic of which only the newest is wanted.
-            *item = Item::Message(Queued { message, qos, retain, ids, place, since: Timestamp::MAX, is_latest: false });
-        }
+        // No class that bounds the time of waiting is on disk, and no topic of which only the newest is wanted.
+        let queued = Queued { message, qos, retain, ids, place, since: Timestamp::MAX, is_latest: false };
+        pages.chosen.insert(number, Item::Message(queued));
         None
     }
 }
