@@ -160,14 +160,25 @@ impl Shard {
             self.end_session(index, now);
             return;
         }
-        let will_due_at = |session: &Session| session.will.as_ref().and_then(|will| will.due_at);
-        if will_due_at(session).is_some_and(|at| at <= now) {
+        self.publish_due_will(index, now);
+        self.watch_session(index, now, now);
+    }
+
+    /// Publishes a will whose delay is over.
+    pub(crate) fn publish_due_will(&mut self, index: u32, now: Timestamp) {
+        let will = self.sessions.get(index).and_then(|session| session.will.as_ref());
+        if will.is_some_and(|will| will.due_at.is_some_and(|at| at <= now)) {
             self.publish_will(index, now);
         }
+    }
+
+    /// Sets the timer for what is due next for a session without a connection, for this time at the earliest.
+    pub(crate) fn watch_session(&mut self, index: u32, earliest: Timestamp, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
-        if let Some(next) = [session.expires_at, will_due_at(session)].into_iter().flatten().min() {
+        let will_due_at = session.will.as_ref().and_then(|will| will.due_at);
+        if let Some(next) = [session.expires_at, will_due_at].into_iter().flatten().min() {
             let generation = self.sessions.generation(index).unwrap_or(0);
-            let at = self.timers.set(now, next, Due::Session { session: index, generation });
+            let at = self.timers.set(now, next.max(earliest), Due::Session { session: index, generation });
             if let Some(session) = self.sessions.get_mut(index) {
                 session.timer_at = Some(at);
             }

@@ -144,6 +144,8 @@ impl Shard {
             self.end_session(session, now);
             return None;
         }
+        // Its delay is over, only its timer has not come yet, as before the first turn after a start. [MQTT-3.1.3-9]
+        self.publish_due_will(session, now);
         Some(session)
     }
 

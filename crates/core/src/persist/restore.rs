@@ -169,15 +169,16 @@ impl Shard {
         let mut session = Session::new(Arc::clone(&client_id), identity, crate::connect::origin_of(&client_id));
         session.kept = saved.session;
         session.expiry = saved.expiry;
-        // A will that is due by now goes out in the first turn: whoever wants it has to be back before.
-        let first = if saved.will.is_some() { now + FIRST_TURN } else { Timestamp::ZERO };
-        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry).max(first));
+        // A will that is due by now goes out in the first turn, or before if its client is faster: whoever wants it has to
+        // be back before.
+        let first = saved.will.is_some().then_some(now + FIRST_TURN);
+        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry).max(first.unwrap_or(Timestamp::ZERO)));
         session.inbound_before = saved.inbound.len();
         session.inbound = saved.inbound;
         session.inbound.sort_unstable();
         session.will = saved.will.map(|will| {
             will.message.0.keep();
-            let due_at = Some(will.due.unwrap_or(now + will.delay).max(first));
+            let due_at = Some(will.due.unwrap_or(now + will.delay));
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
         while let Some(delivery) = next(self) {
@@ -194,7 +195,10 @@ impl Shard {
         self.drop_overdue(index, now);
         self.note_absent(index);
         self.memory.absent.forgive();
-        self.look_after(index, now);
+        match first {
+            Some(first) => self.watch_session(index, first, now),
+            None => self.look_after(index, now),
+        }
     }
 
     fn restore_delivery(

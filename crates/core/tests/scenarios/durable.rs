@@ -1,6 +1,9 @@
 //! With a store: nothing is promised before it is kept, and what needs no store never waits.
 
-use tidegate_core::persist::Trouble;
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_core::persist::{SavedMessage, SavedSession, SavedWill, SavedWish, Trouble};
 use tidegate_wire_mqtt::{AckKind, Packet, Property, QoS, ReasonCode};
 
 use crate::net::{Got, Net, Options, ack, lasting, lasting_v311, message};
@@ -120,10 +123,10 @@ fn f116_whoever_is_owed_too_much_is_not_read_and_not_expelled() {
     let many = 20_000_u16;
     (1..=many).for_each(|id| net.publish(sender, "t", "x", 1, false, id));
     assert!(!net.may_read(sender));
-    net.live(std::time::Duration::from_secs(60));
+    net.live(Duration::from_secs(60));
     assert!(!net.is_closed(sender), "a slow disk is nobody's fault");
     net.release_disk();
-    net.live(std::time::Duration::from_secs(1));
+    net.live(Duration::from_secs(1));
     assert_eq!(net.receive(sender).len(), usize::from(many));
 }
 
@@ -152,7 +155,7 @@ fn f114_while_the_disk_fails_what_needs_none_goes_on_and_the_rest_is_refused() {
 
     net.shards[0].handle_store_health(None);
     net.release_disk();
-    net.live(std::time::Duration::from_secs(2));
+    net.live(Duration::from_secs(2));
     assert_eq!(net.receive(old), [puback(4)]);
     net.connect("late", &lasting());
     assert_eq!(net.payloads(reader), ["four"]);
@@ -183,7 +186,7 @@ fn a_retained_message_is_kept_before_it_is_acknowledged_and_expires_everywhere()
     net.release_disk();
     assert_eq!(kinds(&net.receive(sender)), [AckKind::PubAck]);
     let before = net.changes;
-    net.live(std::time::Duration::from_secs(11));
+    net.live(Duration::from_secs(11));
     assert_eq!(net.changes - before, 2, "one shard says that it is gone, as a whole");
     net.publish(sender, "state", "off", 0, true, 0);
     net.publish(sender, "state", "", 0, true, 0);
@@ -209,7 +212,7 @@ fn f116_while_the_disk_stalls_answers_wait_pings_do_not_and_little_more_is_taken
     net.subscribe(reader, "kept", 1);
     net.subscribe(fleeting, "free", 1);
     net.hold_disk();
-    net.shards[0].handle_store_lag(std::time::Duration::from_secs(30));
+    net.shards[0].handle_store_lag(Duration::from_secs(30));
     let large = "x".repeat(60_000);
     for id in 1..=20 {
         net.publish(sender, "kept", &large, 1, false, id);
@@ -224,9 +227,9 @@ fn f116_while_the_disk_stalls_answers_wait_pings_do_not_and_little_more_is_taken
     assert_eq!(net.payloads(fleeting), ["now"]);
     assert_eq!(net.receive(other), [puback(1), Got::Pong]);
 
-    net.shards[0].handle_store_lag(std::time::Duration::ZERO);
+    net.shards[0].handle_store_lag(Duration::ZERO);
     net.release_disk();
-    net.live(std::time::Duration::from_secs(2));
+    net.live(Duration::from_secs(2));
     net.release_disk();
     let acked = net.receive(sender).len();
     assert_eq!(acked, 20, "all by itself");
@@ -249,5 +252,50 @@ fn a_will_on_its_way_to_other_shards_is_remembered_until_it_is_there() {
     assert_eq!((net.routings, net.routed), (1, 1));
     for reader in readers {
         assert_eq!(net.payloads(reader), ["dead"]);
+    }
+}
+
+/// After a crash wills that are due go out in the first turn; a client may be faster than that.
+#[test]
+fn f109_a_client_that_comes_back_before_the_first_turn_does_not_replace_its_will_unpublished() {
+    for (delay, due, expected) in [(0, None, &["dead"][..]), (60, Some(Timestamp::ZERO), &["dead"]), (60, None, &[])] {
+        let mut net = Net::durable(1);
+        let (shard, now) = (&mut net.shards[0], net.now);
+        let message = SavedMessage {
+            qos: QoS::AtLeastOnce,
+            retain: false,
+            expires: None,
+            origin: 0,
+            standing: None,
+            topic: "will",
+            properties: &[],
+            payload: b"dead",
+        };
+        let message = shard.restore_message(1000, &message);
+        let will = SavedWill { message, delay: Duration::from_secs(delay), due };
+        let qos = QoS::AtLeastOnce;
+        let wish = SavedWish { qos, no_local: false, retain_as_published: false, is_latest: false, id: None };
+        let expiry = Duration::from_secs(3600);
+        let session = |session, client_id, subscriptions, will| SavedSession {
+            session,
+            client_id,
+            user: None,
+            expiry,
+            ends: None,
+            subscriptions,
+            inbound: Vec::new(),
+            will,
+        };
+        shard.restore_session(session(1001, "fragile", Vec::new(), Some(will)), |_| None, now);
+        shard.restore_session(session(1002, "reader", vec![("will", wish)], None), |_| None, now);
+        let patient = || Options { keep_alive: 0, ..lasting() };
+        let second = Options { will: Some(("will", "second", QoS::AtLeastOnce, false)), ..patient() };
+        let fragile = net.dial("fragile", &second);
+        let got = net.receive(fragile);
+        assert!(matches!(got[..], [Got::ConnAck { present: true, .. }]), "{got:?}");
+        let reader = net.connect_quietly("reader", &patient());
+        assert_eq!(net.payloads(reader), expected, "delay {delay}, due {due:?}");
+        net.live(Duration::from_secs(120));
+        assert_eq!(net.payloads(reader), [""; 0], "once");
     }
 }
