@@ -15,7 +15,7 @@ use tidegate_core::event::Why;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::{ConnId, Hello, Shard};
 use tidegate_wire_mqtt::{
-    Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
+    Ack, AckKind, Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
     SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters, Unsubscribe, Version,
 };
 
@@ -101,14 +101,12 @@ fn one_message(topic: &str) -> Vec<u8> {
 }
 
 fn one(topic: &str, payload: usize) -> Vec<u8> {
+    publish(topic, payload, Delivery::AtMostOnce)
+}
+
+fn publish(topic: &str, payload: usize, delivery: Delivery) -> Vec<u8> {
     let payload = vec![b'x'; payload];
-    let publish = Publish {
-        delivery: Delivery::AtMostOnce,
-        retain: false,
-        topic,
-        properties: Properties::EMPTY,
-        payload: &payload,
-    };
+    let publish = Publish { delivery, retain: false, topic, properties: Properties::EMPTY, payload: &payload };
     let mut bytes = Vec::new();
     let _ = publish.encode(Peer::new(Version::V311), &mut bytes);
     bytes
@@ -184,6 +182,48 @@ fn one_to_one_in_rhythm(bencher: Bencher, control: &str) {
         }
         rig.flush();
     });
+}
+
+/// Five publishers at QoS 1 send eight times what their only receiver acknowledges, whose queue is full: what control costs
+/// for messages most of which are thrown away.
+#[divan::bench(args = ["off", "on"])]
+fn into_a_full_queue(bencher: Bencher, control: &str) {
+    let mut settings = Settings::default();
+    if control == "off" {
+        settings.back_off.rhythm = None;
+        settings.priority.mode = PriorityMode::Off;
+    }
+    let window = settings.inflight_max;
+    let mut rig = Rig::of(settings);
+    let subscriber = rig.connect("subscriber");
+    rig.subscribe(subscriber, "#", QoS::AtLeastOnce);
+    let publishers: Vec<_> = (0..5)
+        .map(|n| {
+            let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+            (rig.connect(&format!("publisher-{n}")), publish(&format!("news/{n}"), 64, delivery).repeat(BATCH / 5))
+        })
+        .collect();
+    let mut acknowledged = 0_u16;
+    let mut turn = || {
+        rig.now = rig.now + Duration::from_millis(1);
+        rig.shard.turn(rig.now);
+        for (publisher, bytes) in &publishers {
+            rig.shard.handle_input(*publisher, black_box(bytes), rig.now);
+        }
+        rig.flush();
+        let mut acks = Vec::new();
+        for _ in 0..window {
+            acknowledged = acknowledged.checked_add(1).unwrap_or(1);
+            let ack = Ack::success(AckKind::PubAck, PacketId::new(acknowledged).unwrap());
+            let _ = ack.encode(Peer::new(Version::V311), &mut acks);
+        }
+        rig.shard.handle_input(subscriber, &acks, rig.now);
+        rig.flush();
+    };
+    for _ in 0..100 {
+        turn();
+    }
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(turn);
 }
 
 #[divan::bench(args = [1, 50, 1000])]

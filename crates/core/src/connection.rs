@@ -83,6 +83,8 @@ impl Traffic {
 pub(crate) struct Pause {
     pub(crate) since: Timestamp,
     pub(crate) until: Timestamp,
+    /// Too short to be told of.
+    pub(crate) is_brief: bool,
 }
 
 impl Connection {

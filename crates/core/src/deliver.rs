@@ -17,8 +17,8 @@ use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
 use crate::overload::Kind;
 use crate::persist::Until;
-use crate::queue::{Bounds, Gone, Item, Next, Paging};
-use crate::saturated::Full;
+use crate::queue::{Bounds, Gone, Item, Next, Paging, Queue};
+use crate::saturated::{Door, Full};
 use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
@@ -133,14 +133,26 @@ impl Shard {
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
+        let mut is_own_loss = false;
         if is_full && let Some(queue) = session.queue.as_mut().filter(|_| !is_away) {
             Full::note(&mut queue.full, now);
             self.saturation.note_full(now);
+            is_own_loss = queue.full.as_mut().is_some_and(|full| !full.may_replace(now))
+                && queue.is_own_loss(&message.publication, qos);
         }
-        if is_full && !target.is_latest && settings.priority.on_full(class) == OnFull::DropNewest {
+        let is_turned_away = match settings.priority.on_full(class) {
+            OnFull::DropNewest => is_full,
+            OnFull::DropLongest => is_own_loss,
+            OnFull::DropOldest | OnFull::Latest | OnFull::Refuse => false,
+        };
+        if is_turned_away && !target.is_latest {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
-            self.saturation.reach.is_crowded = true;
+            let is_lasting = |queue: &Queue| queue.full.is_some_and(|full| full.lasts(queue.len(), now));
+            let reach = &mut self.saturation.reach;
+            reach.is_crowded = true;
+            let is_closed = is_own_loss && session.queue.as_deref().is_some_and(is_lasting);
+            reach.door = reach.door.max(if is_closed { Door::Closed } else { Door::Ajar });
             return;
         }
         let origin = message.publication.origin;

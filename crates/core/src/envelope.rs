@@ -27,6 +27,8 @@ pub(crate) enum Envelope<'a> {
     Kept { turn: u64 },
     /// Nobody there has room for more of this client to this topic (a hash), for so long; see `saturated`.
     Saturated { origin: u64, topic: u64, millis: u32 },
+    /// Many messages in a row of this client found nobody there who has room; see `saturated`.
+    TurnedAway { origin: u64 },
     /// The sender has subscribers on this filter, or has none any more.
     Interest { filter: &'a str, interested: bool },
     /// The sender's members of a group.
@@ -65,6 +67,10 @@ impl<'a> Envelope<'a> {
                 out.extend_from_slice(&origin.to_le_bytes());
                 out.extend_from_slice(&topic.to_le_bytes());
                 out.extend_from_slice(&millis.to_le_bytes());
+            }
+            Self::TurnedAway { origin } => {
+                out.push(8);
+                out.extend_from_slice(&origin.to_le_bytes());
             }
             Self::Interest { filter, interested } => {
                 out.push(2);
@@ -114,6 +120,7 @@ impl<'a> Envelope<'a> {
                 topic: u64::from_le_bytes(reader.array()?),
                 millis: u32::from_le_bytes(reader.array()?),
             },
+            8 => Self::TurnedAway { origin: u64::from_le_bytes(reader.array()?) },
             _ => return None,
         };
         *bytes = reader.0;

@@ -91,6 +91,7 @@ impl Shard {
         // In eighths of a unit.
         let (mut used, most) = (0_u64, u64::from(units) * 8);
         self.gate.is_unread = now.since(dry_at) > CALM_WINDOW;
+        self.saturation.turned_away.begin();
         if let Some(connection) = self.connection_mut(conn) {
             connection.dry_at = dry_at;
         }
@@ -120,6 +121,9 @@ impl Shard {
                     let copies = self.copies;
                     let handled = self.handle_packet(conn, &packet, came, now);
                     self.journal.end_whole();
+                    if self.saturation.turned_away.is_too_many() {
+                        self.pause_turned_away(conn, now);
+                    }
                     used += 8 + (size / COST_BYTES) as u64 + (self.copies - copies);
                     if matches!(handled, Ok(Flow::Wait)) {
                         self.note_whole(conn);

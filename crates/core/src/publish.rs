@@ -346,6 +346,7 @@ impl Shard {
                 self.tell_saturated(from, &publication, now);
             }
             Envelope::Saturated { origin, topic, millis } => self.hear_saturated(from, (origin, topic), millis, now),
+            Envelope::TurnedAway { origin } => self.saturation.turned_away.hear(origin, now),
             Envelope::Ask { turn } => self.handle_ask(from, turn, now),
             Envelope::Kept { turn } => self.handle_kept(from, turn, now),
             Envelope::Shared { filter, group, publication, tried, routing } => {

@@ -143,7 +143,7 @@ impl Shard {
         let until = publisher.and_then(|publisher| publisher.slowed_until);
         let state = match (connection, &publisher) {
             (None, _) => ClientState::Away,
-            (Some(connection), _) if connection.pause.is_some() => ClientState::Paused,
+            (Some(connection), _) if connection.pause.is_some_and(|pause| !pause.is_brief) => ClientState::Paused,
             (_, Some(publisher)) => state_of(publisher, now),
             _ => ClientState::Ok,
         };

@@ -32,9 +32,11 @@ impl Shard {
     /// The same for a publisher, of whom nothing is learned if nobody had room.
     pub(crate) fn route_for(&mut self, index: u32, message: &Shareable<'_>, now: Timestamp) -> usize {
         self.saturation.reach = Reach::default();
-        let places = self.route(message, now);
         let route = self.find_route(message.publication.topic);
-        if !route.is_tapped {
+        let places = self.route_by(&route, message, now);
+        if self.saturation.reach.is_taken {
+            self.saturation.turned_away.begin();
+        } else if !route.is_tapped {
             self.note_reach(index, &message.publication, route.shards, now);
         }
         places
@@ -43,7 +45,11 @@ impl Shard {
     /// Delivers here and sends on; the answer is the number of receivers here, of shards and of taps.
     pub(crate) fn route(&mut self, message: &Shareable<'_>, now: Timestamp) -> usize {
         let route = self.find_route(message.publication.topic);
-        let mut places = self.deliver_all(&route, message, now);
+        self.route_by(&route, message, now)
+    }
+
+    fn route_by(&mut self, route: &Route, message: &Shareable<'_>, now: Timestamp) -> usize {
+        let mut places = self.deliver_all(route, message, now);
         if route.is_tapped {
             self.tap(&message.publication);
             places += 1;

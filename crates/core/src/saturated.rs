@@ -10,6 +10,9 @@
 //! Receivers of other shards are known by hearsay: a shard on which all receivers of a message are like that says so to
 //! the one that it came from, once a second for each publisher and topic ([`Envelope::Saturated`]).
 
+mod full;
+mod turned_away;
+
 use core::hash::BuildHasher;
 use core::time::Duration;
 
@@ -18,6 +21,7 @@ use hashbrown::HashMap;
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode, Version};
 
+use crate::cache::Route;
 use crate::classes::PriorityMode;
 use crate::deliver::bounds_of;
 use crate::envelope::Envelope;
@@ -27,67 +31,15 @@ use crate::message::{Colour, Publication};
 use crate::overload::{Admission, Arrival, Pace};
 use crate::queue::{Bounds, Queue, Share};
 use crate::shard::Shard;
+pub(crate) use full::Full;
+use full::{FULL_FOR, FULL_GAP};
+use turned_away::TurnedAway;
 
-/// Nobody is refused before a queue has been full for so long...
-const FULL_FOR: Duration = Duration::from_secs(1);
-/// ...which begins anew when nothing found it so for this long. Refusing makes some room; that is no reason to forget.
-const FULL_GAP: Duration = Duration::from_secs(2);
-/// How fast a queue drains is told from the last one or two of these: a receiver that stops refuses nobody soon after.
-const DRAIN_WINDOW: Duration = FULL_FOR;
 /// What another shard said holds for so long; it says it every second.
 const HEARSAY: Duration = Duration::from_millis(1500);
 /// Nobody is told to come back sooner, nor later: who can wait longer will be told again.
 const RETRY_MIN: Duration = Duration::from_millis(20);
 const RETRY_MAX: Duration = Duration::from_secs(60);
-
-/// Since when a queue has been full, and what it has sent of late.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Full {
-    since: Timestamp,
-    last: Timestamp,
-    /// What was sent since then, at most for a second, and in the second before.
-    counted_from: Timestamp,
-    sent: u32,
-    sent_before: u32,
-}
-
-impl Full {
-    /// A message found no room.
-    pub(crate) fn note(full: &mut Option<Self>, now: Timestamp) {
-        match full {
-            Some(full) if now.since(full.last) < FULL_GAP => full.last = now,
-            _ => *full = Some(Self { since: now, last: now, counted_from: now, sent: 0, sent_before: 0 }),
-        }
-    }
-
-    /// A message was sent.
-    pub(crate) fn note_sent(&mut self, now: Timestamp) {
-        self.go_on(now);
-        self.sent = self.sent.saturating_add(1);
-    }
-
-    /// A message was refused for it: it would have found no room.
-    fn note_refused(&mut self, now: Timestamp) {
-        self.last = now;
-    }
-
-    fn go_on(&mut self, now: Timestamp) {
-        let passed = now.since(self.counted_from);
-        if passed >= 2 * DRAIN_WINDOW {
-            (self.counted_from, self.sent, self.sent_before) = (now, 0, 0);
-        } else if passed >= DRAIN_WINDOW {
-            (self.counted_from, self.sent, self.sent_before) = (self.counted_from + DRAIN_WINDOW, 0, self.sent);
-        }
-    }
-
-    /// Messages per second that it sends; none if it has not been full for long enough, or sent nothing of late.
-    fn rate(mut self, now: Timestamp) -> Option<f64> {
-        self.go_on(now);
-        let has_been_full = now.since(self.since) >= FULL_FOR && now.since(self.last) < FULL_GAP;
-        let (sent, time) = (self.sent.saturating_add(self.sent_before), DRAIN_WINDOW + now.since(self.counted_from));
-        (has_been_full && sent > 0).then(|| f64::from(sent) / time.as_secs_f64())
-    }
-}
 
 /// What became of a message among all its receivers here.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,11 +48,30 @@ pub(crate) struct Reach {
     pub(crate) is_taken: bool,
     /// One had no room, or only for it instead of another one of the same publisher.
     pub(crate) is_crowded: bool,
+    /// Whether one did not even let it in.
+    pub(crate) door: Door,
+}
+
+/// Whether somebody did not let a message in; what comes later here outweighs what comes before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Door {
+    /// Nobody.
+    #[default]
+    Open,
+    /// One, which has enough to send for long.
+    Closed,
+    /// One, which will soon have nothing to send.
+    Ajar,
 }
 
 impl Reach {
     fn is_crowded_out(self) -> bool {
         self.is_crowded && !self.is_taken
+    }
+
+    /// Nobody let it in, and nobody misses anything.
+    pub(crate) fn is_for_nobody(self) -> bool {
+        self.door == Door::Closed && !self.is_taken
     }
 }
 
@@ -114,6 +85,7 @@ pub(crate) struct Saturation {
     full_at: Option<Timestamp>,
     /// Of the message that is being routed.
     pub(crate) reach: Reach,
+    pub(crate) turned_away: TurnedAway,
     /// What was told to other shards, and when; and heard from them: until when it holds, and when there will be room.
     told: HashMap<Key, Timestamp, FixedState>,
     heard: HashMap<Key, Heard, FixedState>,
@@ -134,7 +106,14 @@ impl Saturation {
     pub(crate) fn new(seed: u64) -> Self {
         let (told, heard) =
             (HashMap::with_hasher(FixedState::with_seed(seed)), HashMap::with_hasher(FixedState::with_seed(seed)));
-        Self { full_at: None, reach: Reach::default(), told, heard, heard_until: Timestamp::ZERO }
+        Self {
+            full_at: None,
+            reach: Reach::default(),
+            turned_away: TurnedAway::default(),
+            told,
+            heard,
+            heard_until: Timestamp::ZERO,
+        }
     }
 
     pub(crate) fn note_full(&mut self, now: Timestamp) {
@@ -168,11 +147,13 @@ impl Saturation {
         }
     }
 
-    /// Whether this is to be told now. Beyond the maximum nobody is told anything.
+    /// Whether this was told of late.
+    fn is_told(&self, key: Key, now: Timestamp) -> bool {
+        self.told.get(&key).is_some_and(|at| now.since(*at) < FULL_FOR)
+    }
+
+    /// Whether this can be told now, which is noted. Beyond the maximum nobody is told anything.
     fn may_tell(&mut self, key: Key, now: Timestamp) -> bool {
-        if self.told.get(&key).is_some_and(|at| now.since(*at) < FULL_FOR) {
-            return false;
-        }
         if self.told.len() >= SATURATED_MAX {
             self.told.retain(|_, at| now.since(*at) < FULL_FOR);
         }
@@ -247,7 +228,7 @@ impl Shard {
         for room_at in elsewhere {
             first = Some(first.map_or(room_at?, |first| first.min(room_at.unwrap_or(first))));
         }
-        match self.saturated_here(publication, now) {
+        match self.saturated_along(&route, publication, now) {
             Here::Nobody => first,
             Here::Room => None,
             Here::Full(room_at) => Some(first.map_or(room_at, |first| first.min(room_at))),
@@ -257,17 +238,28 @@ impl Shard {
     /// Its receivers here are as full as if it had been given to them.
     fn note_refused_here(&mut self, publication: &Publication<'_>, now: Timestamp) {
         let route = self.find_route(publication.topic);
+        let mut is_lasting = true;
         for target in &route.targets {
             let queue = self.sessions.get_mut(target.session).and_then(|session| session.queue.as_mut());
-            if let Some(full) = queue.and_then(|queue| queue.full.as_mut()) {
+            let Some(queue) = queue else { continue };
+            let waiting = queue.len();
+            if let Some(full) = queue.full.as_mut() {
                 full.note_refused(now);
+                is_lasting &= full.lasts(waiting, now);
                 self.saturation.note_full(now);
             }
+        }
+        if is_lasting {
+            self.saturation.turned_away.count();
         }
     }
 
     fn saturated_here(&mut self, publication: &Publication<'_>, now: Timestamp) -> Here {
         let route = self.find_route(publication.topic);
+        self.saturated_along(&route, publication, now)
+    }
+
+    fn saturated_along(&self, route: &Route, publication: &Publication<'_>, now: Timestamp) -> Here {
         let bounds = bounds_of(&self.settings, publication.standing.class);
         let mut found = Here::Nobody;
         for target in &route.targets {
@@ -292,7 +284,12 @@ impl Shard {
     /// learned from that.
     #[inline]
     pub(crate) fn note_reach(&mut self, index: u32, publication: &Publication<'_>, shards: u64, now: Timestamp) {
-        let Reach { is_taken, is_crowded } = self.saturation.reach;
+        let Reach { is_taken, is_crowded, .. } = self.saturation.reach;
+        if self.saturation.reach.is_for_nobody() && shards == 0 {
+            self.saturation.turned_away.count();
+        } else if !is_crowded && shards.is_power_of_two() {
+            self.saturation.turned_away.note_sent_on(publication.origin, now);
+        }
         if is_taken || (!is_crowded && self.saturation.heard_until <= now) {
             return;
         }
@@ -307,24 +304,28 @@ impl Shard {
     /// A message came from another shard, and was given to those here: if they have no room for more, that shard is told.
     #[inline]
     pub(crate) fn tell_saturated(&mut self, from: usize, publication: &Publication<'_>, now: Timestamp) {
+        self.tell_turned_away(from, publication);
         let is_crowded_out = self.saturation.reach.is_crowded_out();
         if !is_crowded_out && (publication.qos == QoS::AtMostOnce || !self.saturation.is_possible(now)) {
             return;
         }
-        let found = match self.saturated_here(publication, now) {
-            Here::Full(room_at) => Some(room_at),
+        let origin = publication.origin;
+        let topic = hash_of(publication.topic);
+        let has_room = self.outgoing.get(from).is_some_and(|outgoing| outgoing.messages.len() < BATCH_BYTES_MAX);
+        if !has_room || self.saturation.is_told((origin, topic, from), now) {
+            return;
+        }
+        let room_at = match self.saturated_here(publication, now) {
+            Here::Full(room_at) => room_at,
             // When there will be room cannot be said: no reason to refuse, nor to learn from what comes.
-            Here::Nobody | Here::Room => is_crowded_out.then_some(now),
+            Here::Nobody | Here::Room if is_crowded_out => now,
+            Here::Nobody | Here::Room => return,
         };
-        if let Some(room_at) = found {
-            let topic = hash_of(publication.topic);
-            let outgoing = self.outgoing.get_mut(from).map(|outgoing| &mut outgoing.messages);
-            if let Some(outgoing) = outgoing.filter(|outgoing| outgoing.len() < BATCH_BYTES_MAX)
-                && self.saturation.may_tell((publication.origin, topic, from), now)
-            {
-                let origin = publication.origin;
-                Envelope::Saturated { origin, topic, millis: room_at.since(now).as_millis() as u32 }.write(outgoing);
-            }
+        if let Some(outgoing) =
+            self.outgoing.get_mut(from).filter(|_| self.saturation.may_tell((origin, topic, from), now))
+        {
+            let millis = room_at.since(now).as_millis() as u32;
+            Envelope::Saturated { origin, topic, millis }.write(&mut outgoing.messages);
         }
     }
 

@@ -123,6 +123,20 @@ fn the_rare_are_served_before_any_flood_whoever_they_are() {
 }
 
 #[test]
+fn a_flood_waits_behind_the_others_from_the_turn_in_which_it_begins() {
+    let mut senders: vec::Vec<_> = (0..20).map(|n| Sender::new(n, 2, 2)).collect();
+    senders.push(Sender::new(99, 2, 2));
+    let mut it = Loop::new(senders, 100);
+    it.run(100);
+    it.senders[20].rate = 1000;
+    for _ in 0..100 {
+        it.turn();
+        let (flooder, others) = it.senders.split_last().unwrap();
+        assert!(flooder.backlog > 0 && others.iter().all(|other| other.backlog == 0 && other.longest == 0));
+    }
+}
+
+#[test]
 fn who_is_as_usual_waits_for_nobody_in_excess() {
     // A gateway of 50 units beside five floods of 400 that are used to 1, with a capacity of 100.
     let mut senders: vec::Vec<_> = (0..5).map(|n| Sender::new(n, 400, 2)).collect();

@@ -264,6 +264,20 @@ impl Claims {
         }
     }
 
+    /// Whether a flow is as good as the longest for an item with this claim: nobody else would have to make room for it.
+    pub(super) fn is_longest(&self, flow: u32, claim: Claim) -> bool {
+        let Some(Flow { parent, waiting, .. }) = self.flows.get(flow as usize) else { return false };
+        let entitled = self.by_entitled.longest().map_or(0, |flow| self.flows[flow as usize].waiting[0]);
+        let excess = self.by_excess.longest().map_or(0, |parent| self.parents[parent as usize].excess);
+        match claim {
+            Claim::Entitled => excess < entitled && bucket(waiting[0]) >= bucket(entitled),
+            Claim::Excess => self.parents.get(*parent as usize).is_some_and(|own| {
+                let longest = own.by_excess.longest().map_or(0, |flow| self.flows[flow as usize].waiting[1]);
+                excess >= entitled && bucket(own.excess) >= bucket(excess) && bucket(waiting[1]) >= bucket(longest)
+            }),
+        }
+    }
+
     /// Whether this parent has had less than one flow's share for what it has in excess; then it has this item more.
     fn take_fair_share(&mut self, parent: u32) -> bool {
         let used = &mut self.parents[parent as usize].used;

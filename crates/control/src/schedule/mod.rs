@@ -348,6 +348,15 @@ impl<T> Scheduler<T> {
         flow.map(FlowId)
     }
 
+    /// Whether a flow's backlog is at least 8/9 of the longest, as [`Scheduler::evict_longest`] measures it for an item with
+    /// this claim: evicting from anybody else would not be fairer.
+    pub fn is_longest(&self, flow: FlowId, claim: Claim) -> bool {
+        match &self.order {
+            Order::Claims(claims) => claims.is_longest(flow.0, claim),
+            Order::Drr(_) | Order::Strict(_) => self.longest() == Some(flow),
+        }
+    }
+
     /// Drops the oldest item of this flow.
     pub fn evict(&mut self, flow: FlowId) -> Option<Taken<T>> {
         self.take(flow)

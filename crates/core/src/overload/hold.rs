@@ -18,6 +18,7 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
 
 use crate::classes::ClassId;
+use crate::connection::Pause;
 use crate::event::Stats;
 use crate::ledger::Loss;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
@@ -261,8 +262,12 @@ impl Shard {
 
     /// Stops reading a connection until then. Its keep-alive clock stands still.
     pub(crate) fn pause(&mut self, conn: ConnId, until: Timestamp, now: Timestamp) {
+        self.pause_as(conn, Pause { since: now, until, is_brief: false }, now);
+    }
+
+    pub(crate) fn pause_as(&mut self, conn: ConnId, pause: Pause, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
-        connection.pause = Some(crate::connection::Pause { since: now, until });
+        connection.pause = Some(pause);
         let session = connection.session;
         self.arm_release(session, now);
     }

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::schedule::{Claim, FlowId, Pushed, Scheduler, SchedulerConfig, SchedulerRule};
+use tidegate_wire_mqtt::QoS;
 
-use super::{Queue, Waiting};
+use super::{Queue, Waiting, is_passing};
 use crate::classes::{Priority, PriorityMode};
 use crate::limits::FLOWS_MAX;
 use crate::message::{Colour, Publication, Standing};
@@ -99,6 +100,21 @@ impl Queue {
         let own = if self.line_flow == Some(flow) { self.len() } else { 0 };
         Share { own, flows: 1, of_parent: own, parents: 1 }
     }
+
+    /// Whether a full queue would lose nothing but an older message of the same publisher for this one, of no less worth.
+    pub(crate) fn is_own_loss(&self, publication: &Publication<'_>, qos: QoS) -> bool {
+        let flow = Flow::of_publication(publication);
+        let is_longest = match &self.flows {
+            Some(flows) => flows.is_longest(flow, claim_of(publication.standing.colour)),
+            None => self.line_flow == Some(flow) && self.pages.is_none(),
+        };
+        let is_worth_more = |first: &Waiting| match first {
+            Waiting::Message(queued) => is_passing(queued),
+            Waiting::Latest(_, is_passing) => *is_passing,
+            Waiting::Paged(_) => false,
+        };
+        is_longest && (qos == QoS::AtMostOnce || !self.first_in(flow).is_none_or(is_worth_more))
+    }
 }
 
 #[derive(Debug)]
@@ -151,6 +167,11 @@ impl Flows {
     pub(super) fn longest(&self) -> Option<Flow> {
         let longest = self.scheduler.longest()?;
         self.by_place.get(longest.0 as usize).copied().flatten()
+    }
+
+    /// Whether this flow is as good as the longest for a message with this claim.
+    fn is_longest(&self, flow: Flow, claim: Claim) -> bool {
+        self.places.get(&flow).is_some_and(|place| self.scheduler.is_longest(*place, claim))
     }
 
     /// What a flow of this parent has.

@@ -43,3 +43,4 @@ mod shards;
 mod shelf;
 mod subscribing;
 mod taps;
+mod turned_away;

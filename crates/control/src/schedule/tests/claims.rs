@@ -305,3 +305,45 @@ fn many_short_flows_in_excess_of_one_parent_give_way_before_one_long_flow_with_a
         assert_ne!(scheduler.evict_longest().unwrap().flow, FlowId(0));
     }
 }
+
+proptest! {
+    #[test]
+    fn as_good_as_the_longest_is_who_has_eight_ninths_of_it(items in prop::collection::vec((0..FLOWS, 1..500_u32), 1..200)) {
+        let mut scheduler = scheduler();
+        for (number, (flow, cost)) in items.into_iter().enumerate() {
+            prop_assert_eq!(scheduler.push_as(FlowId(flow), number as u64, cost, Claim::Entitled), Pushed::Queued);
+        }
+        let longest = scheduler.longest().unwrap();
+        prop_assert!(scheduler.is_longest(longest, Claim::Entitled));
+        let most = (0..FLOWS).map(|flow| scheduler.flow_backlog(FlowId(flow))).max().unwrap_or(0);
+        for flow in (0..FLOWS).map(FlowId) {
+            let is_near = scheduler.flow_backlog(flow) * 9 >= most * 8;
+            prop_assert!(is_near || !scheduler.is_longest(flow, Claim::Entitled));
+            prop_assert!(!scheduler.is_longest(flow, Claim::Excess), "nobody has anything in excess");
+        }
+    }
+
+    #[test]
+    fn in_excess_it_goes_by_parent_and_then_by_flow(counts in prop::collection::vec(0..40_usize, FLOWS as usize)) {
+        let mut scheduler = scheduler();
+        for flow in 0..FLOWS {
+            scheduler.set_parent(FlowId(flow), parent_of(flow).into()).unwrap();
+            // The first of a flow may count as entitled.
+            push(&mut scheduler, flow, 0, Claim::Entitled);
+            (0..counts[flow as usize]).for_each(|_| push(&mut scheduler, flow, 1, Claim::Excess));
+        }
+        let of_parent = |parent: u32| {
+            (0..FLOWS).filter(|flow| parent_of(*flow) == parent).map(|flow| counts[flow as usize]).sum::<usize>()
+        };
+        let most = (0..FLOWS).map(|flow| of_parent(parent_of(flow))).max().unwrap_or(0);
+        for flow in 0..FLOWS {
+            let siblings = (0..FLOWS).filter(|other| parent_of(*other) == parent_of(flow));
+            let longest = siblings.map(|other| counts[other as usize]).max().unwrap_or(0);
+            let is_near = of_parent(parent_of(flow)) * 9 >= most * 8 && counts[flow as usize] * 9 >= longest * 8;
+            prop_assert!(is_near || !scheduler.is_longest(FlowId(flow), Claim::Excess));
+        }
+        if let Some(longest) = scheduler.longest().filter(|_| most > 1) {
+            prop_assert!(scheduler.is_longest(longest, Claim::Excess));
+        }
+    }
+}
