@@ -12,6 +12,7 @@ use imbl::{OrdSet, Vector};
 use oxrdf::{Term, TermRef};
 
 use crate::encode::{decode, encode};
+use crate::error::Limit;
 
 /// The number of a term. 0 stands for the default graph and for no term.
 pub(crate) type Id = u32;
@@ -64,6 +65,41 @@ pub(crate) struct Dictionary {
     freed: usize,
     text_bytes: usize,
     scratch: String,
+    /// The highest number that there may be.
+    last: Id,
+}
+
+/// Terms that are held together or not at all: dropped before they are kept, they are let go.
+pub(crate) struct Holding<'a> {
+    dictionary: &'a mut Dictionary,
+    held: Vec<Id>,
+}
+
+impl<'a> Holding<'a> {
+    pub(crate) fn new(dictionary: &'a mut Dictionary) -> Self {
+        Self { dictionary, held: Vec::new() }
+    }
+
+    /// The number of a term, which is held from now on.
+    pub(crate) fn hold(&mut self, term: &Term) -> Result<Id, Limit> {
+        let id = self.dictionary.intern(term.as_ref()).ok_or(Limit::Terms)?;
+        self.dictionary.hold(id);
+        self.held.push(id);
+        Ok(id)
+    }
+
+    /// Whoever has their numbers lets them go.
+    pub(crate) fn keep(mut self) {
+        self.held.clear();
+    }
+}
+
+impl Drop for Holding<'_> {
+    fn drop(&mut self) {
+        for id in self.held.drain(..) {
+            self.dictionary.release(id);
+        }
+    }
 }
 
 impl Dictionary {
@@ -75,11 +111,17 @@ impl Dictionary {
             hasher: FixedState::with_seed(seed),
         };
         let (free, idle, scratch) = (Vec::new(), Vec::new(), String::new());
-        Self { terms, counts: vec![1], free, idle, freed: 0, text_bytes: 0, scratch }
+        Self { terms, counts: vec![1], free, idle, freed: 0, text_bytes: 0, scratch, last: Id::MAX }
     }
 
     pub(crate) fn terms(&self) -> &Terms {
         &self.terms
+    }
+
+    /// Numbers go no further than this.
+    #[cfg(test)]
+    pub(crate) fn end_at(&mut self, last: Id) {
+        self.last = last;
     }
 
     /// Terms that are known now.
@@ -107,9 +149,10 @@ impl Dictionary {
         let id = if let Some(id) = self.free.pop() {
             id
         } else {
+            let id = Id::try_from(self.counts.len()).ok().filter(|id| *id <= self.last)?;
             self.counts.push(0);
             self.terms.texts.push_back(EcoString::new());
-            Id::try_from(self.counts.len() - 1).ok()?
+            id
         };
         self.terms.texts.set(id as usize, EcoString::from(text));
         self.terms.by_hash.insert(self.terms.hash(text) | u64::from(id));

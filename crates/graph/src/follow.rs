@@ -15,7 +15,7 @@ use oxrdf::{Term, Variable};
 use spareval::QueryEvaluator;
 
 use crate::dataset::{Change, Snapshot};
-use crate::dictionary::{Dictionary, Id};
+use crate::dictionary::{Dictionary, Holding, Id};
 use crate::error::{Error, Limit};
 use crate::guard::Guard;
 use crate::index::{InGraph, Pattern, Quad};
@@ -33,13 +33,9 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Interns the terms of a branch and holds them; [`Follower::release`] lets them go.
-    pub(crate) fn new(branch: &Branch<Term>, columns: &[Variable], dictionary: &mut Dictionary) -> Result<Self, Limit> {
-        let mut id = |term: &Term| {
-            let id = dictionary.intern(term.as_ref()).ok_or(Limit::Terms)?;
-            dictionary.hold(id);
-            Ok(id)
-        };
+    /// Holds the terms of a branch; [`Follower::release`] lets them go when they were kept.
+    pub(crate) fn new(branch: &Branch<Term>, columns: &[Variable], holding: &mut Holding<'_>) -> Result<Self, Limit> {
+        let mut id = |term: &Term| holding.hold(term);
         let mut leaves = Vec::new();
         for leaf in &branch.leaves {
             leaves.push(leaf_in_numbers(leaf, &mut id)?);

@@ -7,7 +7,7 @@ use spargebra::algebra::GraphPattern;
 
 use crate::beside::Found;
 use crate::dataset::Snapshot;
-use crate::dictionary::{Dictionary, Id};
+use crate::dictionary::{Dictionary, Holding, Id};
 use crate::error::{Error, Limit, Refusal};
 use crate::follow::Follower;
 use crate::form::{Form, Peeled, truth};
@@ -31,8 +31,11 @@ pub(crate) fn followed(
     }
     let Some(branches) = branches(&peeled.pattern, limits.query.value_bytes_max) else { return Ok(None) };
     let solutions = projection(query, peeled, limits.query)?;
-    let followers = branches.iter().map(|branch| Follower::new(branch, &peeled.columns, dictionary));
-    Ok(Some((followers.collect::<Result<_, _>>()?, solutions)))
+    let mut holding = Holding::new(dictionary);
+    let followers = branches.iter().map(|branch| Follower::new(branch, &peeled.columns, &mut holding));
+    let followers = followers.collect::<Result<_, _>>()?;
+    holding.keep();
+    Ok(Some((followers, solutions)))
 }
 
 /// All solutions of a pattern, with the columns that the form needs.
@@ -104,33 +107,39 @@ pub(crate) fn held_interests(query: &Query, dictionary: &mut Dictionary) -> Resu
         return Ok(vec![everything]);
     };
     let graph = if with_graphs || query.dataset().is_some() { InGraph::Any } else { InGraph::One(0) };
-    let mut patterns = Vec::with_capacity(leaves.len());
+    let (mut patterns, mut holding) = (Vec::with_capacity(leaves.len()), Holding::new(dictionary));
     for leaf in &leaves {
         let mut id = |slot: &Slot<Term>| match slot {
-            Slot::Known(term) => held(Some(term), dictionary),
+            Slot::Known(term) => held(Some(term), &mut holding),
             Slot::Variable(_) => Ok(None),
         };
         let (subject, predicate, object) = (id(&leaf.subject)?, id(&leaf.predicate)?, id(&leaf.object)?);
         patterns.push(Pattern { graph, subject, predicate, object });
     }
+    holding.keep();
     Ok(patterns)
 }
 
-fn held(term: Option<&Term>, dictionary: &mut Dictionary) -> Result<Option<Id>, Error> {
-    let Some(term) = term else { return Ok(None) };
-    let id = dictionary.intern(term.as_ref()).ok_or(Limit::Terms)?;
-    dictionary.hold(id);
-    Ok(Some(id))
+fn held(term: Option<&Term>, holding: &mut Holding<'_>) -> Result<Option<Id>, Limit> {
+    term.map(|term| holding.hold(term)).transpose()
 }
 
-pub(crate) fn held_mask(mask: &Mask, dictionary: &mut Dictionary) -> Result<Pattern, Error> {
+/// The patterns of masks, their terms held.
+pub(crate) fn held_masks(masks: &[Mask], dictionary: &mut Dictionary) -> Result<Vec<Pattern>, Error> {
+    let mut holding = Holding::new(dictionary);
+    let patterns = masks.iter().map(|mask| held_mask(mask, &mut holding)).collect::<Result<_, _>>()?;
+    holding.keep();
+    Ok(patterns)
+}
+
+fn held_mask(mask: &Mask, holding: &mut Holding<'_>) -> Result<Pattern, Limit> {
     let node = |node: &NamedOrBlankNode| Term::from(node.clone());
-    let subject = held(mask.subject.as_ref().map(node).as_ref(), dictionary)?;
-    let predicate = held(mask.predicate.clone().map(Term::from).as_ref(), dictionary)?;
-    let object = held(mask.object.as_ref(), dictionary)?;
+    let subject = held(mask.subject.as_ref().map(node).as_ref(), holding)?;
+    let predicate = held(mask.predicate.clone().map(Term::from).as_ref(), holding)?;
+    let object = held(mask.object.as_ref(), holding)?;
     let graph = match &mask.graph {
         MaskGraph::Default => InGraph::One(0),
-        MaskGraph::Named(name) => InGraph::One(held(Some(&node(name)), dictionary)?.unwrap_or(0)),
+        MaskGraph::Named(name) => InGraph::One(held(Some(&node(name)), holding)?.unwrap_or(0)),
         MaskGraph::AnyNamed => InGraph::AnyNamed,
         MaskGraph::Any => InGraph::Any,
     };

@@ -91,6 +91,11 @@ impl Space {
         self.rules.made = made.max(self.rules.made);
     }
 
+    /// Subscribers up to this number were named, in an earlier life: none of them is named again.
+    pub fn replay_subscribers_made(&mut self, made: u64) {
+        self.subscribers_made = made.max(self.subscribers_made);
+    }
+
     /// Other limits from now on. What is there stays, even if it is more.
     pub fn set_limits(&mut self, limits: SpaceLimits) {
         self.dataset.set_limits(limits.dataset.clone());

@@ -18,7 +18,7 @@ use crate::index::{Pattern, Quad};
 use crate::journal::{Journal, JournalLimits};
 use crate::limits::{Meter, QueryLimits};
 use crate::masks::{Interests, Mask};
-use crate::prepare::{again, followed, held_interests, held_mask, pattern_ids, result_bag, solution_bag};
+use crate::prepare::{again, followed, held_interests, held_masks, pattern_ids, result_bag, solution_bag};
 use crate::query::{Query, Results, Row};
 use crate::rows::{Bag, Counts, ResultDelta};
 
@@ -139,7 +139,7 @@ impl Standing {
             return Ok(*known);
         }
         limits.check(self.len())?;
-        let patterns = masks.iter().map(|mask| held_mask(mask, dictionary)).collect::<Result<_, _>>()?;
+        let patterns = held_masks(masks, dictionary)?;
         let columns = ["subject", "predicate", "object", "graph"].map(Variable::new_unchecked).to_vec();
         Ok(self.file(Entry::new(key, Form::Set, columns, Method::Mask, patterns)))
     }

@@ -56,14 +56,24 @@ impl Space {
     pub fn subscribe(&mut self, query: &Query) -> Result<Subscribed, Error> {
         let snapshot = self.dataset.snapshot();
         let dictionary = &mut self.dataset.dictionary;
-        let entry = self.standing.query(query, &snapshot, dictionary, &context(&self.limits))?;
-        self.subscribe_to(entry)
+        let entry = self.standing.query(query, &snapshot, dictionary, &context(&self.limits));
+        self.subscribe_to_new(entry)
     }
 
     /// Subscribes to the quads that match any of the masks.
     pub fn subscribe_masks(&mut self, masks: &[Mask]) -> Result<Subscribed, Error> {
-        let entry = self.standing.masks(masks, &mut self.dataset.dictionary, &context(&self.limits))?;
-        self.subscribe_to(entry)
+        let entry = self.standing.masks(masks, &mut self.dataset.dictionary, &context(&self.limits));
+        self.subscribe_to_new(entry)
+    }
+
+    fn subscribe_to_new(&mut self, entry: Result<usize, Error>) -> Result<Subscribed, Error> {
+        match entry {
+            Ok(entry) => self.subscribe_to(entry),
+            Err(error) => {
+                self.dataset.sweep();
+                Err(error)
+            }
+        }
     }
 
     pub(crate) fn subscribe_to(&mut self, number: usize) -> Result<Subscribed, Error> {
@@ -144,5 +154,45 @@ impl Space {
     /// True if the subscriber's query is followed change by change, not evaluated again.
     pub fn is_followed(&self, subscriber: SubscriberId) -> Option<bool> {
         Some(self.standing.entry(self.subscribers.get(&subscriber.0)?.query)?.is_followed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oxrdf::NamedNode;
+
+    use super::*;
+    use crate::limits::QueryLimits;
+    use crate::masks::MaskGraph;
+    use crate::space::SpaceLimits;
+
+    #[test]
+    fn a_subscription_that_fails_midway_holds_no_terms() {
+        let mut space = Space::new(1, SpaceLimits::default());
+        // Followed, evaluated again, and masks: each finds no number for the last of its terms.
+        let followed = "SELECT ?a { ?a <urn:a> ?b . ?b <urn:b> ?c . ?c <urn:c> ?d }";
+        let again = "SELECT ?a (COUNT(*) AS ?n) { ?a <urn:a> ?b . ?b <urn:b> ?c . ?c <urn:c> ?d } GROUP BY ?a";
+        let union = "SELECT ?a { { ?a <urn:a> <urn:b> } UNION { ?a <urn:c> <urn:d> } }";
+        let node = |text: &str| NamedNode::new_unchecked(text);
+        let mask = |predicate: &str, object: &str| Mask {
+            subject: None,
+            predicate: Some(node(predicate)),
+            object: Some(node(object).into()),
+            graph: MaskGraph::Default,
+        };
+        let query = |text: &str| Query::parse(text, &QueryLimits::default()).unwrap();
+        space.dataset.dictionary.end_at(2);
+        for text in [followed, again, union] {
+            assert_eq!(space.subscribe(&query(text)).err(), Some(Limit::Terms.into()), "{text}");
+            assert_eq!(space.terms(), (0, 0), "{text}");
+        }
+        let masks = [mask("urn:a", "urn:b"), mask("urn:c", "urn:d")];
+        assert_eq!(space.subscribe_masks(&masks).err(), Some(Limit::Terms.into()));
+        assert_eq!((space.terms(), space.standing_queries()), ((0, 0), 0));
+        space.dataset.dictionary.end_at(4);
+        let subscribed = space.subscribe(&query(followed)).unwrap();
+        assert_eq!(space.terms().0, 3, "there is room, and it is held");
+        space.unsubscribe(subscribed.subscriber).unwrap();
+        assert_eq!(space.terms(), (0, 0));
     }
 }

@@ -103,6 +103,8 @@ pub(crate) struct Shared {
     pub(crate) panics: Panics,
     /// How often the space has begun anew, and threads were given up.
     pub(crate) restarts: AtomicU64,
+    /// The last number that a subscriber was told: connections outlive the space, so its next life gives none of them again.
+    pub(crate) subscribers_made: AtomicU64,
     pub(crate) runaways: AtomicU64,
     /// That of the front desk, for those who look without the lock.
     condition: AtomicU8,
@@ -145,6 +147,7 @@ impl Shared {
             time_max: admission.time_max,
             panics: Panics::default(),
             restarts: AtomicU64::new(0),
+            subscribers_made: AtomicU64::new(0),
             runaways: AtomicU64::new(0),
             condition: AtomicU8::new(Condition::Serving.code()),
             parsers: Parsers::default(),

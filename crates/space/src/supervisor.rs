@@ -133,6 +133,7 @@ impl Supervisor {
                 if space.version() < before {
                     space.replay_version(before + 1);
                 }
+                space.replay_subscribers_made(self.shared.subscribers_made.load(Ordering::SeqCst));
                 let version = space.version();
                 self.shared.resume(version);
                 info!(event = "space_restarted", version, "the smart space serves again");

@@ -2,6 +2,7 @@
 //! answers, and puts notifications into the connections that have room.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_graph::{CancelToken, RuleId, Space, SubscriberId};
@@ -148,7 +149,10 @@ impl WriterThread {
         }
         while let Some(event) = self.machine.poll_event() {
             match event {
-                Event::Subscribed(id, text) => self.shared.watch.subscribed(id.0, text),
+                Event::Subscribed(id, text) => {
+                    self.shared.subscribers_made.fetch_max(id.0, Ordering::SeqCst);
+                    self.shared.watch.subscribed(id.0, text);
+                }
                 Event::Left(id) => self.shared.watch.left(id.0),
                 Event::Displaced(id, outlet) => outlet.displace(id),
                 Event::RuleStopped(rule, error) => {

@@ -122,3 +122,53 @@ fn who_asks_what_it_missed_of_a_dear_query_gets_what_was_there_when_it_asked() {
     let Begun::Missed { sequence, delta, .. } = begun(bed.runtime.block_on(waiting.answer())) else { panic!("whole") };
     assert_eq!((sequence, delta.added.len(), delta.removed.len()), (1, 2, 0));
 }
+
+/// The owner panics at its next step, once.
+#[derive(Debug, Default)]
+struct Fall(std::sync::atomic::AtomicBool);
+
+impl Probe for Fall {
+    fn at(&self, part: Part) {
+        let is_armed = part == Part::Writer && self.0.swap(false, std::sync::atomic::Ordering::SeqCst);
+        assert!(!is_armed, "injected");
+    }
+}
+
+/// Connections outlive the space: what one still says about an old subscription must not be said of a new one.
+#[test]
+fn the_number_of_a_subscriber_is_not_given_again_when_the_space_begins_anew() {
+    let fall = Arc::new(Fall::default());
+    let probe: Arc<dyn Probe> = Arc::clone(&fall) as Arc<dyn Probe>;
+    let restart_pause = std::time::Duration::from_millis(1);
+    let service = Service::start_by(&Options { probe: Some(probe), restart_pause, ..Options::default() }).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (handle, asker) = (service.handle(), Asker::new(0, None));
+    let (out, mut inlet) = outlet(&handle);
+    let subscribe = |name: &str| {
+        let query = Box::new(Query::parse("SELECT ?o { <urn:s> <urn:p> ?o }", &QueryLimits::default()).unwrap());
+        let outlet = Some(Arc::clone(&out));
+        let ask = Ask::Subscribe { what: Watched::Query(query), name: name.to_owned(), seen: None, outlet };
+        let answered = runtime.block_on(handle.ask(ask, asker)).unwrap();
+        let Answer::Subscribed(subscribed) = answered.answer else { panic!("not subscribed") };
+        subscribed.id
+    };
+    let update = || {
+        let update = Update::parse("INSERT DATA { <urn:s> <urn:p> 1 }", &QueryLimits::default()).unwrap();
+        runtime.block_on(handle.ask(Ask::Update(Box::new(update)), asker))
+    };
+    let before = subscribe("before");
+    fall.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    assert!(matches!(update(), Err(Refused::Panicked)));
+    while handle.restarts().0 == 0 {
+        std::thread::yield_now();
+    }
+    let after = subscribe("after");
+    assert_ne!(before, after);
+    // The connection has not heard of the end yet, and wants it itself.
+    handle.unsubscribe(before, &out);
+    update().unwrap();
+    let (id, told) = runtime.block_on(inlet.next()).unwrap();
+    assert!(id == before && matches!(told, Told::Ended(_)), "{told:?}");
+    let (id, told) = runtime.block_on(inlet.next()).unwrap();
+    assert!(id == after && matches!(told, Told::Changed { .. }), "{told:?}");
+}
