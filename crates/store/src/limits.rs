@@ -10,6 +10,8 @@ pub const BATCH_BYTES_MAX: usize = RECORD_BYTES_MAX + 1024 * 1024;
 pub const BATCH_RECORDS_MAX: usize = 65_536;
 /// Bytes that one group writes before it is synced; what more is waiting goes into the next one.
 pub const GROUP_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What is kept of the buffer of a group for the next one: a large change should not leave its size behind for ever.
+pub(crate) const BUFFER_KEPT: usize = 1024 * 1024;
 /// Bytes read at once by a scan.
 pub(crate) const SCAN_BYTES: usize = 1024 * 1024;
 /// Files of damaged bytes that are set aside; further damage is reported and left where it is.

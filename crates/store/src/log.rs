@@ -196,7 +196,7 @@ impl<D: Disk> Log<D> {
         self.metrics.records += records;
         self.metrics.batches += batches.len() as u64;
         self.metrics.bytes += self.buffer.len() as u64;
-        if self.buffer.capacity() > 2 * crate::limits::GROUP_BYTES_MAX {
+        if self.buffer.capacity() > crate::limits::BUFFER_KEPT {
             self.buffer = Vec::new();
         }
         Ok(())
