@@ -14,7 +14,6 @@ pub mod compact;
 pub mod config;
 mod draw;
 pub mod hints;
-pub mod limit;
 mod measure;
 pub mod order;
 pub mod pacer;

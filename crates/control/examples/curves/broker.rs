@@ -1,4 +1,4 @@
-//! The broker's side: what the request pool answers in time, how a burst is spread, what the limits find.
+//! The broker's side: what the request pool answers in time, how a burst is spread, what everybody is advised.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,11 +9,10 @@ use tidegate_control::admission::{Class, PoolConfig, Request, RequestPool};
 use tidegate_control::advice::{AdviceConfig, Declared, StretchAdvice};
 use tidegate_control::appointments::{Appointment, Appointments, AppointmentsConfig, Server, TicketKey, Visitor};
 use tidegate_control::hints::Hints;
-use tidegate_control::limit::{Aimd, AimdConfig, Gradient, GradientConfig, Limit, Sample};
 use tidegate_control::pacer::{Outcome, Pacer, PacerConfig, Preset};
 
 use crate::Drawn;
-use crate::chance::{exponential, seeded, unit};
+use crate::chance::{exponential, seeded};
 use crate::plot::{Axis, Curve, Figure, Shape, evenly, thinned};
 
 /// What a pool did with a Poisson flow of requests.
@@ -199,35 +198,6 @@ pub(crate) fn advice() -> Drawn<Figure> {
             Curve::new("σ", Shape::Line, factor),
             Curve::new("load with advice", Shape::Line, load),
             Curve::new("load without", Shape::Dashed, wanted),
-        ],
-    })
-}
-
-/// The limits on a host that has 16 cores, then 4, then 32, always fully used.
-pub(crate) fn limit() -> Drawn<Figure> {
-    let cores = |second: f64| [16.0, 4.0, 32.0][(second / 20.0) as usize % 3];
-    let follow = |limit: &mut dyn Limit| -> Vec<(f64, f64)> {
-        let (mut chance, mut now, mut points) = (seeded(8), 0.0, Vec::new());
-        while now < 59.9 {
-            let in_flight = limit.limit();
-            let slower = (f64::from(in_flight) / cores(now)).max(1.0);
-            let latency = 0.020 * slower * (0.9 + 0.4 * unit(&mut chance));
-            now += latency / f64::from(in_flight);
-            let sample = Sample::Answered(Duration::from_secs_f64(latency));
-            limit.on_sample(sample, in_flight, Timestamp::from_secs_f64(now));
-            points.push((now, f64::from(limit.limit())));
-        }
-        thinned(&points, 400)
-    };
-    let host = vec![(0.0, 16.0), (20.0, 4.0), (40.0, 32.0), (60.0, 32.0)];
-    Ok(Figure {
-        title: "Concurrency limit on a host of 16, 4, 32 cores; one query takes 20 ms",
-        x: Axis::linear("time, s", 0.0, 60.0, 10.0),
-        y: Axis::linear("queries at once", 0.0, 160.0, 20.0),
-        curves: vec![
-            Curve::new("gradient", Shape::Line, follow(&mut Gradient::new(&GradientConfig::default())?)),
-            Curve::new("aimd", Shape::Line, follow(&mut Aimd::new(&AimdConfig::default())?)),
-            Curve::new("cores", Shape::Steps, host),
         ],
     })
 }

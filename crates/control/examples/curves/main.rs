@@ -30,7 +30,7 @@ type Draw = fn() -> Drawn<Figure>;
 const BYTES_MAX: usize = 60_000;
 
 fn main() -> Drawn<()> {
-    let figures: [(&str, Draw); 22] = [
+    let figures: [(&str, Draw); 21] = [
         ("ast", client::ast),
         ("ast-exposure", client::exposure),
         ("ast-rbt", client::ast_and_rbt),
@@ -52,7 +52,6 @@ fn main() -> Drawn<()> {
         ("appointments", broker::slots),
         ("appointments-burst", broker::burst),
         ("advice", broker::advice),
-        ("limit", broker::limit),
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control/img");
     std::fs::create_dir_all(&folder)?;
