@@ -50,8 +50,8 @@ impl Default for Admission {
 }
 
 impl Admission {
-    /// As the pools take it.
-    pub(crate) fn pool(&self, servers: u32) -> PoolConfig {
+    /// As the request queues take it, with servers that are worth so many processors.
+    pub fn pool(&self, servers: u32) -> PoolConfig {
         let mut config = PoolConfig { servers, ..PoolConfig::default() };
         let lines = [
             (Class::Update, self.update, 50),

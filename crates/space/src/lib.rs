@@ -28,6 +28,12 @@ pub mod watch;
 mod watcher;
 mod writer_thread;
 
+/// The pure queue in which requests wait, for those who want to run it in virtual time.
+pub mod request_queue {
+    pub use crate::machine::order::{Arrival, Job, Servers, Shape, Taken};
+    pub use crate::machine::request_queue::{Caller, Entered, RequestQueue};
+}
+
 pub use admission::{Admission, Line, Policy};
 pub use change::Change;
 pub use counts::OUTCOMES;

@@ -6,7 +6,7 @@ use tidegate_control::hints::Hints;
 use tidegate_control::pacer::Outcome;
 
 use super::client::{Control, NEVER};
-use super::desk::{Arrival, Asked, Asker};
+use super::desk::{Arrival, Asked, Asker, Visit};
 use super::{Event, InService, Reply, Word, World};
 
 impl World<'_> {
@@ -47,22 +47,21 @@ impl World<'_> {
         self.tally.offered += u64::from(self.is_measured());
         let key = self.key();
         let idle = self.serving.iter().any(Option::is_none);
-        let state = &mut self.clients[asker.client as usize];
+        let (state, mut want) = (&mut self.clients[asker.client as usize], None);
         if let Control::Pacer(pacer) = &state.control {
-            self.desk.declare(&mut state.declared, pacer.want());
-            if state.tried == state.sent {
-                self.desk.on_check(self.now);
-            }
+            want = Some(pacer.want());
+            let is_own = state.tried == state.sent;
+            self.desk.declare(self.now, &mut state.declared, pacer.want(), is_own);
         }
         let deadline = Duration::from_secs_f64(self.config.clients.request_timeout * DEADLINE_SHARE);
-        let asked = Asked { asker, deadline, ticket: state.ticket.take(), key };
+        let asked = Asked { asker, deadline, ticket: state.ticket.take(), key, want };
         let arrival = self.desk.on_request(self.now, &asked, idle);
         let service = 1.0 / self.config.host.capacity;
         match arrival {
             Arrival::Waits => {}
-            Arrival::Denied { retry_after, ticket } => {
+            Arrival::Denied { retry_after, ticket, stretch } => {
                 self.chores += self.config.host.denial_cost * service;
-                self.send_reply(asker, Word::Denied { retry_after, ticket });
+                self.send_reply(Visit { asker, stretch }, Word::Denied { retry_after, ticket });
             }
             Arrival::Dropped => self.chores += self.config.host.drop_cost * service,
         }
@@ -80,7 +79,7 @@ impl World<'_> {
             self.after_secs(service, Event::Served { server: server as u32 });
             self.serving[server] = Some(InService {
                 job: taken.job,
-                first: taken.value,
+                first: taken.first,
                 joined: taken.joined,
                 started: self.now,
                 queued: taken.queued,
@@ -94,22 +93,22 @@ impl World<'_> {
             self.desk.on_served(done.job, self.now.since(done.started));
             let queued = self.desk.queued(done.queued);
             self.answer(done.first, queued);
-            for asker in done.joined {
-                self.answer(asker, queued);
+            for visit in done.joined {
+                self.answer(visit, queued);
             }
         }
         self.serve();
     }
 
-    fn answer(&mut self, asker: Asker, queued: Option<Duration>) {
-        let state = &self.clients[asker.client as usize];
+    fn answer(&mut self, visit: Visit, queued: Option<Duration>) {
+        let state = &self.clients[visit.asker.client as usize];
         let (losses, lost_at_sum) = (state.lost, state.lost_at_sum);
         let version = if self.config.updates.slides.is_some() { self.slide } else { state.version };
-        self.send_reply(asker, Word::Answer { queued, losses, lost_at_sum, version });
+        self.send_reply(visit, Word::Answer { queued, losses, lost_at_sum, version });
     }
 
-    fn send_reply(&mut self, asker: Asker, word: Word) {
-        let reply = Reply { asker, word, stretch: self.desk.stretch(self.now) };
+    fn send_reply(&mut self, Visit { asker, stretch }: Visit, word: Word) {
+        let reply = Reply { asker, word, stretch: stretch.or_else(|| self.desk.stretch(self.now)) };
         let slot = if let Some(slot) = self.replies_free.pop() {
             self.replies[slot as usize] = reply;
             slot

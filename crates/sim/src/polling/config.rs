@@ -138,6 +138,8 @@ impl Baseline {
 #[expect(clippy::struct_excessive_bools, reason = "an experiment switches one thing at a time")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broker {
+    /// The request queue of the smart space, as it ships; nothing below but `coalescing`, `spread` and `shed_above` counts.
+    pub is_product: bool,
     /// Seconds of nominal work that may wait, as a number of items; none for no bound.
     pub queue_items: Option<f64>,
     /// Seconds of estimated work that may wait; none for no bound.
@@ -168,8 +170,17 @@ pub struct Broker {
 
 impl Broker {
     /// The brokers of EVAL §3, by name.
-    pub const PRESETS: [&'static str; 8] =
-        ["bloat-5s", "tail-500ms", "deny-500ms", "deny-100ms", "bloat-5s-deadline", "paper", "advised", "unbounded"];
+    pub const PRESETS: [&'static str; 9] = [
+        "bloat-5s",
+        "tail-500ms",
+        "deny-500ms",
+        "deny-100ms",
+        "bloat-5s-deadline",
+        "paper",
+        "advised",
+        "product",
+        "unbounded",
+    ];
 
     /// One of [`Broker::PRESETS`].
     pub fn preset(name: &str) -> Option<Self> {
@@ -190,6 +201,7 @@ impl Broker {
                 spread: true,
                 ..Self::plain()
             },
+            "product" => Self { is_product: true, spread: true, ..Self::plain() },
             "unbounded" => Self { queue_items: None, queue_delay: None, shed_above: f64::INFINITY, ..Self::plain() },
             _ => return None,
         })
@@ -197,6 +209,7 @@ impl Broker {
 
     fn plain() -> Self {
         Self {
+            is_product: false,
             queue_items: None,
             queue_delay: Some(0.1),
             denies: true,

@@ -1,4 +1,6 @@
-//! The broker's side: the real request pool, appointment book and stretch advice, each switched by the scenario.
+//! The broker's side: for the brokers of the comparisons the request pool, appointment book and stretch advice of
+//! `control`, each switched by the scenario; for the preset `product` the request queue that the smart space runs
+//! (`product` beside this file).
 
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use tidegate_control::appointments::{
 use tidegate_control::{ConfigError, Timestamp};
 
 use super::config::Polling;
+use super::product::Product;
 use crate::chance::Stream;
 
 /// One attempt of one client.
@@ -22,10 +25,32 @@ pub(super) struct Asker {
     pub(super) attempt: u32,
 }
 
+/// An attempt that waits, and what its client is told with the answer; none to tell what holds then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Visit {
+    pub(super) asker: Asker,
+    pub(super) stretch: Option<f64>,
+}
+
+/// What a server works on.
+#[derive(Debug)]
+pub(super) enum Job {
+    Model(tidegate_control::admission::Job),
+    Product(tidegate_space::request_queue::Job),
+}
+
+/// Work for a server.
+pub(super) struct Work {
+    pub(super) job: Job,
+    pub(super) first: Visit,
+    pub(super) joined: Vec<Visit>,
+    pub(super) queued: Duration,
+}
+
 /// What became of an arrival.
 pub(super) enum Arrival {
     Waits,
-    Denied { retry_after: Duration, ticket: Option<Ticket> },
+    Denied { retry_after: Duration, ticket: Option<Ticket>, stretch: Option<f64> },
     Dropped,
 }
 
@@ -36,9 +61,104 @@ pub(super) struct Asked {
     pub(super) ticket: Option<Ticket>,
     /// What it shares with others, if equal queries are to be executed once.
     pub(super) key: Option<Key>,
+    /// How often it wants to ask, if it says so; who does keeps appointments, too.
+    pub(super) want: Option<Duration>,
 }
 
-pub(super) struct Desk {
+pub(super) enum Desk {
+    Model(Box<Model>),
+    Product(Box<Product>),
+}
+
+impl Desk {
+    pub(super) fn new(config: &Polling, seed: u64) -> Result<Self, ConfigError> {
+        Ok(if config.broker.is_product {
+            Self::Product(Box::new(Product::new(config, seed)?))
+        } else {
+            Self::Model(Box::new(Model::new(config, seed)?))
+        })
+    }
+
+    /// A client that says how often it wants to ask has asked; `is_own` if its own time has come.
+    pub(super) fn declare(&mut self, now: Timestamp, session: &mut Declared, want: Duration, is_own: bool) {
+        if let Self::Model(model) = self {
+            model.declare(session, want);
+            if is_own {
+                model.on_check(now);
+            }
+        }
+    }
+
+    /// A request is at the door.
+    pub(super) fn on_request(&mut self, now: Timestamp, asked: &Asked, idle: bool) -> Arrival {
+        match self {
+            Self::Model(model) => model.on_request(now, asked, idle),
+            Self::Product(product) => product.on_request(now, asked),
+        }
+    }
+
+    /// What whoever was not told anything at the door is told.
+    pub(super) fn stretch(&self, now: Timestamp) -> Option<f64> {
+        match self {
+            Self::Model(model) => model.stretch(now),
+            Self::Product(_) => None,
+        }
+    }
+
+    /// What a client is told about its own request.
+    pub(super) fn queued(&self, queued: Duration) -> Option<Duration> {
+        match self {
+            Self::Model(model) => model.queued(queued),
+            Self::Product(_) => Some(queued),
+        }
+    }
+
+    pub(super) fn take(&mut self, now: Timestamp) -> Option<Work> {
+        match self {
+            Self::Model(model) => {
+                let Taken { job, value, joined, queued, .. } = model.pool.take(now)?;
+                let visit = |asker| Visit { asker, stretch: None };
+                let joined = joined.into_iter().map(visit).collect();
+                Some(Work { job: Job::Model(job), first: visit(value), joined, queued })
+            }
+            Self::Product(product) => product.take(now),
+        }
+    }
+
+    /// Nobody is told that a request expired: its client has given up, or will.
+    pub(super) fn forget_ended(&mut self) {
+        match self {
+            Self::Model(model) => while model.pool.poll_ended().is_some() {},
+            Self::Product(product) => product.forget_ended(),
+        }
+    }
+
+    pub(super) fn on_served(&mut self, job: Job, elapsed: Duration) {
+        match (self, job) {
+            (Self::Model(model), Job::Model(job)) => model.on_served(job, elapsed),
+            (Self::Product(product), Job::Product(job)) => product.on_served(job, elapsed),
+            // A desk gets its own jobs back.
+            _ => {}
+        }
+    }
+
+    /// Seconds of work that wait.
+    pub(super) fn backlog(&self, now: Timestamp) -> f64 {
+        match self {
+            Self::Model(model) => model.pool.backlog(CLASS, now).as_secs_f64(),
+            Self::Product(product) => product.backlog(now).as_secs_f64(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        match self {
+            Self::Model(model) => model.pool.counts(CLASS),
+            Self::Product(product) => product.counts(),
+        }
+    }
+}
+
+pub(super) struct Model {
     pool: RequestPool<Asker>,
     appointments: Option<Appointments>,
     advice: Option<StretchAdvice>,
@@ -49,12 +169,12 @@ pub(super) struct Desk {
 }
 
 /// Everybody asks for the same kind of thing.
-const CLASS: Class = Class::Query;
+pub(super) const CLASS: Class = Class::Query;
 /// Requests that the pool can take at most; what a scenario calls unbounded.
 const ITEMS_MAX: u32 = 16_000_000;
 
-impl Desk {
-    pub(super) fn new(config: &Polling, seed: u64) -> Result<Self, ConfigError> {
+impl Model {
+    fn new(config: &Polling, seed: u64) -> Result<Self, ConfigError> {
         let (broker, host) = (&config.broker, &config.host);
         let service = Duration::from_secs_f64(host.mean_service(0.0));
         let class = ClassConfig {
@@ -90,7 +210,7 @@ impl Desk {
     }
 
     /// A request is at the door.
-    pub(super) fn on_request(&mut self, now: Timestamp, asked: &Asked, idle: bool) -> Arrival {
+    fn on_request(&mut self, now: Timestamp, asked: &Asked, idle: bool) -> Arrival {
         // Equal queries join before anybody is sent away: apart they would cost more.
         if asked.key.is_none()
             && let Some(refused) = self.make_appointment(now, asked, idle)
@@ -100,7 +220,7 @@ impl Desk {
         let request = Request { class: CLASS, key: asked.key, deadline: Some(asked.deadline), value: asked.asker };
         match self.pool.offer(now, request) {
             Offered::Queued | Offered::Joined | Offered::Parked { .. } | Offered::Immediate(_) => Arrival::Waits,
-            Offered::Denied { retry_after, .. } => Arrival::Denied { retry_after, ticket: None },
+            Offered::Denied { retry_after, .. } => Arrival::Denied { retry_after, ticket: None, stretch: None },
             Offered::Dropped { .. } => Arrival::Dropped,
         }
     }
@@ -115,18 +235,18 @@ impl Desk {
         let server = if idle && self.pool.is_empty() { Server::Idle } else { Server::Busy };
         match book.decide(now, &visitor, server, &mut self.chance) {
             Appointment::Admit => None,
-            Appointment::Deny { retry_after, ticket } => Some(Arrival::Denied { retry_after, ticket }),
+            Appointment::Deny { retry_after, ticket } => Some(Arrival::Denied { retry_after, ticket, stretch: None }),
         }
     }
 
-    pub(super) fn declare(&mut self, session: &mut Declared, want: Duration) {
+    fn declare(&mut self, session: &mut Declared, want: Duration) {
         if let Some(advice) = &mut self.advice {
             advice.declare(session, want);
         }
     }
 
     /// A client asks because its own time has come.
-    pub(super) fn on_check(&mut self, now: Timestamp) {
+    fn on_check(&mut self, now: Timestamp) {
         let strain = self.strain(now);
         if let Some(advice) = &mut self.advice {
             advice.on_check(now, advice.advise(&strain));
@@ -134,7 +254,7 @@ impl Desk {
     }
 
     /// What everybody is told.
-    pub(super) fn stretch(&self, now: Timestamp) -> Option<f64> {
+    fn stretch(&self, now: Timestamp) -> Option<f64> {
         self.advice.as_ref().map(|advice| advice.advise(&self.strain(now)))
     }
 
@@ -146,32 +266,14 @@ impl Desk {
     }
 
     /// What a client is told about its own request.
-    pub(super) fn queued(&self, queued: Duration) -> Option<Duration> {
+    fn queued(&self, queued: Duration) -> Option<Duration> {
         self.reports_queue.then_some(queued)
     }
 
-    pub(super) fn take(&mut self, now: Timestamp) -> Option<Taken<Asker>> {
-        self.pool.take(now)
-    }
-
-    /// Nobody is told that a request expired: its client has given up, or will.
-    pub(super) fn forget_ended(&mut self) {
-        while self.pool.poll_ended().is_some() {}
-    }
-
-    pub(super) fn on_served(&mut self, job: tidegate_control::admission::Job, elapsed: Duration) {
+    fn on_served(&mut self, job: tidegate_control::admission::Job, elapsed: Duration) {
         self.pool.on_served(job, elapsed);
         if let Some(advice) = &mut self.advice {
             advice.on_served(elapsed / self.servers);
         }
-    }
-
-    /// Seconds of work that wait.
-    pub(super) fn backlog(&self, now: Timestamp) -> f64 {
-        self.pool.backlog(CLASS, now).as_secs_f64()
-    }
-
-    pub(super) fn counts(&self) -> Counts {
-        self.pool.counts(CLASS)
     }
 }

@@ -1,6 +1,7 @@
 //! Many clients that check one broker for updates (papers 000 and 002).
 //!
-//! Real are the pacer of each client and the broker's request pool, appointment book and stretch advice; modelled are the
+//! Real are the pacer of each client and the broker's request pool, appointment book and stretch advice, or the whole
+//! request queue of the smart space (broker `product`); modelled are the
 //! host (service times, capacity), the links (round trip, lost notifications and requests) and the updates. The world is
 //! driven by one wheel of events; the same configuration and seed give the same run, to the bit. What is random about
 //! the clients' items and radio is drawn from a stream of each client, so that two algorithms meet the same updates.
@@ -14,13 +15,14 @@ mod derived;
 mod desk;
 mod host;
 mod news;
+mod product;
 mod tally;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use tidegate_control::admission::{Job, Key};
+use tidegate_control::admission::Key;
 use tidegate_control::appointments::Ticket;
 use tidegate_control::{ConfigError, Timestamp};
 
@@ -32,7 +34,7 @@ pub use tally::{METRICS, Metric, Second};
 use crate::chance::Stream;
 use crate::wheel::Wheel;
 use client::{Client, Control, Maker, NEVER};
-use desk::{Asker, Desk};
+use desk::{Asker, Desk, Job, Visit};
 use tally::{Ended, Tally};
 
 /// What a client costs in memory: its state, and its share of the wheel.
@@ -84,8 +86,8 @@ enum Word {
 
 struct InService {
     job: Job,
-    first: Asker,
-    joined: Vec<Asker>,
+    first: Visit,
+    joined: Vec<Visit>,
     started: Timestamp,
     queued: Duration,
 }

@@ -86,3 +86,23 @@ fn a_slide_is_fetched_by_everybody() {
     let delay = metric(&config, 1, "outdated_mean");
     assert!(delay < 5.0, "{delay}");
 }
+
+/// The queue of the smart space, by its own rules, beside the modelled broker that was tuned for the same.
+#[test]
+fn the_broker_that_ships_drains_a_burst_and_answers_in_overload() {
+    for broker in ["advised", "product"] {
+        let mut burst = small(Algorithm::Pacer(Preset::Active), broker, 1.0);
+        burst.clients.count = Count::Clients(2000);
+        burst.host.capacity = 200.0;
+        (burst.clients.together, burst.clients.once, burst.warm_up) = (true, true, 0.0);
+        let outcome = run(&burst, 1).unwrap();
+        let [drain, requests] = ["drain_t100", "requests_per_client"].map(|name| outcome.metric(name).unwrap());
+        let overload = run(&small(Algorithm::Pacer(Preset::Active), broker, 2.0), 1).unwrap();
+        let [goodput, stale] = ["goodput", "stale"].map(|name| overload.metric(name).unwrap());
+        println!(
+            "{broker}: drain {drain:.3}, {requests:.2} requests each; twice the load: {goodput:.3}, stale {stale:.4}"
+        );
+        assert!(drain < 1.2 && requests <= 2.2, "{broker}: {drain}, {requests}");
+        assert!(goodput > 0.8, "{broker}: {goodput}");
+    }
+}

@@ -18,13 +18,13 @@ use tidegate_control::admission::{Class, PoolConfig};
 
 /// What is known of a request before it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Shape {
+pub struct Shape {
     /// Its own name, a hash; 0 if the request has none.
-    pub(crate) exact: u64,
+    pub exact: u64,
     /// The name of all that differ from the request in constants only, a hash; 0 if it has none.
-    pub(crate) kind: u64,
+    pub kind: u64,
     /// Units of data that the request brings; 0 for a question.
-    pub(crate) size: u32,
+    pub size: u32,
 }
 
 /// An estimate, and what it rests on.

@@ -27,36 +27,39 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, Key, Policy, PoolConfig};
 
-pub(crate) use estimate::Shape;
+pub use estimate::Shape;
 use estimate::{Estimate, Estimates, LONG_NANOS};
 use lane::{Entry, Lane, Waiter};
 use service::Service;
 
 /// Servers that take from one order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Servers {
+pub struct Servers {
     /// Threads.
-    pub(crate) threads: usize,
+    pub threads: usize,
     /// Of these, those that may do at once what takes long.
-    pub(crate) long_max: usize,
+    pub long_max: usize,
     /// What they are worth together: processors.
-    pub(crate) worth: u32,
+    pub worth: u32,
 }
 
 /// A request as it arrives.
 #[derive(Debug)]
-pub(crate) struct Arrival<T> {
-    pub(crate) class: Class,
+pub struct Arrival<T> {
+    /// What kind of request it is.
+    pub class: Class,
     /// Equal keys may be answered by one execution.
-    pub(crate) key: Option<Key>,
+    pub key: Option<Key>,
     /// Whose it is: requests of one client share one line.
-    pub(crate) client: u64,
-    pub(crate) shape: Shape,
+    pub client: u64,
+    /// What its cost is estimated from.
+    pub shape: Shape,
     /// How long its client waits.
-    pub(crate) patience: Duration,
-    /// A place was promised for now.
-    pub(crate) is_promised: bool,
-    pub(crate) value: T,
+    pub patience: Duration,
+    /// A place was promised for now; the queue asks its book and sets it.
+    pub is_promised: bool,
+    /// The request itself.
+    pub value: T,
 }
 
 /// What became of an offer.
@@ -70,19 +73,21 @@ pub(crate) enum Offered<T> {
 
 /// Work for a server.
 #[derive(Debug)]
-pub(crate) struct Taken<T> {
-    pub(crate) job: Job,
-    pub(crate) value: T,
+pub struct Taken<T> {
+    /// To be given back when the work is done.
+    pub job: Job,
+    /// The request.
+    pub value: T,
     /// Equal requests that get the same answer.
-    pub(crate) joined: Vec<T>,
+    pub joined: Vec<T>,
     /// How long the first one waited.
-    pub(crate) queued: Duration,
+    pub queued: Duration,
 }
 
 /// A piece of work under way. Not `Clone`: each ends once.
 #[derive(Debug)]
 #[must_use = "a job that is not given back stays in service for ever"]
-pub(crate) struct Job {
+pub struct Job {
     number: u64,
     class: Class,
     lane: usize,

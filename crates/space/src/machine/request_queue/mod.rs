@@ -49,13 +49,16 @@ impl Caller {
 
 /// What became of a request at the door.
 #[derive(Debug)]
-pub(crate) enum Entered<T> {
+pub enum Entered<T> {
+    /// It waits, alone or with an equal one.
     Waits,
     /// With what it is to be told.
     Refused(T, Box<Hints>),
 }
 
-pub(crate) struct RequestQueue<T> {
+/// Requests that wait for one kind of server.
+#[derive(Debug)]
+pub struct RequestQueue<T> {
     order: Order<T>,
     worth: u32,
     book: Appointments,
@@ -81,7 +84,7 @@ struct Want {
 
 impl<T> RequestQueue<T> {
     /// None for a configuration that makes no sense.
-    pub(crate) fn new(config: &PoolConfig, servers: Servers, key: TicketKey) -> Option<Self> {
+    pub fn new(config: &PoolConfig, servers: Servers, key: TicketKey) -> Option<Self> {
         // The order bounds what waits; the book comes behind all of that.
         let book = AppointmentsConfig { target: Duration::from_millis(1), ..AppointmentsConfig::default() };
         Some(Self {
@@ -98,7 +101,7 @@ impl<T> RequestQueue<T> {
     }
 
     /// What everybody of a class is told, and this one about what it wants.
-    pub(crate) fn hints(&mut self, now: Timestamp, class: Class, caller: &Caller) -> Hints {
+    pub fn hints(&mut self, now: Timestamp, class: Class, caller: &Caller) -> Hints {
         self.forget_silent(now);
         // Whatever a client says, a stretched want is a time that can be told.
         let want = caller.want.map(|want| want.min(WANT_MAX));
@@ -107,7 +110,8 @@ impl<T> RequestQueue<T> {
         Hints { permitted: Some(self.order.permitted(class)), stretch, interval, ..Hints::default() }
     }
 
-    pub(crate) fn offer(
+    /// A request arrives, with what [`RequestQueue::hints`] said to its caller.
+    pub fn offer(
         &mut self,
         now: Timestamp,
         request: Arrival<T>,
@@ -221,12 +225,13 @@ impl<T> RequestQueue<T> {
         }
     }
 
-    pub(crate) fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
+    /// The next request for a free server; none if nothing waits that this server may do.
+    pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
         self.order.take(now)
     }
 
     /// Those who waited too long.
-    pub(crate) fn drain(&mut self) -> Vec<T> {
+    pub fn drain(&mut self) -> Vec<T> {
         std::iter::from_fn(|| self.order.poll_ended()).collect()
     }
 
@@ -235,12 +240,17 @@ impl<T> RequestQueue<T> {
         self.order.clear()
     }
 
+    /// Estimated time until all that waits is under way.
+    pub fn backlog(&self, now: Timestamp) -> Duration {
+        self.order.backlog(now)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
     /// A job was done in this time. To be said before its client is answered.
-    pub(crate) fn served(&mut self, job: Job, elapsed: Duration) {
+    pub fn served(&mut self, job: Job, elapsed: Duration) {
         let share = if job.is_promised { 0.0 } else { 1.0 };
         self.unpromised += (share - self.unpromised) / UNPROMISED_SAMPLES;
         self.order.on_served(job, elapsed);
@@ -249,7 +259,7 @@ impl<T> RequestQueue<T> {
     }
 
     /// A job was given up after this time.
-    pub(crate) fn cancelled(&mut self, job: Job, elapsed: Duration) {
+    pub fn cancelled(&mut self, job: Job, elapsed: Duration) {
         self.order.on_cancelled(job, elapsed);
     }
 }
