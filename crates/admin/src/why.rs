@@ -172,12 +172,14 @@ fn cause(client: &ClientReport, limit: Option<f64>) -> String {
 fn rhythm(client: &ClientReport) -> Option<String> {
     let publisher = client.publisher.as_ref()?;
     let window = RATE_WINDOW.as_secs();
+    if let Some(granted) = publisher.granted {
+        let usual = view::learned_rate(client).map(|usual| format!("; {} is usual for it", per_second(usual)));
+        let granted = whole_per_second(granted);
+        return Some(format!("an operator has entitled it to {granted}{}", usual.unwrap_or_default()));
+    }
     let Some(interval) = publisher.learned_interval else {
         return Some(format!("rates are those of the last {window} s; nothing is learned of it yet"));
     };
-    if let Some(granted) = publisher.granted {
-        return Some(format!("an operator has entitled it to {}; nothing is learned of it", whole_per_second(granted)));
-    }
     let batches =
         if publisher.batch > 1 { format!(", up to {} at once", publisher.batch) } else { ", one at a time".to_owned() };
     Some(format!("learned: a message every {}{batches}; rates are those of the last {window} s", span(interval)))

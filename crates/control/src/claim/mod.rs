@@ -12,6 +12,9 @@
 //! speaks every ten minutes would lose nine tenths of its claim. b is the most that came in two calm seconds in a row, and
 //! at most 512, or a second of ρ.
 //!
+//! *Grants.* An operator's rate stands before what was learned, with a second of it as the batch. Learning goes on beneath:
+//! when the grant is taken back, the claim is what it would be without it.
+//!
 //! *Unread.* Who waits to be read loses nothing by it: the bucket is then as deep as 60 s of its rate.
 //!
 //! *Who trains a claim* needs an hour of sending for each doubling while nobody is in its way, and gets what that buys:
@@ -51,7 +54,7 @@ impl Default for ClaimPlan {
     }
 }
 
-/// What is known of one publisher: 27 bytes without an alignment.
+/// What is known of one publisher: 29 bytes without an alignment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Claim {
     /// While learning: messages (4) and calm seconds (2). Then ρ and the mean.
@@ -66,6 +69,8 @@ pub struct Claim {
     recent: [u8; 2],
     age: u8,
     batch: [u8; 2],
+    /// What the operator has granted, to a part in two thousand.
+    grant: [u8; 2],
     flags: u8,
 }
 
@@ -91,18 +96,34 @@ impl Claim {
         self.flags |= LEARNED;
         self.batch = (batch.min(plan.batch_most(rate)) as u16).to_le_bytes();
         self.set_rates(rate, rate);
-        self.set_tokens(plan.burst + self.batch() as f32);
+        if !self.is_granted() {
+            self.set_tokens(self.depth(plan));
+        }
     }
 
-    /// The operator has said what it is entitled to, or takes that back: from then on it is learned again.
+    /// The operator has said what it is entitled to, or takes that back: then it has what was learned, and no more.
     pub fn grant(&mut self, plan: &ClaimPlan, rate: Option<f32>) {
-        match rate {
-            Some(rate) => {
-                // Whoever is granted a rate may send a second of it at once.
-                self.learn(plan, rate, self.batch().max(rate as u32));
-                self.flags |= GRANTED;
-            }
-            None => self.flags &= !GRANTED,
+        let code = rate.map_or(0, |rate| compact::close(rate.clamp(RATE_MIN, RATE_MAX)));
+        if code == u16::from_le_bytes(self.grant) {
+            return;
+        }
+        self.grant = code.to_le_bytes();
+        if rate.is_some() {
+            self.flags |= GRANTED;
+            self.set_tokens(self.depth(plan));
+        } else {
+            self.flags &= !GRANTED;
+            let most = if self.flags & LEARNED == 0 { 0.0 } else { self.depth(plan) };
+            self.set_tokens(f32::from_le_bytes(self.tokens).min(most));
+        }
+    }
+
+    /// Nothing is learned of it any more; what is granted stays.
+    pub fn forget(&mut self) {
+        let Self { tokens, last_ms, grant, flags, .. } = *self;
+        *self = Self::default();
+        if flags & GRANTED != 0 {
+            (self.tokens, self.last_ms, self.grant, self.flags) = (tokens, last_ms, grant, flags & (GRANTED | SEEN));
         }
     }
 
@@ -119,7 +140,7 @@ impl Claim {
     }
 
     /// The seconds up to this one are over. The connection was last known to be read dry at `dry_at`; ρ may grow by `room` at
-    /// most. The answer is by how much it has changed.
+    /// most. The answer is by how much it has changed, granted or not.
     #[cold]
     pub fn go_on(&mut self, plan: &ClaimPlan, now: Timestamp, dry_at: Timestamp, room: f32) -> f32 {
         if self.flags & SEEN == 0 {
@@ -134,21 +155,19 @@ impl Claim {
         let is_calm = self.flags & STRAINED == 0 && calm > 0;
         let silent = calm.saturating_sub(1);
         let count = self.count();
-        let before = self.rate().unwrap_or(0.0);
+        let before = self.learned_rate().unwrap_or(0.0);
         // Up to now by the rate of the time that has passed.
         self.set_tokens(self.tokens_at(plan, now, dry_at));
         self.last_ms = ms(now).to_le_bytes();
-        if !self.is_granted() {
-            self.study(plan, is_calm.then_some(count), silent, room);
-        }
+        self.study(plan, is_calm.then_some(count), silent, room);
         if is_calm {
             let pair = count + if self.flags & CALM_BEFORE != 0 { self.before() } else { 0 };
-            let most = plan.batch_most(self.rate().unwrap_or(0.0));
+            let most = plan.batch_most(self.learned_rate().unwrap_or(0.0));
             self.batch = (self.batch().max(pair.min(most)) as u16).to_le_bytes();
         }
         self.count_second(count, passed);
         self.flags = self.flags & !(STRAINED | CALM_BEFORE) | if is_calm && passed == 1 { CALM_BEFORE } else { 0 };
-        self.rate().unwrap_or(0.0) - before
+        self.learned_rate().unwrap_or(0.0) - before
     }
 
     /// A message comes, `go_on` having been told of a new second. Takes a token if there is one.
@@ -174,9 +193,7 @@ impl Claim {
     /// How many of its next messages are entitled.
     #[inline]
     pub fn tokens_at(&self, plan: &ClaimPlan, now: Timestamp, dry_at: Timestamp) -> f32 {
-        if self.flags & LEARNED == 0 {
-            return 0.0;
-        }
+        let Some(rate) = self.rate() else { return 0.0 };
         let tokens = f32::from_le_bytes(self.tokens);
         let passed = ms(now).wrapping_sub(u32::from_le_bytes(self.last_ms));
         // A clock that went back has not passed at all.
@@ -184,7 +201,7 @@ impl Claim {
         if passed == 0 {
             return tokens;
         }
-        let (rate, depth) = (self.rho() * plan.headroom, plan.burst + self.batch() as f32);
+        let (rate, depth) = (rate * plan.headroom, self.depth(plan));
         let unread = u32::try_from(now.since(dry_at).as_millis()).unwrap_or(u32::MAX).min(passed);
         let dry = (passed - unread) as f32 / 1000.0;
         // Up to when it was read dry the bucket has its usual depth; what follows is our own delay.
@@ -192,16 +209,29 @@ impl Claim {
         (tokens + rate * (unread as f32 / 1000.0)).min((rate * UNREAD_SECS).max(depth))
     }
 
-    /// ρ in messages a second; none of a stranger.
+    /// What it is entitled to, in messages a second: what is granted, else ρ. None of a stranger.
     #[inline]
     pub fn rate(&self) -> Option<f32> {
+        if self.is_granted() { Some(compact::open(u16::from_le_bytes(self.grant))) } else { self.learned_rate() }
+    }
+
+    /// ρ, whatever is granted; none if it is not known.
+    #[inline]
+    pub fn learned_rate(&self) -> Option<f32> {
         (self.flags & LEARNED != 0).then(|| self.rho())
+    }
+
+    /// Tokens that a bucket holds. Whoever is granted a rate may send a second of it at once.
+    #[inline]
+    fn depth(&self, plan: &ClaimPlan) -> f32 {
+        let granted = if self.is_granted() { compact::open(u16::from_le_bytes(self.grant)) } else { 0.0 };
+        plan.burst + (self.batch() as f32).max(granted)
     }
 
     /// ρ, or what is known before it is learned: the mean since its first message, once there are several.
     pub fn likely_rate(&self, now: Timestamp) -> Option<f64> {
-        if self.flags & LEARNED != 0 {
-            return Some(self.rho().into());
+        if let Some(rate) = self.rate() {
+            return Some(rate.into());
         }
         let (messages, calm) = self.learning();
         (messages + self.count() >= LIKELY_MESSAGES)

@@ -54,7 +54,7 @@ fn at(secs: f64) -> Timestamp {
 
 #[test]
 fn a_claim_is_small() {
-    assert_eq!(size_of::<Claim>(), 27);
+    assert_eq!(size_of::<Claim>(), 29);
 }
 
 #[test]
@@ -149,11 +149,31 @@ fn a_grant_holds_whatever_is_sent_and_ends_when_it_is_taken_back() {
     publisher.claim.grant(&publisher.plan, Some(500.0));
     publisher.run(500.0, 0.0, 10.0);
     assert_eq!(publisher.take(), (5000, 0), "at once");
-    publisher.run(1.0, 10.0, 10_000.0);
+    publisher.claim.grant(&publisher.plan, None);
+    assert_eq!((publisher.claim.rate(), publisher.claim.learned_rate()), (None, None), "a stranger again");
+    publisher.run(500.0, 10.0, 11.0);
+    assert_eq!(publisher.take(), (0, 500));
+    let mut publisher = Publisher::new();
+    publisher.claim.grant(&publisher.plan, Some(500.0));
+    publisher.run(1.0, 0.0, 10_000.0);
     assert_eq!(publisher.rate(), 500.0);
     publisher.claim.grant(&publisher.plan, None);
-    publisher.run(1.0, 10_000.0, 20_000.0);
-    assert!(publisher.rate() < 500.0, "it is learned again");
+    assert!((0.9..1.2).contains(&publisher.rate()), "what it sent all the time: {}", publisher.rate());
+    publisher.take();
+    publisher.run(100.0, 10_000.0, 10_001.0);
+    let (entitled, _) = publisher.take();
+    assert!(entitled <= 8 + 512 + 3, "no more than what was learned: {entitled}");
+}
+
+#[test]
+fn what_is_forgotten_under_a_grant_is_not_there_after_it() {
+    let mut publisher = Publisher::new();
+    publisher.run(5.0, 0.0, 100.0);
+    publisher.claim.grant(&publisher.plan, Some(50.0));
+    publisher.claim.forget();
+    assert_eq!(publisher.claim.rate(), Some(50.0));
+    publisher.claim.grant(&publisher.plan, None);
+    assert_eq!(publisher.claim.rate(), None);
 }
 
 #[test]
@@ -262,6 +282,41 @@ proptest! {
             was_calm = kind > 1;
             prop_assert!(claim.rate().unwrap() <= start * libm::exp2f((elapsed as f32 + 1.0) / 3600.0) * 1.001);
         }
+    }
+
+    /// A grant that was given and taken back has left no trace.
+    #[test]
+    fn a_claim_after_a_grant_is_what_it_would_be_without(
+        start in prop::option::of(0.1..50.0_f32),
+        grant in 0.1..5000.0_f32,
+        seconds in prop::collection::vec((0_u32..60, 0_u32..4), 60..200),
+        from in 0_usize..60, length in 1_usize..100,
+    ) {
+        let plan = ClaimPlan::default();
+        let known = |rate: Option<f32>| rate.map_or_else(Claim::default, |rate| Claim::resume(&plan, rate, 1, at(0.0)));
+        let (mut claim, mut plain) = (known(start), known(start));
+        for (n, (count, kind)) in seconds.into_iter().enumerate() {
+            let now = n as f64 + 1.0;
+            if n == from {
+                claim.grant(&plan, Some(grant));
+            } else if n == from + length {
+                claim.grant(&plan, None);
+            }
+            let dry_at = if kind == 0 { at(now - 5.0) } else { at(now) };
+            for claim in [&mut claim, &mut plain] {
+                for _ in 0..count {
+                    if claim.ends_second(at(now)) {
+                        claim.go_on(&plan, at(now), dry_at, f32::INFINITY);
+                    }
+                    let _ = claim.on_message(&plan, at(now), dry_at);
+                }
+            }
+        }
+        claim.grant(&plan, None);
+        prop_assert_eq!(claim.rate(), plain.rate());
+        prop_assert_eq!((claim.learned_rate(), claim.batch()), (plain.learned_rate(), plain.batch()));
+        let most = if plain.rate().is_some() { 8.0 + plain.batch() as f32 } else { 0.0 };
+        prop_assert!(claim.tokens_at(&plan, at(400.0), at(400.0)) <= most);
     }
 
     /// Whatever it does, a claim gives no more than its rate and one bucket.

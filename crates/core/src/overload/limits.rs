@@ -19,7 +19,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, Rhythm, RhythmConfig, RhythmPlan, RhythmRule};
 
 use super::Gate;
-use super::publisher::{Pin, Publisher, Trouble};
+use super::publisher::{Pin, Trouble};
 use crate::limits::LIMITS_MAX;
 use crate::session::Session;
 use crate::settings::Rate;
@@ -126,6 +126,11 @@ impl Shard {
         find(&self.gate.limits.rates, session).or(self.settings.back_off.rate.map(|rate| (rate, None)))
     }
 
+    /// Messages a second that this session's publisher is entitled to by the operator.
+    pub(super) fn grant_of(&self, session: &Session) -> Option<f64> {
+        find(&self.gate.limits.grants, session).map(|(rate, _)| 1.0 / rate.interval().as_secs_f64().max(1e-9))
+    }
+
     /// Whether there is anything to watch this client for, though nobody is watched.
     pub(super) fn is_limited(&self, session: &Session) -> bool {
         self.limit_of(session).is_some()
@@ -147,14 +152,10 @@ impl Shard {
     pub(super) fn apply_limit(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };
         let (limit, grant) = (self.limit_of(session), find(&self.gate.limits.grants, session));
-        let (parent, slot) = (session.parent, session.publisher);
-        let Some(slot) = slot else { return };
+        let Some(slot) = session.publisher else { return };
         self.pin(slot, limit, now);
         let plan = self.gate.claim_plan();
-        let Gate { publishers, parents, .. } = &mut self.gate;
-        let before = publishers.get(slot).map_or(0.0, Publisher::learned);
-        publishers.grant(slot, &plan, grant.map(|(rate, _)| per_second(rate)));
-        parents.shift(parent, publishers.get(slot).map_or(0.0, Publisher::learned) - before);
+        self.gate.publishers.grant(slot, &plan, grant.map(|(rate, _)| per_second(rate)));
     }
 
     fn pin(&mut self, slot: u32, limit: Option<(Rate, Option<Arc<str>>)>, now: Timestamp) {

@@ -242,7 +242,7 @@ impl Shard {
             served: claim.served().into(),
             unread_since: connection.and_then(|connection| connection.unread_at(now)),
             is_entitled: publisher.is_entitled(),
-            granted: claim.rate().filter(|_| claim.is_granted()).map(f64::from),
+            granted: self.grant_of(session),
             parent: session.parent,
             held: session.held_len(),
             refused: trouble.map_or(0, |trouble| trouble.refused),

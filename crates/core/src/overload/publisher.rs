@@ -1,4 +1,4 @@
-//! What is kept of one publisher: 73 bytes for everybody, and the rest only for those with whom there was trouble.
+//! What is kept of one publisher: 75 bytes for everybody, and the rest only for those with whom there was trouble.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Publisher {
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Option<Publisher>>() <= 73, "a publisher that does nothing wrong is to cost little");
+const _: () = assert!(size_of::<Option<Publisher>>() <= 75, "a publisher that does nothing wrong is to cost little");
 
 /// A principal: 56 bits of a hash whose key nobody outside knows.
 ///
@@ -98,13 +98,15 @@ impl Publisher {
         Self { key, claim: Claim::default(), rhythm, band: Band::ABSENT, told: Band::LEARNING, flags: 0 }
     }
 
+    /// Something is known of it, or granted to it.
     pub(crate) fn is_learned(&self) -> bool {
-        self.usual_rate().is_some()
+        self.usual_rate().is_some() || self.claim.is_granted()
     }
 
-    /// Messages a second that are usual for it: by its rhythm where that is enforced, else by its claim.
+    /// Messages a second that are usual for it, whatever is granted: by its rhythm where that is enforced, else by its
+    /// claim.
     pub(crate) fn usual_rate(&self) -> Option<f64> {
-        self.rhythm.rate().or_else(|| self.claim.rate().map(f64::from))
+        self.rhythm.rate().or_else(|| self.claim.learned_rate().map(f64::from))
     }
 
     /// The same as an interval.
@@ -112,9 +114,9 @@ impl Publisher {
         self.usual_rate().map(|rate| Duration::from_secs_f64(1.0 / rate.max(1e-9)))
     }
 
-    /// What it counts for in the sum of its parent: nothing while it is granted by the operator.
+    /// What it counts for in the sum of its parent, whatever is granted.
     pub(crate) fn learned(&self) -> f32 {
-        self.claim.rate().filter(|_| !self.claim.is_granted()).unwrap_or(0.0)
+        self.claim.learned_rate().unwrap_or(0.0)
     }
 
     /// Whether its latest message was entitled.

@@ -7,7 +7,7 @@
 //! first. Those of whom nothing was learned have a smaller place of their own: a flood of names that come once does not
 //! push out anybody (F057).
 //!
-//! What one costs, as long as nothing is wrong with it: 73 bytes here, and 6 to 12 in the table that finds it (5 for each
+//! What one costs, as long as nothing is wrong with it: 75 bytes here, and 6 to 12 in the table that finds it (5 for each
 //! place, of which 7/16 to 7/8 are taken). Everything else is kept apart for the few who need it.
 
 use alloc::collections::BTreeSet;
@@ -236,7 +236,7 @@ impl Publishers {
 
     /// What the operator has granted it, or no more.
     pub(crate) fn grant(&mut self, slot: u32, plan: &ClaimPlan, rate: Option<f32>) {
-        if let Some(publisher) = self.get_mut(slot).filter(|it| it.claim.is_granted() || rate.is_some()) {
+        if let Some(publisher) = self.get_mut(slot) {
             publisher.claim.grant(plan, rate);
         }
     }
@@ -247,9 +247,7 @@ impl Publishers {
             let is_pinned = self.troubles.get(&(slot as u32)).is_some_and(|trouble| trouble.pin.is_some());
             if let Some(publisher) = publisher.as_mut().filter(|_| !is_pinned) {
                 publisher.rhythm = rhythm();
-                if !publisher.claim.is_granted() {
-                    publisher.claim = Claim::default();
-                }
+                publisher.claim.forget();
             }
         }
     }

@@ -194,8 +194,29 @@ fn a_grant_needs_no_learning_comes_first_and_can_be_taken_back() {
     net.publish(gateway, "t", "x", 0, false, 0);
     assert_eq!(net.reading(gateway).standing.grant, 500, "on its next connection, too");
     net.shards[0].set_grant(&whom, None, net.now).unwrap();
-    assert_eq!(net.reading(gateway).standing.grant, 0);
+    let standing = net.reading(gateway).standing;
+    assert_eq!((standing.grant, standing.entitled_at), (0, Timestamp::MAX), "a stranger, as it was");
     assert_eq!(net.shards[0].publisher("gateway", net.now).unwrap().granted, None);
+}
+
+#[test]
+fn who_was_known_before_a_grant_is_as_well_known_after_it_and_the_grant_is_not_kept_as_learned() {
+    let mut net = Net::durable(1);
+    let (gateway, whom) = (net.v5("gateway"), Whom::Client("gateway".into()));
+    for _ in 0..70 {
+        flood(&mut net, gateway, 5, 0);
+        net.live(SECOND);
+    }
+    let usual = |net: &Net| net.shards[0].publisher("gateway", net.now).unwrap().learned_interval.unwrap();
+    let before = usual(&net);
+    net.shards[0].set_grant(&whom, Some(Rate::new(12_345, SECOND, 12_345)), net.now).unwrap();
+    assert_eq!(net.shards[0].publisher("gateway", net.now).unwrap().granted, Some(12_345.0), "as it was said");
+    let kept = net.shards[0].rhythms(0, 10, Timestamp::ZERO, net.now).0;
+    assert_eq!((kept.len(), kept[0].interval), (1, before));
+    net.shards[0].set_grant(&whom, None, net.now).unwrap();
+    assert_eq!(usual(&net), before);
+    flood(&mut net, gateway, 2000, 0);
+    assert!(!net.shards[0].publisher("gateway", net.now).unwrap().is_entitled);
 }
 
 #[test]
