@@ -294,9 +294,11 @@ impl Drop for Broker {
 }
 
 fn make_shards(count: usize, rules: &Rules) -> Vec<Shard> {
+    // One for all: who belongs together has the same number on each of them.
+    let seed = Chance::new().seed();
     let make = |index| {
         let (settings, policy) = (Arc::clone(&rules.settings), Arc::clone(&rules.policy));
-        Shard::new(index, count, settings, policy, Chance::new().seed())
+        Shard::new(index, count, settings, policy, seed)
     };
     (0..count).map(make).collect()
 }

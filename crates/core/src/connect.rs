@@ -156,7 +156,8 @@ impl Shard {
         let client_id: Arc<str> = hello.client_id.into();
         // The same for every session of a client: what it sent before a reconnect is not overtaken by what it sends after.
         let origin = origin_of(&client_id);
-        let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), origin);
+        let parent = parent_of(&hello.identity, self.seed);
+        let mut session = Session::new(Arc::clone(&client_id), hello.identity.clone(), parent, origin);
         self.take_over_ghost(&mut session);
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
@@ -184,7 +185,7 @@ impl Shard {
             session.conn = Some(conn);
             session.class = None;
             session.identity = hello.identity.clone();
-            session.parent = parent_of(&session.identity);
+            session.parent = parent_of(&session.identity, self.seed);
             session.expires_at = None;
             session.timer_at = None;
             self.journal.clear_will(session);

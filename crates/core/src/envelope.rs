@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let rate = if flags & 16 != 0 { u32::from_le_bytes(self.array()?) } else { RATE_UNKNOWN };
         let class = ClassId::from_bits(flags >> 5);
         let mut standing = Standing { is_by_topic: flags & 8 != 0, rate, ..Standing::of(class) };
-        standing.set_claim(u32::from_le_bytes(self.array()?));
+        standing.set_claim(u64::from_le_bytes(self.array()?));
         let origin = u64::from_le_bytes(self.array()?);
         let expires = u64::from_le_bytes(self.array()?);
         let topic = self.text()?;

@@ -44,7 +44,7 @@ pub(crate) struct Standing {
     /// Whether its publisher was within its claim when it came.
     pub(crate) colour: Colour,
     /// Who its publisher belongs to; see [`parent_of`](crate::parent::parent_of). 0 if that is not known.
-    pub(crate) parent: u32,
+    pub(crate) parent: u64,
 }
 
 impl Standing {
@@ -56,10 +56,11 @@ impl Standing {
     }
 
     /// As a number, to be kept; none if nothing is known. From the lowest bit: class and whether its topic tells it 8,
-    /// rate 32, parent 23, colour 1. Numbers from before there were the last two have zeroes there.
+    /// rate 32, parent 23 of its bits, colour 1. Numbers from before there were the last two have zeroes there.
+    /// (What is kept is read in another life at the soonest, or leaves at once: there the parent has another number.)
     pub(crate) fn bits(self) -> Option<u64> {
         let flags = self.class.bits() | u8::from(self.is_by_topic) << 7;
-        let claim = u64::from(self.parent & PARENT_MAX) << 40 | u64::from(self.colour == Colour::Excess) << 63;
+        let claim = (self.parent & PARENT_KEPT) << 40 | u64::from(self.colour == Colour::Excess) << 63;
         (self != Self::UNKNOWN).then_some(claim | u64::from(self.rate) << 8 | u64::from(flags))
     }
 
@@ -70,22 +71,24 @@ impl Standing {
             is_by_topic: bits & 0x80 != 0,
             rate: (bits >> 8) as u32,
             colour: if bits >> 63 == 0 { Colour::Entitled } else { Colour::Excess },
-            parent: (bits >> 40) as u32 & PARENT_MAX,
+            parent: bits >> 40 & PARENT_KEPT,
         }
     }
 
     /// Parent and colour as one number; see [`Self::set_claim`].
-    pub(crate) fn claim(&self) -> u32 {
-        self.parent & PARENT_MAX | u32::from(self.colour == Colour::Excess) << 31
+    pub(crate) fn claim(&self) -> u64 {
+        self.parent & PARENT_MAX | u64::from(self.colour == Colour::Excess) << 63
     }
 
     /// From such a number.
-    pub(crate) fn set_claim(&mut self, claim: u32) {
-        self.colour = if claim >> 31 == 0 { Colour::Entitled } else { Colour::Excess };
+    pub(crate) fn set_claim(&mut self, claim: u64) {
+        self.colour = if claim >> 63 == 0 { Colour::Entitled } else { Colour::Excess };
         self.parent = claim & PARENT_MAX;
     }
 }
 
+/// What is kept of a parent on disk.
+const PARENT_KEPT: u64 = (1 << 23) - 1;
 /// Behind every rate: those who still learn are last (CONTROL §9.1).
 pub(crate) const RATE_UNKNOWN: u32 = u32::MAX;
 
@@ -290,7 +293,8 @@ mod tests {
             let class = ClassId::from_bits(class);
             let colour = if is_excess { Colour::Excess } else { Colour::Entitled };
             let standing = Standing { class, is_by_topic, rate, colour, parent };
-            prop_assert_eq!(standing.bits().map_or(Standing::UNKNOWN, Standing::from_bits), standing);
+            let kept = Standing { parent: parent & PARENT_KEPT, ..standing };
+            prop_assert_eq!(standing.bits().map_or(Standing::UNKNOWN, Standing::from_bits), kept);
             let mut sent = Standing { colour: Colour::Entitled, parent: 0, ..standing };
             sent.set_claim(standing.claim());
             prop_assert_eq!(sent, standing);

@@ -16,7 +16,6 @@ use crate::event::Stats;
 use crate::ledger::Ledger;
 use crate::message::Message;
 use crate::overload::hold::HoldQueue;
-use crate::parent::parent_of;
 use crate::queue::{Item, Queue};
 use crate::retained::Walk;
 use crate::shares::Shares;
@@ -28,8 +27,8 @@ pub(crate) struct Session {
     pub(crate) identity: Identity,
     /// Names this client among all of all shards, for "no local" and for the order of its messages.
     pub(crate) origin: u64,
-    /// Who it belongs to; see [`parent_of`]. Follows `identity`.
-    pub(crate) parent: u32,
+    /// Who it belongs to; see [`parent_of`](crate::parent::parent_of). Follows `identity`.
+    pub(crate) parent: u64,
     pub(crate) conn: Option<u32>,
     /// How long it is kept without a connection; `Duration::MAX` is for ever.
     pub(crate) expiry: Duration,
@@ -184,10 +183,10 @@ pub(crate) struct PendingWill {
 }
 
 impl Session {
-    pub(crate) fn new(client_id: Arc<str>, identity: Identity, origin: u64) -> Self {
+    pub(crate) fn new(client_id: Arc<str>, identity: Identity, parent: u64, origin: u64) -> Self {
         Self {
             client_id,
-            parent: parent_of(&identity),
+            parent,
             identity,
             origin,
             conn: None,

@@ -189,7 +189,8 @@ impl Shard {
     /// For tests and drains: how long a closing connection may take to flush.
     pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// A shard among `shards` (64 at most). The seed feeds the hash tables.
+    /// A shard among `shards` (64 at most). The seed feeds the hash tables and numbers parents: it is drawn at each start,
+    /// told to nobody, and the same for all shards of a broker.
     pub fn new(index: usize, shards: usize, settings: Arc<Settings>, policy: Arc<dyn Policy>, seed: u64) -> Self {
         let limits = limits_of(&settings);
         let gate = Gate::new(&settings.back_off, seed);

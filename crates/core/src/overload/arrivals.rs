@@ -11,8 +11,6 @@
 //! word for it but "unavailable".
 
 use alloc::string::String;
-use core::fmt::Write;
-use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use foldhash::quality::FixedState;
@@ -24,8 +22,8 @@ use tidegate_wire_mqtt::ReasonCode;
 use super::memory::Kind;
 use super::publisher::Publisher;
 use super::publishers::key_of;
-use crate::access::Identity;
 use crate::limits::{APPOINTMENT_MAX, APPOINTMENT_MIN, NEWCOMERS_MAX, STRANGER_BYTES};
+use crate::parent::parent_name;
 use crate::settings::Rate;
 use crate::shard::{Hello, Shard};
 
@@ -103,7 +101,7 @@ impl Shard {
             return Ok(());
         }
         let settings = self.settings.arrivals;
-        let from = origin_of(&hello.identity);
+        let from = parent_name(&hello.identity);
         // A calm broker turns nobody away: names that come once are forgotten again.
         let is_within = self.arrivals.may_bring(from, &settings.new_clients, now);
         if !is_within && self.gate.level >= Level::Strained {
@@ -131,21 +129,6 @@ impl Shard {
         let find = || publishers.get(publishers.find(&key_of(&hello.identity, hello.client_id))?);
         self.by_client.contains_key(hello.client_id) || find().is_some_and(Publisher::is_learned)
     }
-}
-
-/// Where a client comes from: its user, else its network.
-fn origin_of(identity: &Identity) -> String {
-    let mut origin = String::new();
-    // Writing into a string cannot fail.
-    let _ = match &identity.user {
-        Some(user) => write!(origin, "u{user}"),
-        None => match identity.peer.parse::<SocketAddr>().map(|peer| peer.ip().to_canonical()) {
-            Ok(IpAddr::V4(ip)) => write!(origin, "4{:02x?}", &ip.octets()[..3]),
-            Ok(IpAddr::V6(ip)) => write!(origin, "6{:04x?}", &ip.segments()[..4]),
-            Err(_) => write!(origin, "?{}", identity.peer),
-        },
-    };
-    origin
 }
 
 #[cfg(test)]

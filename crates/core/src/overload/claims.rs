@@ -40,14 +40,14 @@ pub struct Reading {
 impl Shard {
     /// How a connection stands that was read dry at `dry_at`, or waits since then.
     pub fn reading(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> Reading {
-        let alone = 1 << 32 | u64::from(conn.index);
+        let alone = 1 << 62 | u64::from(conn.index);
         let stranger = Standing { entitled_at: Timestamp::MAX, weight: 1, grant: 0 };
         let session = self.session_at(conn);
         let (Some(session), Some(plan)) = (session, self.gate.plan()) else {
             return Reading { parent: alone, standing: stranger };
         };
         // Of whom neither user nor address is known, nobody knows whom it belongs to.
-        let parent = if session.parent == 0 { alone } else { session.parent.into() };
+        let parent = if session.parent == 0 { alone } else { session.parent };
         let mut standing = Standing { weight: self.read_weight(session), ..stranger };
         let Some(publisher) = session.publisher.and_then(|slot| self.gate.publishers.get(slot)) else {
             return Reading { parent, standing: Standing { entitled_at: Timestamp::ZERO, ..standing } };

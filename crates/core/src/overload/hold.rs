@@ -205,7 +205,8 @@ impl Shard {
     pub(crate) fn leave_behind(&mut self, session: &mut Session, now: Timestamp) {
         let Some(queue) = session.held.take() else { return };
         let has_place = self.gate.ghosts.len() < GHOSTS_MAX && !self.gate.ghosts.contains_key(&session.client_id);
-        let mut ghost = Session::new(Arc::clone(&session.client_id), session.identity.clone(), session.origin);
+        let mut ghost =
+            Session::new(Arc::clone(&session.client_id), session.identity.clone(), session.parent, session.origin);
         self.forget_held(&queue);
         for held in queue.messages {
             let is_soon = held.release_at <= now + GHOST_AHEAD_MAX;

@@ -125,7 +125,7 @@ pub struct PublisherReport {
     /// Messages a second that the operator has entitled it to.
     pub granted: Option<f64>,
     /// Who it belongs to: a number that the clients of one user, or of one network without users, have in common.
-    pub parent: u32,
+    pub parent: u64,
     /// Messages of this client that are held now.
     pub held: usize,
     /// Messages of this principal that were refused, and it was told so.

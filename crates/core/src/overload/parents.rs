@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 /// The parents of the publishers that are connected.
 #[derive(Debug)]
 pub(crate) struct Parents {
-    sums: HashMap<u32, Sum, FixedState>,
+    sums: HashMap<u64, Sum, FixedState>,
     /// Messages a second.
     capacity: f32,
     messages: u64,
@@ -33,13 +33,13 @@ impl Parents {
     }
 
     /// A publisher is there that is used to this.
-    pub(crate) fn join(&mut self, parent: u32, rate: f32) {
+    pub(crate) fn join(&mut self, parent: u64, rate: f32) {
         let sum = self.sums.entry(parent).or_default();
         sum.rate += f64::from(rate);
         sum.publishers += 1;
     }
 
-    pub(crate) fn leave(&mut self, parent: u32, rate: f32) {
+    pub(crate) fn leave(&mut self, parent: u64, rate: f32) {
         let Some(sum) = self.sums.get_mut(&parent) else { return };
         sum.rate = (sum.rate - f64::from(rate)).max(0.0);
         sum.publishers = sum.publishers.saturating_sub(1);
@@ -54,14 +54,14 @@ impl Parents {
     }
 
     /// What one of them is used to has changed by so much.
-    pub(crate) fn shift(&mut self, parent: u32, change: f32) {
+    pub(crate) fn shift(&mut self, parent: u64, change: f32) {
         if let Some(sum) = self.sums.get_mut(&parent) {
             sum.rate = (sum.rate + f64::from(change)).max(0.0);
         }
     }
 
     /// By how much the claims of a parent may grow.
-    pub(crate) fn room(&self, parent: u32) -> f32 {
+    pub(crate) fn room(&self, parent: u64) -> f32 {
         let sum = self.sums.get(&parent).map_or(0.0, |sum| sum.rate);
         self.capacity * PART - sum as f32
     }

@@ -13,14 +13,11 @@
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt::Write;
 use core::hash::Hasher;
-use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable};
-use siphasher::sip::SipHasher13;
 use tidegate_control::Timestamp;
 use tidegate_control::claim::{Claim, ClaimPlan};
 use tidegate_control::rank::{Band, Bands};
@@ -31,6 +28,7 @@ use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::limits::{PUBLISHERS_IDLE_MAX, STRANGERS_IDLE_MAX};
 use crate::message::{RATE_UNKNOWN, Standing};
+use crate::parent::{keyed, parent_name};
 
 #[derive(Debug)]
 pub(crate) struct Publishers {
@@ -253,7 +251,7 @@ impl Publishers {
     }
 
     fn key(&self, name: &str) -> Key {
-        let mut hasher = SipHasher13::new_with_keys(self.seed, !self.seed.rotate_left(32));
+        let mut hasher = keyed(self.seed);
         hasher.write(name.as_bytes());
         Key::new(hasher.finish())
     }
@@ -298,21 +296,14 @@ fn likely_rate(publisher: &Publisher, now: Timestamp) -> Option<f64> {
 
 /// The principal that a client publishes as.
 pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
-    let mut key = String::new();
-    // Writing into a string cannot fail. The first letter keeps users and networks apart, and no text of MQTT has a NUL.
-    // (A key that begins with "u" is from before: a user without a client. It is of no use.)
-    let _ = match &identity.user {
-        Some(user) => write!(key, "U{user}\0{client_id}"),
-        None => match identity.peer.parse::<SocketAddr>().map(|peer| peer.ip().to_canonical()) {
-            Ok(IpAddr::V4(ip)) => write!(key, "4{:02x?} {client_id}", &ip.octets()[..3]),
-            Ok(IpAddr::V6(ip)) => write!(key, "6{:04x?} {client_id}", &ip.segments()[..4]),
-            Err(_) => write!(key, "?{} {client_id}", identity.peer),
-        },
-    };
+    let mut key = parent_name(identity);
+    key.push(if identity.user.is_some() { '\0' } else { ' ' });
+    key.push_str(client_id);
     key
 }
 
-/// The client identifier in such a name; none if there is none.
+/// The client identifier in such a name; none if there is none. (A key that begins with "u" is from before: a user
+/// without a client. It is of no use.)
 pub(crate) fn client_in(key: &str) -> Option<&str> {
     let end = match key.chars().next() {
         Some('U') => "\0",

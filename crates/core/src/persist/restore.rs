@@ -16,6 +16,7 @@ use crate::access::Identity;
 use crate::classes::{ClassId, OnFull};
 use crate::ledger::Loss;
 use crate::message::{Message, Shareable, Standing};
+use crate::parent::parent_of;
 use crate::queue::{Bounds, Paged, Paging};
 use crate::retained::{Room, Stamp};
 use crate::route::load_of;
@@ -166,7 +167,8 @@ impl Shard {
     ) {
         let client_id: Arc<str> = saved.client_id.into();
         let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
-        let mut session = Session::new(Arc::clone(&client_id), identity, crate::connect::origin_of(&client_id));
+        let (parent, origin) = (parent_of(&identity, self.seed), crate::connect::origin_of(&client_id));
+        let mut session = Session::new(Arc::clone(&client_id), identity, parent, origin);
         session.kept = saved.session;
         session.expiry = saved.expiry;
         // A will that is due by now goes out in the first turn, or before if its client is faster: whoever wants it has to

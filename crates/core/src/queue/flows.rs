@@ -51,7 +51,7 @@ pub(super) struct Place {
     /// None if it is not known: then the flow stays where it is.
     pub(super) rate: Option<u32>,
     /// Whom its publisher belongs to; 0 if that is not known.
-    pub(super) parent: u32,
+    pub(super) parent: u64,
     pub(super) claim: Claim,
 }
 
@@ -70,8 +70,8 @@ impl Place {
 }
 
 /// Flows of a parent share what one gets. Of whom nothing is known is its own.
-fn parent_key(flow: Flow, parent: u32) -> u64 {
-    if parent == 0 { flow.origin() | 1 << 63 } else { parent.into() }
+fn parent_key(flow: Flow, parent: u64) -> u64 {
+    if parent == 0 { flow.origin() | 1 << 63 } else { parent }
 }
 
 pub(super) fn claim_of(colour: Colour) -> Claim {
@@ -175,7 +175,7 @@ impl Flows {
     }
 
     /// What a flow of this parent has.
-    pub(super) fn share_of(&self, flow: Flow, parent: u32) -> Share {
+    pub(super) fn share_of(&self, flow: Flow, parent: u64) -> Share {
         let own = self.places.get(&flow).map_or(0, |place| self.scheduler.flow_len(*place)) as usize;
         let (of_parent, flows) = self.scheduler.parent_share(parent_key(flow, parent));
         Share { own, flows: flows.max(1), of_parent, parents: self.scheduler.busy_parents().max(1) }
