@@ -130,11 +130,9 @@ impl Shard {
         }
         let plan = self.gate.claim_plan();
         let slot = self.gate.publishers.find(&key_of(identity, client_id));
-        let Some(publisher) = slot.and_then(|slot| self.gate.publishers.get_mut(slot)) else { return Colour::Excess };
-        if publisher.claim.ends_second(now) {
-            // It has left its parent's sum, or comes back to it with what it has: it does not grow by this.
-            let _ = publisher.claim.go_on(&plan, now, now, 0.0);
-        }
+        let all = slot.and_then(|slot| self.gate.publishers.get_all(slot));
+        let Some((publisher, _, parents)) = all else { return Colour::Excess };
+        publisher.end_second(&plan, now, now, parents);
         publisher.claim.on_message(&plan, now, now)
     }
 

@@ -72,7 +72,6 @@ pub(crate) struct Gate {
     plan: Option<RhythmPlan>,
     pub(crate) level: Level,
     pub(crate) publishers: Publishers,
-    parents: parents::Parents,
     /// The connection that is read now had not been read dry for a second.
     pub(crate) is_unread: bool,
     limits: limits::Limits,
@@ -98,7 +97,7 @@ impl Gate {
     /// A turn took so long.
     #[inline]
     pub(crate) fn on_turn(&mut self, messages: u64, took: Duration) {
-        self.parents.on_turn(messages, took);
+        self.publishers.on_turn(messages, took);
     }
 }
 
@@ -172,7 +171,6 @@ impl Gate {
             plan: plan_of(back_off),
             level: Level::Calm,
             publishers: Publishers::new(seed),
-            parents: parents::Parents::new(seed),
             is_unread: false,
             limits: limits::Limits::new(seed),
             has_new_limits: false,
@@ -189,7 +187,6 @@ impl Gate {
             && rule(old) != rule(new)
         {
             self.publishers.relearn(|| Rhythm::new(plan));
-            self.parents.forget();
         }
     }
 
@@ -262,7 +259,7 @@ impl Shard {
         now: Timestamp,
     ) -> Result<Admission, Ending> {
         let Some(session) = self.sessions.get(arrival.session) else { return Ok(Admission::Settled) };
-        let (is_holding, slot, parent) = (session.held.is_some(), session.publisher, session.parent);
+        let (is_holding, slot) = (session.held.is_some(), session.publisher);
         if is_holding && self.pauses_first(arrival, publication, now) {
             return Ok(Admission::Wait);
         }
@@ -272,14 +269,12 @@ impl Shard {
         }
         let is_refresh = publication.retain && self.retained.says(publication.topic, publication.payload);
         let slot = slot.unwrap_or_else(|| self.enrol(arrival.session, now));
-        let Gate { plan, publishers, parents, limits, .. } = &mut self.gate;
+        let Gate { plan, publishers, limits, .. } = &mut self.gate;
         let claim_plan = plan.as_ref().map_or_else(ClaimPlan::default, RhythmPlan::claim);
         let (mut verdict, mut drift) = (Verdict::Pass, None);
         let mut is_slowed = is_holding;
-        if let Some((publisher, trouble)) = publishers.get_both(slot) {
-            if publisher.claim.ends_second(now) {
-                let change = publisher.claim.go_on(&claim_plan, now, arrival.dry_at, parents.room(parent));
-                parents.shift(parent, change);
+        if let Some((publisher, trouble, parents)) = publishers.get_all(slot) {
+            if publisher.end_second(&claim_plan, now, arrival.dry_at, parents) {
                 drift = publisher.begin_second();
             }
             if !is_refresh || !publisher.may_refresh() {
@@ -326,15 +321,8 @@ impl Shard {
         if let Some(queue) = &mut session.held {
             queue.void_answers();
         }
-        let parent = session.parent;
         if let Some(slot) = session.publisher.take() {
-            let Gate { publishers, parents, .. } = &mut self.gate;
-            if publishers.is_alone(slot)
-                && let Some(publisher) = publishers.get(slot)
-            {
-                parents.leave(parent, publisher.learned());
-            }
-            publishers.leave(slot, now);
+            self.gate.publishers.leave(slot, now);
         }
     }
 
@@ -346,14 +334,8 @@ impl Shard {
         let (Some(plan), Some(session)) = (plan, self.sessions.get_mut(index)) else { return NOBODY };
         let key = key_of(&session.identity, &session.client_id);
         self.gate.publishers.expire(self.settings.back_off.memory, now);
-        let Gate { publishers, parents, .. } = &mut self.gate;
-        let slot = publishers.join(&key, || Rhythm::new(&plan));
+        let slot = self.gate.publishers.join(&key, session.parent, || Rhythm::new(&plan));
         session.publisher = Some(slot);
-        if publishers.is_alone(slot)
-            && let Some(publisher) = publishers.get(slot)
-        {
-            parents.join(session.parent, publisher.learned());
-        }
         self.apply_limit(index, now);
         slot
     }

@@ -1,8 +1,9 @@
 //! What the publishers of one parent are used to, all together: more identifiers, or an hour of training with each of them,
 //! must not add up to the broker.
 //!
-//! The sum of what was learned grows no further beyond a quarter of what the loop can do. Grants of the operator do not
-//! count. What the loop can do is messages by the time that was spent on turns; that is low while little happens, so the
+//! The sum of what was learned of all publishers that are known, connected or remembered, grows no further beyond a quarter
+//! of what the loop can do: identifiers that are trained one after the other count as those that are trained together.
+//! Whoever is forgotten leaves the sum, and has no claim either. Grants of the operator do not count. What the loop can do is messages by the time that was spent on turns; that is low while little happens, so the
 //! best second of late counts, and never less than `CAPACITY_MIN`.
 
 use core::time::Duration;
@@ -10,7 +11,7 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 
-/// The parents of the publishers that are connected.
+/// The parents of the publishers that are known.
 #[derive(Debug)]
 pub(crate) struct Parents {
     sums: HashMap<u64, Sum, FixedState>,
@@ -32,13 +33,14 @@ impl Parents {
         Self { sums, capacity: CAPACITY_MIN, messages: 0, busy: Duration::ZERO }
     }
 
-    /// A publisher is there that is used to this.
+    /// A publisher is known that is used to this.
     pub(crate) fn join(&mut self, parent: u64, rate: f32) {
         let sum = self.sums.entry(parent).or_default();
         sum.rate += f64::from(rate);
         sum.publishers += 1;
     }
 
+    /// It is known no more.
     pub(crate) fn leave(&mut self, parent: u64, rate: f32) {
         let Some(sum) = self.sums.get_mut(&parent) else { return };
         sum.rate = (sum.rate - f64::from(rate)).max(0.0);
@@ -46,11 +48,6 @@ impl Parents {
         if sum.publishers == 0 {
             self.sums.remove(&parent);
         }
-    }
-
-    /// Nothing is learned of anybody any more.
-    pub(crate) fn forget(&mut self) {
-        self.sums.values_mut().for_each(|sum| sum.rate = 0.0);
     }
 
     /// What one of them is used to has changed by so much.
@@ -75,6 +72,14 @@ impl Parents {
             (self.messages, self.busy) = (messages, Duration::ZERO);
             self.capacity = rate.max(self.capacity * FORGET).max(CAPACITY_MIN);
         }
+    }
+}
+
+#[cfg(test)]
+impl Parents {
+    /// A loop that can do so much.
+    pub(crate) fn of_capacity(capacity: f32) -> Self {
+        Self { capacity, ..Self::new(1) }
     }
 }
 

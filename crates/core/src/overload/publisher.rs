@@ -1,14 +1,15 @@
-//! What is kept of one publisher: 75 bytes for everybody, and the rest only for those with whom there was trouble.
+//! What is kept of one publisher: 81 bytes for everybody, and the rest only for those with whom there was trouble.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::claim::{Claim, Colour};
+use tidegate_control::claim::{Claim, ClaimPlan, Colour};
 use tidegate_control::rank::Band;
 use tidegate_control::rhythm::{Rhythm, RhythmPlan};
 
+use super::parents::Parents;
 use crate::classes::ClassId;
 use crate::limits::{BAN_MAX, BAN_MIN, PATIENCE, STRIKES_MAX};
 use crate::settings::Rate;
@@ -17,6 +18,8 @@ use crate::settings::Rate;
 #[derive(Debug)]
 pub(crate) struct Publisher {
     pub(super) key: Key,
+    /// Who it belongs to: 48 bits.
+    parent: [u8; 6],
     /// What it is used to, and what it sent of late.
     pub(crate) claim: Claim,
     /// Told only where rhythms are enforced, or an operator has set a limit.
@@ -28,7 +31,7 @@ pub(crate) struct Publisher {
     flags: u8,
 }
 
-const _: () = assert!(size_of::<Option<Publisher>>() <= 75, "a publisher that does nothing wrong is to cost little");
+const _: () = assert!(size_of::<Option<Publisher>>() <= 81, "a publisher that does nothing wrong is to cost little");
 
 /// A principal: 56 bits of a hash whose key nobody outside knows.
 ///
@@ -94,8 +97,10 @@ pub(crate) enum Patience {
 }
 
 impl Publisher {
-    pub(super) fn new(key: Key, rhythm: Rhythm) -> Self {
-        Self { key, claim: Claim::default(), rhythm, band: Band::ABSENT, told: Band::LEARNING, flags: 0 }
+    pub(super) fn new(key: Key, parent: u64, rhythm: Rhythm) -> Self {
+        let [a, b, c, d, e, f, ..] = parent.to_le_bytes();
+        let parent = [a, b, c, d, e, f];
+        Self { key, parent, claim: Claim::default(), rhythm, band: Band::ABSENT, told: Band::LEARNING, flags: 0 }
     }
 
     /// Something is known of it, or granted to it.
@@ -112,6 +117,12 @@ impl Publisher {
     /// The same as an interval.
     pub(crate) fn usual_interval(&self) -> Option<Duration> {
         self.usual_rate().map(|rate| Duration::from_secs_f64(1.0 / rate.max(1e-9)))
+    }
+
+    /// Who it belongs to; 0 if that is not known.
+    pub(super) fn parent(&self) -> u64 {
+        let [a, b, c, d, e, f] = self.parent;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 
     /// What it counts for in the sum of its parent, whatever is granted.
@@ -172,6 +183,23 @@ impl Publisher {
             _ => 0,
         };
         self.flags = self.flags & !(3 << CLASS_SHIFT) | code << CLASS_SHIFT | Flag::Ranked as u8;
+    }
+
+    /// The claim's second is over, if it is: ρ moves, within what is left for its parent. Whether it was.
+    #[inline]
+    pub(super) fn end_second(
+        &mut self,
+        plan: &ClaimPlan,
+        now: Timestamp,
+        dry_at: Timestamp,
+        parents: &mut Parents,
+    ) -> bool {
+        let is_over = self.claim.ends_second(now);
+        if is_over {
+            let change = self.claim.go_on(plan, now, dry_at, parents.room(self.parent()));
+            parents.shift(self.parent(), change);
+        }
+        is_over
     }
 
     /// Its first message in a second. What holds for a second ends; the answer is its drift, as of `drift`.
@@ -290,7 +318,7 @@ mod tests {
     #[test]
     fn flags_and_class_do_not_touch_each_other() {
         let plan = RhythmConfig::default().build().unwrap();
-        let mut publisher = Publisher::new(Key::new(1), Rhythm::new(&plan));
+        let mut publisher = Publisher::new(Key::new(1), 0, Rhythm::new(&plan));
         assert_eq!(publisher.class(), None);
         publisher.set(Flag::Troubled, true);
         for class in [ClassId::LOW, ClassId::HIGH, ClassId::NORMAL] {
@@ -306,7 +334,7 @@ mod tests {
     fn f129_a_rhythm_that_has_become_four_times_as_fast_is_told_once() {
         let plan = RhythmConfig::default().build().unwrap();
         let mut told = alloc::vec::Vec::new();
-        let mut publisher = Publisher::new(Key::new(1), Rhythm::new(&plan));
+        let mut publisher = Publisher::new(Key::new(1), 0, Rhythm::new(&plan));
         for secs in [16, 10, 5, 4, 3, 2, 1] {
             publisher.rhythm = Rhythm::resume(&plan, Duration::from_secs(secs), Timestamp::ZERO);
             told.extend(publisher.begin_second().map(|(before, now)| (before.as_secs(), now.as_secs())));

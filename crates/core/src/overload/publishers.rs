@@ -7,7 +7,7 @@
 //! first. Those of whom nothing was learned have a smaller place of their own: a flood of names that come once does not
 //! push out anybody (F057).
 //!
-//! What one costs, as long as nothing is wrong with it: 75 bytes here, and 6 to 12 in the table that finds it (5 for each
+//! What one costs, as long as nothing is wrong with it: 81 bytes here, and 6 to 12 in the table that finds it (5 for each
 //! place, of which 7/16 to 7/8 are taken). Everything else is kept apart for the few who need it.
 
 use alloc::collections::BTreeSet;
@@ -23,12 +23,13 @@ use tidegate_control::claim::{Claim, ClaimPlan};
 use tidegate_control::rank::{Band, Bands};
 use tidegate_control::rhythm::Rhythm;
 
+use super::parents::Parents;
 use super::publisher::{Flag, Key, Publisher, Trouble};
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::limits::{PUBLISHERS_IDLE_MAX, STRANGERS_IDLE_MAX};
 use crate::message::{RATE_UNKNOWN, Standing};
-use crate::parent::{keyed, parent_name};
+use crate::parent::{keyed, parent_name, parent_number};
 
 #[derive(Debug)]
 pub(crate) struct Publishers {
@@ -44,6 +45,8 @@ pub(crate) struct Publishers {
     strangers: Away,
     /// Those with one, by their rate.
     bands: Bands,
+    /// What the publishers of each parent are used to together.
+    parents: Parents,
 }
 
 /// Publishers without a connection, by when they lost it.
@@ -92,6 +95,7 @@ impl Publishers {
             idle: Away::new(seed),
             strangers: Away::new(seed),
             bands: Bands::default(),
+            parents: Parents::new(seed),
         }
     }
 
@@ -114,12 +118,12 @@ impl Publishers {
         self.table.get_mut(slot as usize)?.as_mut()
     }
 
-    /// With its trouble, if it ever had any.
+    /// With its trouble, if it ever had any, and what there is to know of parents.
     #[inline]
-    pub(crate) fn get_both(&mut self, slot: u32) -> Option<(&mut Publisher, Option<&mut Trouble>)> {
+    pub(crate) fn get_all(&mut self, slot: u32) -> Option<(&mut Publisher, Option<&mut Trouble>, &mut Parents)> {
         let publisher = self.table.get_mut(slot as usize)?.as_mut()?;
         let trouble = if publisher.has(Flag::Troubled) { self.troubles.get_mut(&slot) } else { None };
-        Some((publisher, trouble))
+        Some((publisher, trouble, &mut self.parents))
     }
 
     pub(crate) fn trouble(&self, slot: u32) -> Option<&Trouble> {
@@ -132,15 +136,16 @@ impl Publishers {
         Some(self.troubles.entry(slot).or_default())
     }
 
-    /// Whether its only connection publishes as this principal.
-    pub(crate) fn is_alone(&self, slot: u32) -> bool {
-        self.get(slot).is_some_and(|it| it.has(Flag::Connected)) && !self.more.contains_key(&slot)
+    /// A turn took so long, and so many messages were taken in all turns so far.
+    #[inline]
+    pub(crate) fn on_turn(&mut self, messages: u64, took: Duration) {
+        self.parents.on_turn(messages, took);
     }
 
-    /// A connection publishes as this principal; its place is sure until it leaves.
-    pub(crate) fn join(&mut self, name: &str, rhythm: impl FnOnce() -> Rhythm) -> u32 {
+    /// A connection publishes as this principal, who belongs to `parent`; its place is sure until it leaves.
+    pub(crate) fn join(&mut self, name: &str, parent: u64, rhythm: impl FnOnce() -> Rhythm) -> u32 {
         let key = self.key(name);
-        let slot = self.find_key(key).unwrap_or_else(|| self.insert(Publisher::new(key, rhythm())));
+        let slot = self.find_key(key).unwrap_or_else(|| self.insert(Publisher::new(key, parent, rhythm())));
         if let Some(publisher) = self.get_mut(slot) {
             if publisher.has(Flag::Connected) {
                 *self.more.entry(slot).or_default() += 1;
@@ -223,11 +228,22 @@ impl Publishers {
         }
     }
 
+    /// By how much the claims of the parent of such a principal may grow.
+    pub(crate) fn room_of(&self, key: &str) -> f32 {
+        self.parents.room(self.parent_in(key))
+    }
+
+    fn parent_in(&self, key: &str) -> u64 {
+        parent_in(key).map_or(0, |name| parent_number(name, self.seed))
+    }
+
     /// What was known of somebody who is not connected yet.
     pub(crate) fn import(&mut self, key: &str, rhythm: Rhythm, claim: Claim, now: Timestamp) {
-        let slot = self.join(key, || rhythm);
-        if let Some(publisher) = self.get_mut(slot) {
+        let slot = self.join(key, self.parent_in(key), || rhythm);
+        if let Some((publisher, _, parents)) = self.get_all(slot) {
+            let before = publisher.learned();
             publisher.claim = claim;
+            parents.shift(publisher.parent(), publisher.learned() - before);
         }
         self.leave(slot, now);
     }
@@ -245,6 +261,7 @@ impl Publishers {
             let is_pinned = self.troubles.get(&(slot as u32)).is_some_and(|trouble| trouble.pin.is_some());
             if let Some(publisher) = publisher.as_mut().filter(|_| !is_pinned) {
                 publisher.rhythm = rhythm();
+                self.parents.shift(publisher.parent(), -publisher.learned());
                 publisher.claim.forget();
             }
         }
@@ -263,6 +280,7 @@ impl Publishers {
 
     fn insert(&mut self, publisher: Publisher) -> u32 {
         let hash = publisher.key.hash();
+        self.parents.join(publisher.parent(), publisher.learned());
         let slot = self.free.pop().unwrap_or_else(|| {
             self.table.push(None);
             (self.table.len() - 1) as u32
@@ -278,6 +296,7 @@ impl Publishers {
 
     fn forget(&mut self, slot: u32) {
         let Some(publisher) = self.table.get_mut(slot as usize).and_then(Option::take) else { return };
+        self.parents.leave(publisher.parent(), publisher.learned());
         if let Ok(entry) = self.by_key.find_entry(publisher.key.hash(), |other| *other == slot) {
             entry.remove();
         }
@@ -305,18 +324,30 @@ pub(crate) fn key_of(identity: &Identity, client_id: &str) -> String {
 /// The client identifier in such a name; none if there is none. (A key that begins with "u" is from before: a user
 /// without a client. It is of no use.)
 pub(crate) fn client_in(key: &str) -> Option<&str> {
-    let end = match key.chars().next() {
-        Some('U') => "\0",
-        Some('4' | '6') => "] ",
-        Some('?') => " ",
-        _ => return None,
-    };
-    key.split_once(end).map(|(_, client)| client)
+    split(key).map(|(_, client)| client)
+}
+
+/// The name of the parent in such a name.
+fn parent_in(key: &str) -> Option<&str> {
+    split(key).map(|(parent, _)| parent)
+}
+
+fn split(key: &str) -> Option<(&str, &str)> {
+    match key.chars().next()? {
+        'U' => key.split_once('\0'),
+        '4' | '6' => {
+            let end = key.find("] ")? + 1;
+            Some((key.get(..end)?, key.get(end + 1..)?))
+        }
+        '?' => key.split_once(' '),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use tidegate_control::rhythm::RhythmConfig;
 
     fn key(user: Option<&str>, peer: &str, client_id: &str) -> String {
@@ -333,6 +364,10 @@ mod tests {
         assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.1.1:1", "a"));
         assert_ne!(key(None, "10.0.0.1:1", "a"), key(None, "10.0.0.1:1", "b"), "neighbours behind one NAT");
         for peer in ["10.0.0.1:1", "[2001:db8::1]:1", "pipe"] {
+            for user in [None, Some("4u ] a")] {
+                let identity = Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt" };
+                assert_eq!(parent_in(&key_of(&identity, "a ] b")), Some(&*parent_name(&identity)), "{peer}");
+            }
             assert_eq!(client_in(&key(None, peer, "a ] b")), Some("a ] b"), "{peer}");
             assert_eq!(client_in(&key(Some("4u ] a"), peer, "c ] d")), Some("c ] d"), "{peer}");
         }
@@ -347,8 +382,8 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let mut publishers = Publishers::new(1);
         let learned = || Rhythm::resume(&plan, Duration::from_secs(1), at(0));
-        let (first, second) = (publishers.join("first", learned), publishers.join("second", learned));
-        assert_eq!(publishers.join("first", || panic!("known")), first, "a second connection");
+        let (first, second) = (publishers.join("first", 1, learned), publishers.join("second", 1, learned));
+        assert_eq!(publishers.join("first", 1, || panic!("known")), first, "a second connection");
         publishers.leave(first, at(0));
         publishers.leave(second, at(10));
         publishers.expire(hour, at(3700));
@@ -356,7 +391,7 @@ mod tests {
         assert!(publishers.find("second").is_none());
         publishers.leave(first, at(3700));
         for n in 0..PUBLISHERS_IDLE_MAX {
-            let slot = publishers.join(&alloc::format!("n{n}"), learned);
+            let slot = publishers.join(&alloc::format!("n{n}"), 1, learned);
             publishers.leave(slot, at(3701));
         }
         assert_eq!(publishers.idle.since.len(), PUBLISHERS_IDLE_MAX);
@@ -367,13 +402,82 @@ mod tests {
     fn f057_names_that_come_once_do_not_grow_the_table_nor_push_out_who_is_known() {
         let plan = RhythmConfig::default().build().unwrap();
         let mut publishers = Publishers::new(1);
-        let known = publishers.join("known", || Rhythm::resume(&plan, Duration::from_secs(1), Timestamp::ZERO));
+        let known = publishers.join("known", 1, || Rhythm::resume(&plan, Duration::from_secs(1), Timestamp::ZERO));
         publishers.leave(known, Timestamp::ZERO);
         for n in 0..100_000_u32 {
-            let slot = publishers.join(&alloc::format!("n{n}"), || Rhythm::new(&plan));
+            let slot = publishers.join(&alloc::format!("n{n}"), 1, || Rhythm::new(&plan));
             publishers.leave(slot, Timestamp::from_secs_f64(f64::from(n) / 100.0));
         }
         assert!(publishers.len() <= STRANGERS_IDLE_MAX + 1, "{}", publishers.len());
         assert!(publishers.find("known").is_some());
+    }
+
+    /// What happens to the identifiers of two parents in a loop that can do 400 messages a second: a hundred for each.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        /// It publishes so many messages in each of ninety calm seconds, and stays or leaves.
+        Train { id: u8, per_second: u32, stays: bool },
+        /// Time passes.
+        Wait(u32),
+        /// The broker starts again with what was kept of it.
+        Import { id: u8 },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let train = (0..12_u8, 1..120_u32, any::<bool>());
+        let step = prop_oneof![
+            8 => train.prop_map(|(id, per_second, stays)| Step::Train { id, per_second, stays }),
+            1 => (1..2400_u32).prop_map(Step::Wait),
+            1 => (0..12_u8).prop_map(|id| Step::Import { id }),
+        ];
+        prop::collection::vec(step, 1..20)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// The cap of a parent holds over all claims that are alive, whichever way they were trained.
+        #[test]
+        fn identifiers_trained_one_after_the_other_have_no_more_than_those_trained_together(steps in steps()) {
+            let plan = RhythmConfig::default().build().unwrap();
+            let hour = Duration::from_secs(3600);
+            let mut publishers = Publishers { parents: Parents::of_capacity(400.0), ..Publishers::new(1) };
+            let name = |id: u8| alloc::format!("U{}\0{id}", id % 2);
+            let parent = |id: u8| parent_number(&alloc::format!("U{}", id % 2), 1);
+            let mut secs = 1000.0;
+            for step in steps {
+                match step {
+                    Step::Wait(wait) => secs += f64::from(wait),
+                    Step::Import { id } => {
+                        let Some(slot) = publishers.find(&name(id)) else { continue };
+                        let Some(claim) = publishers.get(slot).map(|it| it.claim) else { continue };
+                        let Some(rate) = claim.learned_rate() else { continue };
+                        let now = Timestamp::from_secs_f64(secs);
+                        let claim = Claim::resume(&plan.claim(), rate, claim.batch(), now);
+                        publishers.import(&name(id), Rhythm::new(&plan), claim, now);
+                    }
+                    Step::Train { id, per_second, stays } => {
+                        publishers.expire(hour, Timestamp::from_secs_f64(secs));
+                        let slot = publishers.join(&name(id), parent(id), || Rhythm::new(&plan));
+                        for n in 0..90 * per_second {
+                            let now = Timestamp::from_secs_f64(secs + f64::from(n) / f64::from(per_second));
+                            let (publisher, _, parents) = publishers.get_all(slot).unwrap();
+                            publisher.end_second(&plan.claim(), now, now, parents);
+                            let _ = publisher.claim.on_message(&plan.claim(), now, now);
+                        }
+                        secs += 90.0;
+                        if !stays {
+                            publishers.leave(slot, Timestamp::from_secs_f64(secs));
+                        }
+                    }
+                }
+                for user in 0..2 {
+                    let alive = publishers.table.iter().flatten().filter(|it| it.parent() == parent(user));
+                    let sum: f32 = alive.map(Publisher::learned).sum();
+                    prop_assert!(sum <= 100.1, "{sum} of 100 a second");
+                    prop_assert!((publishers.parents.room(parent(user)) + sum - 100.0).abs() < 0.1, "the sum is kept");
+                }
+            }
+        }
     }
 }

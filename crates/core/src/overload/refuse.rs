@@ -104,7 +104,7 @@ impl Shard {
     pub(crate) fn give_back(&mut self, index: u32) {
         let slot = self.sessions.get(index).and_then(|session| session.publisher);
         let Gate { plan, publishers, limits, .. } = &mut self.gate;
-        let Some((publisher, trouble)) = slot.and_then(|slot| publishers.get_both(slot)) else { return };
+        let Some((publisher, trouble, _)) = slot.and_then(|slot| publishers.get_all(slot)) else { return };
         match (trouble.as_ref().and_then(|trouble| trouble.pin.as_deref()), plan) {
             (Some(pin), _) => limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm).give_back(&pin.plan),
             (None, Some(plan)) if plan.is_enforced() => publisher.rhythm.give_back(plan),

@@ -88,6 +88,12 @@ impl Shard {
                 Rhythm::new(plan)
             };
             let rate = 1.0 / saved.interval.as_secs_f32().max(1e-9);
+            // The store keeps them longer than a shard does. Who would be forgotten without a restart comes back if its
+            // parent has room: claims that were trained one after the other do not come to life together.
+            let is_remembered = now.since(saved.last_at) < self.settings.back_off.memory;
+            if !is_remembered && rate > self.gate.publishers.room_of(&saved.key) {
+                return;
+            }
             let claim = Claim::resume(&plan.claim(), rate, saved.batch, saved.last_at);
             self.gate.publishers.import(&saved.key, rhythm, claim, now);
         }
@@ -159,6 +165,24 @@ mod tests {
             let is_ours = index == shard_of("sensor", 3);
             assert_eq!(keys.len(), if is_ours { 2 } else { 0 }, "shard {index}: {keys:?}");
         }
+    }
+
+    #[test]
+    fn claims_of_a_whole_day_do_not_come_to_life_beyond_the_part_of_their_parent() {
+        let now = Timestamp::from_secs_f64(200_000.0);
+        let day = |n: u32| SavedRhythm {
+            key: alloc::format!("Uanna\0client {n}"),
+            interval: Duration::from_millis(1),
+            batch: 1,
+            last_at: Timestamp::from_secs_f64(200_000.0 - f64::from(n) * 3601.0),
+        };
+        let mut shard = shard(0, 1);
+        (1..=24).for_each(|n| shard.restore_rhythm(&day(n), now));
+        assert_eq!(shard.gate.publishers_known(), 12, "a quarter of 50 000 messages a second");
+        shard.restore_rhythm(&day(0), now);
+        assert_eq!(shard.gate.publishers_known(), 13, "who published a moment ago was within it before the restart");
+        shard.restore_rhythm(&SavedRhythm { key: "Ubert\0client".into(), ..day(9) }, now);
+        assert_eq!(shard.gate.publishers_known(), 14);
     }
 
     #[test]
