@@ -59,6 +59,12 @@ impl Shard {
             (AckKind::PubComp, Stage::Sent(Queued { qos: QoS::ExactlyOnce, .. })) => {
                 wrong("PUBCOMP in place of PUBREC (section 4.3.3)")
             }
+            (AckKind::PubAck | AckKind::PubRec, Stage::Sent(_)) | (AckKind::PubComp, Stage::Released { .. }) => {
+                if let Some(connection) = self.connection_mut(conn) {
+                    connection.silent.note_answer();
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

@@ -11,6 +11,7 @@ use crate::drain::Drain;
 use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
 use crate::outbox::{Outbox, Spares};
+use crate::overload::Silent;
 use crate::persist::{Owed, Until};
 
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Connection {
     pub(crate) is_unread: bool,
     /// When it was last told of a pace.
     pub(crate) hinted_at: Timestamp,
+    /// How it stands as long as it does not publish.
+    pub(crate) silent: Silent,
     /// Counted here because a connection is touched for every packet anyway.
     pub(crate) traffic: Traffic,
     /// One and a half keep-alives; none if the client may be silent for ever.
@@ -111,6 +114,7 @@ impl Connection {
             dry_at: now,
             is_unread: false,
             hinted_at: Timestamp::ZERO,
+            silent: Silent::default(),
             traffic: Traffic::default(),
             patience: None,
             pause: None,

@@ -129,7 +129,7 @@ impl Shard {
                         self.note_whole(conn);
                     } else {
                         consumed += size;
-                        self.count_received(conn, size, matches!(packet, Packet::Publish(_)));
+                        self.count_received(conn, size, matches!(packet, Packet::Publish(_)), now);
                     }
                     handled
                 }
@@ -156,7 +156,7 @@ impl Shard {
 
     /// A packet that was dealt with. (One that waits will come again, and is counted then.)
     #[inline]
-    fn count_received(&mut self, conn: ConnId, size: usize, is_publish: bool) {
+    fn count_received(&mut self, conn: ConnId, size: usize, is_publish: bool, now: Timestamp) {
         self.stats.packets_received += 1;
         self.stats.bytes_received += size as u64;
         self.stats.publish_received += u64::from(is_publish);
@@ -165,6 +165,7 @@ impl Shard {
             connection.traffic.received += u64::from(is_publish);
             if !is_publish {
                 connection.unread_since = None;
+                connection.silent.spend(now);
             }
         }
     }

@@ -1,8 +1,8 @@
 //! What the driver asks before it reads, and what a publisher hears that is read more slowly than it sends.
 //!
 //! *Reading.* Whoever has something unread stands by the claim of its next message ([`Shard::reading`]). Who never
-//! published subscribes, acknowledges or pings: that is entitled, a few packets at a time, because what others sent
-//! waits for it.
+//! published subscribes, acknowledges or pings: that is entitled, within bounds (`silent`), because what others sent waits
+//! for it.
 //!
 //! *Hints.* Who has not been read dry for a second is told once a second which interval would do: 0.8 s by the number of
 //! messages that were taken in the second before, or the mean of the seconds since the message before. That is a quarter faster than it is served, so that it keeps its
@@ -42,15 +42,19 @@ impl Shard {
     pub fn reading(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> Reading {
         let alone = 1 << 62 | u64::from(conn.index);
         let stranger = Standing { entitled_at: Timestamp::MAX, weight: 1, grant: 0 };
-        let session = self.session_at(conn);
-        let (Some(session), Some(plan)) = (session, self.gate.plan()) else {
+        let connection = self.connection(conn);
+        let session = connection.and_then(|connection| self.sessions.get(connection.session));
+        let (Some(connection), Some(session), Some(plan)) = (connection, session, self.gate.plan()) else {
             return Reading { parent: alone, standing: stranger };
         };
         // Of whom neither user nor address is known, nobody knows whom it belongs to.
         let parent = if session.parent == 0 { alone } else { session.parent };
         let mut standing = Standing { weight: self.read_weight(session), ..stranger };
         let Some(publisher) = session.publisher.and_then(|slot| self.gate.publishers.get(slot)) else {
-            return Reading { parent, standing: Standing { entitled_at: Timestamp::ZERO, ..standing } };
+            return Reading {
+                parent,
+                standing: Standing { entitled_at: connection.silent.entitled_at(now), ..standing },
+            };
         };
         let (claim, plan) = (&publisher.claim, plan.claim());
         if let Some(rate) = claim.rate() {
@@ -66,15 +70,12 @@ impl Shard {
 
     /// How many packets of this connection are entitled now.
     pub fn entitled(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> u32 {
-        let (Some(session), Some(plan)) = (self.session_at(conn), self.gate.plan()) else { return 0 };
+        let Some(connection) = self.connection(conn) else { return 0 };
+        let (Some(session), Some(plan)) = (self.sessions.get(connection.session), self.gate.plan()) else { return 0 };
         match session.publisher.and_then(|slot| self.gate.publishers.get(slot)) {
             Some(publisher) => publisher.claim.tokens_at(&plan.claim(), now, dry_at) as u32,
-            None => SILENT_PACKETS,
+            None => connection.silent.tokens(now),
         }
-    }
-
-    fn session_at(&self, conn: ConnId) -> Option<&Session> {
-        self.sessions.get(self.connection(conn)?.session)
     }
 
     /// By a class of the operator's. Ranks by rate are none: who is rare comes first anyway.
@@ -173,8 +174,6 @@ impl Pace {
     }
 }
 
-/// Packets of one who never published that are read at once while others wait.
-const SILENT_PACKETS: u32 = 16;
 /// A word a second is enough.
 const HINT_EVERY: Duration = Duration::from_secs(1);
 /// Who was not read for this long is either silent or behind everybody; nobody knows which.

@@ -35,6 +35,7 @@ pub(crate) mod publisher;
 pub(crate) mod publishers;
 mod refuse;
 mod shed;
+mod silent;
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -64,6 +65,7 @@ use publisher::{Publisher, Trouble};
 use publishers::{Publishers, key_of};
 use refuse::Cause;
 pub(crate) use refuse::Pace;
+pub(crate) use silent::Silent;
 
 /// State of the gate.
 #[derive(Debug)]

@@ -251,6 +251,12 @@ impl Net {
         self.shards[shard].reading(conn, self.now, self.now)
     }
 
+    /// How many of its next packets are entitled, of one visit.
+    pub(crate) fn entitled(&self, wire: Wire) -> u32 {
+        let End { shard, conn, .. } = self.ends[wire.0];
+        self.shards[shard].entitled(conn, self.now, self.now)
+    }
+
     /// So many bytes of a packet are there now, and more are to come.
     pub(crate) fn arrive(&mut self, wire: Wire, bytes: usize) {
         let End { shard, conn, .. } = self.ends[wire.0];
