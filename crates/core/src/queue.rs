@@ -42,6 +42,8 @@ pub(crate) struct Queue {
     line: VecDeque<Waiting>,
     /// Which flow that is; none once there are others. Means nothing while the line is empty.
     line_flow: Option<Flow>,
+    /// Whom its publisher belongs to.
+    line_parent: u64,
     /// The others, if there are any. None while `line` is a flow.
     flows: Option<Box<Flows>>,
     /// The newest message of each topic of which only that one is wanted.
@@ -263,7 +265,7 @@ impl Queue {
     fn put(&mut self, place: Place, waiting: Waiting, priority: &Priority) {
         let flow = if priority.mode == PriorityMode::Off { Flow::All } else { place.flow };
         if self.flows.is_none() && (self.line.is_empty() || self.line_flow == Some(flow)) {
-            self.line_flow = Some(flow);
+            (self.line_flow, self.line_parent) = (Some(flow), place.parent);
             self.line.push_back(waiting);
             return;
         }
@@ -285,7 +287,7 @@ impl Queue {
                 Waiting::Latest(topic, is_passing) => {
                     self.latest.get(topic, *is_passing).map(|queued| Place::of(queued, priority))
                 }
-                Waiting::Paged(paged) => Some(paged.belongs(flow, priority)),
+                Waiting::Paged(paged) => Some(paged.belongs(flow, self.line_parent, priority)),
             };
             if let Some(mut place) = place {
                 place.flow = if is_unknown { Flow::All } else { place.flow };
@@ -428,7 +430,8 @@ impl Queue {
             if let Some(flows) = flows {
                 let claim = |waiting: &Waiting| match waiting {
                     Waiting::Message(queued) => claim_of(queued.message.standing().colour),
-                    Waiting::Latest(..) | Waiting::Paged(_) => Claim::Entitled,
+                    Waiting::Paged(paged) => paged.claim(),
+                    Waiting::Latest(..) => Claim::Entitled,
                 };
                 gone.extend(flows.drain(goes, claim));
             }

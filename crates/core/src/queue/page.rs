@@ -10,6 +10,9 @@
 //! out <── chosen (at most a window; some asked for) <── line or flows (here, or on disk) <── held back (not yet kept) <── in
 //! ```
 //! What only the newest is wanted of, QoS 0, and classes that bound bytes or time are never on disk.
+//!
+//! What is on disk keeps its claim. After a restart that is not known without reading it: what waited then counts as
+//! entitled, each publisher for itself, and no more than what waited then.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -22,7 +25,7 @@ use tidegate_wire_mqtt::QoS;
 use super::flows::{Flow, Place};
 use super::{Item, Next, Queue, Waiting, is_passing};
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority};
-use crate::message::Message;
+use crate::message::{Colour, Message};
 use crate::persist::Spot;
 use crate::session::{Queued, SubscriptionIds};
 
@@ -36,7 +39,7 @@ pub(crate) struct Paged {
     pub(crate) size: u32,
     pub(crate) class: ClassId,
     pub(crate) qos: QoS,
-    pub(crate) retain: bool,
+    flags: u8,
     /// Its subscription identifiers: which of the sets that this queue knows.
     ids: u8,
 }
@@ -44,12 +47,21 @@ pub(crate) struct Paged {
 const _: () = assert!(size_of::<Paged>() == 32, "as small as it says");
 
 impl Paged {
-    /// Where it belongs, if that is its flow. Its claim is not kept here: it was taken, and has waited long enough.
-    pub(super) fn belongs(&self, flow: Flow, priority: &Priority) -> Place {
+    /// Where it belongs, if that is its flow, and its publisher belongs to `parent`.
+    pub(super) fn belongs(&self, flow: Flow, parent: u64, priority: &Priority) -> Place {
         let weight = priority.classes.weight(self.class);
-        Place { flow, size: self.size as usize, weight, rate: None, parent: 0, claim: Claim::Entitled }
+        Place { flow, size: self.size as usize, weight, rate: None, parent, claim: self.claim() }
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        if self.flags & EXCESS == 0 { Claim::Entitled } else { Claim::Excess }
     }
 }
+
+/// Whether it was retained when it came to its subscription.
+const RETAIN: u8 = 1;
+/// Whether it is more than its publisher's claim.
+const EXCESS: u8 = 2;
 
 /// What decides whether a message stays in memory.
 #[derive(Clone, Copy, Debug)]
@@ -257,7 +269,7 @@ impl Queue {
         let paged = Paged { ids: number, ..paged };
         // The flow of those to the same topic that come now.
         let flow = Flow::Publisher(origin, is_by_topic.then(|| paged.class.bits()));
-        self.put_paged(paged, paged.belongs(flow, priority), priority);
+        self.put_paged(paged, paged.belongs(flow, 0, priority), priority);
     }
 
     fn put_paged(&mut self, paged: Paged, place: Place, priority: &Priority) {
@@ -326,7 +338,8 @@ impl Queue {
         };
         pages.chosen_bytes += message.size();
         message.keep();
-        let (Paged { qos, retain, .. }, ids) = (paged, pages.ids_of(paged.ids));
+        let (Paged { qos, flags, .. }, ids) = (paged, pages.ids_of(paged.ids));
+        let retain = flags & RETAIN != 0;
         // No class that bounds the time of waiting is on disk, and no topic of which only the newest is wanted.
         let queued = Queued { message, qos, retain, ids, place, since: Timestamp::MAX, is_latest: false };
         pages.chosen.insert(number, Item::Message(queued));
@@ -341,7 +354,8 @@ impl Pages {
         let spot = message.spot()?;
         let size = u32::try_from(message.size()).ok()?;
         let ids = self.ids_number(ids)?;
-        Some(Paged { spot, place: *place, size, class: message.class(), qos: *qos, retain: *retain, ids })
+        let flags = flags_of(*retain, message.standing().colour);
+        Some(Paged { spot, place: *place, size, class: message.class(), qos: *qos, flags, ids })
     }
 }
 
@@ -350,6 +364,11 @@ impl Paged {
     pub(crate) fn restored(spot: Spot, place: u64, size: usize, class: ClassId, flags: (QoS, bool)) -> Self {
         let size = u32::try_from(size).unwrap_or(u32::MAX);
         let (qos, retain) = flags;
-        Self { spot, place, size, class, qos, retain, ids: 0 }
+        Self { spot, place, size, class, qos, flags: flags_of(retain, Colour::Entitled), ids: 0 }
     }
+}
+
+fn flags_of(retain: bool, colour: Colour) -> u8 {
+    let excess = if colour == Colour::Excess { EXCESS } else { 0 };
+    if retain { excess | RETAIN } else { excess }
 }

@@ -15,7 +15,7 @@ use super::flows::SHARED;
 use super::*;
 use crate::classes::{Class, ClassBy, ClassId, Classes};
 use crate::limits::FLOWS_MAX;
-use crate::message::{Message, Publication, RATE_UNKNOWN, Standing};
+use crate::message::{Colour, Message, Publication, RATE_UNKNOWN, Standing};
 use crate::overload::Tally;
 use crate::session::SubscriptionIds;
 
@@ -33,6 +33,7 @@ struct Sent {
     topic: u8,
     payload: usize,
     rate: u32,
+    colour: Colour,
 }
 
 #[derive(Clone, Debug)]
@@ -42,11 +43,12 @@ enum Operation {
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
-    (0..PUBLISHERS, 0..6_u8, any::<bool>(), 0..3_u8, 0..400_usize, 0..3_u32).prop_map(
-        |(publisher, class, is_by_topic, topic, payload, rate)| {
+    (0..PUBLISHERS, 0..6_u8, any::<bool>(), 0..3_u8, 0..400_usize, 0..3_u32, any::<bool>()).prop_map(
+        |(publisher, class, is_by_topic, topic, payload, rate, is_excess)| {
             // A class that the topic tells is the same for all messages to it.
             let class = if is_by_topic { 3 + topic } else { class };
-            Sent { publisher, class, is_by_topic, topic, payload, rate }
+            let colour = if is_excess { Colour::Excess } else { Colour::Entitled };
+            Sent { publisher, class, is_by_topic, topic, payload, rate, colour }
         },
     )
 }
@@ -95,6 +97,7 @@ fn queued(sent: &Sent, number: usize) -> Queued {
         standing: Standing {
             is_by_topic: sent.is_by_topic,
             rate: if sent.rate == 0 { RATE_UNKNOWN } else { sent.rate },
+            colour: sent.colour,
             ..Standing::of(ClassId::from_bits(sent.class))
         },
     };
@@ -312,7 +315,15 @@ proptest! {
 #[test]
 fn one_flow_is_a_line_and_the_second_makes_the_scheduler() {
     let priority = priority(PriorityMode::Practical);
-    let sent = |publisher| Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
+    let sent = |publisher| Sent {
+        publisher,
+        class: 0,
+        is_by_topic: false,
+        topic: 0,
+        payload: 0,
+        rate: 0,
+        colour: Colour::Entitled,
+    };
     let mut queue = Queue::default();
     for number in 0..3 {
         queue.offer(queued(&sent(1), number), &priority, BOUNDS, NO_PAGING, |_, _| panic!("there is room"));
@@ -329,7 +340,8 @@ fn more_publishers_than_places_keep_their_order() {
     let mut flows = Flows::new(PriorityMode::Practical).unwrap();
     let flow = |publisher| Flow::Publisher(publisher, None);
     let push = |flows: &mut Flows, publisher, number| {
-        let sent = Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0 };
+        let sent =
+            Sent { publisher, class: 0, is_by_topic: false, topic: 0, payload: 0, rate: 0, colour: Colour::Entitled };
         let place =
             Place { flow: flow(publisher), size: 100, weight: 1, rate: Some(0), parent: 0, claim: Claim::Entitled };
         assert!(flows.push(place, Waiting::Message(queued(&sent, number))).is_none());

@@ -183,7 +183,8 @@ fn number_in(item: &Item) -> usize {
 
 const ROOM: Bounds = Bounds { messages_max: 1000, bytes_max: usize::MAX, class_bytes: usize::MAX };
 /// A message that fills the window.
-const LARGE: Sent = Sent { publisher: 1, class: 0, is_by_topic: false, topic: 0, payload: WINDOW, rate: 0 };
+const LARGE: Sent =
+    Sent { publisher: 1, class: 0, is_by_topic: false, topic: 0, payload: WINDOW, rate: 0, colour: Colour::Entitled };
 
 /// Everything that waits, in the order in which it leaves.
 fn drained(world: &mut World) -> Vec<usize> {
@@ -194,6 +195,23 @@ fn drained(world: &mut World) -> Vec<usize> {
         order.extend(core::iter::from_fn(|| world.pop()));
     }
     order
+}
+
+/// A flooder has its messages on disk when somebody comes who is within its claim.
+#[test]
+fn what_is_on_disk_is_still_excess_when_others_come() {
+    let mut world = World::new(PriorityMode::Practical);
+    let flood = Sent { colour: Colour::Excess, ..LARGE };
+    (0..20).for_each(|_| world.offer(&flood, true, ROOM));
+    world.sync(255);
+    assert!(world.queue.on_disk() >= 19);
+    let (other, first) = (Sent { publisher: 2, ..LARGE }, world.numbers + 1);
+    (0..10).for_each(|_| world.offer(&other, true, ROOM));
+    world.sync(255);
+    let order = drained(&mut world);
+    // One message stood in memory before there was another flow, and one more of the flooder's flow is sparse.
+    let late = order.iter().position(|number| *number == first + 9).unwrap();
+    assert!(late <= 12, "all of the other before the flood: {order:?}");
 }
 
 /// A topic that tells the class: what an earlier life has left and what comes now are one flow.
