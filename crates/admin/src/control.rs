@@ -124,7 +124,7 @@ fn whom(find: impl Fn(&str) -> Option<String>) -> Result<Whom, Problem> {
 }
 
 /// `500/s`: so many in that time, as many at once.
-fn parse_rate(text: &str) -> Option<Rate> {
+pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
     let (count, unit) = text.trim().split_once('/')?;
     let count: u32 = count.trim().parse().ok().filter(|count| *count > 0)?;
     let per = match unit.trim() {

@@ -119,6 +119,9 @@ pub struct PublisherReport {
     pub current_rate: f64,
     /// Messages a second that were taken from it before the second of its last.
     pub served: f64,
+    /// Messages a second that it is used to by its claim, whatever an operator has set or granted; none while that is not
+    /// known.
+    pub usual: Option<f64>,
     /// Since when it has not been read dry, if that is longer than a second: it sends more than is taken.
     pub unread_since: Option<Timestamp>,
     /// Whether its latest message was within what is usual for it.
@@ -239,6 +242,7 @@ impl Shard {
             rate: claim.recent_rate(now),
             current_rate: publisher.current_rate(now),
             served: claim.served().into(),
+            usual: claim.learned_rate().map(f64::from),
             unread_since: connection.and_then(|connection| connection.unread_at(now)),
             is_entitled: publisher.is_entitled(),
             granted: self.grant_of(session),

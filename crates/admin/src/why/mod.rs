@@ -1,7 +1,12 @@
 //! `/api/v1/clients/{id}/why`: what happened to a client, and what to do next, in words and in numbers.
 //!
 //! What is said first is what an operator would ask: is it slowed, since when, by how much, and what was lost. The words
-//! are made here, once for the command line and the dashboard.
+//! are made here, once for the command line and the dashboard; `remedy` has what to do next.
+
+mod remedy;
+#[cfg(test)]
+mod tests;
+mod words;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +28,8 @@ use crate::problem::{Answered, Problem, json_of};
 use crate::state::State;
 use crate::status::meaning;
 use crate::view;
+use remedy::next;
+use words::{messages, number, per_second, quoted, span, whole_per_second};
 
 pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Path<String>) -> Answered {
     let closed = last_closed(&state, &client_id).await?;
@@ -314,236 +321,4 @@ fn gone(state: &State, closed: &Closed) -> String {
     )];
     lines.extend(lost(&parting.ledger));
     lines.join("\n  ")
-}
-
-/// What makes a client recover that is slowed, if it is right.
-fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<String> {
-    let publisher = client.publisher.as_ref();
-    let rate = client.rate.unwrap_or(1.0);
-    if publisher.is_some_and(|publisher| publisher.unread_since.is_some()) && !is_limited {
-        // What it sends is not known, only what is read of it.
-        let most = publisher.map_or(1.0, |publisher| publisher.served).max(rate);
-        let entitled = (2.0 * most.max(view::learned_rate(client).unwrap_or(1.0))).ceil();
-        return vec![format!("if this is right, entitle it:  tidegate limits set {id} entitled={entitled}/s")];
-    }
-    if publisher.is_some_and(|publisher| publisher.are_receivers_full) && !is_limited {
-        return vec![
-            "its receivers are too slow for it: more of them (a shared subscription), or faster ones".to_owned(),
-        ];
-    }
-    // Room to catch up with what waits.
-    let allowed = match (2.0 * rate.max(1.0)).ceil() as u64 {
-        // As many may come at once as in the time that is named.
-        rate if publisher.is_some_and(|publisher| publisher.batch > 1) => format!("{}/m", rate * 60),
-        rate => format!("{rate}/s"),
-    };
-    let allow = format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}");
-    if is_limited {
-        return vec![allow, format!("or take the limit away:  tidegate limits unset {id}")];
-    }
-    let all = "if many are slowed that should not be: backoff.enforce = \"pressure\", or more room: backoff.headroom, \
-               backoff.burst";
-    vec![allow, all.to_owned()]
-}
-
-/// What to do next.
-fn next(client: &ClientReport, is_limited: bool) -> Vec<String> {
-    let ledger = &client.ledger;
-    let id = quoted(&client.client_id);
-    let mut steps = Vec::new();
-    if code(client.state).is_some() {
-        steps.extend(remedies(client, &id, is_limited));
-        steps.push(format!(
-            "if not, keep it away for a while:  tidegate ban add {id} --for 1h   or once:  tidegate kick {id}"
-        ));
-    }
-    if let Some(usual) = view::learned_rate(client)
-        && client.state == ClientState::Ok
-        && client.rate.is_some_and(|rate| rate > FAR_ABOVE * usual)
-    {
-        let usual = usual.max(1.0).ceil();
-        steps.push(format!(
-            "to slow it now:  tidegate limits set {id} rate={usual}/s   or keep it away:  tidegate ban add {id} --for 1h"
-        ));
-    }
-    if ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
-        steps.push(
-            "it reads more slowly than others write: let it subscribe to less, or raise limits.queue_messages_max"
-                .to_owned(),
-        );
-    }
-    if ledger.lost(Loss::Denied) + ledger.lost(Loss::NotAllowed) > 0 {
-        steps.push("the rules of access forbid some of this: tidegate config show, security.acl_file".to_owned());
-    }
-    steps
-}
-
-/// As a shell reads it back.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+:=@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', "'\\''"))
-    }
-}
-
-fn messages(count: u64) -> String {
-    if count == 1 { "1 message".to_owned() } else { format!("{count} messages") }
-}
-
-fn per_second(rate: f64) -> String {
-    format!("{}/s", number(rate))
-}
-
-/// What somebody has set, as it was set.
-fn whole_per_second(rate: f64) -> String {
-    if (rate - rate.round()).abs() < 1e-6 { format!("{rate:.0}/s") } else { per_second(rate) }
-}
-
-/// Three digits that mean something.
-fn number(value: f64) -> String {
-    match value {
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{value:.1}"),
-        value => format!("{value:.2}"),
-    }
-}
-
-fn span(duration: Duration) -> String {
-    let secs = duration.as_secs_f64();
-    match secs {
-        secs if secs < 0.01 => format!("{:.1} ms", secs * 1000.0),
-        secs if secs < 10.0 => format!("{:.0} ms", secs * 1000.0),
-        secs => format!("{secs:.0} s"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tidegate_core::PublisherReport;
-
-    #[test]
-    fn a_ban_says_how_long_why_and_what_ends_it() {
-        let ban = |whom| Ban { whom, left: Duration::from_secs(90), reason: "flooding".to_owned() };
-        let text = banned(&ban(Banned::Client("a b".to_owned())));
-        assert_eq!(text, "is banned for 90 s more (\"flooding\"); to let it in again:  tidegate ban remove 'a b'");
-        let text = banned(&ban(Banned::ClientAt("x".to_owned(), [10, 0, 0, 0].into(), 24)));
-        assert!(text.contains(", from 10.0.0.0/24 for") && text.ends_with("remove x --network 10.0.0.0/24"), "{text}");
-    }
-
-    #[test]
-    fn limits_are_shown_as_they_were_set() {
-        assert_eq!((whole_per_second(5.0), whole_per_second(0.5)), ("5/s".to_owned(), "0.50/s".to_owned()));
-    }
-
-    /// Somebody with this rate over ten seconds, in its last messages, usually, and in batches.
-    fn client(state: ClientState, rate: f64, current_rate: f64, usual: Option<f64>, batch: u32) -> ClientReport {
-        let publisher = PublisherReport {
-            learned_interval: usual.map(|usual| Duration::from_secs_f64(1.0 / usual)),
-            batch,
-            rate,
-            current_rate,
-            served: 128.0,
-            unread_since: None,
-            is_entitled: true,
-            granted: None,
-            parent: 7,
-            held: 3,
-            refused: 0,
-            dropped: 0,
-            slowed_until: None,
-            slowed_since: None,
-            refused_at: None,
-            are_receivers_full: false,
-        };
-        ClientReport {
-            client_id: "pump".into(),
-            identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt" },
-            link: None,
-            state,
-            rate: Some(rate),
-            delay: Duration::ZERO,
-            publisher: Some(publisher),
-            class: None,
-            queued: (0, 0),
-            inflight: 0,
-            subscriptions: 0,
-            ledger: Ledger::default(),
-        }
-    }
-
-    #[test]
-    fn only_what_is_more_than_usual_is_called_so() {
-        let slowed = |rate, latest, usual, batch| cause(&client(ClientState::Slowed, rate, latest, usual, batch), None);
-        assert_eq!(slowed(425.0, 900.0, Some(13.3), 1), "it sends 425/s, 32.0 times its usual 13.3/s");
-        assert_eq!(
-            slowed(40.0, 5000.0, Some(50.0), 12),
-            "it sends 40.0/s, not more than its usual 50.0/s, but its latest came at 5000/s (batches of 12 are known)"
-        );
-        assert_eq!(
-            slowed(2.0, 2.0, Some(5.0), 1),
-            "it sends 2.00/s now, as usual (5.00/s); what it sent before still waits"
-        );
-        assert_eq!(slowed(900.0, 900.0, None, 1), "it sends 900/s, and its rhythm is not known yet");
-        let limited = |rate| cause(&client(ClientState::Slowed, rate, rate, Some(1.0), 1), Some(5.0));
-        assert_eq!(limited(9.0), "it sends 9.00/s, over the limit of 5/s that an operator has set");
-        assert!(limited(4.0).contains("within its limit of 5/s"), "{}", limited(4.0));
-    }
-
-    #[test]
-    fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
-        let flooder = client(ClientState::BackedOff, 425.0, 900.0, Some(40.0), 200);
-        assert_eq!(
-            headline(&flooder, None),
-            "client \"pump\" (10.0.0.1:5, listener mqtt) is backed off: it sends 425/s, 10.6 times its usual 40.0/s [E0413]"
-        );
-        assert_eq!(
-            rhythm(&flooder).unwrap(),
-            "learned: a message every 25 ms, up to 200 at once; rates are those of the last 10 s"
-        );
-        let good = client(ClientState::Ok, 38.0, 900.0, Some(40.0), 200);
-        assert!(headline(&good, None).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
-        let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), None);
-        assert!(left_alone.contains("40.0/s is usual for it; who sends more comes after"), "{left_alone}");
-    }
-
-    #[test]
-    fn what_to_do_is_a_command_or_a_setting() {
-        let slowed = |batch| client(ClientState::Slowed, 41.5, 900.0, Some(4.0), batch);
-        let steps = next(&slowed(200), false);
-        assert!(steps[0].ends_with("tidegate limits set pump rate=4980/m"), "{steps:?}");
-        assert!(steps[1].contains("backoff.burst") && steps[2].contains("tidegate ban add pump"), "{steps:?}");
-        let steps = next(&slowed(1), false);
-        assert!(steps[0].ends_with("rate=83/s"), "{steps:?}");
-        let steps = next(&slowed(1), true);
-        assert!(steps[1].ends_with("tidegate limits unset pump"), "{steps:?}");
-        assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1), false), Vec::<String>::new());
-        let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), false);
-        assert!(steps[0].contains("tidegate limits set pump rate=40/s"), "{steps:?}");
-    }
-
-    #[test]
-    fn who_waits_behind_others_is_told_so_and_can_be_entitled() {
-        let mut waiting = client(ClientState::Slowed, 120.0, 120.0, Some(5.0), 1);
-        if let Some(publisher) = &mut waiting.publisher {
-            publisher.unread_since = Some(tidegate_control::Timestamp::ZERO);
-        }
-        assert_eq!(
-            cause(&waiting, None),
-            "waits behind entitled traffic: it sends more than it is served, 5.00/s usual, served 128/s"
-        );
-        let steps = next(&waiting, false);
-        assert_eq!(steps[0], "if this is right, entitle it:  tidegate limits set pump entitled=256/s");
-    }
-
-    #[test]
-    fn without_a_gate_it_says_so() {
-        let mut quiet = client(ClientState::Ok, 0.0, 0.0, None, 1);
-        (quiet.publisher, quiet.rate) = (None, None);
-        assert!(headline(&quiet, None).ends_with("is not slowed: it has not published"));
-        quiet.ledger.received = 25_000;
-        assert!(headline(&quiet, None).contains("backoff.mode is \"off\""), "{}", headline(&quiet, None));
-    }
 }

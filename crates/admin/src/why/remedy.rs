@@ -1,0 +1,100 @@
+//! What to do about a client that is slowed: commands that can be typed as they are, and settings.
+//!
+//! A proposal has to help. What is taken of somebody who is slowed is no measure of what it wants: the rate that is proposed
+//! is the one that it is used to when nobody is in its way, with room, or twice what was taken if that is more. The
+//! tests apply the words of a proposal in virtual time and see the client recover.
+
+#[cfg(test)]
+mod tests;
+
+use tidegate_core::ledger::Loss;
+use tidegate_core::report::{ClientReport, ClientState};
+
+use super::words::quoted;
+use super::{FAR_ABOVE, code};
+use crate::view;
+
+/// What to do next.
+pub(super) fn next(client: &ClientReport, is_limited: bool) -> Vec<String> {
+    let ledger = &client.ledger;
+    let id = quoted(&client.client_id);
+    let mut steps = Vec::new();
+    if code(client.state).is_some() {
+        steps.extend(remedies(client, &id, is_limited));
+        steps.push(format!(
+            "if not, keep it away for a while:  tidegate ban add {id} --for 1h   or once:  tidegate kick {id}"
+        ));
+    }
+    if let Some(usual) = view::learned_rate(client)
+        && client.state == ClientState::Ok
+        && client.rate.is_some_and(|rate| rate > FAR_ABOVE * usual)
+    {
+        let usual = usual.max(1.0).ceil();
+        steps.push(format!(
+            "to slow it now:  tidegate limits set {id} rate={usual}/s   or keep it away:  tidegate ban add {id} --for 1h"
+        ));
+    }
+    if ledger.lost(Loss::QueueFull) + ledger.lost(Loss::OutboxFull) > 0 {
+        steps.push(
+            "it reads more slowly than others write: let it subscribe to less, or raise limits.queue_messages_max"
+                .to_owned(),
+        );
+    }
+    if ledger.lost(Loss::Denied) + ledger.lost(Loss::NotAllowed) > 0 {
+        steps.push("the rules of access forbid some of this: tidegate config show, security.acl_file".to_owned());
+    }
+    steps
+}
+
+/// What makes a client recover that is slowed, if it is right.
+fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<String> {
+    let publisher = client.publisher.as_ref();
+    if publisher.is_some_and(|publisher| publisher.unread_since.is_some()) && !is_limited {
+        let entitled = entitled_rate(client);
+        return vec![format!("if this is right, entitle it:  tidegate limits set {id} entitled={entitled}/s")];
+    }
+    if publisher.is_some_and(|publisher| publisher.are_receivers_full) && !is_limited {
+        return vec![
+            "its receivers are too slow for it: more of them (a shared subscription), or faster ones".to_owned(),
+        ];
+    }
+    let allowed = match allowed_rate(client, is_limited) {
+        // As many may come at once as in the time that is named.
+        rate if publisher.is_some_and(|publisher| publisher.batch > 1) => format!("{}/m", rate * 60),
+        rate => format!("{rate}/s"),
+    };
+    let allow = format!("if this is right, allow it:  tidegate limits set {id} rate={allowed}");
+    if is_limited {
+        return vec![allow, format!("or take the limit away:  tidegate limits unset {id}")];
+    }
+    let all = "if many are slowed that should not be: backoff.enforce = \"pressure\", or more room: backoff.headroom, \
+               backoff.burst";
+    vec![allow, all.to_owned()]
+}
+
+/// A grant for somebody who waits to be read. Who is entitled gets tokens at twice the rate: a quarter more than usual is
+/// room enough. If more was taken of it than is usual, it wants more than that, and nobody knows how much.
+fn entitled_rate(client: &ClientReport) -> u64 {
+    let usual = usual_rate(client, false);
+    let taken = client.publisher.map_or(0.0, |publisher| publisher.served).max(client.rate.unwrap_or(0.0));
+    let rate = if taken > usual { 2.0 * taken } else { 1.25 * usual };
+    whole(rate)
+}
+
+/// A limit for somebody who is held or refused: twice what it sends, so that it catches up with what waits. What it sends
+/// is known only if it is read; else it is what is usual for it.
+fn allowed_rate(client: &ClientReport, is_limited: bool) -> u64 {
+    whole(2.0 * client.rate.unwrap_or(1.0).max(usual_rate(client, is_limited)))
+}
+
+/// What it is used to: by its claim, which is learned while nobody is in its way, else by its rhythm. (A limit is no
+/// rhythm of its own.)
+fn usual_rate(client: &ClientReport, is_limited: bool) -> f64 {
+    let by_claim = client.publisher.and_then(|publisher| publisher.usual);
+    let by_rhythm = view::learned_rate(client).filter(|_| !is_limited);
+    by_claim.into_iter().chain(by_rhythm).fold(1.0, f64::max)
+}
+
+fn whole(rate: f64) -> u64 {
+    rate.max(1.0).ceil() as u64
+}

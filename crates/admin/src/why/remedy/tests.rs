@@ -1,0 +1,227 @@
+//! Proposals are applied as they are worded, to a shard in virtual time whose loop has so much time and no more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_control::Timestamp;
+use tidegate_control::order::{Place, ReadOrder, Served};
+use tidegate_control::rhythm::Enforcement;
+use tidegate_core::access::{Identity, Open};
+use tidegate_core::settings::{BackOff, Settings};
+use tidegate_core::{ConnId, Hello, Portion, Shard, Then, Whom};
+use tidegate_wire_mqtt::{Connect, Delivery, Encode, PacketId, Peer, Properties, Publish, Version};
+
+use super::*;
+use crate::control::parse_rate;
+
+const TICK: Duration = Duration::from_millis(10);
+
+/// One that publishes so many messages a second.
+struct Sender {
+    conn: ConnId,
+    version: Version,
+    qos: u8,
+    rate: f64,
+    due: f64,
+    sent: u32,
+    /// Sent, and not read yet.
+    unread: Vec<u8>,
+    dry_at: Timestamp,
+    is_paused: bool,
+    place: Option<Place>,
+}
+
+struct World {
+    shard: Shard,
+    order: ReadOrder,
+    now: Timestamp,
+    senders: Vec<Sender>,
+    /// Units of work a second.
+    capacity: f64,
+    credit: f64,
+}
+
+impl World {
+    fn new(settings: Settings) -> Self {
+        let shard = Shard::new(0, 1, Arc::new(settings), Arc::new(Open), 7);
+        let now = Timestamp::from_secs_f64(1000.0);
+        Self { shard, order: ReadOrder::default(), now, senders: Vec::new(), capacity: 1e6, credit: 0.0 }
+    }
+
+    /// Each from a network of its own.
+    fn join(&mut self, client_id: &str, version: Version, qos: u8, rate: f64) -> usize {
+        let connect = Connect {
+            version,
+            clean_start: true,
+            keep_alive: 0,
+            properties: Properties::EMPTY,
+            client_id,
+            will: None,
+            user_name: None,
+            password: None,
+        };
+        let peer = format!("10.0.{}.1:5", self.senders.len()).into();
+        let identity = Identity { user: None, peer, listener: "mqtt" };
+        let conn = self.shard.handle_connect(&Hello { connect: &connect, client_id, identity }, self.now).unwrap();
+        let (dry_at, unread) = (self.now, Vec::new());
+        let sender =
+            Sender { conn, version, qos, rate, due: 0.0, sent: 0, unread, dry_at, is_paused: false, place: None };
+        self.senders.push(sender);
+        self.senders.len() - 1
+    }
+
+    fn live(&mut self, secs: u32) {
+        for _ in 0..secs * 100 {
+            self.now = self.now + TICK;
+            self.shard.turn(self.now);
+            (0..self.senders.len()).for_each(|index| self.send(index));
+            self.credit = (self.credit + self.capacity * TICK.as_secs_f64()).min(self.capacity);
+            self.order.begin_turn(64, self.now);
+            while self.credit > 0.0 && self.visit() {}
+            self.swallow();
+        }
+    }
+
+    fn send(&mut self, index: usize) {
+        let sender = &mut self.senders[index];
+        sender.due += sender.rate * TICK.as_secs_f64();
+        while sender.due >= 1.0 {
+            sender.due -= 1.0;
+            sender.sent += 1;
+            let packet_id = PacketId::new((sender.sent % 60_000) as u16 + 1).unwrap();
+            let delivery =
+                if sender.qos == 1 { Delivery::AtLeastOnce { packet_id, dup: false } } else { Delivery::AtMostOnce };
+            let publish = Publish { delivery, retain: false, topic: "t", properties: Properties::EMPTY, payload: b"x" };
+            let _ = publish.encode(Peer::new(sender.version), &mut sender.unread);
+        }
+        sender.is_paused &= !self.shard.may_read(sender.conn);
+        if sender.place.is_none() && !sender.unread.is_empty() && !sender.is_paused {
+            sender.dry_at = self.now;
+            let reading = self.shard.reading(sender.conn, self.now, self.now);
+            sender.place = Some(self.order.wait(index as u32, reading.parent, reading.standing, 0, self.now));
+        }
+    }
+
+    /// Reads one that waits; false if nobody does.
+    fn visit(&mut self) -> bool {
+        let (shard, senders, now) = (&mut self.shard, &mut self.senders, self.now);
+        let entitled = |key: u32| shard.entitled(senders[key as usize].conn, senders[key as usize].dry_at, now);
+        let Some(visit) = self.order.next(now, entitled) else { return false };
+        let sender = &mut senders[visit.key as usize];
+        let portion = Portion { since: now, dry_at: sender.dry_at, units: visit.units };
+        let progress = shard.handle_portion(sender.conn, &sender.unread, &portion, now);
+        sender.unread.drain(..progress.consumed);
+        self.credit -= f64::from(progress.units.max(1));
+        sender.is_paused = progress.then == Then::Pause;
+        let served = if sender.unread.is_empty() || sender.is_paused {
+            sender.place = None;
+            Served::Dry
+        } else {
+            Served::More(shard.reading(sender.conn, sender.dry_at, now).standing)
+        };
+        self.order.served(visit.place, progress.units, served, now);
+        true
+    }
+
+    /// Clients take their answers.
+    fn swallow(&mut self) {
+        while let Some(conn) = self.shard.poll_write() {
+            let waiting = self.shard.outbox(conn).iter().map(|slice| slice.len()).sum();
+            self.shard.handle_written(conn, waiting, self.now);
+        }
+        while self.shard.poll_event().is_some() {}
+    }
+
+    fn report(&self, client_id: &str) -> ClientReport {
+        self.shard.client(client_id, self.now).unwrap().client
+    }
+
+    /// Types the command of the first proposal.
+    fn apply_proposal(&mut self, client_id: &str, is_limited: bool) -> String {
+        let step = next(&self.report(client_id), is_limited).swap_remove(0);
+        let (_, command) = step.split_once("tidegate limits set ").unwrap_or_else(|| panic!("no command: {step}"));
+        let (id, setting) = command.split_once(' ').unwrap();
+        let (setting, rate) = setting.split_once('=').unwrap();
+        let (whom, rate) = (Whom::Client(id.into()), parse_rate(rate));
+        assert!(rate.is_some(), "{command}");
+        match setting {
+            "rate" => self.shard.set_limit(&whom, rate, self.now).unwrap(),
+            _ => self.shard.set_grant(&whom, rate, self.now).unwrap(),
+        }
+        command.to_owned()
+    }
+
+    /// Refused or dropped so far, and whether more than a tenth of a second of its messages waits to be read.
+    fn losses(&self, sender: usize) -> (u64, bool) {
+        let stats = self.shard.stats();
+        let lost = stats.publish_refused + stats.dropped_rhythm + stats.dropped_held_full;
+        let Sender { unread, rate, .. } = &self.senders[sender];
+        // A message has some ten bytes.
+        (lost, unread.len() as f64 > rate + 10.0)
+    }
+
+    /// From now on nothing of it is refused, dropped or left behind.
+    fn recovers(&mut self, client_id: &str, sender: usize, command: &str) {
+        // It was told to come back in up to 30 s, and counts as slowed for ten more.
+        self.live(60);
+        let (lost, _) = self.losses(sender);
+        self.live(20);
+        let (lost_now, is_behind) = self.losses(sender);
+        assert_eq!((lost_now - lost, is_behind), (0, false), "{command}");
+        assert_eq!(self.report(client_id).state, ClientState::Ok, "{command}");
+    }
+}
+
+/// A gateway that sends what it always does, beside devices that double: each gets the same, and a grant is for this.
+#[test]
+fn by_default_a_gateway_that_waits_is_entitled_to_what_is_usual_and_recovers() {
+    let mut world = World::new(Settings::default());
+    let gateway = world.join("gateway", Version::V311, 0, 200.0);
+    let devices: Vec<usize> = (0..10).map(|n| world.join(&format!("device-{n}"), Version::V311, 0, 20.0)).collect();
+    world.live(75);
+    devices.into_iter().for_each(|device| world.senders[device].rate = 60.0);
+    world.capacity = 400.0;
+    world.live(20);
+    let report = world.report("gateway");
+    let publisher = report.publisher.unwrap();
+    assert!(publisher.unread_since.is_some() && publisher.served < 100.0, "{publisher:?}");
+    let command = world.apply_proposal("gateway", false);
+    assert!(["gateway entitled=250/s", "gateway entitled=251/s"].contains(&&*command), "{command}");
+    world.recovers("gateway", gateway, &command);
+}
+
+/// Before MQTT 5 there is no word to refuse with: it is not read, and what is taken of it is what the limit allows.
+#[test]
+fn by_default_a_limit_that_is_too_low_is_raised_to_what_is_usual_not_to_what_is_taken() {
+    for (version, qos) in [(Version::V311, 1), (Version::V5, 1), (Version::V311, 0), (Version::V5, 0)] {
+        let mut world = World::new(Settings::default());
+        let sender = world.join("pump", version, qos, 40.0);
+        world.live(75);
+        let too_low = parse_rate("2/s");
+        world.shard.set_limit(&Whom::Client("pump".into()), too_low, world.now).unwrap();
+        world.live(60);
+        assert_ne!(world.report("pump").state, ClientState::Ok);
+        let command = world.apply_proposal("pump", true);
+        world.recovers("pump", sender, &format!("{version:?} QoS {qos}: {command}"));
+    }
+}
+
+#[test]
+fn where_rhythms_are_enforced_the_proposal_lets_a_client_recover_that_sends_more() {
+    for (version, qos) in [(Version::V311, 1), (Version::V5, 1)] {
+        let mut settings = Settings::default();
+        let rhythm = settings
+            .back_off
+            .rhythm
+            .map(|rhythm| tidegate_control::rhythm::RhythmConfig { enforcement: Enforcement::Always, ..rhythm });
+        settings.back_off = BackOff { rhythm, ..settings.back_off };
+        let mut world = World::new(settings);
+        let sender = world.join("pump", version, qos, 10.0);
+        world.live(75);
+        world.senders[sender].rate = 40.0;
+        world.live(20);
+        assert_ne!(world.report("pump").state, ClientState::Ok);
+        let command = world.apply_proposal("pump", false);
+        world.recovers("pump", sender, &format!("{version:?} QoS {qos}: {command}"));
+    }
+}

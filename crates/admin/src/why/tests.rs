@@ -1,0 +1,124 @@
+//! What is said of whom, and what is proposed.
+
+use super::remedy::next;
+use super::*;
+use tidegate_core::PublisherReport;
+
+#[test]
+fn a_ban_says_how_long_why_and_what_ends_it() {
+    let ban = |whom| Ban { whom, left: Duration::from_secs(90), reason: "flooding".to_owned() };
+    let text = banned(&ban(Banned::Client("a b".to_owned())));
+    assert_eq!(text, "is banned for 90 s more (\"flooding\"); to let it in again:  tidegate ban remove 'a b'");
+    let text = banned(&ban(Banned::ClientAt("x".to_owned(), [10, 0, 0, 0].into(), 24)));
+    assert!(text.contains(", from 10.0.0.0/24 for") && text.ends_with("remove x --network 10.0.0.0/24"), "{text}");
+}
+
+/// Somebody with this rate over ten seconds, in its last messages, usually, and in batches.
+fn client(state: ClientState, rate: f64, current_rate: f64, usual: Option<f64>, batch: u32) -> ClientReport {
+    let publisher = PublisherReport {
+        learned_interval: usual.map(|usual| Duration::from_secs_f64(1.0 / usual)),
+        batch,
+        rate,
+        current_rate,
+        served: 128.0,
+        usual,
+        unread_since: None,
+        is_entitled: true,
+        granted: None,
+        parent: 7,
+        held: 3,
+        refused: 0,
+        dropped: 0,
+        slowed_until: None,
+        slowed_since: None,
+        refused_at: None,
+        are_receivers_full: false,
+    };
+    ClientReport {
+        client_id: "pump".into(),
+        identity: Identity { user: None, peer: "10.0.0.1:5".into(), listener: "mqtt" },
+        link: None,
+        state,
+        rate: Some(rate),
+        delay: Duration::ZERO,
+        publisher: Some(publisher),
+        class: None,
+        queued: (0, 0),
+        inflight: 0,
+        subscriptions: 0,
+        ledger: Ledger::default(),
+    }
+}
+
+#[test]
+fn only_what_is_more_than_usual_is_called_so() {
+    let slowed = |rate, latest, usual, batch| cause(&client(ClientState::Slowed, rate, latest, usual, batch), None);
+    assert_eq!(slowed(425.0, 900.0, Some(13.3), 1), "it sends 425/s, 32.0 times its usual 13.3/s");
+    assert_eq!(
+        slowed(40.0, 5000.0, Some(50.0), 12),
+        "it sends 40.0/s, not more than its usual 50.0/s, but its latest came at 5000/s (batches of 12 are known)"
+    );
+    assert_eq!(
+        slowed(2.0, 2.0, Some(5.0), 1),
+        "it sends 2.00/s now, as usual (5.00/s); what it sent before still waits"
+    );
+    assert_eq!(slowed(900.0, 900.0, None, 1), "it sends 900/s, and its rhythm is not known yet");
+    let limited = |rate| cause(&client(ClientState::Slowed, rate, rate, Some(1.0), 1), Some(5.0));
+    assert_eq!(limited(9.0), "it sends 9.00/s, over the limit of 5/s that an operator has set");
+    assert!(limited(4.0).contains("within its limit of 5/s"), "{}", limited(4.0));
+}
+
+#[test]
+fn the_first_lines_say_who_what_is_usual_and_what_it_does_now() {
+    let flooder = client(ClientState::BackedOff, 425.0, 900.0, Some(40.0), 200);
+    assert_eq!(
+        headline(&flooder, None),
+        "client \"pump\" (10.0.0.1:5, listener mqtt) is backed off: it sends 425/s, 10.6 times its usual 40.0/s [E0413]"
+    );
+    assert_eq!(
+        rhythm(&flooder).unwrap(),
+        "learned: a message every 25 ms, up to 200 at once; rates are those of the last 10 s"
+    );
+    let good = client(ClientState::Ok, 38.0, 900.0, Some(40.0), 200);
+    assert!(headline(&good, None).ends_with("is not slowed: it sends 38.0/s, and 40.0/s is usual for it"));
+    let left_alone = headline(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), None);
+    assert!(left_alone.contains("40.0/s is usual for it; who sends more comes after"), "{left_alone}");
+}
+
+#[test]
+fn what_to_do_is_a_command_or_a_setting() {
+    let slowed = |batch| client(ClientState::Slowed, 41.5, 900.0, Some(4.0), batch);
+    let steps = next(&slowed(200), false);
+    assert!(steps[0].ends_with("tidegate limits set pump rate=4980/m"), "{steps:?}");
+    assert!(steps[1].contains("backoff.burst") && steps[2].contains("tidegate ban add pump"), "{steps:?}");
+    let steps = next(&slowed(1), false);
+    assert!(steps[0].ends_with("rate=83/s"), "{steps:?}");
+    let steps = next(&slowed(1), true);
+    assert!(steps[1].ends_with("tidegate limits unset pump"), "{steps:?}");
+    assert_eq!(next(&client(ClientState::Ok, 1.0, 1.0, None, 1), false), Vec::<String>::new());
+    let steps = next(&client(ClientState::Ok, 800.0, 900.0, Some(40.0), 1), false);
+    assert!(steps[0].contains("tidegate limits set pump rate=40/s"), "{steps:?}");
+}
+
+#[test]
+fn who_waits_behind_others_is_told_so_and_can_be_entitled() {
+    let mut waiting = client(ClientState::Slowed, 120.0, 120.0, Some(5.0), 1);
+    if let Some(publisher) = &mut waiting.publisher {
+        publisher.unread_since = Some(tidegate_control::Timestamp::ZERO);
+    }
+    assert_eq!(
+        cause(&waiting, None),
+        "waits behind entitled traffic: it sends more than it is served, 5.00/s usual, served 128/s"
+    );
+    let steps = next(&waiting, false);
+    assert_eq!(steps[0], "if this is right, entitle it:  tidegate limits set pump entitled=256/s");
+}
+
+#[test]
+fn without_a_gate_it_says_so() {
+    let mut quiet = client(ClientState::Ok, 0.0, 0.0, None, 1);
+    (quiet.publisher, quiet.rate) = (None, None);
+    assert!(headline(&quiet, None).ends_with("is not slowed: it has not published"));
+    quiet.ledger.received = 25_000;
+    assert!(headline(&quiet, None).contains("backoff.mode is \"off\""), "{}", headline(&quiet, None));
+}
