@@ -5,7 +5,8 @@
 //! for it.
 //!
 //! *Hints.* Who has not been read dry for a second is told once a second which interval would do: 0.8 s by the number of
-//! messages that were taken in the second before, or the mean of the seconds since the message before. That is a quarter faster than it is served, so that it keeps its
+//! messages that were taken in the second before, or the mean of the seconds since the message before. In the first
+//! second that is not known, and nothing is said. That is a quarter faster than it is served, so that it keeps its
 //! place, and finds out when there is more. MQTT 5 hears it as `pace-interval-ms` on a *successful* PUBACK or PUBREC;
 //! at QoS 0, and before MQTT 5, on `$SYS/broker/pace/<client>`. Rounded down, never up: who obeys is not to get less than
 //! who does not. Intervals below a millisecond cannot be said, and are not.
@@ -149,8 +150,8 @@ impl Shard {
 
 /// The interval that goes with what a publisher was served, as it can be said.
 fn served_interval(publisher: &Publisher) -> Option<Duration> {
-    // Of whom nothing is known yet is told what goes with a message a second.
-    let served = Some(publisher.claim.served()).filter(|served| *served > 0.0).unwrap_or(1.0);
+    // Of whom nothing is known yet, in its first second, nothing is said: a guess would be an allowance that is none.
+    let served = Some(publisher.claim.served()).filter(|served| *served > 0.0)?;
     // Counts are kept to a part in two thousand: an even number stays one.
     let millis = (800.0 / served + 0.01) as u64;
     (millis > 0).then(|| Duration::from_millis(millis))

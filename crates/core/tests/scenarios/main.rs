@@ -24,6 +24,7 @@ mod faults_session;
 mod faults_time;
 mod faults_wire;
 mod got;
+mod hints;
 mod ledger;
 mod levels;
 mod model;
