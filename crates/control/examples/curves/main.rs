@@ -4,7 +4,7 @@
 //! virtual time with fixed seeds. What is theory comes from its `analysis`. The same bytes on every run.
 //!
 //! ```text
-//! cargo run -p tidegate-control --example curves
+//! cargo run -p tidegate-control --example curves [NAME...]
 //! ```
 
 mod broker;
@@ -13,6 +13,7 @@ mod client;
 mod episodes;
 mod plot;
 mod publisher;
+mod service;
 mod theory;
 
 use std::error::Error;
@@ -30,7 +31,7 @@ type Draw = fn() -> Drawn<Figure>;
 const BYTES_MAX: usize = 60_000;
 
 fn main() -> Drawn<()> {
-    let figures: [(&str, Draw); 21] = [
+    let figures: [(&str, Draw); 22] = [
         ("ast", client::ast),
         ("ast-exposure", client::exposure),
         ("ast-rbt", client::ast_and_rbt),
@@ -46,6 +47,7 @@ fn main() -> Drawn<()> {
         ("overload-inverse", || Ok(theory::inverse())),
         ("rhythm-delay", publisher::delay),
         ("rhythm-flood", publisher::flood),
+        ("claim-and-order", || Ok(service::flood())),
         ("schedule", || Ok(publisher::losses())),
         ("admission", broker::goodput),
         ("admission-delay", broker::delay),
@@ -55,7 +57,11 @@ fn main() -> Drawn<()> {
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/control/img");
     std::fs::create_dir_all(&folder)?;
-    for (name, figure) in figures {
+    // Those that are named, or all.
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    for (name, figure) in
+        figures.into_iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|it| it == name))
+    {
         let svg = figure()?.svg()?;
         if svg.len() > BYTES_MAX {
             return Err(format!("{name}.svg has {} bytes: thin its points", svg.len()).into());
