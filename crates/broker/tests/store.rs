@@ -1,11 +1,14 @@
 //! A broker with a store: what it finds when it starts again, and when it does not start at all.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail")]
+
 mod support;
 
 use std::path::Path;
 use std::time::Duration;
 
 use support::{Client, address, config, connect_packet, start, tcp};
+use tidegate_broker::ask::{Answer, Question};
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, ListenerKind};
 use tidegate_broker::keep::StoreConfig;
@@ -171,14 +174,68 @@ fn limits_and_grants_outlive_the_process_until_they_are_taken_back() {
     }
 }
 
+/// A broker whose clock stands still until it is moved, with what is kept here.
+fn by_hand(folder: &Path, shards: usize) -> Broker {
+    Broker::start_by_hand(kept(folder, shards), std::sync::Arc::new(Anonymous), std::sync::Arc::new(Open)).unwrap()
+}
+
+/// Whether the latest message of a client was entitled, and what it is granted.
+fn standing(broker: &Broker, client_id: &str) -> (bool, Option<f64>) {
+    let (handle, (reply, answer)) = (broker.handle(), std::sync::mpsc::sync_channel(1));
+    let question = Question::Client { client_id: client_id.into() };
+    handle.ask(handle.shard_of(client_id), question, move |answer| drop(reply.try_send(answer))).unwrap();
+    let Answer::Client(Some(detail)) = answer.recv_timeout(support::PATIENCE).unwrap() else { panic!("nobody") };
+    let publisher = detail.client.publisher.unwrap();
+    (publisher.is_entitled, publisher.granted)
+}
+
+#[test]
+fn after_a_restart_a_limit_allows_exactly_its_rate_and_a_grant_entitles_to_exactly_its_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let rate = |count| Some(Rate::new(count, Duration::from_secs(1), count));
+    let broker = start(kept(folder.path(), 2));
+    broker.handle().set_rate(Setting::Limit, &Whom::Client("meter".into()), rate(10));
+    broker.handle().set_rate(Setting::Grant, &Whom::Client("gateway".into()), rate(50));
+    broker.shutdown();
+
+    let broker = by_hand(folder.path(), 1);
+    let (mut meter, _) = lasting(&broker, "meter", None);
+    // A second of it at once, then one every tenth: each is acknowledged while the clock stands still.
+    (0..10).for_each(|_| publish_kept(&mut meter, "t", "x", false));
+    for _ in 0..20 {
+        broker.advance(Duration::from_millis(100));
+        publish_kept(&mut meter, "t", "x", false);
+    }
+    // One more waits: what comes behind it is answered first.
+    let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+    let one_more = Publish { delivery, retain: false, topic: "t", properties: Properties::EMPTY, payload: b"x" };
+    meter.send(&one_more);
+    meter.send(&Packet::PingReq);
+    meter.next(|packet| assert!(matches!(packet, Packet::PingResp), "{packet:?}"));
+    broker.advance(Duration::from_millis(100));
+    meter.next(|packet| assert!(matches!(packet, Packet::Ack(ack) if !ack.reason.is_failure()), "{packet:?}"));
+
+    // 8 and a second of the grant are entitled at once, and no more.
+    let (mut gateway, _) = lasting(&broker, "gateway", None);
+    (0..58).for_each(|_| publish_kept(&mut gateway, "t", "x", false));
+    assert_eq!(standing(&broker, "gateway"), (true, Some(50.0)));
+    publish_kept(&mut gateway, "t", "x", false);
+    assert!(!standing(&broker, "gateway").0);
+    // Tokens come at twice the rate, as for what is learned.
+    broker.advance(Duration::from_millis(100));
+    (0..10).for_each(|_| publish_kept(&mut gateway, "t", "x", false));
+    assert!(standing(&broker, "gateway").0);
+    publish_kept(&mut gateway, "t", "x", false);
+    assert!(!standing(&broker, "gateway").0);
+    // By a clock that stands still nobody is waited for in vain.
+    drop((meter, gateway));
+    broker.shutdown();
+}
+
 #[test]
 fn a_rhythm_that_was_learned_is_known_after_an_orderly_restart() {
     let folder = tempfile::tempdir().unwrap();
-    let by_hand = |shards| {
-        let config = kept(folder.path(), shards);
-        Broker::start_by_hand(config, std::sync::Arc::new(Anonymous), std::sync::Arc::new(Open)).unwrap()
-    };
-    let broker = by_hand(2);
+    let broker = by_hand(folder.path(), 2);
     let (mut sender, _) = lasting(&broker, "sender", None);
     for _ in 0..40 {
         publish_kept(&mut sender, "t", "x", false);
@@ -186,7 +243,7 @@ fn a_rhythm_that_was_learned_is_known_after_an_orderly_restart() {
     }
     drop(sender);
     broker.shutdown();
-    let broker = by_hand(1);
+    let broker = by_hand(folder.path(), 1);
     assert_eq!(broker.opening().unwrap().restored.rhythms, 1);
     broker.shutdown();
 }
