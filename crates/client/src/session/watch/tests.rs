@@ -6,7 +6,7 @@ use tidegate_control::pacer::{Level, PacerConfig};
 
 use super::*;
 use crate::limits::MISSED_MAX;
-use crate::session::row::literal_row;
+use crate::session::row::{Row, literal_row};
 
 struct Bed {
     watch: Watch,
