@@ -1,4 +1,7 @@
-//! Shards and clients joined without sockets: bytes are carried by hand, time passes by hand.
+//! Shards and clients joined without sockets: bytes are carried by hand, time passes by hand. What clients say and hear:
+//! `talk`.
+
+mod talk;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,13 +13,8 @@ use tidegate_core::event::{Event, Stats, Why};
 use tidegate_core::persist::Change;
 use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Hello, Portion, Progress, Reading, Shard, Then, shard_of};
-use tidegate_wire_mqtt::{
-    Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
-    QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters,
-    Unsubscribe, Version, Will, decode,
-};
+use tidegate_wire_mqtt::{Connect, Encode, Peer, Properties, ReasonCode, Version, Will};
 
-use crate::got::owned;
 pub(crate) use crate::got::{Forbid, Got, Options, ack, lasting, lasting_v311, message, options};
 use crate::shelf::Shelf;
 
@@ -329,103 +327,10 @@ impl Net {
         progress.consumed > 0
     }
 
-    pub(crate) fn publish(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, retain: bool, id: u16) {
-        self.publish_with(wire, topic, payload, qos, retain, id, &[]);
-    }
-
-    #[allow(clippy::too_many_arguments, reason = "a test reads best as one line")]
-    pub(crate) fn publish_with(
-        &mut self,
-        wire: Wire,
-        topic: &str,
-        payload: &str,
-        qos: u8,
-        retain: bool,
-        id: u16,
-        properties: &[Property<'_>],
-    ) {
-        let packet_id = PacketId::new(id.max(1)).unwrap();
-        let delivery = match qos {
-            0 => Delivery::AtMostOnce,
-            1 => Delivery::AtLeastOnce { packet_id, dup: false },
-            _ => Delivery::ExactlyOnce { packet_id, dup: false },
-        };
-        let properties = Properties::new(properties);
-        self.send(wire, &Publish { delivery, retain, topic, properties, payload: payload.as_bytes() });
-    }
-
-    pub(crate) fn subscribe(&mut self, wire: Wire, filter: &str, qos: u8) -> ReasonCode {
-        let options = SubscriptionOptions::with_qos(QoS::from_bits(qos).unwrap());
-        self.subscribe_with(wire, filter, options, &[])
-    }
-
-    /// Subscribes; the SUBACK is taken out of what was received, the rest stays.
-    pub(crate) fn subscribe_with(
-        &mut self,
-        wire: Wire,
-        filter: &str,
-        options: SubscriptionOptions,
-        properties: &[Property<'_>],
-    ) -> ReasonCode {
-        let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
-        let list = [Subscription { filter, options }];
-        let packet = Subscribe {
-            packet_id: PacketId::MIN,
-            properties: Properties::new(properties),
-            subscriptions: Subscriptions::new(&list),
-        };
-        self.send(wire, &packet);
-        match self.receive_one(wire) {
-            Some(Got::SubAck(reasons)) => reasons[0],
-            other => panic!("{other:?} instead of a SUBACK"),
-        }
-    }
-
-    pub(crate) fn unsubscribe(&mut self, wire: Wire, filter: &str) -> Vec<ReasonCode> {
-        let list = [TopicFilter::parse(filter, &Limits::default()).unwrap()];
-        let packet =
-            Unsubscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, filters: TopicFilters::new(&list) };
-        self.send(wire, &packet);
-        match self.receive_one(wire) {
-            Some(Got::UnsubAck(reasons)) => reasons,
-            other => panic!("{other:?} instead of an UNSUBACK"),
-        }
-    }
-
-    /// Subscribes at QoS 1; what comes is for the caller to receive.
-    pub(crate) fn subscribe_quietly(&mut self, wire: Wire, filter: &str) {
-        let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
-        let list = [Subscription { filter, options: SubscriptionOptions::with_qos(QoS::AtLeastOnce) }];
-        let (packet_id, properties, subscriptions) = (PacketId::MIN, Properties::EMPTY, Subscriptions::new(&list));
-        self.send(wire, &Subscribe { packet_id, properties, subscriptions });
-    }
-
-    /// Unsubscribes; what comes is for the caller to receive.
-    pub(crate) fn unsubscribe_quietly(&mut self, wire: Wire, filter: &str) {
-        let list = [TopicFilter::parse(filter, &Limits::default()).unwrap()];
-        let (packet_id, properties, filters) = (PacketId::MIN, Properties::EMPTY, TopicFilters::new(&list));
-        self.send(wire, &Unsubscribe { packet_id, properties, filters });
-    }
-
     /// One turn of every shard, with nothing carried anywhere.
     pub(crate) fn settle_slowly(&mut self) {
         let now = self.now;
         self.shards.iter_mut().for_each(|shard| shard.turn(now));
-    }
-
-    /// The same again, with DUP set. QoS 1 or 2.
-    pub(crate) fn publish_again(&mut self, wire: Wire, topic: &str, payload: &str, qos: u8, id: u16) {
-        let packet_id = PacketId::new(id).unwrap();
-        let delivery = match qos {
-            1 => Delivery::AtLeastOnce { packet_id, dup: true },
-            _ => Delivery::ExactlyOnce { packet_id, dup: true },
-        };
-        let (properties, payload) = (Properties::EMPTY, payload.as_bytes());
-        self.send(wire, &Publish { delivery, retain: false, topic, properties, payload });
-    }
-
-    pub(crate) fn ack(&mut self, wire: Wire, kind: AckKind, id: u16) {
-        self.send(wire, &Ack::success(kind, PacketId::new(id).unwrap()));
     }
 
     /// The socket breaks.
@@ -438,50 +343,6 @@ impl Net {
 
     pub(crate) fn is_closed(&self, wire: Wire) -> bool {
         self.ends[wire.0].is_closed
-    }
-
-    /// Everything that arrived.
-    pub(crate) fn receive(&mut self, wire: Wire) -> Vec<Got> {
-        std::iter::from_fn(|| self.receive_one(wire)).collect()
-    }
-
-    pub(crate) fn receive_one(&mut self, wire: Wire) -> Option<Got> {
-        let end = &mut self.ends[wire.0];
-        let limits = Limits { packet_bytes_max: u32::MAX, ..Limits::default().with_sender(Sender::Server) };
-        let (got, consumed) = match decode(&end.received, end.version, &limits) {
-            Ok(Decoded::Packet { packet, consumed }) => (owned(&packet), consumed),
-            Ok(Decoded::Incomplete { .. }) => {
-                assert!(end.received.is_empty(), "half a packet: {:x?}", end.received);
-                return None;
-            }
-            Err(error) => panic!("the broker sent nonsense: {error}"),
-        };
-        end.received.drain(..consumed);
-        Some(got)
-    }
-
-    /// The next packet, which is a message, as it came.
-    pub(crate) fn look_at_message<T>(&mut self, wire: Wire, look: impl FnOnce(&Publish<'_>) -> T) -> T {
-        let End { version, ref mut received, .. } = self.ends[wire.0];
-        match decode(received, version, &Limits::default().with_sender(Sender::Server)) {
-            Ok(Decoded::Packet { packet: Packet::Publish(publish), consumed }) => {
-                let seen = look(&publish);
-                received.drain(..consumed);
-                seen
-            }
-            other => panic!("{other:?} instead of a message"),
-        }
-    }
-
-    /// The bytes that arrived.
-    pub(crate) fn raw(&mut self, wire: Wire) -> Vec<u8> {
-        std::mem::take(&mut self.ends[wire.0].received)
-    }
-
-    /// Payloads of the messages that arrived; everything else is dropped.
-    pub(crate) fn payloads(&mut self, wire: Wire) -> Vec<String> {
-        let got = self.receive(wire).into_iter();
-        got.filter_map(|got| if let Got::Message { payload, .. } = got { Some(payload) } else { None }).collect()
     }
 
     pub(crate) fn stats(&self) -> Stats {
