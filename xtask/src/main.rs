@@ -1,6 +1,8 @@
-//! Development tasks. `cargo xtask test` is the README's test command and the gate of CI.
+//! Development tasks. `cargo xtask test` is the README's test command and the gate of CI; `cargo xtask soak` presses the
+//! whole program for as long as one likes.
 
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
@@ -26,11 +28,47 @@ const STEPS: &[Step] = &[
 ];
 
 fn main() -> ExitCode {
-    if std::env::args().skip(1).eq(["test"]) {
-        return test();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        Some((task, [])) if task == "test" => test(),
+        Some((task, options)) if task == "soak" => soak(options),
+        _ => {
+            eprintln!(
+                "usage: cargo xtask test                           format check, clippy, all tests, doc tests, rustdoc\n\
+                 \x20      cargo xtask soak [--minutes N] [--seed S]    churn, hostile texts, floods and kill -9 in one run\n\
+                 \x20                       [--binary PATH]            of this program instead of a release build"
+            );
+            ExitCode::from(2)
+        }
     }
-    eprintln!("usage: cargo xtask test    format check, clippy, all tests, doc tests, rustdoc");
-    ExitCode::from(2)
+}
+
+/// A release build, pressed by `fuzz/soak.py`, which has the other options.
+fn soak(options: &[String]) -> ExitCode {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    if !Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("xtask: soak: skipped, there is no python3");
+        return ExitCode::FAILURE;
+    }
+    let mut soak = Command::new("python3");
+    soak.arg(root.join("fuzz/soak.py")).args(options);
+    if !options.iter().any(|option| option.starts_with("--binary")) {
+        let build = Command::new(cargo).current_dir(&root).args(["build", "--release", "-p", "tidegate-cli"]).status();
+        if !build.is_ok_and(|status| status.success()) {
+            return ExitCode::FAILURE;
+        }
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+        soak.arg("--binary").arg(target.join("release/tidegate"));
+    }
+    match soak.status() {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: soak: python3 did not start: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn test() -> ExitCode {
