@@ -37,6 +37,8 @@ pub(crate) struct Journal {
     /// Payload bytes of this turn, and of it and all turns that are not synced.
     turn_bytes: usize,
     pub(super) unsynced_bytes: usize,
+    /// When a message in excess was last let in beyond what everybody may have waiting.
+    pub(super) excess_at: Timestamp,
     /// Number of this turn.
     turn: u64,
     /// Shards that got messages of this turn, and how often one was sent.
@@ -102,6 +104,7 @@ impl Default for Journal {
             whole: 0,
             turn_bytes: 0,
             unsynced_bytes: 0,
+            excess_at: Timestamp::ZERO,
             turn: 1,
             asked: 0,
             asks: 0,

@@ -12,6 +12,10 @@ use crate::message::Publication;
 use crate::overload::{Admission, Arrival, Pace};
 use crate::shard::Shard;
 
+/// The reserve of bytes that wait for the disk is such a part of what everybody may have: entitled traffic is what is usual,
+/// and little of it comes while a slow disk gets there.
+const RESERVE_PART: usize = 4;
+
 /// Why nothing can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -58,7 +62,7 @@ impl Shard {
         now: Timestamp,
     ) -> Option<Admission> {
         let bytes_max = if self.journal.is_stalled { UNSYNCED_BYTES_STALLED } else { UNSYNCED_BYTES_MAX };
-        let is_busy = self.journal.unsynced_bytes > bytes_max;
+        let is_busy = self.journal.unsynced_bytes > bytes_max && !self.may_use_reserve(arrival, bytes_max, now);
         if !is_busy && self.journal.trouble.is_none() {
             return None;
         }
@@ -79,6 +83,23 @@ impl Shard {
         let properties = pace.properties(trouble.words());
         self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
         Some(Admission::Settled)
+    }
+
+    /// At the disk, too, who is within its claim comes first: while those in excess wait, it has a reserve. One in excess is
+    /// let in besides, now and then: nobody is locked out by those who have a claim.
+    #[cold]
+    fn may_use_reserve(&mut self, arrival: Arrival, bytes_max: usize, now: Timestamp) -> bool {
+        if self.journal.unsynced_bytes > bytes_max + bytes_max / RESERVE_PART || self.gate.plan().is_none() {
+            return false;
+        }
+        if self.entitled(arrival.conn, arrival.dry_at, now) > 0 {
+            return true;
+        }
+        let is_due = now.since(self.journal.excess_at) >= UNSYNCED_PAUSE;
+        if is_due {
+            self.journal.excess_at = now;
+        }
+        is_due
     }
 
     /// Whether somebody who lasts would get it, as far as this shard knows.

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_core::Whom;
 use tidegate_core::persist::{SavedMessage, SavedSession, SavedWill, SavedWish, Trouble};
+use tidegate_core::settings::{Rate, Settings};
 use tidegate_wire_mqtt::{AckKind, Packet, Property, QoS, ReasonCode};
 
 use crate::net::{Got, Net, Options, ack, lasting, lasting_v311, message};
@@ -298,4 +300,38 @@ fn f109_a_client_that_comes_back_before_the_first_turn_does_not_replace_its_will
         net.live(Duration::from_secs(120));
         assert_eq!(net.payloads(reader), [""; 0], "once");
     }
+}
+
+#[test]
+fn who_is_within_its_claim_is_let_in_while_those_in_excess_wait_for_the_disk() {
+    let mut net = Net::durable_with(1, Settings { queue_bytes_max: 64 * 1024 * 1024, ..Settings::default() });
+    let (flooder, gateway) = (net.v5("flooder"), net.v5("gateway"));
+    let reader = net.connect("reader", &lasting());
+    net.subscribe(reader, "#", 1);
+    let whom = Whom::Client("gateway".into());
+    let rate = Rate::new(50, Duration::from_secs(1), 50);
+    net.shards[0].set_grant(&whom, Some(rate), net.now).unwrap();
+    net.publish(gateway, "usual", "x", 1, false, 1);
+    net.pass(Duration::from_secs(1));
+    net.receive(gateway);
+    net.hold_disk();
+    let large = "x".repeat(64 * 1024);
+    let mut sent = 0;
+    while net.may_read(flooder) && sent < 1000 {
+        sent += 1;
+        net.publish(flooder, "flood", &large, 1, false, sent);
+    }
+    assert!((120..=140).contains(&sent), "{sent} of 64 KiB are 8 MiB");
+    let before = net.stats().publish_received;
+    net.publish(gateway, "usual", "x", 1, false, 2);
+    assert!(net.may_read(gateway) && net.stats().publish_received == before + 1, "it need not wait");
+    // Who waits gets in by and by, one at a time.
+    for _ in 0..10 {
+        net.live(Duration::from_millis(20));
+    }
+    assert!(net.stats().publish_received > before + 1);
+    net.release_disk();
+    net.live(Duration::from_secs(1));
+    assert!(net.may_read(flooder));
+    assert_eq!(net.stats().publish_received, before + 2, "nothing is lost");
 }
