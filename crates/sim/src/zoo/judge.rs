@@ -2,9 +2,10 @@
 //!
 //! On is worse than off if innocents lose more, if the latency that 99 of 100 of their messages do not exceed (a lost
 //! message exceeds all) is longer, or if they have less goodput, each beyond a tolerance; if all cohorts together have less
-//! goodput; and if anybody is refused later than five seconds after the trouble. Goodput is what was delivered of what was
-//! due from the beginning of the trouble on, whenever it came. Who sends as fast as it is answered has nothing that is due:
-//! of it counts what arrived while the trouble lasted, or a broker that takes in what it will deliver later would win.
+//! goodput; and if anybody is refused later than five seconds after the trouble. The goodput of an innocent cohort is what
+//! was delivered of what was due, that of all together what arrived from the beginning of the trouble to the end, whenever it
+//! was due. Who sends as fast as it is answered has nothing that is due: of it counts what arrived while the trouble lasted, or a
+//! broker that takes in what it will deliver later would win.
 
 use std::fmt;
 
@@ -92,7 +93,7 @@ pub fn harms(scenario: &Scenario, on: &[Figures], off: &[Figures], tolerance: &T
 fn goodput(scenario: &Scenario, figures: &[Figures]) -> f64 {
     let of = |(cohort, figures): (&super::model::Cohort, &Figures)| match cohort.during {
         During::Full => figures.arrived_per_s,
-        _ => figures.per_s,
+        _ => figures.goodput_per_s,
     };
     scenario.cohorts.iter().zip(figures).map(of).sum()
 }
@@ -155,7 +156,7 @@ mod tests {
     const SCENARIO: Scenario = Scenario { cohorts: &[DEVICE, FLOODER], ..CALM };
 
     fn figures(loss: f64, p99_ms: f64, per_s: f64) -> Figures {
-        Figures { loss, p99_ms, honest_p99_ms: p99_ms, per_s, arrived_per_s: per_s, ..Figures::default() }
+        Figures { loss, p99_ms, honest_p99_ms: p99_ms, per_s, goodput_per_s: per_s, ..Figures::default() }
     }
 
     #[test]

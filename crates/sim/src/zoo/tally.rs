@@ -33,8 +33,9 @@ pub struct Tally {
     slots: Vec<Slot>,
     /// Of messages that were due from the beginning of the trouble on.
     latency: Histogram,
-    /// Copies that arrived while the trouble lasted, whenever they were due.
+    /// Copies that arrived while the trouble lasted, and from its beginning to the end, whenever they were due.
     arrived: u64,
+    arrived_all: u64,
     reordered: u64,
     hints: u64,
     longest_wait: Duration,
@@ -61,6 +62,8 @@ pub struct Figures {
     pub per_s: f64,
     /// Arrived a second while the trouble lasted, whenever it was due.
     pub arrived_per_s: f64,
+    /// Arrived a second from the beginning of the trouble to the end, whenever it was due.
+    pub goodput_per_s: f64,
     /// Not delivered, as a share.
     pub loss: f64,
     /// Of what was delivered.
@@ -90,6 +93,7 @@ impl Tally {
             slots: vec![Slot::default(); slots as usize],
             latency: Histogram::new(),
             arrived: 0,
+            arrived_all: 0,
             reordered: 0,
             hints: 0,
             longest_wait: Duration::ZERO,
@@ -115,6 +119,7 @@ impl Tally {
     pub fn on_delivered(&mut self, due_ns: u64, now_ns: u64) {
         let latency = now_ns.saturating_sub(due_ns);
         self.arrived += u64::from((self.begin_ns..self.trouble_end_ns).contains(&now_ns));
+        self.arrived_all += u64::from((self.begin_ns..self.end_ns).contains(&now_ns));
         if let Some(slot) = self.slot(due_ns) {
             slot.delivered += 1;
             slot.worst_ns = slot.worst_ns.max(latency);
@@ -194,6 +199,7 @@ impl Tally {
             longest_wait_s: self.longest_wait.as_secs_f64(),
             reordered: self.reordered,
             per_s: delivered as f64 / seconds.max(1e-9),
+            goodput_per_s: self.arrived_all as f64 / seconds.max(1e-9),
             arrived_per_s: self.arrived as f64
                 / (self.trouble_end_ns.saturating_sub(self.begin_ns) as f64 * 1e-9).max(1e-9),
             loss,
@@ -212,34 +218,6 @@ impl Tally {
         let last = (until_ns / SLOT_NS) as usize;
         let slots = self.slots.get(first..last).unwrap_or_default();
         slots.iter().rposition(|slot| self.is_bad(slot)).map_or(0.0, |slot| (slot + 1) as f64 * SLOT_NS as f64 * 1e-9)
-    }
-}
-
-impl Figures {
-    /// Several cohorts as one; latencies are those of the worst.
-    pub fn together(all: &[Self]) -> Self {
-        let mut sum = Self::default();
-        for one in all {
-            sum.offered += one.offered;
-            sum.delivered += one.delivered;
-            sum.refused += one.refused;
-            sum.hints += one.hints;
-            sum.reordered += one.reordered;
-            sum.per_s += one.per_s;
-            sum.arrived_per_s += one.arrived_per_s;
-            sum.longest_wait_s = sum.longest_wait_s.max(one.longest_wait_s);
-            sum.p50_ms = sum.p50_ms.max(one.p50_ms);
-            sum.p99_ms = sum.p99_ms.max(one.p99_ms);
-            sum.honest_p99_ms = sum.honest_p99_ms.max(one.honest_p99_ms);
-            sum.recovered_s = sum.recovered_s.max(one.recovered_s);
-            sum.refused_s = sum.refused_s.max(one.refused_s);
-            sum.reacted_s = match (sum.reacted_s, one.reacted_s) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-        }
-        sum.loss = if sum.offered > 0 { 1.0 - sum.delivered as f64 / sum.offered as f64 } else { 0.0 };
-        sum
     }
 }
 

@@ -7,6 +7,7 @@
 mod asker;
 mod table;
 
+use std::fmt::Write;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,9 +83,18 @@ pub(super) struct Scenario {
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) scenario: &'static Scenario,
-    on: Vec<Vec<Figures>>,
-    off: Vec<Vec<Figures>>,
+    on: Vec<Once>,
+    off: Vec<Once>,
     pub(super) verdict: Verdict,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+struct Once {
+    /// Of each kind of askers.
+    figures: Vec<Figures>,
+    /// Seconds until the bulk load was done; infinite if it was refused, none if there is none.
+    load_s: Option<f64>,
 }
 
 pub(super) fn run(scenario: &'static Scenario, stop: &Stop, phases: Phases) -> Result<Row> {
@@ -96,7 +106,8 @@ pub(super) fn run(scenario: &'static Scenario, stop: &Stop, phases: Phases) -> R
         let first = once(scenario, if is_on_first { &[] } else { OFF }, phases, stop)?;
         let second = once(scenario, if is_on_first { OFF } else { &[] }, phases, stop)?;
         let (on, off) = if is_on_first { (first, second) } else { (second, first) };
-        let innocents = scenario.askers.iter().zip(&on).zip(&off).filter(|((it, _), _)| it.side == Side::Innocent);
+        let innocents =
+            scenario.askers.iter().zip(&on.figures).zip(&off.figures).filter(|((it, _), _)| it.side == Side::Innocent);
         found.push(innocents.flat_map(|((it, on), off)| judge::worse(it.name, on, off, &SOCKETS)).collect());
         row.on.push(on);
         row.off.push(off);
@@ -105,7 +116,7 @@ pub(super) fn run(scenario: &'static Scenario, stop: &Stop, phases: Phases) -> R
     Ok(row)
 }
 
-fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<Vec<Figures>> {
+fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<Once> {
     let broker = process::start_space(settings)?;
     let at = broker.space.context("no smart space")?;
     let mut loader = Http::connect(at)?;
@@ -116,7 +127,7 @@ fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> 
         scenario.askers.iter().flat_map(|askers| std::iter::repeat_n(askers, askers.count as usize)).collect();
     let start = Barrier::new(people.len() + 1);
     let begun = Instant::now() + Duration::from_millis(200);
-    let records = thread::scope(|scope| {
+    let (records, load_s) = thread::scope(|scope| {
         let one = |(number, askers): (usize, &&Askers)| {
             let (askers, start) = (**askers, &start);
             scope.spawn(move || {
@@ -126,10 +137,13 @@ fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> 
         };
         let threads: Vec<_> = people.iter().enumerate().map(one).collect();
         start.wait();
-        trouble(scenario, at, &mut loader, begun, phases);
-        threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("an asker has panicked"))?).collect()
+        let load_s = trouble(scenario, at, &mut loader, begun, phases);
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<Vec<Asked>>>| {
+            thread.join().map_err(|_| anyhow!("an asker has panicked"))?
+        };
+        (threads.into_iter().map(join).collect::<Result<Vec<Vec<Asked>>>>(), load_s)
     });
-    let records: Vec<Vec<Asked>> = Result::from_iter::<Vec<Result<_>>>(records)?;
+    let records = records?;
     let tally = |askers: &Askers| {
         let mut tally = Tally::new(phases, 1);
         let of = people.iter().zip(&records).filter(|(person, _)| person.name == askers.name);
@@ -142,19 +156,26 @@ fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> 
         }
         tally.figures()
     };
-    Ok(scenario.askers.iter().map(tally).collect())
+    Ok(Once { figures: scenario.askers.iter().map(tally).collect(), load_s })
 }
 
-/// What is not asked over and over: the load, and the standing query.
-fn trouble(scenario: &Scenario, at: std::net::SocketAddr, loader: &mut Http, begun: Instant, phases: Phases) {
+/// What is not asked over and over: the load, and how long that took, and the standing query.
+fn trouble(
+    scenario: &Scenario,
+    at: std::net::SocketAddr,
+    loader: &mut Http,
+    begun: Instant,
+    phases: Phases,
+) -> Option<f64> {
     let sleep_until = |at: Instant| thread::sleep(at.saturating_duration_since(Instant::now()));
     sleep_until(begun + Duration::from_secs_f64(phases.lead));
-    if scenario.bulk > 0 {
-        // What becomes of it is not measured.
-        let _ = loader.load(scenario.triples, scenario.bulk);
-    }
-    let Some(query) = scenario.standing else { return };
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    let load_s = (scenario.bulk > 0).then(|| {
+        let began = Instant::now();
+        let loaded = loader.load(scenario.triples, scenario.bulk);
+        if loaded.is_ok() { began.elapsed().as_secs_f64() } else { f64::INFINITY }
+    });
+    let Some(query) = scenario.standing else { return load_s };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return load_s };
     runtime.block_on(async {
         let subscribed = async {
             let mut socket = Socket::connect(at).await?;
@@ -166,6 +187,7 @@ fn trouble(scenario: &Scenario, at: std::net::SocketAddr, loader: &mut Http, beg
         // When the trouble ends the subscriber is gone.
         let _ = tokio::time::timeout_at(end.into(), subscribed).await;
     });
+    load_s
 }
 
 /// One scenario, as text.
@@ -174,9 +196,14 @@ pub(super) fn lines(row: &Row) -> String {
     for (place, askers) in row.scenario.askers.iter().enumerate() {
         let side = if askers.side == Side::Innocent { "" } else { " (guilty)" };
         let of =
-            |runs: &[Vec<Figures>]| -> Vec<Figures> { runs.iter().filter_map(|run| run.get(place)).copied().collect() };
+            |runs: &[Once]| -> Vec<Figures> { runs.iter().filter_map(|run| run.figures.get(place)).copied().collect() };
         text.push_str(&report::line(&format!("{}{side}", askers.name), "on", &of(&row.on)));
         text.push_str(&report::line("", "off", &of(&row.off)));
+    }
+    if row.scenario.bulk > 0 {
+        let loads = |runs: &[Once]| report::spread(&runs.iter().filter_map(|run| run.load_s).collect::<Vec<_>>());
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "  the load took {} s on, {} s off (–: refused)", loads(&row.on), loads(&row.off));
     }
     text.push_str(&report::verdict(&row.verdict));
     text
@@ -184,7 +211,7 @@ pub(super) fn lines(row: &Row) -> String {
 
 /// The same for programs.
 pub(super) fn json(row: &Row) -> Value {
-    let run = |run: &Vec<Figures>| -> Value {
+    let run = |run: &Once| -> Value {
         let asker = |(askers, figures): (&Askers, &Figures)| {
             json!({
                 "askers": askers.name,
@@ -195,7 +222,8 @@ pub(super) fn json(row: &Row) -> Value {
                 "recovered_s": figures.recovered_s,
             })
         };
-        row.scenario.askers.iter().zip(run).map(asker).collect()
+        let askers: Vec<Value> = row.scenario.askers.iter().zip(&run.figures).map(asker).collect();
+        json!({ "askers": askers, "load_s": run.load_s })
     };
     json!({
         "scenario": row.scenario.name,
