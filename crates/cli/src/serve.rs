@@ -52,7 +52,7 @@ pub(crate) fn prepare(sources: &Sources) -> Result<Ready, Problems> {
         }
     };
     security::check_exposure(&config, &security, &loaded)?;
-    let connections_max = config.connections_max.min(descriptors::clients_max());
+    let connections_max = config.connections_max.min(descriptors::shares().clients);
     Ok(Ready { loaded, config: Config { connections_max, ..config }, security })
 }
 

@@ -12,7 +12,7 @@ use crate::config::setting::Size;
 use crate::config::{Loaded, Origin};
 use crate::mapping::{Counts, Mapping};
 use crate::running::Running;
-use crate::{bind, plan};
+use crate::{bind, descriptors, plan};
 
 /// The smart space while it is open. The maps end first; the doors close before what is behind them ends.
 #[derive(Debug)]
@@ -51,7 +51,8 @@ pub(crate) fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> 
     let mapping = mapping.transpose()?;
     let counts = mapping.as_ref().map(Mapping::counts);
     let porter = Arc::clone(running) as Arc<dyn Porter>;
-    let doors = Doors::start(Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws), &space, porter);
+    let bound = Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws);
+    let doors = Doors::start(bound.with_connections_max(descriptors::shares().space), &space, porter);
     let doors = doors.context("the doors of the smart space did not open")?;
     broker.show_beside(Box::new(move || beside(&space, counts.as_deref())));
     Ok(Some(Smart { _mapping: mapping, doors, _service: service }))
@@ -102,6 +103,13 @@ fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> 
         help: "Faults of the smart space that were contained, by the part that met them.",
         is_counter: true,
         labels: vec![("part", part)],
+        value,
+    }));
+    all.extend(space.turned_away().into_iter().map(|(door, value)| Beside {
+        family: "space_connections_refused",
+        help: "Connections to the smart space that found no place, by door.",
+        is_counter: true,
+        labels: vec![("door", door)],
         value,
     }));
     all.extend(space.counts().into_iter().map(|(class, outcome, value)| Beside {

@@ -6,12 +6,16 @@
 #[path = "browser/broker.rs"]
 mod broker;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use broker::{Broker, exchange};
+
+/// A guard only: whoever waits so long waits for nothing.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Broker {
     fn host(&self) -> &str {
@@ -21,12 +25,16 @@ impl Broker {
     /// The code of an answer; none if there is none.
     fn code(&self, path: &str, headers: &str) -> Option<u16> {
         let mut stream = TcpStream::connect(self.host()).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {}\r\n{headers}\r\n", self.host());
         stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         answer.split(' ').nth(1)?.parse().ok()
+    }
+
+    fn mqtt(&self) -> (&str, u16) {
+        ("127.0.0.1", self.port.parse().expect("a port"))
     }
 
     fn metric(&self, name: &str) -> u64 {
@@ -36,9 +44,10 @@ impl Broker {
     }
 }
 
-/// Keeps `count` connections open that never finish what they begin with `words`, and renews them, while `work` runs.
-fn besieged<T>(host: &str, count: usize, words: &str, work: impl FnOnce() -> T) -> T {
-    let (is_over, opened) = (AtomicBool::new(false), AtomicUsize::new(0));
+/// Keeps `count` connections open that never finish what they begin with `words`, and renews them, while `work` runs, which
+/// counts what is answered.
+fn besieged<T>(host: &str, count: usize, words: &str, work: impl FnOnce(&AtomicUsize) -> T) -> T {
+    let (is_over, opened, answered) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -51,8 +60,12 @@ fn besieged<T>(host: &str, count: usize, words: &str, work: impl FnOnce() -> T) 
                     }
                     if open.len() > count / 4 {
                         open.pop_front();
-                        // As fast as a besieger needs to be, and the machine is shared.
-                        std::thread::sleep(Duration::from_millis(4));
+                        // One new connection of each besieger for each request that is answered: how fast the machine is
+                        // does not matter.
+                        let seen = answered.load(Ordering::Relaxed);
+                        while answered.load(Ordering::Relaxed) == seen && !is_over.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
                     }
                 }
             });
@@ -60,7 +73,7 @@ fn besieged<T>(host: &str, count: usize, words: &str, work: impl FnOnce() -> T) 
         while opened.load(Ordering::Relaxed) < count {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let done = work();
+        let done = work(&answered);
         is_over.store(true, Ordering::Relaxed);
         done
     })
@@ -73,12 +86,15 @@ fn silent_connections_keep_neither_health_checks_nor_the_operator_out() {
     let ann = "Authorization: Basic YW5uOnNlY3JldA==\r\n";
     for words in ["", "GET /healthz HT", "POST /api/v1/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"]
     {
-        besieged(&host, 240, words, || {
-            let answered = (0..40).filter(|_| broker.code("/healthz", "") == Some(200)).count();
-            assert_eq!(answered, 40, "{words:?}");
-            assert_eq!(broker.code("/readyz", ""), Some(200));
-            let asked = (0..10).filter(|_| broker.code("/api/v1/status", ann) == Some(200)).count();
-            assert_eq!(asked, 10, "{words:?}");
+        besieged(&host, 240, words, |answered| {
+            let ask = |path, headers| {
+                let code = broker.code(path, headers);
+                answered.fetch_add(1, Ordering::Relaxed);
+                code == Some(200)
+            };
+            assert_eq!((0..40).filter(|_| ask("/healthz", "")).count(), 40, "{words:?}");
+            assert!(ask("/readyz", ""));
+            assert_eq!((0..10).filter(|_| ask("/api/v1/status", ann)).count(), 10, "{words:?}");
         });
     }
     let answer = exchange(&host, &format!("GET /metrics HTTP/1.0\r\nHost: {host}\r\n{ann}\r\n"));
@@ -88,21 +104,58 @@ fn silent_connections_keep_neither_health_checks_nor_the_operator_out() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
 fn with_all_descriptors_taken_the_operator_still_comes_in() {
-    let broker = Broker::start_with(&[], "ulimit -n 64");
-    let clients: Vec<TcpStream> =
-        (0..200).filter_map(|_| TcpStream::connect(("127.0.0.1", broker.port.parse().expect("a port"))).ok()).collect();
-    // The doors of the smart space do not leave any, as those of MQTT do.
-    let space = broker.space.trim_start_matches("http://").to_owned();
-    let queries: Vec<TcpStream> = (0..200).filter_map(|_| TcpStream::connect(&space).ok()).collect();
-    let end = Instant::now() + Duration::from_secs(30);
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+    let broker = Broker::start(&[]);
+    // As if others had taken the rest: from now on the process gets no more than it has.
+    let open = std::fs::read_dir(format!("/proc/{}/fd", broker.child.id())).expect("its descriptors");
+    let open: BTreeSet<u64> = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    // Whatever it has inherited may stand far behind.
+    let most = (0..=open.len() as u64).find(|number| !open.contains(number));
+    let pid = i32::try_from(broker.child.id()).ok().and_then(Pid::from_raw);
+    prlimit(pid, Resource::Nofile, Rlimit { current: most, maximum: most }).expect("a lower limit");
+    let clients: Vec<TcpStream> = (0..64).filter_map(|_| TcpStream::connect(broker.mqtt()).ok()).collect();
+    let end = Instant::now() + PATIENCE;
     while broker.metric("tidegate_admin_accept_failed_total") == 0 {
-        assert!(Instant::now() < end, "the descriptors are not used up: {} {}", clients.len(), queries.len());
+        assert!(Instant::now() < end, "the descriptors are not used up: {}", clients.len());
     }
     let answered = (0..40).filter(|_| broker.code("/healthz", "") == Some(200)).count();
     assert_eq!(answered, 40);
     assert_eq!(broker.code("/api/v1/status", ""), Some(200));
     assert_eq!(broker.log().lines().filter(|line| line.contains("listener=admin")).count(), 1, "said once");
+}
+
+/// Of 256 descriptors a half is kept, and the smart space has a quarter of the rest.
+#[test]
+fn connections_to_the_smart_space_keep_out_neither_mqtt_nor_the_operator() {
+    const CONNECT: &[u8] = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00";
+    let broker = Broker::start_with(&[], "ulimit -n 256");
+    let space = broker.space.trim_start_matches("http://").to_owned();
+    let refused = r#"tidegate_space_connections_refused_total{door="http"}"#;
+    let crowd: Vec<TcpStream> = (0..300).filter_map(|_| TcpStream::connect(&space).ok()).collect();
+    let end = Instant::now() + PATIENCE;
+    while broker.metric(refused) < 200 {
+        assert!(Instant::now() < end, "{} have come", crowd.len());
+    }
+    let clients = (0..60).map(|_| {
+        let mut client = TcpStream::connect(broker.mqtt()).expect("the door is open");
+        client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        client.write_all(CONNECT).expect("it listens");
+        let mut connack = [0; 4];
+        client.read_exact(&mut connack).expect("an answer");
+        assert_eq!(connack, [0x20, 2, 0, 0]);
+        client
+    });
+    let clients: Vec<TcpStream> = clients.collect();
+    assert_eq!((clients.len(), broker.code("/healthz", "")), (60, Some(200)));
+    let mut late = TcpStream::connect(&space).expect("the door is open");
+    let mut answer = String::new();
+    late.read_to_string(&mut answer).expect("its own answer");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("urn:tidegate:problem:crowded"), "{answer}");
+    let said = |event: &str| broker.log().lines().filter(|line| line.contains(event)).count();
+    assert_eq!((said("event=space_crowded"), said("event=accept_failed")), (1, 0));
 }
 
 #[test]

@@ -54,6 +54,26 @@ pub(crate) enum Ssap {
     Failed,
 }
 
+/// Where a connection comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Http,
+    Socket,
+    Ssap,
+}
+
+impl Entry {
+    pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Socket, Self::Ssap];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Socket => "websocket",
+            Self::Ssap => "ssap",
+        }
+    }
+}
+
 const SSAP: [&str; 4] = ["done", "refused", "busy", "failed"];
 
 /// Beside the protocol's own: messages that cannot be read.
@@ -65,6 +85,7 @@ pub(crate) struct Counts {
     times: Mutex<[Spread; Class::COUNT]>,
     cancelled: [AtomicU64; CANCELLED.len()],
     ssap: [[AtomicU64; SSAP.len()]; SSAP_OPS],
+    turned_away: [AtomicU64; Entry::ALL.len()],
 }
 
 impl From<&Refused> for Ssap {
@@ -106,6 +127,16 @@ impl Counts {
 
     pub(crate) fn cancelled(&self, why: Cancelled) {
         self.cancelled[why as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// There was no place for a connection.
+    pub(crate) fn turned_away(&self, entry: Entry) {
+        self.turned_away[entry as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Connections that found no place, by door.
+    pub(crate) fn all_turned_away(&self) -> [(&'static str, u64); Entry::ALL.len()] {
+        Entry::ALL.map(|entry| (entry.name(), self.turned_away[entry as usize].load(Ordering::Relaxed)))
     }
 
     pub(crate) fn ssap(&self, header: &Header, outcome: Ssap) {

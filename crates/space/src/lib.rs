@@ -14,6 +14,7 @@ mod memory;
 mod outlet;
 mod panics;
 mod parsers;
+mod places;
 mod porter;
 mod progress;
 mod reader;

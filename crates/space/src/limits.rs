@@ -72,6 +72,14 @@ pub const WANT_MAX: Duration = Duration::from_secs(86_400);
 pub const HTTP_CONNECTIONS_MAX: usize = 4096;
 /// WebSockets beside them.
 pub const SOCKETS_MAX: usize = 4096;
+/// Connections that are told at once that there is no place for them, and listened to for a moment.
+pub const REFUSALS_MAX: usize = 32;
+/// How long they are listened to.
+pub const REFUSAL_TIME: Duration = Duration::from_secs(1);
+/// What is taken of what they say.
+pub const REFUSAL_BYTES: usize = 64 << 10;
+/// Connections of all doors together, if whoever opens them does not say less.
+pub const DOORS_CONNECTIONS_MAX: usize = HTTP_CONNECTIONS_MAX + SOCKETS_MAX + SSAP_CONNECTIONS_MAX + REFUSALS_MAX;
 /// After this time an HTTP connection takes no new request, and whoever has not read its answer is cut soon after.
 pub const HTTP_CONNECTION_TIME: Duration = Duration::from_secs(240);
 /// Time for the last answer of such a connection.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tracing::error;
 
-use crate::limits::{SOCKETS_MAX, STACK_BYTES};
+use crate::limits::{DOORS_CONNECTIONS_MAX, STACK_BYTES};
 use crate::panics::Part;
+use crate::places::Places;
 use crate::porter::Porter;
 use crate::service::Handle;
 use crate::{http, ssap};
@@ -34,6 +35,8 @@ pub struct Bound {
     ssap: Option<TcpListener>,
     /// SEPA's two.
     sepa: [Option<TcpListener>; 2],
+    /// Connections that all of them may have together.
+    connections_max: usize,
 }
 
 /// The doors while they are open. Dropping them closes them.
@@ -59,13 +62,19 @@ pub fn bind(at: SocketAddr) -> io::Result<TcpListener> {
 impl Bound {
     /// Doors whose sockets are open already.
     pub fn new(http: Option<TcpListener>, ssap: Option<TcpListener>) -> Self {
-        Self { http, ssap, sepa: [None, None] }
+        Self { http, ssap, sepa: [None, None], connections_max: DOORS_CONNECTIONS_MAX }
     }
 
     /// The same with the ports where clients of SEPA look for queries and updates, and for subscriptions.
     #[must_use]
     pub fn with_sepa(self, http: Option<TcpListener>, ws: Option<TcpListener>) -> Self {
         Self { sepa: [http, ws], ..self }
+    }
+
+    /// The same, with so many connections together at most.
+    #[must_use]
+    pub fn with_connections_max(self, connections_max: usize) -> Self {
+        Self { connections_max, ..self }
     }
 
     /// Opens all of them.
@@ -88,13 +97,14 @@ impl Doors {
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
+        let places = Arc::new(Places::new(bound.connections_max));
         let web = Arc::new(http::Door {
             handle: handle.clone(),
             porter,
             remembered: http::Remembered::new(),
-            sockets: Arc::new(Semaphore::new(SOCKETS_MAX)),
+            places: Arc::clone(&places),
         });
-        let m3 = Arc::new(ssap::Door::new(handle.clone()));
+        let m3 = Arc::new(ssap::Door::new(handle.clone(), places));
         let life = move || {
             let served = runtime.block_on(async {
                 // What is served is the same at all of them.

@@ -396,6 +396,11 @@ impl Handle {
         (self.shared.restarts.load(Ordering::Relaxed), self.shared.runaways.load(Ordering::Relaxed))
     }
 
+    /// Connections that found no place, by door.
+    pub fn turned_away(&self) -> Vec<(&'static str, u64)> {
+        self.shared.counts.all_turned_away().to_vec()
+    }
+
     /// Bytes that are charged for texts, and how often there was no room for one.
     pub fn texts(&self) -> (usize, u64) {
         self.shared.texts.report()

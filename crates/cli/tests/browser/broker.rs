@@ -12,7 +12,7 @@ pub(crate) fn tidegate(arguments: &[&str]) -> Command {
 
 /// A broker that is ended with the test.
 pub(crate) struct Broker {
-    child: Child,
+    pub(crate) child: Child,
     folder: tempfile::TempDir,
     pub(crate) port: String,
     /// Addresses with `http://`.

@@ -26,9 +26,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
-use tracing::warn;
 
 pub(crate) use guard::Remembered;
 use problem::Problem;
@@ -36,15 +34,16 @@ use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
 
+use crate::counts::Entry;
 use crate::limits::{
-    BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_CONNECTIONS_MAX,
-    HTTP_LAST_TIME, INLINE_BYTES,
+    BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_LAST_TIME, INLINE_BYTES,
 };
 use crate::machine::request::{Answered, Asker, Refused};
 use crate::machine::request_queue::Caller;
 use crate::memory::Charge;
 use crate::outlet::Ask;
 use crate::panics::Part;
+use crate::places::{AcceptTrouble, Places};
 use crate::porter::Porter;
 use crate::service::Handle;
 
@@ -54,8 +53,7 @@ pub(crate) struct Door {
     pub(crate) handle: Handle,
     pub(crate) porter: Arc<dyn Porter>,
     pub(crate) remembered: Remembered,
-    /// Places for WebSockets.
-    pub(crate) sockets: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
 }
 
 fn routes(door: Arc<Door>) -> Router {
@@ -92,11 +90,15 @@ async fn welcome(axum::extract::State(door): axum::extract::State<Arc<Door>>) ->
 
 pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
     let router = routes(Arc::clone(door));
-    let places = Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX));
+    let mut trouble = AcceptTrouble::default();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+                trouble.over();
+                let Some(place) = door.places.take(Entry::Http, &door.handle.shared.counts) else {
+                    door.places.refuse(stream);
+                    continue;
+                };
                 let _ = stream.set_nodelay(true);
                 let router = router.clone().layer(Extension(guard::Peer(peer.ip())));
                 let door = Arc::clone(door);
@@ -119,10 +121,7 @@ pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
                     drop(place);
                 });
             }
-            Err(error) => {
-                warn!(event = "accept_failed", listener = "http", %error, "cannot accept");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+            Err(error) => trouble.failed("http", &error).await,
         }
     }
 }

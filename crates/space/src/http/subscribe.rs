@@ -18,6 +18,7 @@ use tracing::info;
 use super::Door;
 use super::guard::Peer;
 use super::problem::Problem;
+use crate::counts::Entry;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
 use crate::machine::notification::Told;
 use crate::machine::request::{Answer, Answered, Asker, Refused, Watched};
@@ -43,7 +44,7 @@ pub(super) async fn upgrade(
 ) -> Result<Response, Problem> {
     let handle = door.handle.clone();
     let client = handle.client(from, b"socket");
-    let place = Arc::clone(&door.sockets).try_acquire_owned().map_err(|_| Problem::busy(PING_INTERVAL))?;
+    let place = door.places.take(Entry::Socket, &handle.shared.counts).ok_or_else(|| Problem::busy(PING_INTERVAL))?;
     let response = socket
         .max_message_size(SOCKET_MESSAGE_BYTES_MAX)
         .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)

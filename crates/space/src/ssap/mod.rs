@@ -12,12 +12,13 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_wire_ssap::Header;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc};
-use tracing::warn;
+use tokio::sync::mpsc;
 
 use self::buffer::Room;
+use crate::counts::Entry;
 use crate::desk::lock;
-use crate::limits::{SSAP_BUFFERS_BYTES_MAX, SSAP_CONNECTIONS_MAX};
+use crate::limits::SSAP_BUFFERS_BYTES_MAX;
+use crate::places::{AcceptTrouble, Places};
 use crate::service::{Handle, random};
 
 /// What the connections of this door share.
@@ -26,6 +27,7 @@ pub(crate) struct Door {
     pub(crate) handle: Handle,
     /// For messages that are not whole yet.
     pub(crate) room: Room,
+    places: Arc<Places>,
     /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
     /// subscribers, at most.
     subscriptions: Mutex<HashMap<String, mpsc::Sender<Farewell>>>,
@@ -39,12 +41,12 @@ pub(crate) struct Farewell {
 }
 
 impl Door {
-    pub(crate) fn new(handle: Handle) -> Self {
-        Self::with_room(handle, SSAP_BUFFERS_BYTES_MAX)
+    pub(crate) fn new(handle: Handle, places: Arc<Places>) -> Self {
+        Self::with_room(handle, places, SSAP_BUFFERS_BYTES_MAX)
     }
 
-    fn with_room(handle: Handle, bytes: usize) -> Self {
-        Self { handle, room: Room::new(bytes), subscriptions: Mutex::default() }
+    fn with_room(handle: Handle, places: Arc<Places>, bytes: usize) -> Self {
+        Self { handle, room: Room::new(bytes), places, subscriptions: Mutex::default() }
     }
 
     /// Tells the connection that has this subscription; false if there is none.
@@ -89,12 +91,13 @@ pub(crate) fn uuid() -> String {
 }
 
 pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
-    let places = Arc::new(Semaphore::new(SSAP_CONNECTIONS_MAX));
+    let mut trouble = AcceptTrouble::default();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Without a place it is closed at once: there is nobody to answer yet.
-                if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
+                trouble.over();
+                // Without a place it is closed at once: there is nothing to answer yet.
+                if let Some(place) = door.places.take(Entry::Ssap, &door.handle.shared.counts) {
                     let door = Arc::clone(door);
                     tokio::spawn(async move {
                         connection::attend(stream, peer, door).await;
@@ -102,10 +105,7 @@ pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
                     });
                 }
             }
-            Err(error) => {
-                warn!(event = "accept_failed", listener = "ssap", %error, "cannot accept");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
+            Err(error) => trouble.failed("ssap", &error).await,
         }
     }
 }
@@ -125,8 +125,9 @@ mod tests {
         use tokio::net::{TcpListener, TcpStream};
 
         let service = crate::Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
+        let places = std::sync::Arc::new(super::Places::new(8));
         // Room for one long message beside what is each connection's own.
-        let door = std::sync::Arc::new(super::Door::with_room(service.handle(), 6 * super::buffer::READ_BYTES));
+        let door = std::sync::Arc::new(super::Door::with_room(service.handle(), places, 6 * super::buffer::READ_BYTES));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let own = std::sync::Arc::clone(&door);

@@ -18,7 +18,7 @@ async fn connection(service: &Service) -> (Connection, Inlet, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, peer) = listener.accept().await.unwrap();
-    let door = Arc::new(Door::new(service.handle()));
+    let door = Arc::new(Door::new(service.handle(), Arc::new(crate::places::Places::new(8))));
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, _) = mpsc::channel(SSAP_FAREWELLS);
     (Connection::new(stream.into_split().1, peer, door, outlet, farewell), inlet, client)
