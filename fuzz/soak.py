@@ -10,6 +10,9 @@ Run it with `cargo xtask soak --minutes 30`. Loopback only; needs nothing but Py
 import argparse, base64, http.client, json, os, random, re, socket, struct, subprocess, sys, tempfile, threading, time
 import urllib.parse
 
+sys.dont_write_bytecode = True
+from hostile import documents, ssap, texts  # noqa: E402
+
 HERE = "127.0.0.1"
 DOORS = ("mqtt", "ws", "admin", "http", "ssap")
 PATIENCE = 60  # Nothing takes that long, unless it never happens.
@@ -302,40 +305,6 @@ def watcher(broker, number):
     words = json.dumps({"subscribe": {"sparql": f"SELECT ?o {{ <urn:s{number}> ?p ?o }}"}}).encode()
     one.sendall(bytes([0x81, 0x80 | len(words)]) + bytes(4) + words)
     return one
-
-
-def ssap(kind, parameters=""):
-    return (f"<SSAP_message><transaction_type>{kind}</transaction_type><message_type>REQUEST</message_type>"
-            f"<transaction_id>1</transaction_id><node_id>x</node_id><space_id>X</space_id>{parameters}</SSAP_message>").encode()
-
-
-def texts():
-    """SPARQL that blinds a scanner or nests without end."""
-    deep, wide = 3000, 20_000
-    return [
-        "ASK { #\r" + "{" * deep + "}" * deep + " }",
-        "ASK { #\r FILTER(" + "(" * wide + "1" + ")" * wide + ") }",
-        "ASK { FILTER(1<" + "(" * wide + "1" + ")" * wide + ">2) }",
-        "PREFIX a: <urn:> ASK { FILTER(a:x\\' = " + "(" * wide + "1" + ")" * wide + ") }",
-        "ASK { " + "<<" * 15_000 + " }",
-        "ASK { ?s " + "!(" * wide + "<urn:p>" + ")" * wide + " ?o }",
-        "SELECT * { " + "{ ?s ?p ?o } UNION " * 5000 + "{ ?s ?p ?o } }",
-        "SELECT * { ?s " + "/".join(["<urn:p>*"] * 2000) + " ?o }",
-    ]
-
-
-def documents():
-    """RDF that nests or repeats without end."""
-    pairs = [('{"urn:p":', "}"), ('{"@set":[', "]}"), ('{"@list":[', "]}"), ('{"@reverse":{"urn:p":', "}}"), ('{"@graph":[', "]}")]
-    for before, after in pairs:
-        yield "application/ld+json", before * 5000 + "1" + after * 5000
-    rdf = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
-    yield "application/rdf+xml", rdf + "<rdf:Description " + " ".join(f'a{n}="x"' for n in range(50_000)) + "/></rdf:RDF>"
-    yield "application/rdf+xml", rdf + "<rdf:Description " + " ".join(f'xmlns:a{n}="x"' for n in range(50_000)) + "/></rdf:RDF>"
-    yield "application/rdf+xml", rdf + "<a>" * 20_000
-    yield "text/turtle", "<urn:s> <urn:p> " + "( " * 50_000 + ")" * 50_000 + " ."
-    yield "text/turtle", "<urn:s> <urn:p> " + "[ <urn:p> " * 50_000
-    yield "application/trig", "{ " * 50_000
 
 
 def bombs(world, broker):
