@@ -10,7 +10,6 @@ mod words;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{Path, State as Shared};
 use serde_json::json;

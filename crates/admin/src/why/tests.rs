@@ -1,5 +1,7 @@
 //! What is said of whom, and what is proposed.
 
+use std::time::Duration;
+
 use super::remedy::next;
 use super::*;
 use tidegate_core::PublisherReport;
