@@ -39,6 +39,7 @@ mod seat;
 mod shard_thread;
 mod system;
 mod tap;
+mod tcp_diag;
 mod tls;
 mod visitor;
 mod visitors;

@@ -8,6 +8,7 @@ mod accept;
 mod connection;
 mod greet;
 mod lateness;
+mod looks;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use tracing::error;
 pub(crate) use accept::OpenDoor;
 use connection::Connections;
 use lateness::Lateness;
+use looks::Looks;
 pub(crate) use token::INBOX;
 use token::Subject;
 
@@ -88,6 +90,8 @@ pub(crate) struct ShardThread {
     paused: Vec<ConnId>,
     /// Connections to write besides those that the core names.
     write_next: Vec<ConnId>,
+    /// Slow receivers to look at.
+    looks: Looks,
     /// Connections that are to be closed, and when that is done anyway. In order: all have the same time.
     closings: VecDeque<(Timestamp, ConnId)>,
     visitors: Visitors,
@@ -156,6 +160,7 @@ impl ShardThread {
             read_left: 0,
             paused: Vec::new(),
             write_next: Vec::new(),
+            looks: Looks::default(),
             closings: VecDeque::new(),
             visitors: Visitors::default(),
             visitors_next: Vec::new(),
@@ -225,6 +230,7 @@ impl ShardThread {
             self.closings.front().map(|&(at, _)| at),
             self.next_accept(),
             self.batch_retry,
+            self.looks.next(),
             self.stats_due,
             self.meter.due(),
             self.system_due(),
@@ -261,6 +267,7 @@ impl ShardThread {
         self.hand_tapped();
         self.answer_questions();
         self.write_down();
+        self.look_all();
         self.send_batches();
         self.write_all();
         self.close_all();
