@@ -6,8 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use tidegate_wire_mqtt::property::PayloadFormat;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::FormatTime;
+use tidegate_server::log::iso_time;
 
 use crate::client::Message;
 
@@ -176,13 +175,6 @@ fn properties(message: &Message) -> Map<String, Value> {
     let pairs: Vec<_> = properties.user_properties().map(|(name, value)| json!({ name: value })).collect();
     put("user-properties", (!pairs.is_empty()).then(|| json!(pairs)));
     object
-}
-
-/// RFC 3339 in UTC, by the same clock as the log.
-pub(crate) fn iso_time() -> String {
-    let mut text = String::new();
-    let _ = tracing_subscriber::fmt::time::SystemTime.format_time(&mut Writer::new(&mut text));
-    text
 }
 
 fn unix_time() -> f64 {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use crate::arguments::InitArgs;
-use crate::config::absolute;
+use tidegate_server::config::absolute;
 use crate::user;
 
 /// Letters of a password that is made up: 32 that nobody confuses, so each is worth five bits.
@@ -215,8 +215,8 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             run(&args(folder.path(), tls)).unwrap();
             let file = Some(folder.path().join("tidegate.toml"));
-            let sources = crate::config::Sources { file, ..crate::config::Sources::default() };
-            let ready = crate::serve::prepare(&sources).map_err(|problems| problems.to_string()).unwrap();
+            let sources = tidegate_server::config::Sources { file, ..tidegate_server::config::Sources::default() };
+            let ready = tidegate_server::serve::prepare(&sources).map_err(|problems| problems.to_string()).unwrap();
             assert!(ready.security.has_users && !ready.security.allow_anonymous);
             let beyond: Vec<_> = ready.config.listeners.iter().filter(|door| !door.bind.ip().is_loopback()).collect();
             assert_eq!(beyond.len(), 2);
@@ -247,7 +247,7 @@ mod tests {
         let users = std::fs::read_to_string(folder.path().join("tidegate-data/users")).unwrap();
         let users = tidegate_auth::Users::parse(&users).unwrap();
         assert_eq!(users.verify("admin", b"secret"), tidegate_auth::Verdict::Right);
-        let may = crate::running::RoleTable::new(&users);
+        let may = tidegate_server::running::RoleTable::new(&users);
         assert_eq!(tidegate_admin::Roles::role(&may, "admin"), Some(tidegate_admin::Role::Admin));
         assert!(users.roles("admin").iter().any(|role| &**role == tidegate_auth::MONITOR));
     }

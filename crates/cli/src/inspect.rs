@@ -6,9 +6,9 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::arguments::{CheckArgs, ShowArgs};
-use crate::config::keys::{Change, KEYS};
-use crate::config::{Loaded, Origin, Problems, load};
-use crate::{security, serve};
+use tidegate_server::config::keys::{Change, KEYS};
+use tidegate_server::config::{Loaded, Origin, Problems, load};
+use tidegate_server::{security, serve};
 
 /// Whether the configuration is sound; the answer is printed.
 pub(crate) fn check(args: &CheckArgs) -> Result<bool> {
@@ -31,7 +31,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<bool> {
             eprintln!("{problems}\n{count} problem{}", if count == 1 { "" } else { "s" });
         }
         (Err(Problems(problems)), true) => {
-            let problems: Vec<_> = problems.iter().map(crate::config::Problem::to_json).collect();
+            let problems: Vec<_> = problems.iter().map(tidegate_server::config::Problem::to_json).collect();
             writeln!(out, "{}", json!({ "ok": false, "problems": problems }))?;
         }
     }

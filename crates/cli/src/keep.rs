@@ -5,43 +5,24 @@
 //! sessions and messages, and the smart space, which is the folder `space` of a copy. The users come with them, if they are
 //! where the broker puts them; what the operator has written and placed (configuration, rules, certificates, keys) does not.
 
-use std::fmt;
-use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tidegate_store::records::Image;
-use tidegate_store::{RecoveryReport, StoreError};
+use tidegate_store::RecoveryReport;
 
 use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs, StoreCheckArgs};
-use crate::config::load;
+use tidegate_server::backup::{Parts, copy, copy_space, copy_users, ensure_free};
+use tidegate_server::config::load;
+use tidegate_server::plan;
 use crate::operate::http::Door;
-use crate::plan;
-
-/// What was found in each part.
-#[derive(Debug)]
-pub(crate) struct Parts {
-    store: RecoveryReport,
-    space: Option<RecoveryReport>,
-    has_users: bool,
-}
 
 /// What is for the operator to keep.
 const NOT_COPIED: &str = "not in the copy: configuration, rules of access, certificates and keys";
 /// The same where the users are not in the data folder.
 const NO_USERS: &str = "; nor users: there is no file of them in the data folder";
-
-impl fmt::Display for Parts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.store)?;
-        if let Some(space) = &self.space {
-            write!(f, "; smart space: {space}")?;
-        }
-        f.write_str(if self.has_users { "; users" } else { "" })
-    }
-}
 
 /// `tidegate backup`.
 pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
@@ -58,63 +39,6 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
     println!("copied to {}: {}", to.display(), answer["report"].as_str().unwrap_or_default());
     println!("{NOT_COPIED}{}", if plan::is_missing(&to.join(plan::USERS)) { NO_USERS } else { "" });
     Ok(0)
-}
-
-/// Makes a copy of both parts and the users, which appears under its name when it is whole.
-pub(crate) fn copy(
-    to: &Path,
-    store: impl FnOnce(&Path) -> Result<RecoveryReport, StoreError>,
-    space: impl FnOnce(&Path) -> Result<Option<RecoveryReport>, StoreError>,
-    users: &Path,
-) -> Result<Parts> {
-    ensure_free(to)?;
-    let mut stage = to.as_os_str().to_owned();
-    stage.push(".copy");
-    let stage = PathBuf::from(stage);
-    ensure_free(&stage)?;
-    let copied = store(&stage).and_then(|store| Ok((store, space(&stage.join(plan::SPACE))?)));
-    let placed = copied.map_err(anyhow::Error::from).and_then(|(store, space)| {
-        let parts = Parts { store, space, has_users: copy_users(users, &stage.join(plan::USERS))? };
-        fs::rename(&stage, to).with_context(|| format!("cannot write {}", to.display()))?;
-        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(parent).and_then(|parent| parent.sync_all()).context("cannot sync the folder of the copy")?;
-        Ok(parts)
-    });
-    if placed.is_err() {
-        // Half of it is worth nothing; it was not there before.
-        let _ = fs::remove_dir_all(&stage);
-    }
-    placed
-}
-
-/// Copies the smart space that nobody has open; nothing if there is none.
-pub(crate) fn copy_space(dir: &Path, to: &Path) -> Result<Option<RecoveryReport>, StoreError> {
-    if plan::is_missing(dir) {
-        return Ok(None);
-    }
-    tidegate_store::backup::<tidegate_space::Image>(dir, to).map(Some)
-}
-
-/// Copies the file of the users, for its owner alone, if there is one; whether there is. One that is there already stays.
-fn copy_users(from: &Path, to: &Path) -> Result<bool> {
-    if plan::is_missing(from) || !plan::is_missing(to) {
-        return Ok(false);
-    }
-    fs::copy(from, to)
-        .and_then(|_| fs::set_permissions(to, fs::Permissions::from_mode(0o600)))
-        .and_then(|()| File::open(to)?.sync_all())
-        .with_context(|| format!("cannot copy the users in {}", from.display()))?;
-    Ok(true)
-}
-
-/// A directory that is not there, or empty.
-fn ensure_free(dir: &Path) -> Result<()> {
-    match fs::read_dir(dir).map(Iterator::count) {
-        Ok(1..) => bail!("{} is there already", dir.display()),
-        Ok(_) => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", dir.display())),
-    }
 }
 
 /// `tidegate restore`.
@@ -192,6 +116,8 @@ fn tell(what: &str, parts: &Parts) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]

@@ -1,56 +1,44 @@
-//! `tidegate`: the broker as a process, and the small tools beside it.
+//! `tidegate`: the command line of the broker, and the small tools beside it.
 //!
-//! Arguments pass through two types: what the user typed (`arguments`) and what the program needs (`plan`, `target`, and
-//! the types beside each command). Nothing here decides how a broker behaves; that is in the crates below.
+//! Arguments pass through two types: what the user typed (`arguments`) and what the program needs (`target`, and the types
+//! beside each command). The process behind `tidegate serve` is `tidegate_server`; nothing here decides how a broker behaves.
 
 mod arguments;
-mod authority;
 mod bench;
-mod bind;
-mod certificate;
 mod client;
-mod config;
 mod demo;
-mod descriptors;
 mod format;
 mod init;
 mod inspect;
 mod keep;
 mod kp;
 mod lab;
-mod log;
-mod mapping;
 mod operate;
-mod panics;
-mod plan;
 mod publish;
 mod rdf;
 mod reference;
-mod running;
-mod security;
-mod serve;
 mod show;
-mod smart;
-mod space;
 mod stop;
 mod subscribe;
-mod supervisor;
 mod target;
 mod trace;
 mod user;
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser};
 
-use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, StoreCommand, TraceCommand};
-use bind::CannotListen;
+use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, ServeArgs, StoreCommand, TraceCommand};
 use client::ClientError;
-use config::Problems;
+use demo::LiveDemo;
 use operate::AdminError;
 use target::Usage;
+use tidegate_server::bind::CannotListen;
+use tidegate_server::config::Problems;
+use tidegate_server::serve;
 
 /// Wrong usage or configuration, as clap has it for arguments.
 const MISUSE: u8 = 2;
@@ -92,8 +80,8 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<u8> {
     match cli.command {
-        None => serve::run(&cli.serve).map(|()| 0),
-        Some(Command::Serve(args)) => serve::run(&args).map(|()| 0),
+        None => run_broker(&cli.serve),
+        Some(Command::Serve(args)) => run_broker(&args),
         Some(Command::Pub(args)) => publish::run(&args),
         Some(Command::Sub(args)) => subscribe::run(&args),
         Some(Command::Kp(args)) => kp::run(&args),
@@ -128,6 +116,10 @@ fn run(cli: Cli) -> Result<u8> {
         }
         Some(Command::Man { dir }) => write_manual(&dir).map(|()| 0),
     }
+}
+
+fn run_broker(args: &ServeArgs) -> Result<u8> {
+    serve::run(args.sources(), args.command(), Arc::new(LiveDemo::default())).map(|()| 0)
 }
 
 fn write_manual(dir: &Path) -> Result<()> {

@@ -7,9 +7,9 @@ use std::io::Write as _;
 
 use anyhow::Result;
 
-use crate::config::keys::{Change, KEYS, Options, SECTIONS};
-use crate::config::map::Kind;
-use crate::config::{Fields, class, rule};
+use tidegate_server::config::keys::{Change, KEYS, Options, SECTIONS};
+use tidegate_server::config::map::Kind;
+use tidegate_server::config::{Fields, class, rule};
 
 const HEAD: &str = "\
 # Configuration

@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use tidegate_auth::{Fault, Salt, Users};
 
 use crate::arguments::{UserArgs, UserCommand};
-use crate::config::{Entry, Problems, Sources, load};
-use crate::{plan, security};
+use tidegate_server::config::{Entry, Problems, Sources, load};
+use tidegate_server::{plan, security};
 
 /// Does what was asked.
 pub(crate) fn run(args: &UserArgs) -> Result<()> {
@@ -60,7 +60,7 @@ fn hint_for_role(role: &str) -> Option<String> {
 /// The file that the broker would read with the same configuration.
 fn password_file(args: &UserArgs) -> Result<PathBuf> {
     if let Some(path) = &args.password_file {
-        return Ok(crate::config::absolute(Path::new(path)));
+        return Ok(tidegate_server::config::absolute(Path::new(path)));
     }
     let flags = args.data.iter().map(|data| Entry::flag("--data", "server.data", data)).collect();
     let options = load(&Sources::of_process(args.file.config.clone(), flags))?.options;

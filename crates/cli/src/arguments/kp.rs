@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use tidegate_client::{DetectorRule, InitialRule, Level};
 
-use crate::config::units::parse_duration;
+use tidegate_server::config::units::parse_duration;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -30,7 +30,7 @@ pub(crate) use operate::{
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
-pub(crate) use serve::{ServeArgs, ServeCommand, in_shell, program};
+pub(crate) use serve::{ServeArgs, in_shell, program};
 pub(crate) use store::{BackupArgs, RestoreArgs, StoreCheckArgs, StoreCommand};
 pub(crate) use subscribe::SubArgs;
 pub(crate) use user::{UserArgs, UserCommand};

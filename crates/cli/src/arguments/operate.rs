@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::config::units::parse_duration;
+use tidegate_server::config::units::parse_duration;
 
 /// Where the broker's admin door is, and who asks.
 #[derive(Args, Clone, Debug)]

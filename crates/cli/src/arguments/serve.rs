@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::config::{Entry, Sources};
+use tidegate_server::config::{Entry, Sources};
+use tidegate_server::serve::ServeCommand;
 
 /// Arguments of `tidegate serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -95,15 +96,6 @@ pub(crate) struct ServeArgs {
     set: Vec<String>,
 }
 
-/// How the broker was started, for commands that are to mean the same files.
-#[derive(Clone, Debug)]
-pub(crate) struct ServeCommand {
-    /// The program, as it was called.
-    pub(crate) program: String,
-    /// The flags of `tidegate user` for the same place, each with a space before it.
-    pub(crate) place: String,
-}
-
 impl ServeArgs {
     /// What a person would type to reach the same files.
     pub(crate) fn command(&self) -> ServeCommand {
@@ -175,7 +167,7 @@ pub(crate) fn in_shell(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::keys::Key;
+    use tidegate_server::config::keys::Key;
 
     #[test]
     fn every_flag_is_a_key() {

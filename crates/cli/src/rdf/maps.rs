@@ -8,8 +8,8 @@ use tidegate_map::{Arrived, Edit, Kept};
 
 use super::print;
 use crate::arguments::MapTestArgs;
-use crate::config::load;
-use crate::format::iso_time;
+use tidegate_server::config::load;
+use tidegate_server::log::iso_time;
 
 /// Prints the triples: `-` goes, `+` comes.
 pub(crate) fn test(args: &MapTestArgs) -> Result<u8> {

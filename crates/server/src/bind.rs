@@ -1,0 +1,130 @@
+//! Before the broker starts: can it listen where it should? If not, say which listener, why, who holds the port, and
+//! which flag moves it.
+//!
+//! Each address is bound once and let go at once. The broker binds again and reports its own errors; between the two
+//! somebody could take the port, which costs only the better message.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+use tidegate_broker::config::Listener;
+
+use crate::config::{Problem, Problems};
+use crate::plan::door_name;
+
+/// Some listener cannot be opened now. Not a mistake of the configuration: the port may be free tomorrow.
+#[derive(Debug)]
+pub struct CannotListen(Problems);
+
+impl std::fmt::Display for CannotListen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CannotListen {}
+
+/// Tries every listener; all failures at once.
+pub fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
+    let failed = |listener: &Listener| {
+        let error = TcpListener::bind(listener.bind).err()?;
+        Some(explain(door_name(listener.kind), listener.bind, &error))
+    };
+    let problems: Vec<Problem> = listeners.iter().filter_map(failed).collect();
+    if problems.is_empty() { Ok(()) } else { Err(CannotListen(Problems(problems))) }
+}
+
+/// The same for one that is opened by somebody else, with the error that it met.
+pub fn cannot_listen(name: &str, at: SocketAddr, error: &std::io::Error) -> CannotListen {
+    CannotListen(Problems(vec![explain(name, at, error)]))
+}
+
+fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> Problem {
+    let elsewhere = format!("move it with --{name} ADDR (listeners.{name}), or switch it off with --{name} off");
+    let (why, hint) = match error.kind() {
+        ErrorKind::AddrInUse => {
+            let holder = holder(at).map_or_else(|| "another program".to_owned(), |holder| format!("\"{holder}\""));
+            (format!("{holder} listens there already"), elsewhere)
+        }
+        ErrorKind::PermissionDenied => {
+            ("the system does not permit it (ports below 1024 need CAP_NET_BIND_SERVICE)".to_owned(), elsewhere)
+        }
+        ErrorKind::AddrNotAvailable => ("this machine has no such address".to_owned(), elsewhere),
+        _ => (error.to_string(), elsewhere),
+    };
+    Problem::general(format!("cannot listen for {name} on {at}: {why}")).with_hint(hint)
+}
+
+/// Name and process id of who listens on this port, where the system tells (Linux, and only as far as we may look).
+fn holder(at: SocketAddr) -> Option<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
+    let inode_in = |table: &&str| listening_inode(&std::fs::read_to_string(table).ok()?, at.port());
+    let inode = tables.iter().find_map(inode_in)?;
+    let socket = format!("socket:[{inode}]");
+    let processes = std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
+    // Not `self` and its like, which are somebody's second name.
+    let is_process = |path: &Path| path.file_name().is_some_and(|name| name.as_encoded_bytes()[0].is_ascii_digit());
+    let mut processes = processes.filter(|path| is_process(path));
+    let owner = processes.find(|process| has_open(&process.join("fd"), &socket))?;
+    let name = std::fs::read_to_string(owner.join("comm")).ok()?;
+    Some(format!("{} (pid {})", name.trim(), owner.file_name()?.to_string_lossy()))
+}
+
+/// The inode of the listening socket with this port. Columns: `sl local_address rem_address st … inode` at the tenth.
+fn listening_inode(table: &str, port: u16) -> Option<u64> {
+    const LISTEN: &str = "0A";
+    let local = format!(":{port:04X}");
+    table.lines().skip(1).find_map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let is_it = columns.get(1)?.ends_with(&local) && *columns.get(3)? == LISTEN;
+        if is_it { columns.get(9)?.parse().ok() } else { None }
+    })
+}
+
+fn has_open(folder: &Path, target: &str) -> bool {
+    let Ok(entries) = std::fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link.as_os_str() == target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tidegate_broker::config::ListenerKind;
+
+    #[test]
+    fn f147_a_taken_port_names_listener_holder_and_flag() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let bind = taken.local_addr().unwrap();
+        let refused = check(&[Listener { kind: ListenerKind::Ws, bind, tls: None }]).unwrap_err().to_string();
+        assert!(refused.starts_with(&format!("error: cannot listen for ws on {bind}: ")), "{refused}");
+        assert!(refused.contains("listens there already; move it with --ws ADDR"), "{refused}");
+        if cfg!(target_os = "linux") {
+            assert!(refused.contains(&format!("(pid {})", std::process::id())), "{refused}");
+        }
+    }
+
+    #[test]
+    fn f147_an_address_of_another_machine_is_named() {
+        let bind = "192.0.2.1:1883".parse().unwrap();
+        let refused = check(&[Listener { kind: ListenerKind::Mqtt, bind, tls: None }]).unwrap_err().to_string();
+        assert!(refused.contains("this machine has no such address"), "{refused}");
+    }
+
+    #[test]
+    fn f147_a_privileged_port_names_what_it_needs_and_the_setting() {
+        let at = "127.0.0.1:883".parse().unwrap();
+        let text = cannot_listen("mqtt", at, &ErrorKind::PermissionDenied.into()).to_string();
+        assert!(text.contains("cannot listen for mqtt on 127.0.0.1:883: the system does not permit it"), "{text}");
+        assert!(text.contains("CAP_NET_BIND_SERVICE") && text.contains("(listeners.mqtt)"), "{text}");
+    }
+
+    #[test]
+    fn the_table_of_sockets_is_read_by_column() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+                     0: 0100007F:075B 00000000:0000 01 00000000:00000000 00:00000000 00000000     0        0 11 1\n\
+                     1: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 22 1\n";
+        assert_eq!(listening_inode(table, 1883), Some(22));
+        assert_eq!(listening_inode(table, 1884), None);
+    }
+}

@@ -1,0 +1,310 @@
+//! From the text of a TOML file to entries with their places.
+//!
+//! The parser goes on after an error, and so does this: whatever can be read is checked, and every problem of the file
+//! is reported at once. Which values fit their keys is not known here.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{KEYS, Key, SECTIONS};
+use super::map::{Kind, RawMap};
+use super::problem::{Origin, Problem};
+use super::setting::Value;
+use super::{Entry, suggest};
+
+/// What a file says.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Keys that exist, with their values.
+    pub entries: Vec<Entry>,
+    /// Rules of access, in order; each a list of fields.
+    pub rules: Vec<Vec<Entry>>,
+    /// Classes of messages, in order; each with where it begins and a list of fields.
+    pub classes: Vec<(Entry, Vec<Entry>)>,
+    /// Maps, in order; each with where it begins and a list of fields.
+    pub maps: Vec<RawMap>,
+    /// Everything that is wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads the text of the file at `path`.
+pub fn parse(path: &Path, text: &str) -> Contents {
+    let mut file = File { path: path.into(), text, contents: Contents::default() };
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        let origin = file.origin(error.span().map_or(0, |span| span.start));
+        let problem = Problem { origin: Some(origin), ..Problem::general(error.message().trim()) };
+        file.contents.problems.push(problem);
+    }
+    for (section, value) in root.get_ref() {
+        file.section(section, value);
+    }
+    // The parser sorts by name; people read from top to bottom.
+    file.contents.problems.sort_by_key(|problem| problem.origin.as_ref().map(Origin::position));
+    file.contents.entries.sort_by_key(|entry| entry.origin.position());
+    file.contents.maps.sort_by_key(|map| map.at.position());
+    file.contents.classes.sort_by_key(|(head, _)| head.origin.position());
+    file.contents
+}
+
+/// Whether this is mosquitto's own configuration: its words, and no `=` after them.
+pub fn looks_like_mosquitto(text: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "acl_file",
+        "allow_anonymous",
+        "bind_address",
+        "cafile",
+        "certfile",
+        "connection",
+        "include_dir",
+        "keyfile",
+        "listener",
+        "log_dest",
+        "log_type",
+        "max_queued_messages",
+        "password_file",
+        "per_listener_settings",
+        "persistence",
+        "persistence_location",
+        "pid_file",
+        "plugin",
+        "port",
+        "protocol",
+        "require_certificate",
+        "user",
+    ];
+    text.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.next().is_some_and(|word| WORDS.contains(&word))
+            && words.next().is_some_and(|word| !word.starts_with('='))
+    })
+}
+
+/// The section whose parts the operator names.
+const CLASSES: &str = "classes";
+
+struct File<'a> {
+    path: Arc<Path>,
+    text: &'a str,
+    contents: Contents,
+}
+
+impl File<'_> {
+    fn section(&mut self, name: &Spanned<std::borrow::Cow<'_, str>>, value: &Spanned<DeValue<'_>>) {
+        let section = name.get_ref().as_ref();
+        let origin = self.origin(name.span().start);
+        let Some(table) = value.get_ref().as_table() else {
+            // A key before the first section, most likely one that belongs into it.
+            let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(section));
+            let hint = home.map(|key| format!("did you mean \"{}\"? It belongs into a section", key.path));
+            self.problem(Problem::of_key(&origin, section, "key outside of a section").with_hint(hint));
+            return;
+        };
+        let mut section = section;
+        if section != CLASSES && !SECTIONS.contains(&section) {
+            let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES]));
+            let hint = meant.map(|name| format!("did you mean \"{name}\"?"));
+            self.problem(Problem::of_key(&origin, section, "unknown section").with_hint(hint));
+            // Its keys are judged as if it had its right name: one run shows all mistakes.
+            let Some(meant) = meant else { return };
+            section = meant;
+        }
+        if section == CLASSES {
+            return self.classes(table);
+        }
+        for (key, value) in table {
+            let path = format!("{section}.{}", key.get_ref());
+            let origin = self.origin(key.span().start);
+            if path == "security.rule" {
+                let rules = self.tables(&origin, &path, value);
+                self.contents.rules.extend(rules.into_iter().map(|(_, fields)| fields));
+            } else if let Some(kind) = Kind::of(&path) {
+                let maps = self.tables(&origin, &path, value);
+                self.contents.maps.extend(maps.into_iter().map(|(at, fields)| RawMap { kind, at, fields }));
+            } else if Key::find(&path).is_some() {
+                self.contents.entries.push(Entry { path, value: value_of(value.get_ref()), origin });
+            } else {
+                self.problem(Problem::of_key(&origin, &path, "unknown key").with_hint(hint_for_key(&path)));
+            }
+        }
+    }
+
+    /// `[[LIST]]`: each table with where it begins.
+    fn tables(&mut self, origin: &Origin, path: &str, value: &Spanned<DeValue<'_>>) -> Vec<(Origin, Vec<Entry>)> {
+        let Some(list) = value.get_ref().as_array() else {
+            let hint = format!("write [[{path}]] with two brackets");
+            self.problem(Problem::of_key(origin, path, "expected a list of rules").with_hint(hint));
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in list {
+            let at = self.origin(item.span().start);
+            match item.get_ref().as_table() {
+                Some(table) => {
+                    let fields = self.fields(table);
+                    // The parser sorts fields by name; people look at the first line.
+                    let first = fields.iter().min_by_key(|field| field.origin.position());
+                    let at = first.map_or(at, |first| first.origin.clone());
+                    tables.push((at, fields));
+                }
+                None => self.problem(Problem::of_key(&at, path, "expected a table")),
+            }
+        }
+        tables
+    }
+
+    /// `[classes.NAME]`: the name is the operator's, the fields are known.
+    fn classes(&mut self, classes: &DeTable<'_>) {
+        for (name, value) in classes {
+            let origin = self.origin(name.span().start);
+            let path = name.get_ref().to_string();
+            let Some(table) = value.get_ref().as_table() else {
+                let hint = "write [classes.NAME] and below it weight = 4".to_owned();
+                self.problem(
+                    Problem::of_key(&origin, &format!("{CLASSES}.{path}"), "expected a class").with_hint(hint),
+                );
+                continue;
+            };
+            let fields = self.fields(table);
+            let head = Entry { path, value: Value::Other("a section"), origin };
+            self.contents.classes.push((head, fields));
+        }
+    }
+
+    fn fields(&self, table: &DeTable<'_>) -> Vec<Entry> {
+        let field = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| Entry {
+            path: key.get_ref().to_string(),
+            value: value_of(value.get_ref()),
+            origin: self.origin(key.span().start),
+        };
+        table.iter().map(field).collect()
+    }
+
+    fn problem(&mut self, problem: Problem) {
+        self.contents.problems.push(problem);
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+        Origin::File { path: Arc::clone(&self.path), line, column }
+    }
+}
+
+/// The best advice for a key that does not exist: a near name, first of the same section.
+pub fn hint_for_key(path: &str) -> Option<String> {
+    let section = path.split('.').next().unwrap_or_default();
+    if let Some(list) = suggest::nearest(path, ["map.ingest", "map.emit", "security.rule"]) {
+        return Some(format!("did you mean \"{list}\"?"));
+    }
+    let name = path.rsplit('.').next().unwrap_or_default();
+    let names = KEYS.iter().filter_map(|key| key.path.strip_prefix(section)?.strip_prefix('.'));
+    if let Some(near) = suggest::nearest(name, names) {
+        return Some(format!("did you mean \"{near}\"?"));
+    }
+    let elsewhere = suggest::nearest(name, KEYS.iter().filter_map(|key| key.path.rsplit('.').next()))?;
+    let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(elsewhere))?;
+    Some(format!("did you mean \"{}\"?", home.path))
+}
+
+/// A TOML value as settings take it.
+pub fn value_of(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => Value::Text(text.to_string()),
+        DeValue::Boolean(value) => Value::Boolean(*value),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .map_or(Value::Other("a number too large"), Value::Integer),
+        DeValue::Float(_) => Value::Other("a fraction"),
+        DeValue::Datetime(_) => Value::Other("a date"),
+        DeValue::Array(list) => {
+            let texts = list.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
+            texts.collect::<Option<_>>().map_or(Value::Other("a list of other things than text"), Value::List)
+        }
+        DeValue::Table(_) => Value::Other("a section"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> Vec<String> {
+        parse(Path::new("t.toml"), text).problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn f146_unknown_keys_are_named_with_place_and_suggestion() {
+        let text = "[limits]\nrecieve_max = 5\nmax_connections = 1\n\n[sys]\nfoo = 1\n";
+        assert_eq!(
+            problems(text),
+            [
+                "t.toml:2:1: limits.recieve_max: unknown key; did you mean \"receive_max\"?",
+                "t.toml:3:1: limits.max_connections: unknown key; did you mean \"connections_max\"?",
+                "t.toml:6:1: sys.foo: unknown key",
+            ]
+        );
+    }
+
+    #[test]
+    fn f146_keys_in_the_wrong_section_are_sent_home() {
+        let text = "receive_max = 5\n[listener]\n[listeners]\nacl_file = \"x\"\n";
+        assert_eq!(
+            problems(text),
+            [
+                "t.toml:1:1: receive_max: key outside of a section; \
+                 did you mean \"limits.receive_max\"? It belongs into a section",
+                "t.toml:2:2: listener: unknown section; did you mean \"listeners\"?",
+                "t.toml:4:1: listeners.acl_file: unknown key; did you mean \"security.acl_file\"?",
+            ]
+        );
+    }
+
+    #[test]
+    fn f146_keys_of_a_misspelled_section_are_judged_too() {
+        let text = "[limts]\nrecieve_max = 5\nkeep_alive = \"5s\"\n[nonsense]\nx = 1\n";
+        assert_eq!(
+            problems(text),
+            [
+                "t.toml:1:2: limts: unknown section; did you mean \"limits\"?",
+                "t.toml:2:1: limits.recieve_max: unknown key; did you mean \"receive_max\"?",
+                "t.toml:3:1: limits.keep_alive: unknown key; did you mean \"keep_alive_max\"?",
+                "t.toml:4:2: nonsense: unknown section",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_file_of_another_broker_is_recognised() {
+        assert!(looks_like_mosquitto("# comment\nlistener 1883\nallow_anonymous true\n"));
+        assert!(!looks_like_mosquitto("[security]\nacl_file = \"x\"\nallow_anonymous=true\nuser\n"));
+    }
+
+    #[test]
+    fn f146_errors_of_syntax_do_not_hide_others() {
+        let found = problems("[limits]\nreceive_max = = 5\nrecieve_max = 1\n[limits]\nqos_max = 1\n");
+        assert!(found.len() >= 3, "{found:#?}");
+        assert!(found[0].starts_with("t.toml:2:"), "{found:#?}");
+        assert!(found.iter().any(|problem| problem.starts_with("t.toml:4:")), "duplicate section: {found:#?}");
+        assert!(found.iter().any(|problem| problem.contains("did you mean \"receive_max\"")), "{found:#?}");
+    }
+
+    #[test]
+    fn f146_tabs_and_comments_are_welcome() {
+        let contents = parse(Path::new("t.toml"), "[limits]\n\treceive_max\t= 5 # five\n");
+        assert!(contents.problems.is_empty());
+        assert_eq!(contents.entries[0].value, Value::Integer(5));
+        assert_eq!(contents.entries[0].origin.to_string(), "t.toml:2");
+    }
+
+    #[test]
+    fn rules_are_lists_of_fields() {
+        let text = "[[security.rule]]\nuser = \"a\"\n[[security.rule]]\ntopic = \"b\"\n[security]\nrule = 1";
+        let contents = parse(Path::new("t.toml"), text);
+        assert_eq!(contents.rules.len(), 2, "{contents:?}");
+        assert_eq!(contents.rules[1][0].path, "topic");
+    }
+}

@@ -1,0 +1,370 @@
+//! The table of keys: name, meaning, type with its range, default, and whether a reload can change it.
+//!
+//! The file, the environment, the flags, `config show` and the suggestions for misspelled names all read this one table.
+//! Defaults are taken from the crates that use the values, so they are written down once.
+
+use std::path::{Path, PathBuf};
+
+use tidegate_broker::config::Config;
+use tidegate_control::rhythm::RhythmConfig;
+use tidegate_core::settings::Settings;
+use tidegate_space::Admission;
+use tracing::level_filters::LevelFilter;
+
+use super::backoff::{Enforce, Mode, Pace};
+use super::map::{PrefixList, UserName};
+use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
+use super::words::{
+    Address, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord, Receiver,
+    SecureDoor,
+};
+
+/// When a changed value takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// At the next reload.
+    Reload,
+    /// When the process starts.
+    Restart,
+}
+
+/// One key.
+pub struct Key {
+    /// Section and name: `limits.receive_max`.
+    pub path: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// When a change takes effect.
+    pub change: Change,
+    /// Reads a value into the options; `None` if it does not fit.
+    pub set: fn(&mut Options, &Value, Option<&Path>) -> Option<()>,
+    /// What is expected, to follow the word "expected".
+    pub expected: fn() -> String,
+    /// The value as the file would have it.
+    pub show: fn(&Options) -> String,
+}
+
+impl Key {
+    /// The key with this path.
+    pub fn find(path: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.path == path)
+    }
+}
+
+macro_rules! keys {
+    (
+        ($core:ident, $broker:ident)
+        $($section:ident: $Section:ident {
+            $(#[doc = $about:literal] $change:ident $name:ident: $type:ty = $default:expr;)+
+        })+
+    ) => {
+        $(
+            #[doc = concat!("The section `[", stringify!($section), "]`.")]
+            #[derive(Clone, Debug, PartialEq)]
+            #[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own in the file")]
+            pub struct $Section {
+                $(#[doc = $about] pub $name: $type,)+
+            }
+        )+
+
+        /// Every setting, as it was written.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Options {
+            $(pub $section: $Section,)+
+        }
+
+        impl Default for Options {
+            fn default() -> Self {
+                let $core = Settings::default();
+                let $broker = Config::default();
+                Self { $($section: $Section { $($name: $default,)+ },)+ }
+            }
+        }
+
+        /// All keys, in the order in which they are shown.
+        pub const KEYS: &[Key] = &[$($(Key {
+            path: concat!(stringify!($section), ".", stringify!($name)),
+            about: $about,
+            change: Change::$change,
+            set: |options, value, folder| {
+                options.$section.$name = <$type as Setting>::read(value, folder)?;
+                Some(())
+            },
+            expected: <$type as Setting>::expected,
+            show: |options| options.$section.$name.show(),
+        },)+)+];
+
+        /// All sections.
+        pub const SECTIONS: &[&str] = &[$(stringify!($section)),+];
+    };
+}
+
+/// Counts beyond this are not limits any more; it also fits a 32-bit machine.
+const MANY: u64 = u32::MAX as u64;
+/// One tebibyte: beyond any machine this runs on.
+const HUGE: u64 = 1 << 40;
+/// The largest packet of MQTT: five bytes of header and 268 435 455 of body (section 2.1.4).
+const PACKET: u64 = 268_435_460;
+/// Below a mebibyte a store is full before it has begun.
+const STORE_MIN: u64 = 1 << 20;
+const U16: u64 = u16::MAX as u64;
+/// The longest keep-alive in milliseconds: two bytes of seconds (section 3.1.2.10).
+const KEEP_ALIVE: u64 = U16 * 1000;
+
+fn admission() -> Admission {
+    Admission::default()
+}
+
+type CountLimit<const MIN: u64> = Or<Unlimited, Count<MIN, MANY>>;
+
+keys! {
+    (core, broker)
+    server: Server {
+        /// Folder for what the broker keeps; the users are in its file "users" unless security.password_file is set.
+        Restart data: PathBuf = PathBuf::from("tidegate-data");
+        /// Shard threads; auto is one for every two cores.
+        Restart shards: Or<Auto, Count<1, 1024>> = Or::WORD;
+        /// Longest time that a drain takes before connections are cut.
+        Reload drain_timeout: Span<0> = Span(broker.drain_timeout);
+    }
+    store: Store {
+        /// Keep sessions, their messages and retained messages on disk, in the folder "store" of server.data, and the smart space in its folder "space".
+        Restart keep: bool = true;
+        /// When something counts as kept: "always" survives a power cut, "interval:100ms" may lose the last 100 ms of it, "off" what the system has not written yet; all survive the end of the process.
+        Restart durability: Durable = Durable(tidegate_store::Durability::Always);
+        /// Refuse to start when something that was kept is damaged, instead of setting it aside and saying so.
+        Restart strict: bool = false;
+        /// Bytes that the files of the store may take, and as many those of the smart space; auto is as many as the disk has. Whatever this is, a part stays free for what empties them: whoever publishes is refused before.
+        Restart max_size: Or<Auto, Size<STORE_MIN, HUGE>> = Or::WORD;
+    }
+    listeners: Listeners {
+        /// MQTT over TCP.
+        Restart mqtt: Door = Or::Is(Address(([127, 0, 0, 1], 1883).into()));
+        /// MQTT over TLS; auto is 127.0.0.1:8883 when there is a certificate.
+        Restart mqtts: SecureDoor = Or::WORD;
+        /// MQTT over WebSocket, at the path /mqtt.
+        Restart ws: Door = Or::Is(Address(([127, 0, 0, 1], 8083).into()));
+        /// MQTT over secure WebSocket, at the path /mqtt; auto is 127.0.0.1:8084 when there is a certificate.
+        Restart wss: SecureDoor = Or::WORD;
+        /// Smart-M3 (SSAP), which knows no users; auto is 127.0.0.1:10010 while there are none.
+        Restart ssap: SecureDoor = Or::WORD;
+        /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.
+        Restart http: Door = Or::Is(Address(([127, 0, 0, 1], 7878).into()));
+        /// The door of SPARQL once more, where clients of SEPA look for queries and updates: port 8000.
+        Restart sepa_http: Door = Or::WORD;
+        /// The same, where they look for subscriptions: port 9000.
+        Restart sepa_ws: Door = Or::WORD;
+        /// Status, clients, metrics and health over HTTP, for operators; beyond this machine it needs users.
+        Restart admin: Door = Or::Is(Address(([127, 0, 0, 1], 18830).into()));
+    }
+    space: SpaceSection {
+        /// Longest time of a request to the smart space, which is that of one that says nothing about it.
+        Restart time_max: Span<10, 10_000> = Span(admission().time_max);
+        /// Changes that would wait too long: told when to come back (deny), parked while their time allows (postpone), told nothing but no (drop-newest), or let in before the oldest, which get no answer in time (drop-oldest).
+        Restart update_policy: PolicyWord = PolicyWord(admission().update.policy);
+        /// Work that may wait before a change, as time.
+        Restart update_delay_max: Span<1, 60_000> = Span(admission().update.delay_max);
+        /// The same for triple patterns and cheap queries.
+        Restart query_policy: PolicyWord = PolicyWord(admission().query.policy);
+        /// Work that may wait before a cheap query, as time.
+        Restart query_delay_max: Span<1, 60_000> = Span(admission().query.delay_max);
+        /// The same for queries that may take long.
+        Restart advanced_query_policy: PolicyWord = PolicyWord(admission().advanced_query.policy);
+        /// Work that may wait before such a query, as time.
+        Restart advanced_query_delay_max: Span<1, 60_000> = Span(admission().advanced_query.delay_max);
+        /// The same for new subscriptions.
+        Restart subscribe_policy: PolicyWord = PolicyWord(admission().subscribe.policy);
+        /// Work that may wait before a new subscription, as time.
+        Restart subscribe_delay_max: Span<1, 60_000> = Span(admission().subscribe.delay_max);
+        /// The same for those who ask what they have missed.
+        Restart check_policy: PolicyWord = PolicyWord(admission().check.policy);
+        /// Work that may wait before such a question, as time.
+        Restart check_delay_max: Span<1, 60_000> = Span(admission().check.delay_max);
+        /// Pages of other sites that may use the doors of the smart space through a browser, by origin.
+        Reload origins: Origins = Origins::default();
+    }
+    map: Map {
+        /// Prefixes for the triples of maps, beside rdf, rdfs, xsd, owl, sosa, ssn, qudt, unit, saref, schema and geo.
+        Restart prefixes: PrefixList = PrefixList::default();
+        /// The user as whom maps receive and publish, whom the rules of access concern; unset: maps may do everything.
+        Restart user: UserName = UserName::default();
+    }
+    tls: Tls {
+        /// Certificate chain of the TLS listeners, PEM.
+        Reload cert: Option<PathBuf> = None;
+        /// Private key of the TLS listeners, PEM, not encrypted.
+        Reload key: Option<PathBuf> = None;
+        /// CA that signs client certificates, PEM.
+        Reload client_ca: Option<PathBuf> = None;
+        /// Whether, with a client_ca, a client must show a certificate; its name is then its user.
+        Reload client_cert_required: bool = true;
+    }
+    security: Security {
+        /// Users and password hashes, made by "tidegate user add"; mosquitto's files are read too.
+        Reload password_file: Option<PathBuf> = None;
+        /// Rules of access in mosquitto's format.
+        Reload acl_file: Option<PathBuf> = None;
+        /// Let clients in that give no user name, even beyond this machine.
+        Reload allow_anonymous: bool = false;
+        /// Whose a client identifier is: its user's for as long as the session lives ("session"); also by name, so that alice may use alice, alice-1, alice/lamp and no other (true); whoever comes while its user is away ends that session (false).
+        Reload bind_client_ids: BindIds = BindIds::Sessions;
+        /// With a password_file: let certificates in whose name is not in it.
+        Reload any_certificate_user: bool = false;
+        /// Pages that may use ws and wss, by origin; auto refuses pages from elsewhere to a browser on this machine, and to every browser, with names other than localhost, while clients without a password are let in.
+        Reload origins: Or<Auto, Origins> = Or::WORD;
+    }
+    limits: Limits {
+        /// Connections at the same time, over all listeners.
+        Reload connections_max: CountLimit<1> = Or::Is(Count(broker.connections_max as u64));
+        /// Time for a client to finish TLS, WebSocket and MQTT handshakes.
+        Reload handshake_timeout: Span<1> = Span(broker.handshake_timeout);
+        /// Handshakes under way at the same time.
+        Reload handshakes_max: Count<1, MANY> = Count(broker.handshakes_max as u64);
+        /// Password checks running at the same time.
+        Restart password_threads: Count<1, 64> = Count(broker.password_threads as u64);
+        /// Size of one packet from a client.
+        Reload packet_bytes_max: Size<128, PACKET> = Size(core.packet_bytes_max.into());
+        /// Unacknowledged messages that a client may have under way to the broker.
+        Reload receive_max: Count<1, U16> = Count(core.receive_max.into());
+        /// Unacknowledged messages that the broker has under way to a client.
+        Reload inflight_max: Count<1, U16> = Count(core.inflight_max.into());
+        /// Messages that wait for one client beyond those under way.
+        Reload queue_messages_max: Count<0, MANY> = Count(core.queue_messages_max as u64);
+        /// Size of those messages.
+        Reload queue_bytes_max: Size<0, HUGE> = Size(core.queue_bytes_max as u64);
+        /// Of those, what stays in memory of a session that is kept; the rest waits on disk, at 40 bytes each.
+        Reload queue_memory_max: Size<0, HUGE> = Size(core.queue_memory_max as u64);
+        /// Bytes on their way to one connection; beyond, messages wait in its queue (without priorities QoS 0 is dropped).
+        Reload outbox_bytes_max: Size<1024, HUGE> = Size(core.outbox_bytes_max as u64);
+        /// How long a client may take nothing of what waits for it before it is disconnected.
+        Reload write_timeout: Span<1000> = Span(core.write_timeout);
+        /// Keep QoS 0 messages for clients that are away.
+        Reload queue_qos0: bool = core.queue_qos0;
+        /// Topic aliases that a client may use.
+        Reload topic_alias_max: Count<0, U16> = Count(core.topic_alias_max.into());
+        /// Topic aliases that the broker uses towards a client that offers them.
+        Reload topic_alias_out_max: Count<0, U16> = Count(core.topic_alias_out_max.into());
+        /// Longest keep-alive that a client may ask for.
+        Reload keep_alive_max: Or<Unlimited, Span<1000, KEEP_ALIVE>> = keep_alive(&core);
+        /// Longest time that a session is kept without a connection.
+        Reload session_expiry_max: Or<Unlimited, Span<0>> = Or::Is(Span(core.session_expiry_max));
+        /// Expiry of sessions of clients before MQTT 5 that did not ask for a clean session.
+        Reload session_expiry_v3: Or<Unlimited, Span<0>> = Or::Is(Span(core.session_expiry_v3));
+        /// Best quality of service that is granted.
+        Reload qos_max: Count<0, 2> = Count(core.qos_max.bits().into());
+        /// Whether messages are retained.
+        Reload retain_available: bool = core.retain_available;
+        /// Retained messages.
+        Reload retained_messages_max: CountLimit<0> = Or::Is(Count(core.retained_messages_max as u64));
+        /// Size of all retained messages.
+        Reload retained_bytes_max: Or<Unlimited, Size<0, HUGE>> = Or::Is(Size(core.retained_bytes_max as u64));
+        /// Subscriptions of one session.
+        Reload subscriptions_max: CountLimit<1> = Or::Is(Count(core.subscriptions_max as u64));
+        /// Sessions of one shard, connected or not.
+        Reload sessions_max: CountLimit<1> = Or::Is(Count(core.sessions_max as u64));
+        /// Messages that each publisher may send, such as "500/s"; so many at once, and then evenly.
+        Reload rate: Or<Unlimited, Pace> = Or::WORD;
+        /// New client identifiers from one user, or one network without users.
+        Reload new_clients: Pace = Pace::of(&core.arrivals.new_clients);
+        /// How many of them may come at once.
+        Reload new_clients_burst: Count<1, MANY> = Count(core.arrivals.new_clients.burst().into());
+        /// New clients that are let in while the broker is strained.
+        Reload paced_clients: Pace = Pace::of(&core.arrivals.paced);
+        /// Bytes kept for clients and messages, all together; auto is half of what the machine or control group has.
+        Reload memory: Or<Auto, Size<MEMORY_MIN, HUGE>> = Or::WORD;
+        /// Size of a client identifier.
+        Reload client_id_bytes_max: Size<23, U16> = Size(core.client_id_bytes_max as u64);
+        /// Levels of a topic.
+        Reload topic_levels_max: Count<1, U16> = Count(core.topic_levels_max as u64);
+    }
+    priority: PrioritySection {
+        /// Who is served first: by weight, the longest queue pays (practical); the rarest publisher (paper); nobody (off).
+        Reload mode: PriorityWord = PriorityWord(core.priority.mode);
+        /// What decides about the class of a message: rules of [classes.NAME], the publisher's rate (rank), or both.
+        Reload by: ByWord = ByWord(core.priority.by);
+    }
+    backoff: Backoff {
+        /// How it is learned what is usual for a publisher; "off": nobody comes first, and nobody is slowed.
+        Reload mode: Mode = Mode::Practical;
+        /// What becomes of those who send more than is usual for them.
+        Reload enforce: Enforce = Enforce(rhythm(&core).enforcement);
+        /// Intervals between messages after which a rhythm is known (practical), or messages (paper).
+        Reload learn: Or<Auto, Count<2, 254>> = Or::WORD;
+        /// How many times its usual rate a publisher may have.
+        Reload headroom: Count<1, 100> = Count(rhythm(&core).headroom as u64);
+        /// Messages that may come at once, on top of the rate.
+        Reload burst: Count<0, 10_000> = Count(rhythm(&core).burst.into());
+        /// With enforce = "always": longest delay of a message, and what a refused one is told to wait at most.
+        Reload max_delay: Span<1, 86_400_000> = Span(rhythm(&core).delay_max);
+        /// The paper's mode mentions a maximum and gives none: whether max_delay bounds it, too.
+        Reload paper_bounded: bool = rhythm(&core).paper_bounded;
+        /// Messages of one client that may wait.
+        Reload hold_messages: Count<0, 1_000_000> = Count(core.back_off.hold_messages_max as u64);
+        /// Size of them.
+        Reload hold_bytes: Size<0, HUGE> = Size(core.back_off.hold_bytes_max as u64);
+        /// After how long a typical client repeats what was not acknowledged; messages are held for three quarters of it.
+        Reload client_retry: Span<100, 3_600_000> = Span(core.back_off.client_retry);
+        /// How long a publisher is remembered after its last connection.
+        Reload memory: Span<0> = Span(core.back_off.memory);
+    }
+    log: Log {
+        /// How much is logged.
+        Reload level: LogLevel = LogLevel(LevelFilter::INFO);
+        /// How a log line looks.
+        Restart format: LogFormat = LogFormat::Text;
+    }
+    telemetry: Telemetry {
+        /// A collector that metrics are sent to, by OTLP over HTTP ("http://127.0.0.1:4318"); they are at /metrics anyway.
+        Restart otlp: Or<Off, Receiver> = Or::WORD;
+        /// How often they are sent.
+        Restart otlp_interval: Span<1000, 3_600_000> = Span(std::time::Duration::from_secs(10));
+    }
+    sys: Sys {
+        /// How often the topics below $SYS/broker are published.
+        Reload interval: Or<Off, Span<1000>> = sys_interval(&broker);
+    }
+}
+
+/// One turn of every kind of input has to fit into what is kept free.
+const MEMORY_MIN: u64 = 16 << 20;
+
+fn rhythm(core: &Settings) -> RhythmConfig {
+    core.back_off.rhythm.unwrap_or_default()
+}
+
+fn keep_alive(core: &Settings) -> Or<Unlimited, Span<1000, KEEP_ALIVE>> {
+    let seconds = |seconds: u16| std::time::Duration::from_secs(seconds.into());
+    core.keep_alive_max.map_or(Or::WORD, |max| Or::Is(Span(seconds(max))))
+}
+
+fn sys_interval(broker: &Config) -> Or<Off, Span<1000>> {
+    if broker.sys_interval.is_zero() { Or::WORD } else { Or::Is(Span(broker.sys_interval)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_default_reads_back_from_what_is_shown() {
+        for key in KEYS {
+            let shown = (key.show)(&Options::default());
+            if shown == "unset" {
+                continue;
+            }
+            let written = toml::de::DeValue::parse(&shown).unwrap();
+            let value = super::super::file::value_of(written.get_ref());
+            let mut options = Options::default();
+            assert!((key.set)(&mut options, &value, None).is_some(), "{} = {shown}", key.path);
+            assert_eq!(options, Options::default(), "{}", key.path);
+        }
+    }
+
+    #[test]
+    fn every_key_has_a_meaning_and_a_section() {
+        for key in KEYS {
+            assert!(key.about.trim().len() > 8, "{}", key.path);
+            assert!(SECTIONS.contains(&key.path.split('.').next().unwrap()), "{}", key.path);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The configuration: flags over environment over files over defaults, every value with its origin.
+//!
+//! Sources are turned into entries (`path`, value, origin) in the order of their weight and applied one after the other
+//! to [`Options`] by the table of keys. All problems of all sources are collected; what the values mean together is
+//! judged in `plan.rs`.
+
+pub mod backoff;
+pub mod class;
+mod environment;
+mod file;
+pub mod keys;
+pub mod map;
+mod problem;
+pub mod rule;
+mod search;
+pub mod setting;
+mod suggest;
+pub mod units;
+pub mod words;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use keys::{KEYS, Key, Options};
+use map::Maps;
+pub use problem::{Origin, Problem, Problems};
+use rule::Rule;
+use setting::Value;
+use tidegate_core::classes::Class;
+
+/// A value for a key, from somewhere.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Section and name.
+    pub path: String,
+    /// What was written.
+    pub value: Value,
+    /// Where.
+    pub origin: Origin,
+}
+
+impl Entry {
+    /// A value from the command line.
+    pub fn flag(flag: &str, path: &str, value: &str) -> Self {
+        let origin = Origin::Flag(flag.to_owned());
+        Self { path: path.to_owned(), value: Value::Bare(value.to_owned()), origin }
+    }
+}
+
+/// The fields of an entry of a list, such as a rule, each with its meaning.
+pub type Fields = &'static [(&'static str, &'static str)];
+
+fn has_field(fields: Fields, name: &str) -> bool {
+    names(fields).any(|field| field == name)
+}
+
+fn names(fields: Fields) -> impl Iterator<Item = &'static str> + Clone {
+    fields.iter().map(|(name, _)| *name)
+}
+
+/// Where to look for values.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The file named on the command line.
+    pub file: Option<PathBuf>,
+    /// The environment.
+    pub environment: Vec<(String, String)>,
+    /// The command line.
+    pub flags: Vec<Entry>,
+}
+
+impl Sources {
+    /// The environment of this process and what the command line says.
+    pub fn of_process(file: Option<PathBuf>, flags: Vec<Entry>) -> Self {
+        // A variable that is not Unicode cannot be one of ours.
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self { file, environment: std::env::vars_os().filter_map(text).collect(), flags }
+    }
+}
+
+/// A configuration whose every value fits its key.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// The values.
+    pub options: Options,
+    /// Where those come from that are not defaults.
+    origins: BTreeMap<&'static str, Origin>,
+    /// Rules of access, in order.
+    pub rules: Vec<Rule>,
+    /// Classes of messages, in order, with where they stand.
+    pub classes: Vec<(Class, Origin)>,
+    /// Maps between MQTT and the smart space.
+    pub maps: Maps,
+    /// The files that were read.
+    pub files: Vec<PathBuf>,
+}
+
+impl Loaded {
+    /// Where the value of this key comes from.
+    pub fn origin(&self, path: &str) -> &Origin {
+        self.origins.get(path).unwrap_or(&Origin::Default)
+    }
+
+    /// What rules and classes have become, in words, where they differ from another configuration's.
+    pub fn changed_lists(&self, before: &Self) -> Vec<String> {
+        // Where a rule stands is no part of what it says.
+        let same_rule = |(a, b): (&Rule, &Rule)| a == &Rule { origin: a.origin.clone(), ..b.clone() };
+        let rules = (self.rules.len(), before.rules.len());
+        let classes = (self.classes.len(), before.classes.len());
+        let same_rules = rules.0 == rules.1 && self.rules.iter().zip(&before.rules).all(same_rule);
+        let same_classes =
+            classes.0 == classes.1 && self.classes.iter().zip(&before.classes).all(|((a, _), (b, _))| a == b);
+        let lists = [("security.rules", same_rules, rules), ("classes", same_classes, classes)];
+        let words = |(name, _, (now, before))| {
+            if now == before { format!("{name} (still {now})") } else { format!("{name} {before} → {now}") }
+        };
+        lists.into_iter().filter(|(_, is_same, _)| !is_same).map(words).collect()
+    }
+
+    /// Keys whose values differ from another configuration's.
+    pub fn changed_from(&self, before: &Self) -> impl Iterator<Item = &'static Key> {
+        KEYS.iter().filter(|key| (key.show)(&self.options) != (key.show)(&before.options))
+    }
+}
+
+/// Reads all sources; every problem of every source at once.
+pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
+    let (loaded, problems) = read(sources);
+    if problems.is_empty() { Ok(loaded) } else { Err(Problems(problems)) }
+}
+
+/// What could be read of all sources, and every problem.
+pub fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
+    let mut loaded = Loaded::default();
+    let mut problems = Vec::new();
+    let (mut entries, mut maps) = (Vec::new(), Vec::new());
+    let named = sources.environment.iter().find(|(name, _)| name == environment::CONFIG);
+    let named = sources.file.clone().or_else(|| named.map(|(_, path)| PathBuf::from(path)));
+    for path in search::files(named) {
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) => {
+                problems.push(Problem::of_file(&path, format_args!("cannot be read: {error}")));
+                continue;
+            }
+        };
+        let contents = file::parse(&path, &text);
+        if !contents.problems.is_empty() && file::looks_like_mosquitto(&text) {
+            let problem = Problem::of_file(&path, "this looks like a mosquitto.conf, and Tidegate reads TOML");
+            problems.push(problem.with_hint(
+                "`tidegate config show` prints such a file; mosquitto's password_file and acl_file can be used as they \
+                 are (--password-file, --acl-file)"
+                    .to_owned(),
+            ));
+            continue;
+        }
+        problems.extend(contents.problems);
+        entries.extend(contents.entries);
+        maps.extend(contents.maps);
+        loaded.rules.extend(contents.rules.iter().filter_map(|fields| Rule::read(fields, &mut problems)));
+        loaded.classes.extend(contents.classes.iter().filter_map(|(head, fields)| {
+            class::read(&head.path, &head.origin, fields, &mut problems).map(|class| (class, head.origin.clone()))
+        }));
+        loaded.files.push(path);
+    }
+    let (from_environment, misnamed) = environment::parse(&sources.environment);
+    problems.extend(misnamed);
+    entries.extend(from_environment);
+    entries.extend(sources.flags.iter().cloned());
+    for entry in &entries {
+        problems.extend(loaded.apply(entry));
+    }
+    // Prefixes may come from anywhere, so the maps are last.
+    loaded.maps = map::compile(&maps, &loaded.options.map.prefixes, &mut problems);
+    loaded.options.make_absolute();
+    (loaded, problems)
+}
+
+/// The same path, whatever the working directory will be.
+pub fn absolute(path: &Path) -> PathBuf {
+    // It fails only without a working directory.
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Options {
+    /// What is shown and said should mean the same file to everybody.
+    fn make_absolute(&mut self) {
+        let Self { server, tls, security, .. } = self;
+        let named =
+            [&mut tls.cert, &mut tls.key, &mut tls.client_ca, &mut security.password_file, &mut security.acl_file];
+        for path in named.into_iter().flatten().chain([&mut server.data]) {
+            *path = absolute(path);
+        }
+    }
+}
+
+impl Loaded {
+    fn apply(&mut self, entry: &Entry) -> Option<Problem> {
+        let Entry { path, value, origin } = entry;
+        let Some(key) = Key::find(path) else {
+            return Some(Problem::of_key(origin, path, "unknown key").with_hint(file::hint_for_key(path)));
+        };
+        if (key.set)(&mut self.options, value, origin.folder()).is_none() {
+            return Some(Problem::of_key(origin, path, format!("{value} does not fit: expected {}", (key.expected)())));
+        }
+        self.origins.insert(key.path, origin.clone());
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! Rules of access in the configuration file: `[[security.rule]]`.
+//!
+//! ```toml
+//! [[security.rule]]
+//! role = "sensor"              # or user = "…", client = "…*", anonymous = true; none of them: everybody
+//! allow = "write"              # or deny; "publish", "subscribe", "receive", "read", "write", "readwrite", "priority"
+//! topic = "sensors/%c/#"       # %u is the user, %c the client identifier
+//! ```
+
+use tidegate_wire_mqtt::{Limits, TopicFilter};
+
+use super::problem::{Origin, Problem};
+use super::setting::Value;
+use super::{Entry, Fields, has_field, names, suggest};
+
+/// Whom a rule concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// All clients.
+    Everyone,
+    /// Clients without a user name.
+    Anonymous,
+    /// One user.
+    User(String),
+    /// The users with this role.
+    Role(String),
+    /// Clients by their identifier; `*` stands for anything.
+    Client(String),
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Permits.
+    Allow,
+    /// Refuses.
+    Deny,
+}
+
+/// One rule, as it was written and found sound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// For whom.
+    pub subject: Subject,
+    /// Granted or taken away.
+    pub effect: Effect,
+    /// What: one of [`ACTIONS`].
+    pub actions: String,
+    /// For which topics.
+    pub topic: String,
+    /// Where the rule stands, for messages.
+    pub origin: Origin,
+}
+
+/// Every field with its meaning.
+pub const FIELDS: Fields = &[
+    (
+        "user",
+        "One user. Of `user`, `role`, `client` and `anonymous` a rule has one at most; with none it is for everybody.",
+    ),
+    ("role", "Users with this role."),
+    ("client", "Client identifiers; `*` stands for anything."),
+    ("anonymous", "`true`: clients without a user name."),
+    (
+        "allow",
+        "What is permitted: `publish` (also `write`), `subscribe`, `receive`, `read` (the last two), `readwrite` or \
+         `priority`. A rule has `allow` or `deny`.",
+    ),
+    ("deny", "What is refused, with the same words; it wins over whatever is allowed."),
+    ("topic", "A topic filter, in which `%u` stands for the user and `%c` for the client identifier."),
+];
+
+/// Words for what can be allowed or denied.
+const ACTIONS: &[&str] = &["publish", "subscribe", "receive", "read", "write", "readwrite", "priority"];
+
+#[derive(Default)]
+struct Draft {
+    subject: Option<Subject>,
+    grant: Option<(Effect, String)>,
+    topic: Option<String>,
+}
+
+impl Rule {
+    /// Reads the fields of one rule; what is wrong goes to `problems`.
+    pub fn read(fields: &[Entry], problems: &mut Vec<Problem>) -> Option<Self> {
+        let before = problems.len();
+        let mut draft = Draft::default();
+        for Entry { path, value, origin } in fields {
+            let key = format!("security.rule.{path}");
+            if !has_field(FIELDS, path) {
+                let hint = suggest::did_you_mean(path, names(FIELDS));
+                problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
+            } else if let Err(message) = draft.set(path, value) {
+                problems.push(Problem::of_key(origin, &key, message));
+            }
+        }
+        let origin = fields.first().map_or(Origin::Default, |entry| entry.origin.clone());
+        let given = |names: &[&str]| fields.iter().any(|entry| names.contains(&entry.path.as_str()));
+        for required in [&["allow", "deny"][..], &["topic"]].iter().filter(|names| !given(names)) {
+            let message = format!("a rule needs \"{}\"", required.join("\" or \""));
+            problems.push(Problem::of_key(&origin, "security.rule", message));
+        }
+        if problems.len() > before {
+            return None;
+        }
+        let (effect, actions) = draft.grant?;
+        Some(Self { subject: draft.subject.unwrap_or(Subject::Everyone), effect, actions, topic: draft.topic?, origin })
+    }
+}
+
+impl Draft {
+    fn set(&mut self, field: &str, value: &Value) -> Result<(), String> {
+        match field {
+            "anonymous" => match value {
+                Value::Boolean(true) => self.set_subject(Subject::Anonymous),
+                _ => Err(format!("{value} does not fit: expected true")),
+            },
+            "user" => self.set_subject(Subject::User(text(value)?)),
+            "role" => self.set_subject(Subject::Role(text(value)?)),
+            "client" => self.set_subject(Subject::Client(text(value)?)),
+            "allow" => self.set_grant(Effect::Allow, text(value)?),
+            "deny" => self.set_grant(Effect::Deny, text(value)?),
+            _ => {
+                let topic = text(value)?;
+                check_topic(&topic).map_err(|why| format!("{value} does not fit: {why}"))?;
+                self.topic = Some(topic);
+                Ok(())
+            }
+        }
+    }
+
+    fn set_subject(&mut self, subject: Subject) -> Result<(), String> {
+        match self.subject.replace(subject) {
+            None => Ok(()),
+            Some(_) => Err("a rule has one of user, role, client and anonymous".to_owned()),
+        }
+    }
+
+    fn set_grant(&mut self, effect: Effect, actions: String) -> Result<(), String> {
+        if !ACTIONS.contains(&actions.as_str()) {
+            return Err(format!("{actions:?} does not fit: expected one of \"{}\"", ACTIONS.join("\", \"")));
+        }
+        match self.grant.replace((effect, actions)) {
+            None => Ok(()),
+            Some(_) => Err("a rule has one of allow and deny".to_owned()),
+        }
+    }
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    match value {
+        Value::Text(text) if !text.is_empty() => Ok(text.clone()),
+        _ => Err(format!("{value} does not fit: expected text in quotes")),
+    }
+}
+
+fn check_topic(text: &str) -> Result<(), String> {
+    match TopicFilter::parse(text, &Limits::default()) {
+        Ok(filter) if filter.group().is_some() => Err("rules name topics without \"$share/group/\"".to_owned()),
+        Ok(_) => Ok(()),
+        Err(violation) => Err(format!("expected a topic filter; {}", violation.detail)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(fields: &[(&str, &str)]) -> (Option<Rule>, Vec<String>) {
+        let entry = |(path, value): &(&str, &str)| Entry {
+            path: (*path).to_owned(),
+            value: Value::Text((*value).to_owned()),
+            origin: Origin::Default,
+        };
+        let fields: Vec<Entry> = fields.iter().map(entry).collect();
+        let mut problems = Vec::new();
+        let rule = Rule::read(&fields, &mut problems);
+        (rule, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_rule_says_who_what_and_where() {
+        let (rule, problems) = rule(&[("user", "ann"), ("allow", "write"), ("topic", "a/%u/#")]);
+        let rule = rule.unwrap();
+        assert!(problems.is_empty());
+        assert_eq!(rule.subject, Subject::User("ann".into()));
+        assert_eq!((rule.effect, rule.actions.as_str(), rule.topic.as_str()), (Effect::Allow, "write", "a/%u/#"));
+    }
+
+    #[test]
+    fn every_fault_of_a_rule_is_named() {
+        let (none, problems) = rule(&[("uesr", "ann"), ("allow", "all"), ("topic", "a/#/b")]);
+        assert!(none.is_none());
+        assert_eq!(
+            problems,
+            [
+                "security.rule.uesr: unknown key; did you mean \"user\"?",
+                "security.rule.allow: \"all\" does not fit: expected one of \"publish\", \"subscribe\", \"receive\", \
+                 \"read\", \"write\", \"readwrite\", \"priority\"",
+                "security.rule.topic: \"a/#/b\" does not fit: expected a topic filter; # is not the last level",
+            ]
+        );
+        assert_eq!(rule(&[("user", "ann"), ("deny", "read")]).1, ["security.rule: a rule needs \"topic\""]);
+        assert_eq!(rule(&[("topic", "a")]).1, ["security.rule: a rule needs \"allow\" or \"deny\""]);
+    }
+
+    #[test]
+    fn a_rule_concerns_one_subject_and_has_one_effect() {
+        let both = [("user", "a"), ("role", "b"), ("allow", "read"), ("deny", "read"), ("topic", "t")];
+        assert_eq!(rule(&both).1.len(), 2);
+    }
+}

@@ -1,0 +1,78 @@
+//! "Did you mean …": the known name nearest to one that is not known.
+//!
+//! Two measures, the better one counts: edits in the name as written (`recieve_max`), and edits after its words have
+//! been sorted, because people bring names from other brokers (`max_connections` for `connections_max`).
+
+/// The candidate that was probably meant, if one is near enough.
+pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = |candidate: &&str| distance(wrong, candidate).min(distance(&sorted(wrong), &sorted(candidate)));
+    let candidates: Vec<&str> = candidates.into_iter().collect();
+    let best = *candidates.iter().min_by_key(|candidate| near(candidate))?;
+    // A third of the name may be wrong; more is another name.
+    if near(&best) <= wrong.chars().count().max(3) / 3 {
+        return Some(best);
+    }
+    // Or it is the beginning of a name, up to the end of a word.
+    let begins = |name: &&str| name.strip_prefix(wrong).is_some_and(|rest| rest.starts_with('_'));
+    candidates.into_iter().filter(begins).min_by_key(|name| name.len())
+}
+
+/// The sentence to append to an error; empty if nothing is near.
+pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(wrong, candidates).map(|name| format!("did you mean \"{name}\"?"))
+}
+
+fn sorted(name: &str) -> String {
+    let mut words: Vec<&str> = name.split(['_', '-', '.']).collect();
+    words.sort_unstable();
+    words.join("_")
+}
+
+/// Edits between two names, case aside: a letter more, less or other, or two neighbours swapped (optimal string
+/// alignment). Names are short, so the plain table will do.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.to_lowercase().chars().collect();
+    let b: Vec<char> = b.to_lowercase().chars().collect();
+    let mut table = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            table[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = table[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let one_side = table[i - 1][j].min(table[i][j - 1]) + 1;
+                let is_swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+                let swapped = if is_swapped { table[i - 2][j - 2] + 1 } else { usize::MAX };
+                replaced.min(one_side).min(swapped)
+            };
+        }
+    }
+    table[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: &[&str] = &["connections_max", "receive_max", "packet_bytes_max", "qos_max"];
+
+    #[test]
+    fn typos_and_swapped_words_are_understood() {
+        let near = |wrong| nearest(wrong, KNOWN.iter().copied());
+        assert_eq!(near("recieve_max"), Some("receive_max"));
+        assert_eq!(near("max_connections"), Some("connections_max"));
+        assert_eq!(near("packet_byte_max"), Some("packet_bytes_max"));
+        assert_eq!(near("QoS_Max"), Some("qos_max"));
+        assert_eq!(near("packet_bytes"), Some("packet_bytes_max"));
+        assert_eq!(near("packet"), Some("packet_bytes_max"));
+        assert_eq!(near("colour"), None);
+    }
+
+    #[test]
+    fn distance_counts_edits() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("uesr", "user"), 1);
+        assert_eq!(distance("same", "same"), 0);
+    }
+}

@@ -1,0 +1,332 @@
+//! Settings with a meaning of their own: addresses, log level and format, priorities.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use tidegate_admin::Collector;
+use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
+use tidegate_space::Policy;
+use tidegate_store::Durability;
+use tracing::level_filters::LevelFilter;
+
+use super::setting::{Auto, Off, Or, Setting, Value};
+
+/// An address to listen on. Loopback unless another one is written, so that nothing is opened to the world by accident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address(pub SocketAddr);
+
+impl Setting for Address {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let text = value.text()?.trim();
+        if let Ok(address) = text.parse() {
+            return Some(Self(address));
+        }
+        // `localhost` is 127.0.0.1 here: where it means ::1, clients that only try IPv4 find nobody.
+        let port = text.strip_prefix("localhost:").unwrap_or(text).parse().ok()?;
+        Some(Self(SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+    }
+
+    fn expected() -> String {
+        "\"PORT\" (this machine only), \"HOST:PORT\" with an IP address or localhost (\"0.0.0.0:1883\" is all \
+         addresses), \"[V6]:PORT\" (port 0 takes a free one)"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+/// When something counts as kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durable(pub Durability);
+
+impl Setting for Durable {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        value.text()?.trim().parse().ok().map(Self)
+    }
+
+    fn expected() -> String {
+        "\"always\", \"interval:TIME\" with a time of 1ms to 60s, or \"off\"".to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+/// A listener: an address, or switched off.
+pub type Door = Or<Off, Address>;
+
+/// A listener that is only opened by itself when something else is so: a certificate is there, or no users are.
+pub type SecureDoor = Or<Auto, Door>;
+
+/// Pages that may use a door, by their origins as browsers send them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins(pub Vec<String>);
+
+impl Setting for Origins {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let list: Vec<String> = match value {
+            Value::List(list) => list.iter().map(|origin| origin.trim().to_ascii_lowercase()).collect(),
+            Value::Bare(text) => text.split(',').map(|origin| origin.trim().to_ascii_lowercase()).collect(),
+            _ => return None,
+        };
+        list.iter().all(|origin| is_origin(origin)).then_some(Self(list))
+    }
+
+    fn expected() -> String {
+        "a list of origins such as [\"https://app.example\", \"http://10.0.0.7:3000\"], each with scheme, name and \
+         port and nothing behind them, or [\"*\"] for every page"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
+/// `scheme://host[:port]` as RFC 6454 has it, or the star.
+fn is_origin(text: &str) -> bool {
+    let is_plain = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_graphic() && !"/?#@*,".contains(c));
+    text == "*" || text.split_once("://").is_some_and(|(scheme, host)| is_plain(scheme) && is_plain(host))
+}
+
+/// A collector of metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    url: String,
+    pub collector: Collector,
+}
+
+impl Setting for Receiver {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let url = value.text()?.trim();
+        Some(Self { url: url.to_owned(), collector: Collector::parse(url)? })
+    }
+
+    fn expected() -> String {
+        "\"http://HOST:PORT\" of a collector that takes OTLP over HTTP (port 4318 unless another one is written)"
+            .to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("{:?}", self.url)
+    }
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLevel(pub LevelFilter);
+
+const LEVELS: &[(&str, LevelFilter)] = &[
+    ("off", LevelFilter::OFF),
+    ("error", LevelFilter::ERROR),
+    ("warn", LevelFilter::WARN),
+    ("info", LevelFilter::INFO),
+    ("debug", LevelFilter::DEBUG),
+    ("trace", LevelFilter::TRACE),
+];
+
+impl Setting for LogLevel {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        let text = value.text()?;
+        LEVELS.iter().find(|(name, _)| *name == text).map(|(_, level)| Self(*level))
+    }
+
+    fn expected() -> String {
+        "\"off\", \"error\", \"warn\", \"info\", \"debug\" or \"trace\"".to_owned()
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.0)
+    }
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// `ts=… level=… msg=… key=value`
+    Text,
+    /// One object per line.
+    Json,
+}
+
+impl Setting for LogFormat {
+    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+        match value.text()? {
+            "text" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    fn expected() -> String {
+        "\"text\" or \"json\"".to_owned()
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Text => "\"text\"".to_owned(),
+            Self::Json => "\"json\"".to_owned(),
+        }
+    }
+}
+
+/// Whose a client identifier is. Once a switch: `true` and `false` mean what they meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindIds {
+    /// Nobody's: a session gives way while its user is away.
+    Off,
+    /// Its user's, for as long as the session lives.
+    Sessions,
+    /// The user's whose name it is or begins with.
+    Names,
+}
+
+impl Setting for BindIds {
+    fn read(value: &Value, folder: Option<&Path>) -> Option<Self> {
+        if value.text().is_some_and(|text| text.trim() == "session") {
+            return Some(Self::Sessions);
+        }
+        bool::read(value, folder).map(|by_name| if by_name { Self::Names } else { Self::Off })
+    }
+
+    fn expected() -> String {
+        "\"session\", true or false".to_owned()
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Self::Off => "false",
+            Self::Sessions => "\"session\"",
+            Self::Names => "true",
+        }
+        .to_owned()
+    }
+}
+
+/// A setting that is one of a few words.
+macro_rules! one_of {
+    ($(#[$doc:meta])* $type:ident($inner:ty) { $($word:literal = $value:expr,)+ }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $type(pub $inner);
+
+        impl $type {
+            /// The words, as they are written, with what they mean.
+            const WORDS: &[(&str, $inner)] = &[$(($word, $value)),+];
+        }
+
+        impl Setting for $type {
+            fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+                let text = value.text()?;
+                Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| Self(*value))
+            }
+
+            fn expected() -> String {
+                let words: Vec<String> = Self::WORDS.iter().map(|(word, _)| format!("{word:?}")).collect();
+                format!("one of {}", words.join(", "))
+            }
+
+            fn show(&self) -> String {
+                let word = Self::WORDS.iter().find(|(_, value)| *value == self.0);
+                word.map_or_else(String::new, |(word, _)| format!("{word:?}"))
+            }
+        }
+    };
+}
+
+one_of! {
+    /// What happens to a request of the smart space that would wait too long.
+    PolicyWord(Policy) {
+        "deny" = Policy::Deny,
+        "postpone" = Policy::Postpone,
+        "drop-newest" = Policy::TailDrop,
+        "drop-oldest" = Policy::HeadDrop,
+    }
+}
+
+one_of! {
+    /// Who is served first.
+    PriorityWord(PriorityMode) {
+        "practical" = PriorityMode::Practical,
+        "paper" = PriorityMode::Paper,
+        "off" = PriorityMode::Off,
+    }
+}
+
+one_of! {
+    /// What decides about the class of a message.
+    ByWord(ClassBy) {
+        "rules" = ClassBy::Rules,
+        "rank" = ClassBy::Rank,
+        "both" = ClassBy::Both,
+    }
+}
+
+one_of! {
+    /// What a full queue does.
+    OnFullWord(OnFull) {
+        "drop_longest" = OnFull::DropLongest,
+        "drop_newest" = OnFull::DropNewest,
+        "drop_oldest" = OnFull::DropOldest,
+        "latest" = OnFull::Latest,
+        "refuse" = OnFull::Refuse,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn door(text: &str) -> Option<Door> {
+        Door::read(&Value::Text(text.to_owned()), None)
+    }
+
+    #[test]
+    fn f147_addresses_are_loopback_unless_said_otherwise() {
+        let at = |text: &str| Some(Or::Is(Address(text.parse().unwrap())));
+        assert_eq!(door("0.0.0.0:1883"), at("0.0.0.0:1883"));
+        assert_eq!(door("1884"), at("127.0.0.1:1884"));
+        assert_eq!(door("localhost:0"), at("127.0.0.1:0"));
+        assert_eq!(door("[::1]:1883"), at("[::1]:1883"));
+        assert_eq!(door("off"), Some(Or::WORD));
+        for bad in ["", ":1883", "host", "example.org:1883", "127.0.0.1", "127.0.0.1:70000", "on"] {
+            assert_eq!(door(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn origins_are_what_a_browser_sends_and_nothing_more() {
+        let read =
+            |list: &[&str]| Origins::read(&Value::List(list.iter().map(|&text| text.to_owned()).collect()), None);
+        let app = || Some(Origins(vec!["https://app.example".to_owned()]));
+        assert_eq!(read(&["https://App.example"]), app());
+        assert_eq!(Origins::read(&Value::Bare("https://app.example".to_owned()), None), app());
+        assert_eq!(read(&["*"]).map(|list| list.show()).as_deref(), Some("[\"*\"]"));
+        assert_eq!(read(&[]), Some(Origins(Vec::new())), "no page at all");
+        for bad in ["app.example", "https://", "https://app.example/", "https://*.example", "https://a b", ""] {
+            assert_eq!(read(&[bad]), None, "{bad}");
+        }
+        assert_eq!(Origins::read(&Value::Text("https://app.example".into()), None), None, "a list has brackets");
+    }
+
+    #[test]
+    fn f039_whose_an_identifier_is_was_once_a_switch() {
+        let read = |value: Value| BindIds::read(&value, None);
+        assert_eq!(read(Value::Text("session".into())), Some(BindIds::Sessions));
+        assert_eq!(
+            (read(Value::Boolean(true)), read(Value::Bare("false".into()))),
+            (Some(BindIds::Names), Some(BindIds::Off))
+        );
+        assert_eq!((read(Value::Text("true".into())), read(Value::Text("name".into()))), (None, None));
+    }
+
+    #[test]
+    fn levels_read_back() {
+        for (name, level) in LEVELS {
+            assert_eq!(LogLevel(*level).show(), format!("\"{name}\""));
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! From a configuration whose values fit to what the broker needs: the rules between keys are judged here.
+//!
+//! The most important of them: nothing listens beyond this machine while there are no users, unless the operator insists.
+
+mod admission;
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tidegate_broker::config::{Config, Listener, ListenerKind, TlsFiles};
+use tidegate_broker::keep::StoreConfig;
+use tidegate_control::rhythm::RhythmConfig;
+use tidegate_core::classes::{Class, Classes, Priority, PriorityMode};
+use tidegate_core::settings::{ArrivalRules, BackOff, Settings};
+use tidegate_space::Binds;
+use tidegate_wire_mqtt::QoS;
+
+pub use admission::admission;
+use admission::pointless_delays;
+
+use crate::certificate;
+use crate::config::keys::{Limits, Options};
+use crate::config::setting::{Count, FOREVER, Or, Size, Span};
+use crate::config::words::{Address, BindIds, Door, Origins, SecureDoor};
+use crate::config::{Loaded, Origin, Problem, Problems};
+
+/// Names and keys of the listeners, for messages.
+pub const DOORS: &[(ListenerKind, &str)] = &[
+    (ListenerKind::Mqtt, "mqtt"),
+    (ListenerKind::Mqtts, "mqtts"),
+    (ListenerKind::Ws, "ws"),
+    (ListenerKind::Wss, "wss"),
+];
+
+/// The name of a listener, in flags and keys.
+pub fn door_name(kind: ListenerKind) -> &'static str {
+    DOORS.iter().find(|(other, _)| *other == kind).map_or("?", |(_, name)| name)
+}
+
+/// The file with the users: the one that is configured, else the one in the data folder unless there surely is none.
+pub fn password_file(options: &Options) -> Option<PathBuf> {
+    let usual = || Some(usual_password_file(options)).filter(|path| !is_missing(path));
+    options.security.password_file.clone().or_else(usual)
+}
+
+/// Whether there surely is no such file. One that we may not look at may be there: to take it for missing would open the
+/// broker to everybody.
+pub fn is_missing(path: &Path) -> bool {
+    // Not through a link: one that leads nowhere was put there by somebody.
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
+}
+
+/// Where the users are kept when nothing else is said.
+pub fn usual_password_file(options: &Options) -> PathBuf {
+    options.server.data.join(USERS)
+}
+
+/// The file of the users in the data folder, and in a copy of it.
+pub const USERS: &str = "users";
+
+/// The folder of the store in the data folder.
+pub const STORE: &str = "store";
+
+/// Where sessions and messages are kept.
+pub fn store_dir(options: &Options) -> PathBuf {
+    options.server.data.join(STORE)
+}
+
+/// The folder of the smart space in the data folder, and in a copy of it.
+pub const SPACE: &str = "space";
+
+/// Where the smart space is kept.
+pub fn space_dir(options: &Options) -> PathBuf {
+    options.server.data.join(SPACE)
+}
+
+/// Where the operator's door is; none if it is off.
+pub fn admin(options: &Options) -> Option<SocketAddr> {
+    address(options.listeners.admin)
+}
+
+/// Where the doors of the smart space are. Smart-M3 knows no users, so with users it is opened on demand only.
+pub fn space(options: &Options, has_users: bool) -> Binds {
+    let ssap = match options.listeners.ssap {
+        Or::Is(door) => address(door),
+        Or::Word(_) => (!has_users).then(|| ([127, 0, 0, 1], 10010).into()),
+    };
+    let doors = &options.listeners;
+    let (sepa_http, sepa_ws) = (address(doors.sepa_http), address(doors.sepa_ws));
+    Binds { http: address(doors.http), ssap, sepa_http, sepa_ws }
+}
+
+/// What the broker is to do. The security rule is checked separately, once the users are known.
+pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
+    let options = &loaded.options;
+    let mut problems = Vec::new();
+    let tls = tls_files(loaded, &mut problems);
+    let listeners = listeners(options, tls.as_ref(), &mut problems);
+    let priority = priority(loaded, &mut problems);
+    problems.extend(pointless_delays(loaded));
+    if listeners.is_empty() && problems.is_empty() {
+        problems.push(
+            Problem::general("every listener is off, nobody could connect")
+                .with_hint("switch one on, for instance with --mqtt 127.0.0.1:1883".to_owned()),
+        );
+    }
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let limits = &options.limits;
+    Ok(Config {
+        listeners,
+        shards: options.server.shards.value().map_or(0, |Count(shards)| shards as usize),
+        settings: Settings { priority, ..settings(options) },
+        memory_max: limits.memory.value().map(|Size(bytes)| bytes),
+        connections_max: count(limits.connections_max),
+        handshake_timeout: limits.handshake_timeout.0,
+        handshakes_max: limits.handshakes_max.0 as usize,
+        password_threads: limits.password_threads.0 as usize,
+        sys_interval: options.sys.interval.value().map_or(Duration::ZERO, |Span(interval)| interval),
+        drain_timeout: options.server.drain_timeout.0,
+        origins: options.security.origins.clone().value().map(|Origins(list)| list.into()),
+        store: options.store.keep.then(|| StoreConfig {
+            dir: store_dir(options),
+            durability: options.store.durability.0,
+            strict: options.store.strict,
+            size_max: options.store.max_size.value().map(|Size(bytes)| bytes),
+        }),
+    })
+}
+
+fn settings(options: &Options) -> Settings {
+    let limits = &options.limits;
+    Settings {
+        packet_bytes_max: limits.packet_bytes_max.0 as u32,
+        receive_max: limits.receive_max.0 as u16,
+        inflight_max: limits.inflight_max.0 as u16,
+        queue_messages_max: limits.queue_messages_max.0 as usize,
+        queue_bytes_max: limits.queue_bytes_max.0 as usize,
+        queue_memory_max: limits.queue_memory_max.0 as usize,
+        outbox_bytes_max: limits.outbox_bytes_max.0 as usize,
+        queue_qos0: limits.queue_qos0,
+        topic_alias_max: limits.topic_alias_max.0 as u16,
+        topic_alias_out_max: limits.topic_alias_out_max.0 as u16,
+        // Seconds are what the protocol has; a fraction is rounded up, never down to nothing.
+        keep_alive_max: limits.keep_alive_max.value().map(|Span(max)| max.as_millis().div_ceil(1000) as u16),
+        session_expiry_max: limits.session_expiry_max.value().map_or(FOREVER, |Span(max)| max),
+        session_expiry_v3: limits.session_expiry_v3.value().map_or(FOREVER, |Span(max)| max),
+        qos_max: QoS::from_bits(limits.qos_max.0 as u8).unwrap_or_default(),
+        retain_available: limits.retain_available,
+        retained_messages_max: count(limits.retained_messages_max),
+        retained_bytes_max: limits.retained_bytes_max.value().map_or(usize::MAX, |Size(bytes)| bytes as usize),
+        subscriptions_max: count(limits.subscriptions_max),
+        sessions_max: count(limits.sessions_max),
+        client_id_bytes_max: limits.client_id_bytes_max.0 as usize,
+        bind_sessions: options.security.bind_client_ids != BindIds::Off,
+        topic_levels_max: limits.topic_levels_max.0 as usize,
+        back_off: back_off(options),
+        arrivals: arrivals(limits),
+        write_timeout: limits.write_timeout.0,
+        priority: Priority::default(),
+    }
+}
+
+fn back_off(options: &Options) -> BackOff {
+    let backoff = &options.backoff;
+    let usual = BackOff::default();
+    let learn = backoff.learn.value().map(|Count(learn)| learn as u32);
+    let rhythm = |config: RhythmConfig| RhythmConfig {
+        enforcement: backoff.enforce.0,
+        learn_messages: learn.unwrap_or(config.learn_messages),
+        learn_intervals: learn.unwrap_or(config.learn_intervals),
+        headroom: backoff.headroom.0 as f64,
+        burst: backoff.burst.0 as u32,
+        delay_max: backoff.max_delay.0,
+        paper_bounded: backoff.paper_bounded,
+        ..config
+    };
+    let usual_rhythm = usual.rhythm.unwrap_or_default();
+    BackOff {
+        rhythm: backoff.mode.rule().map(|rule| rhythm(RhythmConfig { rule, ..usual_rhythm })),
+        hold_messages_max: backoff.hold_messages.0 as usize,
+        hold_bytes_max: backoff.hold_bytes.0 as usize,
+        client_retry: backoff.client_retry.0,
+        memory: backoff.memory.0,
+        rate: options.limits.rate.value().map(|pace| pace.rate(None)),
+    }
+}
+
+fn arrivals(limits: &Limits) -> ArrivalRules {
+    ArrivalRules {
+        new_clients: limits.new_clients.rate(Some(limits.new_clients_burst.0 as u32)),
+        // As many at once as in the time that is named: the first second of a rush is no free one.
+        paced: limits.paced_clients.rate(None),
+    }
+}
+
+fn priority(loaded: &Loaded, problems: &mut Vec<Problem>) -> Priority {
+    let section = &loaded.options.priority;
+    problems.extend(loaded.classes.iter().filter_map(|(class, origin)| pointless(class, origin, loaded)));
+    let own = loaded.classes.iter().map(|(class, _)| class.clone()).collect();
+    let classes = Classes::new(own).unwrap_or_else(|message| {
+        problems.push(Problem::general(message));
+        Classes::default()
+    });
+    Priority { mode: section.mode.0, by: section.by.0, classes }
+}
+
+/// What a class asks for and will never get.
+fn pointless(class: &Class, origin: &Origin, loaded: &Loaded) -> Option<Problem> {
+    let queue = loaded.options.limits.queue_bytes_max.0;
+    let problem = |field: &str, message: String| {
+        Some(Problem::of_key(origin, &format!("classes.{}.{field}", class.name), message))
+    };
+    if class.max_bytes.is_some_and(|bytes| bytes as u64 > queue) {
+        return problem("max_bytes", format!("more than limits.queue_bytes_max ({queue} bytes), which comes first"));
+    }
+    let capped = [("max_bytes", class.max_bytes.is_some()), ("max_delay", class.max_delay.is_some())];
+    let (field, _) = capped.into_iter().find(|(_, is_set)| *is_set)?;
+    match loaded.options.priority.mode.0 {
+        PriorityMode::Off => problem(field, "there are no classes while priority.mode is \"off\"".to_owned()),
+        _ => None,
+    }
+}
+
+fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, Count<MIN, MAX>>) -> usize {
+    limit.value().map_or(usize::MAX, |Count(number)| number as usize)
+}
+
+fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
+    let tls = &loaded.options.tls;
+    let named = [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca)];
+    problems.extend(unreadable(loaded, &named));
+    let are_readable = problems.is_empty();
+    match (&tls.cert, &tls.key) {
+        (Some(cert), Some(key)) => {
+            if are_readable {
+                problems.extend(certificate::check(cert, key, tls.client_ca.as_deref()));
+            }
+            let client_cert_required = tls.client_ca.is_some() && tls.client_cert_required;
+            Some(TlsFiles {
+                cert: cert.clone(),
+                key: key.clone(),
+                client_ca: tls.client_ca.clone(),
+                client_cert_required,
+            })
+        }
+        (None, None) => None,
+        (Some(_), None) => {
+            let problem = Problem::of_key(loaded.origin("tls.cert"), "tls.cert", "a certificate needs its private key");
+            problems.push(problem.with_hint("set tls.key (--key FILE)".to_owned()));
+            None
+        }
+        (None, Some(_)) => {
+            let problem = Problem::of_key(loaded.origin("tls.key"), "tls.key", "a private key needs its certificate");
+            problems.push(problem.with_hint("set tls.cert (--cert FILE)".to_owned()));
+            None
+        }
+    }
+}
+
+/// Files that are named and cannot be read, for a configuration that is wrong in other ways, too.
+pub fn unreadable_files(loaded: &Loaded) -> Vec<Problem> {
+    let (tls, security) = (&loaded.options.tls, &loaded.options.security);
+    let named = [
+        ("tls.cert", &tls.cert),
+        ("tls.key", &tls.key),
+        ("tls.client_ca", &tls.client_ca),
+        ("security.password_file", &security.password_file),
+        ("security.acl_file", &security.acl_file),
+    ];
+    unreadable(loaded, &named)
+}
+
+fn unreadable(loaded: &Loaded, named: &[(&'static str, &Option<PathBuf>)]) -> Vec<Problem> {
+    let problem = |(key, path): &(&'static str, &Option<PathBuf>)| {
+        let path = path.as_deref()?;
+        // Opened, not only looked at: a file that exists and may not be read is the more usual mistake.
+        let error = std::fs::File::open(path).err()?;
+        let message = format!("{} cannot be read: {error}", path.display());
+        Some(Problem::of_key(loaded.origin(key), key, message))
+    };
+    named.iter().filter_map(problem).collect()
+}
+
+/// Refuses a data path that is no folder: whatever is looked for in it would fail, and say less.
+pub fn check_data_kind(loaded: &Loaded) -> Result<(), Problems> {
+    match std::fs::metadata(&loaded.options.server.data) {
+        Ok(found) if !found.is_dir() => Err(no_data(loaded, "is a file, and a folder is needed")),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a data folder that cannot be written, by a broker that is to serve. One that is not there yet is made by
+/// whoever writes first.
+pub fn check_data(loaded: &Loaded) -> Result<(), Problems> {
+    let folder = &loaded.options.server.data;
+    let why = match std::fs::metadata(folder) {
+        Ok(_) => match rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK) {
+            Ok(()) => return Ok(()),
+            Err(error) => format!("cannot be written: {}", std::io::Error::from(error)),
+        },
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => format!("cannot be looked at: {error}"),
+    };
+    Err(no_data(loaded, &why))
+}
+
+fn no_data(loaded: &Loaded, why: &str) -> Problems {
+    let message = format!("{} {why}", loaded.options.server.data.display());
+    let problem = Problem::of_key(loaded.origin("server.data"), "server.data", message);
+    Problems(vec![problem.with_hint("name another folder with --data DIR".to_owned())])
+}
+
+fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Problem>) -> Vec<Listener> {
+    let doors = &options.listeners;
+    let plain = [(ListenerKind::Mqtt, doors.mqtt), (ListenerKind::Ws, doors.ws)];
+    let secure = [(ListenerKind::Mqtts, doors.mqtts, 8883), (ListenerKind::Wss, doors.wss, 8084)];
+    let mut open: Vec<(ListenerKind, SocketAddr)> =
+        plain.into_iter().filter_map(|(kind, door)| Some((kind, address(door)?))).collect();
+    for (kind, door, port) in secure {
+        let Some(at) = secure_address(door, port, tls.is_some()) else { continue };
+        let name = door_name(kind);
+        let any_tls = options.tls.cert.is_some() || options.tls.key.is_some();
+        if tls.is_none() && !any_tls {
+            let message = format!("listeners.{name} needs a certificate and its private key");
+            problems.push(Problem::general(message).with_hint("set tls.cert and tls.key (--cert, --key)".to_owned()));
+        }
+        open.push((kind, at));
+    }
+    check_apart(&open, problems);
+    open.sort_by_key(|(kind, _)| DOORS.iter().position(|(other, _)| other == kind));
+    let tls_of = |kind| matches!(kind, ListenerKind::Mqtts | ListenerKind::Wss).then(|| tls.cloned()).flatten();
+    open.into_iter().map(|(kind, bind)| Listener { kind, bind, tls: tls_of(kind) }).collect()
+}
+
+fn address(door: Door) -> Option<SocketAddr> {
+    door.value().map(|Address(at)| at)
+}
+
+fn secure_address(door: SecureDoor, port: u16, has_certificate: bool) -> Option<SocketAddr> {
+    match door {
+        Or::Is(door) => address(door),
+        Or::Word(_) => has_certificate.then(|| ([127, 0, 0, 1], port).into()),
+    }
+}
+
+/// Two listeners on one address: said here, where both names are known, instead of "address in use" later.
+fn check_apart(open: &[(ListenerKind, SocketAddr)], problems: &mut Vec<Problem>) {
+    for (index, (kind, at)) in open.iter().enumerate() {
+        for (other, _) in open[..index].iter().filter(|(_, before)| before == at && at.port() != 0) {
+            let (a, b) = (door_name(*other), door_name(*kind));
+            problems.push(Problem::general(format!("listeners.{a} and listeners.{b} are both at {at}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! How requests to the smart space wait, and what of that contradicts itself.
+
+use tidegate_space::{Admission, Line};
+
+use crate::config::keys::{Options, SpaceSection};
+use crate::config::setting::{Setting, Span};
+use crate::config::words::PolicyWord;
+use crate::config::{Loaded, Origin, Problem};
+
+type Delay = Span<1, 60_000>;
+
+pub fn admission(options: &Options) -> Admission {
+    let it = &options.space;
+    let line = |policy: PolicyWord, delay_max: Delay| Line { policy: policy.0, delay_max: delay_max.0 };
+    Admission {
+        time_max: it.time_max.0,
+        update: line(it.update_policy, it.update_delay_max),
+        query: line(it.query_policy, it.query_delay_max),
+        advanced_query: line(it.advanced_query_policy, it.advanced_query_delay_max),
+        subscribe: line(it.subscribe_policy, it.subscribe_delay_max),
+        check: line(it.check_policy, it.check_delay_max),
+    }
+}
+
+fn delays(it: &SpaceSection) -> [(&'static str, Delay); 5] {
+    [
+        ("space.update_delay_max", it.update_delay_max),
+        ("space.query_delay_max", it.query_delay_max),
+        ("space.advanced_query_delay_max", it.advanced_query_delay_max),
+        ("space.subscribe_delay_max", it.subscribe_delay_max),
+        ("space.check_delay_max", it.check_delay_max),
+    ]
+}
+
+/// Nobody waits longer than a request may take. A delay that nobody wrote is no contradiction: the time ends it.
+pub(super) fn pointless_delays(loaded: &Loaded) -> Vec<Problem> {
+    let time_max = loaded.options.space.time_max;
+    let problem = |(key, delay): (&'static str, Delay)| {
+        let origin = loaded.origin(key);
+        let is_pointless = delay.0 > time_max.0 && *origin != Origin::Default;
+        let message = format!("{} is more than space.time_max ({}), which comes first", delay.show(), time_max.show());
+        is_pointless.then(|| Problem::of_key(origin, key, message))
+    };
+    delays(&loaded.options.space).into_iter().filter_map(problem).collect()
+}

@@ -1,0 +1,391 @@
+//! The process while the broker runs: what a reload changes, and what the operator's door asks of it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use signal_hook::consts::SIGTERM;
+use tidegate_admin::{Certificate, Demo, Door, DoorState, Keeper, Reloaded, Role, Roles, Setting, Steward};
+use tidegate_auth::Users;
+use tidegate_broker::authenticate::Credentials;
+use tidegate_broker::config::Listener;
+use tidegate_broker::{Handle, NotAsked};
+use tidegate_space::{Checked, Condition, Porter, Rule, Vault};
+use tidegate_store::Health;
+use tracing::level_filters::LevelFilter;
+use tracing::{error, info, warn};
+
+use crate::certificate::Reminder;
+use crate::config::keys::{Change, KEYS, Key};
+use crate::config::{Loaded, Problems, Sources};
+use crate::log::Level;
+use crate::security::Security;
+use crate::serve::{Ready, log_warnings, prepare_for};
+use crate::{authority, backup, certificate, plan};
+
+/// A broker that runs, and all that is needed to change it.
+#[derive(Debug)]
+pub struct Running {
+    pub handle: Handle,
+    pub sources: Sources,
+    pub level: Level,
+    /// As they were opened.
+    pub listeners: Vec<Listener>,
+    /// The configuration at the start: what only a restart changes is still in force as it says.
+    started: Loaded,
+    now: Mutex<Now>,
+    is_draining: AtomicBool,
+    /// The store of the smart space, if it has one.
+    vault: OnceLock<Arc<Vault>>,
+    space: OnceLock<tidegate_space::Handle>,
+    /// Doors beside the broker's own: where each was to be, and where it is.
+    doors: OnceLock<Vec<OtherDoor>>,
+    demo: Arc<dyn Demo>,
+}
+
+/// What holds at the moment. Also keeps two reloads from happening at once.
+#[derive(Debug)]
+struct Now {
+    loaded: Loaded,
+    keeper: Option<Keeper>,
+    /// How often it was read again, and when last.
+    generation: u64,
+    at: SystemTime,
+}
+
+/// A door beside the broker's own: its name, where it was to be, and where it is.
+pub type OtherDoor = (&'static str, Option<SocketAddr>, Option<SocketAddr>);
+
+impl Running {
+    pub fn new(
+        handle: Handle,
+        sources: Sources,
+        level: Level,
+        listeners: Vec<Listener>,
+        loaded: Loaded,
+        keeper: Option<Keeper>,
+        demo: Arc<dyn Demo>,
+    ) -> Self {
+        let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0, at: SystemTime::now() });
+        let is_draining = AtomicBool::new(false);
+        let (vault, space, doors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { handle, sources, level, listeners, started: loaded, now, is_draining, vault, space, doors, demo }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn note_vault(&self, vault: Arc<Vault>) {
+        // There is one smart space.
+        let _ = self.vault.set(vault);
+    }
+
+    /// The smart space is open, for as long as the process lives.
+    pub fn note_space(&self, space: tidegate_space::Handle) {
+        let _ = self.space.set(space);
+    }
+
+    /// The doors beside the broker's own are open, or are not.
+    pub fn note_doors(&self, doors: Vec<OtherDoor>) {
+        let _ = self.doors.set(doors);
+    }
+
+    pub fn note_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Applies the configuration as it is now; if it is not sound, the one before stays in force.
+    pub fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        let mut now = self.now();
+        let done = self.apply(&mut now);
+        match &done {
+            Ok(done) => {
+                let changed = done.changed.join(",");
+                info!(event = "reloaded", changed, "configuration, users and certificates read again");
+                if !done.restart.is_empty() {
+                    let keys = done.restart.join(",");
+                    warn!(event = "restart_needed", keys, "these changes take effect after a restart");
+                }
+            }
+            Err(problems) => {
+                for problem in problems {
+                    error!(event = "reload_failed", "{problem}");
+                }
+                error!(event = "reload_failed", "the configuration from before stays in force");
+            }
+        }
+        done
+    }
+
+    fn apply(&self, now: &mut Now) -> Result<Reloaded, Vec<String>> {
+        let said = |Problems(problems): Problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let ready = prepare_for(&self.listeners, &self.sources).map_err(said)?;
+        let (had_users, has_users) = (now.keeper.is_some(), ready.security.has_users);
+        authority::check_reload(&now.loaded, &ready.loaded, had_users, has_users).map_err(said)?;
+        log_warnings(&ready);
+        authority::note(&ready.loaded.options);
+        let Ready { loaded, config, security } = ready;
+        let keeper = keeper(&security);
+        let reloaded = self.handle.reload(&config, security.authenticator, security.policy);
+        reloaded.map_err(|problem| vec![problem.to_string()])?;
+        self.level.set(loaded.options.log.level.0);
+        let done = changes(&loaded, &now.loaded, &self.started);
+        *now = Now { loaded, keeper, generation: now.generation + 1, at: SystemTime::now() };
+        Ok(done)
+    }
+
+    /// Debug logs on, or as the configuration says.
+    pub fn toggle_debug(&self) {
+        let is_debug = self.level.now() == LevelFilter::DEBUG;
+        let usual = self.now().loaded.options.log.level.0;
+        self.level.set(if is_debug { usual } else { LevelFilter::DEBUG });
+        info!(event = "log_level", level = %self.level.now(), "log level changed");
+    }
+}
+
+impl Steward for Running {
+    fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        Self::reload(self)
+    }
+
+    fn backup(&self, to: &Path) -> Result<String, String> {
+        let space = plan::space_dir(&self.started.options);
+        let copy_space = |to: &Path| match self.vault.get() {
+            Some(vault) => vault.backup(to).map(Some),
+            // Its doors are closed, so nobody has it.
+            None => backup::copy_space(&space, to),
+        };
+        let users = plan::usual_password_file(&self.started.options);
+        let parts = backup::copy(to, |to| self.handle.backup(to), copy_space, &users);
+        let parts = parts.map_err(|error| format!("{error:#}"))?;
+        Ok(parts.to_string())
+    }
+
+    fn drain(&self) {
+        // The same way as from outside: one path to the end.
+        if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
+            error!(event = "drain_failed", %error, "cannot signal this process");
+        }
+    }
+
+    fn keeper(&self) -> Option<Keeper> {
+        self.now().keeper.clone()
+    }
+
+    fn unready(&self) -> Option<&'static str> {
+        if self.is_draining.load(Ordering::Relaxed) {
+            return Some("draining");
+        }
+        match self.space.get().map(tidegate_space::Handle::condition) {
+            Some(Condition::Restarting) => return Some("the smart space begins anew"),
+            Some(Condition::Down) => return Some("the smart space is down"),
+            Some(Condition::Serving) | None => {}
+        }
+        let space = self.vault.get().and_then(|vault| vault.report()).map(|store| store.health);
+        let healths = [self.handle.store().map(|store| store.health), space];
+        let words = healths.each_ref().map(|health| health.as_ref().map(Health::word));
+        match () {
+            () if words.contains(&Some("failed")) => Some("the store cannot write"),
+            () if words.contains(&Some("full")) => Some("the store is full"),
+            () => None,
+        }
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        let now = self.now();
+        let setting = |key: &Key| Setting {
+            path: key.path.to_owned(),
+            value: (key.show)(&now.loaded.options),
+            origin: now.loaded.origin(key.path).to_string(),
+            about: key.about.trim().to_owned(),
+            needs_restart: key.change == Change::Restart,
+        };
+        KEYS.iter().map(setting).collect()
+    }
+
+    fn certificates(&self) -> Vec<Certificate> {
+        let tls = self.now().loaded.options.tls.cert.clone();
+        let encrypted = self.listeners.iter().filter(|listener| listener.tls.is_some());
+        let path = |listener: &Listener| tls.clone().or_else(|| Some(listener.tls.as_ref()?.cert.clone()));
+        let shown = |listener: &Listener| {
+            let (subject, expires) = certificate::describe(&path(listener)?);
+            Some(Certificate { listener: plan::door_name(listener.kind).to_owned(), subject, expires })
+        };
+        encrypted.filter_map(shown).collect()
+    }
+
+    fn configured_at(&self) -> Option<SystemTime> {
+        Some(self.now().at)
+    }
+
+    fn doors(&self) -> Vec<Door> {
+        let open = self.handle.addresses();
+        let is_draining = self.is_draining.load(Ordering::Relaxed);
+        let of_broker = plan::DOORS.iter().map(|(kind, name)| {
+            let address = open.iter().find(|(other, _)| other == kind).map(|(_, at)| *at);
+            let state = match address {
+                None => DoorState::Off,
+                Some(_) if is_draining => DoorState::Draining,
+                Some(_) => DoorState::Open,
+            };
+            Door { name, address, state }
+        });
+        let others = self.doors.get().into_iter().flatten().map(|(name, wanted, is)| {
+            let state = match (wanted, is) {
+                (_, Some(_)) => DoorState::Open,
+                (Some(_), None) => DoorState::Failed,
+                (None, None) => DoorState::Off,
+            };
+            Door { name, address: is.or(*wanted), state }
+        });
+        of_broker.chain(others).collect()
+    }
+
+    fn space(&self) -> Option<tidegate_space::Handle> {
+        self.space.get().cloned()
+    }
+
+    fn demo(&self) -> Option<Arc<dyn Demo>> {
+        Some(Arc::clone(&self.demo))
+    }
+}
+
+/// Looks at the certificates now and then, for as long as the broker runs: most of them end while nobody looks.
+pub fn watch_certificates(running: &Arc<Running>) -> std::io::Result<()> {
+    let running = Arc::downgrade(running);
+    let watch = move || {
+        let (mut reminder, mut is_start) = (Reminder::default(), true);
+        while let Some(running) = running.upgrade() {
+            let cert = running.now().loaded.options.tls.cert.clone();
+            drop(running);
+            if let Some(cert) = cert
+                && let (_, Some(ends)) = certificate::describe(&cert)
+                && let Some(warning) = reminder.remind(&cert, ends, SystemTime::now())
+                // What is due at the start was said there: see `security::warnings`.
+                && !is_start
+            {
+                warn!(event = "certificate_expiry", "{warning}");
+            }
+            is_start = false;
+            std::thread::sleep(CERTIFICATES_EVERY);
+        }
+    };
+    std::thread::Builder::new().name("certificates".to_owned()).spawn(watch).map(drop)
+}
+
+/// The last reminder is a day before the end.
+const CERTIFICATES_EVERY: Duration = Duration::from_secs(3600);
+
+/// What a new configuration changes: at once against the one before, after a restart against the one of the start.
+fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
+    let keys = |other: &Loaded, when| -> Vec<String> {
+        let keys = new.changed_from(other).filter(move |key| key.change == when);
+        keys.map(|key| key.path.to_owned()).collect()
+    };
+    let mut changed = keys(before, Change::Reload);
+    changed.extend(new.changed_lists(before));
+    let mut restart = keys(started, Change::Restart);
+    if new.maps.texts() != started.maps.texts() {
+        restart.push("map.ingest, map.emit".to_owned());
+    }
+    Reloaded { changed, restart }
+}
+
+impl Porter for Running {
+    fn rule(&self) -> Rule {
+        let now = self.now();
+        match &now.keeper {
+            None => Rule::Open,
+            Some(_) if now.loaded.options.security.allow_anonymous => Rule::ReadersOpen,
+            Some(_) => Rule::Users,
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        self.now().generation
+    }
+
+    fn is_welcome(&self, origin: &str) -> bool {
+        let now = self.now();
+        now.loaded.options.space.origins.0.iter().any(|listed| listed == "*" || listed == origin)
+    }
+
+    fn check(&self, user: String, password: Vec<u8>, from: IpAddr, verdict: Box<dyn FnOnce(bool) + Send>) -> Checked {
+        let Some(keeper) = self.keeper() else { return Checked::Busy };
+        let credentials = Credentials {
+            client_id: String::new(),
+            user_name: Some(user),
+            password: Some(password),
+            certificate_name: None,
+        };
+        let told = move |who: Result<Option<Arc<str>>, _>| verdict(matches!(who, Ok(Some(_))));
+        match self.handle.authenticate(keeper.authenticator, credentials, from, told) {
+            Ok(()) => Checked::Asked,
+            Err(NotAsked::Busy) => Checked::Busy,
+            Err(NotAsked::Wait(pause)) => Checked::Wait(pause),
+        }
+    }
+}
+
+/// Who may come in at the operator's door; none if there are no users.
+pub fn keeper(security: &Security) -> Option<Keeper> {
+    let (authenticator, roles) = (Arc::clone(&security.authenticator), security.roles.clone()?);
+    Some(Keeper { authenticator, roles: Arc::new(roles) })
+}
+
+/// The best role of each user that has one.
+#[derive(Clone, Debug, Default)]
+pub struct RoleTable(BTreeMap<Arc<str>, Role>);
+
+impl RoleTable {
+    pub fn new(users: &Users) -> Self {
+        let best = |roles: &[Arc<str>]| roles.iter().filter_map(|role| Role::named(role)).max();
+        Self(users.iter().filter_map(|(name, roles)| Some((Arc::clone(name), best(roles)?))).collect())
+    }
+}
+
+impl Roles for RoleTable {
+    fn role(&self, user: &str) -> Option<Role> {
+        self.0.get(user).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Entry, load};
+
+    fn loaded(text: &str, listener: &str) -> Loaded {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tidegate.toml");
+        std::fs::write(&file, text).unwrap();
+        let flags = vec![
+            Entry::flag("--mqtt", "listeners.mqtt", listener),
+            // Else beside the file, which is elsewhere each time.
+            Entry::flag("--data", "server.data", "/nonexistent"),
+        ];
+        load(&Sources { file: Some(file), flags, ..Sources::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_reload_says_what_became_of_rules() {
+        let rule = |topic: &str| format!("[[security.rule]]\nallow = \"read\"\ntopic = \"{topic}\"\n");
+        let (none, one, other) = (loaded("", "1884"), loaded(&rule("a"), "1884"), loaded(&rule("b"), "1884"));
+        assert_eq!(changes(&one, &none, &none).changed, ["security.rules 0 → 1"]);
+        assert_eq!(changes(&other, &one, &none).changed, ["security.rules (still 1)"]);
+        let moved = loaded(&format!("# a line more\n{}", rule("a")), "1884");
+        assert_eq!(changes(&moved, &one, &none), Reloaded::default(), "where it stands does not matter");
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_what_differs_from_the_start() {
+        let (started, moved) = (loaded("", "1884"), loaded("", "1885"));
+        assert_eq!(changes(&moved, &started, &started).restart, ["listeners.mqtt"]);
+        assert_eq!(changes(&moved, &moved, &started).restart, ["listeners.mqtt"], "still, at the next reload");
+        assert_eq!(changes(&started, &moved, &started).restart, [""; 0], "changed back: nothing is left to do");
+    }
+}

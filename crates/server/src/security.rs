@@ -1,0 +1,279 @@
+//! Who may come in and what they may do: the one place where the configuration meets the crate that knows users.
+//!
+//! Without a password file and rules the broker is open, and `check_exposure` keeps it on this machine. A password file
+//! that is named and missing, or has one bad line, is an error and never an open door.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use tidegate_auth::{
+    Access, Acl, AnonymousClients, AuthSettings, CertificateUsers, ClientIds, FileError, PasswordAuthenticator, Users,
+};
+use tidegate_broker::authenticate::{Anonymous, Authenticator};
+use tidegate_broker::config::{Config, Listener};
+use tidegate_core::access::{Open, Policy};
+
+use crate::config::rule::{Effect, Rule, Subject};
+use crate::config::words::BindIds;
+use crate::config::{Loaded, Origin, Problem, Problems};
+use crate::plan::{admin, door_name, password_file, space as space_doors};
+use crate::running::RoleTable;
+use crate::{certificate, descriptors, disk_free};
+
+/// What the broker asks.
+#[derive(Clone, Debug)]
+pub struct Security {
+    /// Who are you?
+    pub authenticator: Arc<dyn Authenticator>,
+    /// May you do this?
+    pub policy: Arc<dyn Policy>,
+    /// Whether there are users; without them the broker stays on this machine.
+    pub has_users: bool,
+    /// Whether clients without a name are let in even if there are users.
+    pub allow_anonymous: bool,
+    /// What users may do at the operator's door; none if there are no users.
+    pub roles: Option<RoleTable>,
+    /// Users that rules name and the password file does not.
+    strangers: Vec<String>,
+}
+
+/// Reads users and rules; all that is wrong with them at once.
+pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
+    let mut problems = Vec::new();
+    let options = &loaded.options.security;
+    let file = password_file(&loaded.options);
+    let users = file.as_deref().map(|path| read(path, Users::parse, &mut problems).unwrap_or_default());
+    let acl = access_list(loaded, &mut problems);
+    if !problems.is_empty() {
+        return Err(Problems(problems));
+    }
+    let (has_users, allow_anonymous) = (users.is_some(), options.allow_anonymous);
+    let by_name = options.bind_client_ids == BindIds::Names;
+    if !has_users && acl.is_none() && !by_name {
+        let (authenticator, policy) = (Arc::new(Anonymous), Arc::new(Open));
+        return Ok(Security { authenticator, policy, has_users, allow_anonymous, roles: None, strangers: Vec::new() });
+    }
+    let roles = users.as_ref().map(RoleTable::new);
+    let users = users.unwrap_or_default();
+    let acl = acl.unwrap_or_else(Acl::open);
+    let policy = Arc::new(Access::new(&acl, &users));
+    // Where any name will do, none is unknown.
+    let knows_all = !has_users || options.any_certificate_user;
+    let strangers = if knows_all { Vec::new() } else { strangers(&acl, &users) };
+    let settings = AuthSettings {
+        anonymous: if allow_anonymous || !has_users { AnonymousClients::Admit } else { AnonymousClients::Refuse },
+        certificate_users: if options.any_certificate_user || !has_users {
+            CertificateUsers::Any
+        } else {
+            CertificateUsers::MustExist
+        },
+        client_ids: if by_name { ClientIds::BoundToUser } else { ClientIds::Free },
+    };
+    let authenticator = Arc::new(PasswordAuthenticator::new(users, settings));
+    Ok(Security { authenticator, policy, has_users, allow_anonymous, roles, strangers })
+}
+
+/// Users that rules name and that cannot come in, each once.
+fn strangers(acl: &Acl, users: &Users) -> Vec<String> {
+    let unknown = |rule: &tidegate_auth::Rule| match rule.subject() {
+        tidegate_auth::Subject::User(name) if !users.contains(name) => Some(name.to_string()),
+        _ => None,
+    };
+    let names: std::collections::BTreeSet<String> = acl.rules().iter().filter_map(unknown).collect();
+    names.into_iter().collect()
+}
+
+/// The rules of the ACL file or of the configuration; none if there are neither.
+fn access_list(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<Acl> {
+    let file = loaded.options.security.acl_file.as_deref();
+    match (file, loaded.rules.as_slice()) {
+        (None, []) => None,
+        (Some(path), []) => read(path, Acl::parse_mosquitto, problems),
+        (Some(_), [rule, ..]) => {
+            let message = "rules stand both here and in security.acl_file; the two read rules differently";
+            let problem = Problem::of_key(&rule.origin, "security.rule", message);
+            problems.push(problem.with_hint("keep them in one place".to_owned()));
+            None
+        }
+        (None, rules) => {
+            let compiled: Vec<_> = rules.iter().filter_map(|rule| compile(rule, problems)).collect();
+            Acl::new(compiled).map_err(|fault| problems.push(Problem::general(fault.to_string()))).ok()
+        }
+    }
+}
+
+fn compile(rule: &Rule, problems: &mut Vec<Problem>) -> Option<tidegate_auth::Rule> {
+    let subject = match &rule.subject {
+        Subject::Everyone => tidegate_auth::Subject::Everyone,
+        Subject::Anonymous => tidegate_auth::Subject::Anonymous,
+        Subject::User(name) => tidegate_auth::Subject::User(name.as_str().into()),
+        Subject::Role(name) => tidegate_auth::Subject::Role(name.as_str().into()),
+        Subject::Client(name) => tidegate_auth::Subject::Client(name.as_str().into()),
+    };
+    let effect = match rule.effect {
+        Effect::Allow => tidegate_auth::Effect::Allow,
+        Effect::Deny => tidegate_auth::Effect::Deny,
+    };
+    let compiled =
+        rule.actions.parse().and_then(|actions| tidegate_auth::Rule::new(subject, effect, actions, &rule.topic));
+    compiled.map_err(|fault| problems.push(Problem::of_key(&rule.origin, "security.rule", fault.to_string()))).ok()
+}
+
+/// Reads a file; its errors become problems with their lines.
+pub fn read<T>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, Vec<FileError>>,
+    problems: &mut Vec<Problem>,
+) -> Option<T> {
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            problems.push(Problem::of_file(path, format_args!("cannot be read: {error}")));
+            return None;
+        }
+    };
+    let errors = match tidegate_auth::read(file).and_then(|text| parse(&text)) {
+        Ok(value) => return Some(value),
+        Err(errors) => errors,
+    };
+    problems.extend(errors.into_iter().map(|FileError { line, what }| match line {
+        0 => Problem::of_file(path, what),
+        line => {
+            let origin = Origin::File { path: path.into(), line, column: 1 };
+            Problem { origin: Some(origin), ..Problem::general(what.to_string()) }
+        }
+    }));
+    None
+}
+
+/// Refuses to open the broker to other machines while everybody could come in.
+pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> Result<(), Problems> {
+    let doors = space_doors(&loaded.options, security.has_users);
+    let is_exposed = |at: &SocketAddr| !is_loopback(at.ip());
+    if let Some(at) = doors.ssap.filter(is_exposed).filter(|_| !security.allow_anonymous) {
+        let message = format!("listeners.ssap = \"{at}\" accepts other machines, but Smart-M3 knows no users");
+        let hint = "listen on this machine only, or insist on an open door with --allow-anonymous".to_owned();
+        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+    }
+    if security.has_users {
+        return Ok(());
+    }
+    let plain = [("http", doors.http), ("sepa_http", doors.sepa_http), ("sepa_ws", doors.sepa_ws)];
+    if let Some((name, at)) = plain.into_iter().find_map(|(name, at)| Some((name, at.filter(is_exposed)?))) {
+        let message = format!("listeners.{name} = \"{at}\" accepts other machines, but there are no users");
+        let hint = "add one with `tidegate user add NAME`, or listen on this machine only".to_owned();
+        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+    }
+    // Who may not be kept from publishing may still be kept from ending connections.
+    if let Some(at) = admin(&loaded.options).filter(|at| !is_loopback(at.ip())) {
+        let message = format!("listeners.admin = \"{at}\" accepts other machines, but there are no users");
+        let hint = "add one with `tidegate user add NAME --roles admin`, or listen on this machine only".to_owned();
+        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+    }
+    if loaded.options.security.allow_anonymous {
+        return Ok(());
+    }
+    let problem = |listener: &Listener| {
+        let name = door_name(listener.kind);
+        let message =
+            format!("listeners.{name} = \"{}\" accepts other machines, but there are no users", listener.bind);
+        Problem::general(message).with_hint(
+            "add one with `tidegate user add NAME`, or insist on an open broker with --allow-anonymous".to_owned(),
+        )
+    };
+    let exposed = |listener: &&Listener| !is_loopback(listener.bind.ip()) && !asks_for_certificate(listener);
+    let problems: Vec<Problem> = config.listeners.iter().filter(exposed).map(problem).collect();
+    if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
+}
+
+/// Who can come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    /// Whoever has a password or a certificate, from everywhere.
+    Known,
+    /// Whoever has a password or a certificate, and only on this machine.
+    KnownHere,
+    /// Everybody on this machine: there are no users.
+    ThisMachine,
+    /// Everybody on this machine, whether there are users or not: `allow_anonymous` says so.
+    AnybodyHere,
+    /// Everybody, from everywhere.
+    Everybody,
+}
+
+/// Who can come in, to be said at the start.
+pub fn audience(config: &Config, security: &Security) -> Audience {
+    let is_here = |listener: &Listener| is_loopback(listener.bind.ip());
+    let mut open = config.listeners.iter().filter(|listener| !asks_for_certificate(listener)).peekable();
+    let is_closed = (security.has_users && !security.allow_anonymous) || open.peek().is_none();
+    match (is_closed, security.allow_anonymous) {
+        (true, _) if config.listeners.iter().all(is_here) => Audience::KnownHere,
+        (true, _) => Audience::Known,
+        (false, _) if !open.all(is_here) => Audience::Everybody,
+        (false, true) => Audience::AnybodyHere,
+        (false, false) => Audience::ThisMachine,
+    }
+}
+
+/// What closes a broker that `allow_anonymous` has opened: it depends on who said it.
+pub fn how_to_close(loaded: &Loaded) -> String {
+    match loaded.origin("security.allow_anonymous") {
+        Origin::Flag(flag) if flag == "--allow-anonymous" => "start without --allow-anonymous".to_owned(),
+        Origin::Environment(name) => format!("unset {name}"),
+        origin @ Origin::File { .. } => format!("remove allow_anonymous ({origin})"),
+        _ => "remove security.allow_anonymous".to_owned(),
+    }
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}
+
+fn asks_for_certificate(listener: &Listener) -> bool {
+    listener.tls.as_ref().is_some_and(|tls| tls.client_cert_required)
+}
+
+/// What an operator should know and may have overlooked.
+pub fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let place = match audience(config, security) {
+        Audience::Everybody => Some("who reaches this broker"),
+        Audience::AnybodyHere => Some("on this machine"),
+        _ => None,
+    };
+    if let Some(place) = place {
+        let close = how_to_close(loaded);
+        warnings.push(format!("anybody {place} may come in without a name (allow_anonymous); to close it, {close}"));
+    }
+    if security.has_users && loaded.options.security.bind_client_ids == BindIds::Off {
+        let message = "any user can end the session of another who is away, and lose its messages, by using its client \
+                       identifier (security.bind_client_ids = false); \"session\" keeps it";
+        warnings.push(message.to_owned());
+    }
+    let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
+    warnings.extend(security.strangers.iter().map(stranger));
+    warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
+    warnings.extend(descriptors::warning(loaded));
+    warnings.extend(disk_free::warning(&loaded.options.server.data));
+    let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
+    for path in secrets.into_iter().flatten().filter(|path| is_readable_by_all(path)) {
+        warnings.push(format!("{0} can be read by everybody on this machine: chmod 600 {0}", path.display()));
+    }
+    warnings
+}
+
+/// Whether this process may do everything. Said once, when it serves.
+pub fn is_root() -> bool {
+    // The owner of our own entry in /proc is who we are; no system call of our own is needed.
+    std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
+}
+
+/// Whether others than owner and group may read the file (mosquitto's CVE-2017-9868 was this, for its database).
+fn is_readable_by_all(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o004 != 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,384 @@
+//! From a configuration to a running broker, and what signals do to it.
+//!
+//! Everything that can be wrong is found before the first thread starts. Afterwards the main thread only waits for
+//! signals: HUP reads the configuration again, TERM and INT drain, a second one ends the process at once. A supervisor
+//! that asked for it is told about each step.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use tidegate_admin::{Admin, Demo, Otlp, Steward};
+use tidegate_broker::Broker;
+use tidegate_broker::config::{Config, Listener, ListenerKind};
+use tidegate_broker::keep::{Opening, Restored};
+use tidegate_space::Binds;
+use tidegate_store::Durability;
+use tracing::{info, warn};
+
+use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
+use crate::plan::password_file;
+use crate::running::{self, Running};
+use crate::security::{Audience, Security};
+use crate::supervisor::Supervisor;
+use crate::{authority, bind, descriptors, log, panics, plan, security, space_service};
+
+/// A configuration that is sound as a whole.
+pub struct Ready {
+    pub loaded: Loaded,
+    pub config: Config,
+    pub security: Security,
+}
+
+/// Reads and judges everything but whether ports are free.
+pub fn prepare(sources: &Sources) -> Result<Ready, Problems> {
+    let (loaded, mut problems) = read(sources);
+    if !problems.is_empty() {
+        // What the values mean together cannot be said yet; whether files are there can.
+        problems.extend(plan::unreadable_files(&loaded));
+        return Err(Problems(problems));
+    }
+    plan::check_data_kind(&loaded)?;
+    authority::check(&loaded)?;
+    // Two independent judgements: the operator should see the problems of both.
+    let (config, security) = match (plan::broker(&loaded), security::load(&loaded)) {
+        (Ok(config), Ok(security)) => (config, security),
+        (config, security) => {
+            let problems = [config.err(), security.err()];
+            return Err(Problems(problems.into_iter().flatten().flat_map(|Problems(list)| list).collect()));
+        }
+    };
+    security::check_exposure(&config, &security, &loaded)?;
+    let connections_max = config.connections_max.min(descriptors::shares().clients);
+    Ok(Ready { loaded, config: Config { connections_max, ..config }, security })
+}
+
+/// The same for a broker that runs: its doors stay open as they are, with the certificates of now, and who may come in
+/// is judged by them and not by what the file says about doors.
+pub fn prepare_for(open: &[Listener], sources: &Sources) -> Result<Ready, Problems> {
+    let mut ready = prepare(sources)?;
+    // All TLS listeners share their files; if the new configuration has none, the doors keep those they have.
+    let fresh = ready.config.listeners.iter().find_map(|listener| listener.tls.clone());
+    let renewed = |door: &Listener| {
+        let tls = door.tls.clone().map(|before| fresh.clone().unwrap_or(before));
+        Listener { tls, ..door.clone() }
+    };
+    ready.config.listeners = open.iter().map(renewed).collect();
+    security::check_exposure(&ready.config, &ready.security, &ready.loaded)?;
+    Ok(ready)
+}
+
+/// How the broker was started, for sentences that tell a person what to type about the same files.
+#[derive(Clone, Debug)]
+pub struct ServeCommand {
+    /// The program, as it was called.
+    pub program: String,
+    /// The flags of `tidegate user` for the same place, each with a space before it.
+    pub place: String,
+}
+
+/// Runs the broker until it is told to stop. `demo` is what the dashboard can show.
+pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Result<()> {
+    let ready = prepare(&sources)?;
+    plan::check_data(&ready.loaded)?;
+    bind::check(&ready.config.listeners)?;
+    let level = log::start(ready.loaded.options.log.level.0, ready.loaded.options.log.format);
+    panics::log();
+    descriptors::raise();
+    // Registered before the first thread starts: a signal during the start is not lost.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2]).context("signals cannot be handled")?;
+    log_warnings(&ready);
+    authority::note(&ready.loaded.options);
+    if security::is_root() {
+        warn!(event = "security", "running as root; a user of its own is safer");
+    }
+    let Ready { loaded, config, security } = ready;
+    let audience = security::audience(&config, &security);
+    let banner = Banner { audience, command, loaded: &loaded };
+    let (listeners, has_users) = (config.listeners.clone(), security.has_users);
+    let (authenticator, policy) = (Arc::clone(&security.authenticator), Arc::clone(&security.policy));
+    let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
+    let (handle, keeper) = (broker.handle(), running::keeper(&security));
+    let running = Arc::new(Running::new(handle, sources, level, listeners, loaded.clone(), keeper, demo));
+    let admin = open_admin(&loaded, &running)?;
+    log_opening(&broker);
+    let space = space_service::open(&loaded, has_users, &running)?;
+    let doors = space.as_ref().map(space_service::SpaceService::addresses).unwrap_or_default();
+    let (wanted, admin_at) = (plan::space(&loaded.options, has_users), admin.as_ref().map(Admin::address));
+    running.note_doors(vec![
+        ("http", wanted.http, doors.http),
+        ("ssap", wanted.ssap, doors.ssap),
+        ("sepa_http", wanted.sepa_http, doors.sepa_http),
+        ("sepa_ws", wanted.sepa_ws, doors.sepa_ws),
+        ("admin", plan::admin(&loaded.options), admin_at),
+    ]);
+    print_banner(&banner.text(&broker.addresses(), admin_at, doors));
+    let otlp = send_metrics(&loaded, &running)?;
+    let supervisor = Supervisor::of_process();
+    supervisor.ready();
+    supervisor.feed(broker.pulse());
+    running::watch_certificates(&running).context("certificates cannot be watched")?;
+    wait(broker, signals, &running, &supervisor);
+    // Open until the end: whoever asks while it drains is told so.
+    drop(admin);
+    drop(space);
+    drop(otlp);
+    Ok(())
+}
+
+/// What the store had to say: one line if all is well, and one for each thing that is not.
+fn log_opening(broker: &Broker) {
+    let Some(Opening { report, restored, notes }) = broker.opening() else { return };
+    let Restored { sessions, deliveries: messages, retained, lost, rhythms, bans } = *restored;
+    info!(
+        event = "store_opened",
+        sessions,
+        messages,
+        retained,
+        lost,
+        missing = report.missing,
+        damaged_bytes = report.damaged_bytes,
+        rhythms,
+        bans,
+        %report,
+        "what was kept is back"
+    );
+    for line in &report.lines {
+        warn!(event = "store_repaired", "{line}");
+    }
+    if report.lines_left_out > 0 {
+        warn!(event = "store_repaired", "and {} more", report.lines_left_out);
+    }
+    for note in notes {
+        warn!(event = "store_note", "{note}");
+    }
+}
+
+/// The operator's door. One that nobody asked for, at a port that is taken, is no reason not to serve.
+fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> {
+    let Some(bind) = plan::admin(&loaded.options) else { return Ok(None) };
+    let steward = Arc::clone(running) as Arc<dyn Steward>;
+    match Admin::start(bind, running.handle.clone(), steward) {
+        Ok(admin) => Ok(Some(admin)),
+        Err(error) if *loaded.origin("listeners.admin") == Origin::Default => {
+            let other = SocketAddr::new(bind.ip(), bind.port().saturating_add(1));
+            warn!(
+                event = "admin_off", %error,
+                "no admin, so `tidegate top`, `why` and the like cannot ask this broker: {bind} cannot be opened, \
+                 perhaps it is another broker's; give this one its own with --admin {other}"
+            );
+            Ok(None)
+        }
+        Err(error) => Err(bind::cannot_listen("admin", bind, &error).into()),
+    }
+}
+
+/// Metrics for a collector, if there is one.
+fn send_metrics(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Otlp>> {
+    let telemetry = &loaded.options.telemetry;
+    let Some(receiver) = telemetry.otlp.clone().value() else { return Ok(None) };
+    let steward = Arc::clone(running) as Arc<dyn Steward>;
+    let otlp = Otlp::start(receiver.collector, telemetry.otlp_interval.0, running.handle.clone(), steward);
+    otlp.map(Some).context("metrics cannot be sent")
+}
+
+pub fn log_warnings(ready: &Ready) {
+    for warning in security::warnings(&ready.loaded, &ready.config, &ready.security) {
+        warn!(event = "security", "{warning}");
+    }
+}
+
+fn wait(broker: Broker, mut signals: Signals, running: &Running, supervisor: &Supervisor) {
+    for signal in signals.forever() {
+        match signal {
+            SIGHUP => {
+                supervisor.reloading();
+                // What became of it is in the log.
+                drop(running.reload());
+                supervisor.ready();
+            }
+            SIGUSR1 => log_counters(&broker),
+            SIGUSR2 => running.toggle_debug(),
+            _ => break,
+        }
+    }
+    supervisor.stopping();
+    info!(event = "drain", "draining; a second signal stops at once");
+    running.note_draining();
+    std::thread::spawn(move || {
+        let stop = |signal: &i32| matches!(*signal, SIGTERM | SIGINT);
+        if signals.forever().any(|signal| stop(&signal)) {
+            // Asked twice: nothing is waited for any more.
+            std::process::exit(1);
+        }
+    });
+    broker.shutdown();
+    info!(event = "stopped", "stopped");
+}
+
+fn log_counters(broker: &Broker) {
+    let counters: Vec<String> = broker.stats().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    info!(event = "counters", counters = counters.join(" "), "counters");
+}
+
+/// On stdout: the logs are elsewhere.
+fn print_banner(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    // A broker whose output nobody reads goes on serving.
+    let _ = out.write_all(text.as_bytes());
+    let _ = out.flush();
+}
+
+/// What is said at the start: where the broker listens, who may come in and what to do next, where its files are.
+struct Banner<'a> {
+    audience: Audience,
+    command: ServeCommand,
+    loaded: &'a Loaded,
+}
+
+impl Banner<'_> {
+    fn text(&self, addresses: &[(ListenerKind, SocketAddr)], admin: Option<SocketAddr>, space: Binds) -> String {
+        let door = |(kind, at): &(ListenerKind, SocketAddr)| match kind {
+            ListenerKind::Mqtt | ListenerKind::Mqtts => format!("  {} {at}", plan::door_name(*kind)),
+            ListenerKind::Ws | ListenerKind::Wss => format!("  {}://{at}/mqtt", plan::door_name(*kind)),
+        };
+        let doors: String = addresses.iter().map(door).collect();
+        let admin = admin.map(|at| format!("  admin http://{at}")).unwrap_or_default();
+        let http = space.http.map(|at| format!("  sparql http://{at}")).unwrap_or_default();
+        let ssap = space.ssap.map(|at| format!("  ssap {at}")).unwrap_or_default();
+        let sepa = [("sepa-http", space.sepa_http), ("sepa-ws", space.sepa_ws)];
+        let sepa: String = sepa.iter().filter_map(|(name, at)| Some(format!("  {name} {}", (*at)?))).collect();
+        let next = self.next_step(addresses);
+        format!("tidegate {}{doors}{admin}{http}{ssap}{sepa}\n{next}\n{}\n", env!("CARGO_PKG_VERSION"), self.files())
+    }
+
+    fn next_step(&self, addresses: &[(ListenerKind, SocketAddr)]) -> String {
+        let ServeCommand { program, place } = &self.command;
+        let add = format!("{program} user add NAME{place}");
+        let mut close = security::how_to_close(self.loaded);
+        if password_file(&self.loaded.options).is_none() {
+            // Without users there would be nobody to let in.
+            close = format!("{close}, after  {add}");
+        }
+        let plain = addresses.iter().find(|(kind, _)| *kind == ListenerKind::Mqtt).map(|(_, at)| at.port());
+        let port = plain.map(|port| if port == 1883 { String::new() } else { format!(" -p {port}") });
+        let attempt = |who: &str| match &port {
+            Some(port) => format!(" Try:  {program} sub{port} -t '#' -v{who}"),
+            None => String::new(),
+        };
+        match self.audience {
+            Audience::Everybody => {
+                format!("OPEN: anybody who reaches these addresses may come in (allow_anonymous). To close it: {close}")
+            }
+            Audience::AnybodyHere => format!(
+                "OPEN: anybody on this machine may come in, users or not (allow_anonymous). To close it: {close}"
+            ),
+            Audience::ThisMachine if self.loaded.files.is_empty() && place.is_empty() => {
+                format!("no users configured: listening for this machine only. To accept others:  {program} init")
+            }
+            Audience::ThisMachine => format!(
+                "no users configured: listening for this machine only. To accept others:  {add}  and listen for them \
+                 with --mqtt 0.0.0.0:1883"
+            ),
+            Audience::KnownHere => format!(
+                "for users, on this machine only; to listen for others: --mqtt 0.0.0.0:1883.{}",
+                attempt(" -u NAME -P PASSWORD")
+            ),
+            Audience::Known => {
+                format!("ready for users and certificates.{}", attempt(" -u NAME -P PASSWORD"))
+            }
+        }
+    }
+
+    fn files(&self) -> String {
+        let options = &self.loaded.options;
+        let users = match password_file(options) {
+            Some(path) => path.display().to_string(),
+            None => format!("{} (none yet)", plan::usual_password_file(options).display()),
+        };
+        let files: Vec<String> = self.loaded.files.iter().map(|path| absolute(path).display().to_string()).collect();
+        let config = if files.is_empty() { "none".to_owned() } else { files.join(", ") };
+        let store = match (options.store.keep, options.store.durability.0) {
+            (false, _) => "in memory only".to_owned(),
+            (true, Durability::Always) => "durable".to_owned(),
+            (true, other) => format!("durability {other}"),
+        };
+        format!("config {config}  store {} ({store})  users {users}", options.server.data.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load;
+
+    fn banner(audience: Audience, flags: &[(&str, &str)]) -> String {
+        let addresses = [
+            (ListenerKind::Mqtt, "127.0.0.1:1999".parse().unwrap()),
+            (ListenerKind::Ws, "127.0.0.1:8083".parse().unwrap()),
+        ];
+        let mut flags: Vec<_> =
+            flags.iter().map(|(flag, value)| crate::config::Entry::flag("--allow-anonymous", flag, value)).collect();
+        flags.push(crate::config::Entry::flag("--data", "server.data", "/nonexistent"));
+        let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
+        let command = ServeCommand { program: "./tidegate".into(), place: " --data x".into() };
+        Banner { audience, command, loaded: &loaded }.text(
+            &addresses,
+            Some("127.0.0.1:18830".parse().unwrap()),
+            Binds {
+                http: Some("127.0.0.1:7878".parse().unwrap()),
+                ssap: Some("127.0.0.1:10010".parse().unwrap()),
+                ..Binds::default()
+            },
+        )
+    }
+
+    #[test]
+    fn the_banner_names_every_door_the_next_step_and_the_files() {
+        let expected = format!(
+            "tidegate {}  mqtt 127.0.0.1:1999  ws://127.0.0.1:8083/mqtt  admin http://127.0.0.1:18830  sparql \
+             http://127.0.0.1:7878  ssap 127.0.0.1:10010\nno users configured: listening for this \
+             machine only. To accept others:  ./tidegate user add NAME --data x  and listen for them with --mqtt \
+             0.0.0.0:1883\nconfig /dev/null  store /nonexistent (durable)  users /nonexistent/users (none yet)\n",
+            env!("CARGO_PKG_VERSION")
+        );
+        assert_eq!(banner(Audience::ThisMachine, &[]), expected);
+    }
+
+    #[test]
+    fn an_open_broker_says_so_and_what_closes_it() {
+        let anonymous = [("security.allow_anonymous", "true")];
+        let open = banner(Audience::Everybody, &anonymous);
+        assert!(open.contains("\nOPEN: anybody who reaches these addresses may come in (allow_anonymous)."), "{open}");
+        assert!(
+            open.contains("To close it: start without --allow-anonymous, after  ./tidegate user add NAME --data x\n"),
+            "{open}"
+        );
+        let here = banner(Audience::AnybodyHere, &anonymous);
+        assert!(here.contains("OPEN: anybody on this machine may come in, users or not"), "{here}");
+    }
+
+    #[test]
+    fn users_are_told_how_to_listen_for_others_and_what_to_try() {
+        let text = banner(Audience::KnownHere, &[]);
+        assert!(text.contains("on this machine only; to listen for others: --mqtt 0.0.0.0:1883"), "{text}");
+        assert!(text.contains("Try:  ./tidegate sub -p 1999 -t '#' -v -u NAME -P PASSWORD\n"), "{text}");
+    }
+
+    #[test]
+    fn a_reload_judges_the_doors_that_are_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().display().to_string();
+        let flags = vec![crate::config::Entry::flag("--data", "server.data", &data)];
+        let sources = Sources { file: Some("/dev/null".into()), flags, ..Sources::default() };
+        let open = |bind: &str| [Listener { kind: ListenerKind::Mqtt, bind: bind.parse().unwrap(), tls: None }];
+        assert!(prepare(&sources).is_ok(), "by itself the configuration is sound: this machine only");
+        let refused = prepare_for(&open("0.0.0.0:1883"), &sources).err().unwrap().to_string();
+        assert!(refused.contains("\"0.0.0.0:1883\" accepts other machines, but there are no users"), "{refused}");
+        let ready = prepare_for(&open("127.0.0.1:1999"), &sources).unwrap();
+        assert_eq!(ready.config.listeners.len(), 1, "doors stay as they are, whatever the file says now");
+    }
+}

@@ -1,0 +1,168 @@
+//! The smart space of the process: its service, its doors and its maps.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tidegate_broker::Beside;
+use tidegate_space::{Binds, Bound, Budget, Doors, Opening, Options, Porter, Service, StoreConfig};
+use tracing::{info, warn};
+
+use crate::config::setting::Size;
+use crate::config::{Loaded, Origin};
+use crate::mapping::{Counts, Mapping};
+use crate::running::Running;
+use crate::{bind, descriptors, plan};
+
+/// The smart space while it is open. The maps end first; the doors close before what is behind them ends.
+#[derive(Debug)]
+pub struct SpaceService {
+    _mapping: Option<Mapping>,
+    doors: Doors,
+    _service: Service,
+}
+
+impl SpaceService {
+    pub fn addresses(&self) -> Binds {
+        self.doors.addresses()
+    }
+}
+
+/// Opens the doors that are on; nothing if all are off and there are no maps.
+pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> Result<Option<SpaceService>> {
+    let binds = plan::space(&loaded.options, has_users);
+    let (http, ssap) = (door(loaded, "http", binds.http)?, door(loaded, "ssap", binds.ssap)?);
+    let sepa_http = door(loaded, "sepa_http", binds.sepa_http)?;
+    let sepa_ws = door(loaded, "sepa_ws", binds.sepa_ws)?;
+    let has_doors = [&http, &ssap, &sepa_http, &sepa_ws].into_iter().any(Option::is_some);
+    if !has_doors && loaded.maps.is_empty() {
+        return Ok(None);
+    }
+    let service = service(loaded, running).context("the smart space did not start")?;
+    if let Some(vault) = service.vault() {
+        running.note_vault(vault);
+    }
+    running.note_space(service.handle());
+    let (broker, space) = (running.handle.clone(), service.handle());
+    let mapping = (!loaded.maps.is_empty()).then(|| {
+        let user = loaded.options.map.user.0.as_deref();
+        Mapping::start(loaded.maps.clone(), user, &broker, &space)
+    });
+    let mapping = mapping.transpose()?;
+    let counts = mapping.as_ref().map(Mapping::counts);
+    let porter = Arc::clone(running) as Arc<dyn Porter>;
+    let bound = Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws);
+    let doors = Doors::start(bound.with_connections_max(descriptors::shares().space), &space, porter);
+    let doors = doors.context("the doors of the smart space did not open")?;
+    broker.show_beside(Box::new(move || beside(&space, counts.as_deref())));
+    Ok(Some(SpaceService { _mapping: mapping, doors, _service: service }))
+}
+
+/// The memory budget of the broker, of which the texts that the space reads are a part.
+#[derive(Debug)]
+struct Memory(tidegate_broker::Handle);
+
+impl Budget for Memory {
+    fn take(&self, bytes: usize) -> bool {
+        self.0.take_memory(bytes)
+    }
+
+    fn give(&self, bytes: usize) {
+        self.0.give_memory(bytes);
+    }
+}
+
+/// The numbers of the space and its maps, as `$SYS` and metrics have them.
+fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> {
+    let one = |family, help, is_counter, value| Beside { family, help, is_counter, labels: Vec::new(), value };
+    let (running, bytes) = space.load();
+    let mut all = vec![
+        one("space_version", "Version of the smart space; it grows with each change.", true, space.version()),
+        one("space_running", "Evaluations under way.", false, running as u64),
+        one("space_answer_bytes", "Bytes of answers that are made, sent or remembered.", false, bytes as u64),
+    ];
+    let ((restarts, runaways), (text_bytes, texts_refused)) = (space.restarts(), space.texts());
+    all.extend([
+        one("space_restarts", "Times that the smart space began anew after a fault.", true, restarts),
+        one(
+            "space_runaways",
+            "Threads of the smart space that were given up because they did not end.",
+            true,
+            runaways,
+        ),
+        one("space_text_bytes", "Memory that is charged for texts which are read.", false, text_bytes as u64),
+        one(
+            "space_texts_refused",
+            "Texts that were refused because there was no memory for them.",
+            true,
+            texts_refused,
+        ),
+    ]);
+    all.extend(space.panics().into_iter().map(|(part, value)| Beside {
+        family: "space_panics",
+        help: "Faults of the smart space that were contained, by the part that met them.",
+        is_counter: true,
+        labels: vec![("part", part)],
+        value,
+    }));
+    all.extend(space.turned_away().into_iter().map(|(door, value)| Beside {
+        family: "space_connections_refused",
+        help: "Connections to the smart space that found no place, by door.",
+        is_counter: true,
+        labels: vec![("door", door)],
+        value,
+    }));
+    all.extend(space.counts().into_iter().map(|(class, outcome, value)| Beside {
+        family: "space_requests",
+        help: "Requests to the smart space by class and what became of them.",
+        is_counter: true,
+        labels: vec![("class", class), ("outcome", outcome)],
+        value,
+    }));
+    for (name, value) in maps.map(Counts::all).unwrap_or_default() {
+        all.push(one(name, "What became of messages and solutions in maps.", true, value));
+    }
+    all
+}
+
+/// The space as it was kept; an empty one if nothing is to be kept.
+fn service(loaded: &Loaded, running: &Running) -> std::io::Result<Service> {
+    let store = &loaded.options.store;
+    let budget: Option<Arc<dyn Budget>> = Some(Arc::new(Memory(running.handle.clone())));
+    let options = Options { admission: plan::admission(&loaded.options), budget, ..Options::default() };
+    if !store.keep {
+        return Service::start_by(&options);
+    }
+    let dir = plan::space_dir(&loaded.options);
+    let size_max = store.max_size.value().map(|Size(bytes)| bytes);
+    let config = StoreConfig { dir, durability: store.durability.0, strict: store.strict, size_max };
+    let (service, opening) = Service::open_by(&config, &options)?;
+    // A fault of ours when it was read; what is tried about it is logged by the space itself.
+    let Some(opening) = opening else { return Ok(service) };
+    let Opening { report, version, quads, rules, holes, notes } = opening;
+    let rules = rules.len();
+    info!(event = "space_opened", version, quads, rules, holes, %report, "the smart space is back");
+    for line in &report.lines {
+        warn!(event = "store_repaired", "the smart space: {line}");
+    }
+    if report.lines_left_out > 0 {
+        warn!(event = "store_repaired", "the smart space: and {} more", report.lines_left_out);
+    }
+    for note in notes {
+        warn!(event = "store_note", "the smart space: {note}");
+    }
+    Ok(service)
+}
+
+/// One that nobody asked for, at a port that is taken, is no reason not to serve.
+fn door(loaded: &Loaded, name: &str, at: Option<SocketAddr>) -> Result<Option<TcpListener>> {
+    let Some(at) = at else { return Ok(None) };
+    match tidegate_space::bind(at) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if *loaded.origin(&format!("listeners.{name}")) == Origin::Default => {
+            warn!(event = "door_off", door = name, %error, "no {name}: {at} cannot be opened; choose another with --{name} ADDR");
+            Ok(None)
+        }
+        Err(error) => Err(bind::cannot_listen(name, at, &error).into()),
+    }
+}
