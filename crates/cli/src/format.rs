@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
-use tidegate_wire_mqtt::property::PayloadFormat;
 use tidegate_server::log::iso_time;
+use tidegate_wire_mqtt::property::PayloadFormat;
 
 use crate::client::Message;
 

@@ -14,8 +14,8 @@ use anyhow::{Context, Result, bail};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use crate::arguments::InitArgs;
-use tidegate_server::config::absolute;
 use crate::user;
+use tidegate_server::config::absolute;
 
 /// Letters of a password that is made up: 32 that nobody confuses, so each is worth five bits.
 const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";

@@ -10,14 +10,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use tidegate_store::records::Image;
 use tidegate_store::RecoveryReport;
+use tidegate_store::records::Image;
 
 use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs, StoreCheckArgs};
 use tidegate_server::backup::{Parts, copy, copy_space, copy_users, ensure_free};
 use tidegate_server::config::load;
 use tidegate_server::plan;
-use crate::operate::http::Door;
 
 /// What is for the operator to keep.
 const NOT_COPIED: &str = "not in the copy: configuration, rules of access, certificates and keys";
@@ -35,7 +34,7 @@ pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
         return Ok(code);
     }
     let body = json!({ "to": to });
-    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/backup", Some(&body))?;
+    let answer = args.admin.client()?.request("POST", "/api/v1/backup", Some(&body))?;
     println!("copied to {}: {}", to.display(), answer["report"].as_str().unwrap_or_default());
     println!("{NOT_COPIED}{}", if plan::is_missing(&to.join(plan::USERS)) { NO_USERS } else { "" });
     Ok(0)

@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use tidegate_client::{Change, Error, Node, PersistentQuery, Row, Source, Space, Term, Triple, WatchStats};
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
-use crate::operate::harmless;
-use crate::target::Usage;
+use tidegate_program::Usage;
+use tidegate_program::harmless;
 
 /// Triples of standard input that are sent as one change.
 const BATCH: usize = 1000;

@@ -4,7 +4,6 @@
 //! beside each command). The process behind `tidegate serve` is `tidegate_server`; nothing here decides how a broker behaves.
 
 mod arguments;
-mod bench;
 mod client;
 mod demo;
 mod format;
@@ -12,18 +11,18 @@ mod init;
 mod inspect;
 mod keep;
 mod kp;
-mod lab;
 mod operate;
 mod publish;
 mod rdf;
 mod reference;
 mod show;
-mod stop;
 mod subscribe;
 mod target;
 mod trace;
 mod user;
 
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,14 +33,10 @@ use clap::{CommandFactory, Parser};
 use arguments::{Cli, Command, ConfigCommand, DemoCommand, MapCommand, ServeArgs, StoreCommand, TraceCommand};
 use client::ClientError;
 use demo::LiveDemo;
-use operate::AdminError;
-use target::Usage;
+use tidegate_program::{AdminError, MISUSE, Usage, program_beside};
 use tidegate_server::bind::CannotListen;
 use tidegate_server::config::Problems;
 use tidegate_server::serve;
-
-/// Wrong usage or configuration, as clap has it for arguments.
-const MISUSE: u8 = 2;
 
 /// Gives back what a burst took: glibc's allocator keeps most of it for ever (docs/OPERATIONS.md has the figures).
 #[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
@@ -90,7 +85,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Check(args)) => inspect::check(&args).map(|is_sound| if is_sound { 0 } else { MISUSE }),
         Some(Command::Config { command: ConfigCommand::Show(args) }) => inspect::show(&args).map(|()| 0),
         Some(Command::Config { command: ConfigCommand::Reference }) => reference::print().map(|()| 0),
-        Some(Command::Bench(args)) => bench::run(&args),
+        Some(Command::Bench { arguments }) => run_other("tidegate-bench", &arguments),
         Some(Command::Top(args)) => operate::top(&args),
         Some(Command::Status(args)) => operate::status(&args),
         Some(Command::Why(args)) => operate::why(&args),
@@ -108,7 +103,7 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Demo { command: DemoCommand::Flood(args) }) => demo::flood(&args),
         Some(Command::Rdf(args)) => rdf::run(&args),
         Some(Command::Map { command: MapCommand::Test(args) }) => rdf::test_map(&args),
-        Some(Command::Lab(args)) => lab::run(&args),
+        Some(Command::Lab { arguments }) => run_other("tidegate-lab", &arguments),
         Some(Command::Trace { command: TraceCommand::Record(args) }) => trace::record(&args),
         Some(Command::Completions { shell }) => {
             clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
@@ -120,6 +115,13 @@ fn run(cli: Cli) -> Result<u8> {
 
 fn run_broker(args: &ServeArgs) -> Result<u8> {
     serve::run(args.sources(), args.command(), Arc::new(LiveDemo::default())).map(|()| 0)
+}
+
+/// Becomes another program of Tidegate, which lies beside this one.
+fn run_other(name: &str, arguments: &[OsString]) -> Result<u8> {
+    let program = program_beside(name)?;
+    let error = std::process::Command::new(&program).args(arguments).exec();
+    Err(error).with_context(|| format!("{} cannot be run", program.display()))
 }
 
 fn write_manual(dir: &Path) -> Result<()> {

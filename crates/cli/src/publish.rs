@@ -12,8 +12,8 @@ use tidegate_wire_mqtt::{PacketId, QoS, ReasonCode};
 use crate::arguments::PubArgs;
 use crate::client::again::come_back;
 use crate::client::{Client, ClientError, Happened};
-use crate::stop::Stop;
-use crate::target::{self, Connection, Usage};
+use crate::target::{self, Connection};
+use tidegate_program::{Stop, Usage};
 
 /// What is to be published.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use crate::client::again::come_back;
 use crate::client::{Client, ClientError, Happened, Message};
 use crate::format::Format;
 use crate::show::Show;
-use crate::stop::Stop;
-use crate::target::{self, Connection, Usage};
+use crate::target::{self, Connection};
+use tidegate_program::{Stop, Usage};
 
 /// mosquitto's `MOSQ_ERR_TIMEOUT`.
 const TIMED_OUT: u8 = 27;

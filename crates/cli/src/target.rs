@@ -3,6 +3,8 @@
 use anyhow::{Context, Result, bail};
 use tidegate_wire_mqtt::{Limits, QoS, Version, topic};
 
+use tidegate_program::Usage;
+
 use crate::arguments::ConnectArgs;
 use crate::client::tls::Trust;
 use crate::client::{Hello, Target, WillMessage, properties};
@@ -13,16 +15,6 @@ pub(crate) struct Connection {
     pub(crate) target: Target,
     pub(crate) hello: Hello,
     pub(crate) topic: Option<String>,
-}
-
-/// The arguments do not make sense together: exit code 2, as for those that clap refuses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Usage;
-
-impl std::fmt::Display for Usage {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("wrong usage")
-    }
 }
 
 /// The parts of `mqtt[s]://[user[:password]@]host[:port]/topic`. Nothing is decoded: `#` and `+` stand for themselves,

@@ -8,16 +8,15 @@ use serde_json::{Value, json};
 use tidegate_sim::broker::trace::{Arrival, MESSAGES_MAX, NUMBERS_MAX, Trace};
 
 use crate::arguments::TraceRecordArgs;
-use crate::operate::AdminError;
-use crate::operate::http::Door;
-use crate::stop::Stop;
+use tidegate_program::AdminError;
+use tidegate_program::Stop;
 
 /// Time between two looks: a shard has room for 65 536 messages.
 const LOOK: Duration = Duration::from_millis(200);
 const ODD: &str = "the broker tells of arrivals in another way than this program knows";
 
 pub(crate) fn record(args: &TraceRecordArgs) -> Result<u8> {
-    let door = Door::new(&args.admin)?;
+    let door = args.admin.client()?;
     // Before a minute is spent on it; what is there already stays until there is something new.
     let mut part = args.out.clone().into_os_string();
     part.push(".part");

@@ -2,9 +2,12 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
+mod programs;
+
 use std::process::{Command, Output, Stdio};
 
 fn bench(arguments: &[&str]) -> Output {
+    programs::ensure("tidegate-bench");
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.arg("bench").args(arguments).stdin(Stdio::null()).output().expect("the binary runs")
 }

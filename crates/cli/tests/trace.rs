@@ -3,6 +3,8 @@
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 
+mod programs;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -15,6 +17,11 @@ fn tidegate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(arguments).stdin(Stdio::null()).env_remove("TIDEGATE_CONFIG");
     command
+}
+
+fn lab_replay() -> Command {
+    programs::ensure("tidegate-lab");
+    tidegate(&["lab", "replay"])
 }
 
 /// A process that is ended with the test.
@@ -147,10 +154,7 @@ fn the_broker_in_virtual_time_does_what_the_real_one_did() {
     assert!(passed < 0.9, "the flooder was slowed: {ledger}");
 
     let replayed = output_of(
-        tidegate(&["lab", "replay"])
-            .arg(&file)
-            .args(["--set", "broker.enforce_always=true", "--out"])
-            .arg(folder.path().join("lab")),
+        lab_replay().arg(&file).args(["--set", "broker.enforce_always=true", "--out"]).arg(folder.path().join("lab")),
     );
     assert!(replayed.status.success(), "{}", String::from_utf8_lossy(&replayed.stderr));
     let summary = std::fs::read_to_string(folder.path().join("lab/summary.json")).expect("a summary");
@@ -177,7 +181,7 @@ fn a_replay_refuses_what_it_does_not_know() {
     let replay = |text: &str, more: &[&str]| {
         std::fs::write(&file, text).expect("written");
         let out = folder.path().join("lab");
-        let output = output_of(tidegate(&["lab", "replay"]).arg(&file).arg("--out").arg(out).args(more));
+        let output = output_of(lab_replay().arg(&file).arg("--out").arg(out).args(more));
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     let (code, said) = replay("no trace", &[]);

@@ -87,4 +87,3 @@ pub fn ensure_free(dir: &Path) -> Result<()> {
         Err(error) => Err(error).with_context(|| format!("cannot read {}", dir.display())),
     }
 }
-

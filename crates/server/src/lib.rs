@@ -3,7 +3,10 @@
 //! Settings become plans ([`plan`]), plans become threads ([`serve`]), and what changes while they run is a reload
 //! ([`running`]). Nothing here decides how a broker behaves: that is in the crates below. What a person types is the
 //! command line's, which drives this library; whoever wants a broker inside another program can do the same.
-#![allow(missing_docs, reason = "only the command line uses it, and most of it names settings that have their own text")]
+#![allow(
+    missing_docs,
+    reason = "only the command line uses it, and most of it names settings that have their own text"
+)]
 
 pub mod authority;
 pub mod backup;

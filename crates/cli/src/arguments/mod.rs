@@ -1,10 +1,8 @@
 //! What the user typed, as clap sees it. Each command has a second type beside its code that says what the program needs.
 
-mod bench;
 mod connect;
 mod init;
 mod kp;
-mod lab;
 mod operate;
 mod options_file;
 mod publish;
@@ -14,19 +12,18 @@ mod store;
 mod subscribe;
 mod user;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub(crate) use bench::BenchArgs;
 pub(crate) use connect::ConnectArgs;
 pub(crate) use init::InitArgs;
 pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
-pub(crate) use lab::{AllArgs, HowArgs, LabArgs, LabCommand};
-pub(crate) use operate::{AdminArgs, ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use operate::{
     BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, TraceCommand, TraceRecordArgs, Wanted,
 };
+pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, Enforce, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};
@@ -98,7 +95,12 @@ pub(crate) enum Command {
         command: ConfigCommand,
     },
     /// Measure what messages and connections cost, beside mosquitto and rumqttd if they are installed
-    Bench(BenchArgs),
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What `tidegate-bench --help` says
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Watch the clients of a running broker: rates, who is slowed, queues, drops
     Top(TopArgs),
     /// Say how a running broker is: where it listens, how hard it is pressed, what waits
@@ -143,7 +145,12 @@ pub(crate) enum Command {
         command: DemoCommand,
     },
     /// Experiments in virtual time: what would happen with a million clients
-    Lab(LabArgs),
+    #[command(disable_help_flag = true)]
+    Lab {
+        /// What `tidegate-lab --help` says
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Write down when messages come to a running broker, for `lab replay`
     Trace {
         #[command(subcommand)]

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use tidegate_program::{AdminClient, AdminError};
 use tidegate_server::config::units::parse_duration;
 
 /// Where the broker's admin door is, and who asks.
@@ -16,6 +17,13 @@ pub(crate) struct AdminArgs {
     /// Its password; asked for if it is not given
     #[arg(short = 'P', long, value_name = "PASSWORD", global = true, requires = "username")]
     pub(crate) password: Option<String>,
+}
+
+impl AdminArgs {
+    /// The broker to ask.
+    pub(crate) fn client(&self) -> Result<AdminClient, AdminError> {
+        AdminClient::of("--admin", &self.admin, 18830, self.username.as_deref(), self.password.as_deref())
+    }
 }
 
 /// Arguments of commands about one client.

@@ -103,7 +103,7 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let with_detail = |f: &mut fmt::Formatter<'_>, detail: &Option<String>| match detail {
             // A stranger's text: escaped before it meets a terminal.
-            Some(detail) => write!(f, " ({})", crate::operate::harmless(detail)),
+            Some(detail) => write!(f, " ({})", tidegate_program::harmless(detail)),
             None => Ok(()),
         };
         match self {

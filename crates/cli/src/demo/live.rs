@@ -14,8 +14,8 @@ use tidegate_control::rhythm::{Enforcement, RhythmConfig};
 
 use super::fleet::{Stage, Trip};
 use super::{CALM, SENSORS, Theatre, USUAL_RATE};
-use crate::operate::http::Door;
 use crate::operate::why_text;
+use tidegate_program::AdminClient;
 
 /// What the flooder sends, in times of its usual rate.
 const TIMES: u32 = 100;
@@ -139,7 +139,7 @@ struct Before {
     refused: u64,
 }
 
-fn note(act: &Act, door: &Door, stage: &Stage, at: Duration, before: &mut Before) -> anyhow::Result<()> {
+fn note(act: &Act, door: &AdminClient, stage: &Stage, at: Duration, before: &mut Before) -> anyhow::Result<()> {
     let flooder = door.get("/api/v1/clients/flooder")?;
     let why = why_text(door, "flooder")?;
     let passed = flooder["passed"].as_u64().unwrap_or(0);

@@ -25,10 +25,10 @@ use tidegate_core::settings::{BackOff, Settings};
 use tidegate_wire_mqtt::QoS;
 
 use crate::arguments::{Enforce, FloodArgs};
-use crate::operate::http::Door;
 use crate::operate::why_text;
 use fleet::{Actor, Stage, database, flooder, sensor};
 use report::{Report, Run};
+use tidegate_program::AdminClient;
 
 /// Well-behaved publishers.
 const SENSORS: u32 = 20;
@@ -116,7 +116,7 @@ fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Run>
 
 /// A broker of its own on free ports of this machine, and everybody in it. Closed when it is dropped.
 struct Theatre {
-    door: Door,
+    door: AdminClient,
     stage: Arc<Stage>,
     actors: Vec<Actor>,
     _admin: Admin,
@@ -143,7 +143,7 @@ impl Theatre {
             let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][number as usize % 3];
             actors.push(sensor(&stage, at, number, qos)?);
         }
-        Ok(Self { door: Door::at(admin.address()), stage, actors, _admin: admin, _broker: broker })
+        Ok(Self { door: AdminClient::at(admin.address()), stage, actors, _admin: admin, _broker: broker })
     }
 }
 

@@ -3,14 +3,14 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::http::{Door, escaped};
 use super::table::{Align, Table, number, shown};
 use super::{out, print_json};
 use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, Wanted};
+use tidegate_program::escaped;
 
 /// `tidegate limits`.
 pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
-    let door = Door::new(&args.admin)?;
+    let door = args.admin.client()?;
     let kind = |user: bool| if user { "user" } else { "client" };
     let (answer, words) = match args.command.as_ref().unwrap_or(&LimitsCommand::List) {
         LimitsCommand::List => {
@@ -60,7 +60,7 @@ fn limits_text(answer: &Value) -> String {
 
 /// `tidegate ban`.
 pub(crate) fn ban(args: &BanArgs) -> Result<u8> {
-    let door = Door::new(&args.admin)?;
+    let door = args.admin.client()?;
     let (answer, words) = match args.command.as_ref().unwrap_or(&BanCommand::List) {
         BanCommand::List => {
             let answer = door.get("/api/v1/bans")?;

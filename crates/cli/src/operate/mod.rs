@@ -4,8 +4,6 @@
 //! print them as they are (`--json`). What the answers mean is said by the broker.
 
 mod control;
-mod error;
-pub(crate) mod http;
 mod status;
 mod table;
 mod top;
@@ -15,16 +13,14 @@ use serde_json::Value;
 
 use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
 pub(crate) use control::{ban, limits};
-pub(crate) use error::AdminError;
-use http::{Door, escaped};
 pub(crate) use status::status;
-pub(crate) use table::harmless;
 use table::{Align, Table, number, shown, whole};
+use tidegate_program::{AdminClient, AdminError, escaped};
 pub(crate) use top::top;
 
 /// `tidegate why`.
 pub(crate) fn why(args: &ClientArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.get(&format!("/api/v1/clients/{}/why", escaped(&args.client)))?;
+    let answer = args.admin.client()?.get(&format!("/api/v1/clients/{}/why", escaped(&args.client)))?;
     if args.json {
         return print_json(&answer);
     }
@@ -34,7 +30,7 @@ pub(crate) fn why(args: &ClientArgs) -> Result<u8> {
 
 /// `tidegate clients`.
 pub(crate) fn clients(args: &ClientsArgs) -> Result<u8> {
-    let door = Door::new(&args.admin)?;
+    let door = args.admin.client()?;
     let path = match (args.closed, &args.state) {
         (true, _) => format!("/api/v1/clients?state=closed&limit={}", args.limit),
         (false, None) => format!("/api/v1/clients?sort={}&limit={}", args.sort.name(), args.limit),
@@ -128,7 +124,7 @@ fn delay(value: &Value) -> String {
 
 /// `tidegate drops`.
 pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.get("/api/v1/drops")?;
+    let answer = args.admin.client()?.get("/api/v1/drops")?;
     if args.json {
         return print_json(&answer);
     }
@@ -202,8 +198,7 @@ fn terminal_columns() -> Option<usize> {
 
 /// `tidegate kick`.
 pub(crate) fn kick(args: &ClientArgs) -> Result<u8> {
-    let answer =
-        Door::new(&args.admin)?.request("DELETE", &format!("/api/v1/clients/{}", escaped(&args.client)), None)?;
+    let answer = args.admin.client()?.request("DELETE", &format!("/api/v1/clients/{}", escaped(&args.client)), None)?;
     if args.json {
         return print_json(&answer);
     }
@@ -213,7 +208,7 @@ pub(crate) fn kick(args: &ClientArgs) -> Result<u8> {
 
 /// `tidegate health`: 0 if the broker is alive and takes clients.
 pub(crate) fn health(args: &PlainArgs) -> Result<u8> {
-    let door = Door::new(&args.admin)?;
+    let door = args.admin.client()?;
     door.get("/healthz")?;
     let ready = door.get("/readyz")?;
     if args.json {
@@ -241,7 +236,7 @@ fn store_words(store: &Value) -> String {
 
 /// `tidegate reload`.
 pub(crate) fn reload(args: &PlainArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/reload", None)?;
+    let answer = args.admin.client()?.request("POST", "/api/v1/reload", None)?;
     if args.json {
         return print_json(&answer);
     }
@@ -257,7 +252,7 @@ pub(crate) fn reload(args: &PlainArgs) -> Result<u8> {
 
 /// `tidegate drain`.
 pub(crate) fn drain(args: &PlainArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.request("POST", "/api/v1/drain", None)?;
+    let answer = args.admin.client()?.request("POST", "/api/v1/drain", None)?;
     if args.json {
         return print_json(&answer);
     }
@@ -277,7 +272,7 @@ fn out(text: &str) {
 }
 
 /// What `why` says about a client of a door in this process.
-pub(crate) fn why_text(door: &Door, client_id: &str) -> Result<String, AdminError> {
+pub(crate) fn why_text(door: &AdminClient, client_id: &str) -> Result<String, AdminError> {
     let answer = door.get(&format!("/api/v1/clients/{}/why", escaped(client_id)))?;
     Ok(answer["text"].as_str().unwrap_or_default().to_owned())
 }

@@ -3,14 +3,13 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::http::Door;
 use super::table::{Align, Table, number, shown};
 use super::{out, print_json};
 use crate::arguments::PlainArgs;
 
 /// `tidegate status`.
 pub(crate) fn status(args: &PlainArgs) -> Result<u8> {
-    let answer = Door::new(&args.admin)?.get("/api/v1/status")?;
+    let answer = args.admin.client()?.get("/api/v1/status")?;
     if args.json {
         return print_json(&answer);
     }

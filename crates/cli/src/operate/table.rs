@@ -1,6 +1,7 @@
 //! Tables of text. What comes from clients is escaped before it meets a terminal.
 
 use serde_json::Value;
+use tidegate_program::harmless;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -81,18 +82,6 @@ fn broken(row: &[String], room: usize) -> (Vec<String>, Vec<String>) {
     }
     *last = lines.remove(0);
     (row, lines)
-}
-
-/// A text that may be a stranger's: what could move a cursor or hide is escaped, quotes stay as they are.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '\'' | '"' | '\\' => out.push(letter),
-            _ => out.extend(letter.escape_debug()),
-        }
-    }
-    out
 }
 
 /// A value as a cell of any length.

@@ -12,18 +12,18 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::Value;
 use tidegate_core::RATE_WINDOW;
 
-use super::http::Door;
 use super::table::{Align, Table, number, shown};
 use super::{delay, out};
 use crate::arguments::TopArgs;
-use crate::stop::Stop;
+use tidegate_program::AdminClient;
+use tidegate_program::Stop;
 
 /// Another screen without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 pub(crate) fn top(args: &TopArgs) -> Result<u8> {
-    let door = Door::new(&args.admin)?;
+    let door = args.admin.client()?;
     if args.once || !std::io::stdout().is_terminal() {
         out(&look(&door, args, 100)?);
         return Ok(0);
@@ -128,7 +128,7 @@ fn columns() -> usize {
 }
 
 /// One look, as text.
-fn look(door: &Door, args: &TopArgs, rows: usize) -> Result<String> {
+fn look(door: &AdminClient, args: &TopArgs, rows: usize) -> Result<String> {
     let limit = args.limit.map_or(rows, usize::from).clamp(1, 1000);
     let status = door.get("/api/v1/status")?;
     let clients = door.get(&format!("/api/v1/clients?sort={}&limit={limit}", args.sort.name()))?;

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::arguments::{RdfArgs, RdfCommand, SpaceArgs, TextArgs};
-use crate::operate::AdminError;
-use crate::operate::http::{Door, Request, escaped};
 pub(crate) use maps::test as test_map;
+use tidegate_program::AdminError;
+use tidegate_program::{AdminClient, Request, escaped};
 
 /// Names of formats: of results, of graphs, and whether it can name graphs.
 const RESULTS: &[(&str, &str)] = &[
@@ -75,11 +75,11 @@ fn request<'a>(method: &'a str, path: &'a str, accept: &'a str, kind: &'a str, b
     Request { method, path, accept, kind, body }
 }
 
-fn door(args: &SpaceArgs) -> Result<Door> {
-    Ok(Door::of("--url", &args.url, 7878, args.username.as_deref(), args.password.as_deref())?)
+fn door(args: &SpaceArgs) -> Result<AdminClient> {
+    Ok(AdminClient::of("--url", &args.url, 7878, args.username.as_deref(), args.password.as_deref())?)
 }
 
-fn ask(door: &Door, request: &Request<'_>) -> Result<Vec<u8>> {
+fn ask(door: &AdminClient, request: &Request<'_>) -> Result<Vec<u8>> {
     let answer = door.exchange(request).map_err(|error| {
         let at = door.host();
         AdminError::unreached(format!("cannot ask the smart space at http://{at}: {error}; name it with --url URL"))

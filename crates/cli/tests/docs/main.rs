@@ -10,6 +10,8 @@
 
 mod generated;
 mod page;
+#[path = "../programs/mod.rs"]
+mod programs;
 mod refer;
 mod run;
 

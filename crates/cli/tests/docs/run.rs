@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::page::{Block, Page, names_of, root};
+use crate::programs;
 
 /// A block that takes longer hangs.
 const BLOCK_TIMEOUT: Duration = Duration::from_secs(180);
@@ -48,6 +49,8 @@ struct State {
 
 impl State {
     fn new() -> Self {
+        programs::ensure("tidegate-lab");
+        programs::ensure("tidegate-bench");
         let folder = || tempfile::tempdir().expect("a folder");
         let state = Self { run: folder(), work: folder() };
         for name in ["examples", "dist"] {

@@ -13,10 +13,10 @@ use super::setting::Value;
 const PREFIX: &str = "TIDEGATE_";
 
 /// The variable that names the configuration file.
-pub const CONFIG: &str = "TIDEGATE_CONFIG";
+pub(super) const CONFIG: &str = "TIDEGATE_CONFIG";
 
 /// Entries and problems of these variables, in the order of their names.
-pub fn parse(variables: &[(String, String)]) -> (Vec<Entry>, Vec<Problem>) {
+pub(super) fn parse(variables: &[(String, String)]) -> (Vec<Entry>, Vec<Problem>) {
     let mut entries = Vec::new();
     let mut problems = Vec::new();
     let mut ours: Vec<_> = variables.iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();

@@ -17,7 +17,7 @@ use super::{Entry, suggest};
 
 /// What a file says.
 #[derive(Debug, Default)]
-pub struct Contents {
+pub(super) struct Contents {
     /// Keys that exist, with their values.
     pub entries: Vec<Entry>,
     /// Rules of access, in order; each a list of fields.
@@ -31,7 +31,7 @@ pub struct Contents {
 }
 
 /// Reads the text of the file at `path`.
-pub fn parse(path: &Path, text: &str) -> Contents {
+pub(super) fn parse(path: &Path, text: &str) -> Contents {
     let mut file = File { path: path.into(), text, contents: Contents::default() };
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
@@ -51,7 +51,7 @@ pub fn parse(path: &Path, text: &str) -> Contents {
 }
 
 /// Whether this is mosquitto's own configuration: its words, and no `=` after them.
-pub fn looks_like_mosquitto(text: &str) -> bool {
+pub(super) fn looks_like_mosquitto(text: &str) -> bool {
     const WORDS: &[&str] = &[
         "acl_file",
         "allow_anonymous",
@@ -196,7 +196,7 @@ impl File<'_> {
 }
 
 /// The best advice for a key that does not exist: a near name, first of the same section.
-pub fn hint_for_key(path: &str) -> Option<String> {
+pub(super) fn hint_for_key(path: &str) -> Option<String> {
     let section = path.split('.').next().unwrap_or_default();
     if let Some(list) = suggest::nearest(path, ["map.ingest", "map.emit", "security.rule"]) {
         return Some(format!("did you mean \"{list}\"?"));
@@ -212,7 +212,7 @@ pub fn hint_for_key(path: &str) -> Option<String> {
 }
 
 /// A TOML value as settings take it.
-pub fn value_of(value: &DeValue<'_>) -> Value {
+pub(super) fn value_of(value: &DeValue<'_>) -> Value {
     match value {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Boolean(value) => Value::Boolean(*value),

@@ -89,6 +89,7 @@ impl Problem {
     }
 
     /// The same with advice.
+    #[must_use]
     pub fn with_hint(self, hint: impl Into<Option<String>>) -> Self {
         Self { hint: hint.into(), ..self }
     }

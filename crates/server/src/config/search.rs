@@ -13,7 +13,7 @@ const FRAGMENTS: &str = "/etc/tidegate/conf.d";
 
 /// The files to read, later ones winning. One that was named is returned whether it exists or not: a missing file that
 /// somebody asked for is an error, a missing default is not.
-pub fn files(named: Option<PathBuf>) -> Vec<PathBuf> {
+pub(super) fn files(named: Option<PathBuf>) -> Vec<PathBuf> {
     if let Some(named) = named {
         return vec![named];
     }

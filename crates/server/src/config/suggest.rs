@@ -4,7 +4,7 @@
 //! been sorted, because people bring names from other brokers (`max_connections` for `connections_max`).
 
 /// The candidate that was probably meant, if one is near enough.
-pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = |candidate: &&str| distance(wrong, candidate).min(distance(&sorted(wrong), &sorted(candidate)));
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let best = *candidates.iter().min_by_key(|candidate| near(candidate))?;
@@ -18,7 +18,7 @@ pub fn nearest<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -
 }
 
 /// The sentence to append to an error; empty if nothing is near.
-pub fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub(super) fn did_you_mean<'a>(wrong: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(wrong, candidates).map(|name| format!("did you mean \"{name}\"?"))
 }
 

@@ -1,0 +1,119 @@
+//! How long a broker that was killed takes until it serves again, with messages that wait on its disk.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use tidegate_wire_mqtt::QoS;
+
+use super::PAYLOAD_BYTES;
+use crate::cases::{Flow, Pace, Shape};
+use crate::clients;
+use crate::engine::{Engine, Greeting, Load};
+use crate::gate::ask;
+use crate::json;
+use crate::measure::Setting;
+use crate::outcome::Cores;
+use crate::packets::Stay;
+use crate::plain::Plain;
+use crate::process::{Source, Wish};
+use crate::procfs::{self, Meter};
+use crate::report::{core_words, grouped};
+use crate::timer::Clock;
+
+/// Publishers that fill the queue: so many share a sync.
+const PUBLISHERS: u32 = 256;
+/// How often it is looked whether there are enough messages.
+const LOOK: Duration = Duration::from_millis(20);
+/// The longest that filling may take: a slow disk does a few syncs a second.
+const FILL_MAX: Duration = Duration::from_secs(60);
+
+/// A broker that came back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restart {
+    /// Acknowledged before, and waiting afterwards.
+    pub(crate) messages: u64,
+    pub(crate) waiting: Option<u64>,
+    /// From the start of the process to the first CONNACK.
+    pub(crate) seconds: f64,
+    /// CPU time of the broker until then: what it would take on a machine of its own.
+    pub(crate) cpu_s: Option<f64>,
+    pub(crate) rss_kib: Option<u64>,
+    pub(crate) cores: Cores,
+}
+
+impl Restart {
+    /// As if it took as long for each message.
+    pub(crate) fn s_per_million(&self) -> f64 {
+        self.seconds * 1e6 / self.messages.max(1) as f64
+    }
+
+    /// The same by CPU time.
+    pub(crate) fn cpu_s_per_million(&self) -> Option<f64> {
+        Some(self.cpu_s? * 1e6 / self.messages.max(1) as f64)
+    }
+
+    pub(super) fn lines(&self) -> Vec<String> {
+        let waiting = self.waiting.map_or_else(|| "–".to_owned(), |count| grouped(count as f64));
+        let mib = self.rss_kib.map_or_else(|| "–".to_owned(), |kib| format!("{:.0}", kib as f64 / 1024.0));
+        vec![format!(
+            "{:.2} s from the start to the first CONNACK ({} s of CPU), {} messages acknowledged before kill -9, {waiting} \
+             there, {mib} MiB, cores {}",
+            self.seconds,
+            self.cpu_s.map_or_else(|| "–".to_owned(), |seconds| format!("{seconds:.2}")),
+            grouped(self.messages as f64),
+            core_words(&self.cores)
+        )]
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "messages": self.messages,
+            "waiting": self.waiting,
+            "restart_s": self.seconds,
+            "restart_s_per_million": self.s_per_million(),
+            "restart_cpu_s": self.cpu_s,
+            "rss_kib": self.rss_kib,
+            "cores": json::cores(&self.cores),
+        })
+    }
+}
+
+pub(super) fn run(wanted: usize, source: &Source, setting: &Setting, number: u32) -> Result<Restart> {
+    let wanted = setting.scaled(wanted) as u64;
+    let flow = Flow {
+        shape: Shape::FanIn(PUBLISHERS),
+        qos: QoS::AtLeastOnce,
+        payload_bytes: PAYLOAD_BYTES,
+        pace: Pace::OneByOne,
+    };
+    // A few more may come than are asked for: whoever is acknowledged sends the next one.
+    let queue_max = u32::try_from(wanted)?.saturating_mul(2).saturating_add(PUBLISHERS);
+    let broker = source.start(&Wish { queue_max: Some(queue_max), is_kept: true, ..Wish::NONE }, &setting.stop)?;
+    let sleeper = format!("bench-{number}-sleeper");
+    Plain::connect_as(broker.address, &sleeper, Stay::Lasting)?
+        .subscribe(&[format!("bench/{number}/#")], QoS::AtLeastOnce)?;
+    let publishers = clients::publishers(0, &flow, 0, number);
+    let mut engine = Engine::new(&[flow], publishers, Greeting::Mqtt, Clock::start(), setting.stop.clone())?;
+    engine.connect(broker.address)?;
+    let begin = Instant::now();
+    while engine.acknowledged() < wanted {
+        if begin.elapsed() > FILL_MAX {
+            bail!("only {} of {wanted} messages were kept in {} s", engine.acknowledged(), FILL_MAX.as_secs());
+        }
+        engine.run(Load::On, LOOK)?;
+    }
+    let messages = engine.acknowledged();
+    drop(engine);
+    let remains = broker.kill()?;
+    let (meter, begin) = (Meter::start(None), Instant::now());
+    let broker = remains.start()?;
+    let first = Plain::connect(broker.address, &format!("bench-{number}-first"))?;
+    let seconds = begin.elapsed().as_secs_f64();
+    let cpu_s = broker.pid.and_then(procfs::cpu_ns).map(|ns| ns as f64 / 1e9);
+    let (_, cores) = meter.stop(seconds);
+    let rss_kib = broker.pid.and_then(procfs::usage).map(|usage| usage.rss_kib);
+    let waiting = ask::queued(&broker);
+    drop(first);
+    Ok(Restart { messages, waiting, seconds, cpu_s, rss_kib, cores })
+}

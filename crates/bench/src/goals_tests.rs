@@ -1,0 +1,142 @@
+//! Verdicts from figures.
+
+use super::*;
+use crate::outcome::{Churn, Cores, Cost, Faults, Idle, Overload, Storm, Trouble};
+
+fn figures(cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> Traffic {
+    Traffic {
+        delivered_per_s: rate,
+        s_per_million: Some(Cost { user: cost / 2.0, system: cost / 2.0 }),
+        cores: Cores::default(),
+        rss_kib: None,
+        p50_us,
+        p99_us,
+        p999_us: p99_us,
+        faults: Faults::default(),
+        reasons: None,
+    }
+}
+
+fn entry(role: Role, outcome: Outcome) -> Entry {
+    Entry { case: "case", broker: format!("{role:?}"), role, outcome: Ok(outcome) }
+}
+
+fn traffic(role: Role, cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> Entry {
+    entry(role, Outcome::Traffic(figures(cost, rate, p50_us, p99_us)))
+}
+
+#[test]
+fn cost_is_judged_beside_mosquitto_only() {
+    let own = traffic(Role::Own, 0.5, 10.0, 1.0, 1.0);
+    let peer = traffic(Role::Mosquitto, 4.0, 1.0, 1.0, 1.0);
+    let other = traffic(Role::Peer, 0.1, 20.0, 1.0, 1.0);
+    let all = [own.clone(), peer, other.clone()];
+    assert_eq!(judge(Goal::CostRatio(8.0), &all).state, State::Met);
+    assert_eq!(judge(Goal::CostRatio(8.1), &all).state, State::Missed);
+    assert_eq!(judge(Goal::CostRatio(8.0), &all).figure, "8.0×");
+    assert_eq!(judge(Goal::CostRatio(8.0), &[own, other]).state, State::Unknown);
+}
+
+#[test]
+fn the_fastest_peer_is_the_one_to_beat() {
+    let own = traffic(Role::Own, 0.5, 10.0, 1.0, 1.0);
+    let slow = traffic(Role::Mosquitto, 4.0, 1.0, 1.0, 1.0);
+    let fast = traffic(Role::Peer, 4.0, 20.0, 1.0, 1.0);
+    assert_eq!(judge(Goal::DeliversMost, &[own.clone(), slow.clone()]).state, State::Met);
+    let verdict = judge(Goal::DeliversMost, &[own.clone(), slow, fast]);
+    assert_eq!((verdict.figure.as_str(), verdict.state), ("0.5× Peer's", State::Missed));
+    assert_eq!(judge(Goal::DeliversMost, &[own]).state, State::Unknown);
+}
+
+#[test]
+fn both_quantiles_count() {
+    let own = traffic(Role::Own, 1.0, 1.0, 50.0, 300.0);
+    let judged = |p50, p99| judge(Goal::LatencyNotAbove, &[own.clone(), traffic(Role::Mosquitto, 1.0, 1.0, p50, p99)]);
+    assert_eq!(judged(50.0, 300.0).state, State::Met);
+    assert_eq!(judged(49.0, 300.0).state, State::Missed);
+    assert_eq!(judged(50.0, 299.0).state, State::Missed);
+}
+
+#[test]
+fn subscriptions_are_judged_from_first_to_last() {
+    let rows = |last| Outcome::Subscriptions(vec![(1, figures(1.0, 1.0, 1.0, 1.0)), (9, figures(last, 1.0, 1.0, 1.0))]);
+    let verdict = |last| judge(Goal::Flat(1.2), &[entry(Role::Own, rows(last))]);
+    assert_eq!((verdict(1.1).figure.as_str(), verdict(1.1).state), ("1.10× from 1 to 9", State::Met));
+    assert_eq!(verdict(1.5).state, State::Missed);
+}
+
+#[test]
+fn two_shards_are_compared_with_one_that_had_a_core() {
+    let shard = |cost, rate, broker| {
+        let cores = Cores { broker: Some(broker), ..Cores::default() };
+        entry(Role::Own, Outcome::Traffic(Traffic { cores, ..figures(cost, rate, 1.0, 1.0) }))
+    };
+    let judged = |rate, broker| judge(Goal::ShardGain(1.6), &[shard(1.0, 10.0, broker), shard(1.25, rate, 2.0)]);
+    assert_eq!(judged(16.0, 0.95).state, State::Met);
+    assert_eq!(judged(16.0, 0.95).figure, "1.60×; by CPU per delivery 1.60× on cores of their own");
+    assert_eq!(judged(15.0, 0.95).state, State::Missed);
+    assert_eq!(judged(16.0, 0.3).state, State::Unknown, "it was held up by others");
+}
+
+#[test]
+fn memory_of_a_connection_has_a_maximum() {
+    let idle = |kib_each| {
+        Outcome::Idle(Idle { connections: 5, wanted: 5, connects_per_s: 1.0, kib_each, cores: Cores::default() })
+    };
+    let state = |kib| judge(Goal::KibPerConnection(2.0), &[entry(Role::Own, idle(kib))]).state;
+    assert_eq!([state(Some(2.0)), state(Some(2.1)), state(None)], [State::Met, State::Missed, State::Unknown]);
+}
+
+#[test]
+fn churn_needs_both_rate_and_cost() {
+    let churn = |rate, us, trouble| {
+        Outcome::Churn(Churn { connects_per_s: rate, us_each: Some(us), trouble, cores: Cores::default() })
+    };
+    let peer = entry(Role::Mosquitto, churn(100.0, 50.0, Trouble::default()));
+    let state = |rate, us, trouble| {
+        judge(Goal::ConnectsMost, &[entry(Role::Own, churn(rate, us, trouble)), peer.clone()]).state
+    };
+    assert_eq!(state(101.0, 49.0, Trouble::default()), State::Met);
+    assert_eq!(state(99.0, 49.0, Trouble::default()), State::Missed);
+    assert_eq!(state(101.0, 51.0, Trouble::default()), State::Missed);
+    assert_eq!(state(101.0, 49.0, Trouble { reset: 1, ..Trouble::default() }), State::Missed);
+}
+
+#[test]
+fn come_back_later_is_no_error() {
+    let storm = |back, trouble| {
+        let times = (Some(1.0), Some(2.0));
+        let (clients, wanted, cores) = (10, 10, Cores::default());
+        Outcome::Storm(Storm { clients, wanted, back, most_s: times.0, all_s: times.1, rss_kib: None, trouble, cores })
+    };
+    let state = |back, trouble| judge(Goal::AllBack, &[entry(Role::Own, storm(back, trouble))]).state;
+    assert_eq!(state(10, Trouble { later: 50, ..Trouble::default() }), State::Met);
+    assert_eq!(state(9, Trouble::default()), State::Missed);
+    assert_eq!(state(10, Trouble { silent: 1, ..Trouble::default() }), State::Missed);
+}
+
+#[test]
+fn each_drop_must_be_counted_and_probes_must_arrive() {
+    let overload = Overload {
+        probe_p50_us: 4_000.0,
+        probe_p99_us: 9_000.0,
+        probes: Faults::default(),
+        rss_max_kib: Some(32 * 1024),
+        sent: 1_000,
+        delivered: 400,
+        held: 0,
+        delivered_per_s: 100.0,
+        counted: Some(600),
+        closed: 0,
+        cores: Cores::default(),
+    };
+    let state = |goal, overload| judge(goal, &[entry(Role::Own, Outcome::Overload(overload))]).state;
+    assert_eq!(state(Goal::DropsCounted, overload), State::Met);
+    assert_eq!(state(Goal::DropsCounted, Overload { counted: Some(599), ..overload }), State::Missed);
+    assert_eq!(state(Goal::DropsCounted, Overload { counted: None, ..overload }), State::Unknown);
+    assert_eq!(state(Goal::ProbesBelowMs(5.0), overload), State::Met);
+    let lost = Overload { probes: Faults { lost: 1, ..Faults::default() }, ..overload };
+    assert_eq!(state(Goal::ProbesBelowMs(5.0), lost), State::Missed);
+    assert_eq!(state(Goal::MemoryBelowMib(32.0), overload), State::Missed);
+    assert_eq!(state(Goal::MemoryBelowMib(33.0), overload), State::Met);
+}

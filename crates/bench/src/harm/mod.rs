@@ -1,0 +1,252 @@
+//! `tidegate bench harm`: whether overload control does harm. The scenarios of `tidegate_sim::zoo` on sockets, with
+//! default settings and with control off, in turns, and beside mosquitto.
+//!
+//! A *pair* is one run with control and one without, each on a fresh broker. Where clients have been there for long, both
+//! find what a broker learns of them in virtual time in their store (`world::learned`), as after a restart. If something is
+//! worse with control two more pairs are run: HARM is what is worse in two of the three (`zoo::judge`). The exit code is 1
+//! if there is any.
+
+mod fleet;
+mod plan;
+mod report;
+mod space;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use tidegate_broker::keep::write_learned;
+use tidegate_control::Timestamp;
+use tidegate_core::persist::SavedRhythm;
+use tidegate_program::{Stop, Usage};
+use tidegate_sim::zoo::judge::{self, SOCKETS, Verdict};
+use tidegate_sim::zoo::model::Scenario;
+use tidegate_sim::zoo::tally::Figures;
+use tidegate_sim::zoo::{table, world};
+
+use crate::arguments::BenchArgs;
+use crate::cases::Users;
+use crate::outcome::Cores;
+use crate::peers;
+use crate::process::{Source, Tune, Wish};
+use crate::procfs::{self, Meter};
+use crate::report::Role;
+use fleet::Fleet;
+use plan::{PAIRS_MAX, Plan, SECS, SECS_QUICK};
+
+/// What a quick run leaves out: variants of others.
+const NOT_QUICK: &[&str] = &[
+    "calm-tripling-311",
+    "calm-gateway-q0-311",
+    "calm-gateway-q2",
+    "outage-1000-311",
+    "outage-1000-q0",
+    "pause-1s-q1-311",
+    "pauses-q1",
+    "idle-reader-q0",
+    "idle-readers-20",
+    "share-slow",
+    "flood-q0-v5",
+    "flood-q1-311",
+    "flood-q2-311",
+    "flood-obeying-311",
+    "firmware-4-of-24",
+    "firmware-q0",
+    "flood-two-shards-q2",
+    "one-user-311",
+    "four-users",
+    "rare-all-q0",
+    "rare-all-q2",
+    "pairs-blast",
+    "fan-in-200k",
+    "space-slow-queries-writers",
+    "space-crowd",
+];
+/// Control off.
+const OFF: Tune = Tune { name: "off", role: Role::Own, settings: &["backoff.mode=off", "priority.mode=off"] };
+/// Control as it is shipped.
+const ON: Tune = Tune { name: "on", role: Role::Own, settings: &[] };
+/// By what chance clients have behaved before they came.
+const SEED_BEFORE: u64 = 1;
+
+/// What a broker knows of its clients, and when it knew it.
+type Before = (Vec<SavedRhythm>, Timestamp);
+
+/// One run of a scenario.
+#[derive(Clone, Debug)]
+struct Run {
+    figures: Vec<Figures>,
+    cores: Cores,
+}
+
+/// All runs of a scenario.
+#[derive(Debug)]
+struct Row {
+    scenario: &'static Scenario,
+    /// How many clients the broker knew before.
+    known: usize,
+    on: Vec<Run>,
+    off: Vec<Run>,
+    /// What became of the peer, or why it was not run.
+    peer: Option<Result<Run, String>>,
+    verdict: Verdict,
+}
+
+struct Zoo {
+    secs: f64,
+    peer: Option<Source>,
+    stop: Stop,
+}
+
+pub(super) fn run(args: &BenchArgs) -> Result<u8> {
+    let plan = chosen(args)?;
+    procfs::raise_file_limit();
+    let zoo = Zoo { secs: plan.secs, peer: find_peer(args)?, stop: Stop::on_signals()? };
+    let is_quiet = args.json.as_deref() == Some(Path::new("-"));
+    let say = |text: &str| {
+        if !is_quiet {
+            let mut out = std::io::stdout().lock();
+            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        }
+    };
+    say(&report::head(&plan, zoo.peer.as_ref()));
+    let began = Instant::now();
+    let (mut rows, mut failures, mut shown) = (Vec::new(), Vec::new(), Vec::new());
+    for scenario in &plan.scenarios {
+        match zoo.run(scenario) {
+            Ok(row) => {
+                say(&report::lines(&row));
+                rows.push(row);
+            }
+            Err(error) if zoo.stop.is_wanted() => return Err(error),
+            Err(error) => {
+                say(&format!("{}\n    failed: {error:#}\n", scenario.name));
+                failures.push((scenario.name, format!("{error:#}")));
+            }
+        }
+    }
+    for desk in &plan.desks {
+        match space::run(desk, &zoo.stop, plan::space_phases(plan.secs)) {
+            Ok(row) => {
+                say(&space::lines(&row));
+                shown.push(row);
+            }
+            Err(error) if zoo.stop.is_wanted() => return Err(error),
+            Err(error) => {
+                say(&format!("{}\n    failed: {error:#}\n", desk.name));
+                failures.push((desk.name, format!("{error:#}")));
+            }
+        }
+    }
+    say(&report::summary(&rows, &shown, &failures, began.elapsed()));
+    if let Some(path) = &args.json {
+        let text = format!("{}\n", report::json(&rows, &shown, &failures, plan.secs));
+        if is_quiet {
+            std::io::stdout().lock().write_all(text.as_bytes())?;
+        } else {
+            std::fs::write(path, text).with_context(|| format!("--json {}", path.display()))?;
+        }
+    }
+    let mut verdicts = rows.iter().map(|row| &row.verdict).chain(shown.iter().map(|row| &row.verdict));
+    Ok(u8::from(verdicts.any(|verdict| !verdict.harms.is_empty()) || !failures.is_empty()))
+}
+
+/// What the arguments choose.
+fn chosen(args: &BenchArgs) -> Result<Plan> {
+    let is_wanted = |name: &str| match args.only.as_slice() {
+        [] => !args.quick || !NOT_QUICK.contains(&name),
+        only => only.iter().any(|part| name.contains(part)),
+    };
+    let scenarios: Vec<_> = table::all().filter(|scenario| is_wanted(scenario.name)).collect();
+    let desks: Vec<_> = space::all().filter(|scenario| is_wanted(scenario.name)).collect();
+    if scenarios.is_empty() && desks.is_empty() {
+        let names: Vec<_> = table::all().map(|it| it.name).chain(space::all().map(|it| it.name)).collect();
+        let said = anyhow::anyhow!("--only {:?} is in no scenario's name; there are: {}", args.only, names.join(", "));
+        return Err(said.context(Usage));
+    }
+    Ok(Plan { scenarios, desks, secs: args.secs.unwrap_or(if args.quick { SECS_QUICK } else { SECS }) })
+}
+
+/// mosquitto, where it is; none if none is wanted.
+fn find_peer(args: &BenchArgs) -> Result<Option<Source>> {
+    match args.peer.as_deref() {
+        Some(path) if path == Path::new("none") => Ok(None),
+        None if args.quick => Ok(None),
+        Some(path) if path != Path::new("mosquitto") => {
+            if !path.exists() {
+                bail!("--peer {}: no such file", path.display());
+            }
+            Ok(Some(Source::Mosquitto(path.to_owned())))
+        }
+        _ => {
+            let found: Option<PathBuf> = peers::find_mosquitto();
+            if found.is_none() {
+                eprintln!("SKIPPED beside mosquitto: {}", peers::GET_MOSQUITTO);
+            }
+            Ok(found.map(Source::Mosquitto))
+        }
+    }
+}
+
+impl Zoo {
+    fn run(&self, scenario: &'static Scenario) -> Result<Row> {
+        let own = |tune| Source::Tidegate { shards: Some(u32::from(scenario.shards)), tune };
+        let (on, off) = (own(ON), own(OFF));
+        let before = world::learned(scenario, SEED_BEFORE);
+        let (known, verdict) = (before.0.len(), Verdict::default());
+        let mut row = Row { scenario, known, on: Vec::new(), off: Vec::new(), peer: None, verdict };
+        let mut pairs: Vec<Vec<_>> = Vec::new();
+        while pairs.is_empty() || (pairs.len() < PAIRS_MAX && !pairs[0].is_empty()) {
+            let seed = pairs.len() as u64 + 1;
+            // By turns: whoever is first finds the machine as it is.
+            if pairs.len().is_multiple_of(2) {
+                row.on.push(self.once(scenario, &on, &before, seed)?);
+                row.off.push(self.once(scenario, &off, &before, seed)?);
+            } else {
+                row.off.push(self.once(scenario, &off, &before, seed)?);
+                row.on.push(self.once(scenario, &on, &before, seed)?);
+            }
+            let last = |runs: &[Run]| runs.last().map(|run| run.figures.clone()).unwrap_or_default();
+            pairs.push(judge::harms(scenario, &last(&row.on), &last(&row.off), &SOCKETS));
+        }
+        if let Some(peer) = &self.peer {
+            // What a peer cannot do is not our failure.
+            row.peer = Some(self.once(scenario, peer, &before, 1).map_err(|error| format!("{error:#}")));
+        }
+        row.verdict = Verdict::of(&pairs);
+        Ok(row)
+    }
+
+    fn once(&self, scenario: &Scenario, source: &Source, before: &Before, seed: u64) -> Result<Run> {
+        let users = if scenario.has_users() { Users::One } else { Users::Nobody };
+        let (learned, at) = before;
+        let prepare = |store: &Path| {
+            if !learned.is_empty() {
+                write_learned(store, learned, *at)?;
+            }
+            Ok(())
+        };
+        let broker = source.start_with(&Wish { users, ..Wish::NONE }, prepare, &self.stop)?;
+        let phases = plan::phases(scenario, self.secs);
+        let mut fleet = Fleet::new(scenario, phases, seed, broker.address, self.stop.clone())?;
+        fleet.connect().with_context(|| source.name())?;
+        let (meter, began) = (Meter::start(broker.pid), Instant::now());
+        let is_on = matches!(source, Source::Tidegate { tune, .. } if *tune == ON);
+        let figures = fleet.run(phases, is_on)?;
+        let (_, cores) = meter.stop(began.elapsed().as_secs_f64());
+        Ok(Run { figures, cores })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_quick_run_leaves_out_exists() {
+        let is_there =
+            |name: &&&str| table::all().any(|it| it.name == **name) || space::all().any(|it| it.name == **name);
+        assert_eq!(NOT_QUICK.iter().filter(|name| !is_there(name)).collect::<Vec<_>>(), Vec::<&&str>::new());
+    }
+}

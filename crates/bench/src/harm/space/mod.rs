@@ -1,0 +1,237 @@
+//! The front desk of the smart space: who asks what, with default settings and with nothing refused.
+//!
+//! *Off* parks everything for as long as its time allows (`postpone`, ten seconds of work ahead): the desk then neither
+//! refuses nor prefers anybody. Each asker is a thread with one connection that waits for each answer, as SPARQL clients
+//! do; it knows no tickets, and comes again at once.
+
+mod asker;
+mod table;
+
+use std::fmt::Write;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use serde_json::{Value, json};
+use tidegate_sim::zoo::judge::{self, Harm, SOCKETS, Verdict};
+use tidegate_sim::zoo::model::{Phases, Side};
+use tidegate_sim::zoo::tally::{Figures, Tally};
+
+use super::report;
+use crate::process;
+use crate::space::socket::Socket;
+use asker::{Asked, Http};
+pub(super) use table::all;
+use tidegate_program::Stop;
+
+/// Nothing is refused.
+const OFF: &[&str] = &[
+    "space.update_policy=postpone",
+    "space.update_delay_max=10s",
+    "space.query_policy=postpone",
+    "space.query_delay_max=10s",
+    "space.advanced_query_policy=postpone",
+    "space.advanced_query_delay_max=10s",
+    "space.subscribe_policy=postpone",
+    "space.subscribe_delay_max=10s",
+    "space.check_policy=postpone",
+    "space.check_delay_max=10s",
+];
+/// Triples of one part of a load.
+const PART: u32 = 20_000;
+
+/// What somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum What {
+    /// `INSERT DATA` of one triple.
+    Insert,
+    /// `DELETE`/`INSERT WHERE` of one value.
+    Change,
+    /// A query; `{n}` is another number each time.
+    Query(&'static str),
+}
+
+/// Askers that are alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Askers {
+    pub(super) name: &'static str,
+    pub(super) side: Side,
+    pub(super) count: u32,
+    pub(super) what: What,
+    /// Requests a second of each; as fast as it is answered if none is said.
+    pub(super) per_s: Option<f64>,
+    /// Whether it asks only while the trouble lasts.
+    pub(super) is_trouble: bool,
+}
+
+/// One animal of the smart space.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    /// Triples that are there before.
+    pub(super) triples: u32,
+    /// Triples that are loaded at once, at the beginning of the trouble.
+    pub(super) bulk: u32,
+    /// A query that somebody has subscribed to while the trouble lasts.
+    pub(super) standing: Option<&'static str>,
+    pub(super) askers: &'static [Askers],
+}
+
+/// All runs of a scenario.
+#[derive(Debug)]
+pub(super) struct Row {
+    pub(super) scenario: &'static Scenario,
+    on: Vec<Once>,
+    off: Vec<Once>,
+    pub(super) verdict: Verdict,
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+struct Once {
+    /// Of each kind of askers.
+    figures: Vec<Figures>,
+    /// Seconds until the bulk load was done; infinite if it was refused, none if there is none.
+    load_s: Option<f64>,
+}
+
+pub(super) fn run(scenario: &'static Scenario, stop: &Stop, phases: Phases) -> Result<Row> {
+    let mut row = Row { scenario, on: Vec::new(), off: Vec::new(), verdict: Verdict::default() };
+    let mut found: Vec<Vec<Harm>> = Vec::new();
+    while found.is_empty() || (found.len() < super::PAIRS_MAX && !found[0].is_empty()) {
+        // By turns, as with the others.
+        let is_on_first = found.len().is_multiple_of(2);
+        let first = once(scenario, if is_on_first { &[] } else { OFF }, phases, stop)?;
+        let second = once(scenario, if is_on_first { OFF } else { &[] }, phases, stop)?;
+        let (on, off) = if is_on_first { (first, second) } else { (second, first) };
+        let innocents =
+            scenario.askers.iter().zip(&on.figures).zip(&off.figures).filter(|((it, _), _)| it.side == Side::Innocent);
+        found.push(innocents.flat_map(|((it, on), off)| judge::worse(it.name, on, off, &SOCKETS)).collect());
+        row.on.push(on);
+        row.off.push(off);
+    }
+    row.verdict = Verdict::of(&found);
+    Ok(row)
+}
+
+fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<Once> {
+    let broker = process::start_space(settings)?;
+    let at = broker.space.context("no smart space")?;
+    let mut loader = Http::connect(at)?;
+    for first in (0..scenario.triples).step_by(PART as usize) {
+        loader.load(first, PART.min(scenario.triples - first))?;
+    }
+    let people: Vec<&Askers> =
+        scenario.askers.iter().flat_map(|askers| std::iter::repeat_n(askers, askers.count as usize)).collect();
+    let start = Barrier::new(people.len() + 1);
+    let begun = Instant::now() + Duration::from_millis(200);
+    let (records, load_s) = thread::scope(|scope| {
+        let one = |(number, askers): (usize, &&Askers)| {
+            let (askers, start) = (**askers, &start);
+            scope.spawn(move || {
+                start.wait();
+                asker::ask(at, &askers, number, begun, phases, stop)
+            })
+        };
+        let threads: Vec<_> = people.iter().enumerate().map(one).collect();
+        start.wait();
+        let load_s = trouble(scenario, at, &mut loader, begun, phases);
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<Vec<Asked>>>| {
+            thread.join().map_err(|_| anyhow!("an asker has panicked"))?
+        };
+        (threads.into_iter().map(join).collect::<Result<Vec<Vec<Asked>>>>(), load_s)
+    });
+    let records = records?;
+    let tally = |askers: &Askers| {
+        let mut tally = Tally::new(phases, 1);
+        let of = people.iter().zip(&records).filter(|(person, _)| person.name == askers.name);
+        for asked in of.flat_map(|(_, records)| records) {
+            tally.on_offered(asked.due_ns);
+            match asked.done_ns {
+                Some(done_ns) => tally.on_delivered(asked.due_ns, done_ns),
+                None => tally.on_refused(asked.due_ns),
+            }
+        }
+        tally.figures()
+    };
+    Ok(Once { figures: scenario.askers.iter().map(tally).collect(), load_s })
+}
+
+/// What is not asked over and over: the load, and how long that took, and the standing query.
+fn trouble(
+    scenario: &Scenario,
+    at: std::net::SocketAddr,
+    loader: &mut Http,
+    begun: Instant,
+    phases: Phases,
+) -> Option<f64> {
+    let sleep_until = |at: Instant| thread::sleep(at.saturating_duration_since(Instant::now()));
+    sleep_until(begun + Duration::from_secs_f64(phases.lead));
+    let load_s = (scenario.bulk > 0).then(|| {
+        let began = Instant::now();
+        let loaded = loader.load(scenario.triples, scenario.bulk);
+        if loaded.is_ok() { began.elapsed().as_secs_f64() } else { f64::INFINITY }
+    });
+    let Some(query) = scenario.standing else { return load_s };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return load_s };
+    runtime.block_on(async {
+        let subscribed = async {
+            let mut socket = Socket::connect(at).await?;
+            socket.subscribe(query).await?;
+            while socket.next().await.is_ok() {}
+            anyhow::Ok(())
+        };
+        let end = begun + Duration::from_secs_f64(phases.trouble_end());
+        // When the trouble ends the subscriber is gone.
+        let _ = tokio::time::timeout_at(end.into(), subscribed).await;
+    });
+    load_s
+}
+
+/// One scenario, as text.
+pub(super) fn lines(row: &Row) -> String {
+    let mut text = format!("{}: {}\n", row.scenario.name, row.scenario.about);
+    for (place, askers) in row.scenario.askers.iter().enumerate() {
+        let side = if askers.side == Side::Innocent { "" } else { " (guilty)" };
+        let of =
+            |runs: &[Once]| -> Vec<Figures> { runs.iter().filter_map(|run| run.figures.get(place)).copied().collect() };
+        text.push_str(&report::line(&format!("{}{side}", askers.name), "on", &of(&row.on)));
+        text.push_str(&report::line("", "off", &of(&row.off)));
+    }
+    if row.scenario.bulk > 0 {
+        let loads = |runs: &[Once]| report::spread(&runs.iter().filter_map(|run| run.load_s).collect::<Vec<_>>());
+        // Writing into a string cannot fail.
+        let _ = writeln!(text, "  the load took {} s on, {} s off (–: refused)", loads(&row.on), loads(&row.off));
+    }
+    text.push_str(&report::verdict(&row.verdict));
+    text
+}
+
+/// The same for programs.
+pub(super) fn json(row: &Row) -> Value {
+    let run = |run: &Once| -> Value {
+        let asker = |(askers, figures): (&Askers, &Figures)| {
+            json!({
+                "askers": askers.name,
+                "per_s": figures.per_s,
+                "p50_ms": figures.p50_ms,
+                "p99_ms": figures.p99_ms,
+                "loss": figures.loss,
+                "recovered_s": figures.recovered_s,
+            })
+        };
+        let askers: Vec<Value> = row.scenario.askers.iter().zip(&run.figures).map(asker).collect();
+        json!({ "askers": askers, "load_s": run.load_s })
+    };
+    json!({
+        "scenario": row.scenario.name,
+        "about": row.scenario.about,
+        "on": row.on.iter().map(run).collect::<Vec<_>>(),
+        "off": row.off.iter().map(run).collect::<Vec<_>>(),
+        "pairs": row.verdict.pairs,
+        "harm": report::harms(&row.verdict.harms),
+        "by_chance": report::harms(&row.verdict.chance),
+    })
+}

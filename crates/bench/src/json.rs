@@ -1,0 +1,175 @@
+//! Everything, for programs: one object with a row for each case and broker, and one for each goal.
+
+use serde_json::{Value, json};
+
+use super::goals::{State, Verdict};
+use super::outcome::{Churn, Cores, Faults, Idle, Outcome, Overload, Storm, Traffic, Trouble};
+use super::report::Entry;
+
+/// The whole report.
+pub(super) fn report(
+    entries: &[Entry],
+    verdicts: &[(&'static str, Verdict)],
+    versions: &[String],
+    secs: f64,
+    scale: f64,
+) -> Value {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let goals: Vec<Value> = verdicts.iter().map(|(case, verdict)| goal(case, verdict)).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "brokers": versions,
+        "secs": secs,
+        "scale": scale,
+        "cores": cores,
+        "rows": entries.iter().flat_map(rows).collect::<Vec<Value>>(),
+        "goals": goals,
+    })
+}
+
+fn goal(case: &str, verdict: &Verdict) -> Value {
+    let state = match verdict.state {
+        State::Met => "met",
+        State::Missed => "missed",
+        State::Unknown => "not shown",
+    };
+    json!({ "case": case, "goal": verdict.goal, "figure": verdict.figure, "state": state })
+}
+
+/// One row, or one for each number of subscriptions.
+fn rows(entry: &Entry) -> Vec<Value> {
+    let mut rows = match &entry.outcome {
+        Ok(Outcome::Traffic(figures)) => vec![traffic(figures)],
+        Ok(Outcome::Subscriptions(all)) => all.iter().map(|(count, figures)| beside(*count, figures)).collect(),
+        Ok(Outcome::Idle(figures)) => vec![idle(figures)],
+        Ok(Outcome::Churn(figures)) => vec![churn(figures)],
+        Ok(Outcome::Storm(figures)) => vec![storm(figures)],
+        Ok(Outcome::Overload(figures)) => vec![overload(figures)],
+        Ok(Outcome::Gate(figures)) => figures.rows(),
+        Ok(Outcome::Durable(figures)) => vec![figures.json()],
+        Ok(Outcome::Space(figures)) => vec![figures.json()],
+        Err(reason) => vec![json!({ "error": reason })],
+    };
+    for row in &mut rows {
+        row["case"] = entry.case.into();
+        row["broker"] = entry.broker.clone().into();
+    }
+    rows
+}
+
+fn beside(count: usize, figures: &Traffic) -> Value {
+    let mut row = traffic(figures);
+    row["subscriptions"] = count.into();
+    row
+}
+
+pub(super) fn traffic(figures: &Traffic) -> Value {
+    json!({
+        "delivered_per_s": figures.delivered_per_s,
+        "cpu_s_per_million": figures.s_per_million.map(|cost| cost.total()),
+        "user_s_per_million": figures.s_per_million.map(|cost| cost.user),
+        "system_s_per_million": figures.s_per_million.map(|cost| cost.system),
+        "cores": cores(&figures.cores),
+        "rss_kib": figures.rss_kib,
+        "p50_us": figures.p50_us,
+        "p99_us": figures.p99_us,
+        "p999_us": figures.p999_us,
+        "faults": faults(&figures.faults),
+        "reasons": figures.reasons,
+    })
+}
+
+fn idle(figures: &Idle) -> Value {
+    json!({
+        "connections": figures.connections,
+        "wanted": figures.wanted,
+        "connects_per_s": figures.connects_per_s,
+        "kib_each": figures.kib_each,
+        "cores": cores(&figures.cores),
+    })
+}
+
+fn churn(figures: &Churn) -> Value {
+    json!({
+        "connects_per_s": figures.connects_per_s,
+        "cpu_us_each": figures.us_each,
+        "trouble": trouble(&figures.trouble),
+        "cores": cores(&figures.cores),
+    })
+}
+
+fn storm(figures: &Storm) -> Value {
+    json!({
+        "clients": figures.clients,
+        "wanted": figures.wanted,
+        "back": figures.back,
+        "most_s": figures.most_s,
+        "all_s": figures.all_s,
+        "rss_kib": figures.rss_kib,
+        "trouble": trouble(&figures.trouble),
+        "cores": cores(&figures.cores),
+    })
+}
+
+fn overload(figures: &Overload) -> Value {
+    json!({
+        "probe_p50_us": figures.probe_p50_us,
+        "probe_p99_us": figures.probe_p99_us,
+        "probe_faults": faults(&figures.probes),
+        "rss_max_kib": figures.rss_max_kib,
+        "sent": figures.sent,
+        "delivered": figures.delivered,
+        "delivered_per_s": figures.delivered_per_s,
+        "held": figures.held,
+        "dropped": figures.dropped(),
+        "counted": figures.counted,
+        "closed": figures.closed,
+        "cores": cores(&figures.cores),
+    })
+}
+
+pub(super) fn cores(cores: &Cores) -> Value {
+    json!({ "broker": cores.broker, "tool": cores.tool, "others": cores.others })
+}
+
+fn trouble(trouble: &Trouble) -> Value {
+    json!({
+        "later": trouble.later,
+        "refused": trouble.refused,
+        "reset": trouble.reset,
+        "closed": trouble.closed,
+        "silent": trouble.silent,
+        "local": trouble.local,
+    })
+}
+
+fn faults(faults: &Faults) -> Value {
+    json!({
+        "lost": faults.lost,
+        "held": faults.held,
+        "duplicated": faults.duplicated,
+        "reordered": faults.reordered,
+        "unsent": faults.unsent,
+        "stalls": faults.stalls,
+        "closed": faults.closed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::Role;
+
+    #[test]
+    fn rows_name_case_and_broker_and_failures() {
+        let figures = Idle { connections: 5, wanted: 5, connects_per_s: 2.0, kib_each: None, cores: Cores::default() };
+        let entry = |outcome| Entry { case: "idle", broker: "a".to_owned(), role: Role::Own, outcome };
+        let entries = [entry(Ok(Outcome::Idle(figures))), entry(Err("ended".to_owned()))];
+        let verdict = Verdict { goal: "g".to_owned(), figure: "f".to_owned(), state: State::Missed };
+        let value = report(&entries, &[("idle", verdict)], &["a 1".to_owned()], 3.0, 1.0);
+        assert_eq!(value["rows"][0]["case"], "idle");
+        assert_eq!(value["rows"][0]["kib_each"], Value::Null);
+        assert_eq!(value["rows"][1]["error"], "ended");
+        assert_eq!(value["goals"][0]["state"], "missed");
+    }
+}

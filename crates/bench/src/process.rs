@@ -1,0 +1,415 @@
+//! The brokers under test: started with a folder of their own, ended by their process id however the benchmark ends.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use tempfile::TempDir;
+
+use super::cases::Users;
+use super::peers;
+use super::report::Role;
+use tidegate_program::{Stop, program_beside};
+use tidegate_server::plan::STORE;
+
+/// The longest that a broker may take until it listens.
+const START_MAX: Duration = Duration::from_secs(10);
+/// Where ours keeps everything, in its folder.
+const DATA: &str = "data";
+
+/// How often a broker publishes its counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counters {
+    /// As it does by default.
+    Usual,
+    /// Every second.
+    Often,
+}
+
+/// What a case asks of every broker alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) counters: Counters,
+    pub(super) users: Users,
+    /// Messages that may wait for a subscriber; as many as by default, or as 50 windows need, if not said.
+    pub(super) queue_max: Option<u32>,
+    /// Whether peers keep sessions on disk; ours does by default.
+    pub(super) is_kept: bool,
+}
+
+impl Wish {
+    /// Nothing in particular.
+    pub(super) const NONE: Self =
+        Self { counters: Counters::Usual, users: Users::Nobody, queue_max: None, is_kept: false };
+}
+
+/// How our broker is set where a case compares several ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tune {
+    /// Its name in the report.
+    pub(super) name: &'static str,
+    pub(super) role: Role,
+    /// As for `--set`.
+    pub(super) settings: &'static [&'static str],
+}
+
+impl Tune {
+    /// As it is by default.
+    pub(super) const USUAL: Self = Self { name: "tidegate", role: Role::Own, settings: &[] };
+}
+
+/// Where a broker comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// This binary, with so many shards or as many as it chooses.
+    Tidegate { shards: Option<u32>, tune: Tune },
+    /// This binary, copying bytes.
+    Relay,
+    /// mosquitto at this path.
+    Mosquitto(PathBuf),
+    /// rumqttd at this path.
+    Rumqttd(PathBuf),
+    /// A shell command with `{port}` and `{dir}`.
+    Command(String),
+    /// One that already runs.
+    Running { address: SocketAddr, pid: Option<u32> },
+}
+
+impl Source {
+    /// This binary as it is by default.
+    pub(super) const fn own() -> Self {
+        Self::Tidegate { shards: None, tune: Tune::USUAL }
+    }
+
+    /// Its name in the report.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Tidegate { shards: None, tune } => tune.name.to_owned(),
+            Self::Tidegate { shards: Some(1), .. } => "1 shard".to_owned(),
+            Self::Tidegate { shards: Some(shards), .. } => format!("{shards} shards"),
+            Self::Relay => "relay".to_owned(),
+            Self::Mosquitto(path) | Self::Rumqttd(path) => file_name(path),
+            Self::Command(command) => {
+                command.split_whitespace().next().map_or_else(String::new, |word| file_name(Path::new(word)))
+            }
+            Self::Running { .. } => "broker".to_owned(),
+        }
+    }
+
+    /// What it is to the others in the report.
+    pub(super) fn role(&self) -> Role {
+        match self {
+            Self::Tidegate { tune, .. } => tune.role,
+            Self::Running { .. } => Role::Own,
+            Self::Relay => Role::Relay,
+            Self::Mosquitto(_) => Role::Mosquitto,
+            Self::Rumqttd(_) | Self::Command(_) => Role::Peer,
+        }
+    }
+
+    /// Starts it, or finds it, and waits until it listens.
+    pub(super) fn start(&self, wish: &Wish, stop: &Stop) -> Result<Broker> {
+        self.start_with(wish, |_| Ok(()), stop)
+    }
+
+    /// The same; before ours starts `prepare` may write into the folder of its store.
+    pub(super) fn start_with(
+        &self,
+        wish: &Wish,
+        prepare: impl FnOnce(&Path) -> Result<()>,
+        stop: &Stop,
+    ) -> Result<Broker> {
+        let started = match self {
+            Self::Running { address, pid } => {
+                Ok(Broker { address: *address, admin: None, space: None, pid: *pid, is_relay: false, started: None })
+            }
+            Self::Tidegate { shards, tune } => start_tidegate(*shards, tune, wish, prepare),
+            Self::Relay => {
+                start_program(std::env::current_exe().context("where is this program?")?, folder()?, &["--as-relay"])
+                    .map(|broker| Broker { is_relay: true, ..broker })
+            }
+            Self::Mosquitto(path) => {
+                let text = |port, folder: &Path| peers::mosquitto_config(port, wish, folder);
+                start_configured(path, &["-c"], text, stop)
+            }
+            Self::Rumqttd(path) => {
+                start_configured(path, &["-q", "-c"], |port, _| Ok(peers::rumqttd_config(port)), stop)
+            }
+            Self::Command(command) => start_command(command, stop),
+        };
+        started.with_context(|| format!("{} did not start", self.name()))
+    }
+}
+
+/// A broker to connect to. One that was started ends with this value.
+#[derive(Debug)]
+pub(super) struct Broker {
+    pub(super) address: SocketAddr,
+    /// Where ours answers questions.
+    pub(super) admin: Option<SocketAddr>,
+    /// The smart space over HTTP, where it is wanted.
+    pub(super) space: Option<SocketAddr>,
+    pub(super) pid: Option<u32>,
+    /// Whether it only copies bytes, and knows no packets.
+    pub(super) is_relay: bool,
+    started: Option<Started>,
+}
+
+impl Broker {
+    fn of(started: Started, address: SocketAddr) -> Self {
+        let pid = Some(started.child.id());
+        Self { address, admin: None, space: None, pid, is_relay: false, started: Some(started) }
+    }
+
+    /// Where its files are, if it was started here.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.started.as_ref().map(|started| started.folder.path())
+    }
+
+    /// Ends ours at once, without a word to it; what it has written stays.
+    pub(super) fn kill(self) -> Result<Remains> {
+        let Started { child, folder, arguments } = self.started.context("a broker that was not started here")?;
+        drop(child);
+        Ok(Remains { folder, arguments })
+    }
+
+    /// Whether it ended by itself, which it must not.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.started.as_mut().is_some_and(|started| !matches!(started.child.try_wait(), Ok(None)))
+    }
+}
+
+/// What is left of a broker of ours that was killed.
+#[derive(Debug)]
+pub(super) struct Remains {
+    folder: TempDir,
+    arguments: Vec<String>,
+}
+
+impl Remains {
+    /// Starts it again on what it had written, and waits until it listens.
+    pub(super) fn start(self) -> Result<Broker> {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        start_own(self.folder, &arguments)
+    }
+}
+
+/// Field order is drop order: the process has ended when its folder is removed.
+#[derive(Debug)]
+struct Started {
+    child: Guard,
+    folder: TempDir,
+    /// What ours was told, to start it once more.
+    arguments: Vec<String>,
+}
+
+impl Started {
+    /// Starts a process whose complaints go to a file.
+    fn new(mut command: Command, folder: TempDir) -> Result<Self> {
+        let log = std::fs::File::create(folder.path().join("log"))?;
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.current_dir(folder.path()).stderr(log).spawn().with_context(|| program)?;
+        Ok(Self { child: Guard(child), folder, arguments: Vec::new() })
+    }
+
+    /// What it complained about last.
+    fn complaint(&self) -> anyhow::Error {
+        let log = std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default();
+        let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        anyhow!("{}", last.trim())
+    }
+}
+
+/// A process that is ended when this is dropped. Nothing of it is worth keeping, so it is not asked twice.
+#[derive(Debug)]
+struct Guard(Child);
+
+impl std::ops::Deref for Guard {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Guard {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(|| "peer".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn folder() -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir().context("no temporary folder")?;
+    // mosquitto gives up root's rights before it looks at its folder again.
+    #[cfg(unix)]
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(folder)
+}
+
+fn start_tidegate(
+    shards: Option<u32>,
+    tune: &Tune,
+    wish: &Wish,
+    prepare: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Broker> {
+    let folder = folder()?;
+    prepare(&folder.path().join(DATA).join(STORE)).context("its store cannot be prepared")?;
+    let mut arguments: Vec<String> =
+        ["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", DATA].map(Into::into).into();
+    arguments
+        .extend(["--admin", "127.0.0.1:0", "--http", "off", "--ssap", "off", "--log-level", "warn"].map(Into::into));
+    if let Some(shards) = shards {
+        arguments.extend(["--shards".to_owned(), shards.to_string()]);
+    }
+    let mut settings: Vec<String> = tune.settings.iter().map(|&setting| setting.to_owned()).collect();
+    settings.extend((wish.counters == Counters::Often).then(|| "sys.interval=1s".to_owned()));
+    settings.extend(wish.queue_max.map(|count| format!("limits.queue_messages_max={count}")));
+    // So many messages of the benchmark fit into it: the count is the bound.
+    let bytes = wish.queue_max.map(|count| u64::from(count).saturating_mul(512).max(16 << 20));
+    settings.extend(bytes.map(|bytes| format!("limits.queue_bytes_max={bytes}")));
+    if wish.users == Users::One {
+        let file = peers::password_file(folder.path())?;
+        settings.push(format!("security.password_file={}", file.display()));
+    }
+    arguments.extend(settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    start_own(folder, &arguments)
+}
+
+/// The broker that lies beside this program.
+fn start_own(folder: TempDir, arguments: &[&str]) -> Result<Broker> {
+    start_program(program_beside("tidegate")?, folder, arguments)
+}
+
+/// A program of ours says in its first line where it listens, so that no port is guessed. It runs in a folder of its own.
+fn start_program(program: PathBuf, folder: TempDir, arguments: &[&str]) -> Result<Broker> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    // The settings of whoever runs the benchmark are not those of the broker under test.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_")) {
+        command.env_remove(name);
+    }
+    let mut started = Started::new(command, folder)?;
+    started.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    let output = started.child.stdout.take().context("no output")?;
+    let mut line = String::new();
+    BufReader::new(output).read_line(&mut line)?;
+    let address = line.split_whitespace().find_map(|word| word.parse::<SocketAddr>().ok());
+    match address {
+        Some(address) => {
+            let (admin, space) = (door_in(&line, "admin"), door_in(&line, "sparql"));
+            Ok(Broker { admin, space, ..Broker::of(started, address) })
+        }
+        None => Err(started.complaint()),
+    }
+}
+
+/// Where the first line says that this door is.
+fn door_in(line: &str, name: &str) -> Option<SocketAddr> {
+    let mut words = line.split_whitespace().skip_while(|word| *word != name);
+    words.nth(1)?.strip_prefix("http://")?.parse().ok()
+}
+
+/// This binary with its smart space, in memory as long as it lives: what is measured is its front desk, not the disk.
+pub(super) fn start_space(settings: &[&str]) -> Result<Broker> {
+    let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
+    arguments.extend(["--admin", "off", "--http", "127.0.0.1:0", "--ssap", "off", "--log-level", "warn"]);
+    arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    start_own(folder()?, &arguments)
+}
+
+/// A peer that reads a file which names its port.
+fn start_configured(
+    path: &Path,
+    flags: &[&str],
+    text: impl FnOnce(u16, &Path) -> Result<String>,
+    stop: &Stop,
+) -> Result<Broker> {
+    let (folder, port) = (folder()?, free_port()?);
+    let config = folder.path().join("config.toml");
+    std::fs::write(&config, text(port, folder.path())?)?;
+    let mut command = Command::new(path);
+    command.args(flags).arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
+    await_listener(Started::new(command, folder)?, port, stop)
+}
+
+fn start_command(command: &str, stop: &Stop) -> Result<Broker> {
+    let (folder, port) = (folder()?, free_port()?);
+    let filled = command.replace("{port}", &port.to_string()).replace("{dir}", &folder.path().display().to_string());
+    let mut shell = Command::new("sh");
+    // `exec`: the process that is measured and ended is the broker, not the shell.
+    shell.arg("-c").arg(format!("exec {filled}")).stdin(Stdio::null()).stdout(Stdio::null());
+    await_listener(Started::new(shell, folder)?, port, stop)
+}
+
+fn await_listener(mut started: Started, port: u16, stop: &Stop) -> Result<Broker> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let begin = Instant::now();
+    while begin.elapsed() < START_MAX && !stop.is_wanted() {
+        if !matches!(started.child.try_wait(), Ok(None)) {
+            return Err(started.complaint());
+        }
+        if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() {
+            return Ok(Broker::of(started, address));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("nobody listens on {address}: {}", started.complaint())
+}
+
+/// A port that was free a moment ago: other brokers cannot tell which one they took.
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_programs() {
+        assert_eq!(Source::Mosquitto("/usr/sbin/mosquitto".into()).name(), "mosquitto");
+        assert_eq!(Source::Command("/opt/rumqttd -c x".to_owned()).name(), "rumqttd");
+    }
+
+    #[test]
+    fn doors_are_in_the_first_line() {
+        let line = "tidegate 0.1.0  mqtt 127.0.0.1:1999  admin http://127.0.0.1:18830  sparql http://127.0.0.1:7878";
+        assert_eq!(door_in(line, "admin"), "127.0.0.1:18830".parse().ok());
+        assert_eq!(door_in(line, "sparql"), "127.0.0.1:7878".parse().ok());
+        assert_eq!(door_in("tidegate 0.1.0  mqtt 127.0.0.1:1999", "admin"), None);
+    }
+
+    #[test]
+    fn a_broker_that_ends_at_once_is_told_with_its_last_words() {
+        let stop = Stop::on_signals().unwrap();
+        let source = Source::Command("sh -c 'echo no such port {port} >&2; exit 1'".to_owned());
+        let error = format!("{:#}", source.start(&Wish::NONE, &stop).unwrap_err());
+        assert!(error.starts_with("sh did not start: no such port "), "{error}");
+    }
+
+    #[test]
+    fn a_started_process_and_its_folder_are_gone_afterwards() {
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        let started = Started::new(command, folder().unwrap()).unwrap();
+        let (pid, path) = (started.child.id(), started.folder.path().to_owned());
+        drop(started);
+        assert!(!path.exists());
+        assert_eq!(crate::procfs::usage(pid), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Arguments of `tidegate lab`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  tidegate lab list                                    the experiments that come with the program
+  tidegate lab run e1-overload --out lab               one of them: figures, tables, report.html
+  tidegate lab run mine.toml --seed 7 --replications 20  one of your own
+  tidegate lab run e1-overload --set host.capacity=1000/s  with another host
+  tidegate lab sweep e1-overload --vary clients.beta=1.5,2,4
+  tidegate lab compare before after                    two results, with confidence intervals
+  tidegate lab tune --set host.capacity=500/s --set clients.count=20000
+  tidegate lab replay trace.csv --set broker.order=fifo  what it would have done with a trace
+  tidegate lab all --out book                          everything: may take an hour
+  tidegate lab all --quick --out book                  everything at a glance
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or scenario, 99 an expectation was missed";
+
+/// Experiments in virtual time: what would happen with a million clients
+#[derive(Parser, Clone, Debug)]
+#[command(name = "tidegate-lab", bin_name = "tidegate lab", version, after_help = EXAMPLES)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+/// Commands of the laboratory.
+#[derive(Subcommand, Clone, Debug)]
+pub(crate) enum LabCommand {
+    /// List the experiments that come with the program
+    List,
+    /// Run one experiment
+    Run {
+        /// A name of `lab list`, or a file
+        scenario: String,
+        #[command(flatten)]
+        how: HowArgs,
+    },
+    /// Run an experiment along axes of your own
+    Sweep {
+        /// A name of `lab list`, or a file
+        scenario: String,
+        /// A key and its values; up to two make a heat map
+        #[arg(long, value_name = "KEY=A,B,…", required = true)]
+        vary: Vec<String>,
+        /// The metric that is drawn
+        #[arg(long)]
+        metric: Option<String>,
+        #[command(flatten)]
+        how: HowArgs,
+    },
+    /// Compare two results: folders with summary.json, or such files
+    Compare {
+        /// Before
+        first: PathBuf,
+        /// After
+        second: PathBuf,
+    },
+    /// What other settings would have done with the messages of `tidegate trace record`
+    Replay {
+        /// The trace
+        trace: PathBuf,
+        #[command(flatten)]
+        how: HowArgs,
+    },
+    /// Search the pacer's parameters for a deployment, and print them
+    Tune {
+        #[command(flatten)]
+        how: HowArgs,
+    },
+    /// Run every experiment and write the whole book
+    All(AllArgs),
+}
+
+/// Arguments of `tidegate lab all`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AllArgs {
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    /// Only experiments whose name contains this
+    #[arg(long, value_name = "SUBSTRING")]
+    pub(crate) only: Option<String>,
+    /// No experiment whose name contains this
+    #[arg(long, value_name = "SUBSTRING")]
+    pub(crate) skip: Vec<String>,
+    /// A quick look: at most 3 replications, a third of the measured time, no case of more than 50 000 clients
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// End after about this time, with fewer replications than planned where it does not suffice
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) minutes: Option<u32>,
+    /// Also write the chapter of the manual there: evaluation.md and its figures, once all is done
+    #[arg(long, value_name = "DIR")]
+    pub(crate) manual: Option<PathBuf>,
+}
+
+/// How to run.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct HowArgs {
+    /// The first seed; replications take the following ones
+    #[arg(long)]
+    pub(crate) seed: Option<u32>,
+    /// Replications of every case
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) replications: Option<u32>,
+    /// Where to write
+    #[arg(long, value_name = "DIR", default_value = "lab")]
+    pub(crate) out: PathBuf,
+    /// Change a setting in every case
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Runs at the same time; else one for each core
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<usize>,
+}

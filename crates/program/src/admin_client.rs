@@ -1,0 +1,191 @@
+//! As much of HTTP as a question to one of the broker's own doors needs: one request, one answer, within bounds.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde_json::Value;
+
+use crate::AdminError;
+
+/// Time to connect, and between two pieces of an answer. The broker answers within 15 s, or says that it cannot.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer: a thousand clients have about 700 KiB, and an answer of the smart space has 32 MiB at most.
+const ANSWER_BYTES_MAX: u64 = 33 * 1024 * 1024;
+
+/// A broker to ask.
+#[derive(Debug)]
+pub struct AdminClient {
+    /// Host and port.
+    host: String,
+    authorization: Option<String>,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// GET, POST, …
+    pub method: &'a str,
+    /// From the slash on.
+    pub path: &'a str,
+    /// What the answer may be.
+    pub accept: &'a str,
+    /// What the body is; empty without one.
+    pub kind: &'a str,
+    /// Its bytes.
+    pub body: &'a [u8],
+}
+
+/// All that came back.
+#[derive(Debug)]
+pub struct Answer(Vec<u8>);
+
+impl Answer {
+    /// Status and body; none if it is not HTTP.
+    pub fn parts(&self) -> Option<(u16, &[u8])> {
+        parse(&self.0)
+    }
+}
+
+impl AdminClient {
+    /// The endpoint at this URL, which a flag has given.
+    pub fn of(
+        flag: &str,
+        url: &str,
+        port: u16,
+        user: Option<&str>,
+        password: Option<&str>,
+    ) -> Result<Self, AdminError> {
+        let host = url.strip_prefix("http://").unwrap_or(url).trim_end_matches('/');
+        if host.contains("://") || host.contains('/') || host.is_empty() {
+            let wrong = format!("{flag} {url:?}: expected http://HOST:PORT, as the broker says at its start");
+            return Err(AdminError::usage(wrong));
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let host = if has_port { host.to_owned() } else { format!("{host}:{port}") };
+        Ok(Self { host, authorization: authorization(user, password)? })
+    }
+
+    /// The endpoint at this address, without a user.
+    pub fn at(address: std::net::SocketAddr) -> Self {
+        Self { host: address.to_string(), authorization: None }
+    }
+
+    /// Host and port.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Asks for what is at this place.
+    pub fn get(&self, path: &str) -> Result<Value, AdminError> {
+        self.request("GET", path, None)
+    }
+
+    /// Asks; an answer that is a problem is an error.
+    pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
+        let body = body.map(ToString::to_string).unwrap_or_default();
+        let request =
+            Request { method, path, accept: "application/json", kind: "application/json", body: body.as_bytes() };
+        let answer = self.exchange(&request).map_err(|error| AdminError::unreachable(&self.host, &error))?;
+        let (status, body) = answer.parts().ok_or_else(|| {
+            AdminError::failure(format!("{} does not speak HTTP as a broker's admin endpoint does", self.host))
+        })?;
+        let value = serde_json::from_slice(body).unwrap_or(Value::Null);
+        if (200..300).contains(&status) { Ok(value) } else { Err(AdminError::refused(status, &value)) }
+    }
+
+    /// Asks, whatever comes back.
+    pub fn exchange(&self, request: &Request<'_>) -> std::io::Result<Answer> {
+        let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "no such address");
+        for address in self.host.to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                Ok(stream) => return self.talk(stream, request),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn talk(&self, mut stream: TcpStream, request: &Request<'_>) -> std::io::Result<Answer> {
+        stream.set_read_timeout(Some(READ_TIMEOUT))?;
+        stream.set_write_timeout(Some(READ_TIMEOUT))?;
+        let Request { method, path, accept, kind, body } = *request;
+        let authorization = self.authorization.as_ref().map(|it| format!("Authorization: {it}\r\n"));
+        let kind = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
+        // HTTP/1.0: the answer comes in one piece, and ends with the connection.
+        let head = format!(
+            "{method} {path} HTTP/1.0\r\nHost: {}\r\nAccept: {accept}\r\nContent-Length: {}\r\n{kind}{}\r\n",
+            self.host,
+            body.len(),
+            authorization.unwrap_or_default()
+        );
+        stream.write_all(&[head.as_bytes(), body].concat())?;
+        let mut answer = Vec::new();
+        let length = stream.take(ANSWER_BYTES_MAX + 1).read_to_end(&mut answer)?;
+        if length as u64 > ANSWER_BYTES_MAX {
+            return Err(std::io::Error::other("the answer is longer than answers may be"));
+        }
+        Ok(Answer(answer))
+    }
+}
+
+fn authorization(user: Option<&str>, password: Option<&str>) -> Result<Option<String>, AdminError> {
+    let Some(user) = user else { return Ok(None) };
+    let password = match password {
+        Some(password) => password.to_owned(),
+        None => rpassword::prompt_password(format!("password of {user}: "))
+            .map_err(|error| AdminError::usage(format!("no password: {error}; give one with -P")))?,
+    };
+    Ok(Some(format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))))
+}
+
+/// Status and body.
+fn parse(answer: &[u8]) -> Option<(u16, &[u8])> {
+    let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&answer[..end]).ok()?;
+    let mut words = head.lines().next()?.split(' ');
+    words.next().filter(|version| version.starts_with("HTTP/1."))?;
+    Some((words.next()?.parse().ok()?, &answer[end + 4..]))
+}
+
+/// A piece of a path, with everything escaped that could mean something else.
+pub fn escaped(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let piece = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    text.bytes().map(piece).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_taken_apart() {
+        let answer = b"HTTP/1.0 404 Not Found\r\ncontent-type: x\r\n\r\n{\"a\":1}";
+        assert_eq!(parse(answer), Some((404, &b"{\"a\":1}"[..])));
+        for bad in [&b"SSH-2.0-x\r\n\r\n"[..], b"HTTP/1.1 200", b"", b"HTTP/1.1 abc\r\n\r\n"] {
+            assert_eq!(parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn identifiers_survive_a_path() {
+        assert_eq!(escaped("a/b c?é"), "a%2Fb%20c%3F%C3%A9");
+        assert_eq!(escaped("meter-17"), "meter-17");
+    }
+
+    #[test]
+    fn an_address_may_be_short() {
+        let host = |admin: &str| {
+            let client = AdminClient::of("--admin", admin, 18830, None, None);
+            client.map(|client| client.host).map_err(|error| error.exit_code())
+        };
+        assert_eq!(host("http://127.0.0.1:1/"), Ok("127.0.0.1:1".to_owned()));
+        assert_eq!(host("broker"), Ok("broker:18830".to_owned()));
+        assert_eq!(host("https://x"), Err(2));
+    }
+}

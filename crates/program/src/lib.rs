@@ -1,0 +1,41 @@
+//! What the programs `tidegate`, `tidegate-lab` and `tidegate-bench` share: what wrong usage is, Ctrl-C, text of strangers
+//! on a terminal, where the other programs are, and questions to a running broker.
+//!
+//! It knows no command and no protocol but the operator's HTTP.
+
+mod admin_client;
+mod admin_error;
+mod beside;
+mod stop;
+
+use std::fmt;
+
+pub use admin_client::{AdminClient, Answer, Request, escaped};
+pub use admin_error::AdminError;
+pub use beside::{Missing, program_beside};
+pub use stop::Stop;
+
+/// Exit code of wrong usage or configuration, as clap has it for arguments.
+pub const MISUSE: u8 = 2;
+
+/// The arguments do not make sense together: exit code 2, as for those that clap refuses.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage;
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("wrong usage")
+    }
+}
+
+/// A text that may be a stranger's: what could move a cursor or hide is escaped, quotes stay as they are.
+pub fn harmless(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\'' | '"' | '\\' => out.push(letter),
+            _ => out.extend(letter.escape_debug()),
+        }
+    }
+    out
+}
