@@ -8,7 +8,7 @@ use std::sync::Mutex;
 static BUILDING: Mutex<()> = Mutex::new(());
 
 /// Sees to it that the program of this package lies beside `tidegate`.
-pub fn ensure(package: &str) {
+pub(crate) fn ensure(package: &str) {
     let _one_at_a_time = BUILDING.lock();
     let tidegate = Path::new(env!("CARGO_BIN_EXE_tidegate"));
     if tidegate.with_file_name(package).is_file() {
