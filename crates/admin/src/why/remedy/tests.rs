@@ -179,7 +179,9 @@ fn by_default_a_gateway_that_waits_is_entitled_to_what_is_usual_and_recovers() {
     let gateway = world.join("gateway", Version::V311, 0, 200.0);
     let devices: Vec<usize> = (0..10).map(|n| world.join(&format!("device-{n}"), Version::V311, 0, 20.0)).collect();
     world.live(75);
-    devices.into_iter().for_each(|device| world.senders[device].rate = 60.0);
+    for device in devices {
+        world.senders[device].rate = 60.0;
+    }
     world.capacity = 400.0;
     world.live(20);
     let report = world.report("gateway");
