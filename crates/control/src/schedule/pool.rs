@@ -8,6 +8,9 @@ use alloc::vec::Vec;
 use super::links::NIL;
 use super::longest::Longest;
 
+/// Slots that an empty pool keeps for the next items. Whoever has had a million waiting gives their room back.
+const SLOTS_KEPT: usize = 256;
+
 /// First in, first out for every flow, within one bound for all of them.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<T> {
@@ -138,6 +141,9 @@ impl<T> Pool<T> {
         self.longest.on_change(flow, before, queue.backlog);
         self.items -= 1;
         self.backlog -= u64::from(cost);
+        if self.items == 0 && self.slots.len() > SLOTS_KEPT {
+            (self.slots, self.free) = (Vec::new(), NIL);
+        }
         Some((item, cost))
     }
 
@@ -169,6 +175,21 @@ mod tests {
         }
         assert_eq!(pool.slots.len(), 2);
         assert_eq!((pool.items(), pool.backlog()), (0, 0));
+    }
+
+    #[test]
+    fn an_empty_pool_gives_back_the_room_of_many() {
+        let mut pool = Pool::new(10_000, 1_000_000);
+        pool.grow(1);
+        for round in 0..2 {
+            for item in 0..5_000 {
+                pool.put(0, item, 1);
+            }
+            for item in 0..5_000 {
+                assert_eq!(pool.take(0), Some((item, 1)), "round {round}");
+            }
+            assert!(pool.slots.capacity() <= SLOTS_KEPT, "{} slots are kept", pool.slots.capacity());
+        }
     }
 
     #[test]
