@@ -73,8 +73,6 @@ fn clients(page: &mut Page, stats: &Stats, handshakes: usize) {
     page.gauge("retained_bytes", "Bytes of retained messages.", stats.retained_bytes);
     page.gauge("publishers_throttled", "Clients of whom messages are held.", stats.clients_held);
     page.gauge("clients_slow", "Clients that do not take what waits for them.", stats.clients_slow);
-    let help = "Receivers that read slowly and get a portion at a time, when they have read the last.";
-    page.gauge("receivers_portioned", help, stats.receivers_portioned);
 }
 
 fn messages(page: &mut Page, stats: &Stats, classes: &[String]) {

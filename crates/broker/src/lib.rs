@@ -39,7 +39,6 @@ mod seat;
 mod shard_thread;
 mod system;
 mod tap;
-mod tcp_diag;
 mod tls;
 mod visitor;
 mod visitors;

@@ -39,11 +39,6 @@ pub(crate) const UNSENT_MIN: usize = 2 * 1024;
 /// writes would cost more than they spare.
 pub(crate) const UNSENT_OF_THE_SLOW: usize = 8 * 1024;
 
-/// Looks at slow receivers in one turn: two system calls each, so half a millisecond at most.
-pub(crate) const LOOKS_PER_TURN_MAX: usize = 64;
-/// How soon after a look the same receiver is looked at again, at least.
-pub(crate) const LOOK_AGAIN: Duration = Duration::from_micros(250);
-
 /// Readiness events taken in one turn; the kernel keeps the others.
 pub(crate) const EVENTS_MAX: usize = 1024;
 

@@ -9,11 +9,9 @@ use std::net::Shutdown;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
-use tidegate_core::TcpState;
 
 use crate::limits::{DRAIN_READS_MAX, TLS_READS_MAX, UNSENT_MAX, UNSENT_MIN, UNSENT_OF_THE_SLOW};
 use crate::seat::Seat;
-use crate::tcp_diag::TcpDiag;
 use crate::tls;
 use crate::websocket::WebSocket;
 use crate::websocket::frame::CloseCode;
@@ -172,11 +170,6 @@ impl Link {
             #[cfg(target_os = "linux")]
             let _ = socket2::SockRef::from(&self.stream).set_tcp_notsent_lowat(bytes as u32);
         }
-    }
-
-    /// What the kernel knows of the connection. Layers above the socket make no difference: they add a few bytes.
-    pub(crate) fn tcp_state(&self, diag: &mut TcpDiag) -> Option<TcpState> {
-        diag.state(self.stream.local_addr().ok()?, self.stream.peer_addr().ok()?)
     }
 
     /// A layer has something to say of its own: a handshake message, a pong. Sent with the next `send`.

@@ -30,7 +30,6 @@ impl Shard {
         if let Some(mut connection) = self.connections.remove(conn.index) {
             self.memory.outboxes -= connection.outbox.len() + connection.owed.map_or(0, |owed| owed.len());
             self.stats.clients_slow -= u64::from(connection.stalled_since.is_some());
-            self.stats.receivers_portioned -= u64::from(connection.unread.is_portioned());
             connection.outbox.clear(&mut self.spares);
         }
         self.journal.end_whole();

@@ -13,7 +13,6 @@ use crate::limits::UNREAD_MAX;
 use crate::outbox::{Outbox, Spares};
 use crate::overload::Silent;
 use crate::persist::{Owed, Until};
-use crate::unread::Unread;
 
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts about one socket, and each a byte")]
@@ -51,8 +50,6 @@ pub(crate) struct Connection {
     pub(crate) stalled_since: Option<Timestamp>,
     /// How fast it takes it.
     pub(crate) drain: Drain,
-    /// What of it lies before its program, as far as TCP tells.
-    pub(crate) unread: Unread,
     /// Bytes in the outbox, at most, that answer what the client sent.
     pub(crate) answer_bytes: usize,
     /// A timer for one of the two is set.
@@ -126,7 +123,6 @@ impl Connection {
             partial: None,
             stalled_since: None,
             drain: Drain::new(now),
-            unread: Unread::new(now),
             answer_bytes: 0,
             is_watched: false,
             owed: None,
@@ -152,7 +148,6 @@ impl Connection {
     pub(crate) fn on_written(&mut self, bytes: usize, shown: usize, spares: &mut Spares, now: Timestamp) {
         self.outbox.on_written(bytes, spares);
         self.drain.on_written(bytes, shown, now);
-        self.unread.on_written(bytes, now);
         self.answer_bytes = self.answer_bytes.saturating_sub(bytes);
         self.stalled_since = match self.stalled_since {
             _ if self.outbox.len() == 0 || self.connack_after.is_some() => None,

@@ -72,7 +72,8 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
         let is_open = session.conn.is_some() && !session.is_waiting();
-        let is_full = |conn| self.connections.get(conn).is_some_and(|it| is_full(it, &self.settings, usize::MAX, now));
+        let is_full =
+            |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > room(it, &self.settings, now));
         let is_clogged = session.conn.is_some_and(is_full);
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
@@ -298,15 +299,14 @@ impl Shard {
         let Some(conn) = session.conn else { return false };
         let Some(Next::Message(qos)) = session.queue.as_mut().map(|queue| queue.next()) else { return false };
         // Little at a time, so that what comes next can still be chosen.
-        let most = self.settings.outbox_bytes_max / 2;
-        let connection = self.connections.get(conn);
-        let is_full = connection.is_some_and(|connection| is_full(connection, &self.settings, most, now));
+        let has_room = |connection: &Connection| {
+            connection.outbox.len() <= room(connection, &self.settings, now).min(self.settings.outbox_bytes_max / 2)
+        };
+        let is_full = self.connections.get(conn).is_some_and(|connection| !has_room(connection));
         if is_full || (qos > QoS::AtMostOnce && !session.has_window()) {
             return false;
         }
-        // Single messages that ask whether it reads are not how fast it reads.
-        let is_draining = connection.is_some_and(|connection| connection.unread.is_draining());
-        if let Some(full) = session.queue.as_mut().and_then(|queue| queue.full.as_mut()).filter(|_| !is_draining) {
+        if let Some(full) = session.queue.as_mut().and_then(|queue| queue.full.as_mut()) {
             full.note_sent(now);
         }
         let Some(queued) = session.dequeue(&mut self.stats) else { return false };
@@ -400,12 +400,6 @@ pub(crate) fn bounds_of(settings: &Settings, class: ClassId) -> Bounds {
         bytes_max: settings.queue_bytes_max,
         class_bytes: settings.priority.bytes_max(class),
     }
-}
-
-/// Whether messages have to wait elsewhere than in the outbox, which has room for so many bytes at most.
-fn is_full(connection: &Connection, settings: &Settings, most: usize, now: Timestamp) -> bool {
-    let waiting = connection.outbox.len();
-    waiting > room(connection, settings, now).min(most) || connection.unread.left().is_some_and(|left| waiting >= left)
 }
 
 /// Bytes that may wait in an outbox before messages wait elsewhere, or go: what is in it cannot be overtaken. Without

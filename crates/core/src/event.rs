@@ -356,8 +356,6 @@ stats! {
     clients_held,
     /// Clients that do not take what waits for them, or not as fast as it comes.
     clients_slow,
-    /// Of those that are slow: get a portion at a time, when they have read the last.
-    receivers_portioned,
     /// Of those received: had to wait because their publisher was too fast, however long and whatever became of them.
     publish_held,
     /// Messages of publishers that are held now.

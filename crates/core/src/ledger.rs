@@ -213,11 +213,9 @@ impl Shard {
         let held = self.sessions.iter().filter(|(_, session)| session.held.is_some()).count() as u64;
         let away = self.sessions.iter().map(|(_, session)| session.away_bytes() as u64).sum();
         let slow = self.connections.iter().filter(|(_, it)| it.stalled_since.is_some()).count() as u64;
-        let portioned = self.connections.iter().filter(|(_, it)| it.unread.is_portioned()).count() as u64;
         let pairs = [
             (Side::In, stats.clients_held, held),
             (Side::Out, stats.clients_slow, slow),
-            (Side::Out, stats.receivers_portioned, portioned),
             (Side::Out, self.memory.absent.bytes() as u64, away),
             (Side::In, stats.publish_received, sum.received),
             (Side::In, stats.publish_passed, sum.passed),

@@ -136,9 +136,6 @@ pub(crate) const UNSYNCED_PAUSE: Duration = Duration::from_millis(20);
 /// The same while the disk fails; it is tried again every two seconds at the latest.
 pub(crate) const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Receivers of one shard that get portions at the same time: each is looked at some two hundred times a second, 10 µs each.
-pub(crate) const PORTIONED_MAX: u64 = 32;
-
 /// Bytes of messages that maps want to see and that nobody has fetched yet: several turns of reading.
 pub(crate) const TAPPED_BYTES_MAX: usize = 4 * 1024 * 1024;
 

@@ -35,8 +35,6 @@ pub(super) struct Connection {
     pub(super) closing: bool,
     /// The turn in which it was written last.
     pub(super) written_in: u32,
-    /// A look at it is due at some time.
-    pub(super) has_look: bool,
 }
 
 /// Whether and when a connection is read.
@@ -89,7 +87,6 @@ impl Connection {
             blocked: false,
             closing: false,
             written_in: 0,
-            has_look: false,
         }
     }
 

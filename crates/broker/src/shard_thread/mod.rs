@@ -8,7 +8,6 @@ mod accept;
 mod connection;
 mod greet;
 mod lateness;
-mod looks;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -33,7 +32,6 @@ use tracing::error;
 pub(crate) use accept::OpenDoor;
 use connection::Connections;
 use lateness::Lateness;
-use looks::Looks;
 pub(crate) use token::INBOX;
 use token::Subject;
 
@@ -90,8 +88,6 @@ pub(crate) struct ShardThread {
     paused: Vec<ConnId>,
     /// Connections to write besides those that the core names.
     write_next: Vec<ConnId>,
-    /// Slow receivers to look at.
-    looks: Looks,
     /// Connections that are to be closed, and when that is done anyway. In order: all have the same time.
     closings: VecDeque<(Timestamp, ConnId)>,
     visitors: Visitors,
@@ -160,7 +156,6 @@ impl ShardThread {
             read_left: 0,
             paused: Vec::new(),
             write_next: Vec::new(),
-            looks: Looks::default(),
             closings: VecDeque::new(),
             visitors: Visitors::default(),
             visitors_next: Vec::new(),
@@ -230,7 +225,6 @@ impl ShardThread {
             self.closings.front().map(|&(at, _)| at),
             self.next_accept(),
             self.batch_retry,
-            self.looks.next(),
             self.stats_due,
             self.meter.due(),
             self.system_due(),
@@ -267,7 +261,6 @@ impl ShardThread {
         self.hand_tapped();
         self.answer_questions();
         self.write_down();
-        self.look_all();
         self.send_batches();
         self.write_all();
         self.close_all();

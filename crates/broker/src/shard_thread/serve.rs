@@ -256,7 +256,6 @@ impl ShardThread {
                 let closing = connection.closing;
                 if sent.taken > 0 || sent.blocked {
                     self.shard.handle_written(id, sent.taken, self.now);
-                    self.look_when_due(id);
                 }
                 if closing {
                     self.finish_if_written(id);
