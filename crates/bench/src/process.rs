@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use super::cases::Users;
 use super::peers;
 use super::report::Role;
-use tidegate_program::{Stop, program_beside};
+use tidegate_program::Stop;
 use tidegate_server::plan::STORE;
 
 /// The longest that a broker may take until it listens.
@@ -290,9 +290,20 @@ fn start_tidegate(
     start_own(folder, &arguments)
 }
 
-/// The broker that lies beside this program.
+/// The broker that lies beside this program. Not one on the path: that may be any other.
 fn start_own(folder: TempDir, arguments: &[&str]) -> Result<Broker> {
-    start_program(program_beside("tidegate")?, folder, arguments)
+    start_program(own_program()?, folder, arguments)
+}
+
+fn own_program() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("where is this program?")?.with_file_name("tidegate");
+    if !program.is_file() {
+        bail!(
+            "{} is not there; in the sources it is made by `cargo build --release -p tidegate-cli`",
+            program.display()
+        );
+    }
+    Ok(program)
 }
 
 /// A program of ours says in its first line where it listens, so that no port is guessed. It runs in a folder of its own.

@@ -39,6 +39,9 @@ pub(crate) enum Alias {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
+/// Topics of people who use aliases to save bytes are shorter than this; 64 of them are 16 KiB.
+const ALIAS_SHORT_BYTES: usize = 256;
+
 impl AliasesIn {
     pub(crate) fn new(memory: &Memory) -> Self {
         Self { topics: Vec::new(), charge: Charge::none(&memory.tally) }
@@ -58,7 +61,9 @@ impl AliasesIn {
         }
         let places = (position + 1).saturating_sub(self.topics.len()) * size_of::<Box<str>>();
         let (more, less) = (topic.len() + places, before.len());
-        if more > less && !memory.has_room(Kind::Session, more - less) {
+        // An alias that cannot be kept ends its connection, so an ordinary one has as much room as what is acknowledged.
+        let kind = if topic.len() <= ALIAS_SHORT_BYTES { Kind::Queued } else { Kind::Session };
+        if more > less && !memory.has_room(kind, more - less) {
             return Err(NoRoom);
         }
         if self.topics.len() <= position {

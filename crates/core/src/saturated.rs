@@ -285,7 +285,8 @@ impl Shard {
     #[inline]
     pub(crate) fn note_reach(&mut self, index: u32, publication: &Publication<'_>, shards: u64, now: Timestamp) {
         let Reach { is_taken, is_crowded, .. } = self.saturation.reach;
-        if self.saturation.reach.is_for_nobody() && shards == 0 {
+        // What is retained was taken, whoever has room for it now.
+        if self.saturation.reach.is_for_nobody() && shards == 0 && !publication.retain {
             self.saturation.turned_away.count();
         } else if !is_crowded && shards.is_power_of_two() {
             self.saturation.turned_away.note_sent_on(publication.origin, now);

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A program of Tidegate that is nowhere to be found.
@@ -33,8 +34,14 @@ pub fn program_beside(name: &str) -> Result<PathBuf, Missing> {
 fn find(name: &str, here: Option<&Path>, paths: &OsStr) -> Option<PathBuf> {
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let beside = here.and_then(Path::parent).map(|folder| folder.join(&file));
-    let on_path = std::env::split_paths(paths).map(|folder| folder.join(&file));
-    beside.into_iter().chain(on_path).find(|path| path.is_file())
+    // An element that is empty or relative means another folder wherever one stands.
+    let folders = std::env::split_paths(paths).filter(|folder| folder.is_absolute());
+    let on_path = folders.map(|folder| folder.join(&file));
+    beside.into_iter().chain(on_path).find(|path| can_be_run(path))
+}
+
+fn can_be_run(path: &Path) -> bool {
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -47,6 +54,7 @@ mod tests {
         let (folder, name) = (here.parent().unwrap(), here.file_name().unwrap().to_str().unwrap());
         assert_eq!(find(name, Some(&folder.join("other")), OsStr::new("")), Some(here.clone()));
         assert_eq!(find(name, None, folder.as_os_str()), Some(here.clone()), "on the path");
+        assert_eq!(find(name, None, OsStr::new(":.")), None, "not wherever one stands");
         assert_eq!(find("no-such-program", Some(&here), folder.as_os_str()), None);
         assert!(Missing("tidegate".into()).to_string().contains("-p tidegate-cli"));
     }

@@ -38,24 +38,24 @@ pub struct Shares {
 
 /// What the system permits, divided. The same whenever it is asked: shares are given at the start, and a reload that wants
 /// more clients does not take them from the space.
-pub fn shares() -> Shares {
+pub fn shares(has_space: bool) -> Shares {
     raise();
-    shares_of(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+    shares_of(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), has_space)
 }
 
-/// The space has a quarter of what is not kept, and no more than it can use.
-fn shares_of(limit: u64) -> Shares {
+/// The space has a quarter of what is not kept, and no more than it can use; nothing if all its doors are off.
+fn shares_of(limit: u64, has_space: bool) -> Shares {
     let open = limit - KEPT_MAX.min(limit / 2);
-    let space = (open / 4).min(DOORS_CONNECTIONS_MAX as u64);
+    let space = if has_space { (open / 4).min(DOORS_CONNECTIONS_MAX as u64) } else { 0 };
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     Shares { clients: count(open - space), space: count(space) }
 }
 
 /// What an operator should know who wants more clients than the system permits.
-pub fn warning(loaded: &Loaded) -> Option<String> {
+pub fn warning(loaded: &Loaded, has_space: bool) -> Option<String> {
     let Or::Is(Count(wanted)) = loaded.options.limits.connections_max else { return None };
     let is_said = *loaded.origin("limits.connections_max") != Origin::Default;
-    let max = shares().clients as u64;
+    let max = shares(has_space).clients as u64;
     (is_said && wanted > max).then(|| {
         format!(
             "limits.connections_max is {wanted}, and the system permits {max} clients: raise the limit of open files \
@@ -71,13 +71,14 @@ mod tests {
     #[test]
     fn doors_leave_descriptors_to_each_other_and_to_the_operator() {
         let shares = |limit| {
-            let Shares { clients, space } = shares_of(limit);
+            let Shares { clients, space } = shares_of(limit, true);
             (clients, space)
         };
         assert_eq!(shares(64), (24, 8));
         assert_eq!(shares(1024), (384, 128));
         assert_eq!(shares(100_000), (100_000 - 640 - DOORS_CONNECTIONS_MAX, DOORS_CONNECTIONS_MAX));
         assert_eq!(shares(0), (0, 0));
+        assert_eq!(shares_of(1024, false).clients, 512, "nothing is kept for doors that are off");
         for limit in (0..100_000_u64).step_by(37) {
             let (clients, space) = shares(limit);
             assert!(clients as u64 + space as u64 + KEPT_MAX.min(limit / 2) <= limit);

@@ -92,6 +92,12 @@ pub fn space(options: &Options, has_users: bool) -> Binds {
     Binds { http: address(doors.http), ssap, sepa_http, sepa_ws }
 }
 
+/// Whether any door of the smart space is open.
+pub fn has_space(options: &Options, has_users: bool) -> bool {
+    let Binds { http, ssap, sepa_http, sepa_ws } = space(options, has_users);
+    [http, ssap, sepa_http, sepa_ws].iter().any(Option::is_some)
+}
+
 /// What the broker is to do. The security rule is checked separately, once the users are known.
 pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     let options = &loaded.options;

@@ -18,7 +18,7 @@ use tidegate_core::access::{Open, Policy};
 use crate::config::rule::{Effect, Rule, Subject};
 use crate::config::words::BindIds;
 use crate::config::{Loaded, Origin, Problem, Problems};
-use crate::plan::{admin, door_name, password_file, space as space_doors};
+use crate::plan::{admin, door_name, has_space, password_file, space as space_doors};
 use crate::running::RoleTable;
 use crate::{certificate, descriptors, disk_free};
 
@@ -255,7 +255,7 @@ pub fn warnings(loaded: &Loaded, config: &Config, security: &Security) -> Vec<St
     let stranger = |name: &String| format!("rules name the user {name:?}, who is not in the password file");
     warnings.extend(security.strangers.iter().map(stranger));
     warnings.extend(loaded.options.tls.cert.as_deref().and_then(certificate::expiry_warning));
-    warnings.extend(descriptors::warning(loaded));
+    warnings.extend(descriptors::warning(loaded, has_space(&loaded.options, security.has_users)));
     warnings.extend(disk_free::warning(&loaded.options.server.data));
     let secrets = [loaded.options.tls.key.clone(), password_file(&loaded.options)];
     for path in secrets.into_iter().flatten().filter(|path| is_readable_by_all(path)) {

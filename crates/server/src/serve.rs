@@ -51,7 +51,8 @@ pub fn prepare(sources: &Sources) -> Result<Ready, Problems> {
         }
     };
     security::check_exposure(&config, &security, &loaded)?;
-    let connections_max = config.connections_max.min(descriptors::shares().clients);
+    let has_space = plan::has_space(&loaded.options, security.has_users);
+    let connections_max = config.connections_max.min(descriptors::shares(has_space).clients);
     Ok(Ready { loaded, config: Config { connections_max, ..config }, security })
 }
 

@@ -52,7 +52,7 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> Result<
     let counts = mapping.as_ref().map(Mapping::counts);
     let porter = Arc::clone(running) as Arc<dyn Porter>;
     let bound = Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws);
-    let doors = Doors::start(bound.with_connections_max(descriptors::shares().space), &space, porter);
+    let doors = Doors::start(bound.with_connections_max(descriptors::shares(true).space), &space, porter);
     let doors = doors.context("the doors of the smart space did not open")?;
     broker.show_beside(Box::new(move || beside(&space, counts.as_deref())));
     Ok(Some(SpaceService { _mapping: mapping, doors, _service: service }))

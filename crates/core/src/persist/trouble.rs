@@ -62,14 +62,17 @@ impl Shard {
         now: Timestamp,
     ) -> Option<Admission> {
         let bytes_max = if self.journal.is_stalled { UNSYNCED_BYTES_STALLED } else { UNSYNCED_BYTES_MAX };
-        let is_busy = self.journal.unsynced_bytes > bytes_max && !self.may_use_reserve(arrival, bytes_max, now);
-        if !is_busy && self.journal.trouble.is_none() {
+        if self.journal.unsynced_bytes <= bytes_max && self.journal.trouble.is_none() {
             return None;
         }
+        // First of all: what needs no disk must not use up what is kept for those who wait for it.
         if arrival.delivery == Delivery::AtMostOnce || !self.needs_store(arrival, publication) {
             return None;
         }
         let Some(trouble) = self.journal.trouble else {
+            if self.may_use_reserve(arrival, bytes_max, now) {
+                return None;
+            }
             // The disk is slow: it will get there.
             self.pause(arrival.conn, now + UNSYNCED_PAUSE, now);
             return Some(Admission::Wait);
@@ -92,7 +95,9 @@ impl Shard {
         if self.journal.unsynced_bytes > bytes_max + bytes_max / RESERVE_PART || self.gate.plan().is_none() {
             return false;
         }
-        if self.entitled(arrival.conn, arrival.dry_at, now) > 0 {
+        // Who has not published before has no claim yet: names that change with every message do not live in the reserve.
+        let is_known = self.sessions.get(arrival.session).is_some_and(|session| session.publisher.is_some());
+        if is_known && self.entitled(arrival.conn, arrival.dry_at, now) > 0 {
             return true;
         }
         let is_due = now.since(self.journal.excess_at) >= UNSYNCED_PAUSE;
