@@ -72,8 +72,7 @@ impl Shard {
         let Some(session) = self.sessions.get_mut(target.session) else { return };
         // Nothing overtakes what waits, and a window is no excuse to fill an outbox that nobody empties.
         let is_open = session.conn.is_some() && !session.is_waiting();
-        let is_full =
-            |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() > room(it, &self.settings, now));
+        let is_full = |conn| self.connections.get(conn).is_some_and(|it| is_beyond_room(it, &self.settings, now));
         let is_clogged = session.conn.is_some_and(is_full);
         // Without priorities there is no reason to wait: a QoS 0 message that finds no room goes.
         let is_in_time = !is_clogged || self.settings.priority.mode == PriorityMode::Off;
@@ -400,6 +399,14 @@ pub(crate) fn bounds_of(settings: &Settings, class: ClassId) -> Bounds {
         bytes_max: settings.queue_bytes_max,
         class_bytes: settings.priority.bytes_max(class),
     }
+}
+
+/// Whether more waits in an outbox than there is room for.
+#[inline]
+fn is_beyond_room(connection: &Connection, settings: &Settings, now: Timestamp) -> bool {
+    let waiting = connection.outbox.len();
+    // Most receivers are told by this alone, for every message: the room is never less than the reach.
+    waiting > connection.drain.reach().min(settings.outbox_bytes_max) && waiting > room(connection, settings, now)
 }
 
 /// Bytes that may wait in an outbox before messages wait elsewhere, or go: what is in it cannot be overtaken. Without

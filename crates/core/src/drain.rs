@@ -65,6 +65,12 @@ impl Drain {
         if now.since(self.since) >= SPAN { self.smoothed(now) } else { self.rate }
     }
 
+    /// Bytes that may lie before it in any case.
+    #[inline]
+    pub(crate) fn reach(&self) -> usize {
+        self.reach as usize
+    }
+
     /// Bytes that it takes in a moment.
     pub(crate) fn ahead(&self, now: Timestamp) -> usize {
         (self.rate(now) * AHEAD.as_secs_f32()) as usize
