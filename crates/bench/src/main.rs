@@ -57,6 +57,11 @@ use report::{Entry, Role};
 use tidegate_program::{MISUSE, Stop, Usage};
 use tidegate_sim::histogram;
 
+/// The allocator of the broker: its smart space is measured inside this program.
+#[cfg(all(feature = "jemalloc", target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// The warm-up before measuring: caches, buffers and the windows are full after a tenth of it.
 const WARM_UP: Duration = Duration::from_millis(400);
 
