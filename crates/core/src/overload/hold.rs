@@ -13,10 +13,13 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use tidegate_control::Timestamp;
+use tidegate_control::rhythm::{Pressure, Verdict};
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
 
+use super::Gate;
 use crate::classes::ClassId;
 use crate::connection::Pause;
 use crate::event::Stats;
@@ -161,6 +164,36 @@ impl Shard {
             self.arm_release(index, now);
             self.bury(index);
         }
+    }
+
+    /// Another limit holds: what is held goes by that one, never later than was said, and who was not read is read again.
+    pub(super) fn retime_held(&mut self, index: u32, now: Timestamp) {
+        let Some(session) = self.sessions.get_mut(index) else { return };
+        let Gate { publishers, limits, .. } = &mut self.gate;
+        let Some((publisher, mut trouble, _)) = session.publisher.and_then(|slot| publishers.get_all(slot)) else {
+            return;
+        };
+        let pin = trouble.as_ref().and_then(|trouble| trouble.pin.as_deref());
+        let mut last = now;
+        for held in session.held.iter_mut().flat_map(|queue| &mut queue.messages) {
+            let verdict = pin.map_or(Verdict::Pass, |pin| {
+                let rhythm = limits.rhythm_of(pin).unwrap_or(&mut publisher.rhythm);
+                rhythm.on_publish(&pin.plan, now, Pressure::Pressed)
+            });
+            let wait = match verdict {
+                Verdict::Pass => Duration::ZERO,
+                Verdict::Hold(wait) | Verdict::Refuse(wait) | Verdict::Disconnect(wait) => wait,
+            };
+            held.release_at = held.release_at.min(last.max(now + wait));
+            last = held.release_at;
+        }
+        if let Some((_, until)) = trouble.as_mut().and_then(|trouble| trouble.slowed.as_mut()) {
+            *until = last.min(*until);
+        }
+        if let Some(pause) = session.conn.and_then(|conn| self.connections.get_mut(conn)?.pause.as_mut()) {
+            pause.until = pause.until.min(now);
+        }
+        self.arm_release(index, now);
     }
 
     fn release(&mut self, index: u32, held: &Held, now: Timestamp) {

@@ -153,12 +153,15 @@ impl Shard {
         let Some(session) = self.sessions.get(index) else { return };
         let (limit, grant) = (self.limit_of(session), find(&self.gate.limits.grants, session));
         let Some(slot) = session.publisher else { return };
-        self.pin(slot, limit, now);
+        if self.pin(slot, limit, now) {
+            self.retime_held(index, now);
+        }
         let plan = self.gate.claim_plan();
         self.gate.publishers.grant(slot, &plan, grant.map(|(rate, _)| per_second(rate)));
     }
 
-    fn pin(&mut self, slot: u32, limit: Option<(Rate, Option<Arc<str>>)>, now: Timestamp) {
+    /// True if another limit holds from now on.
+    fn pin(&mut self, slot: u32, limit: Option<(Rate, Option<Arc<str>>)>, now: Timestamp) -> bool {
         let Gate { plan, publishers, limits, .. } = &mut self.gate;
         let pin = limit.and_then(|(rate, user)| Some(Pin { rate, plan: plan_of(rate)?, user }));
         if let Some(Pin { rate, plan, user: Some(user) }) = &pin
@@ -173,7 +176,7 @@ impl Shard {
             (Some(old), Some(new)) => same(old, new),
             _ => false,
         } {
-            return;
+            return false;
         }
         let rhythm = match &pin {
             Some(Pin { rate, plan, user: None }) => Some(Rhythm::pin(plan, rate.interval(), now)),
@@ -185,6 +188,7 @@ impl Shard {
         if let (Some(publisher), Some(rhythm)) = (publishers.get_mut(slot), rhythm) {
             publisher.rhythm = rhythm;
         }
+        true
     }
 }
 

@@ -295,6 +295,33 @@ fn the_limit_of_a_user_is_for_all_its_clients_together_and_allows_what_it_says()
     assert_eq!(run(&mut net, 50), 2000);
 }
 
+#[test]
+fn who_is_freed_of_a_limit_is_free_at_once_and_who_has_a_higher_one_goes_by_that() {
+    for qos in [0, 1] {
+        for (limit, passed_min) in [(None, 60), (Some(Rate::new(20, SECOND, 20)), 40)] {
+            let mut net = Net::new(1);
+            let sensor = net.v5("sensor");
+            let whom = Whom::Client("sensor".into());
+            net.publish(sensor, "t", "x", qos, false, 60_000);
+            net.shards[0].set_limit(&whom, Some(Rate::new(1, SECOND, 1)), net.now).unwrap();
+            let run = |net: &mut Net, seconds: u16| {
+                let before = net.stats().publish_passed;
+                for id in 1..=seconds * 20 {
+                    net.publish(sensor, "t", "x", qos, false, id);
+                    net.live(SECOND / 20);
+                    net.receive(sensor);
+                }
+                net.stats().publish_passed - before
+            };
+            let slowed = run(&mut net, 10);
+            assert!((5..=20).contains(&slowed), "one a second at QoS {qos}: {slowed}");
+            net.shards[0].set_limit(&whom, limit, net.now).unwrap();
+            let passed = run(&mut net, 3);
+            assert!(passed >= passed_min, "QoS {qos}, {limit:?}: {passed} of 60 and what waited, in three seconds");
+        }
+    }
+}
+
 /// What `why` proposes for somebody who is slowed: twice its rate.
 #[test]
 fn who_is_slowed_and_then_allowed_what_it_sends_recovers() {
