@@ -303,6 +303,28 @@ fn f109_a_client_that_comes_back_before_the_first_turn_does_not_replace_its_will
 }
 
 #[test]
+fn what_needs_no_disk_does_not_take_the_place_of_those_who_wait_for_it() {
+    let mut net = Net::durable_with(1, Settings { queue_bytes_max: 64 * 1024 * 1024, ..Settings::default() });
+    let (flooder, chatter) = (net.v5("flooder"), net.v5("chatter"));
+    let reader = net.connect("reader", &lasting());
+    net.subscribe(reader, "#", 1);
+    net.publish(chatter, "chat", "x", 0, false, 0);
+    net.hold_disk();
+    let large = "x".repeat(64 * 1024);
+    let mut sent = 0;
+    while net.may_read(flooder) && sent < 1000 {
+        sent += 1;
+        net.publish(flooder, "flood", &large, 1, false, sent);
+    }
+    let before = net.stats().publish_received;
+    for _ in 0..100 {
+        net.publish(chatter, "chat", "x", 0, false, 0);
+        net.live(Duration::from_millis(5));
+    }
+    assert!(net.stats().publish_received > before + 100, "the one that waited came in beside the chatter");
+}
+
+#[test]
 fn who_is_within_its_claim_is_let_in_while_those_in_excess_wait_for_the_disk() {
     let mut net = Net::durable_with(1, Settings { queue_bytes_max: 64 * 1024 * 1024, ..Settings::default() });
     let (flooder, gateway) = (net.v5("flooder"), net.v5("gateway"));
