@@ -44,7 +44,7 @@ pub struct Rule {
     pub subject: Subject,
     /// Granted or taken away.
     pub effect: Effect,
-    /// What: one of [`ACTIONS`].
+    /// What: `publish`, `subscribe`, `receive`, `read`, `write`, `readwrite` or `priority`.
     pub actions: String,
     /// For which topics.
     pub topic: String,
