@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use crate::limits::ANSWER_TIMEOUT;
 use crate::problem::Problem;
-use crate::state::State;
+use crate::state::AdminState;
 
 /// Asks one shard.
-pub(crate) async fn ask(state: &State, shard: usize, question: Question) -> Result<Answer, Problem> {
+pub(crate) async fn ask(state: &AdminState, shard: usize, question: Question) -> Result<Answer, Problem> {
     let (reply, answer) = oneshot::channel();
     let sent = state.handle.ask(shard, question, move |answer| {
         // Whoever asked may have left.
@@ -23,7 +23,7 @@ pub(crate) async fn ask(state: &State, shard: usize, question: Question) -> Resu
 }
 
 /// Shows every client of every shard to `look`, page by page.
-pub(crate) async fn walk(state: &State, mut look: impl FnMut(ClientReport)) -> Result<(), Problem> {
+pub(crate) async fn walk(state: &AdminState, mut look: impl FnMut(ClientReport)) -> Result<(), Problem> {
     let _place = state.walks.try_acquire().map_err(|_| Problem::busy("others are listing all clients right now"))?;
     for shard in 0..state.handle.shards() {
         let mut from = Some(0);

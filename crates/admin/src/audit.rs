@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::limits::AUDIT_MAX;
 use crate::problem::{Answered, json_of};
-use crate::state::{State, lock};
+use crate::state::{AdminState, lock};
 use crate::view;
 
 /// A request that was to change something.
 #[derive(Clone, Debug)]
-pub(crate) struct Change {
+pub(crate) struct AuditedChange {
     pub(crate) at: SystemTime,
     /// None where there are no users.
     pub(crate) user: Option<Arc<str>>,
@@ -42,10 +42,10 @@ pub(crate) fn about(whom: impl Into<String>, mut answer: Response) -> Response {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Audit(Mutex<VecDeque<Change>>);
+pub(crate) struct Audit(Mutex<VecDeque<AuditedChange>>);
 
 impl Audit {
-    pub(crate) fn note(&self, change: Change) {
+    pub(crate) fn note(&self, change: AuditedChange) {
         tracing::info!(
             event = "admin_change", user = change.user.as_deref(), from = %change.from, method = %change.method,
             path = %change.path.escape_default(), whom = change.whom.as_deref(), status = change.status,
@@ -59,8 +59,8 @@ impl Audit {
     }
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
-    let row = |change: &Change| {
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+    let row = |change: &AuditedChange| {
         json!({
             "at": view::rfc3339(change.at),
             "user": change.user.as_deref(),

@@ -14,7 +14,7 @@ use crate::ask::{ask, walk};
 use crate::audit::about;
 use crate::limits::{ROWS_MAX, ROWS_USUAL};
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::State;
+use crate::state::AdminState;
 use crate::view;
 
 /// A column to sort by, the largest first; names go from A to Z.
@@ -40,12 +40,12 @@ const COLUMNS: &[Column] = &[
 
 /// A place in the order: by the column downwards, then by name upwards.
 #[derive(Clone, Debug, PartialEq)]
-struct Place {
+struct SortPlace {
     value: f64,
     client_id: Arc<str>,
 }
 
-impl Place {
+impl SortPlace {
     fn of(client: &ClientReport, column: Column) -> Self {
         Self { value: (column.of)(client), client_id: Arc::clone(&client.client_id) }
     }
@@ -68,7 +68,7 @@ impl Place {
 
 type Words = HashMap<String, String>;
 
-pub(crate) async fn list(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn list(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let limit = limit(&words)?;
     let wanted = words.get("state").map(String::as_str);
     if wanted == Some("closed") {
@@ -80,7 +80,9 @@ pub(crate) async fn list(Shared(state): Shared<Arc<State>>, Query(words): Query<
         Problem::usage(format!("cannot sort by {sort:?}; there are {}", names.join(", ")))
     })?;
     let after = match words.get("cursor") {
-        Some(cursor) => Some(Place::from_cursor(cursor).ok_or_else(|| Problem::usage("this is no cursor of ours"))?),
+        Some(cursor) => {
+            Some(SortPlace::from_cursor(cursor).ok_or_else(|| Problem::usage("this is no cursor of ours"))?)
+        }
         None => None,
     };
     let is_wanted = |client: &ClientReport| wanted.is_none_or(|wanted| client.state.name() == wanted);
@@ -96,15 +98,15 @@ pub(crate) async fn list(Shared(state): Shared<Arc<State>>, Query(words): Query<
 
 /// The first so many clients in an order, and how many there are.
 async fn first(
-    state: &State,
+    state: &AdminState,
     column: Column,
-    after: Option<&Place>,
+    after: Option<&SortPlace>,
     limit: usize,
     is_wanted: impl Fn(&ClientReport) -> bool,
-) -> Result<(Vec<(Place, ClientReport)>, usize), Problem> {
-    let mut rows: Vec<(Place, ClientReport)> = Vec::new();
+) -> Result<(Vec<(SortPlace, ClientReport)>, usize), Problem> {
+    let mut rows: Vec<(SortPlace, ClientReport)> = Vec::new();
     let mut total = 0;
-    let sort = |rows: &mut Vec<(Place, ClientReport)>| {
+    let sort = |rows: &mut Vec<(SortPlace, ClientReport)>| {
         rows.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         rows.truncate(limit);
     };
@@ -113,7 +115,7 @@ async fn first(
             return;
         }
         total += 1;
-        let place = Place::of(&client, column);
+        let place = SortPlace::of(&client, column);
         if after.is_none_or(|after| after.cmp(&place).is_lt()) {
             rows.push((place, client));
         }
@@ -128,7 +130,7 @@ async fn first(
 }
 
 /// The clients with the most losses.
-pub(crate) async fn worst(state: &State, limit: usize) -> Result<Vec<ClientReport>, Problem> {
+pub(crate) async fn worst(state: &AdminState, limit: usize) -> Result<Vec<ClientReport>, Problem> {
     let column = COLUMNS.iter().find(|column| column.name == "drops").copied();
     let Some(column) = column else { return Ok(Vec::new()) };
     let lost = |client: &ClientReport| view::drops(&client.ledger) > 0;
@@ -136,7 +138,7 @@ pub(crate) async fn worst(state: &State, limit: usize) -> Result<Vec<ClientRepor
 }
 
 /// The connections of late with the most losses.
-pub(crate) async fn worst_closed(state: &State, limit: usize) -> Result<Vec<Closed>, Problem> {
+pub(crate) async fn worst_closed(state: &AdminState, limit: usize) -> Result<Vec<Closed>, Problem> {
     let mut all = Vec::new();
     for shard in 0..state.handle.shards() {
         all.extend(closed_of(state, shard, ROWS_USUAL, |closed| view::drops(&closed.parting.ledger) > 0).await?);
@@ -152,7 +154,7 @@ fn limit(words: &Words) -> Result<usize, Problem> {
     limit.ok_or_else(|| Problem::usage(format!("limit must be a number from 1 to {ROWS_MAX}")))
 }
 
-async fn list_closed(state: &State, limit: usize) -> Answered {
+async fn list_closed(state: &AdminState, limit: usize) -> Answered {
     let mut all = Vec::new();
     for shard in 0..state.handle.shards() {
         all.extend(closed_of(state, shard, limit, |_| true).await?);
@@ -164,7 +166,7 @@ async fn list_closed(state: &State, limit: usize) -> Answered {
 }
 
 async fn closed_of(
-    state: &State,
+    state: &AdminState,
     shard: usize,
     limit: usize,
     is_wanted: impl Fn(&Closed) -> bool,
@@ -183,12 +185,12 @@ async fn closed_of(
 }
 
 /// How this client's last connection ended.
-pub(crate) async fn last_closed(state: &State, client_id: &str) -> Result<Option<Closed>, Problem> {
+pub(crate) async fn last_closed(state: &AdminState, client_id: &str) -> Result<Option<Closed>, Problem> {
     let shard = state.handle.shard_of(client_id);
     Ok(closed_of(state, shard, 1, |closed| &*closed.client_id == client_id).await?.pop())
 }
 
-pub(crate) async fn find(state: &State, client_id: &str) -> Result<Option<Box<ClientDetail>>, Problem> {
+pub(crate) async fn find(state: &AdminState, client_id: &str) -> Result<Option<Box<ClientDetail>>, Problem> {
     let question = Question::Client { client_id: client_id.into() };
     match ask(state, state.handle.shard_of(client_id), question).await? {
         Answer::Client(detail) => Ok(detail),
@@ -196,7 +198,7 @@ pub(crate) async fn find(state: &State, client_id: &str) -> Result<Option<Box<Cl
     }
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Path<String>) -> Answered {
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     if let Some(detail) = find(&state, &client_id).await? {
         return Ok(json_of(&view::detail(&state, &detail)));
     }
@@ -204,7 +206,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Pat
     closed.map(|closed| json_of(&view::closed(&state, &closed))).ok_or_else(|| Problem::no_client(&client_id))
 }
 
-pub(crate) async fn kick(Shared(state): Shared<Arc<State>>, Path(client_id): Path<String>) -> Answered {
+pub(crate) async fn kick(Shared(state): Shared<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     let question = Question::Kick { client_id: client_id.as_str().into() };
     if ask(&state, state.handle.shard_of(&client_id), question).await? == Answer::Kicked(true) {
         return Ok(about(format!("client {client_id}"), json_of(&json!({ "kicked": client_id }))));
@@ -219,12 +221,12 @@ mod tests {
 
     #[test]
     fn a_cursor_is_a_place_in_the_order() {
-        let place = |value: f64, client_id: &str| Place { value, client_id: client_id.into() };
+        let place = |value: f64, client_id: &str| SortPlace { value, client_id: client_id.into() };
         let order = [place(3.0, "b"), place(2.5, "a"), place(2.5, "c:d"), place(0.0, "")];
         assert!(order.windows(2).all(|pair| pair[0].cmp(&pair[1]).is_lt()));
         for place in order {
-            assert_eq!(Place::from_cursor(&place.to_cursor()), Some(place));
+            assert_eq!(SortPlace::from_cursor(&place.to_cursor()), Some(place));
         }
-        assert_eq!(Place::from_cursor("nonsense"), None);
+        assert_eq!(SortPlace::from_cursor("nonsense"), None);
     }
 }

@@ -19,7 +19,7 @@ use tidegate_core::settings::Rate;
 use crate::audit::about;
 use crate::body::{text, words_in};
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::State;
+use crate::state::AdminState;
 use crate::view;
 
 /// How long a ban lasts when nothing is said, and at most.
@@ -31,7 +31,7 @@ const REASON_BYTES_MAX: usize = 256;
 
 type Words = HashMap<String, String>;
 
-pub(crate) async fn limits(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn limits(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     let (limits, grants) = (state.handle.rates(Setting::Limit), state.handle.rates(Setting::Grant));
     let mut by_whom: BTreeMap<Whom, [Option<Rate>; 2]> = BTreeMap::new();
     for (whom, rate) in limits {
@@ -59,7 +59,7 @@ fn limit_json(whom: &Whom, [rate, entitled]: [Option<Rate>; 2]) -> Value {
     })
 }
 
-pub(crate) async fn set_limit(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn set_limit(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let whom = whom(|name| text(&words, name))?;
     let wanted = |name: &str| match text(&words, name) {
@@ -88,12 +88,12 @@ pub(crate) async fn set_limit(Shared(state): Shared<Arc<State>>, headers: Header
 }
 
 /// It waits for the disk, and others are not to wait for it.
-async fn set(state: &State, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Kept> {
+async fn set(state: &AdminState, setting: Setting, whom: &Whom, rate: Option<Rate>) -> Option<Kept> {
     let (handle, whom) = (state.handle.clone(), whom.clone());
     tokio::task::spawn_blocking(move || handle.set_rate(setting, &whom, rate)).await.ok().flatten()
 }
 
-pub(crate) async fn unset_limit(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn unset_limit(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let whom = whom(|name| words.get(name).cloned())?;
     let mut is_removed = false;
     for setting in [Setting::Limit, Setting::Grant] {
@@ -136,7 +136,7 @@ pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
     Some(Rate::new(count, Duration::from_secs(per), count))
 }
 
-pub(crate) async fn bans(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn bans(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     let bans: Vec<Value> = state.handle.bans().iter().map(ban_json).collect();
     Ok(json_of(&json!({ "bans": bans })))
 }
@@ -156,7 +156,7 @@ fn ban_json(ban: &Ban) -> Value {
     value
 }
 
-pub(crate) async fn add_ban(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn add_ban(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let whom = banned(|name| text(&words, name))?;
     let time = match words.get("seconds") {
@@ -185,7 +185,7 @@ pub(crate) async fn add_ban(Shared(state): Shared<Arc<State>>, headers: HeaderMa
     Ok(about(name, json_of(&value)))
 }
 
-pub(crate) async fn remove_ban(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn remove_ban(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let (handle, whom) = (state.handle.clone(), banned(|name| words.get(name).cloned())?);
     let name = banned_name(&whom);
     if let Ok(Some(kept)) = tokio::task::spawn_blocking(move || handle.unban(&whom)).await {

@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::body::words_in;
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::State;
-use crate::steward::Demo;
+use crate::process_control::Demo;
+use crate::state::AdminState;
 
-fn stage(state: &State) -> Result<Arc<dyn Demo>, Problem> {
+fn stage(state: &AdminState) -> Result<Arc<dyn Demo>, Problem> {
     let none = || Problem::new(StatusCode::NOT_FOUND, "no-demo", "there is no stage for a demonstration here");
-    state.steward.demo().ok_or_else(none)
+    state.process.demo().ok_or_else(none)
 }
 
 async fn on_stage<T: Send + 'static>(
-    state: &State,
+    state: &AdminState,
     act: impl FnOnce(Arc<dyn Demo>) -> T + Send + 'static,
 ) -> Result<T, Problem> {
     let demo = stage(state)?;
@@ -26,11 +26,11 @@ async fn on_stage<T: Send + 'static>(
     done.map_err(|_| Problem::busy("the demonstration does not answer"))
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     Ok(json_of(&on_stage(&state, |demo| demo.show()).await?))
 }
 
-pub(crate) async fn start(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn start(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let gate = words.get("gate").and_then(Value::as_bool).unwrap_or(true);
     match on_stage(&state, move |demo| demo.start(gate)).await? {
@@ -40,7 +40,7 @@ pub(crate) async fn start(Shared(state): Shared<Arc<State>>, headers: HeaderMap,
     }
 }
 
-pub(crate) async fn stop(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn stop(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     on_stage(&state, |demo| demo.stop()).await?;
     show(Shared(state)).await
 }

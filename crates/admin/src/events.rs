@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::entrance::Place;
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::{State, lock};
+use crate::state::{AdminState, lock};
 use crate::status;
 
 /// A page that listens.
@@ -42,7 +42,7 @@ impl hyper::body::Body for Feed {
     }
 }
 
-pub(crate) async fn listen(Shared(state): Shared<Arc<State>>, place: Option<Extension<Place>>) -> Answered {
+pub(crate) async fn listen(Shared(state): Shared<Arc<AdminState>>, place: Option<Extension<Place>>) -> Answered {
     let seat = Arc::clone(&state.listeners).try_acquire_owned().map_err(|_| {
         let most = crate::limits::LISTENERS_MAX;
         Problem::busy(format!("{most} pages are listening already, and there are no more places")).after(30)
@@ -60,7 +60,7 @@ pub(crate) async fn listen(Shared(state): Shared<Arc<State>>, place: Option<Exte
 }
 
 pub(crate) async fn history(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<AdminState>>,
     Query(words): Query<HashMap<String, String>>,
 ) -> Answered {
     let seconds = match words.get("seconds") {

@@ -8,10 +8,10 @@ use tidegate_control::Spread;
 
 /// All families, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Page(Vec<Family>);
+pub(crate) struct MetricsPage(Vec<Family>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -22,7 +22,7 @@ pub(crate) enum Kind {
 pub(crate) struct Family {
     /// With the prefix, and without what is appended to samples.
     pub(crate) name: String,
-    pub(crate) kind: Kind,
+    pub(crate) kind: MetricKind,
     /// One sentence.
     pub(crate) help: &'static str,
     pub(crate) samples: Vec<Sample>,
@@ -31,11 +31,11 @@ pub(crate) struct Family {
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) labels: Vec<(&'static str, String)>,
-    pub(crate) value: Value,
+    pub(crate) value: MetricValue,
 }
 
 #[derive(Debug)]
-pub(crate) enum Value {
+pub(crate) enum MetricValue {
     Whole(u64),
     Real(f64),
     Buckets(Buckets),
@@ -67,19 +67,19 @@ impl Buckets {
     }
 }
 
-impl From<u64> for Value {
+impl From<u64> for MetricValue {
     fn from(number: u64) -> Self {
         Self::Whole(number)
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for MetricValue {
     fn from(number: f64) -> Self {
         Self::Real(number)
     }
 }
 
-impl From<Buckets> for Value {
+impl From<Buckets> for MetricValue {
     fn from(buckets: Buckets) -> Self {
         Self::Buckets(buckets)
     }
@@ -92,36 +92,36 @@ impl Family {
     }
 }
 
-impl Page {
+impl MetricsPage {
     pub(crate) fn families(&self) -> &[Family] {
         &self.0
     }
 
     /// A family of ours.
-    pub(crate) fn family(&mut self, name: &str, kind: Kind, help: &'static str) -> &mut Family {
+    pub(crate) fn family(&mut self, name: &str, kind: MetricKind, help: &'static str) -> &mut Family {
         self.plain_family(format!("tidegate_{name}"), kind, help)
     }
 
     /// A family that all exporters share has no prefix.
-    pub(crate) fn plain_family(&mut self, name: String, kind: Kind, help: &'static str) -> &mut Family {
+    pub(crate) fn plain_family(&mut self, name: String, kind: MetricKind, help: &'static str) -> &mut Family {
         self.0.push(Family { name, kind, help, samples: Vec::new() });
         let last = self.0.len() - 1;
         &mut self.0[last]
     }
 
     /// One number that goes up and down.
-    pub(crate) fn gauge(&mut self, name: &str, help: &'static str, value: impl Into<Value>) {
-        self.family(name, Kind::Gauge, help).put([], value);
+    pub(crate) fn gauge(&mut self, name: &str, help: &'static str, value: impl Into<MetricValue>) {
+        self.family(name, MetricKind::Gauge, help).put([], value);
     }
 
     /// One number that only ever grows.
     pub(crate) fn counter(&mut self, name: &str, help: &'static str, value: u64) {
-        self.family(name, Kind::Counter, help).put([], value);
+        self.family(name, MetricKind::Counter, help).put([], value);
     }
 
     /// One histogram.
     pub(crate) fn histogram(&mut self, name: &str, help: &'static str, buckets: Buckets) {
-        self.family(name, Kind::Histogram, help).put([], buckets);
+        self.family(name, MetricKind::Histogram, help).put([], buckets);
     }
 
     /// OpenMetrics 1.0.
@@ -136,11 +136,11 @@ impl Page {
 }
 
 impl Family {
-    pub(crate) fn put<const N: usize>(&mut self, labels: [(&'static str, &str); N], value: impl Into<Value>) {
+    pub(crate) fn put<const N: usize>(&mut self, labels: [(&'static str, &str); N], value: impl Into<MetricValue>) {
         self.put_all(labels.map(|(name, value)| (name, value.to_owned())).into(), value);
     }
 
-    pub(crate) fn put_all(&mut self, labels: Vec<(&'static str, String)>, value: impl Into<Value>) {
+    pub(crate) fn put_all(&mut self, labels: Vec<(&'static str, String)>, value: impl Into<MetricValue>) {
         self.samples.push(Sample { labels, value: value.into() });
     }
 
@@ -148,10 +148,10 @@ impl Family {
     fn write(&self, text: &mut String) {
         let Self { name, help, .. } = self;
         let (kind, suffix) = match self.kind {
-            Kind::Counter => ("counter", "_total"),
-            Kind::Gauge => ("gauge", ""),
-            Kind::Histogram => ("histogram", ""),
-            Kind::Info => ("info", "_info"),
+            MetricKind::Counter => ("counter", "_total"),
+            MetricKind::Gauge => ("gauge", ""),
+            MetricKind::Histogram => ("histogram", ""),
+            MetricKind::Info => ("info", "_info"),
         };
         let _ = writeln!(text, "# TYPE {name} {kind}");
         if let Some(unit) = self.unit() {
@@ -161,9 +161,9 @@ impl Family {
         for Sample { labels, value } in &self.samples {
             let labels = labels_text(labels);
             let _ = match value {
-                Value::Whole(number) => writeln!(text, "{name}{suffix}{} {number}", in_braces(&labels)),
-                Value::Real(number) => writeln!(text, "{name}{suffix}{} {number}", in_braces(&labels)),
-                Value::Buckets(buckets) => buckets.write(text, name, &labels),
+                MetricValue::Whole(number) => writeln!(text, "{name}{suffix}{} {number}", in_braces(&labels)),
+                MetricValue::Real(number) => writeln!(text, "{name}{suffix}{} {number}", in_braces(&labels)),
+                MetricValue::Buckets(buckets) => buckets.write(text, name, &labels),
             };
         }
     }
@@ -205,11 +205,11 @@ mod tests {
 
     #[test]
     fn a_page_is_openmetrics() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.counter("things", "Things.", 3);
-        page.family("odd_seconds", Kind::Gauge, "Odd.").put([("class", "a \"b\"\\")], 0.25);
+        page.family("odd_seconds", MetricKind::Gauge, "Odd.").put([("class", "a \"b\"\\")], 0.25);
         let (limits, counts) = (vec![1.0, 2.0], vec![4, 0, 1]);
-        page.family("times_seconds", Kind::Histogram, "Times.")
+        page.family("times_seconds", MetricKind::Histogram, "Times.")
             .put([("op", "x")], Buckets { limits, counts, sum: 7.5 });
         let expected = "# TYPE tidegate_things counter\n# HELP tidegate_things Things.\ntidegate_things_total 3\n\
              # TYPE tidegate_odd_seconds gauge\n# UNIT tidegate_odd_seconds seconds\n# HELP tidegate_odd_seconds Odd.\n\

@@ -18,13 +18,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 
-use crate::audit::{Change, Concerns};
+use crate::audit::{AuditedChange, Concerns};
 use crate::entrance::Place;
 use crate::limits::REQUEST_TIMEOUT;
 use crate::problem::Problem;
+use crate::process_control::Role;
 use crate::seats::Phase;
-use crate::state::State;
-use crate::steward::Role;
+use crate::state::AdminState;
 use crate::{page, password, session};
 
 /// Where a request comes from.
@@ -44,7 +44,7 @@ pub(crate) const TOKEN: &str = "x-csrf-token";
 
 /// Everything that is asked of a request before it is looked at, and a limit to the time it takes.
 pub(crate) async fn guard(
-    axum::extract::State(state): axum::extract::State<Arc<State>>,
+    axum::extract::State(state): axum::extract::State<Arc<AdminState>>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -73,7 +73,7 @@ pub(crate) async fn guard(
     if let Some(who) = who.filter(|_| changes(&method) && !is_read_only(&path)) {
         let (at, user, status) = (SystemTime::now(), who.user, response.status().as_u16());
         let whom = response.extensions_mut().remove::<Concerns>().map(|Concerns(whom)| whom);
-        state.audit.note(Change { at, user, method, path: path.clone(), whom, from, status });
+        state.audit.note(AuditedChange { at, user, method, path: path.clone(), whom, from, status });
     }
     turn(Phase::Silent);
     dress(response.headers_mut(), &path);
@@ -111,9 +111,9 @@ fn is_read_only(path: &str) -> bool {
 }
 
 /// Whose request it is; none at places where nobody is asked.
-async fn admit(state: &State, request: &Parts) -> Result<Option<Who>, Problem> {
+async fn admit(state: &AdminState, request: &Parts) -> Result<Option<Who>, Problem> {
     let (method, path, headers) = (&request.method, request.uri.path(), &request.headers);
-    let keeper = state.steward.keeper();
+    let keeper = state.process.keeper();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     if keeper.is_none() && !host.is_some_and(is_here) {
         let detail = "this door answers to addresses and to localhost only, because there are no users";

@@ -4,7 +4,7 @@
 //! bounded (`limits`): connections, time, bodies, rows, walks over all clients, password checks. Without users it answers
 //! to this machine only; `guard` has the rules. Answers are JSON, problems are RFC 9457, `/metrics` is OpenMetrics.
 //!
-//! It decides nothing: reload and drain are the process's own, behind [`Steward`].
+//! It decides nothing: reload and drain are the process's own, behind [`ProcessControl`].
 
 mod ask;
 mod audit;
@@ -29,6 +29,7 @@ mod page;
 mod password;
 mod problem;
 mod process;
+mod process_control;
 mod routes;
 mod seats;
 mod server;
@@ -36,13 +37,15 @@ mod session;
 mod space;
 mod state;
 mod status;
-mod steward;
 mod system;
 mod topics;
 mod trace;
 mod view;
 mod why;
 
-pub use otlp::{Collector, Otlp};
+pub use otlp::{Otlp, OtlpCollector};
+pub use process_control::{
+    Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles, SettingInForce,
+    UserDirectory,
+};
 pub use server::Admin;
-pub use steward::{Certificate, Demo, Door, DoorState, Keeper, Reloaded, Role, Roles, Setting, Steward};

@@ -16,18 +16,18 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::ask::walk;
 use crate::history::{History, Point};
 use crate::limits::{FEED_MESSAGES_MAX, FEED_TIME, TICK, TOP_ROWS, TOP_SHARE, TOP_TICKS};
-use crate::state::{State, lock};
+use crate::state::{AdminState, lock};
 use crate::{status, trace, view};
 
 /// What is kept for pages, and who listens.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub(crate) history: Mutex<History>,
-    listeners: Mutex<Vec<Listener>>,
+    listeners: Mutex<Vec<LiveListener>>,
 }
 
 #[derive(Debug)]
-struct Listener {
+struct LiveListener {
     outbox: mpsc::Sender<Bytes>,
     until: Instant,
 }
@@ -36,7 +36,7 @@ impl Live {
     /// Somebody listens from now on. How many may is decided before.
     pub(crate) fn listen(&self) -> mpsc::Receiver<Bytes> {
         let (outbox, inbox) = mpsc::channel(FEED_MESSAGES_MAX);
-        lock(&self.listeners).push(Listener { outbox, until: Instant::now() + FEED_TIME });
+        lock(&self.listeners).push(LiveListener { outbox, until: Instant::now() + FEED_TIME });
         inbox
     }
 
@@ -58,7 +58,7 @@ impl Live {
 }
 
 /// For as long as the door is open.
-pub(crate) async fn run(state: Arc<State>) {
+pub(crate) async fn run(state: Arc<AdminState>) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut before, mut until_top) = ((Instant::now(), state.handle.stats()), 0);
@@ -91,7 +91,7 @@ pub(crate) async fn run(state: Arc<State>) {
     }
 }
 
-fn point(state: &State, stats: &Stats, before: &Stats, seconds: f64) -> Point {
+fn point(state: &AdminState, stats: &Stats, before: &Stats, seconds: f64) -> Point {
     let rate = |of: fn(&Stats) -> u64| of(stats).saturating_sub(of(before)) as f64 / seconds;
     let pressure = state.handle.pressure();
     let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -114,7 +114,7 @@ fn point(state: &State, stats: &Stats, before: &Stats, seconds: f64) -> Point {
 }
 
 /// Who talks the most, for whom the most waits, and who is slowed.
-async fn top(state: &State) -> Option<Value> {
+async fn top(state: &AdminState) -> Option<Value> {
     let (mut talkers, mut queues, mut slowed) = (Vec::new(), Vec::new(), 0_usize);
     let seen = walk(state, |client| {
         slowed += usize::from(!matches!(client.state, ClientState::Ok | ClientState::Away));

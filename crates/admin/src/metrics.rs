@@ -12,18 +12,18 @@ use tidegate_core::event::{ClassStats, Side, Stats};
 use tidegate_core::ledger::Loss;
 use tidegate_core::measures::{CLOSED, Measures};
 
-use crate::exposition::{Buckets, Family, Kind, Page};
+use crate::exposition::{Buckets, Family, MetricKind, MetricsPage};
 use crate::limits::LISTENERS_MAX;
 use crate::metrics_parts as parts;
 use crate::problem::{Answered, text};
-use crate::state::{State, wall};
+use crate::process_control::{Certificate, ProcessControl};
+use crate::state::{AdminState, wall};
 use crate::status::VERSION;
-use crate::steward::{Certificate, Steward};
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
-    let mut page = page(&state.handle, &*state.steward, &state.certificates());
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+    let mut page = page(&state.handle, &*state.process, &state.certificates());
     let listeners = LISTENERS_MAX - state.listeners.available_permits();
     page.gauge("dashboards", "Pages that listen to the operator's door.", listeners as u64);
     parts::entrance(&mut page, state.entrance.counts());
@@ -31,8 +31,8 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
 }
 
 /// Everything, as it is now.
-pub(crate) fn page(handle: &Handle, steward: &dyn Steward, certificates: &[Certificate]) -> Page {
-    let mut page = Page::default();
+pub(crate) fn page(handle: &Handle, process: &dyn ProcessControl, certificates: &[Certificate]) -> MetricsPage {
+    let mut page = MetricsPage::default();
     let (_, handshakes) = handle.sockets();
     let (classes, transitions) = (handle.classes(), handle.transitions());
     let (stats, pressure) = (handle.stats(), handle.pressure());
@@ -44,27 +44,30 @@ pub(crate) fn page(handle: &Handle, steward: &dyn Steward, certificates: &[Certi
     if let Some(report) = handle.store() {
         parts::store(&mut page, &report.metrics, &report.health);
     }
-    if let Some(space) = steward.space() {
+    if let Some(space) = process.space() {
         parts::space(&mut page, &space.counts(), space.watch().standing());
         parts::space_work(&mut page, &space.times(), &space.cancelled(), &space.ssap());
     }
     parts::certificates(&mut page, certificates);
-    if let Some(at) = steward.configured_at() {
+    if let Some(at) = process.configured_at() {
         let at = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         page.gauge("config_reload_timestamp_seconds", "When the configuration was last read and taken.", at);
     }
-    process(&mut page, wall(handle, tidegate_control::Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default());
+    process_figures(
+        &mut page,
+        wall(handle, tidegate_control::Timestamp::ZERO).duration_since(UNIX_EPOCH).unwrap_or_default(),
+    );
     page
 }
 
-fn clients(page: &mut Page, stats: &Stats, handshakes: usize) {
+fn clients(page: &mut MetricsPage, stats: &Stats, handshakes: usize) {
     page.gauge("connections", "Clients that are connected.", stats.connections);
     page.counter("connections_opened", "Connections that a session accepted.", stats.connects);
-    let refused = page.family("connects_refused", Kind::Counter, "Clients that were not let in, by reason.");
+    let refused = page.family("connects_refused", MetricKind::Counter, "Clients that were not let in, by reason.");
     refused.put([("reason", "busy")], stats.connects_refused_busy);
     refused.put([("reason", "rate")], stats.connects_refused_rate);
     page.gauge("handshakes_in_progress", "Sockets that have not said who they are.", handshakes as u64);
-    let sessions = page.family("sessions", Kind::Gauge, "Sessions by whether their client is connected.");
+    let sessions = page.family("sessions", MetricKind::Gauge, "Sessions by whether their client is connected.");
     sessions.put([("state", "connected")], stats.connections.min(stats.sessions));
     sessions.put([("state", "away")], stats.sessions.saturating_sub(stats.connections));
     page.counter("sessions_expired", "Sessions that ended by expiry.", stats.sessions_expired);
@@ -75,17 +78,17 @@ fn clients(page: &mut Page, stats: &Stats, handshakes: usize) {
     page.gauge("clients_slow", "Clients that do not take what waits for them.", stats.clients_slow);
 }
 
-fn messages(page: &mut Page, stats: &Stats, classes: &[String]) {
+fn messages(page: &mut MetricsPage, stats: &Stats, classes: &[String]) {
     page.counter("messages_received", "PUBLISH packets received.", stats.publish_received);
     by_class(page, stats, classes);
     let help = "Messages and deliveries that went nowhere, by reason.";
-    let family = page.family("messages_dropped", Kind::Counter, help);
+    let family = page.family("messages_dropped", MetricKind::Counter, help);
     for loss in dropped() {
         family.put([("reason", reason(loss))], loss.count(stats));
     }
     family.put([("reason", "shard_full")], stats.dropped_shard_full);
     let help = "Messages that were refused, and the publisher told, by limit.";
-    let family = page.family("publish_rejected", Kind::Counter, help);
+    let family = page.family("publish_rejected", MetricKind::Counter, help);
     for (limit, loss) in [
         ("acl", Loss::Denied),
         ("protocol", Loss::Rejected),
@@ -101,7 +104,7 @@ fn messages(page: &mut Page, stats: &Stats, classes: &[String]) {
     page.gauge("queue_messages", "Messages waiting for their receivers.", stats.queued_messages);
     page.gauge("queue_on_disk", "Of those: on disk, and not in memory.", stats.queued_on_disk);
     page.gauge("queue_bytes", "Bytes of them.", stats.queued_bytes);
-    let inflight = page.family("inflight", Kind::Gauge, "Messages sent and not yet acknowledged.");
+    let inflight = page.family("inflight", MetricKind::Gauge, "Messages sent and not yet acknowledged.");
     inflight.put([("direction", "out")], stats.inflight_messages);
     page.gauge("ledger_balances", "1 while every message is accounted for.", u64::from(stats.check().is_ok()));
     page.counter("map_queue_full", "Messages that a map wanted and had no room for.", stats.map_queue_full);
@@ -109,10 +112,10 @@ fn messages(page: &mut Page, stats: &Stats, classes: &[String]) {
     page.counter("map_publish_denied", "Messages of maps that rules forbid.", stats.map_publish_denied);
 }
 
-fn load(page: &mut Page, stats: &Stats, pressure: &PressureReport, transitions: &[u64; 5]) {
+fn load(page: &mut MetricsPage, stats: &Stats, pressure: &PressureReport, transitions: &[u64; 5]) {
     let level = u64::from(pressure.level.number());
     page.gauge("overload_level", "How hard the broker is pressed, 0 to 4.", level);
-    let family = page.family("overload_transitions", Kind::Counter, "How often the level has become this.");
+    let family = page.family("overload_transitions", MetricKind::Counter, "How often the level has become this.");
     for (level, count) in transitions.iter().enumerate() {
         family.put([("to", &level.to_string())], *count);
     }
@@ -125,13 +128,13 @@ fn load(page: &mut Page, stats: &Stats, pressure: &PressureReport, transitions: 
 }
 
 /// How long things took. What is done in one turn counts as the length of the turn, see `tidegate_core::measures`.
-fn measures(page: &mut Page, measures: &Measures, classes: &[String]) {
-    let closed = page.family("connections_closed", Kind::Counter, "Connections that ended, by reason.");
+fn measures(page: &mut MetricsPage, measures: &Measures, classes: &[String]) {
+    let closed = page.family("connections_closed", MetricKind::Counter, "Connections that ended, by reason.");
     for (reason, count) in CLOSED.into_iter().zip(measures.closed) {
         closed.put([("reason", reason)], count);
     }
     let help = "PUBLISH packets that had to wait because their publisher was too fast.";
-    let delayed = page.family("publish_delayed", Kind::Counter, help);
+    let delayed = page.family("publish_delayed", MetricKind::Counter, help);
     for (class, count) in classes.iter().zip(measures.delayed) {
         delayed.put([("class", class)], count);
     }
@@ -141,7 +144,7 @@ fn measures(page: &mut Page, measures: &Measures, classes: &[String]) {
     page.histogram("backoff_factor", help, Buckets::ratio(&measures.backoff_factor));
     let help = "From a PUBLISH of QoS 1 or 2 that was taken to its acknowledgement; \
                 within one turn of the loop, the length of the turn.";
-    let family = page.family("ack_latency_seconds", Kind::Histogram, help);
+    let family = page.family("ack_latency_seconds", MetricKind::Histogram, help);
     for (qos, spreads) in ["1", "2"].into_iter().zip(&measures.ack_latency) {
         for (class, spread) in classes.iter().zip(spreads) {
             family.put([("qos", qos), ("class", class)], Buckets::seconds(spread));
@@ -149,9 +152,9 @@ fn measures(page: &mut Page, measures: &Measures, classes: &[String]) {
     }
     let help = "From a message's coming to its receiver's thread until it was written (QoS 0) or acknowledged; \
                 within one turn of the loop, the length of the turn.";
-    spreads(page.family("e2e_latency_seconds", Kind::Histogram, help), &measures.e2e_latency, classes);
+    spreads(page.family("e2e_latency_seconds", MetricKind::Histogram, help), &measures.e2e_latency, classes);
     let help = "How long messages waited in a receiver's queue for their turn, of those that had to.";
-    spreads(page.family("scheduler_wait_seconds", Kind::Histogram, help), &measures.scheduler_wait, classes);
+    spreads(page.family("scheduler_wait_seconds", MetricKind::Histogram, help), &measures.scheduler_wait, classes);
     let help = "How long turns of the loops took: whoever became ready meanwhile has waited for it.";
     page.histogram("loop_lag_seconds", help, Buckets::seconds(&measures.loop_lag));
 }
@@ -163,24 +166,24 @@ fn spreads(family: &mut Family, spreads: &[tidegate_control::Spread], classes: &
 }
 
 /// Numbers of what runs in the same process.
-fn besides(page: &mut Page, all: &[Beside]) {
+fn besides(page: &mut MetricsPage, all: &[Beside]) {
     for family in all.chunk_by(|one, other| one.family == other.family) {
         let Some(Beside { family: name, help, is_counter, .. }) = family.first() else { continue };
         // Requests of the smart space are there under the names of SPARQL.
         if *name == "space_requests" {
             continue;
         }
-        let shown = page.family(name, if *is_counter { Kind::Counter } else { Kind::Gauge }, help);
+        let shown = page.family(name, if *is_counter { MetricKind::Counter } else { MetricKind::Gauge }, help);
         for Beside { labels, value, .. } in family {
             shown.put_all(labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), *value);
         }
     }
 }
 
-fn process(page: &mut Page, started: std::time::Duration) {
-    page.family("build", Kind::Info, "What runs.").put([("version", VERSION)], 1);
-    let mut gauge = |name: &str, help, value: crate::exposition::Value| {
-        page.plain_family(name.to_owned(), Kind::Gauge, help).put([], value);
+fn process_figures(page: &mut MetricsPage, started: std::time::Duration) {
+    page.family("build", MetricKind::Info, "What runs.").put([("version", VERSION)], 1);
+    let mut gauge = |name: &str, help, value: crate::exposition::MetricValue| {
+        page.plain_family(name.to_owned(), MetricKind::Gauge, help).put([], value);
     };
     gauge("process_resident_memory_bytes", "Bytes of memory that the process has.", resident_bytes().into());
     gauge("process_start_time_seconds", "When the process started.", started.as_secs_f64().into());
@@ -189,15 +192,22 @@ fn process(page: &mut Page, started: std::time::Duration) {
 type Part = fn(&ClassStats) -> u64;
 
 /// What becomes of messages, by class: the operator's names, of which there are few.
-fn by_class(page: &mut Page, stats: &Stats, classes: &[String]) {
-    let families: [(&str, Kind, &str, Part); 5] = [
-        ("messages_passed", Kind::Counter, "PUBLISH packets taken, that is retained and routed.", |class| {
+fn by_class(page: &mut MetricsPage, stats: &Stats, classes: &[String]) {
+    let families: [(&str, MetricKind, &str, Part); 5] = [
+        ("messages_passed", MetricKind::Counter, "PUBLISH packets taken, that is retained and routed.", |class| {
             class.received
         }),
-        ("deliveries", Kind::Counter, "Messages times receivers.", |class| class.deliveries),
-        ("messages_delivered", Kind::Counter, "Deliveries written at QoS 0, or acknowledged.", |class| class.delivered),
-        ("deliveries_dropped", Kind::Counter, "Deliveries that went nowhere.", |class| class.dropped),
-        ("deliveries_waiting", Kind::Gauge, "Deliveries that wait, or are not acknowledged yet.", ClassStats::waiting),
+        ("deliveries", MetricKind::Counter, "Messages times receivers.", |class| class.deliveries),
+        ("messages_delivered", MetricKind::Counter, "Deliveries written at QoS 0, or acknowledged.", |class| {
+            class.delivered
+        }),
+        ("deliveries_dropped", MetricKind::Counter, "Deliveries that went nowhere.", |class| class.dropped),
+        (
+            "deliveries_waiting",
+            MetricKind::Gauge,
+            "Deliveries that wait, or are not acknowledged yet.",
+            ClassStats::waiting,
+        ),
     ];
     for (name, kind, help, value) in families {
         let family = page.family(name, kind, help);
@@ -231,7 +241,7 @@ pub(crate) fn resident_bytes() -> u64 {
 
 /// Everything that there may be.
 #[cfg(test)]
-pub(crate) fn example() -> Page {
+pub(crate) fn example() -> MetricsPage {
     use tidegate_control::pressure::Level;
     let stats = Stats { publish_received: 7, publish_passed: 7, connections: u64::MAX, ..Stats::default() };
     let (level, age) = (Level::default(), std::time::Duration::ZERO);
@@ -243,13 +253,13 @@ pub(crate) fn example() -> Page {
     measured.backoff_factor.note_ratio(3.0);
     measured.e2e_latency[1].note_many(std::time::Duration::from_micros(90), 1000);
     measured.ack_latency[0][4].note(std::time::Duration::from_secs(500));
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     clients(&mut page, &stats, 3);
     messages(&mut page, &stats, &classes);
     load(&mut page, &stats, &pressure, &[0, 1, 2, 3, 4]);
     measures(&mut page, &measured, &classes);
     parts::example(&mut page);
-    process(&mut page, age);
+    process_figures(&mut page, age);
     page
 }
 

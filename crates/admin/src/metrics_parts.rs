@@ -6,10 +6,10 @@ use tidegate_control::Spread;
 use tidegate_store::{Health, SyncTimes, WriterMetrics};
 
 use crate::entrance::EntranceCounts;
-use crate::exposition::{Buckets, Kind, Page};
-use crate::steward::Certificate;
+use crate::exposition::{Buckets, MetricKind, MetricsPage};
+use crate::process_control::Certificate;
 
-pub(crate) fn store(page: &mut Page, metrics: &WriterMetrics, health: &Health) {
+pub(crate) fn store(page: &mut MetricsPage, metrics: &WriterMetrics, health: &Health) {
     page.gauge("store_bytes", "Bytes of the store's files.", metrics.disk_bytes);
     page.gauge("store_queue_bytes", "Bytes that wait to be written.", metrics.queue_bytes as u64);
     page.gauge("store_queue_batches", "Batches that wait to be written.", metrics.queue_batches as u64);
@@ -33,9 +33,9 @@ fn syncs(times: &SyncTimes) -> Buckets {
 }
 
 /// `counts`: class, outcome and number of requests; `standing`: queries that stand, and notifications.
-pub(crate) fn space(page: &mut Page, counts: &[(&'static str, &'static str, u64)], standing: (usize, u64)) {
+pub(crate) fn space(page: &mut MetricsPage, counts: &[(&'static str, &'static str, u64)], standing: (usize, u64)) {
     let help = "Requests to the smart space, at whichever door, by kind and outcome.";
-    let requests = page.family("sparql_requests", Kind::Counter, help);
+    let requests = page.family("sparql_requests", MetricKind::Counter, help);
     for (class, outcome, number) in counts {
         requests.put([("op", class), ("outcome", outcome)], *number);
     }
@@ -48,27 +48,27 @@ pub(crate) fn space(page: &mut Page, counts: &[(&'static str, &'static str, u64)
 
 /// How long requests took, by kind; why evaluations were ended; what became of SSAP requests.
 pub(crate) fn space_work(
-    page: &mut Page,
+    page: &mut MetricsPage,
     times: &[(&'static str, Spread)],
     cancelled: &[(&'static str, u64)],
     ssap: &[(String, &'static str, u64)],
 ) {
     let help = "From a request to the smart space to its answer, of those that were answered.";
-    let family = page.family("sparql_request_seconds", Kind::Histogram, help);
+    let family = page.family("sparql_request_seconds", MetricKind::Histogram, help);
     for (op, spread) in times {
         family.put([("op", op)], Buckets::seconds(spread));
     }
-    let family = page.family("sparql_cancelled", Kind::Counter, "Evaluations that were ended early, by reason.");
+    let family = page.family("sparql_cancelled", MetricKind::Counter, "Evaluations that were ended early, by reason.");
     for (reason, number) in cancelled {
         family.put([("reason", reason)], *number);
     }
-    let family = page.family("ssap_requests", Kind::Counter, "SSAP requests, by kind and outcome.");
+    let family = page.family("ssap_requests", MetricKind::Counter, "SSAP requests, by kind and outcome.");
     for (op, outcome, number) in ssap {
         family.put([("op", op), ("outcome", outcome)], *number);
     }
 }
 
-pub(crate) fn certificates(page: &mut Page, certificates: &[Certificate]) {
+pub(crate) fn certificates(page: &mut MetricsPage, certificates: &[Certificate]) {
     let known: Vec<(&Certificate, u64)> = certificates
         .iter()
         .filter_map(|it| Some((it, it.expires?.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs())))
@@ -77,7 +77,7 @@ pub(crate) fn certificates(page: &mut Page, certificates: &[Certificate]) {
         return;
     }
     let help = "When the certificate of a listener ends.";
-    let family = page.family("tls_cert_expiry_timestamp_seconds", Kind::Gauge, help);
+    let family = page.family("tls_cert_expiry_timestamp_seconds", MetricKind::Gauge, help);
     let mut said = Vec::new();
     for (certificate, at) in known {
         // Two doors of a kind share their certificate.
@@ -89,7 +89,7 @@ pub(crate) fn certificates(page: &mut Page, certificates: &[Certificate]) {
 }
 
 /// The operator's door itself.
-pub(crate) fn entrance(page: &mut Page, counts: EntranceCounts) {
+pub(crate) fn entrance(page: &mut MetricsPage, counts: EntranceCounts) {
     page.gauge("admin_connections", "Connections at the operator's door.", counts.connections as u64);
     let help = "Connections at the operator's door that had to make room before they had sent a request.";
     page.counter("admin_evicted", help, counts.evicted);
@@ -99,7 +99,7 @@ pub(crate) fn entrance(page: &mut Page, counts: EntranceCounts) {
 
 /// Everything that may be there.
 #[cfg(test)]
-pub(crate) fn example(page: &mut Page) {
+pub(crate) fn example(page: &mut MetricsPage) {
     let mut metrics = WriterMetrics { free_bytes: Some(1), ..WriterMetrics::default() };
     (metrics.log.syncs.buckets[3], metrics.log.syncs.buckets[23]) = (5, 2);
     store(page, &metrics, &Health::Fine);

@@ -16,22 +16,22 @@ use tidegate_broker::Handle;
 use tidegate_control::Timestamp;
 use tracing::{info, warn};
 
-use crate::exposition::{Buckets, Family, Kind, Page, Sample, Value};
+use crate::exposition::{Buckets, Family, MetricKind, MetricValue, MetricsPage, Sample};
 use crate::limits::{OTLP_ANSWER_BYTES, OTLP_TIMEOUT};
 use crate::metrics;
+use crate::process_control::ProcessControl;
 use crate::state::wall;
 use crate::status::VERSION;
-use crate::steward::Steward;
 
 /// Where a collector is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Collector {
+pub struct OtlpCollector {
     /// Name and port.
     host: String,
     path: String,
 }
 
-impl Collector {
+impl OtlpCollector {
     /// `http://HOST[:PORT][/PATH]`; port 4318 and the path `/v1/metrics` need not be said. None if it is anything else.
     pub fn parse(url: &str) -> Option<Self> {
         let rest = url.strip_prefix("http://")?;
@@ -123,18 +123,18 @@ fn in_time(result: io::Result<usize>) -> io::Result<Option<usize>> {
 /// Sends metrics until it is dropped.
 #[derive(Debug)]
 pub struct Otlp {
-    sender: Option<Sender>,
+    sender: Option<OtlpSender>,
 }
 
 /// A thread that ends when it is told to, or is left behind.
 #[derive(Debug)]
-struct Sender {
+struct OtlpSender {
     stop: mpsc::SyncSender<()>,
     ended: mpsc::Receiver<()>,
     thread: JoinHandle<()>,
 }
 
-impl Sender {
+impl OtlpSender {
     fn start(run: impl FnOnce(&mpsc::Receiver<()>) + Send + 'static) -> io::Result<Self> {
         let ((stop, stopped), (end, ended)) = (mpsc::sync_channel(0), mpsc::sync_channel(0));
         let run = move || {
@@ -156,17 +156,17 @@ impl Sender {
 impl Otlp {
     /// Begins to send, once in each interval.
     pub fn start(
-        collector: Collector,
+        collector: OtlpCollector,
         interval: Duration,
         handle: Handle,
-        steward: Arc<dyn Steward>,
+        process: Arc<dyn ProcessControl>,
     ) -> io::Result<Self> {
         // Once: a start that moves, be it by nanoseconds, says that counters began anew.
         let started = wall(&handle, Timestamp::ZERO);
         let run = move |stopped: &mpsc::Receiver<()>| {
             let mut is_well = None;
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
-                let page = metrics::page(&handle, &*steward, &steward.certificates());
+                let page = metrics::page(&handle, &*process, &process.certificates());
                 let body = body(&page, started, SystemTime::now()).to_string();
                 let sent = collector.send(body.as_bytes(), OTLP_TIMEOUT);
                 let host = &*collector.host;
@@ -180,7 +180,7 @@ impl Otlp {
                 is_well = Some(sent.is_ok());
             }
         };
-        Ok(Self { sender: Some(Sender::start(run)?) })
+        Ok(Self { sender: Some(OtlpSender::start(run)?) })
     }
 }
 
@@ -192,7 +192,7 @@ impl Drop for Otlp {
 }
 
 /// An `ExportMetricsServiceRequest`. Numbers of 64 bits are strings in this encoding, and enumerations are numbers.
-fn body(page: &Page, started: SystemTime, now: SystemTime) -> Json {
+fn body(page: &MetricsPage, started: SystemTime, now: SystemTime) -> Json {
     let nanos = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos().to_string();
     let times = (nanos(started), nanos(now));
     let metrics: Vec<Json> = page.families().iter().filter_map(|family| metric(family, &times)).collect();
@@ -219,12 +219,12 @@ fn metric(family: &Family, times: &(String, String)) -> Option<Json> {
     };
     let mut metric = json!({ "name": family.name, "description": family.help, "unit": unit });
     let (kind, data) = match family.kind {
-        Kind::Info => return None,
-        Kind::Gauge => ("gauge", json!({ "dataPoints": points })),
-        Kind::Counter => {
+        MetricKind::Info => return None,
+        MetricKind::Gauge => ("gauge", json!({ "dataPoints": points })),
+        MetricKind::Counter => {
             ("sum", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE, "isMonotonic": true }))
         }
-        Kind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
+        MetricKind::Histogram => ("histogram", json!({ "dataPoints": points, "aggregationTemporality": CUMULATIVE })),
     };
     metric[kind] = data;
     Some(metric)
@@ -234,9 +234,9 @@ fn point(Sample { labels, value }: &Sample, (started, now): &(String, String)) -
     let attributes: Vec<Json> = labels.iter().map(|(key, value)| text(key, value)).collect();
     let mut point = json!({ "attributes": attributes, "startTimeUnixNano": started, "timeUnixNano": now });
     match value {
-        Value::Whole(number) => point["asInt"] = json!(i64::try_from(*number).unwrap_or(i64::MAX).to_string()),
-        Value::Real(number) => point["asDouble"] = json!(number),
-        Value::Buckets(buckets) => {
+        MetricValue::Whole(number) => point["asInt"] = json!(i64::try_from(*number).unwrap_or(i64::MAX).to_string()),
+        MetricValue::Real(number) => point["asDouble"] = json!(number),
+        MetricValue::Buckets(buckets) => {
             let Buckets { limits, counts, sum } = buckets;
             point["count"] = json!(buckets.count().to_string());
             point["sum"] = json!(sum);
@@ -258,9 +258,9 @@ mod tests {
     use super::*;
 
     /// A collector that does this with a connection.
-    fn collector(talk: impl FnOnce(TcpStream) + Send + 'static) -> (Collector, JoinHandle<()>) {
+    fn collector(talk: impl FnOnce(TcpStream) + Send + 'static) -> (OtlpCollector, JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let collector = Collector::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let collector = OtlpCollector::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
         (collector, thread::spawn(move || talk(listener.accept().unwrap().0)))
     }
 
@@ -303,17 +303,17 @@ mod tests {
 
     #[test]
     fn a_thread_that_does_not_end_is_left_behind() {
-        let ends = Sender::start(|stopped| assert!(stopped.recv().is_err())).unwrap();
+        let ends = OtlpSender::start(|stopped| assert!(stopped.recv().is_err())).unwrap();
         assert!(ends.end(Duration::from_secs(60)));
         let (release, hang) = mpsc::channel::<()>();
-        let hangs = Sender::start(move |_| assert!(hang.recv().is_err())).unwrap();
+        let hangs = OtlpSender::start(move |_| assert!(hang.recv().is_err())).unwrap();
         assert!(!hangs.end(Duration::from_millis(10)));
         drop(release);
     }
 
     #[test]
     fn collectors_are_urls_of_plain_http() {
-        let parsed = |url: &str| Collector::parse(url).map(|it| format!("{} {}", it.host, it.path));
+        let parsed = |url: &str| OtlpCollector::parse(url).map(|it| format!("{} {}", it.host, it.path));
         assert_eq!(parsed("http://127.0.0.1:4318").unwrap(), "127.0.0.1:4318 /v1/metrics");
         assert_eq!(parsed("http://collector/").unwrap(), "collector:4318 /v1/metrics");
         assert_eq!(parsed("http://[::1]/otlp/v1/metrics").unwrap(), "[::1]:4318 /otlp/v1/metrics");
@@ -337,7 +337,7 @@ mod tests {
         let (started, now) = (UNIX_EPOCH + Duration::from_secs(1), UNIX_EPOCH + Duration::from_secs(3));
         let body = body(&page, started, now);
         let metrics = body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
-        let is_shown = |family: &&Family| family.kind != Kind::Info && !family.samples.is_empty();
+        let is_shown = |family: &&Family| family.kind != MetricKind::Info && !family.samples.is_empty();
         assert_eq!(metrics.len(), page.families().iter().filter(is_shown).count());
         let find = |name: &str| metrics.iter().find(|metric| metric["name"] == name).unwrap();
         let received = find("tidegate_messages_received");

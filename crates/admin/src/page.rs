@@ -14,7 +14,7 @@ use crate::status;
 pub(crate) const POLICY: &str =
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
 
-struct File {
+struct PageFile {
     name: &'static str,
     kind: &'static str,
     text: &'static str,
@@ -24,7 +24,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 macro_rules! files {
     ($($name:literal $kind:expr;)+) => {
-        const FILES: &[File] = &[$(File { name: $name, kind: $kind, text: include_str!(concat!("../ui/", $name)) }),+];
+        const FILES: &[PageFile] = &[$(PageFile { name: $name, kind: $kind, text: include_str!(concat!("../ui/", $name)) }),+];
     };
 }
 

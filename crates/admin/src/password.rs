@@ -15,13 +15,13 @@ use tokio::sync::oneshot;
 
 use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX};
 use crate::problem::Problem;
-use crate::state::{State, lock};
-use crate::steward::Keeper;
+use crate::process_control::UserDirectory;
+use crate::state::{AdminState, lock};
 
 /// The user of a request with HTTP Basic.
 pub(crate) async fn by_header(
-    state: &State,
-    keeper: &Keeper,
+    state: &AdminState,
+    keeper: &UserDirectory,
     headers: &HeaderMap,
     from: IpAddr,
 ) -> Result<Arc<str>, Problem> {
@@ -35,8 +35,8 @@ pub(crate) async fn by_header(
 /// Judges a password, on the broker's threads for that; none if it is wrong. One that is remembered waits for nothing:
 /// neither for a thread nor because of those who guess.
 pub(crate) async fn check(
-    state: &State,
-    keeper: &Keeper,
+    state: &AdminState,
+    keeper: &UserDirectory,
     name: String,
     password: Vec<u8>,
     from: IpAddr,
@@ -117,14 +117,14 @@ impl Remembered {
         hash
     }
 
-    fn find(&self, keeper: &Keeper, print: [u8; 32]) -> Option<Arc<str>> {
+    fn find(&self, keeper: &UserDirectory, print: [u8; 32]) -> Option<Arc<str>> {
         let now = Instant::now();
         let mut entries = lock(&self.entries);
         entries.retain(|entry| entry.until > now && Arc::ptr_eq(&entry.authenticator, &keeper.authenticator));
         entries.iter().find(|entry| entry.print == print).map(|entry| Arc::clone(&entry.user))
     }
 
-    fn keep(&self, keeper: &Keeper, print: [u8; 32], user: Arc<str>) {
+    fn keep(&self, keeper: &UserDirectory, print: [u8; 32], user: Arc<str>) {
         let until = Instant::now() + REMEMBERED_FOR;
         let entry = Entry { print, user, until, authenticator: Arc::clone(&keeper.authenticator) };
         let mut entries = lock(&self.entries);

@@ -14,10 +14,10 @@ use tidegate_broker::keep::StoreReport;
 use crate::ask::ask;
 use crate::body::words_in;
 use crate::problem::{Answered, Problem, json_of, text};
-use crate::state::State;
+use crate::state::AdminState;
 
 /// The loops turn: each shard answers. Overload alone is no reason to say no.
-pub(crate) async fn healthz(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn healthz(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     for shard in 0..state.handle.shards() {
         ask(&state, shard, Question::Client { client_id: "".into() }).await?;
     }
@@ -25,8 +25,8 @@ pub(crate) async fn healthz(Shared(state): Shared<Arc<State>>) -> Answered {
 }
 
 /// New clients are welcome.
-pub(crate) async fn readyz(Shared(state): Shared<Arc<State>>) -> Answered {
-    let (code, reasons) = match state.steward.unready() {
+pub(crate) async fn readyz(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+    let (code, reasons) = match state.process.unready() {
         None => (StatusCode::OK, vec![]),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, vec![reason]),
     };
@@ -50,9 +50,9 @@ fn store_json(store: &StoreReport) -> Value {
     })
 }
 
-pub(crate) async fn reload(Shared(state): Shared<Arc<State>>) -> Answered {
-    let steward = Arc::clone(&state.steward);
-    let done = tokio::task::spawn_blocking(move || steward.reload()).await;
+pub(crate) async fn reload(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+    let process = Arc::clone(&state.process);
+    let done = tokio::task::spawn_blocking(move || process.reload()).await;
     match done {
         Ok(Ok(done)) => Ok(json_of(&json!({ "changed": done.changed, "needs_restart": done.restart }))),
         Ok(Err(problems)) => {
@@ -64,12 +64,12 @@ pub(crate) async fn reload(Shared(state): Shared<Arc<State>>) -> Answered {
 }
 
 /// Copies what is kept into a directory of this machine.
-pub(crate) async fn backup(Shared(state): Shared<Arc<State>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn backup(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let to = words.get("to").and_then(Value::as_str).map(PathBuf::from).filter(|to| to.is_absolute());
     let to = to.ok_or_else(|| Problem::usage("\"to\" must be an absolute path"))?;
-    let steward = Arc::clone(&state.steward);
-    match tokio::task::spawn_blocking(move || steward.backup(&to)).await {
+    let process = Arc::clone(&state.process);
+    match tokio::task::spawn_blocking(move || process.backup(&to)).await {
         Ok(Ok(report)) => Ok(json_of(&json!({ "report": report }))),
         Ok(Err(error)) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "backup-failed", format!("nothing was copied: {error}")))
@@ -78,7 +78,7 @@ pub(crate) async fn backup(Shared(state): Shared<Arc<State>>, headers: HeaderMap
     }
 }
 
-pub(crate) async fn drain(Shared(state): Shared<Arc<State>>) -> Answered {
-    state.steward.drain();
+pub(crate) async fn drain(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+    state.process.drain();
     Ok(text(StatusCode::ACCEPTED, "application/json", json!({ "draining": true }).to_string()))
 }

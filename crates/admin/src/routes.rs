@@ -11,14 +11,14 @@ use axum::routing::{MethodRouter, delete, get, post};
 use crate::guard::guard;
 use crate::limits::BODY_BYTES_MAX;
 use crate::problem::Problem;
-use crate::state::State;
+use crate::state::AdminState;
 use crate::{
     audit, clients, control, demo, events, metrics, openapi, page, process, session, space, status, system, topics,
     trace, why,
 };
 
 /// Every place of the API; `openapi` says what each is for.
-fn places() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
+fn places() -> Vec<(&'static str, MethodRouter<Arc<AdminState>>)> {
     vec![
         ("/api/v1/status", get(status::show)),
         ("/api/v1/events", get(events::listen)),
@@ -53,7 +53,7 @@ fn places() -> Vec<(&'static str, MethodRouter<Arc<State>>)> {
     ]
 }
 
-pub(crate) fn routes(state: Arc<State>) -> Router {
+pub(crate) fn routes(state: Arc<AdminState>) -> Router {
     let router = Router::new().route("/", get(page::index)).route("/ui/{name}", get(page::file));
     places()
         .into_iter()

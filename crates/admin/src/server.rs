@@ -21,9 +21,9 @@ use crate::entrance::{Entrance, Stay, is_exhaustion};
 use crate::guard::Peer;
 use crate::limits::{ACCEPT_PAUSE, BUFFER_BYTES, CONNECTION_TIMEOUT, HEAD_TIMEOUT};
 use crate::live;
+use crate::process_control::ProcessControl;
 use crate::routes::routes;
-use crate::state::State;
-use crate::steward::Steward;
+use crate::state::AdminState;
 
 /// The operator's door while it is open. Dropping it closes it.
 pub struct Admin {
@@ -40,7 +40,7 @@ impl fmt::Debug for Admin {
 
 impl Admin {
     /// Opens the door: port 0 takes a free one.
-    pub fn start(bind: SocketAddr, handle: Handle, steward: Arc<dyn Steward>) -> io::Result<Self> {
+    pub fn start(bind: SocketAddr, handle: Handle, process: Arc<dyn ProcessControl>) -> io::Result<Self> {
         let listener = TcpListener::bind(bind)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -50,7 +50,7 @@ impl Admin {
             .max_blocking_threads(2)
             .build()?;
         let (stop, stopped) = oneshot::channel();
-        let state = Arc::new(State::new(handle, steward));
+        let state = Arc::new(AdminState::new(handle, process));
         let (router, entrance) = (routes(Arc::clone(&state)), Arc::clone(&state.entrance));
         let serve = move || {
             let served = runtime.block_on(async {

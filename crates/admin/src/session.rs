@@ -19,8 +19,8 @@ use crate::guard::{from, no_role};
 use crate::limits::{SESSION_IDLE, SESSION_LIFE, SESSIONS_MAX};
 use crate::password;
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::{State, lock};
-use crate::steward::Keeper;
+use crate::process_control::UserDirectory;
+use crate::state::{AdminState, lock};
 
 const COOKIE: &str = "tidegate-session";
 
@@ -58,7 +58,7 @@ impl Sessions {
         &self.local_token
     }
 
-    pub(crate) fn find(&self, keeper: &Keeper, cookie: &str) -> Option<Session> {
+    pub(crate) fn find(&self, keeper: &UserDirectory, cookie: &str) -> Option<Session> {
         let (hash, now) = (hash(cookie), Instant::now());
         let mut entries = lock(&self.entries);
         entries.retain(|entry| {
@@ -73,7 +73,7 @@ impl Sessions {
     }
 
     /// A new session and its cookie; none without randomness.
-    fn open(&self, keeper: &Keeper, user: Arc<str>) -> Option<(String, Session)> {
+    fn open(&self, keeper: &UserDirectory, user: Arc<str>) -> Option<(String, Session)> {
         let (cookie, session, now) = (secret()?, Session { user, token: secret()? }, Instant::now());
         let authenticator = Arc::clone(&keeper.authenticator);
         let entry = Entry { hash: hash(&cookie), session: session.clone(), began: now, used: now, authenticator };
@@ -124,8 +124,8 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     ours.next().filter(|_| ours.next().is_none())
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Answered {
-    let Some(keeper) = state.steward.keeper() else {
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap) -> Answered {
+    let Some(keeper) = state.process.keeper() else {
         let token = state.sessions.local_token();
         return Ok(json_of(&json!({ "login": "not needed", "user": null, "role": "admin", "token": token })));
     };
@@ -133,14 +133,14 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>, headers: HeaderMap) 
     let Some(session) = session else {
         return Ok(json_of(&json!({ "login": "needed", "user": null, "role": null, "token": null })));
     };
-    let role = keeper.roles.role(&session.user).map(crate::steward::Role::name);
+    let role = keeper.roles.role(&session.user).map(crate::process_control::Role::name);
     Ok(json_of(&json!({ "login": "done", "user": &*session.user, "role": role, "token": session.token })))
 }
 
-pub(crate) async fn log_in(Shared(state): Shared<Arc<State>>, request: Request) -> Answered {
+pub(crate) async fn log_in(Shared(state): Shared<Arc<AdminState>>, request: Request) -> Answered {
     let (parts, body) = request.into_parts();
     let words = body::words(&parts.headers, body).await?;
-    let keeper = state.steward.keeper().ok_or_else(|| Problem::usage("there are no users here: no login is needed"))?;
+    let keeper = state.process.keeper().ok_or_else(|| Problem::usage("there are no users here: no login is needed"))?;
     let (user, password) = (text(&words, "user").unwrap_or_default(), text(&words, "password").unwrap_or_default());
     let wrong = || Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", "wrong user name or password");
     if user.is_empty() {
@@ -158,7 +158,7 @@ pub(crate) async fn log_in(Shared(state): Shared<Arc<State>>, request: Request) 
 }
 
 /// Whoever has the cookie may end its session; a page of another site neither has it nor gets here.
-pub(crate) async fn log_out(Shared(state): Shared<Arc<State>>, headers: HeaderMap) -> Answered {
+pub(crate) async fn log_out(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap) -> Answered {
     if let Some(cookie) = cookie(&headers) {
         state.sessions.close(cookie);
     }

@@ -14,21 +14,21 @@ use tidegate_space::{Answer, Ask, Asker, Class, Form, Handle, Refused, Source};
 use crate::body::{self, text};
 use crate::limits::QUERY_TIME;
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::State;
+use crate::state::AdminState;
 use crate::view;
 
 /// Everybody here may see all of it.
 const SCOPE: u64 = 0;
 
-fn handle(state: &State) -> Result<Handle, Problem> {
+fn handle(state: &AdminState) -> Result<Handle, Problem> {
     let off = || {
         let detail = "the smart space is off; listeners.http and listeners.ssap are its doors";
         Problem::new(StatusCode::NOT_FOUND, "space-off", detail)
     };
-    state.steward.space().ok_or_else(off)
+    state.process.space().ok_or_else(off)
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     let Ok(space) = handle(&state) else { return Ok(json_of(&json!({ "is_on": false }))) };
     let counts = space.counts();
     let sum = |wanted: &[&str]| -> u64 {
@@ -60,7 +60,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
     })))
 }
 
-pub(crate) async fn queries(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn queries(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     let space = handle(&state)?;
     let watch = space.watch();
     let millis = |time: std::time::Duration| view::rounded(time.as_secs_f64() * 1000.0);
@@ -82,7 +82,7 @@ pub(crate) async fn queries(Shared(state): Shared<Arc<State>>) -> Answered {
     Ok(json_of(&json!({ "running": running, "slow": slow, "standing": standing })))
 }
 
-pub(crate) async fn cancel(Shared(state): Shared<Arc<State>>, Path(number): Path<u64>) -> Answered {
+pub(crate) async fn cancel(Shared(state): Shared<Arc<AdminState>>, Path(number): Path<u64>) -> Answered {
     if handle(&state)?.cancel(number) {
         return Ok(json_of(&json!({ "cancelled": number })));
     }
@@ -91,7 +91,7 @@ pub(crate) async fn cancel(Shared(state): Shared<Arc<State>>, Path(number): Path
 }
 
 /// A question of an operator, with everybody else's chances and limits.
-pub(crate) async fn run(Shared(state): Shared<Arc<State>>, request: Request) -> Answered {
+pub(crate) async fn run(Shared(state): Shared<Arc<AdminState>>, request: Request) -> Answered {
     let space = handle(&state)?;
     let (parts, body) = request.into_parts();
     let words = body::words(&parts.headers, body).await?;

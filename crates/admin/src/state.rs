@@ -14,14 +14,14 @@ use crate::entrance::Entrance;
 use crate::limits::{CERTIFICATES_FOR, CHECKS_MAX, LISTENERS_MAX, WALKS_MAX};
 use crate::live::Live;
 use crate::password::Remembered;
+use crate::process_control::{Certificate, ProcessControl};
 use crate::session::Sessions;
-use crate::steward::{Certificate, Steward};
-use crate::trace::Recording;
+use crate::trace::TraceRecording;
 
-pub(crate) struct State {
+pub(crate) struct AdminState {
     pub(crate) handle: Handle,
     pub(crate) entrance: Arc<Entrance>,
-    pub(crate) steward: Arc<dyn Steward>,
+    pub(crate) process: Arc<dyn ProcessControl>,
     pub(crate) walks: Semaphore,
     pub(crate) checks: Semaphore,
     pub(crate) remembered: Remembered,
@@ -31,7 +31,7 @@ pub(crate) struct State {
     /// Places for pages that listen.
     pub(crate) listeners: Arc<Semaphore>,
     /// The recording that is under way.
-    pub(crate) trace: Mutex<Option<Recording>>,
+    pub(crate) trace: Mutex<Option<TraceRecording>>,
     certificates: Mutex<Option<(Instant, Vec<Certificate>)>>,
     samples: Mutex<Samples>,
 }
@@ -43,19 +43,19 @@ struct Samples {
     latest: (Instant, Stats),
 }
 
-impl fmt::Debug for State {
+impl fmt::Debug for AdminState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State").field("handle", &self.handle).finish_non_exhaustive()
     }
 }
 
-impl State {
-    pub(crate) fn new(handle: Handle, steward: Arc<dyn Steward>) -> Self {
+impl AdminState {
+    pub(crate) fn new(handle: Handle, process: Arc<dyn ProcessControl>) -> Self {
         let sample = (Instant::now(), handle.stats());
         Self {
             handle,
             entrance: Arc::new(Entrance::new()),
-            steward,
+            process,
             walks: Semaphore::new(WALKS_MAX),
             checks: Semaphore::new(CHECKS_MAX),
             remembered: Remembered::new(),
@@ -87,7 +87,7 @@ impl State {
         match &*known {
             Some((at, certificates)) if at.elapsed() < CERTIFICATES_FOR => certificates.clone(),
             _ => {
-                let certificates = self.steward.certificates();
+                let certificates = self.process.certificates();
                 *known = Some((Instant::now(), certificates.clone()));
                 certificates
             }

@@ -13,8 +13,8 @@ use tidegate_core::ledger::Loss;
 use crate::clients::{worst, worst_closed};
 use crate::openapi::{DOCS, Doc};
 use crate::problem::{Answered, json_of};
-use crate::state::State;
-use crate::steward::Door;
+use crate::process_control::ListenerStatus;
+use crate::state::AdminState;
 use crate::view;
 
 /// Clients named in an account of losses.
@@ -35,11 +35,11 @@ pub(crate) async fn version() -> Answered {
     Ok(json_of(&json!({ "name": "tidegate", "version": VERSION })))
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     Ok(json_of(&summary(&state)))
 }
 
-pub(crate) fn summary(state: &State) -> Value {
+pub(crate) fn summary(state: &AdminState) -> Value {
     let (stats, before, seconds) = state.stats();
     let rate = |of: fn(&Stats) -> u64| view::rounded(of(&stats).saturating_sub(of(&before)) as f64 / seconds);
     let (sockets, handshakes) = state.handle.sockets();
@@ -82,16 +82,16 @@ pub(crate) fn summary(state: &State) -> Value {
 }
 
 /// Every door of the process, also those that are closed.
-pub(crate) fn listeners(state: &State) -> Vec<Value> {
-    let door = |door: &Door| {
+pub(crate) fn listeners(state: &AdminState) -> Vec<Value> {
+    let door = |door: &ListenerStatus| {
         let address = door.address.map(|at| at.to_string());
         json!({ "name": door.name, "address": address, "state": door.state.name() })
     };
-    state.steward.doors().iter().map(door).collect()
+    state.process.doors().iter().map(door).collect()
 }
 
 /// What became of the messages of each class, and its name.
-pub(crate) async fn show_classes(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn show_classes(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     Ok(json_of(&json!({ "classes": classes(&state.handle.classes(), &state.handle.stats()) })))
 }
 
@@ -111,7 +111,7 @@ fn classes(names: &[String], stats: &Stats) -> Vec<Value> {
 }
 
 /// How hard the broker is pressed, and why.
-fn pressure(state: &State) -> Value {
+fn pressure(state: &AdminState) -> Value {
     let pressure = state.handle.pressure();
     json!({
         "level": pressure.level.number(),
@@ -156,7 +156,7 @@ pub(crate) fn lost(stats: &Stats, side: Side) -> u64 {
     Loss::ALL.iter().filter(counts).map(|loss| loss.count(stats)).sum()
 }
 
-pub(crate) async fn drops(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn drops(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     let (stats, before, seconds) = state.stats();
     let losses = Loss::ALL.into_iter().filter(|loss| *loss != Loss::Repeated);
     let mut reasons: Vec<Value> = losses

@@ -11,14 +11,14 @@ use tidegate_store::SyncTimes;
 
 use crate::metrics::resident_bytes;
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::State;
+use crate::state::AdminState;
 use crate::status::{VERSION, listeners};
 use crate::view;
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
-    let steward = Arc::clone(&state.steward);
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+    let process = Arc::clone(&state.process);
     // Certificates are files.
-    let certificates = tokio::task::spawn_blocking(move || steward.certificates()).await;
+    let certificates = tokio::task::spawn_blocking(move || process.certificates()).await;
     let certificates = certificates.map_err(|_| Problem::busy("the certificates were not read"))?;
     let certificates: Vec<Value> = certificates
         .iter()
@@ -41,7 +41,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
         "process_id": std::process::id(),
         "shards": state.handle.shards(),
         "listeners": listeners(&state),
-        "configured": state.steward.configured_at().map(view::rfc3339),
+        "configured": state.process.configured_at().map(view::rfc3339),
         "sockets": sockets,
         "handshakes": handshakes,
         "memory": {
@@ -53,14 +53,14 @@ pub(crate) async fn show(Shared(state): Shared<Arc<State>>) -> Answered {
             "retained_bytes": stats.retained_bytes,
         },
         "level_changes": state.handle.transitions(),
-        "ready": state.steward.unready().map_or(json!(true), |_| json!(false)),
-        "not_ready_because": state.steward.unready(),
+        "ready": state.process.unready().map_or(json!(true), |_| json!(false)),
+        "not_ready_because": state.process.unready(),
         "store": state.handle.store().map(|report| store_json(&report)),
         "certificates": certificates,
     })))
 }
 
-pub(crate) async fn store(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn store(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     Ok(json_of(&json!({ "store": state.handle.store().map(|report| store_json(&report)) })))
 }
 
@@ -107,9 +107,9 @@ fn quantile(syncs: &SyncTimes, part: f64) -> Option<Duration> {
     Some(Duration::from_micros(1 << bucket).min(syncs.max.max(Duration::from_micros(1))))
 }
 
-pub(crate) async fn config(Shared(state): Shared<Arc<State>>) -> Answered {
-    let steward = Arc::clone(&state.steward);
-    let settings = tokio::task::spawn_blocking(move || steward.settings()).await;
+pub(crate) async fn config(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+    let process = Arc::clone(&state.process);
+    let settings = tokio::task::spawn_blocking(move || process.settings()).await;
     let settings = settings.map_err(|_| Problem::busy("the settings were not read"))?;
     let rows: Vec<Value> = settings
         .iter()

@@ -14,13 +14,13 @@ use crate::ask::ask;
 use crate::guard::Who;
 use crate::limits::{FILTER_BYTES_MAX, TOPICS_MAX};
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::State;
-use crate::steward::Role;
+use crate::process_control::Role;
+use crate::state::AdminState;
 use crate::view;
 
 type Words = HashMap<String, String>;
 
-pub(crate) async fn topics(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn topics(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     let (mut by_topic, mut rate, mut sampled) = (BTreeMap::<Box<str>, f64>::new(), 0.0, 0_usize);
     for shard in 0..state.handle.shards() {
         let Answer::Topics(report) = ask(&state, shard, Question::Topics).await? else { continue };
@@ -49,7 +49,7 @@ pub(crate) async fn topics(Shared(state): Shared<Arc<State>>) -> Answered {
 }
 
 pub(crate) async fn retained(
-    Shared(state): Shared<Arc<State>>,
+    Shared(state): Shared<Arc<AdminState>>,
     who: Option<Extension<Who>>,
     Query(words): Query<Words>,
 ) -> Answered {

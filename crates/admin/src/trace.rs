@@ -19,12 +19,12 @@ use tidegate_core::Arrived;
 use crate::ask::ask;
 use crate::limits::{RECORDING_LEASE, TRACED_MAX};
 use crate::problem::{Answered, Problem, json_of, text};
-use crate::state::{State, lock};
+use crate::state::{AdminState, lock};
 
 type Words = HashMap<String, String>;
 
 /// A recording that is under way.
-pub(crate) struct Recording {
+pub(crate) struct TraceRecording {
     /// What its owner shows. Also what shards hash with: nobody can find out who a number stands for.
     key: u64,
     since: Timestamp,
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-pub(crate) async fn begin(Shared(state): Shared<Arc<State>>) -> Answered {
+pub(crate) async fn begin(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     let mut key = [0; 8];
     SystemRandom::new().fill(&mut key).map_err(|_| Problem::busy("the system gives no random numbers"))?;
     let key = u64::from_le_bytes(key);
@@ -57,7 +57,7 @@ pub(crate) async fn begin(Shared(state): Shared<Arc<State>>) -> Answered {
             let detail = "a recording is under way; it ends five seconds after it was fetched last";
             return Err(Problem::new(StatusCode::CONFLICT, "recording", detail));
         }
-        *trace = Some(Recording {
+        *trace = Some(TraceRecording {
             key,
             since: state.handle.now(),
             asked_at: Instant::now(),
@@ -71,7 +71,7 @@ pub(crate) async fn begin(Shared(state): Shared<Arc<State>>) -> Answered {
     Ok(json_of(&json!({ "recording": format!("{key:016x}") })))
 }
 
-pub(crate) async fn take(Shared(state): Shared<Arc<State>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn take(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let key = words.get("recording").and_then(|key| u64::from_str_radix(key, 16).ok());
     let gone = || Problem::new(StatusCode::NOT_FOUND, "no-recording", "there is no such recording, or it has ended");
     let key = key.ok_or_else(gone)?;
@@ -104,11 +104,11 @@ pub(crate) async fn take(Shared(state): Shared<Arc<State>>, Query(words): Query<
 }
 
 /// Lets go of a recording that has ended; looked at once a second.
-pub(crate) fn forget(state: &State) {
+pub(crate) fn forget(state: &AdminState) {
     lock(&state.trace).take_if(|trace| trace.asked_at.elapsed() >= RECORDING_LEASE);
 }
 
-impl Recording {
+impl TraceRecording {
     /// Microseconds since the beginning, publisher, topic, bytes of the topic, bytes of the payload, QoS, retained.
     fn write(&mut self, arrived: &Arrived, out: &mut String) {
         let micros = arrived.at.since(self.since).as_micros();

@@ -9,9 +9,9 @@ use tidegate_core::ledger::{Ledger, Loss};
 use tidegate_core::report::{ClientDetail, ClientReport};
 use tidegate_wire_mqtt::Version;
 
-use crate::state::State;
+use crate::state::AdminState;
 
-pub(crate) fn client(state: &State, client: &ClientReport) -> Value {
+pub(crate) fn client(state: &AdminState, client: &ClientReport) -> Value {
     let publisher = client.publisher.as_ref();
     let link = client.link.as_ref();
     json!({
@@ -43,7 +43,7 @@ pub(crate) fn client(state: &State, client: &ClientReport) -> Value {
     })
 }
 
-pub(crate) fn detail(state: &State, detail: &ClientDetail) -> Value {
+pub(crate) fn detail(state: &AdminState, detail: &ClientDetail) -> Value {
     let mut value = client(state, &detail.client);
     let filters: Vec<Value> =
         detail.filters.iter().map(|(filter, qos)| json!({ "filter": filter, "qos": qos.bits() })).collect();
@@ -91,7 +91,7 @@ pub(crate) fn losses(ledger: &Ledger, side: Side) -> Map<String, Value> {
     counted.map(|loss| (loss.name().to_owned(), json!(ledger.lost(loss)))).collect()
 }
 
-pub(crate) fn closed(state: &State, closed: &Closed) -> Value {
+pub(crate) fn closed(state: &AdminState, closed: &Closed) -> Value {
     let parting = &closed.parting;
     json!({
         "client_id": &*closed.client_id,

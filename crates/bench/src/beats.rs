@@ -28,7 +28,7 @@ impl Beat {
 
 /// A message that is due: who sends it, and when it should have been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Due {
+pub(super) struct DueMessage {
     pub(super) publisher: usize,
     pub(super) at_ns: u64,
 }
@@ -39,7 +39,7 @@ pub(super) struct Beats {
     beat: Beat,
     next: BinaryHeap<Reverse<(u64, usize)>>,
     /// Messages of the batch under way that are still to be sent.
-    rest: Option<(Due, u32)>,
+    rest: Option<(DueMessage, u32)>,
     chance: u64,
 }
 
@@ -55,7 +55,7 @@ impl Beats {
     }
 
     /// The next message, if its time has come.
-    pub(super) fn take(&mut self, now_ns: u64) -> Option<Due> {
+    pub(super) fn take(&mut self, now_ns: u64) -> Option<DueMessage> {
         if let Some((due, left)) = self.rest.take() {
             self.rest = (left > 1).then_some((due, left - 1));
             return Some(due);
@@ -66,7 +66,7 @@ impl Beats {
         // From the time at which it was due, not at which it was taken: a late generator does not slow the load.
         let step_ns = (self.beat.step_ns() * stretch).max(1.0) as u64;
         self.next.push(Reverse((at_ns + step_ns, publisher)));
-        let due = Due { publisher, at_ns };
+        let due = DueMessage { publisher, at_ns };
         self.rest = (self.beat.batch > 1).then_some((due, self.beat.batch - 1));
         Some(due)
     }
@@ -90,7 +90,7 @@ impl Beats {
 mod tests {
     use super::*;
 
-    fn sent(beat: Beat, seconds: u64) -> Vec<Due> {
+    fn sent(beat: Beat, seconds: u64) -> Vec<DueMessage> {
         let mut beats = Beats::new(3, beat, 0, 7);
         std::iter::from_fn(|| beats.take(seconds * 1_000_000_000)).collect()
     }

@@ -2,51 +2,51 @@
 
 use tidegate_wire_mqtt::QoS;
 
-use super::admin::Scenario as AdminScenario;
+use super::admin::AdminCase as AdminScenario;
 use super::beats::Beat;
 use super::durable::Promise;
-use super::durable::goals::Wanted;
-use super::gate::Scenario;
-use super::gate::goals::Aim;
+use super::durable::goals::DurableGoal;
+use super::gate::GateCase;
+use super::gate::goals::GateGoal;
 use super::goals::Goal;
-use super::space::Scenario as SpaceScenario;
-use super::space::goals::Aim as SpaceAim;
+use super::space::SpaceCase as SpaceScenario;
+use super::space::goals::SpaceGoal as SpaceAim;
 
 /// A row of the report.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Case {
+pub(super) struct BenchCase {
     pub(super) group: &'static str,
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: CaseKind,
     pub(super) goals: &'static [Goal],
 }
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum CaseKind {
     /// Messages through a broker.
-    Traffic(Flow),
+    Traffic(FlowSpec),
     /// The same through our broker and through a process that only copies bytes: what the system itself costs.
-    Relay(Flow),
+    Relay(FlowSpec),
     /// The same through our broker with one shard and with two.
-    Shards(Flow),
+    Shards(FlowSpec),
     /// The same beside so many subscriptions that do not match, one after the other.
-    Subscriptions { flow: Flow, counts: &'static [usize] },
+    Subscriptions { flow: FlowSpec, counts: &'static [usize] },
     /// Connections that say nothing; fewer if the limit of open files is lower.
     Idle { connections: usize },
     /// So many clients that connect and disconnect over and over.
     Churn { clients: usize },
     /// So many clients that lose their connections and all come back at once, each with a password or none.
-    Storm { clients: usize, users: Users },
+    Storm { clients: usize, users: UserCheck },
     /// A flood towards a slow subscriber, and the light traffic beside it.
     Overload {
         /// What floods.
-        flood: Flow,
+        flood: FlowSpec,
         /// What suffers.
-        probes: Flow,
+        probes: FlowSpec,
     },
     /// What the gate is for, with it and without.
-    Gate(Scenario),
+    Gate(GateCase),
     /// What is kept on disk, and what that costs.
     Durable(Promise),
     /// The smart space, in this process.
@@ -57,7 +57,7 @@ pub(super) enum Kind {
 
 /// Whether a broker asks who its clients are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Users {
+pub(super) enum UserCheck {
     /// Anybody may come.
     Nobody,
     /// One user with a password that all clients have.
@@ -66,16 +66,16 @@ pub(super) enum Users {
 
 /// A kind of messages and who exchanges them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flow {
-    pub(super) shape: Shape,
+pub(super) struct FlowSpec {
+    pub(super) shape: Topology,
     pub(super) qos: QoS,
     pub(super) payload_bytes: usize,
-    pub(super) pace: Pace,
+    pub(super) pace: PublishPace,
 }
 
 /// Who talks to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum Topology {
     /// Many publishers, one subscriber with a wildcard.
     FanIn(u32),
     /// One publisher, many subscribers of its topic.
@@ -86,7 +86,7 @@ pub(super) enum Shape {
 
 /// When a publisher sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Pace {
+pub(super) enum PublishPace {
     /// As soon as fewer than `WINDOW` of its messages are on their way: delivery is measured, not buffers.
     Window,
     /// As soon as the message before is acknowledged.
@@ -105,36 +105,36 @@ pub(super) const WINDOW: u64 = 100;
 /// Unacknowledged messages allowed per such publisher at QoS 1 and 2; mosquitto's default for its own.
 pub(super) const INFLIGHT: u64 = 20;
 
-impl Flow {
-    const fn windowed(shape: Shape, qos: QoS, payload_bytes: usize) -> Self {
-        Self { shape, qos, payload_bytes, pace: Pace::Window }
+impl FlowSpec {
+    const fn windowed(shape: Topology, qos: QoS, payload_bytes: usize) -> Self {
+        Self { shape, qos, payload_bytes, pace: PublishPace::Window }
     }
 
     const fn paced(qos: QoS) -> Self {
-        Self { shape: Shape::Pairs(50), qos, payload_bytes: 64, pace: Pace::Rate(5_000.0) }
+        Self { shape: Topology::Pairs(50), qos, payload_bytes: 64, pace: PublishPace::Rate(5_000.0) }
     }
 
     /// Deliveries that one message should cause.
     pub(super) fn fan(&self) -> u64 {
         match self.shape {
-            Shape::FanIn(_) | Shape::Pairs(_) => 1,
-            Shape::FanOut(subscribers) => subscribers.into(),
+            Topology::FanIn(_) | Topology::Pairs(_) => 1,
+            Topology::FanOut(subscribers) => subscribers.into(),
         }
     }
 
     /// How many publish.
     pub(super) fn publishers(&self) -> u32 {
         match self.shape {
-            Shape::FanIn(count) | Shape::Pairs(count) => count,
-            Shape::FanOut(_) => 1,
+            Topology::FanIn(count) | Topology::Pairs(count) => count,
+            Topology::FanOut(_) => 1,
         }
     }
 
     /// How many subscribe.
     pub(super) fn subscribers(&self) -> u32 {
         match self.shape {
-            Shape::FanIn(_) => 1,
-            Shape::FanOut(count) | Shape::Pairs(count) => count,
+            Topology::FanIn(_) => 1,
+            Topology::FanOut(count) | Topology::Pairs(count) => count,
         }
     }
 }
@@ -142,86 +142,86 @@ impl Flow {
 const Q0: QoS = QoS::AtMostOnce;
 const Q1: QoS = QoS::AtLeastOnce;
 const Q2: QoS = QoS::ExactlyOnce;
-const PAIRS: Shape = Shape::Pairs(50);
+const PAIRS: Topology = Topology::Pairs(50);
 const FIRST: Goal = Goal::DeliversMost;
 
 /// The goals of traffic at a pace.
 const PACED: &[Goal] = &[Goal::LatencyNotAbove, Goal::CostRatio(1.0)];
 
-const fn traffic(name: &'static str, flow: Flow, goals: &'static [Goal]) -> Case {
-    Case { group: "traffic", name, kind: Kind::Traffic(flow), goals }
+const fn traffic(name: &'static str, flow: FlowSpec, goals: &'static [Goal]) -> BenchCase {
+    BenchCase { group: "traffic", name, kind: CaseKind::Traffic(flow), goals }
 }
 
-const fn alone(group: &'static str, name: &'static str, kind: Kind, goals: &'static [Goal]) -> Case {
-    Case { group, name, kind, goals }
+const fn alone(group: &'static str, name: &'static str, kind: CaseKind, goals: &'static [Goal]) -> BenchCase {
+    BenchCase { group, name, kind, goals }
 }
 
 /// Every case, in the order of the report.
-pub(super) const CASES: &[Case] = &[
-    traffic("fan-in q0", Flow::windowed(Shape::FanIn(50), Q0, 64), &[Goal::CostRatio(8.0), FIRST]),
-    traffic("fan-out q0 1→50", Flow::windowed(Shape::FanOut(50), Q0, 64), &[Goal::CostRatio(5.0), FIRST]),
-    traffic("pairs q0", Flow::windowed(PAIRS, Q0, 64), &[Goal::CostRatio(14.0), FIRST]),
-    traffic("pairs q1", Flow::windowed(PAIRS, Q1, 64), &[Goal::CostRatio(11.0), FIRST]),
-    traffic("pairs q2", Flow::windowed(PAIRS, Q2, 64), &[Goal::CostRatio(12.0), FIRST]),
-    traffic("pairs q0 1 KiB", Flow::windowed(PAIRS, Q0, 1024), &[Goal::CostRatio(9.0), FIRST]),
-    alone("latency", "paced 5 000/s q0", Kind::Traffic(Flow::paced(Q0)), PACED),
-    alone("latency", "paced 5 000/s q1", Kind::Traffic(Flow::paced(Q1)), PACED),
-    alone("relay", "relay q0", Kind::Relay(Flow::windowed(PAIRS, Q0, 64)), &[]),
-    alone("relay", "relay q0 1 KiB", Kind::Relay(Flow::windowed(PAIRS, Q0, 1024)), &[]),
-    alone("relay", "relay paced q0", Kind::Relay(Flow::paced(Q0)), &[]),
-    alone("shards", "shards q1", Kind::Shards(Flow::windowed(PAIRS, Q1, 64)), &[Goal::ShardGain(1.6)]),
+pub(super) const CASES: &[BenchCase] = &[
+    traffic("fan-in q0", FlowSpec::windowed(Topology::FanIn(50), Q0, 64), &[Goal::CostRatio(8.0), FIRST]),
+    traffic("fan-out q0 1→50", FlowSpec::windowed(Topology::FanOut(50), Q0, 64), &[Goal::CostRatio(5.0), FIRST]),
+    traffic("pairs q0", FlowSpec::windowed(PAIRS, Q0, 64), &[Goal::CostRatio(14.0), FIRST]),
+    traffic("pairs q1", FlowSpec::windowed(PAIRS, Q1, 64), &[Goal::CostRatio(11.0), FIRST]),
+    traffic("pairs q2", FlowSpec::windowed(PAIRS, Q2, 64), &[Goal::CostRatio(12.0), FIRST]),
+    traffic("pairs q0 1 KiB", FlowSpec::windowed(PAIRS, Q0, 1024), &[Goal::CostRatio(9.0), FIRST]),
+    alone("latency", "paced 5 000/s q0", CaseKind::Traffic(FlowSpec::paced(Q0)), PACED),
+    alone("latency", "paced 5 000/s q1", CaseKind::Traffic(FlowSpec::paced(Q1)), PACED),
+    alone("relay", "relay q0", CaseKind::Relay(FlowSpec::windowed(PAIRS, Q0, 64)), &[]),
+    alone("relay", "relay q0 1 KiB", CaseKind::Relay(FlowSpec::windowed(PAIRS, Q0, 1024)), &[]),
+    alone("relay", "relay paced q0", CaseKind::Relay(FlowSpec::paced(Q0)), &[]),
+    alone("shards", "shards q1", CaseKind::Shards(FlowSpec::windowed(PAIRS, Q1, 64)), &[Goal::ShardGain(1.6)]),
     alone(
         "subscriptions",
         "subscriptions",
-        Kind::Subscriptions { flow: Flow::windowed(PAIRS, Q0, 64), counts: &[1, 1_000, 100_000] },
+        CaseKind::Subscriptions { flow: FlowSpec::windowed(PAIRS, Q0, 64), counts: &[1, 1_000, 100_000] },
         &[Goal::Flat(1.2)],
     ),
-    alone("idle", "idle 5 000", Kind::Idle { connections: 5_000 }, &[Goal::KibPerConnection(2.0)]),
-    alone("idle", "idle 10 000", Kind::Idle { connections: 10_000 }, &[Goal::KibPerConnection(2.0)]),
-    alone("churn", "churn 64", Kind::Churn { clients: 64 }, &[Goal::ConnectsMost]),
-    alone("storm", "storm 10 000", Kind::Storm { clients: 10_000, users: Users::Nobody }, &[Goal::AllBack]),
-    alone("storm", "storm users", Kind::Storm { clients: 10_000, users: Users::One }, &[Goal::AllBack]),
+    alone("idle", "idle 5 000", CaseKind::Idle { connections: 5_000 }, &[Goal::KibPerConnection(2.0)]),
+    alone("idle", "idle 10 000", CaseKind::Idle { connections: 10_000 }, &[Goal::KibPerConnection(2.0)]),
+    alone("churn", "churn 64", CaseKind::Churn { clients: 64 }, &[Goal::ConnectsMost]),
+    alone("storm", "storm 10 000", CaseKind::Storm { clients: 10_000, users: UserCheck::Nobody }, &[Goal::AllBack]),
+    alone("storm", "storm users", CaseKind::Storm { clients: 10_000, users: UserCheck::One }, &[Goal::AllBack]),
     alone(
         "overload-probes",
         "overload-probes",
-        Kind::Overload {
-            flood: Flow { shape: Shape::FanIn(50), qos: Q0, payload_bytes: 256, pace: Pace::Flood },
-            probes: Flow { shape: Shape::Pairs(5), qos: Q1, payload_bytes: 64, pace: Pace::Rate(250.0) },
+        CaseKind::Overload {
+            flood: FlowSpec { shape: Topology::FanIn(50), qos: Q0, payload_bytes: 256, pace: PublishPace::Flood },
+            probes: FlowSpec { shape: Topology::Pairs(5), qos: Q1, payload_bytes: 64, pace: PublishPace::Rate(250.0) },
         },
         &[Goal::ProbesBelowMs(5.0), Goal::MemoryBelowMib(64.0), Goal::DropsCounted],
     ),
-    gate("overload-flooder", Scenario::Flooder, &[Goal::Gate(Aim::Flooder(1.2))]),
+    gate("overload-flooder", GateCase::Flooder, &[Goal::Gate(GateGoal::Flooder(1.2))]),
     gate(
         "overload-classes",
-        Scenario::Classes,
+        GateCase::Classes,
         &[
-            Goal::Gate(Aim::Highest(2.0)),
-            Goal::Gate(Aim::LowestShare(0.05)),
-            Goal::Gate(Aim::Goodput(0.95)),
-            Goal::Gate(Aim::RareLoseNothing),
+            Goal::Gate(GateGoal::Highest(2.0)),
+            Goal::Gate(GateGoal::LowestShare(0.05)),
+            Goal::Gate(GateGoal::Goodput(0.95)),
+            Goal::Gate(GateGoal::RareLoseNothing),
         ],
     ),
-    gate("overload-priority", Scenario::Priority, &[Goal::Gate(Aim::MaxBelowMin)]),
+    gate("overload-priority", GateCase::Priority, &[Goal::Gate(GateGoal::MaxBelowMin)]),
     gate(
         "overload-cost",
-        Scenario::Cost { publishers: 10_000 },
-        &[Goal::Gate(Aim::Cpu(1.03)), Goal::Gate(Aim::Bytes(64.0))],
+        GateCase::Cost { publishers: 10_000 },
+        &[Goal::Gate(GateGoal::Cpu(1.03)), Goal::Gate(GateGoal::Bytes(64.0))],
     ),
-    gate("overload-fleet", Scenario::Fleet, &[Goal::Gate(Aim::Delayed(0.001))]),
+    gate("overload-fleet", GateCase::Fleet, &[Goal::Gate(GateGoal::Delayed(0.001))]),
     durable("durable 1", Promise::Rate { publishers: 1 }, &[HALF_THE_DISK]),
     durable("durable 16", Promise::Rate { publishers: 16 }, &[HALF_THE_DISK]),
     durable(
         "durable 256",
         Promise::Rate { publishers: 256 },
-        &[HALF_THE_DISK, Goal::Durable(Wanted::PerSecond(50_000.0)), THRICE],
+        &[HALF_THE_DISK, Goal::Durable(DurableGoal::PerSecond(50_000.0)), THRICE],
     ),
-    Case {
+    BenchCase {
         group: "durable",
         name: "clean sessions",
-        kind: Kind::Gate(Scenario::Clean { pairs: 50 }),
-        goals: &[Goal::Gate(Aim::Clean(1.03))],
+        kind: CaseKind::Gate(GateCase::Clean { pairs: 50 }),
+        goals: &[Goal::Gate(GateGoal::Clean(1.03))],
     },
-    durable("restart", Promise::Restart { messages: 100_000 }, &[Goal::Durable(Wanted::RestartS(10.0))]),
+    durable("restart", Promise::Restart { messages: 100_000 }, &[Goal::Durable(DurableGoal::RestartS(10.0))]),
     space("space ssap 1", SpaceScenario::Insert { connections: 1, is_durable: false }, &[INSERTS]),
     space("space ssap 16", SpaceScenario::Insert { connections: 16, is_durable: false }, &[INSERTS]),
     space("space ssap 16 durable", SpaceScenario::Insert { connections: 16, is_durable: true }, &[]),
@@ -249,38 +249,38 @@ pub(super) const CASES: &[Case] = &[
         SpaceScenario::Same,
         &[Goal::Space(SpaceAim::AtLeast("answered", 10_000.0)), Goal::Space(SpaceAim::AtMost("evaluations", 10.0))],
     ),
-    Case {
+    BenchCase {
         group: "admin",
         name: "scrape 10 000",
-        kind: Kind::Admin(AdminScenario::Scrape { clients: 10_000 }),
+        kind: CaseKind::Admin(AdminScenario::Scrape { clients: 10_000 }),
         goals: &[Goal::Space(SpaceAim::AtMost("p50 ms", 5.0))],
     },
-    Case {
+    BenchCase {
         group: "admin",
         name: "dashboards 100",
-        kind: Kind::Admin(AdminScenario::Dashboards { pages: 100 }),
+        kind: CaseKind::Admin(AdminScenario::Dashboards { pages: 100 }),
         goals: &[Goal::Space(SpaceAim::AtMost("times the CPU for a message", 1.02))],
     },
 ];
 
-const HALF_THE_DISK: Goal = Goal::Durable(Wanted::DiskShare(0.5));
+const HALF_THE_DISK: Goal = Goal::Durable(DurableGoal::DiskShare(0.5));
 /// Only where a sync is shared by many: one alone costs the kernel more than any message.
-const THRICE: Goal = Goal::Durable(Wanted::CpuTimes(3.0));
+const THRICE: Goal = Goal::Durable(DurableGoal::CpuTimes(3.0));
 
-const fn durable(name: &'static str, promise: Promise, goals: &'static [Goal]) -> Case {
-    Case { group: "durable", name, kind: Kind::Durable(promise), goals }
+const fn durable(name: &'static str, promise: Promise, goals: &'static [Goal]) -> BenchCase {
+    BenchCase { group: "durable", name, kind: CaseKind::Durable(promise), goals }
 }
 
 /// Ten times what RedSIB was published to confirm.
 const INSERTS: Goal = Goal::Space(SpaceAim::AtLeast("confirmed inserts/s", 33_000.0));
 
-const fn space(name: &'static str, scenario: SpaceScenario, goals: &'static [Goal]) -> Case {
-    Case { group: "space", name, kind: Kind::Space(scenario), goals }
+const fn space(name: &'static str, scenario: SpaceScenario, goals: &'static [Goal]) -> BenchCase {
+    BenchCase { group: "space", name, kind: CaseKind::Space(scenario), goals }
 }
 
 /// A case of the gate is a group of its own.
-const fn gate(name: &'static str, scenario: Scenario, goals: &'static [Goal]) -> Case {
-    Case { group: name, name, kind: Kind::Gate(scenario), goals }
+const fn gate(name: &'static str, scenario: GateCase, goals: &'static [Goal]) -> BenchCase {
+    BenchCase { group: name, name, kind: CaseKind::Gate(scenario), goals }
 }
 
 /// All groups by one word, for those who like to say what they want.
@@ -311,9 +311,9 @@ pub(super) fn groups() -> Vec<&'static str> {
 }
 
 /// The cases of these groups (of all, if none is named) whose name contains one of these, if there are any.
-pub(super) fn chosen(groups: &[String], only: &[String]) -> Vec<Case> {
-    let is_named = |case: &&Case| groups.is_empty() || groups.iter().any(|named| is_meant(case.group, named));
-    let is_wanted = |case: &&Case| only.is_empty() || only.iter().any(|part| case.name.contains(part));
+pub(super) fn chosen(groups: &[String], only: &[String]) -> Vec<BenchCase> {
+    let is_named = |case: &&BenchCase| groups.is_empty() || groups.iter().any(|named| is_meant(case.group, named));
+    let is_wanted = |case: &&BenchCase| only.is_empty() || only.iter().any(|part| case.name.contains(part));
     CASES.iter().filter(is_named).filter(is_wanted).copied().collect()
 }
 

@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum ConnectState {
     /// TCP is not there yet.
     Opening,
     /// CONNECT was sent.
@@ -24,7 +24,7 @@ pub(super) enum State {
 
 /// What a read brought.
 #[derive(Debug)]
-pub(super) enum Arrived {
+pub(super) enum BytesRead {
     /// So many bytes; with a full buffer there may be more.
     Bytes(usize),
     /// Nothing for now.
@@ -33,16 +33,16 @@ pub(super) enum Arrived {
 
 /// A socket and its buffers.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct GeneratorConnection {
     socket: TcpStream,
-    pub(super) state: State,
+    pub(super) state: ConnectState,
     pub(super) outbox: Vec<u8>,
     written: usize,
     /// The beginning of a packet whose end has not come yet.
     pub(super) partial: Vec<u8>,
 }
 
-impl Connection {
+impl GeneratorConnection {
     /// Begins to connect.
     pub(super) fn open(address: SocketAddr, registry: &Registry, token: Token) -> io::Result<Self> {
         Self::of(TcpStream::connect(address)?, registry, token)
@@ -69,7 +69,7 @@ impl Connection {
 
     fn of(mut socket: TcpStream, registry: &Registry, token: Token) -> io::Result<Self> {
         registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
-        Ok(Self { socket, state: State::Opening, outbox: Vec::new(), written: 0, partial: Vec::new() })
+        Ok(Self { socket, state: ConnectState::Opening, outbox: Vec::new(), written: 0, partial: Vec::new() })
     }
 
     /// Whether TCP is there now.
@@ -114,12 +114,12 @@ impl Connection {
     }
 
     /// Reads once.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Arrived> {
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<BytesRead> {
         loop {
             return match self.socket.read(buffer) {
                 Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "closed by the broker")),
-                Ok(count) => Ok(Arrived::Bytes(count)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Arrived::Nothing),
+                Ok(count) => Ok(BytesRead::Bytes(count)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(BytesRead::Nothing),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => Err(error),
             };

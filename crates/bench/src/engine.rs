@@ -10,15 +10,15 @@ use anyhow::{Context, Result, bail};
 use mio::{Events, Poll, Token};
 
 use super::beats::{Beat, Beats};
-use super::cases::{Flow, Pace};
-use super::clients::{Client, Part, Reader};
-use super::connection::{Connection, State};
-use super::desk::Desk;
-use super::packets::{self, Template};
-use super::publisher::{Pacer, Publisher};
-use super::stream::Stream;
-use super::tally::Tally;
-use super::timer::{Clock, Sleeper, WAIT_MAX};
+use super::cases::{FlowSpec, PublishPace};
+use super::clients::{ClientPart, ClientSpec, ReadSpeed};
+use super::connection::{ConnectState, GeneratorConnection};
+use super::packets::{self, PublishTemplate};
+use super::publisher::{GeneratorPublisher, RateSchedule};
+use super::stream::ReceivedStream;
+use super::tally::FlowTally;
+use super::timer::{CaseClock, Sleeper, WAIT_MAX};
+use super::worker_queue::WorkerQueue;
 use tidegate_program::Stop;
 
 /// Handshakes at a time: enough to keep a broker busy, fewer than any listen backlog.
@@ -41,28 +41,28 @@ pub(super) enum Greeting {
 
 /// Whether publishers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Load {
+pub(super) enum LoadSwitch {
     On,
     Off,
 }
 
 #[derive(Debug)]
-pub(super) enum Role {
-    Publisher(Box<Publisher>),
-    Subscriber(Subscriber),
+pub(super) enum ClientActivity {
+    Publisher(Box<GeneratorPublisher>),
+    Subscriber(GeneratorSubscriber),
     Idle,
 }
 
 #[derive(Debug)]
-pub(super) struct Subscriber {
+pub(super) struct GeneratorSubscriber {
     pub(super) flow: usize,
     pub(super) filter: String,
     pub(super) first: u32,
-    pub(super) streams: Vec<Stream>,
-    pub(super) reader: Reader,
+    pub(super) streams: Vec<ReceivedStream>,
+    pub(super) reader: ReadSpeed,
     pub(super) next_read_ns: u64,
     /// Where the messages of one that works are.
-    pub(super) desk: Option<Desk>,
+    pub(super) worker: Option<WorkerQueue>,
 }
 
 /// All clients of a case on one thread.
@@ -70,12 +70,12 @@ pub(super) struct Engine {
     poll: Poll,
     events: Events,
     sleeper: Sleeper,
-    pub(super) clock: Clock,
+    pub(super) clock: CaseClock,
     stop: Stop,
     pub(super) greeting: Greeting,
-    pub(super) flows: Vec<Flow>,
-    pub(super) tallies: Vec<Tally>,
-    pub(super) pacers: Vec<Option<Pacer>>,
+    pub(super) flows: Vec<FlowSpec>,
+    pub(super) tallies: Vec<FlowTally>,
+    pub(super) pacers: Vec<Option<RateSchedule>>,
     pub(super) beats: Vec<Option<Beats>>,
     /// Places of the publishers of each flow.
     pub(super) publishers: Vec<Vec<usize>>,
@@ -84,9 +84,9 @@ pub(super) struct Engine {
     /// The flow of each stream.
     pub(super) flow_of: Vec<usize>,
     pub(super) ids: Vec<String>,
-    pub(super) roles: Vec<Role>,
+    pub(super) roles: Vec<ClientActivity>,
     /// Those that were opened so far; same places as `roles`.
-    pub(super) connections: Vec<Connection>,
+    pub(super) connections: Vec<GeneratorConnection>,
     pub(super) ready: usize,
     pub(super) closed: u64,
     pub(super) buffer: Vec<u8>,
@@ -101,10 +101,10 @@ pub(super) struct Engine {
 impl Engine {
     /// A generator for these flows and clients.
     pub(super) fn new(
-        flows: &[Flow],
-        clients: Vec<Client>,
+        flows: &[FlowSpec],
+        clients: Vec<ClientSpec>,
         greeting: Greeting,
-        clock: Clock,
+        clock: CaseClock,
         stop: Stop,
     ) -> Result<Self> {
         let poll = Poll::new().context("no readiness loop")?;
@@ -117,7 +117,7 @@ impl Engine {
             stop,
             greeting,
             flows: flows.to_vec(),
-            tallies: flows.iter().map(|_| Tally::new()).collect(),
+            tallies: flows.iter().map(|_| FlowTally::new()).collect(),
             pacers: vec![None; flows.len()],
             publishers: vec![Vec::new(); flows.len()],
             beats: vec![None; flows.len()],
@@ -142,26 +142,34 @@ impl Engine {
         Ok(engine)
     }
 
-    fn add(&mut self, client: Client) -> Result<()> {
+    fn add(&mut self, client: ClientSpec) -> Result<()> {
         let role = match client.part {
-            Part::Publish { flow, stream, topic } => {
+            ClientPart::Publish { flow, stream, topic } => {
                 self.publishers[flow].push(self.roles.len());
-                let Flow { qos, payload_bytes, .. } = self.flows[flow];
-                let template = Template::new(&topic, qos, payload_bytes, stream)?;
-                Role::Publisher(Box::new(Publisher::new(flow, stream as usize, template)))
+                let FlowSpec { qos, payload_bytes, .. } = self.flows[flow];
+                let template = PublishTemplate::new(&topic, qos, payload_bytes, stream)?;
+                ClientActivity::Publisher(Box::new(GeneratorPublisher::new(flow, stream as usize, template)))
             }
-            Part::Subscribe { flow, filter, first, streams, reader } => {
-                let streams = vec![Stream::default(); streams as usize];
-                let desk = match reader {
-                    Reader::Worker { per_s, .. } => {
+            ClientPart::Subscribe { flow, filter, first, streams, reader } => {
+                let streams = vec![ReceivedStream::default(); streams as usize];
+                let worker = match reader {
+                    ReadSpeed::Worker { per_s, .. } => {
                         self.workers.push(self.roles.len());
-                        Some(Desk::new(per_s))
+                        Some(WorkerQueue::new(per_s))
                     }
-                    Reader::Eager | Reader::Lasting | Reader::Slow => None,
+                    ReadSpeed::Eager | ReadSpeed::Lasting | ReadSpeed::Slow => None,
                 };
-                Role::Subscriber(Subscriber { flow, filter, first, streams, reader, next_read_ns: 0, desk })
+                ClientActivity::Subscriber(GeneratorSubscriber {
+                    flow,
+                    filter,
+                    first,
+                    streams,
+                    reader,
+                    next_read_ns: 0,
+                    worker,
+                })
             }
-            Part::Idle => Role::Idle,
+            ClientPart::Idle => ClientActivity::Idle,
         };
         self.ids.push(client.id);
         self.roles.push(role);
@@ -175,11 +183,11 @@ impl Engine {
         while self.ready < total {
             while self.connections.len() < total && self.connections.len() - self.ready < HANDSHAKES_MAX {
                 let token = Token(self.connections.len());
-                let connection = Connection::open(address, self.poll.registry(), token)
+                let connection = GeneratorConnection::open(address, self.poll.registry(), token)
                     .with_context(|| format!("cannot connect to {address}"))?;
                 self.connections.push(connection);
             }
-            self.turn(Load::Off, WAIT_MAX)?;
+            self.turn(LoadSwitch::Off, WAIT_MAX)?;
             if self.closed > 0 || begin.elapsed() > CONNECT_MAX {
                 let seconds = begin.elapsed().as_secs_f64();
                 bail!("{} of {total} clients were connected after {seconds:.1} s, {} refused", self.ready, self.closed);
@@ -189,7 +197,7 @@ impl Engine {
     }
 
     /// Goes on for so long.
-    pub(super) fn run(&mut self, load: Load, time: Duration) -> Result<()> {
+    pub(super) fn run(&mut self, load: LoadSwitch, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -204,14 +212,14 @@ impl Engine {
     pub(super) fn measure(&mut self, time: Duration) -> Result<Duration> {
         self.is_measuring = true;
         let begin = Instant::now();
-        let outcome = self.run(Load::On, time);
+        let outcome = self.run(LoadSwitch::On, time);
         self.is_measuring = false;
         outcome.map(|()| begin.elapsed())
     }
 
     /// From now on the publishers of a flow have another rhythm.
     pub(super) fn change(&mut self, flow: usize, beat: Beat) {
-        self.flows[flow].pace = Pace::Each(beat);
+        self.flows[flow].pace = PublishPace::Each(beat);
         self.beats[flow] = None;
     }
 
@@ -219,12 +227,12 @@ impl Engine {
     pub(super) fn rest(&mut self, time: Duration) -> Result<()> {
         self.pacers.fill(None);
         self.beats.fill(None);
-        self.run(Load::Off, time)
+        self.run(LoadSwitch::Off, time)
     }
 
     /// What was measured since the last time, flow by flow; counting begins anew.
-    pub(super) fn harvest(&mut self) -> Vec<Tally> {
-        let fresh = self.tallies.iter().map(Tally::unmeasured).collect();
+    pub(super) fn harvest(&mut self) -> Vec<FlowTally> {
+        let fresh = self.tallies.iter().map(FlowTally::unmeasured).collect();
         std::mem::replace(&mut self.tallies, fresh)
     }
 
@@ -232,7 +240,7 @@ impl Engine {
     pub(super) fn empty(&mut self, limit: Duration) -> Result<()> {
         let begin = Instant::now();
         while self.connections.iter().any(|connection| connection.backlog() > 0) && begin.elapsed() < limit {
-            self.turn(Load::Off, WAIT_MAX)?;
+            self.turn(LoadSwitch::Off, WAIT_MAX)?;
         }
         Ok(())
     }
@@ -240,7 +248,7 @@ impl Engine {
     /// Reads all there is, also with slow subscribers, for so long.
     pub(super) fn hurry(&mut self, time: Duration) -> Result<()> {
         self.is_hurried = true;
-        self.run(Load::Off, time)
+        self.run(LoadSwitch::Off, time)
     }
 
     /// Receives what is still on its way.
@@ -249,7 +257,7 @@ impl Engine {
         let begin = Instant::now();
         let (mut last, mut since) = (0, begin);
         while !self.is_complete() && since.elapsed() < QUIET && begin.elapsed() < DRAIN_MAX {
-            self.turn(Load::Off, WAIT_MAX)?;
+            self.turn(LoadSwitch::Off, WAIT_MAX)?;
             let received = self.tallies.iter().map(|tally| tally.received).sum();
             if received != last {
                 (last, since) = (received, Instant::now());
@@ -260,21 +268,22 @@ impl Engine {
 
     /// Messages of all publishers that were acknowledged so far.
     pub(super) fn acknowledged(&self) -> u64 {
-        let acked = |role: &Role| if let Role::Publisher(publisher) = role { publisher.acked } else { 0 };
+        let acked =
+            |role: &ClientActivity| if let ClientActivity::Publisher(publisher) = role { publisher.acked } else { 0 };
         self.roles.iter().map(acked).sum()
     }
 
     /// Says goodbye and tells what happened.
-    pub(super) fn finish(mut self) -> (Vec<Tally>, u64) {
+    pub(super) fn finish(mut self) -> (Vec<FlowTally>, u64) {
         for role in &self.roles {
-            if let Role::Publisher(publisher) = role {
+            if let ClientActivity::Publisher(publisher) = role {
                 let tally = &mut self.tallies[publisher.flow];
                 tally.sent += publisher.sent;
                 tally.stalls += publisher.stalls;
             }
         }
         for connection in &mut self.connections {
-            if self.greeting == Greeting::Mqtt && connection.state == State::Ready && connection.backlog() == 0 {
+            if self.greeting == Greeting::Mqtt && connection.state == ConnectState::Ready && connection.backlog() == 0 {
                 packets::disconnect(&mut connection.outbox);
                 // The broker is about to end anyway.
                 let _ = connection.flush();
@@ -285,9 +294,9 @@ impl Engine {
 
     /// Whether everything that was sent has arrived. Never true of a flow whose publishers are on another thread.
     pub(super) fn is_complete(&self) -> bool {
-        let is_done = |(number, flow): (usize, &Flow)| {
+        let is_done = |(number, flow): (usize, &FlowSpec)| {
             let sent = self.publishers[number].iter().filter_map(|&at| match &self.roles[at] {
-                Role::Publisher(publisher) => Some(publisher.sent),
+                ClientActivity::Publisher(publisher) => Some(publisher.sent),
                 _ => None,
             });
             let expected = sent.sum::<u64>() * flow.fan();
@@ -297,12 +306,12 @@ impl Engine {
     }
 
     /// Send what may be sent, wait, receive what has come.
-    fn turn(&mut self, load: Load, limit: Duration) -> Result<()> {
+    fn turn(&mut self, load: LoadSwitch, limit: Duration) -> Result<()> {
         if self.stop.is_wanted() {
             bail!("interrupted");
         }
         let mut wait = limit;
-        if load == Load::On {
+        if load == LoadSwitch::On {
             wait = wait.min(self.send());
         }
         wait = wait.min(self.time_to_next_read()).min(self.work());
@@ -324,7 +333,7 @@ impl Engine {
     fn time_to_next_read(&self) -> Duration {
         let now = self.clock.now_ns();
         let due = self.unread.iter().map(|&place| match &self.roles[place] {
-            Role::Subscriber(subscriber) => subscriber.next_read_ns.saturating_sub(now),
+            ClientActivity::Subscriber(subscriber) => subscriber.next_read_ns.saturating_sub(now),
             _ => 0,
         });
         due.min().map_or(Duration::MAX, Duration::from_nanos)
@@ -339,8 +348,8 @@ impl Engine {
 
     pub(super) fn lose(&mut self, place: usize) {
         let connection = &mut self.connections[place];
-        if connection.state != State::Closed {
-            connection.state = State::Closed;
+        if connection.state != ConnectState::Closed {
+            connection.state = ConnectState::Closed;
             connection.outbox.clear();
             self.closed += 1;
         }

@@ -1,10 +1,10 @@
 //! What each case should come to, and whether it did. Pure: figures in, verdict out.
 
-use super::durable::goals::Wanted;
-use super::gate::goals::Aim;
-use super::outcome::{Outcome, Traffic};
-use super::report::{Entry, Role, grouped};
-use super::space::goals::Aim as SpaceAim;
+use super::durable::goals::DurableGoal;
+use super::gate::goals::GateGoal;
+use super::outcome::{CaseOutcome, TrafficOutcome};
+use super::report::{BrokerRole, ReportEntry, grouped};
+use super::space::goals::SpaceGoal as SpaceAim;
 
 /// A figure to reach. Figures of the same run are compared, so that a noisy machine disturbs both sides alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,16 +32,16 @@ pub(super) enum Goal {
     /// Deliveries a second of two shards, as a multiple of one shard's.
     ShardGain(f64),
     /// What the gate is for.
-    Gate(Aim),
+    Gate(GateGoal),
     /// What is kept on disk.
-    Durable(Wanted),
+    Durable(DurableGoal),
     /// What the smart space does in a second.
     Space(SpaceAim),
 }
 
 /// Whether a goal is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum GoalState {
     Met,
     Missed,
     /// A figure is missing, or this machine cannot show it.
@@ -50,31 +50,31 @@ pub(super) enum State {
 
 /// A goal, the figure that was measured, and what follows.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Verdict {
+pub(super) struct GoalVerdict {
     pub(super) goal: String,
     pub(super) figure: String,
-    pub(super) state: State,
+    pub(super) state: GoalState,
 }
 
 /// A figure with the answer to whether it is good enough; `None` if it could not be measured.
-type Finding = Option<(String, State)>;
+type Finding = Option<(String, GoalState)>;
 
-fn state(is_met: bool) -> State {
-    if is_met { State::Met } else { State::Missed }
+fn state(is_met: bool) -> GoalState {
+    if is_met { GoalState::Met } else { GoalState::Missed }
 }
 
 /// Whether those take part that a goal compares with. Without them it says nothing, not even that it was missed.
-pub(super) fn can_be_judged(goal: Goal, entries: &[Entry]) -> bool {
-    let has = |role: Role| entries.iter().any(|entry| entry.role == role);
+pub(super) fn can_be_judged(goal: Goal, entries: &[ReportEntry]) -> bool {
+    let has = |role: BrokerRole| entries.iter().any(|entry| entry.role == role);
     match goal {
-        Goal::CostRatio(_) | Goal::LatencyNotAbove | Goal::ConnectsMost => has(Role::Mosquitto),
-        Goal::DeliversMost => has(Role::Mosquitto) || has(Role::Peer),
+        Goal::CostRatio(_) | Goal::LatencyNotAbove | Goal::ConnectsMost => has(BrokerRole::Mosquitto),
+        Goal::DeliversMost => has(BrokerRole::Mosquitto) || has(BrokerRole::Peer),
         _ => true,
     }
 }
 
 /// Judges the entries of one case.
-pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
+pub(super) fn judge(goal: Goal, entries: &[ReportEntry]) -> GoalVerdict {
     match goal {
         Goal::Gate(aim) => return aim.judge(entries),
         Goal::Space(aim) => return aim.judge(entries),
@@ -93,8 +93,8 @@ pub(super) fn judge(goal: Goal, entries: &[Entry]) -> Verdict {
         Goal::ShardGain(least) => shard_gain(entries, least),
         Goal::Gate(_) | Goal::Durable(_) | Goal::Space(_) => None,
     };
-    let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), State::Unknown));
-    Verdict { goal: words(goal), figure, state }
+    let (figure, state) = finding.unwrap_or_else(|| ("not measured".to_owned(), GoalState::Unknown));
+    GoalVerdict { goal: words(goal), figure, state }
 }
 
 fn words(goal: Goal) -> String {
@@ -115,32 +115,32 @@ fn words(goal: Goal) -> String {
     }
 }
 
-fn of_role(entries: &[Entry], role: Role) -> Option<&Outcome> {
+fn of_role(entries: &[ReportEntry], role: BrokerRole) -> Option<&CaseOutcome> {
     entries.iter().find(|entry| entry.role == role)?.outcome.as_ref().ok()
 }
 
-fn traffic_of(entries: &[Entry], role: Role) -> Option<&Traffic> {
+fn traffic_of(entries: &[ReportEntry], role: BrokerRole) -> Option<&TrafficOutcome> {
     of_role(entries, role)?.traffic()
 }
 
-fn cost_ratio(entries: &[Entry], least: f64) -> Finding {
-    let own = traffic_of(entries, Role::Own)?.s_per_million?.total();
-    let peer = traffic_of(entries, Role::Mosquitto)?.s_per_million?.total();
+fn cost_ratio(entries: &[ReportEntry], least: f64) -> Finding {
+    let own = traffic_of(entries, BrokerRole::Own)?.s_per_million?.total();
+    let peer = traffic_of(entries, BrokerRole::Mosquitto)?.s_per_million?.total();
     (own > 0.0).then_some(())?;
     Some((format!("{:.1}×", peer / own), state(peer / own >= least)))
 }
 
-fn delivers_most(entries: &[Entry]) -> Finding {
-    let own = traffic_of(entries, Role::Own)?.delivered_per_s;
-    let peers = entries.iter().filter(|entry| matches!(entry.role, Role::Mosquitto | Role::Peer));
+fn delivers_most(entries: &[ReportEntry]) -> Finding {
+    let own = traffic_of(entries, BrokerRole::Own)?.delivered_per_s;
+    let peers = entries.iter().filter(|entry| matches!(entry.role, BrokerRole::Mosquitto | BrokerRole::Peer));
     let rates =
         peers.filter_map(|entry| Some((entry.outcome.as_ref().ok()?.traffic()?.delivered_per_s, &entry.broker)));
     let (best, name) = rates.max_by(|one, other| one.0.total_cmp(&other.0))?;
     Some((format!("{:.1}× {name}'s", own / best), state(own > best)))
 }
 
-fn latency(entries: &[Entry]) -> Finding {
-    let (own, peer) = (traffic_of(entries, Role::Own)?, traffic_of(entries, Role::Mosquitto)?);
+fn latency(entries: &[ReportEntry]) -> Finding {
+    let (own, peer) = (traffic_of(entries, BrokerRole::Own)?, traffic_of(entries, BrokerRole::Mosquitto)?);
     let figure = format!(
         "p50 {:.0} against {:.0} µs, p99 {:.0} against {:.0}",
         own.p50_us, peer.p50_us, own.p99_us, peer.p99_us
@@ -148,15 +148,15 @@ fn latency(entries: &[Entry]) -> Finding {
     Some((figure, state(own.p50_us <= peer.p50_us && own.p99_us <= peer.p99_us)))
 }
 
-fn memory_each(entries: &[Entry], most: f64) -> Finding {
-    let Outcome::Idle(idle) = of_role(entries, Role::Own)? else { return None };
+fn memory_each(entries: &[ReportEntry], most: f64) -> Finding {
+    let CaseOutcome::Idle(idle) = of_role(entries, BrokerRole::Own)? else { return None };
     let kib = idle.kib_each?;
     Some((format!("{kib:.2} KiB"), state(kib <= most)))
 }
 
-fn connects_most(entries: &[Entry]) -> Finding {
-    let (Outcome::Churn(own), Outcome::Churn(peer)) =
-        (of_role(entries, Role::Own)?, of_role(entries, Role::Mosquitto)?)
+fn connects_most(entries: &[ReportEntry]) -> Finding {
+    let (CaseOutcome::Churn(own), CaseOutcome::Churn(peer)) =
+        (of_role(entries, BrokerRole::Own)?, of_role(entries, BrokerRole::Mosquitto)?)
     else {
         return None;
     };
@@ -166,15 +166,15 @@ fn connects_most(entries: &[Entry]) -> Finding {
     Some((format!("{rates}, {own_us:.0} against {peer_us:.0} µs"), state(is_met)))
 }
 
-fn all_back(entries: &[Entry]) -> Finding {
-    let Outcome::Storm(storm) = of_role(entries, Role::Own)? else { return None };
+fn all_back(entries: &[ReportEntry]) -> Finding {
+    let CaseOutcome::Storm(storm) = of_role(entries, BrokerRole::Own)? else { return None };
     let errors = storm.trouble.errors();
     let figure = format!("{} of {} back, {errors} errors", grouped(storm.back as f64), grouped(storm.clients as f64));
     Some((figure, state(storm.back == storm.clients && errors == 0)))
 }
 
-fn overload(entries: &[Entry], goal: Goal) -> Finding {
-    let Outcome::Overload(own) = of_role(entries, Role::Own)? else { return None };
+fn overload(entries: &[ReportEntry], goal: Goal) -> Finding {
+    let CaseOutcome::Overload(own) = of_role(entries, BrokerRole::Own)? else { return None };
     match goal {
         Goal::ProbesBelowMs(most) => {
             let ms = own.probe_p50_us / 1e3;
@@ -192,8 +192,8 @@ fn overload(entries: &[Entry], goal: Goal) -> Finding {
     }
 }
 
-fn flat(entries: &[Entry], most: f64) -> Finding {
-    let Outcome::Subscriptions(rows) = of_role(entries, Role::Own)? else { return None };
+fn flat(entries: &[ReportEntry], most: f64) -> Finding {
+    let CaseOutcome::Subscriptions(rows) = of_role(entries, BrokerRole::Own)? else { return None };
     let ((few, first), (many, last)) = (rows.first()?, rows.last()?);
     let growth = last.s_per_million?.total() / first.s_per_million?.total();
     let figure = format!("{growth:.2}× from {} to {}", grouped(*few as f64), grouped(*many as f64));
@@ -205,8 +205,8 @@ const FULL_CORE: f64 = 0.85;
 
 /// Two shards need two cores of their own and one for the tool. Where they do not have them, neither a hit nor a miss
 /// says anything about the broker: among many processes two threads get more of the processor than one.
-fn shard_gain(entries: &[Entry], least: f64) -> Finding {
-    let mut shards = entries.iter().map(|entry| entry.outcome.as_ref().ok().and_then(Outcome::traffic));
+fn shard_gain(entries: &[ReportEntry], least: f64) -> Finding {
+    let mut shards = entries.iter().map(|entry| entry.outcome.as_ref().ok().and_then(CaseOutcome::traffic));
     let (one, two) = (shards.next()??, shards.next()??);
     let gain = two.delivered_per_s / one.delivered_per_s;
     let by_cpu = 2.0 * one.s_per_million?.total() / two.s_per_million?.total();
@@ -214,7 +214,7 @@ fn shard_gain(entries: &[Entry], least: f64) -> Finding {
     let used = one.cores.broker?;
     if used < FULL_CORE {
         let why = format!("the one shard had only {used:.2} cores, the tool and others took the rest");
-        return Some((format!("{figure}; {why}"), State::Unknown));
+        return Some((format!("{figure}; {why}"), GoalState::Unknown));
     }
     Some((figure, state(gain >= least)))
 }

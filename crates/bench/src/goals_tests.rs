@@ -1,12 +1,12 @@
 //! Verdicts from figures.
 
 use super::*;
-use crate::outcome::{Churn, Cores, Cost, Faults, Idle, Overload, Storm, Trouble};
+use crate::outcome::{ChurnOutcome, ConnectFailures, Cores, CpuCost, Faults, IdleOutcome, Overload, Storm};
 
-fn figures(cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> Traffic {
-    Traffic {
+fn figures(cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> TrafficOutcome {
+    TrafficOutcome {
         delivered_per_s: rate,
-        s_per_million: Some(Cost { user: cost / 2.0, system: cost / 2.0 }),
+        s_per_million: Some(CpuCost { user: cost / 2.0, system: cost / 2.0 }),
         cores: Cores::default(),
         rss_kib: None,
         p50_us,
@@ -17,89 +17,100 @@ fn figures(cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> Traffic {
     }
 }
 
-fn entry(role: Role, outcome: Outcome) -> Entry {
-    Entry { case: "case", broker: format!("{role:?}"), role, outcome: Ok(outcome) }
+fn entry(role: BrokerRole, outcome: CaseOutcome) -> ReportEntry {
+    ReportEntry { case: "case", broker: format!("{role:?}"), role, outcome: Ok(outcome) }
 }
 
-fn traffic(role: Role, cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> Entry {
-    entry(role, Outcome::Traffic(figures(cost, rate, p50_us, p99_us)))
+fn traffic(role: BrokerRole, cost: f64, rate: f64, p50_us: f64, p99_us: f64) -> ReportEntry {
+    entry(role, CaseOutcome::Traffic(figures(cost, rate, p50_us, p99_us)))
 }
 
 #[test]
 fn cost_is_judged_beside_mosquitto_only() {
-    let own = traffic(Role::Own, 0.5, 10.0, 1.0, 1.0);
-    let peer = traffic(Role::Mosquitto, 4.0, 1.0, 1.0, 1.0);
-    let other = traffic(Role::Peer, 0.1, 20.0, 1.0, 1.0);
+    let own = traffic(BrokerRole::Own, 0.5, 10.0, 1.0, 1.0);
+    let peer = traffic(BrokerRole::Mosquitto, 4.0, 1.0, 1.0, 1.0);
+    let other = traffic(BrokerRole::Peer, 0.1, 20.0, 1.0, 1.0);
     let all = [own.clone(), peer, other.clone()];
-    assert_eq!(judge(Goal::CostRatio(8.0), &all).state, State::Met);
-    assert_eq!(judge(Goal::CostRatio(8.1), &all).state, State::Missed);
+    assert_eq!(judge(Goal::CostRatio(8.0), &all).state, GoalState::Met);
+    assert_eq!(judge(Goal::CostRatio(8.1), &all).state, GoalState::Missed);
     assert_eq!(judge(Goal::CostRatio(8.0), &all).figure, "8.0×");
-    assert_eq!(judge(Goal::CostRatio(8.0), &[own, other]).state, State::Unknown);
+    assert_eq!(judge(Goal::CostRatio(8.0), &[own, other]).state, GoalState::Unknown);
 }
 
 #[test]
 fn the_fastest_peer_is_the_one_to_beat() {
-    let own = traffic(Role::Own, 0.5, 10.0, 1.0, 1.0);
-    let slow = traffic(Role::Mosquitto, 4.0, 1.0, 1.0, 1.0);
-    let fast = traffic(Role::Peer, 4.0, 20.0, 1.0, 1.0);
-    assert_eq!(judge(Goal::DeliversMost, &[own.clone(), slow.clone()]).state, State::Met);
+    let own = traffic(BrokerRole::Own, 0.5, 10.0, 1.0, 1.0);
+    let slow = traffic(BrokerRole::Mosquitto, 4.0, 1.0, 1.0, 1.0);
+    let fast = traffic(BrokerRole::Peer, 4.0, 20.0, 1.0, 1.0);
+    assert_eq!(judge(Goal::DeliversMost, &[own.clone(), slow.clone()]).state, GoalState::Met);
     let verdict = judge(Goal::DeliversMost, &[own.clone(), slow, fast]);
-    assert_eq!((verdict.figure.as_str(), verdict.state), ("0.5× Peer's", State::Missed));
-    assert_eq!(judge(Goal::DeliversMost, &[own]).state, State::Unknown);
+    assert_eq!((verdict.figure.as_str(), verdict.state), ("0.5× Peer's", GoalState::Missed));
+    assert_eq!(judge(Goal::DeliversMost, &[own]).state, GoalState::Unknown);
 }
 
 #[test]
 fn both_quantiles_count() {
-    let own = traffic(Role::Own, 1.0, 1.0, 50.0, 300.0);
-    let judged = |p50, p99| judge(Goal::LatencyNotAbove, &[own.clone(), traffic(Role::Mosquitto, 1.0, 1.0, p50, p99)]);
-    assert_eq!(judged(50.0, 300.0).state, State::Met);
-    assert_eq!(judged(49.0, 300.0).state, State::Missed);
-    assert_eq!(judged(50.0, 299.0).state, State::Missed);
+    let own = traffic(BrokerRole::Own, 1.0, 1.0, 50.0, 300.0);
+    let judged =
+        |p50, p99| judge(Goal::LatencyNotAbove, &[own.clone(), traffic(BrokerRole::Mosquitto, 1.0, 1.0, p50, p99)]);
+    assert_eq!(judged(50.0, 300.0).state, GoalState::Met);
+    assert_eq!(judged(49.0, 300.0).state, GoalState::Missed);
+    assert_eq!(judged(50.0, 299.0).state, GoalState::Missed);
 }
 
 #[test]
 fn subscriptions_are_judged_from_first_to_last() {
-    let rows = |last| Outcome::Subscriptions(vec![(1, figures(1.0, 1.0, 1.0, 1.0)), (9, figures(last, 1.0, 1.0, 1.0))]);
-    let verdict = |last| judge(Goal::Flat(1.2), &[entry(Role::Own, rows(last))]);
-    assert_eq!((verdict(1.1).figure.as_str(), verdict(1.1).state), ("1.10× from 1 to 9", State::Met));
-    assert_eq!(verdict(1.5).state, State::Missed);
+    let rows =
+        |last| CaseOutcome::Subscriptions(vec![(1, figures(1.0, 1.0, 1.0, 1.0)), (9, figures(last, 1.0, 1.0, 1.0))]);
+    let verdict = |last| judge(Goal::Flat(1.2), &[entry(BrokerRole::Own, rows(last))]);
+    assert_eq!((verdict(1.1).figure.as_str(), verdict(1.1).state), ("1.10× from 1 to 9", GoalState::Met));
+    assert_eq!(verdict(1.5).state, GoalState::Missed);
 }
 
 #[test]
 fn two_shards_are_compared_with_one_that_had_a_core() {
     let shard = |cost, rate, broker| {
         let cores = Cores { broker: Some(broker), ..Cores::default() };
-        entry(Role::Own, Outcome::Traffic(Traffic { cores, ..figures(cost, rate, 1.0, 1.0) }))
+        entry(BrokerRole::Own, CaseOutcome::Traffic(TrafficOutcome { cores, ..figures(cost, rate, 1.0, 1.0) }))
     };
     let judged = |rate, broker| judge(Goal::ShardGain(1.6), &[shard(1.0, 10.0, broker), shard(1.25, rate, 2.0)]);
-    assert_eq!(judged(16.0, 0.95).state, State::Met);
+    assert_eq!(judged(16.0, 0.95).state, GoalState::Met);
     assert_eq!(judged(16.0, 0.95).figure, "1.60×; by CPU per delivery 1.60× on cores of their own");
-    assert_eq!(judged(15.0, 0.95).state, State::Missed);
-    assert_eq!(judged(16.0, 0.3).state, State::Unknown, "it was held up by others");
+    assert_eq!(judged(15.0, 0.95).state, GoalState::Missed);
+    assert_eq!(judged(16.0, 0.3).state, GoalState::Unknown, "it was held up by others");
 }
 
 #[test]
 fn memory_of_a_connection_has_a_maximum() {
     let idle = |kib_each| {
-        Outcome::Idle(Idle { connections: 5, wanted: 5, connects_per_s: 1.0, kib_each, cores: Cores::default() })
+        CaseOutcome::Idle(IdleOutcome {
+            connections: 5,
+            wanted: 5,
+            connects_per_s: 1.0,
+            kib_each,
+            cores: Cores::default(),
+        })
     };
-    let state = |kib| judge(Goal::KibPerConnection(2.0), &[entry(Role::Own, idle(kib))]).state;
-    assert_eq!([state(Some(2.0)), state(Some(2.1)), state(None)], [State::Met, State::Missed, State::Unknown]);
+    let state = |kib| judge(Goal::KibPerConnection(2.0), &[entry(BrokerRole::Own, idle(kib))]).state;
+    assert_eq!(
+        [state(Some(2.0)), state(Some(2.1)), state(None)],
+        [GoalState::Met, GoalState::Missed, GoalState::Unknown]
+    );
 }
 
 #[test]
 fn churn_needs_both_rate_and_cost() {
     let churn = |rate, us, trouble| {
-        Outcome::Churn(Churn { connects_per_s: rate, us_each: Some(us), trouble, cores: Cores::default() })
+        CaseOutcome::Churn(ChurnOutcome { connects_per_s: rate, us_each: Some(us), trouble, cores: Cores::default() })
     };
-    let peer = entry(Role::Mosquitto, churn(100.0, 50.0, Trouble::default()));
+    let peer = entry(BrokerRole::Mosquitto, churn(100.0, 50.0, ConnectFailures::default()));
     let state = |rate, us, trouble| {
-        judge(Goal::ConnectsMost, &[entry(Role::Own, churn(rate, us, trouble)), peer.clone()]).state
+        judge(Goal::ConnectsMost, &[entry(BrokerRole::Own, churn(rate, us, trouble)), peer.clone()]).state
     };
-    assert_eq!(state(101.0, 49.0, Trouble::default()), State::Met);
-    assert_eq!(state(99.0, 49.0, Trouble::default()), State::Missed);
-    assert_eq!(state(101.0, 51.0, Trouble::default()), State::Missed);
-    assert_eq!(state(101.0, 49.0, Trouble { reset: 1, ..Trouble::default() }), State::Missed);
+    assert_eq!(state(101.0, 49.0, ConnectFailures::default()), GoalState::Met);
+    assert_eq!(state(99.0, 49.0, ConnectFailures::default()), GoalState::Missed);
+    assert_eq!(state(101.0, 51.0, ConnectFailures::default()), GoalState::Missed);
+    assert_eq!(state(101.0, 49.0, ConnectFailures { reset: 1, ..ConnectFailures::default() }), GoalState::Missed);
 }
 
 #[test]
@@ -107,12 +118,21 @@ fn come_back_later_is_no_error() {
     let storm = |back, trouble| {
         let times = (Some(1.0), Some(2.0));
         let (clients, wanted, cores) = (10, 10, Cores::default());
-        Outcome::Storm(Storm { clients, wanted, back, most_s: times.0, all_s: times.1, rss_kib: None, trouble, cores })
+        CaseOutcome::Storm(Storm {
+            clients,
+            wanted,
+            back,
+            most_s: times.0,
+            all_s: times.1,
+            rss_kib: None,
+            trouble,
+            cores,
+        })
     };
-    let state = |back, trouble| judge(Goal::AllBack, &[entry(Role::Own, storm(back, trouble))]).state;
-    assert_eq!(state(10, Trouble { later: 50, ..Trouble::default() }), State::Met);
-    assert_eq!(state(9, Trouble::default()), State::Missed);
-    assert_eq!(state(10, Trouble { silent: 1, ..Trouble::default() }), State::Missed);
+    let state = |back, trouble| judge(Goal::AllBack, &[entry(BrokerRole::Own, storm(back, trouble))]).state;
+    assert_eq!(state(10, ConnectFailures { later: 50, ..ConnectFailures::default() }), GoalState::Met);
+    assert_eq!(state(9, ConnectFailures::default()), GoalState::Missed);
+    assert_eq!(state(10, ConnectFailures { silent: 1, ..ConnectFailures::default() }), GoalState::Missed);
 }
 
 #[test]
@@ -130,13 +150,13 @@ fn each_drop_must_be_counted_and_probes_must_arrive() {
         closed: 0,
         cores: Cores::default(),
     };
-    let state = |goal, overload| judge(goal, &[entry(Role::Own, Outcome::Overload(overload))]).state;
-    assert_eq!(state(Goal::DropsCounted, overload), State::Met);
-    assert_eq!(state(Goal::DropsCounted, Overload { counted: Some(599), ..overload }), State::Missed);
-    assert_eq!(state(Goal::DropsCounted, Overload { counted: None, ..overload }), State::Unknown);
-    assert_eq!(state(Goal::ProbesBelowMs(5.0), overload), State::Met);
+    let state = |goal, overload| judge(goal, &[entry(BrokerRole::Own, CaseOutcome::Overload(overload))]).state;
+    assert_eq!(state(Goal::DropsCounted, overload), GoalState::Met);
+    assert_eq!(state(Goal::DropsCounted, Overload { counted: Some(599), ..overload }), GoalState::Missed);
+    assert_eq!(state(Goal::DropsCounted, Overload { counted: None, ..overload }), GoalState::Unknown);
+    assert_eq!(state(Goal::ProbesBelowMs(5.0), overload), GoalState::Met);
     let lost = Overload { probes: Faults { lost: 1, ..Faults::default() }, ..overload };
-    assert_eq!(state(Goal::ProbesBelowMs(5.0), lost), State::Missed);
-    assert_eq!(state(Goal::MemoryBelowMib(32.0), overload), State::Missed);
-    assert_eq!(state(Goal::MemoryBelowMib(33.0), overload), State::Met);
+    assert_eq!(state(Goal::ProbesBelowMs(5.0), lost), GoalState::Missed);
+    assert_eq!(state(Goal::MemoryBelowMib(32.0), overload), GoalState::Missed);
+    assert_eq!(state(Goal::MemoryBelowMib(33.0), overload), GoalState::Met);
 }

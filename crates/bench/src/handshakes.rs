@@ -1,6 +1,6 @@
 //! Clients that only come and go: one readiness loop for connects and disconnects, all at once or over and over.
 //!
-//! Each attempt ends in one of the ways that `Trouble` counts, or inside. A client that failed tries again after a pause.
+//! Each attempt ends in one of the ways that `ConnectFailures` counts, or inside. A client that failed tries again after a pause.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use mio::{Events, Interest, Poll, Token};
 
-use super::outcome::Trouble;
+use super::outcome::ConnectFailures;
 use super::packets;
-use super::slot::{Failure, Slot, Stage, Step, connect};
+use super::slot::{ClientSlot, ConnectFailure, ConnectStage, ConnectStep, connect};
 use super::timer::WAIT_MAX;
 use tidegate_program::Stop;
 
@@ -23,7 +23,7 @@ const ATTEMPT_MAX: Duration = Duration::from_secs(30);
 
 /// How many are inside after a while, and how long it took.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Filled {
+pub(super) struct FillOutcome {
     pub(super) inside: usize,
     pub(super) time: Duration,
     /// Until 99 % were inside.
@@ -35,14 +35,14 @@ pub(super) struct Handshakes {
     poll: Poll,
     events: Events,
     address: SocketAddr,
-    slots: Vec<Slot>,
+    slots: Vec<ClientSlot>,
     /// Those that may come now, and those that may later, by their time.
     ready: VecDeque<usize>,
     resting: VecDeque<(Instant, usize)>,
     under_way: usize,
     inside: usize,
     done: u64,
-    trouble: Trouble,
+    trouble: ConnectFailures,
     is_churning: bool,
     next_check: Instant,
     run: u32,
@@ -53,7 +53,7 @@ pub(super) struct Handshakes {
 impl Handshakes {
     /// So many clients, all away.
     pub(super) fn new(address: SocketAddr, count: usize, run: u32, stop: Stop) -> Result<Self> {
-        let slot = |_| Slot { socket: None, stage: Stage::Away, input: Vec::new() };
+        let slot = |_| ClientSlot { socket: None, stage: ConnectStage::Away, input: Vec::new() };
         Ok(Self {
             poll: Poll::new().context("no readiness loop")?,
             events: Events::with_capacity(1024),
@@ -64,7 +64,7 @@ impl Handshakes {
             under_way: 0,
             inside: 0,
             done: 0,
-            trouble: Trouble::default(),
+            trouble: ConnectFailures::default(),
             is_churning: false,
             next_check: Instant::now(),
             run,
@@ -79,12 +79,12 @@ impl Handshakes {
     }
 
     /// What went wrong so far.
-    pub(super) fn trouble(&self) -> Trouble {
+    pub(super) fn trouble(&self) -> ConnectFailures {
         self.trouble
     }
 
     /// Lets everybody in who is away, so many at a time, until all are inside or the time is over.
-    pub(super) fn fill(&mut self, at_a_time: usize, limit: Duration) -> Result<Filled> {
+    pub(super) fn fill(&mut self, at_a_time: usize, limit: Duration) -> Result<FillOutcome> {
         self.is_churning = false;
         let (begin, total) = (Instant::now(), self.slots.len());
         let mut most = None;
@@ -94,7 +94,7 @@ impl Handshakes {
                 most = Some(begin.elapsed());
             }
         }
-        Ok(Filled { inside: self.inside, time: begin.elapsed(), most })
+        Ok(FillOutcome { inside: self.inside, time: begin.elapsed(), most })
     }
 
     /// Lets everybody come and go for so long; returns how many did, and the exact time.
@@ -111,7 +111,7 @@ impl Handshakes {
     pub(super) fn leave_all(&mut self) {
         for slot in &mut self.slots {
             slot.socket = None;
-            slot.stage = Stage::Away;
+            slot.stage = ConnectStage::Away;
             slot.input = Vec::new();
         }
         self.ready = (0..self.slots.len()).collect();
@@ -154,10 +154,10 @@ impl Handshakes {
         match opened {
             Ok(socket) => {
                 let slot = &mut self.slots[place];
-                (slot.socket, slot.stage) = (Some(socket), Stage::Opening(Instant::now()));
+                (slot.socket, slot.stage) = (Some(socket), ConnectStage::Opening(Instant::now()));
                 slot.input.clear();
             }
-            Err(_) => self.fail(place, Failure::Local),
+            Err(_) => self.fail(place, ConnectFailure::Local),
         }
     }
 
@@ -165,15 +165,15 @@ impl Handshakes {
         let id = format!("bench-{}-c{place}", self.run);
         let Some(slot) = self.slots.get_mut(place) else { return };
         match slot.step(&id, self.user) {
-            Step::Wait => {}
-            Step::Failed(failure) if slot.stage == Stage::Inside => {
+            ConnectStep::Wait => {}
+            ConnectStep::Failed(failure) if slot.stage == ConnectStage::Inside => {
                 // Let in and then put out again: counted, and not back.
                 self.inside -= 1;
                 self.under_way += 1;
                 self.fail(place, failure);
             }
-            Step::Failed(failure) => self.fail(place, failure),
-            Step::Welcome => self.welcome(place),
+            ConnectStep::Failed(failure) => self.fail(place, failure),
+            ConnectStep::Welcome => self.welcome(place),
         }
     }
 
@@ -183,7 +183,7 @@ impl Handshakes {
         let slot = &mut self.slots[place];
         slot.input = Vec::new();
         if !self.is_churning {
-            slot.stage = Stage::Inside;
+            slot.stage = ConnectStage::Inside;
             self.inside += 1;
             return;
         }
@@ -193,23 +193,23 @@ impl Handshakes {
             // Two bytes fit; if not, the broker sees a client that vanished.
             let _ = socket.write(&out);
         }
-        slot.stage = Stage::Away;
+        slot.stage = ConnectStage::Away;
         self.ready.push_back(place);
     }
 
-    fn fail(&mut self, place: usize, failure: Failure) {
+    fn fail(&mut self, place: usize, failure: ConnectFailure) {
         self.under_way -= 1;
         let counter = match failure {
-            Failure::Later => &mut self.trouble.later,
-            Failure::Refused => &mut self.trouble.refused,
-            Failure::Reset => &mut self.trouble.reset,
-            Failure::Closed => &mut self.trouble.closed,
-            Failure::Silent => &mut self.trouble.silent,
-            Failure::Local => &mut self.trouble.local,
+            ConnectFailure::Later => &mut self.trouble.later,
+            ConnectFailure::Refused => &mut self.trouble.refused,
+            ConnectFailure::Reset => &mut self.trouble.reset,
+            ConnectFailure::Closed => &mut self.trouble.closed,
+            ConnectFailure::Silent => &mut self.trouble.silent,
+            ConnectFailure::Local => &mut self.trouble.local,
         };
         *counter += 1;
         let slot = &mut self.slots[place];
-        (slot.socket, slot.stage) = (None, Stage::Away);
+        (slot.socket, slot.stage) = (None, ConnectStage::Away);
         self.resting.push_back((Instant::now() + PAUSE, place));
     }
 
@@ -220,10 +220,10 @@ impl Handshakes {
         }
         self.next_check = now + PAUSE;
         for place in 0..self.slots.len() {
-            if let Stage::Opening(since) | Stage::Greeting(since) = self.slots[place].stage
+            if let ConnectStage::Opening(since) | ConnectStage::Greeting(since) = self.slots[place].stage
                 && now.saturating_duration_since(since) > ATTEMPT_MAX
             {
-                self.fail(place, Failure::Silent);
+                self.fail(place, ConnectFailure::Silent);
             }
         }
     }

@@ -2,14 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::goals::{State, Verdict};
-use super::outcome::{Churn, Cores, Faults, Idle, Outcome, Overload, Storm, Traffic, Trouble};
-use super::report::Entry;
+use super::goals::{GoalState, GoalVerdict};
+use super::outcome::{
+    CaseOutcome, ChurnOutcome, ConnectFailures, Cores, Faults, IdleOutcome, Overload, Storm, TrafficOutcome,
+};
+use super::report::ReportEntry;
 
 /// The whole report.
 pub(super) fn report(
-    entries: &[Entry],
-    verdicts: &[(&'static str, Verdict)],
+    entries: &[ReportEntry],
+    verdicts: &[(&'static str, GoalVerdict)],
     versions: &[String],
     secs: f64,
     scale: f64,
@@ -27,27 +29,27 @@ pub(super) fn report(
     })
 }
 
-fn goal(case: &str, verdict: &Verdict) -> Value {
+fn goal(case: &str, verdict: &GoalVerdict) -> Value {
     let state = match verdict.state {
-        State::Met => "met",
-        State::Missed => "missed",
-        State::Unknown => "not shown",
+        GoalState::Met => "met",
+        GoalState::Missed => "missed",
+        GoalState::Unknown => "not shown",
     };
     json!({ "case": case, "goal": verdict.goal, "figure": verdict.figure, "state": state })
 }
 
 /// One row, or one for each number of subscriptions.
-fn rows(entry: &Entry) -> Vec<Value> {
+fn rows(entry: &ReportEntry) -> Vec<Value> {
     let mut rows = match &entry.outcome {
-        Ok(Outcome::Traffic(figures)) => vec![traffic(figures)],
-        Ok(Outcome::Subscriptions(all)) => all.iter().map(|(count, figures)| beside(*count, figures)).collect(),
-        Ok(Outcome::Idle(figures)) => vec![idle(figures)],
-        Ok(Outcome::Churn(figures)) => vec![churn(figures)],
-        Ok(Outcome::Storm(figures)) => vec![storm(figures)],
-        Ok(Outcome::Overload(figures)) => vec![overload(figures)],
-        Ok(Outcome::Gate(figures)) => figures.rows(),
-        Ok(Outcome::Durable(figures)) => vec![figures.json()],
-        Ok(Outcome::Space(figures)) => vec![figures.json()],
+        Ok(CaseOutcome::Traffic(figures)) => vec![traffic(figures)],
+        Ok(CaseOutcome::Subscriptions(all)) => all.iter().map(|(count, figures)| beside(*count, figures)).collect(),
+        Ok(CaseOutcome::Idle(figures)) => vec![idle(figures)],
+        Ok(CaseOutcome::Churn(figures)) => vec![churn(figures)],
+        Ok(CaseOutcome::Storm(figures)) => vec![storm(figures)],
+        Ok(CaseOutcome::Overload(figures)) => vec![overload(figures)],
+        Ok(CaseOutcome::Gate(figures)) => figures.rows(),
+        Ok(CaseOutcome::Durable(figures)) => vec![figures.json()],
+        Ok(CaseOutcome::Space(figures)) => vec![figures.json()],
         Err(reason) => vec![json!({ "error": reason })],
     };
     for row in &mut rows {
@@ -57,13 +59,13 @@ fn rows(entry: &Entry) -> Vec<Value> {
     rows
 }
 
-fn beside(count: usize, figures: &Traffic) -> Value {
+fn beside(count: usize, figures: &TrafficOutcome) -> Value {
     let mut row = traffic(figures);
     row["subscriptions"] = count.into();
     row
 }
 
-pub(super) fn traffic(figures: &Traffic) -> Value {
+pub(super) fn traffic(figures: &TrafficOutcome) -> Value {
     json!({
         "delivered_per_s": figures.delivered_per_s,
         "cpu_s_per_million": figures.s_per_million.map(|cost| cost.total()),
@@ -79,7 +81,7 @@ pub(super) fn traffic(figures: &Traffic) -> Value {
     })
 }
 
-fn idle(figures: &Idle) -> Value {
+fn idle(figures: &IdleOutcome) -> Value {
     json!({
         "connections": figures.connections,
         "wanted": figures.wanted,
@@ -89,7 +91,7 @@ fn idle(figures: &Idle) -> Value {
     })
 }
 
-fn churn(figures: &Churn) -> Value {
+fn churn(figures: &ChurnOutcome) -> Value {
     json!({
         "connects_per_s": figures.connects_per_s,
         "cpu_us_each": figures.us_each,
@@ -132,7 +134,7 @@ pub(super) fn cores(cores: &Cores) -> Value {
     json!({ "broker": cores.broker, "tool": cores.tool, "others": cores.others })
 }
 
-fn trouble(trouble: &Trouble) -> Value {
+fn trouble(trouble: &ConnectFailures) -> Value {
     json!({
         "later": trouble.later,
         "refused": trouble.refused,
@@ -158,14 +160,15 @@ fn faults(faults: &Faults) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Role;
+    use crate::report::BrokerRole;
 
     #[test]
     fn rows_name_case_and_broker_and_failures() {
-        let figures = Idle { connections: 5, wanted: 5, connects_per_s: 2.0, kib_each: None, cores: Cores::default() };
-        let entry = |outcome| Entry { case: "idle", broker: "a".to_owned(), role: Role::Own, outcome };
-        let entries = [entry(Ok(Outcome::Idle(figures))), entry(Err("ended".to_owned()))];
-        let verdict = Verdict { goal: "g".to_owned(), figure: "f".to_owned(), state: State::Missed };
+        let figures =
+            IdleOutcome { connections: 5, wanted: 5, connects_per_s: 2.0, kib_each: None, cores: Cores::default() };
+        let entry = |outcome| ReportEntry { case: "idle", broker: "a".to_owned(), role: BrokerRole::Own, outcome };
+        let entries = [entry(Ok(CaseOutcome::Idle(figures))), entry(Err("ended".to_owned()))];
+        let verdict = GoalVerdict { goal: "g".to_owned(), figure: "f".to_owned(), state: GoalState::Missed };
         let value = report(&entries, &[("idle", verdict)], &["a 1".to_owned()], 3.0, 1.0);
         assert_eq!(value["rows"][0]["case"], "idle");
         assert_eq!(value["rows"][0]["kib_each"], Value::Null);

@@ -10,13 +10,13 @@ mod beats;
 mod cases;
 mod clients;
 mod connection;
-mod desk;
 mod durable;
 mod engine;
 mod gate;
 mod goals;
 mod handshakes;
 mod harm;
+mod worker_queue;
 
 mod json;
 mod measure;
@@ -48,12 +48,12 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use arguments::BenchArgs;
-use cases::{Case, Kind};
-use goals::Verdict;
-use measure::Setting;
-use outcome::Outcome;
-use process::{Counters, Source, Tune, Wish};
-use report::{Entry, Role};
+use cases::{BenchCase, CaseKind};
+use goals::GoalVerdict;
+use measure::RunSettings;
+use outcome::CaseOutcome;
+use process::{BrokerNeeds, BrokerSource, Counters, Tune};
+use report::{BrokerRole, ReportEntry};
 use tidegate_program::{MISUSE, Stop, Usage};
 use tidegate_sim::histogram;
 
@@ -70,15 +70,15 @@ const SECS: f64 = 3.0;
 
 /// What the arguments mean together.
 #[derive(Debug)]
-struct Plan {
-    own: Source,
-    peers: Vec<Source>,
+struct BenchPlan {
+    own: BrokerSource,
+    peers: Vec<BrokerSource>,
     /// How to get the peers that were not found.
     missing: Vec<&'static str>,
-    cases: Vec<Case>,
+    cases: Vec<BenchCase>,
 }
 
-impl Plan {
+impl BenchPlan {
     fn of(args: &BenchArgs) -> Result<Self> {
         Self::judge(args).context(Usage)
     }
@@ -95,13 +95,20 @@ impl Plan {
             bail!("--only {only:?} is in no such case's name; there are: {}", names.join(", "));
         }
         let own = match &args.url {
-            Some(url) => Source::Running { address: loopback(url)?, pid: args.pid },
-            None => Source::own(),
+            Some(url) => BrokerSource::Running { address: loopback(url)?, pid: args.pid },
+            None => BrokerSource::own(),
         };
         if args.url.is_some() {
             // The settings of a broker that already runs are not ours to choose.
             let is_own = |kind| {
-                matches!(kind, Kind::Shards(_) | Kind::Gate(_) | Kind::Durable(_) | Kind::Space(_) | Kind::Admin(_))
+                matches!(
+                    kind,
+                    CaseKind::Shards(_)
+                        | CaseKind::Gate(_)
+                        | CaseKind::Durable(_)
+                        | CaseKind::Space(_)
+                        | CaseKind::Admin(_)
+                )
             };
             cases.retain(|case| !is_own(case.kind));
         }
@@ -117,23 +124,23 @@ impl Plan {
             (_, Some(command)) if !command.contains("{port}") => {
                 bail!("--peer-cmd {command:?}: say with {{port}} where the port belongs")
             }
-            (_, Some(command)) => self.peers.push(Source::Command(command.clone())),
+            (_, Some(command)) => self.peers.push(BrokerSource::Command(command.clone())),
             (Some(_), None) if is_none(&args.peer) => {}
-            (Some(path), None) if path.exists() => self.peers.push(Source::Mosquitto(path.clone())),
+            (Some(path), None) if path.exists() => self.peers.push(BrokerSource::Mosquitto(path.clone())),
             (Some(path), None) => bail!("--peer {}: no such file", path.display()),
             (None, None) => match peers::find_mosquitto() {
-                Some(path) => self.peers.push(Source::Mosquitto(path)),
+                Some(path) => self.peers.push(BrokerSource::Mosquitto(path)),
                 None => self.missing.push(peers::GET_MOSQUITTO),
             },
         }
         let is_alone = is_none(&args.peer) || args.peer_cmd.is_some();
         match &args.rumqttd {
             Some(_) if is_none(&args.rumqttd) => {}
-            Some(path) if path.exists() => self.peers.push(Source::Rumqttd(path.clone())),
+            Some(path) if path.exists() => self.peers.push(BrokerSource::Rumqttd(path.clone())),
             Some(path) => bail!("--rumqttd {}: no such file", path.display()),
             None if is_alone => {}
             None => match peers::find_rumqttd() {
-                Some(path) => self.peers.push(Source::Rumqttd(path)),
+                Some(path) => self.peers.push(BrokerSource::Rumqttd(path)),
                 None => self.missing.push(peers::GET_RUMQTTD),
             },
         }
@@ -141,24 +148,26 @@ impl Plan {
     }
 
     /// Which brokers take part in a case.
-    fn sources(&self, case: &Case) -> Vec<Source> {
+    fn sources(&self, case: &BenchCase) -> Vec<BrokerSource> {
         match case.kind {
             // No peer that can be installed here has these doors.
-            Kind::Space(_) | Kind::Admin(_) => vec![self.own.clone()],
-            Kind::Relay(_) => vec![self.own.clone(), Source::Relay],
-            Kind::Shards(_) => {
-                [1, 2].map(|shards| Source::Tidegate { shards: Some(shards), tune: Tune::USUAL }).to_vec()
+            CaseKind::Space(_) | CaseKind::Admin(_) => vec![self.own.clone()],
+            CaseKind::Relay(_) => vec![self.own.clone(), BrokerSource::Relay],
+            CaseKind::Shards(_) => {
+                [1, 2].map(|shards| BrokerSource::Tidegate { shards: Some(shards), tune: Tune::USUAL }).to_vec()
             }
-            Kind::Gate(scenario) => {
-                let own = scenario.tunes().iter().map(|tune| Source::Tidegate { shards: None, tune: *tune });
+            CaseKind::Gate(scenario) => {
+                let own = scenario.tunes().iter().map(|tune| BrokerSource::Tidegate { shards: None, tune: *tune });
                 // rumqttd speaks no version in which a subscriber can say how much it takes.
-                let peers = self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto && scenario.has_peers());
+                let peers =
+                    self.peers.iter().filter(|peer| peer.role() == BrokerRole::Mosquitto && scenario.has_peers());
                 own.chain(peers.cloned()).collect()
             }
-            Kind::Durable(promise) => {
-                let own = promise.tunes().iter().map(|tune| Source::Tidegate { shards: None, tune: *tune });
+            CaseKind::Durable(promise) => {
+                let own = promise.tunes().iter().map(|tune| BrokerSource::Tidegate { shards: None, tune: *tune });
                 // rumqttd keeps no sessions on disk.
-                let peers = self.peers.iter().filter(|peer| peer.role() == Role::Mosquitto && promise.has_peers());
+                let peers =
+                    self.peers.iter().filter(|peer| peer.role() == BrokerRole::Mosquitto && promise.has_peers());
                 own.chain(peers.cloned()).collect()
             }
             _ => std::iter::once(&self.own).chain(&self.peers).cloned().collect(),
@@ -189,12 +198,12 @@ fn run(args: &BenchArgs) -> Result<u8> {
     if args.groups == ["harm"] {
         return harm::run(args);
     }
-    let plan = Plan::of(args)?;
+    let plan = BenchPlan::of(args)?;
     let stop = Stop::on_signals()?;
     let secs = args.secs.unwrap_or(SECS);
     let time = Duration::from_secs_f64(secs);
     let files_max = procfs::raise_file_limit();
-    let setting = Setting { time, warm_up: WARM_UP.min(time), files_max, scale: args.scale, stop };
+    let setting = RunSettings { time, warm_up: WARM_UP.min(time), files_max, scale: args.scale, stop };
     let is_quiet = args.json.as_deref() == Some(Path::new("-"));
     let say = |text: &str| {
         // Nobody may be reading any more; what was started still has to end in order.
@@ -222,7 +231,7 @@ fn run(args: &BenchArgs) -> Result<u8> {
         let goals = case.goals.iter().filter(|goal| goals::can_be_judged(**goal, rows));
         verdicts.extend(goals.map(|goal| (case.name, goals::judge(*goal, rows))));
         if !is_quiet {
-            let reached: Vec<Verdict> = verdicts[judged..].iter().map(|(_, verdict)| verdict.clone()).collect();
+            let reached: Vec<GoalVerdict> = verdicts[judged..].iter().map(|(_, verdict)| verdict.clone()).collect();
             say(&format!("{}{}", report::lines(rows), report::goal_lines(&reached)));
         }
     }
@@ -241,30 +250,30 @@ fn run(args: &BenchArgs) -> Result<u8> {
 }
 
 /// One case on one broker that lives no longer. A failure is a result like any other: the next case may work.
-fn measured(case: &Case, source: &Source, setting: &Setting, number: u32) -> Entry {
-    let outcome = if let Kind::Gate(scenario) = case.kind {
+fn measured(case: &BenchCase, source: &BrokerSource, setting: &RunSettings, number: u32) -> ReportEntry {
+    let outcome = if let CaseKind::Gate(scenario) = case.kind {
         // These need a fresh broker more than once.
-        gate::run(scenario, source, setting, number).map(Outcome::Gate)
-    } else if let Kind::Durable(promise) = case.kind {
-        durable::run(promise, source, setting, number).map(Outcome::Durable)
-    } else if let Kind::Space(scenario) = case.kind {
-        space::run(scenario, setting).map(Outcome::Space)
-    } else if let Kind::Admin(scenario) = case.kind {
-        admin::run(scenario, setting).map(Outcome::Space)
+        gate::run(scenario, source, setting, number).map(CaseOutcome::Gate)
+    } else if let CaseKind::Durable(promise) = case.kind {
+        durable::run(promise, source, setting, number).map(CaseOutcome::Durable)
+    } else if let CaseKind::Space(scenario) = case.kind {
+        space::run(scenario, setting).map(CaseOutcome::Space)
+    } else if let CaseKind::Admin(scenario) = case.kind {
+        admin::run(scenario, setting).map(CaseOutcome::Space)
     } else {
         let started = source.start(&wish(case), &setting.stop);
         started.and_then(|mut broker| measure::run(case, &mut broker, setting, number))
     };
     let outcome = outcome.map_err(|error| format!("{error:#}"));
-    Entry { case: case.name, broker: source.name(), role: source.role(), outcome }
+    ReportEntry { case: case.name, broker: source.name(), role: source.role(), outcome }
 }
 
 /// What the case asks of its broker.
-fn wish(case: &Case) -> Wish {
+fn wish(case: &BenchCase) -> BrokerNeeds {
     match case.kind {
-        Kind::Overload { .. } => Wish { counters: Counters::Often, ..Wish::NONE },
-        Kind::Storm { users, .. } => Wish { users, ..Wish::NONE },
-        _ => Wish::NONE,
+        CaseKind::Overload { .. } => BrokerNeeds { counters: Counters::Often, ..BrokerNeeds::NONE },
+        CaseKind::Storm { users, .. } => BrokerNeeds { users, ..BrokerNeeds::NONE },
+        _ => BrokerNeeds::NONE,
     }
 }
 

@@ -5,19 +5,19 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use tidegate_wire_mqtt::QoS;
 
-use super::cases::{Case, Flow, Kind, Users};
-use super::clients::{self, Client, Reader};
-use super::engine::{Engine, Greeting, Load};
-use super::gate::ask::Account;
+use super::cases::{BenchCase, CaseKind, FlowSpec, UserCheck};
+use super::clients::{self, ClientSpec, ReadSpeed};
+use super::engine::{Engine, Greeting, LoadSwitch};
+use super::gate::ask::LedgerReading;
 use super::handshakes::Handshakes;
-use super::outcome::{Churn, Faults, Idle, Outcome, Storm, Traffic};
+use super::outcome::{CaseOutcome, ChurnOutcome, Faults, IdleOutcome, Storm, TrafficOutcome};
 use super::overload::overload;
 use super::packets;
 use super::plain::Plain;
-use super::process::Broker;
-use super::procfs::{self, Meter, Usage};
-use super::tally::Tally;
-use super::timer::Clock;
+use super::process::RunningBroker;
+use super::procfs::{self, CpuMeter, ProcessUsage};
+use super::tally::FlowTally;
+use super::timer::CaseClock;
 use tidegate_program::Stop;
 
 /// Files that are open besides the connections of a case.
@@ -33,7 +33,7 @@ const FILTERS_PER_CLIENT: usize = 5_000;
 
 /// What is the same for all cases of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Setting {
+pub(super) struct RunSettings {
     pub(super) time: Duration,
     pub(super) warm_up: Duration,
     /// Open files that this process may have.
@@ -43,7 +43,7 @@ pub(super) struct Setting {
     pub(super) stop: Stop,
 }
 
-impl Setting {
+impl RunSettings {
     /// How many of so many there are to be.
     pub(super) fn scaled(&self, count: usize) -> usize {
         ((count as f64 * self.scale).round() as usize).max(1)
@@ -56,20 +56,27 @@ impl Setting {
 }
 
 /// Runs a case.
-pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u32) -> Result<Outcome> {
+pub(super) fn run(
+    case: &BenchCase,
+    broker: &mut RunningBroker,
+    setting: &RunSettings,
+    number: u32,
+) -> Result<CaseOutcome> {
     let outcome = match case.kind {
-        Kind::Traffic(flow) | Kind::Relay(flow) | Kind::Shards(flow) => {
-            traffic(&flow, Reader::Eager, broker, setting, number).map(Outcome::Traffic)
+        CaseKind::Traffic(flow) | CaseKind::Relay(flow) | CaseKind::Shards(flow) => {
+            traffic(&flow, ReadSpeed::Eager, broker, setting, number).map(CaseOutcome::Traffic)
         }
-        Kind::Subscriptions { flow, counts } => {
-            subscriptions(&flow, counts, broker, setting, number).map(Outcome::Subscriptions)
+        CaseKind::Subscriptions { flow, counts } => {
+            subscriptions(&flow, counts, broker, setting, number).map(CaseOutcome::Subscriptions)
         }
-        Kind::Idle { connections } => idle(connections, broker, setting, number).map(Outcome::Idle),
-        Kind::Churn { clients } => churn(clients, broker, setting, number).map(Outcome::Churn),
-        Kind::Storm { clients, users } => storm(clients, users, broker, setting, number).map(Outcome::Storm),
-        Kind::Space(_) => bail!("a case of the smart space needs no broker"),
-        Kind::Gate(_) | Kind::Durable(_) | Kind::Admin(_) => bail!("this case starts its own brokers"),
-        Kind::Overload { flood, probes } => overload(flood, probes, broker, setting, number).map(Outcome::Overload),
+        CaseKind::Idle { connections } => idle(connections, broker, setting, number).map(CaseOutcome::Idle),
+        CaseKind::Churn { clients } => churn(clients, broker, setting, number).map(CaseOutcome::Churn),
+        CaseKind::Storm { clients, users } => storm(clients, users, broker, setting, number).map(CaseOutcome::Storm),
+        CaseKind::Space(_) => bail!("a case of the smart space needs no broker"),
+        CaseKind::Gate(_) | CaseKind::Durable(_) | CaseKind::Admin(_) => bail!("this case starts its own brokers"),
+        CaseKind::Overload { flood, probes } => {
+            overload(flood, probes, broker, setting, number).map(CaseOutcome::Overload)
+        }
     };
     if broker.has_ended() && !setting.stop.is_wanted() {
         bail!("the broker ended during the case");
@@ -78,17 +85,17 @@ pub(super) fn run(case: &Case, broker: &mut Broker, setting: &Setting, number: u
 }
 
 /// What the broker uses now.
-fn usage(broker: &Broker) -> Option<Usage> {
+fn usage(broker: &RunningBroker) -> Option<ProcessUsage> {
     broker.pid.and_then(procfs::usage)
 }
 
 /// A quantile of the latencies, in microseconds.
-pub(super) fn micros(tally: &Tally, share: f64) -> f64 {
+pub(super) fn micros(tally: &FlowTally, share: f64) -> f64 {
     tally.latency.quantile(share) as f64 / 1e3
 }
 
 /// What should be zero of a flow.
-pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, held: u64, closed: u64) -> Faults {
+pub(super) fn faults(tally: &FlowTally, sent: u64, fan: u64, held: u64, closed: u64) -> Faults {
     let missing = (sent * fan).saturating_sub(tally.received);
     let held = (held * fan).min(missing);
     Faults {
@@ -103,7 +110,7 @@ pub(super) fn faults(tally: &Tally, sent: u64, fan: u64, held: u64, closed: u64)
 }
 
 /// Subscriber and publisher by turns: the order by which a relay knows which belong together.
-fn everybody(flow: &Flow, reader: Reader, number: u32) -> Vec<Client> {
+fn everybody(flow: &FlowSpec, reader: ReadSpeed, number: u32) -> Vec<ClientSpec> {
     let mut subscribers = clients::subscribers(0, flow, 0, number, reader).into_iter();
     let mut publishers = clients::publishers(0, flow, 0, number).into_iter();
     let mut all = Vec::new();
@@ -118,26 +125,32 @@ fn everybody(flow: &Flow, reader: Reader, number: u32) -> Vec<Client> {
 }
 
 /// Messages of one flow, to subscribers that read like this.
-pub(super) fn traffic(flow: &Flow, reader: Reader, broker: &Broker, setting: &Setting, number: u32) -> Result<Traffic> {
+pub(super) fn traffic(
+    flow: &FlowSpec,
+    reader: ReadSpeed,
+    broker: &RunningBroker,
+    setting: &RunSettings,
+    number: u32,
+) -> Result<TrafficOutcome> {
     let greeting = if broker.is_relay { Greeting::None } else { Greeting::Mqtt };
     let clients = everybody(flow, reader, number);
-    let mut engine = Engine::new(&[*flow], clients, greeting, Clock::start(), setting.stop.clone())?;
+    let mut engine = Engine::new(&[*flow], clients, greeting, CaseClock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
-    let before = Account::of(broker).map_or(0, |account| account.received);
-    engine.run(Load::On, setting.warm_up)?;
-    let meter = Meter::start(broker.pid);
+    let before = LedgerReading::of(broker).map_or(0, |account| account.received);
+    engine.run(LoadSwitch::On, setting.warm_up)?;
+    let meter = CpuMeter::start(broker.pid);
     let seconds = engine.measure(setting.time)?.as_secs_f64();
     let (cost, cores) = meter.stop(seconds);
     let rss_kib = usage(broker).map(|usage| usage.rss_kib);
     engine.drain()?;
     // Asked while everybody is still there: what is held would go to nobody afterwards.
-    let account = if engine.is_complete() { None } else { Account::of(broker) };
+    let account = if engine.is_complete() { None } else { LedgerReading::of(broker) };
     let (tallies, closed) = engine.finish();
     let tally = tallies.first().ok_or_else(|| anyhow!("no flow"))?;
     let held = account.as_ref().map_or(0, |account| account.waiting);
     let faults = faults(tally, tally.sent, flow.fan(), held, closed);
     let reasons = account.and_then(|account| account.reasons(before + tally.sent));
-    Ok(Traffic {
+    Ok(TrafficOutcome {
         delivered_per_s: tally.measured as f64 / seconds,
         s_per_million: cost.filter(|_| tally.measured > 0).map(|cost| cost.per(tally.measured as f64 / 1e6)),
         cores,
@@ -152,12 +165,12 @@ pub(super) fn traffic(flow: &Flow, reader: Reader, broker: &Broker, setting: &Se
 
 /// The same traffic again and again on one broker, each time beside more subscriptions of others.
 fn subscriptions(
-    flow: &Flow,
+    flow: &FlowSpec,
     counts: &[usize],
-    broker: &Broker,
-    setting: &Setting,
+    broker: &RunningBroker,
+    setting: &RunSettings,
     number: u32,
-) -> Result<Vec<(usize, Traffic)>> {
+) -> Result<Vec<(usize, TrafficOutcome)>> {
     let mut holders: Vec<Plain> = Vec::new();
     let (mut held, mut rows) = (0, Vec::new());
     for &count in counts {
@@ -176,7 +189,7 @@ fn subscriptions(
                 bail!("interrupted");
             }
         }
-        rows.push((held, traffic(flow, Reader::Eager, broker, setting, number)?));
+        rows.push((held, traffic(flow, ReadSpeed::Eager, broker, setting, number)?));
     }
     Ok(rows)
 }
@@ -191,22 +204,22 @@ fn beside(filter: usize, number: u32) -> String {
     }
 }
 
-fn idle(wanted: usize, broker: &Broker, setting: &Setting, number: u32) -> Result<Idle> {
+fn idle(wanted: usize, broker: &RunningBroker, setting: &RunSettings, number: u32) -> Result<IdleOutcome> {
     let wanted = setting.scaled(wanted);
     let connections = setting.affordable(wanted);
     let clients = clients::idlers(connections, number);
-    let mut engine = Engine::new(&[], clients, Greeting::Mqtt, Clock::start(), setting.stop.clone())?;
-    let (before, meter) = (usage(broker), Meter::start(broker.pid));
+    let mut engine = Engine::new(&[], clients, Greeting::Mqtt, CaseClock::start(), setting.stop.clone())?;
+    let (before, meter) = (usage(broker), CpuMeter::start(broker.pid));
     let seconds = engine.connect(broker.address)?.as_secs_f64();
     let (_, cores) = meter.stop(seconds);
-    engine.run(Load::Off, SETTLE)?;
+    engine.run(LoadSwitch::Off, SETTLE)?;
     let after = usage(broker);
     let (_, closed) = engine.finish();
     if closed > 0 {
         bail!("{closed} of {connections} idle connections were closed");
     }
-    let grown = |(before, after): (Usage, Usage)| after.rss_kib as f64 - before.rss_kib as f64;
-    Ok(Idle {
+    let grown = |(before, after): (ProcessUsage, ProcessUsage)| after.rss_kib as f64 - before.rss_kib as f64;
+    Ok(IdleOutcome {
         connections,
         wanted,
         connects_per_s: connections as f64 / seconds,
@@ -215,13 +228,13 @@ fn idle(wanted: usize, broker: &Broker, setting: &Setting, number: u32) -> Resul
     })
 }
 
-fn churn(clients: usize, broker: &Broker, setting: &Setting, number: u32) -> Result<Churn> {
+fn churn(clients: usize, broker: &RunningBroker, setting: &RunSettings, number: u32) -> Result<ChurnOutcome> {
     let mut handshakes = Handshakes::new(broker.address, setting.scaled(clients), number, setting.stop.clone())?;
     handshakes.churn(setting.warm_up)?;
-    let meter = Meter::start(broker.pid);
+    let meter = CpuMeter::start(broker.pid);
     let (done, time) = handshakes.churn(setting.time)?;
     let (cost, cores) = meter.stop(time.as_secs_f64());
-    Ok(Churn {
+    Ok(ChurnOutcome {
         connects_per_s: done as f64 / time.as_secs_f64(),
         us_each: cost.filter(|_| done > 0).map(|cost| cost.total() * 1e6 / done as f64),
         trouble: handshakes.trouble(),
@@ -229,11 +242,11 @@ fn churn(clients: usize, broker: &Broker, setting: &Setting, number: u32) -> Res
     })
 }
 
-fn storm(wanted: usize, users: Users, broker: &Broker, setting: &Setting, number: u32) -> Result<Storm> {
+fn storm(wanted: usize, users: UserCheck, broker: &RunningBroker, setting: &RunSettings, number: u32) -> Result<Storm> {
     let wanted = setting.scaled(wanted);
     let clients = setting.affordable(wanted);
     let mut handshakes = Handshakes::new(broker.address, clients, number, setting.stop.clone())?;
-    if users == Users::One {
+    if users == UserCheck::One {
         handshakes.introduce(packets::USER);
     }
     let before = handshakes.fill(HANDSHAKES, STORM_MAX)?;
@@ -241,7 +254,7 @@ fn storm(wanted: usize, users: Users, broker: &Broker, setting: &Setting, number
         bail!("{} of {clients} clients were connected before the storm", before.inside);
     }
     handshakes.leave_all();
-    let meter = Meter::start(broker.pid);
+    let meter = CpuMeter::start(broker.pid);
     let after = handshakes.fill(usize::MAX, STORM_MAX)?;
     let (_, cores) = meter.stop(after.time.as_secs_f64());
     Ok(Storm {
@@ -264,7 +277,7 @@ mod tests {
     fn counts_are_scaled_and_limited_but_never_nothing() {
         let stop = Stop::on_signals().unwrap();
         let second = Duration::from_secs(1);
-        let setting = Setting { time: second, warm_up: second, files_max: 1_000, scale: 0.25, stop };
+        let setting = RunSettings { time: second, warm_up: second, files_max: 1_000, scale: 0.25, stop };
         assert_eq!((setting.scaled(5_000), setting.scaled(1)), (1_250, 1));
         assert_eq!((setting.affordable(1_250), setting.affordable(10)), (800, 10));
     }

@@ -1,25 +1,25 @@
 //! What a case brought, as plain values.
 
-use super::durable::Durable;
-use super::gate::Gate;
-use super::space::Figures;
+use super::durable::DurableOutcome;
+use super::gate::GateOutcome;
+use super::space::SpaceFigures;
 
 /// What a case brought.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome {
-    Traffic(Traffic),
+pub(super) enum CaseOutcome {
+    Traffic(TrafficOutcome),
     /// The same traffic beside more and more subscriptions that do not match.
-    Subscriptions(Vec<(usize, Traffic)>),
-    Idle(Idle),
-    Churn(Churn),
+    Subscriptions(Vec<(usize, TrafficOutcome)>),
+    Idle(IdleOutcome),
+    Churn(ChurnOutcome),
     Storm(Storm),
     Overload(Overload),
     /// What the gate is for.
-    Gate(Gate),
+    Gate(GateOutcome),
     /// What is kept on disk.
-    Durable(Durable),
+    Durable(DurableOutcome),
     /// The smart space, and what looking costs: figures by name.
-    Space(Figures),
+    Space(SpaceFigures),
 }
 
 /// Who used the processor while a case was measured, in cores.
@@ -35,12 +35,12 @@ pub(super) struct Cores {
 
 /// The broker's CPU time for something, split as the kernel does.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Cost {
+pub(super) struct CpuCost {
     pub(super) user: f64,
     pub(super) system: f64,
 }
 
-impl Cost {
+impl CpuCost {
     /// Both together.
     pub(super) fn total(&self) -> f64 {
         self.user + self.system
@@ -54,10 +54,10 @@ impl Cost {
 
 /// Messages through a broker.
 #[derive(Clone, Debug)]
-pub(super) struct Traffic {
+pub(super) struct TrafficOutcome {
     pub(super) delivered_per_s: f64,
     /// The broker's CPU seconds per million deliveries.
-    pub(super) s_per_million: Option<Cost>,
+    pub(super) s_per_million: Option<CpuCost>,
     pub(super) cores: Cores,
     pub(super) rss_kib: Option<u64>,
     pub(super) p50_us: f64,
@@ -83,7 +83,7 @@ pub(super) struct Faults {
 
 /// Connections that say nothing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Idle {
+pub(super) struct IdleOutcome {
     pub(super) connections: usize,
     /// More than there are when the limit of open files is too low.
     pub(super) wanted: usize,
@@ -94,11 +94,11 @@ pub(super) struct Idle {
 
 /// Clients that connect and disconnect.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Churn {
+pub(super) struct ChurnOutcome {
     pub(super) connects_per_s: f64,
     /// The broker's CPU microseconds per connect and disconnect.
     pub(super) us_each: Option<f64>,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: ConnectFailures,
     pub(super) cores: Cores,
 }
 
@@ -113,13 +113,13 @@ pub(super) struct Storm {
     pub(super) most_s: Option<f64>,
     pub(super) all_s: Option<f64>,
     pub(super) rss_kib: Option<u64>,
-    pub(super) trouble: Trouble,
+    pub(super) trouble: ConnectFailures,
     pub(super) cores: Cores,
 }
 
 /// How attempts to connect ended that did not succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct ConnectFailures {
     /// CONNACK "server unavailable" or "busy": an honest "come back later".
     pub(super) later: u64,
     /// CONNACK with any other refusal.
@@ -134,7 +134,7 @@ pub(super) struct Trouble {
     pub(super) local: u64,
 }
 
-impl Trouble {
+impl ConnectFailures {
     /// What is not an honest "come back later".
     pub(super) fn errors(&self) -> u64 {
         self.refused + self.reset + self.closed + self.silent + self.local

@@ -7,17 +7,17 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use tidegate_wire_mqtt::QoS;
 
-use super::cases::Flow;
-use super::clients::{self, Reader};
-use super::engine::{Engine, Greeting, Load};
-use super::gate::ask::Account;
-use super::measure::{Setting, faults, micros};
+use super::cases::FlowSpec;
+use super::clients::{self, ReadSpeed};
+use super::engine::{Engine, Greeting, LoadSwitch};
+use super::gate::ask::LedgerReading;
+use super::measure::{RunSettings, faults, micros};
 use super::outcome::Overload;
 use super::plain::Plain;
-use super::process::Broker;
-use super::procfs::{self, Meter};
-use super::tally::Tally;
-use super::timer::Clock;
+use super::process::RunningBroker;
+use super::procfs::{self, CpuMeter};
+use super::tally::FlowTally;
+use super::timer::CaseClock;
 
 /// The longest that the sockets may take to empty what the flood left in the generator's own buffers.
 const EMPTY_MAX: Duration = Duration::from_secs(10);
@@ -27,12 +27,18 @@ const TOLD_AFTER: Duration = Duration::from_millis(2500);
 const DROPPED: &str = "$SYS/broker/publish/messages/dropped";
 
 /// The flood has a thread of its own, so that the probes measure the broker's delay and not the generator's.
-pub(super) fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Setting, number: u32) -> Result<Overload> {
-    let (clock, flows) = (Clock::start(), [flood, probes]);
+pub(super) fn overload(
+    flood: FlowSpec,
+    probes: FlowSpec,
+    broker: &RunningBroker,
+    setting: &RunSettings,
+    number: u32,
+) -> Result<Overload> {
+    let (clock, flows) = (CaseClock::start(), [flood, probes]);
     let engine = |clients| Engine::new(&flows, clients, Greeting::Mqtt, clock, setting.stop.clone());
     let first_probe = flood.publishers();
-    let mut witnesses = clients::subscribers(0, &flood, 0, number, Reader::Slow);
-    witnesses.extend(clients::subscribers(1, &probes, first_probe, number, Reader::Eager));
+    let mut witnesses = clients::subscribers(0, &flood, 0, number, ReadSpeed::Slow);
+    witnesses.extend(clients::subscribers(1, &probes, first_probe, number, ReadSpeed::Eager));
     witnesses.extend(clients::publishers(1, &probes, first_probe, number));
     let mut witness = engine(witnesses)?;
     let mut flooder = engine(clients::publishers(0, &flood, 0, number))?;
@@ -42,8 +48,8 @@ pub(super) fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Set
     let is_over = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_over);
     let thread = std::thread::spawn(move || flood_until(&flag, flooder));
-    let warmed = witness.run(Load::On, setting.warm_up);
-    let meter = Meter::start(broker.pid);
+    let warmed = witness.run(LoadSwitch::On, setting.warm_up);
+    let meter = CpuMeter::start(broker.pid);
     let measured = warmed.and_then(|()| witness.measure(setting.time));
     let ended = meter.stop(setting.time.as_secs_f64());
     is_over.store(true, Ordering::Relaxed);
@@ -54,7 +60,7 @@ pub(super) fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Set
     }
     let drained = drained.and_then(|()| witness.drain());
     // Asked while everybody is still there: what is held would go to nobody afterwards.
-    let held = Account::of(broker).map_or(0, |account| account.waiting);
+    let held = LedgerReading::of(broker).map_or(0, |account| account.waiting);
     let flooded = thread.join().map_err(|_| anyhow!("the flooding thread panicked"))?;
     let seconds = measured?.as_secs_f64();
     drained?;
@@ -77,16 +83,16 @@ pub(super) fn overload(flood: Flow, probes: Flow, broker: &Broker, setting: &Set
 }
 
 /// Floods until told to stop, then only empties its buffers: what is counted as sent has really left.
-fn flood_until(is_over: &AtomicBool, mut flooder: Engine) -> Result<(Vec<Tally>, u64)> {
+fn flood_until(is_over: &AtomicBool, mut flooder: Engine) -> Result<(Vec<FlowTally>, u64)> {
     while !is_over.load(Ordering::Relaxed) {
-        flooder.run(Load::On, Duration::from_millis(10))?;
+        flooder.run(LoadSwitch::On, Duration::from_millis(10))?;
     }
     flooder.empty(EMPTY_MAX)?;
     Ok(flooder.finish())
 }
 
 /// How many messages the broker says that it dropped; `None` if it does not say, or refuses to be asked.
-fn told(broker: &Broker, number: u32) -> Option<u64> {
+fn told(broker: &RunningBroker, number: u32) -> Option<u64> {
     let mut client = Plain::connect(broker.address, &format!("bench-{number}-ledger")).ok()?;
     client.subscribe(&[DROPPED.to_owned()], QoS::AtMostOnce).ok()?;
     String::from_utf8(client.last_payload(TOLD_AFTER).ok()??).ok()?.trim().parse().ok()

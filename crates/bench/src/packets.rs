@@ -25,7 +25,7 @@ const MARK: u32 = 0x71de_9a7e;
 
 /// What a payload begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct PayloadHead {
     /// When it was sent, or should have been, by the generator's clock.
     pub(super) time_ns: u64,
     /// Its number within the stream.
@@ -34,7 +34,7 @@ pub(super) struct Head {
     pub(super) stream: u32,
 }
 
-impl Head {
+impl PayloadHead {
     /// Reads the head of a payload; `None` if it is not one of ours.
     #[inline]
     pub(super) fn of(payload: &[u8]) -> Option<Self> {
@@ -57,13 +57,13 @@ pub(super) fn limits() -> Limits {
 
 /// A PUBLISH in which only packet identifier, time and sequence change.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
+pub(super) struct PublishTemplate {
     bytes: Vec<u8>,
     payload_at: usize,
     has_id: bool,
 }
 
-impl Template {
+impl PublishTemplate {
     /// The messages of one stream.
     pub(super) fn new(topic: &str, qos: QoS, payload_bytes: usize, stream: u32) -> Result<Self> {
         let mut payload = vec![0; HEAD_BYTES - 8];
@@ -104,7 +104,7 @@ impl Template {
 
 /// What a client leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stay {
+pub(super) enum SessionLifetime {
     /// Nothing.
     Clean,
     /// A session that outlives the connection.
@@ -116,14 +116,14 @@ pub(super) fn connect_as(
     client_id: &str,
     user: Option<(&str, &str)>,
     receive_max: Option<NonZeroU16>,
-    stay: Stay,
+    stay: SessionLifetime,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     let peer = if receive_max.is_some() { PEER_V5 } else { PEER };
     let properties: Vec<Property<'_>> = receive_max.map(Property::ReceiveMaximum).into_iter().collect();
     let packet = Connect {
         version: peer.version,
-        clean_start: stay == Stay::Clean,
+        clean_start: stay == SessionLifetime::Clean,
         // Longer than any case: an idle client then costs no pings.
         keep_alive: 1200,
         properties: Properties::new(&properties),
@@ -168,7 +168,7 @@ mod tests {
     fn a_template_carries_what_changes() {
         for qos in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce] {
             for size in [0, 64, 1024, 20_000] {
-                let template = Template::new("bench/1", qos, size, 7).unwrap();
+                let template = PublishTemplate::new("bench/1", qos, size, 7).unwrap();
                 let (mut out, id) = (Vec::new(), NonZeroU16::new(300).unwrap());
                 template.emit(&mut out, id, 123_456, 42);
                 assert_eq!(out.len(), template.len());
@@ -177,14 +177,17 @@ mod tests {
                 assert_eq!((consumed, publish.topic), (out.len(), "bench/1"));
                 assert_eq!(publish.payload.len(), size.max(HEAD_BYTES));
                 assert_eq!(publish.delivery.packet_id(), (qos != QoS::AtMostOnce).then_some(id));
-                assert_eq!(Head::of(publish.payload), Some(Head { time_ns: 123_456, sequence: 42, stream: 7 }));
+                assert_eq!(
+                    PayloadHead::of(publish.payload),
+                    Some(PayloadHead { time_ns: 123_456, sequence: 42, stream: 7 })
+                );
             }
         }
     }
 
     #[test]
     fn messages_of_others_have_no_head() {
-        assert_eq!(Head::of(b"21.5"), None);
-        assert_eq!(Head::of(&[b'x'; 64]), None);
+        assert_eq!(PayloadHead::of(b"21.5"), None);
+        assert_eq!(PayloadHead::of(&[b'x'; 64]), None);
     }
 }

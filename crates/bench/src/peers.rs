@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-use super::cases::Users;
-use super::process::{Counters, Source, Wish};
+use super::cases::UserCheck;
+use super::process::{BrokerNeeds, BrokerSource, Counters};
 
 /// What mosquitto is told besides its port: nothing in the log. Its queue holds what 50 windows need,
 /// and its window per subscriber is as large as the generator's.
@@ -41,12 +41,12 @@ pub(super) fn password_file(folder: &Path) -> Result<PathBuf> {
 }
 
 /// The configuration of mosquitto.
-pub(super) fn mosquitto_config(port: u16, wish: &Wish, folder: &Path) -> Result<String> {
+pub(super) fn mosquitto_config(port: u16, wish: &BrokerNeeds, folder: &Path) -> Result<String> {
     let often = if wish.counters == Counters::Often { "sys_interval 1\n" } else { "" };
     let queue_max = wish.queue_max.unwrap_or(QUEUE_MAX);
     let people = match wish.users {
-        Users::Nobody => "allow_anonymous true\n".to_owned(),
-        Users::One => format!("allow_anonymous false\npassword_file {}\n", password_file(folder)?.display()),
+        UserCheck::Nobody => "allow_anonymous true\n".to_owned(),
+        UserCheck::One => format!("allow_anonymous false\npassword_file {}\n", password_file(folder)?.display()),
     };
     // It would become another user, who may not write into our folder.
     let disk = if wish.is_kept {
@@ -98,12 +98,12 @@ fn find(name: &str, more: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> 
 }
 
 /// Name and version of a broker, as far as it says.
-pub(super) fn version(source: &Source) -> String {
+pub(super) fn version(source: &BrokerSource) -> String {
     let said = match source {
-        Source::Mosquitto(path) => first_version(path, "-h"),
-        Source::Rumqttd(path) => first_version(path, "--version"),
-        Source::Tidegate { .. } => Some(env!("CARGO_PKG_VERSION").to_owned()),
-        Source::Relay | Source::Command(_) | Source::Running { .. } => None,
+        BrokerSource::Mosquitto(path) => first_version(path, "-h"),
+        BrokerSource::Rumqttd(path) => first_version(path, "--version"),
+        BrokerSource::Tidegate { .. } => Some(env!("CARGO_PKG_VERSION").to_owned()),
+        BrokerSource::Relay | BrokerSource::Command(_) | BrokerSource::Running { .. } => None,
     };
     said.map_or_else(|| source.name(), |version| format!("{} {version}", source.name()))
 }
@@ -134,12 +134,12 @@ mod tests {
     #[test]
     fn configurations_name_the_port_and_the_counters() {
         let folder = tempfile::tempdir().unwrap();
-        let config = |wish: Wish| mosquitto_config(1999, &wish, folder.path()).unwrap();
-        let usual = config(Wish::NONE);
+        let config = |wish: BrokerNeeds| mosquitto_config(1999, &wish, folder.path()).unwrap();
+        let usual = config(BrokerNeeds::NONE);
         assert!(usual.starts_with("listener 1999 127.0.0.1\n") && usual.contains("max_queued_messages 10000\n"));
         assert!(!usual.contains("sys_interval"));
-        assert!(config(Wish { counters: Counters::Often, ..Wish::NONE }).ends_with("sys_interval 1\n"));
-        let known = config(Wish { users: Users::One, queue_max: Some(7), ..Wish::NONE });
+        assert!(config(BrokerNeeds { counters: Counters::Often, ..BrokerNeeds::NONE }).ends_with("sys_interval 1\n"));
+        let known = config(BrokerNeeds { users: UserCheck::One, queue_max: Some(7), ..BrokerNeeds::NONE });
         assert!(known.contains("allow_anonymous false\n") && known.contains("max_queued_messages 7\n"), "{known}");
         assert!(std::fs::read_to_string(folder.path().join("users")).unwrap().starts_with("bench:$7$"));
         assert!(rumqttd_config(1999).contains("listen = \"127.0.0.1:1999\"\n"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tidegate_wire_mqtt::{Decoded, Packet, QoS, ReasonCode, decode};
 
-use super::packets::{self, PEER, Stay};
+use super::packets::{self, PEER, SessionLifetime};
 
 /// The longest that a broker may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ const INPUT_MAX: usize = 1024 * 1024;
 
 /// What a packet means here.
 #[derive(Debug, PartialEq, Eq)]
-enum Heard {
+enum PlainPacket {
     Welcome,
     Granted,
     Message(Vec<u8>),
@@ -35,11 +35,11 @@ pub(super) struct Plain {
 impl Plain {
     /// Connects and waits for the welcome.
     pub(super) fn connect(address: SocketAddr, id: &str) -> Result<Self> {
-        Self::connect_as(address, id, Stay::Clean)
+        Self::connect_as(address, id, SessionLifetime::Clean)
     }
 
     /// The same with a session that lasts, or not.
-    pub(super) fn connect_as(address: SocketAddr, id: &str, stay: Stay) -> Result<Self> {
+    pub(super) fn connect_as(address: SocketAddr, id: &str, stay: SessionLifetime) -> Result<Self> {
         let socket = TcpStream::connect_timeout(&address, ANSWER_MAX).context("cannot connect")?;
         socket.set_nodelay(true)?;
         let mut client = Self { socket, input: Vec::new() };
@@ -47,7 +47,7 @@ impl Plain {
         packets::connect_as(id, None, None, stay, &mut out)?;
         client.socket.write_all(&out)?;
         match client.hear(ANSWER_MAX)? {
-            Some(Heard::Welcome) => Ok(client),
+            Some(PlainPacket::Welcome) => Ok(client),
             other => bail!("no welcome, but {other:?}"),
         }
     }
@@ -61,7 +61,7 @@ impl Plain {
             self.socket.write_all(&out)?;
             loop {
                 match self.hear(ANSWER_MAX)? {
-                    Some(Heard::Granted) => break,
+                    Some(PlainPacket::Granted) => break,
                     Some(_) => {}
                     None => bail!("no answer to a subscription"),
                 }
@@ -77,7 +77,7 @@ impl Plain {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.hear(left)? {
-                Some(Heard::Message(payload)) => last = Some(payload),
+                Some(PlainPacket::Message(payload)) => last = Some(payload),
                 Some(_) => {}
                 None => return Ok(last),
             }
@@ -85,7 +85,7 @@ impl Plain {
     }
 
     /// The next packet, if one comes in time.
-    fn hear(&mut self, time: Duration) -> Result<Option<Heard>> {
+    fn hear(&mut self, time: Duration) -> Result<Option<PlainPacket>> {
         let end = Instant::now() + time;
         loop {
             if let Some((heard, used)) = understand(&self.input)? {
@@ -113,17 +113,17 @@ impl Plain {
 }
 
 /// The first packet of these bytes, if it is complete, and how long it is.
-fn understand(bytes: &[u8]) -> Result<Option<(Heard, usize)>> {
+fn understand(bytes: &[u8]) -> Result<Option<(PlainPacket, usize)>> {
     let Decoded::Packet { packet, consumed } = decode(bytes, PEER.version, &packets::limits())? else {
         return Ok(None);
     };
     let heard = match packet {
-        Packet::ConnAck(answer) if !answer.reason.is_failure() => Heard::Welcome,
+        Packet::ConnAck(answer) if !answer.reason.is_failure() => PlainPacket::Welcome,
         Packet::ConnAck(answer) => bail!("refused: {:?}", answer.reason),
-        Packet::SubAck(answer) if !answer.reasons.iter().any(ReasonCode::is_failure) => Heard::Granted,
+        Packet::SubAck(answer) if !answer.reasons.iter().any(ReasonCode::is_failure) => PlainPacket::Granted,
         Packet::SubAck(_) => bail!("a subscription was refused"),
-        Packet::Publish(publish) => Heard::Message(publish.payload.to_vec()),
-        _ => Heard::Other,
+        Packet::Publish(publish) => PlainPacket::Message(publish.payload.to_vec()),
+        _ => PlainPacket::Other,
     };
     Ok(Some((heard, consumed)))
 }
@@ -135,11 +135,11 @@ mod tests {
     #[test]
     fn packets_are_understood_when_they_are_whole() {
         assert_eq!(understand(&[0x20, 2, 0]).unwrap(), None);
-        assert_eq!(understand(&[0x20, 2, 0, 0, 0x90]).unwrap(), Some((Heard::Welcome, 4)));
+        assert_eq!(understand(&[0x20, 2, 0, 0, 0x90]).unwrap(), Some((PlainPacket::Welcome, 4)));
         assert!(understand(&[0x20, 2, 0, 3]).is_err());
-        assert_eq!(understand(&[0x90, 3, 0, 1, 0]).unwrap(), Some((Heard::Granted, 5)));
+        assert_eq!(understand(&[0x90, 3, 0, 1, 0]).unwrap(), Some((PlainPacket::Granted, 5)));
         assert!(understand(&[0x90, 3, 0, 1, 0x80]).is_err());
         let message = [0x31, 5, 0, 1, b'a', b'4', b'2'];
-        assert_eq!(understand(&message).unwrap(), Some((Heard::Message(b"42".to_vec()), 7)));
+        assert_eq!(understand(&message).unwrap(), Some((PlainPacket::Message(b"42".to_vec()), 7)));
     }
 }

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use tempfile::TempDir;
 
-use super::cases::Users;
+use super::cases::UserCheck;
 use super::peers;
-use super::report::Role;
+use super::report::BrokerRole;
 use tidegate_program::Stop;
 use tidegate_server::plan::STORE;
 
@@ -31,19 +31,19 @@ pub(super) enum Counters {
 
 /// What a case asks of every broker alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
+pub(super) struct BrokerNeeds {
     pub(super) counters: Counters,
-    pub(super) users: Users,
+    pub(super) users: UserCheck,
     /// Messages that may wait for a subscriber; as many as by default, or as 50 windows need, if not said.
     pub(super) queue_max: Option<u32>,
     /// Whether peers keep sessions on disk; ours does by default.
     pub(super) is_kept: bool,
 }
 
-impl Wish {
+impl BrokerNeeds {
     /// Nothing in particular.
     pub(super) const NONE: Self =
-        Self { counters: Counters::Usual, users: Users::Nobody, queue_max: None, is_kept: false };
+        Self { counters: Counters::Usual, users: UserCheck::Nobody, queue_max: None, is_kept: false };
 }
 
 /// How our broker is set where a case compares several ways.
@@ -51,19 +51,19 @@ impl Wish {
 pub(super) struct Tune {
     /// Its name in the report.
     pub(super) name: &'static str,
-    pub(super) role: Role,
+    pub(super) role: BrokerRole,
     /// As for `--set`.
     pub(super) settings: &'static [&'static str],
 }
 
 impl Tune {
     /// As it is by default.
-    pub(super) const USUAL: Self = Self { name: "tidegate", role: Role::Own, settings: &[] };
+    pub(super) const USUAL: Self = Self { name: "tidegate", role: BrokerRole::Own, settings: &[] };
 }
 
 /// Where a broker comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum BrokerSource {
     /// This binary, with so many shards or as many as it chooses.
     Tidegate { shards: Option<u32>, tune: Tune },
     /// This binary, copying bytes.
@@ -78,7 +78,7 @@ pub(super) enum Source {
     Running { address: SocketAddr, pid: Option<u32> },
 }
 
-impl Source {
+impl BrokerSource {
     /// This binary as it is by default.
     pub(super) const fn own() -> Self {
         Self::Tidegate { shards: None, tune: Tune::USUAL }
@@ -100,36 +100,41 @@ impl Source {
     }
 
     /// What it is to the others in the report.
-    pub(super) fn role(&self) -> Role {
+    pub(super) fn role(&self) -> BrokerRole {
         match self {
             Self::Tidegate { tune, .. } => tune.role,
-            Self::Running { .. } => Role::Own,
-            Self::Relay => Role::Relay,
-            Self::Mosquitto(_) => Role::Mosquitto,
-            Self::Rumqttd(_) | Self::Command(_) => Role::Peer,
+            Self::Running { .. } => BrokerRole::Own,
+            Self::Relay => BrokerRole::Relay,
+            Self::Mosquitto(_) => BrokerRole::Mosquitto,
+            Self::Rumqttd(_) | Self::Command(_) => BrokerRole::Peer,
         }
     }
 
     /// Starts it, or finds it, and waits until it listens.
-    pub(super) fn start(&self, wish: &Wish, stop: &Stop) -> Result<Broker> {
+    pub(super) fn start(&self, wish: &BrokerNeeds, stop: &Stop) -> Result<RunningBroker> {
         self.start_with(wish, |_| Ok(()), stop)
     }
 
     /// The same; before ours starts `prepare` may write into the folder of its store.
     pub(super) fn start_with(
         &self,
-        wish: &Wish,
+        wish: &BrokerNeeds,
         prepare: impl FnOnce(&Path) -> Result<()>,
         stop: &Stop,
-    ) -> Result<Broker> {
+    ) -> Result<RunningBroker> {
         let started = match self {
-            Self::Running { address, pid } => {
-                Ok(Broker { address: *address, admin: None, space: None, pid: *pid, is_relay: false, started: None })
-            }
+            Self::Running { address, pid } => Ok(RunningBroker {
+                address: *address,
+                admin: None,
+                space: None,
+                pid: *pid,
+                is_relay: false,
+                started: None,
+            }),
             Self::Tidegate { shards, tune } => start_tidegate(*shards, tune, wish, prepare),
             Self::Relay => {
                 start_program(std::env::current_exe().context("where is this program?")?, folder()?, &["--as-relay"])
-                    .map(|broker| Broker { is_relay: true, ..broker })
+                    .map(|broker| RunningBroker { is_relay: true, ..broker })
             }
             Self::Mosquitto(path) => {
                 let text = |port, folder: &Path| peers::mosquitto_config(port, wish, folder);
@@ -146,7 +151,7 @@ impl Source {
 
 /// A broker to connect to. One that was started ends with this value.
 #[derive(Debug)]
-pub(super) struct Broker {
+pub(super) struct RunningBroker {
     pub(super) address: SocketAddr,
     /// Where ours answers questions.
     pub(super) admin: Option<SocketAddr>,
@@ -155,11 +160,11 @@ pub(super) struct Broker {
     pub(super) pid: Option<u32>,
     /// Whether it only copies bytes, and knows no packets.
     pub(super) is_relay: bool,
-    started: Option<Started>,
+    started: Option<ChildBroker>,
 }
 
-impl Broker {
-    fn of(started: Started, address: SocketAddr) -> Self {
+impl RunningBroker {
+    fn of(started: ChildBroker, address: SocketAddr) -> Self {
         let pid = Some(started.child.id());
         Self { address, admin: None, space: None, pid, is_relay: false, started: Some(started) }
     }
@@ -171,7 +176,7 @@ impl Broker {
 
     /// Ends ours at once, without a word to it; what it has written stays.
     pub(super) fn kill(self) -> Result<Remains> {
-        let Started { child, folder, arguments } = self.started.context("a broker that was not started here")?;
+        let ChildBroker { child, folder, arguments } = self.started.context("a broker that was not started here")?;
         drop(child);
         Ok(Remains { folder, arguments })
     }
@@ -191,7 +196,7 @@ pub(super) struct Remains {
 
 impl Remains {
     /// Starts it again on what it had written, and waits until it listens.
-    pub(super) fn start(self) -> Result<Broker> {
+    pub(super) fn start(self) -> Result<RunningBroker> {
         let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         start_own(self.folder, &arguments)
     }
@@ -199,20 +204,20 @@ impl Remains {
 
 /// Field order is drop order: the process has ended when its folder is removed.
 #[derive(Debug)]
-struct Started {
-    child: Guard,
+struct ChildBroker {
+    child: KillOnDrop,
     folder: TempDir,
     /// What ours was told, to start it once more.
     arguments: Vec<String>,
 }
 
-impl Started {
+impl ChildBroker {
     /// Starts a process whose complaints go to a file.
     fn new(mut command: Command, folder: TempDir) -> Result<Self> {
         let log = std::fs::File::create(folder.path().join("log"))?;
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.current_dir(folder.path()).stderr(log).spawn().with_context(|| program)?;
-        Ok(Self { child: Guard(child), folder, arguments: Vec::new() })
+        Ok(Self { child: KillOnDrop(child), folder, arguments: Vec::new() })
     }
 
     /// What it complained about last.
@@ -225,9 +230,9 @@ impl Started {
 
 /// A process that is ended when this is dropped. Nothing of it is worth keeping, so it is not asked twice.
 #[derive(Debug)]
-struct Guard(Child);
+struct KillOnDrop(Child);
 
-impl std::ops::Deref for Guard {
+impl std::ops::Deref for KillOnDrop {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -235,13 +240,13 @@ impl std::ops::Deref for Guard {
     }
 }
 
-impl std::ops::DerefMut for Guard {
+impl std::ops::DerefMut for KillOnDrop {
     fn deref_mut(&mut self) -> &mut Child {
         &mut self.0
     }
 }
 
-impl Drop for Guard {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -263,9 +268,9 @@ fn folder() -> Result<TempDir> {
 fn start_tidegate(
     shards: Option<u32>,
     tune: &Tune,
-    wish: &Wish,
+    wish: &BrokerNeeds,
     prepare: impl FnOnce(&Path) -> Result<()>,
-) -> Result<Broker> {
+) -> Result<RunningBroker> {
     let folder = folder()?;
     prepare(&folder.path().join(DATA).join(STORE)).context("its store cannot be prepared")?;
     let mut arguments: Vec<String> =
@@ -281,7 +286,7 @@ fn start_tidegate(
     // So many messages of the benchmark fit into it: the count is the bound.
     let bytes = wish.queue_max.map(|count| u64::from(count).saturating_mul(512).max(16 << 20));
     settings.extend(bytes.map(|bytes| format!("limits.queue_bytes_max={bytes}")));
-    if wish.users == Users::One {
+    if wish.users == UserCheck::One {
         let file = peers::password_file(folder.path())?;
         settings.push(format!("security.password_file={}", file.display()));
     }
@@ -291,7 +296,7 @@ fn start_tidegate(
 }
 
 /// The broker that lies beside this program. Not one on the path: that may be any other.
-fn start_own(folder: TempDir, arguments: &[&str]) -> Result<Broker> {
+fn start_own(folder: TempDir, arguments: &[&str]) -> Result<RunningBroker> {
     start_program(own_program()?, folder, arguments)
 }
 
@@ -307,14 +312,14 @@ fn own_program() -> Result<PathBuf> {
 }
 
 /// A program of ours says in its first line where it listens, so that no port is guessed. It runs in a folder of its own.
-fn start_program(program: PathBuf, folder: TempDir, arguments: &[&str]) -> Result<Broker> {
+fn start_program(program: PathBuf, folder: TempDir, arguments: &[&str]) -> Result<RunningBroker> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
     // The settings of whoever runs the benchmark are not those of the broker under test.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TIDEGATE_")) {
         command.env_remove(name);
     }
-    let mut started = Started::new(command, folder)?;
+    let mut started = ChildBroker::new(command, folder)?;
     started.arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
     let output = started.child.stdout.take().context("no output")?;
     let mut line = String::new();
@@ -323,7 +328,7 @@ fn start_program(program: PathBuf, folder: TempDir, arguments: &[&str]) -> Resul
     match address {
         Some(address) => {
             let (admin, space) = (door_in(&line, "admin"), door_in(&line, "sparql"));
-            Ok(Broker { admin, space, ..Broker::of(started, address) })
+            Ok(RunningBroker { admin, space, ..RunningBroker::of(started, address) })
         }
         None => Err(started.complaint()),
     }
@@ -336,7 +341,7 @@ fn door_in(line: &str, name: &str) -> Option<SocketAddr> {
 }
 
 /// This binary with its smart space, in memory as long as it lives: what is measured is its front desk, not the disk.
-pub(super) fn start_space(settings: &[&str]) -> Result<Broker> {
+pub(super) fn start_space(settings: &[&str]) -> Result<RunningBroker> {
     let mut arguments = vec!["serve", "-c", "/dev/null", "--mqtt", "127.0.0.1:0", "--ws", "off", "--data", "data"];
     arguments.extend(["--admin", "off", "--http", "127.0.0.1:0", "--ssap", "off", "--log-level", "warn"]);
     arguments.extend(settings.iter().flat_map(|setting| ["--set", setting]));
@@ -349,25 +354,25 @@ fn start_configured(
     flags: &[&str],
     text: impl FnOnce(u16, &Path) -> Result<String>,
     stop: &Stop,
-) -> Result<Broker> {
+) -> Result<RunningBroker> {
     let (folder, port) = (folder()?, free_port()?);
     let config = folder.path().join("config.toml");
     std::fs::write(&config, text(port, folder.path())?)?;
     let mut command = Command::new(path);
     command.args(flags).arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
-    await_listener(Started::new(command, folder)?, port, stop)
+    await_listener(ChildBroker::new(command, folder)?, port, stop)
 }
 
-fn start_command(command: &str, stop: &Stop) -> Result<Broker> {
+fn start_command(command: &str, stop: &Stop) -> Result<RunningBroker> {
     let (folder, port) = (folder()?, free_port()?);
     let filled = command.replace("{port}", &port.to_string()).replace("{dir}", &folder.path().display().to_string());
     let mut shell = Command::new("sh");
     // `exec`: the process that is measured and ended is the broker, not the shell.
     shell.arg("-c").arg(format!("exec {filled}")).stdin(Stdio::null()).stdout(Stdio::null());
-    await_listener(Started::new(shell, folder)?, port, stop)
+    await_listener(ChildBroker::new(shell, folder)?, port, stop)
 }
 
-fn await_listener(mut started: Started, port: u16, stop: &Stop) -> Result<Broker> {
+fn await_listener(mut started: ChildBroker, port: u16, stop: &Stop) -> Result<RunningBroker> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let begin = Instant::now();
     while begin.elapsed() < START_MAX && !stop.is_wanted() {
@@ -375,7 +380,7 @@ fn await_listener(mut started: Started, port: u16, stop: &Stop) -> Result<Broker
             return Err(started.complaint());
         }
         if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() {
-            return Ok(Broker::of(started, address));
+            return Ok(RunningBroker::of(started, address));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -393,8 +398,8 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_programs() {
-        assert_eq!(Source::Mosquitto("/usr/sbin/mosquitto".into()).name(), "mosquitto");
-        assert_eq!(Source::Command("/opt/rumqttd -c x".to_owned()).name(), "rumqttd");
+        assert_eq!(BrokerSource::Mosquitto("/usr/sbin/mosquitto".into()).name(), "mosquitto");
+        assert_eq!(BrokerSource::Command("/opt/rumqttd -c x".to_owned()).name(), "rumqttd");
     }
 
     #[test]
@@ -408,8 +413,8 @@ mod tests {
     #[test]
     fn a_broker_that_ends_at_once_is_told_with_its_last_words() {
         let stop = Stop::on_signals().unwrap();
-        let source = Source::Command("sh -c 'echo no such port {port} >&2; exit 1'".to_owned());
-        let error = format!("{:#}", source.start(&Wish::NONE, &stop).unwrap_err());
+        let source = BrokerSource::Command("sh -c 'echo no such port {port} >&2; exit 1'".to_owned());
+        let error = format!("{:#}", source.start(&BrokerNeeds::NONE, &stop).unwrap_err());
         assert!(error.starts_with("sh did not start: no such port "), "{error}");
     }
 
@@ -417,7 +422,7 @@ mod tests {
     fn a_started_process_and_its_folder_are_gone_afterwards() {
         let mut command = Command::new("sleep");
         command.arg("60");
-        let started = Started::new(command, folder().unwrap()).unwrap();
+        let started = ChildBroker::new(command, folder().unwrap()).unwrap();
         let (pid, path) = (started.child.id(), started.folder.path().to_owned());
         drop(started);
         assert!(!path.exists());

@@ -3,19 +3,19 @@
 
 use std::time::Duration;
 
-use super::outcome::{Cores, Cost};
+use super::outcome::{Cores, CpuCost};
 
 /// CPU time and memory of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Usage {
+pub(super) struct ProcessUsage {
     /// CPU time of all threads, in seconds; the kernel counts in ticks of 10 ms.
-    pub(super) cpu: Cost,
+    pub(super) cpu: CpuCost,
     /// Resident memory, in KiB.
     pub(super) rss_kib: u64,
 }
 
 /// What the process used so far; `None` if it cannot be known.
-pub(super) fn usage(pid: u32) -> Option<Usage> {
+pub(super) fn usage(pid: u32) -> Option<ProcessUsage> {
     if !cfg!(target_os = "linux") {
         return None;
     }
@@ -23,8 +23,8 @@ pub(super) fn usage(pid: u32) -> Option<Usage> {
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let (user, system) = cpu_ticks(&stat)?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
-    Some(Usage {
-        cpu: Cost { user: user as f64, system: system as f64 }.per(rustix::param::clock_ticks_per_second() as f64),
+    Some(ProcessUsage {
+        cpu: CpuCost { user: user as f64, system: system as f64 }.per(rustix::param::clock_ticks_per_second() as f64),
         rss_kib: pages * rustix::param::page_size() as u64 / 1024,
     })
 }
@@ -70,23 +70,23 @@ fn peak_kib(status: &str) -> Option<u64> {
 
 /// Who used the processor since `start`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Meter {
+pub(super) struct CpuMeter {
     pid: Option<u32>,
-    broker: Option<Usage>,
+    broker: Option<ProcessUsage>,
     own: Duration,
     machine: Option<f64>,
 }
 
-impl Meter {
+impl CpuMeter {
     /// Begins to look at the broker with this process id, at this process and at the machine.
     pub(super) fn start(pid: Option<u32>) -> Self {
         Self { pid, broker: pid.and_then(usage), own: own_cpu(), machine: machine_cpu_s() }
     }
 
     /// The broker's CPU time since then, and the cores that everybody used for so long.
-    pub(super) fn stop(&self, seconds: f64) -> (Option<Cost>, Cores) {
+    pub(super) fn stop(&self, seconds: f64) -> (Option<CpuCost>, Cores) {
         let now = Self::start(self.pid);
-        let cost = self.broker.zip(now.broker).map(|(before, after)| Cost {
+        let cost = self.broker.zip(now.broker).map(|(before, after)| CpuCost {
             user: after.cpu.user - before.cpu.user,
             system: after.cpu.system - before.cpu.system,
         });
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_the_tool_used_is_told_apart() {
-        let meter = Meter::start(None);
+        let meter = CpuMeter::start(None);
         let (cost, cores) = meter.stop(2.0);
         assert_eq!((cost, cores.broker, cores.others), (None, None, None));
         assert!(cores.tool >= 0.0);

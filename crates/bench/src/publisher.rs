@@ -2,8 +2,8 @@
 
 use std::num::NonZeroU16;
 
-use super::cases::{Flow, INFLIGHT, Pace, WINDOW};
-use super::packets::Template;
+use super::cases::{FlowSpec, INFLIGHT, PublishPace, WINDOW};
+use super::packets::PublishTemplate;
 use tidegate_wire_mqtt::QoS;
 
 /// A window in which nothing was delivered for so long is given up: its messages were lost, the rest can still be
@@ -25,10 +25,10 @@ pub(super) enum Permission {
 
 /// The state of one stream at its source.
 #[derive(Debug)]
-pub(super) struct Publisher {
+pub(super) struct GeneratorPublisher {
     pub(super) flow: usize,
     pub(super) stream: usize,
-    pub(super) template: Template,
+    pub(super) template: PublishTemplate,
     /// Messages that were handed to the socket's buffer; also the next sequence number.
     pub(super) sent: u64,
     pub(super) acked: u64,
@@ -40,25 +40,25 @@ pub(super) struct Publisher {
     pub(super) stalls: u64,
 }
 
-impl Publisher {
-    pub(super) fn new(flow: usize, stream: usize, template: Template) -> Self {
+impl GeneratorPublisher {
+    pub(super) fn new(flow: usize, stream: usize, template: PublishTemplate) -> Self {
         let packet_id = NonZeroU16::MAX;
         Self { flow, stream, template, sent: 0, acked: 0, packet_id, forgiven: 0, progress: (0, 0), stalls: 0 }
     }
 
     /// Judges by acknowledgements and, with a window, by deliveries.
     #[inline]
-    pub(super) fn permission(&mut self, flow: &Flow, delivered: u64, now_ns: u64) -> Permission {
+    pub(super) fn permission(&mut self, flow: &FlowSpec, delivered: u64, now_ns: u64) -> Permission {
         let has_acks = flow.qos != QoS::AtMostOnce;
         let unacked_max = match flow.pace {
-            Pace::Window => INFLIGHT,
-            Pace::OneByOne => 1,
-            Pace::Rate(_) | Pace::Flood | Pace::Each(_) => PACED_INFLIGHT_MAX,
+            PublishPace::Window => INFLIGHT,
+            PublishPace::OneByOne => 1,
+            PublishPace::Rate(_) | PublishPace::Flood | PublishPace::Each(_) => PACED_INFLIGHT_MAX,
         };
         if has_acks && self.sent - self.acked >= unacked_max {
             return Permission::Wait;
         }
-        if flow.pace != Pace::Window {
+        if flow.pace != PublishPace::Window {
             return Permission::Send;
         }
         let open = (self.sent * flow.fan()).saturating_sub(delivered + self.forgiven);
@@ -87,13 +87,13 @@ impl Publisher {
 
 /// Due times of a rate, without drift: the time of message n is always counted from the first.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pacer {
+pub(super) struct RateSchedule {
     start_ns: u64,
     step_ns: f64,
     count: u64,
 }
 
-impl Pacer {
+impl RateSchedule {
     pub(super) fn new(start_ns: u64, rate: f64) -> Self {
         Self { start_ns, step_ns: 1e9 / rate, count: 0 }
     }
@@ -116,17 +116,17 @@ impl Pacer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::Shape;
+    use crate::cases::Topology;
 
-    fn publisher(qos: QoS) -> Publisher {
-        Publisher::new(0, 0, Template::new("a", qos, 64, 0).unwrap())
+    fn publisher(qos: QoS) -> GeneratorPublisher {
+        GeneratorPublisher::new(0, 0, PublishTemplate::new("a", qos, 64, 0).unwrap())
     }
 
-    fn flow(shape: Shape, qos: QoS, pace: Pace) -> Flow {
-        Flow { shape, qos, payload_bytes: 64, pace }
+    fn flow(shape: Topology, qos: QoS, pace: PublishPace) -> FlowSpec {
+        FlowSpec { shape, qos, payload_bytes: 64, pace }
     }
 
-    fn sends(publisher: &mut Publisher, flow: &Flow, delivered: u64, now_ns: u64) -> u64 {
+    fn sends(publisher: &mut GeneratorPublisher, flow: &FlowSpec, delivered: u64, now_ns: u64) -> u64 {
         let before = publisher.sent;
         let mut out = Vec::new();
         while publisher.permission(flow, delivered, now_ns) == Permission::Send && publisher.sent - before < 1_000 {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_window_is_filled_and_refilled_by_deliveries() {
-        let flow = flow(Shape::FanOut(50), QoS::AtMostOnce, Pace::Window);
+        let flow = flow(Topology::FanOut(50), QoS::AtMostOnce, PublishPace::Window);
         let mut publisher = publisher(QoS::AtMostOnce);
         assert_eq!(sends(&mut publisher, &flow, 0, 1), WINDOW);
         assert_eq!(sends(&mut publisher, &flow, 49, 2), 1, "a begun message is a free place");
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn acknowledgements_limit_higher_qos() {
-        let flow = flow(Shape::Pairs(1), QoS::AtLeastOnce, Pace::Window);
+        let flow = flow(Topology::Pairs(1), QoS::AtLeastOnce, PublishPace::Window);
         let mut publisher = publisher(QoS::AtLeastOnce);
         assert_eq!(sends(&mut publisher, &flow, 0, 1), INFLIGHT);
         publisher.acked = 5;
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn one_by_one_waits_for_each_acknowledgement() {
-        let flow = flow(Shape::FanIn(1), QoS::AtLeastOnce, Pace::OneByOne);
+        let flow = flow(Topology::FanIn(1), QoS::AtLeastOnce, PublishPace::OneByOne);
         let mut publisher = publisher(QoS::AtLeastOnce);
         assert_eq!(sends(&mut publisher, &flow, 0, 1), 1);
         assert_eq!(sends(&mut publisher, &flow, 1, 2), 0);
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_stalled_window_is_given_up_and_counted() {
-        let flow = flow(Shape::Pairs(1), QoS::AtMostOnce, Pace::Window);
+        let flow = flow(Topology::Pairs(1), QoS::AtMostOnce, PublishPace::Window);
         let mut publisher = publisher(QoS::AtMostOnce);
         assert_eq!(sends(&mut publisher, &flow, 0, 1), WINDOW);
         assert_eq!(sends(&mut publisher, &flow, 0, STALL_NS), 0);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_rate_keeps_its_times_when_it_is_late() {
-        let mut pacer = Pacer::new(1_000, 3.0);
+        let mut pacer = RateSchedule::new(1_000, 3.0);
         let times: Vec<_> = std::iter::from_fn(|| pacer.take(1_000_001_000)).collect();
         assert_eq!(times, [(0, 1_000), (1, 333_334_333), (2, 666_667_666), (3, 1_000_001_000)]);
         assert_eq!(pacer.take(1_000_001_000), None);

@@ -7,11 +7,11 @@ use tidegate_wire_mqtt::{
     Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, Peer, Publish, QoS, ReasonCode, decode,
 };
 
-use super::clients::Reader;
-use super::connection::{Arrived, State};
-use super::engine::{Engine, Greeting, Role, Subscriber};
-use super::packets::{self, Head, PEER, PEER_V5, Stay};
-use super::stream::Seen;
+use super::clients::ReadSpeed;
+use super::connection::{BytesRead, ConnectState};
+use super::engine::{ClientActivity, Engine, GeneratorSubscriber, Greeting};
+use super::packets::{self, PEER, PEER_V5, PayloadHead, SessionLifetime};
+use super::stream::SequenceCheck;
 
 /// Buffers read from one connection per turn, so that one busy subscriber does not hold up the rest.
 const READS_MAX: usize = 4;
@@ -23,8 +23,8 @@ impl Engine {
     /// Something happened to this connection.
     pub(super) fn serve(&mut self, place: usize) {
         match self.connections[place].state {
-            State::Closed => {}
-            State::Opening => match self.connections[place].is_open() {
+            ConnectState::Closed => {}
+            ConnectState::Opening => match self.connections[place].is_open() {
                 Ok(true) => self.greet(place),
                 Ok(false) => {}
                 Err(_) => self.lose(place),
@@ -39,17 +39,22 @@ impl Engine {
     fn greet(&mut self, place: usize) {
         let connection = &mut self.connections[place];
         if self.greeting == Greeting::None {
-            connection.state = State::Ready;
+            connection.state = ConnectState::Ready;
             self.ready += 1;
             return;
         }
-        connection.state = State::Greeting;
+        connection.state = ConnectState::Greeting;
         let receive_max = match &self.roles[place] {
-            Role::Subscriber(Subscriber { reader: Reader::Worker { receive_max, .. }, .. }) => Some(*receive_max),
+            ClientActivity::Subscriber(GeneratorSubscriber {
+                reader: ReadSpeed::Worker { receive_max, .. }, ..
+            }) => Some(*receive_max),
             _ => None,
         };
-        let is_lasting = matches!(&self.roles[place], Role::Subscriber(Subscriber { reader: Reader::Lasting, .. }));
-        let stay = if is_lasting { Stay::Lasting } else { Stay::Clean };
+        let is_lasting = matches!(
+            &self.roles[place],
+            ClientActivity::Subscriber(GeneratorSubscriber { reader: ReadSpeed::Lasting, .. })
+        );
+        let stay = if is_lasting { SessionLifetime::Lasting } else { SessionLifetime::Clean };
         if packets::connect_as(&self.ids[place], None, receive_max, stay, &mut connection.outbox).is_err() {
             self.lose(place);
         }
@@ -59,7 +64,7 @@ impl Engine {
     /// Reads what is there, within bounds; what may be left is remembered, because readiness is told once only.
     pub(super) fn read(&mut self, place: usize) {
         let size = match &mut self.roles[place] {
-            Role::Subscriber(subscriber) if subscriber.reader == Reader::Slow && !self.is_hurried => {
+            ClientActivity::Subscriber(subscriber) if subscriber.reader == ReadSpeed::Slow && !self.is_hurried => {
                 let now = self.clock.now_ns();
                 if now < subscriber.next_read_ns {
                     return self.remember(place);
@@ -67,7 +72,7 @@ impl Engine {
                 subscriber.next_read_ns = now + SLOW_PAUSE_NS;
                 SLOW_BYTES
             }
-            Role::Subscriber(subscriber) => {
+            ClientActivity::Subscriber(subscriber) => {
                 subscriber.next_read_ns = 0;
                 self.buffer.len()
             }
@@ -75,11 +80,11 @@ impl Engine {
         };
         let reads = if size == SLOW_BYTES { 1 } else { READS_MAX };
         for _ in 0..reads {
-            if self.connections[place].state == State::Closed {
+            if self.connections[place].state == ConnectState::Closed {
                 return;
             }
             match self.connections[place].read(&mut self.buffer[..size]) {
-                Ok(Arrived::Bytes(count)) => {
+                Ok(BytesRead::Bytes(count)) => {
                     if self.take(place, count).is_err() {
                         return self.lose(place);
                     }
@@ -87,7 +92,7 @@ impl Engine {
                         return;
                     }
                 }
-                Ok(Arrived::Nothing) => return,
+                Ok(BytesRead::Nothing) => return,
                 Err(_) => return self.lose(place),
             }
         }
@@ -147,9 +152,9 @@ impl Engine {
 
     fn welcome(&mut self, place: usize) -> Result<()> {
         let peer = self.peer(place);
-        if let Role::Subscriber(subscriber) = &self.roles[place] {
+        if let ClientActivity::Subscriber(subscriber) = &self.roles[place] {
             let connection = &mut self.connections[place];
-            connection.state = State::Subscribing;
+            connection.state = ConnectState::Subscribing;
             packets::subscribe(peer, &[&subscriber.filter], self.flows[subscriber.flow].qos, &mut connection.outbox)?;
         } else {
             self.be_ready(place);
@@ -158,21 +163,21 @@ impl Engine {
     }
 
     fn be_ready(&mut self, place: usize) {
-        if self.connections[place].state != State::Ready {
-            self.connections[place].state = State::Ready;
+        if self.connections[place].state != ConnectState::Ready {
+            self.connections[place].state = ConnectState::Ready;
             self.ready += 1;
         }
     }
 
     fn delivery(&mut self, place: usize, publish: &Publish<'_>, now: u64) {
-        let head = Head::of(publish.payload);
+        let head = PayloadHead::of(publish.payload);
         match publish.delivery {
             Delivery::AtMostOnce => {}
             Delivery::AtLeastOnce { packet_id, .. } => {
-                if let (Role::Subscriber(Subscriber { desk: Some(desk), .. }), Some(head)) =
+                if let (ClientActivity::Subscriber(GeneratorSubscriber { worker: Some(worker), .. }), Some(head)) =
                     (&mut self.roles[place], head)
                 {
-                    return desk.put(packet_id, head, now);
+                    return worker.put(packet_id, head, now);
                 }
                 self.answer(place, Ack::success(AckKind::PubAck, packet_id));
             }
@@ -184,8 +189,8 @@ impl Engine {
     }
 
     /// Counts a message that was received, or that was worked on.
-    fn count(&mut self, place: usize, head: Head, now: u64) {
-        let Role::Subscriber(subscriber) = &mut self.roles[place] else { return };
+    fn count(&mut self, place: usize, head: PayloadHead, now: u64) {
+        let ClientActivity::Subscriber(subscriber) = &mut self.roles[place] else { return };
         let index = head.stream.wrapping_sub(subscriber.first) as usize;
         let (Some(stream), Some(&flow)) = (subscriber.streams.get_mut(index), self.flow_of.get(head.stream as usize))
         else {
@@ -193,9 +198,9 @@ impl Engine {
         };
         let tally = &mut self.tallies[flow];
         match stream.see(head.sequence) {
-            Seen::New => {}
-            Seen::Late => tally.reordered += 1,
-            Seen::Again => {
+            SequenceCheck::New => {}
+            SequenceCheck::Late => tally.reordered += 1,
+            SequenceCheck::Again => {
                 tally.duplicated += 1;
                 return;
             }
@@ -216,8 +221,9 @@ impl Engine {
             let now = self.clock.now_ns();
             let deadline = if self.is_hurried { u64::MAX } else { now };
             let mut is_done = false;
-            while let Role::Subscriber(Subscriber { desk: Some(desk), .. }) = &mut self.roles[place]
-                && let Some(task) = desk.take(deadline)
+            while let ClientActivity::Subscriber(GeneratorSubscriber { worker: Some(worker), .. }) =
+                &mut self.roles[place]
+                && let Some(task) = worker.take(deadline)
             {
                 is_done = true;
                 self.answer(place, Ack::success(AckKind::PubAck, task.packet_id));
@@ -226,8 +232,8 @@ impl Engine {
             if is_done {
                 self.flush(place);
             }
-            if let Role::Subscriber(Subscriber { desk: Some(desk), .. }) = &self.roles[place]
-                && let Some(due) = desk.due_ns()
+            if let ClientActivity::Subscriber(GeneratorSubscriber { worker: Some(worker), .. }) = &self.roles[place]
+                && let Some(due) = worker.due_ns()
             {
                 wait = wait.min(Duration::from_nanos(due.saturating_sub(now)));
             }
@@ -237,7 +243,8 @@ impl Engine {
 
     /// What this client speaks.
     fn peer(&self, place: usize) -> Peer {
-        let is_worker = matches!(&self.roles[place], Role::Subscriber(Subscriber { desk: Some(_), .. }));
+        let is_worker =
+            matches!(&self.roles[place], ClientActivity::Subscriber(GeneratorSubscriber { worker: Some(_), .. }));
         if is_worker { PEER_V5 } else { PEER }
     }
 
@@ -246,7 +253,7 @@ impl Engine {
             AckKind::PubRec => self.answer(place, Ack::success(AckKind::PubRel, ack.packet_id)),
             AckKind::PubRel => self.answer(place, Ack::success(AckKind::PubComp, ack.packet_id)),
             AckKind::PubAck | AckKind::PubComp => {
-                if let Role::Publisher(publisher) = &mut self.roles[place]
+                if let ClientActivity::Publisher(publisher) = &mut self.roles[place]
                     && self.flows[publisher.flow].qos != QoS::AtMostOnce
                 {
                     // A broker that acknowledges twice must not make the count negative.

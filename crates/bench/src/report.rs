@@ -2,23 +2,25 @@
 
 use std::fmt::Write;
 
-use super::durable::Durable;
-use super::goals::{State, Verdict};
-use super::outcome::{Churn, Cores, Faults, Idle, Outcome, Overload, Storm, Traffic, Trouble};
+use super::durable::DurableOutcome;
+use super::goals::{GoalState, GoalVerdict};
+use super::outcome::{
+    CaseOutcome, ChurnOutcome, ConnectFailures, Cores, Faults, IdleOutcome, Overload, Storm, TrafficOutcome,
+};
 
 /// What one broker did in one case.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct ReportEntry {
     pub(super) case: &'static str,
     pub(super) broker: String,
-    pub(super) role: Role,
+    pub(super) role: BrokerRole,
     /// The reason, if the case could not be measured.
-    pub(super) outcome: Result<Outcome, String>,
+    pub(super) outcome: Result<CaseOutcome, String>,
 }
 
 /// What a broker is to the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum BrokerRole {
     /// The one that is measured.
     Own,
     /// The one that most goals speak of.
@@ -46,19 +48,19 @@ pub(super) fn header() -> String {
 }
 
 /// The lines of one case: ours first, then the others, each with how many times our CPU time it needs.
-pub(super) fn lines(entries: &[Entry]) -> String {
-    let own = entries.first().and_then(Entry::cost);
+pub(super) fn lines(entries: &[ReportEntry]) -> String {
+    let own = entries.first().and_then(ReportEntry::cost);
     let mut text = String::new();
     for (number, entry) in entries.iter().enumerate() {
         let case = if number == 0 { entry.case } else { "" };
         // Long names push their own line only.
         let begin = format!("{case:<16} {:<11}", entry.broker);
         match &entry.outcome {
-            Ok(Outcome::Traffic(traffic)) => {
+            Ok(CaseOutcome::Traffic(traffic)) => {
                 let ratio = if number == 0 { None } else { ratio(entry.cost(), own) };
                 let _ = writeln!(text, "{begin}{}{}", columns(traffic), ratio.unwrap_or_default());
             }
-            Ok(Outcome::Subscriptions(rows)) => {
+            Ok(CaseOutcome::Subscriptions(rows)) => {
                 let first = rows.first().and_then(|(_, traffic)| traffic.s_per_million).map(|cost| cost.total());
                 for (index, (count, traffic)) in rows.iter().enumerate() {
                     let begin = if index == 0 { begin.clone() } else { " ".repeat(28) };
@@ -66,13 +68,13 @@ pub(super) fn lines(entries: &[Entry]) -> String {
                     let _ = writeln!(text, "{begin}{}{growth}  beside {}", columns(traffic), grouped(*count as f64));
                 }
             }
-            Ok(Outcome::Idle(idle)) => drop(writeln!(text, "{begin}{}", idle_words(idle))),
-            Ok(Outcome::Churn(churn)) => drop(writeln!(text, "{begin}{}", churn_words(churn))),
-            Ok(Outcome::Storm(storm)) => drop(writeln!(text, "{begin}{}", storm_words(storm))),
-            Ok(Outcome::Gate(gate)) => worded(&mut text, &begin, &gate.lines()),
-            Ok(Outcome::Durable(durable)) => worded(&mut text, &begin, &durable.lines()),
-            Ok(Outcome::Space(figures)) => drop(writeln!(text, "{begin}{}", figures.words())),
-            Ok(Outcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
+            Ok(CaseOutcome::Idle(idle)) => drop(writeln!(text, "{begin}{}", idle_words(idle))),
+            Ok(CaseOutcome::Churn(churn)) => drop(writeln!(text, "{begin}{}", churn_words(churn))),
+            Ok(CaseOutcome::Storm(storm)) => drop(writeln!(text, "{begin}{}", storm_words(storm))),
+            Ok(CaseOutcome::Gate(gate)) => worded(&mut text, &begin, &gate.lines()),
+            Ok(CaseOutcome::Durable(durable)) => worded(&mut text, &begin, &durable.lines()),
+            Ok(CaseOutcome::Space(figures)) => drop(writeln!(text, "{begin}{}", figures.words())),
+            Ok(CaseOutcome::Overload(overload)) => drop(writeln!(text, "{begin}{}", overload_words(overload))),
             Err(reason) => drop(writeln!(text, "{begin}failed: {reason}")),
         }
     }
@@ -88,7 +90,7 @@ fn worded(text: &mut String, begin: &str, lines: &[String]) {
 }
 
 /// The lines of what the case should come to.
-pub(super) fn goal_lines(verdicts: &[Verdict]) -> String {
+pub(super) fn goal_lines(verdicts: &[GoalVerdict]) -> String {
     let mut text = String::new();
     for verdict in verdicts {
         let _ = writeln!(text, "{INDENT}goal {}: {} ({})", state_word(verdict.state), verdict.goal, verdict.figure);
@@ -97,23 +99,23 @@ pub(super) fn goal_lines(verdicts: &[Verdict]) -> String {
 }
 
 /// What the state is called.
-pub(super) fn state_word(state: State) -> &'static str {
+pub(super) fn state_word(state: GoalState) -> &'static str {
     match state {
-        State::Met => "met",
-        State::Missed => "MISSED",
-        State::Unknown => "not shown",
+        GoalState::Met => "met",
+        GoalState::Missed => "MISSED",
+        GoalState::Unknown => "not shown",
     }
 }
 
-impl Entry {
+impl ReportEntry {
     fn cost(&self) -> Option<f64> {
         Some(self.outcome.as_ref().ok()?.traffic()?.s_per_million?.total())
     }
 }
 
-impl Outcome {
+impl CaseOutcome {
     /// The figures, if this is a case of messages.
-    pub(super) fn traffic(&self) -> Option<&Traffic> {
+    pub(super) fn traffic(&self) -> Option<&TrafficOutcome> {
         if let Self::Traffic(traffic) = self { Some(traffic) } else { None }
     }
 
@@ -139,7 +141,7 @@ fn ratio(cost: Option<f64>, of: Option<f64>) -> Option<String> {
     Some(format!("{:>7.digits$}×", cost / of))
 }
 
-fn columns(traffic: &Traffic) -> String {
+fn columns(traffic: &TrafficOutcome) -> String {
     let cost = traffic.s_per_million;
     let total = cost.map_or_else(|| "–".to_owned(), |cost| format!("{:.2}", cost.total()));
     let split = cost.map_or_else(|| "–".to_owned(), |cost| format!("{:.2}+{:.2}", cost.user, cost.system));
@@ -166,14 +168,14 @@ fn shortage(there: usize, wanted: usize) -> String {
     format!(" (of {}: raise the limit of open files, ulimit -Hn)", grouped(wanted as f64))
 }
 
-fn idle_words(idle: &Idle) -> String {
+fn idle_words(idle: &IdleOutcome) -> String {
     let memory = idle.kib_each.map_or_else(|| "– KiB".to_owned(), |kib| format!("{kib:.2} KiB"));
     let (connects, count) = (grouped(idle.connects_per_s), grouped(idle.connections as f64));
     let short = shortage(idle.connections, idle.wanted);
     format!("{memory} each, {connects} connects/s, {count} connections{short}, cores {}", core_words(&idle.cores))
 }
 
-fn churn_words(churn: &Churn) -> String {
+fn churn_words(churn: &ChurnOutcome) -> String {
     let each = churn.us_each.map_or_else(|| "–".to_owned(), |us| format!("{us:.1}"));
     let connects = grouped(churn.connects_per_s);
     let trouble = trouble_words(&churn.trouble);
@@ -195,7 +197,7 @@ fn storm_words(storm: &Storm) -> String {
     )
 }
 
-fn trouble_words(trouble: &Trouble) -> String {
+fn trouble_words(trouble: &ConnectFailures) -> String {
     let counts = [
         (trouble.later, "told to come back later"),
         (trouble.refused, "refused otherwise"),
@@ -223,10 +225,10 @@ fn overload_words(overload: &Overload) -> String {
 }
 
 /// What stands below the table: shares of the processor, everything that should be zero and is not, and the goals.
-pub(super) fn notes(entries: &[Entry], verdicts: &[(&'static str, Verdict)]) -> String {
+pub(super) fn notes(entries: &[ReportEntry], verdicts: &[(&'static str, GoalVerdict)]) -> String {
     let mut text = String::new();
     let all: Vec<Cores> =
-        entries.iter().filter_map(|entry| entry.outcome.as_ref().ok()).flat_map(Outcome::cores).collect();
+        entries.iter().filter_map(|entry| entry.outcome.as_ref().ok()).flat_map(CaseOutcome::cores).collect();
     if let Some(range) = range(all.iter().map(|cores| cores.tool)) {
         let _ = writeln!(text, "load generator: {range} cores, one thread (two in overload-probes)");
     }
@@ -255,31 +257,31 @@ pub(super) fn notes(entries: &[Entry], verdicts: &[(&'static str, Verdict)]) -> 
     text
 }
 
-fn summary(verdicts: &[(&'static str, Verdict)]) -> String {
+fn summary(verdicts: &[(&'static str, GoalVerdict)]) -> String {
     let count = |state| verdicts.iter().filter(|(_, verdict)| verdict.state == state).count();
-    let (met, missed, unknown) = (count(State::Met), count(State::Missed), count(State::Unknown));
+    let (met, missed, unknown) = (count(GoalState::Met), count(GoalState::Missed), count(GoalState::Unknown));
     let mut text = String::new();
     if !verdicts.is_empty() {
         let _ = writeln!(text, "goals: {met} met, {missed} missed, {unknown} not shown");
     }
-    for (case, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.state != State::Met) {
+    for (case, verdict) in verdicts.iter().filter(|(_, verdict)| verdict.state != GoalState::Met) {
         let _ = writeln!(text, "  {case}, {}: {} ({})", state_word(verdict.state), verdict.goal, verdict.figure);
     }
     text
 }
 
 /// Whose, what should be zero, and why it is not.
-fn faults_of(entry: &Entry) -> Vec<(&'static str, Faults, Option<&str>)> {
-    fn of(traffic: &Traffic) -> (&'static str, Faults, Option<&str>) {
+fn faults_of(entry: &ReportEntry) -> Vec<(&'static str, Faults, Option<&str>)> {
+    fn of(traffic: &TrafficOutcome) -> (&'static str, Faults, Option<&str>) {
         ("", traffic.faults, traffic.reasons.as_deref())
     }
     match &entry.outcome {
-        Ok(Outcome::Traffic(traffic)) => vec![of(traffic)],
-        Ok(Outcome::Subscriptions(rows)) => rows.iter().map(|(_, traffic)| of(traffic)).collect(),
-        Ok(Outcome::Overload(overload)) => {
+        Ok(CaseOutcome::Traffic(traffic)) => vec![of(traffic)],
+        Ok(CaseOutcome::Subscriptions(rows)) => rows.iter().map(|(_, traffic)| of(traffic)).collect(),
+        Ok(CaseOutcome::Overload(overload)) => {
             vec![(" probes", Faults { closed: overload.closed, ..overload.probes }, None)]
         }
-        Ok(Outcome::Durable(Durable::Rate(rate))) => vec![of(&rate.traffic)],
+        Ok(CaseOutcome::Durable(DurableOutcome::Rate(rate))) => vec![of(&rate.traffic)],
         _ => Vec::new(),
     }
 }
@@ -289,7 +291,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<String> {
     (least <= most).then(|| format!("{least:.2} to {most:.2}"))
 }
 
-fn is_unmeasured(entry: &Entry) -> bool {
+fn is_unmeasured(entry: &ReportEntry) -> bool {
     entry.outcome.as_ref().is_ok_and(|outcome| outcome.cores().iter().any(|cores| cores.broker.is_none()))
 }
 

@@ -1,12 +1,12 @@
 //! How the table reads.
 
 use super::*;
-use crate::outcome::Cost;
+use crate::outcome::CpuCost;
 
-fn entry(broker: &str, cost: Option<f64>, faults: Faults) -> Entry {
-    let traffic = Traffic {
+fn entry(broker: &str, cost: Option<f64>, faults: Faults) -> ReportEntry {
+    let traffic = TrafficOutcome {
         delivered_per_s: 1_234_567.0,
-        s_per_million: cost.map(|cost| Cost { user: cost / 4.0, system: cost * 3.0 / 4.0 }),
+        s_per_million: cost.map(|cost| CpuCost { user: cost / 4.0, system: cost * 3.0 / 4.0 }),
         cores: Cores { broker: cost, tool: 0.5, others: None },
         rss_kib: None,
         p50_us: 90.0,
@@ -15,8 +15,8 @@ fn entry(broker: &str, cost: Option<f64>, faults: Faults) -> Entry {
         faults,
         reasons: None,
     };
-    let role = if broker == "a" { Role::Own } else { Role::Mosquitto };
-    Entry { case: "pairs q0", broker: broker.to_owned(), role, outcome: Ok(Outcome::Traffic(traffic)) }
+    let role = if broker == "a" { BrokerRole::Own } else { BrokerRole::Mosquitto };
+    ReportEntry { case: "pairs q0", broker: broker.to_owned(), role, outcome: Ok(CaseOutcome::Traffic(traffic)) }
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn what_is_not_zero_is_said() {
     let text = notes(&[entry("a", Some(1.0), Faults::default()), entry("b", Some(1.0), bad)], &[]);
     assert!(text.contains("pairs q0, b: 3 lost, 1 reordered\n"), "{text}");
     let mut entry_with_reasons = entry("a", Some(1.0), bad);
-    if let Ok(Outcome::Traffic(traffic)) = &mut entry_with_reasons.outcome {
+    if let Ok(CaseOutcome::Traffic(traffic)) = &mut entry_with_reasons.outcome {
         traffic.reasons = Some("3 dropped_held_full".to_owned());
     }
     let text = notes(&[entry_with_reasons], &[]);
@@ -49,8 +49,8 @@ fn what_is_not_zero_is_said() {
 
 #[test]
 fn goals_are_summed_up_and_misses_repeated() {
-    let verdict = |state| ("idle", Verdict { goal: "g".to_owned(), figure: "1".to_owned(), state });
-    let text = summary(&[verdict(State::Met), verdict(State::Missed), verdict(State::Unknown)]);
+    let verdict = |state| ("idle", GoalVerdict { goal: "g".to_owned(), figure: "1".to_owned(), state });
+    let text = summary(&[verdict(GoalState::Met), verdict(GoalState::Missed), verdict(GoalState::Unknown)]);
     assert_eq!(text, "goals: 1 met, 1 missed, 1 not shown\n  idle, MISSED: g (1)\n  idle, not shown: g (1)\n");
     assert_eq!(summary(&[]), "");
 }
@@ -63,8 +63,8 @@ fn a_shortage_of_files_is_said() {
 
 #[test]
 fn troubles_are_told_by_kind() {
-    assert_eq!(trouble_words(&Trouble::default()), "no errors");
-    let trouble = Trouble { later: 1_200, closed: 3, ..Trouble::default() };
+    assert_eq!(trouble_words(&ConnectFailures::default()), "no errors");
+    let trouble = ConnectFailures { later: 1_200, closed: 3, ..ConnectFailures::default() };
     assert_eq!(trouble_words(&trouble), "1 200 told to come back later, 3 closed without a word");
     assert_eq!(trouble.errors(), 3);
 }

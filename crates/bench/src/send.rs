@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::beats::{Beat, Beats};
-use super::cases::Pace;
-use super::connection::State;
-use super::engine::{Engine, Role};
-use super::publisher::{Pacer, Permission};
+use super::cases::PublishPace;
+use super::connection::ConnectState;
+use super::engine::{ClientActivity, Engine};
+use super::publisher::{Permission, RateSchedule};
 
 /// Bytes that wait in a publisher's own buffer; beyond it the socket is full and more would only measure memory.
 const BACKLOG_MAX: usize = 64 * 1024;
@@ -20,9 +20,9 @@ impl Engine {
         let mut wait = Duration::MAX;
         for number in 0..self.flows.len() {
             let pause = match self.flows[number].pace {
-                Pace::Rate(rate) => self.send_due(number, rate),
-                Pace::Each(beat) => self.send_each(number, beat),
-                Pace::Window | Pace::OneByOne | Pace::Flood => self.send_all(number),
+                PublishPace::Rate(rate) => self.send_due(number, rate),
+                PublishPace::Each(beat) => self.send_each(number, beat),
+                PublishPace::Window | PublishPace::OneByOne | PublishPace::Flood => self.send_all(number),
             };
             wait = wait.min(pause);
         }
@@ -34,13 +34,14 @@ impl Engine {
         let mut wait = Duration::MAX;
         for index in 0..self.publishers[number].len() {
             let place = self.publishers[number][index];
-            let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place])
+            let (ClientActivity::Publisher(publisher), connection) =
+                (&mut self.roles[place], &mut self.connections[place])
             else {
                 continue;
             };
             let mut count = 0;
             while count < BATCH
-                && connection.state == State::Ready
+                && connection.state == ConnectState::Ready
                 && connection.backlog() < BACKLOG_MAX
                 && publisher.permission(&self.flows[number], self.delivered[publisher.stream], now) == Permission::Send
             {
@@ -64,7 +65,7 @@ impl Engine {
             return Duration::MAX;
         }
         let now = self.clock.now_ns();
-        let mut pacer = self.pacers[number].unwrap_or_else(|| Pacer::new(now, rate));
+        let mut pacer = self.pacers[number].unwrap_or_else(|| RateSchedule::new(now, rate));
         while let Some((message, due)) = pacer.take(now) {
             self.send_one(number, (message % count) as usize, due, now);
         }
@@ -88,13 +89,14 @@ impl Engine {
     /// One message of an open loop, or none if its publisher is stuck.
     fn send_one(&mut self, number: usize, index: usize, due: u64, now: u64) {
         let place = self.publishers[number][index];
-        let (Role::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place]) else {
+        let (ClientActivity::Publisher(publisher), connection) = (&mut self.roles[place], &mut self.connections[place])
+        else {
             return;
         };
         if self.is_measuring {
             self.tallies[number].late.record(now.saturating_sub(due));
         }
-        let has_room = connection.state == State::Ready
+        let has_room = connection.state == ConnectState::Ready
             && connection.backlog() + publisher.template.len() <= BACKLOG_MAX
             && publisher.permission(&self.flows[number], 0, now) == Permission::Send;
         if has_room {

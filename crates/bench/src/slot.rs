@@ -17,7 +17,7 @@ const ANSWER_BYTES: usize = 256;
 
 /// How far a client has come, and since when it tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ConnectStage {
     Away,
     Opening(Instant),
     Greeting(Instant),
@@ -26,23 +26,23 @@ pub(super) enum Stage {
 
 /// A client and its socket.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ClientSlot {
     pub(super) socket: Option<TcpStream>,
-    pub(super) stage: Stage,
+    pub(super) stage: ConnectStage,
     pub(super) input: Vec<u8>,
 }
 
 /// How an attempt goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ConnectStep {
     Wait,
     Welcome,
-    Failed(Failure),
+    Failed(ConnectFailure),
 }
 
-/// How an attempt ended that did not succeed; the names are those of `Trouble`.
+/// How an attempt ended that did not succeed; the names are those of `ConnectFailures`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum ConnectFailure {
     Later,
     Refused,
     Reset,
@@ -51,63 +51,65 @@ pub(super) enum Failure {
     Local,
 }
 
-impl Slot {
+impl ClientSlot {
     /// Something happened to the socket.
-    pub(super) fn step(&mut self, id: &str, user: Option<(&str, &str)>) -> Step {
+    pub(super) fn step(&mut self, id: &str, user: Option<(&str, &str)>) -> ConnectStep {
         let outcome = match self.stage {
-            Stage::Away => Ok(Step::Wait),
-            Stage::Opening(since) => self.greet(id, user, since),
-            Stage::Greeting(_) | Stage::Inside => self.hear(),
+            ConnectStage::Away => Ok(ConnectStep::Wait),
+            ConnectStage::Opening(since) => self.greet(id, user, since),
+            ConnectStage::Greeting(_) | ConnectStage::Inside => self.hear(),
         };
-        outcome.unwrap_or(Step::Failed(Failure::Reset))
+        outcome.unwrap_or(ConnectStep::Failed(ConnectFailure::Reset))
     }
 
-    fn greet(&mut self, id: &str, user: Option<(&str, &str)>, since: Instant) -> io::Result<Step> {
-        let Some(socket) = &mut self.socket else { return Ok(Step::Wait) };
+    fn greet(&mut self, id: &str, user: Option<(&str, &str)>, since: Instant) -> io::Result<ConnectStep> {
+        let Some(socket) = &mut self.socket else { return Ok(ConnectStep::Wait) };
         if let Some(error) = socket.take_error()? {
             return Err(error);
         }
         match socket.peer_addr() {
-            Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(Step::Wait),
+            Err(error) if error.kind() == ErrorKind::NotConnected => return Ok(ConnectStep::Wait),
             outcome => outcome?,
         };
         socket.set_nodelay(true)?;
         let mut out = Vec::new();
-        packets::connect_as(id, user, None, packets::Stay::Clean, &mut out).map_err(io::Error::other)?;
+        packets::connect_as(id, user, None, packets::SessionLifetime::Clean, &mut out).map_err(io::Error::other)?;
         socket.write_all(&out)?;
-        self.stage = Stage::Greeting(since);
-        Ok(Step::Wait)
+        self.stage = ConnectStage::Greeting(since);
+        Ok(ConnectStep::Wait)
     }
 
-    fn hear(&mut self) -> io::Result<Step> {
-        let Some(socket) = &mut self.socket else { return Ok(Step::Wait) };
+    fn hear(&mut self) -> io::Result<ConnectStep> {
+        let Some(socket) = &mut self.socket else { return Ok(ConnectStep::Wait) };
         let mut buffer = [0; ANSWER_BYTES];
         match socket.read(&mut buffer) {
-            Ok(0) => Ok(Step::Failed(Failure::Closed)),
-            Ok(count) if self.stage == Stage::Inside || self.input.len() + count > ANSWER_BYTES => {
+            Ok(0) => Ok(ConnectStep::Failed(ConnectFailure::Closed)),
+            Ok(count) if self.stage == ConnectStage::Inside || self.input.len() + count > ANSWER_BYTES => {
                 // Nobody has anything to say to these clients but the answer to their CONNECT.
-                Ok(Step::Failed(Failure::Refused))
+                Ok(ConnectStep::Failed(ConnectFailure::Refused))
             }
             Ok(count) => {
                 self.input.extend_from_slice(&buffer[..count]);
                 Ok(answer(&self.input))
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(Step::Wait),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Ok(ConnectStep::Wait)
+            }
             Err(error) => Err(error),
         }
     }
 }
 
 /// What the answer to a CONNECT means.
-fn answer(bytes: &[u8]) -> Step {
+fn answer(bytes: &[u8]) -> ConnectStep {
     match decode(bytes, PEER.version, &packets::limits()) {
         Ok(Decoded::Packet { packet: Packet::ConnAck(answer), .. }) => match answer.reason {
-            ReasonCode::Success => Step::Welcome,
-            ReasonCode::ServerUnavailable | ReasonCode::ServerBusy => Step::Failed(Failure::Later),
-            _ => Step::Failed(Failure::Refused),
+            ReasonCode::Success => ConnectStep::Welcome,
+            ReasonCode::ServerUnavailable | ReasonCode::ServerBusy => ConnectStep::Failed(ConnectFailure::Later),
+            _ => ConnectStep::Failed(ConnectFailure::Refused),
         },
-        Ok(Decoded::Packet { .. }) | Err(_) => Step::Failed(Failure::Refused),
-        Ok(_) => Step::Wait,
+        Ok(Decoded::Packet { .. }) | Err(_) => ConnectStep::Failed(ConnectFailure::Refused),
+        Ok(_) => ConnectStep::Wait,
     }
 }
 
@@ -132,10 +134,10 @@ mod tests {
 
     #[test]
     fn an_honest_refusal_is_told_from_others() {
-        assert_eq!(answer(&[0x20, 2, 0, 0]), Step::Welcome);
-        assert_eq!(answer(&[0x20, 2, 0, 3]), Step::Failed(Failure::Later));
-        assert_eq!(answer(&[0x20, 2, 0, 5]), Step::Failed(Failure::Refused));
-        assert_eq!(answer(&[0x20, 2]), Step::Wait);
-        assert_eq!(answer(b"HTTP/1.1"), Step::Failed(Failure::Refused));
+        assert_eq!(answer(&[0x20, 2, 0, 0]), ConnectStep::Welcome);
+        assert_eq!(answer(&[0x20, 2, 0, 3]), ConnectStep::Failed(ConnectFailure::Later));
+        assert_eq!(answer(&[0x20, 2, 0, 5]), ConnectStep::Failed(ConnectFailure::Refused));
+        assert_eq!(answer(&[0x20, 2]), ConnectStep::Wait);
+        assert_eq!(answer(b"HTTP/1.1"), ConnectStep::Failed(ConnectFailure::Refused));
     }
 }

@@ -8,7 +8,7 @@ const MISSING_MAX: u64 = 10_000;
 
 /// A message in the eyes of its subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum SequenceCheck {
     /// In order, perhaps after a gap.
     New,
     /// For the first time, but after a later one.
@@ -19,26 +19,26 @@ pub(super) enum Seen {
 
 /// The messages of one publisher at one subscriber.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stream {
+pub(super) struct ReceivedStream {
     next: u64,
     missing: BTreeSet<u64>,
 }
 
-impl Stream {
+impl ReceivedStream {
     /// The message with this number arrived.
     #[inline]
-    pub(super) fn see(&mut self, sequence: u64) -> Seen {
+    pub(super) fn see(&mut self, sequence: u64) -> SequenceCheck {
         if sequence >= self.next {
             let gap = sequence - self.next;
             if gap > 0 && self.missing.len() as u64 + gap <= MISSING_MAX {
                 self.missing.extend(self.next..sequence);
             }
             self.next = sequence + 1;
-            Seen::New
+            SequenceCheck::New
         } else if self.missing.remove(&sequence) {
-            Seen::Late
+            SequenceCheck::Late
         } else {
-            Seen::Again
+            SequenceCheck::Again
         }
     }
 }
@@ -49,8 +49,8 @@ mod tests {
 
     #[test]
     fn late_is_told_from_twice() {
-        use Seen::{Again, Late, New};
-        let mut stream = Stream::default();
+        use SequenceCheck::{Again, Late, New};
+        let mut stream = ReceivedStream::default();
         let seen: Vec<_> = [0, 1, 2, 5, 4, 4, 2, 3, 6].into_iter().map(|number| stream.see(number)).collect();
         assert_eq!(seen, [New, New, New, New, Late, Again, Again, Late, New]);
         assert!(stream.missing.is_empty());
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn a_huge_gap_costs_no_memory() {
-        let mut stream = Stream::default();
-        assert_eq!(stream.see(u64::MAX / 2), Seen::New);
+        let mut stream = ReceivedStream::default();
+        assert_eq!(stream.see(u64::MAX / 2), SequenceCheck::New);
         assert!(stream.missing.is_empty());
     }
 }

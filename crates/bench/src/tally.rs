@@ -4,7 +4,7 @@ use super::histogram::Histogram;
 
 /// What became of the messages of one flow.
 #[derive(Clone, Debug)]
-pub(super) struct Tally {
+pub(super) struct FlowTally {
     /// Given to the socket, over all publishers.
     pub(super) sent: u64,
     /// Received for the first time.
@@ -23,7 +23,7 @@ pub(super) struct Tally {
     pub(super) late: Histogram,
 }
 
-impl Tally {
+impl FlowTally {
     /// Nothing yet.
     pub(super) fn new() -> Self {
         Self {

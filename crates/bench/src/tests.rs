@@ -2,16 +2,16 @@
 
 use super::*;
 
-fn plan(words: &[&str]) -> Result<Plan, String> {
+fn plan(words: &[&str]) -> Result<BenchPlan, String> {
     let words = std::iter::once(&"tidegate-bench").chain(words);
     let args = BenchArgs::try_parse_from(words).map_err(|error| error.to_string())?;
-    Plan::of(&args).map_err(|error| format!("{error:#}"))
+    BenchPlan::of(&args).map_err(|error| format!("{error:#}"))
 }
 
 #[test]
 fn without_arguments_everything_is_measured_on_our_own_broker() {
     let plan = plan(&[]).unwrap();
-    assert_eq!(plan.own, Source::own());
+    assert_eq!(plan.own, BrokerSource::own());
     assert_eq!(plan.cases.len(), cases::CASES.len());
 }
 
@@ -31,14 +31,14 @@ fn groups_are_chosen_by_name() {
 fn peers_are_found_named_or_switched_off() {
     let peers = |words: &[&str]| plan(words).map(|plan| plan.peers);
     assert_eq!(peers(&["--peer", "none"]).unwrap(), []);
-    let (mosquitto, rumqttd) = (Source::Mosquitto("/bin/sh".into()), Source::Rumqttd("/bin/ls".into()));
+    let (mosquitto, rumqttd) = (BrokerSource::Mosquitto("/bin/sh".into()), BrokerSource::Rumqttd("/bin/ls".into()));
     assert_eq!(peers(&["--peer", "/bin/sh", "--rumqttd", "none"]).unwrap(), std::slice::from_ref(&mosquitto));
     assert_eq!(peers(&["--peer", "/bin/sh", "--rumqttd", "/bin/ls"]).unwrap(), [mosquitto, rumqttd.clone()]);
     assert_eq!(peers(&["--peer", "none", "--rumqttd", "/bin/ls"]).unwrap(), [rumqttd]);
     assert_eq!(peers(&["--peer", "/no/where"]).unwrap_err(), "wrong usage: --peer /no/where: no such file");
     assert_eq!(peers(&["--rumqttd", "/no/where"]).unwrap_err(), "wrong usage: --rumqttd /no/where: no such file");
     let command = "rumqttd -c {port}.toml";
-    assert_eq!(peers(&["--peer-cmd", command]).unwrap(), [Source::Command(command.to_owned())]);
+    assert_eq!(peers(&["--peer-cmd", command]).unwrap(), [BrokerSource::Command(command.to_owned())]);
     assert!(peers(&["--peer-cmd", "rumqttd"]).unwrap_err().contains("{port}"));
     assert!(peers(&["--peer-cmd", command, "--peer", "none"]).is_err());
 }
@@ -47,7 +47,7 @@ fn peers_are_found_named_or_switched_off() {
 fn each_case_has_its_brokers() {
     let sources = |words: &[&str]| {
         let plan = plan(words).unwrap();
-        plan.sources(&plan.cases[0]).iter().map(Source::name).collect::<Vec<_>>()
+        plan.sources(&plan.cases[0]).iter().map(BrokerSource::name).collect::<Vec<_>>()
     };
     assert_eq!(sources(&["relay", "--peer", "none"]), ["tidegate", "relay"]);
     assert_eq!(sources(&["shards", "--peer", "none"]), ["1 shard", "2 shards"]);
@@ -68,7 +68,7 @@ fn reports_go_to_a_file_or_to_the_output() {
 #[test]
 fn only_this_machine_is_flooded() {
     let own = |words: &[&str]| plan(words).map(|plan| plan.own);
-    let at = |text: &str, pid| Ok(Source::Running { address: text.parse().unwrap(), pid });
+    let at = |text: &str, pid| Ok(BrokerSource::Running { address: text.parse().unwrap(), pid });
     assert_eq!(own(&["--url", "mqtt://127.0.0.1:1884", "--pid", "7"]), at("127.0.0.1:1884", Some(7)));
     assert_eq!(own(&["--url", "mqtt://127.0.0.1/"]), at("127.0.0.1:1883", None));
     assert_eq!(own(&["--url", "mqtt://[::1]:1884"]), at("[::1]:1884", None));

@@ -7,9 +7,9 @@ use mio::{Events, Poll};
 
 /// Nanoseconds since the case began; shared by its threads, so that times of one can be compared with the other's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock(Instant);
+pub(super) struct CaseClock(Instant);
 
-impl Clock {
+impl CaseClock {
     pub(super) fn start() -> Self {
         Self(Instant::now())
     }

@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use signal_hook::consts::SIGTERM;
-use tidegate_admin::{Certificate, Demo, Door, DoorState, Keeper, Reloaded, Role, Roles, Setting, Steward};
+use tidegate_admin::{
+    Certificate, Demo, ListenerState, ListenerStatus, ProcessControl, Reloaded, Role, Roles, SettingInForce,
+    UserDirectory,
+};
 use tidegate_auth::Users;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
@@ -50,7 +53,7 @@ pub struct Running {
 #[derive(Debug)]
 struct Now {
     loaded: Loaded,
-    keeper: Option<Keeper>,
+    keeper: Option<UserDirectory>,
     /// How often it was read again, and when last.
     generation: u64,
     at: SystemTime,
@@ -66,7 +69,7 @@ impl Running {
         level: Level,
         listeners: Vec<Listener>,
         loaded: Loaded,
-        keeper: Option<Keeper>,
+        keeper: Option<UserDirectory>,
         demo: Arc<dyn Demo>,
     ) -> Self {
         let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0, at: SystemTime::now() });
@@ -147,7 +150,7 @@ impl Running {
     }
 }
 
-impl Steward for Running {
+impl ProcessControl for Running {
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
         Self::reload(self)
     }
@@ -172,7 +175,7 @@ impl Steward for Running {
         }
     }
 
-    fn keeper(&self) -> Option<Keeper> {
+    fn keeper(&self) -> Option<UserDirectory> {
         self.now().keeper.clone()
     }
 
@@ -195,9 +198,9 @@ impl Steward for Running {
         }
     }
 
-    fn settings(&self) -> Vec<Setting> {
+    fn settings(&self) -> Vec<SettingInForce> {
         let now = self.now();
-        let setting = |key: &Key| Setting {
+        let setting = |key: &Key| SettingInForce {
             path: key.path.to_owned(),
             value: (key.show)(&now.loaded.options),
             origin: now.loaded.origin(key.path).to_string(),
@@ -222,25 +225,25 @@ impl Steward for Running {
         Some(self.now().at)
     }
 
-    fn doors(&self) -> Vec<Door> {
+    fn doors(&self) -> Vec<ListenerStatus> {
         let open = self.handle.addresses();
         let is_draining = self.is_draining.load(Ordering::Relaxed);
         let of_broker = plan::DOORS.iter().map(|(kind, name)| {
             let address = open.iter().find(|(other, _)| other == kind).map(|(_, at)| *at);
             let state = match address {
-                None => DoorState::Off,
-                Some(_) if is_draining => DoorState::Draining,
-                Some(_) => DoorState::Open,
+                None => ListenerState::Off,
+                Some(_) if is_draining => ListenerState::Draining,
+                Some(_) => ListenerState::Open,
             };
-            Door { name, address, state }
+            ListenerStatus { name, address, state }
         });
         let others = self.doors.get().into_iter().flatten().map(|(name, wanted, is)| {
             let state = match (wanted, is) {
-                (_, Some(_)) => DoorState::Open,
-                (Some(_), None) => DoorState::Failed,
-                (None, None) => DoorState::Off,
+                (_, Some(_)) => ListenerState::Open,
+                (Some(_), None) => ListenerState::Failed,
+                (None, None) => ListenerState::Off,
             };
-            Door { name, address: is.or(*wanted), state }
+            ListenerStatus { name, address: is.or(*wanted), state }
         });
         of_broker.chain(others).collect()
     }
@@ -332,9 +335,9 @@ impl Porter for Running {
 }
 
 /// Who may come in at the operator's door; none if there are no users.
-pub fn keeper(security: &Security) -> Option<Keeper> {
+pub fn keeper(security: &Security) -> Option<UserDirectory> {
     let (authenticator, roles) = (Arc::clone(&security.authenticator), security.roles.clone()?);
-    Some(Keeper { authenticator, roles: Arc::new(roles) })
+    Some(UserDirectory { authenticator, roles: Arc::new(roles) })
 }
 
 /// The best role of each user that has one.

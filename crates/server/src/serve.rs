@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use tidegate_admin::{Admin, Demo, Otlp, Steward};
+use tidegate_admin::{Admin, Demo, Otlp, ProcessControl};
 use tidegate_broker::Broker;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_broker::keep::{Opening, Restored};
@@ -160,8 +160,8 @@ fn log_opening(broker: &Broker) {
 /// The operator's door. One that nobody asked for, at a port that is taken, is no reason not to serve.
 fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> {
     let Some(bind) = plan::admin(&loaded.options) else { return Ok(None) };
-    let steward = Arc::clone(running) as Arc<dyn Steward>;
-    match Admin::start(bind, running.handle.clone(), steward) {
+    let process = Arc::clone(running) as Arc<dyn ProcessControl>;
+    match Admin::start(bind, running.handle.clone(), process) {
         Ok(admin) => Ok(Some(admin)),
         Err(error) if *loaded.origin("listeners.admin") == Origin::Default => {
             let other = SocketAddr::new(bind.ip(), bind.port().saturating_add(1));
@@ -180,8 +180,8 @@ fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> 
 fn send_metrics(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Otlp>> {
     let telemetry = &loaded.options.telemetry;
     let Some(receiver) = telemetry.otlp.clone().value() else { return Ok(None) };
-    let steward = Arc::clone(running) as Arc<dyn Steward>;
-    let otlp = Otlp::start(receiver.collector, telemetry.otlp_interval.0, running.handle.clone(), steward);
+    let process = Arc::clone(running) as Arc<dyn ProcessControl>;
+    let otlp = Otlp::start(receiver.collector, telemetry.otlp_interval.0, running.handle.clone(), process);
     otlp.map(Some).context("metrics cannot be sent")
 }
 

@@ -24,13 +24,13 @@ use tidegate_core::{RATE_WINDOW, Whom};
 use crate::ask::walk;
 use crate::clients::{find, last_closed};
 use crate::problem::{Answered, Problem, json_of};
-use crate::state::State;
+use crate::state::AdminState;
 use crate::status::meaning;
 use crate::view;
 use remedy::next;
 use words::{messages, number, per_second, quoted, span, whole_per_second};
 
-pub(crate) async fn show(Shared(state): Shared<Arc<State>>, Path(client_id): Path<String>) -> Answered {
+pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     let closed = last_closed(&state, &client_id).await?;
     let Some(detail) = find(&state, &client_id).await? else {
         let identity = closed.as_ref().map(|closed| &closed.parting.identity);
@@ -77,7 +77,7 @@ fn factor(client: &ClientReport) -> Option<f64> {
 }
 
 /// Its place among all publishers whose rate is known, the rarest first, and how many those are.
-async fn rank(state: &State, client: &ClientReport) -> Result<Option<(usize, usize)>, Problem> {
+async fn rank(state: &AdminState, client: &ClientReport) -> Result<Option<(usize, usize)>, Problem> {
     let Some(own) = view::learned_rate(client) else { return Ok(None) };
     let (mut rarer, mut all) = (0, 0);
     walk(state, |other| {
@@ -191,7 +191,7 @@ fn rhythm(client: &ClientReport) -> Option<String> {
     Some(format!("learned: a message every {}{batches}; rates are those of the last {window} s", span(interval)))
 }
 
-fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> Option<String> {
+fn gate(state: &AdminState, client: &ClientReport, rank: Option<(usize, usize)>) -> Option<String> {
     let publisher = client.publisher.as_ref()?;
     let mut facts = Vec::new();
     if !client.delay.is_zero() {
@@ -222,7 +222,7 @@ fn gate(state: &State, client: &ClientReport, rank: Option<(usize, usize)>) -> O
 }
 
 /// What an operator has said about it, in messages a second.
-fn limit_of(state: &State, client: &ClientReport) -> Option<(Whom, f64)> {
+fn limit_of(state: &AdminState, client: &ClientReport) -> Option<(Whom, f64)> {
     let is_it = |whom: &Whom| match whom {
         Whom::Client(name) => *name == client.client_id,
         Whom::User(name) => Some(name) == client.identity.user.as_ref(),
@@ -241,7 +241,7 @@ fn limited((whom, rate): &(Whom, f64)) -> String {
 }
 
 /// The ban that keeps a client out the longest. Of one that never came in only the identifier is known.
-fn ban_of(state: &State, client_id: &str, identity: Option<&Identity>) -> Option<Ban> {
+fn ban_of(state: &AdminState, client_id: &str, identity: Option<&Identity>) -> Option<Ban> {
     let user = identity.and_then(|identity| identity.user.as_deref());
     let ip = identity.and_then(|identity| identity.peer.parse::<SocketAddr>().ok()).map(|peer| peer.ip());
     let is_it = |ban: &Ban| match (&ban.whom, ip) {
@@ -304,11 +304,11 @@ fn lost(ledger: &Ledger) -> Vec<String> {
     lines
 }
 
-fn earlier(state: &State, closed: &Closed) -> String {
+fn earlier(state: &AdminState, closed: &Closed) -> String {
     format!("its connection before this one ended {}: {}", view::rfc3339(state.wall(closed.parting.at)), closed.why)
 }
 
-fn gone(state: &State, closed: &Closed) -> String {
+fn gone(state: &AdminState, closed: &Closed) -> String {
     let parting = &closed.parting;
     let mut lines = vec![format!(
         "client {:?} ({}, listener {}) is gone: its connection ended {}: {}",

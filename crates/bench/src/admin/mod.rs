@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::measure::Setting;
-use super::process::{Broker, Source, Tune, Wish};
-use super::report::Role;
-use super::space::{Figure, Figures};
+use super::measure::RunSettings;
+use super::process::{BrokerNeeds, BrokerSource, RunningBroker, Tune};
+use super::report::BrokerRole;
+use super::space::{NamedFigure, SpaceFigures};
 
 /// A case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scenario {
+pub(super) enum AdminCase {
     /// `/metrics` beside so many silent clients.
     Scrape { clients: usize },
     /// Traffic beside so many pages that listen, and without them.
@@ -33,20 +33,21 @@ const SCRAPES: usize = 200;
 const ROUNDS: usize = 7;
 
 /// The publisher is a flooder if there ever was one: with the gate, the gate would be measured.
-const TUNE: Tune = Tune { name: "tidegate", role: Role::Own, settings: &["backoff.mode=off", "store.keep=false"] };
+const TUNE: Tune =
+    Tune { name: "tidegate", role: BrokerRole::Own, settings: &["backoff.mode=off", "store.keep=false"] };
 
 /// Runs a case.
-pub(super) fn run(scenario: Scenario, setting: &Setting) -> Result<Figures> {
-    let source = Source::Tidegate { shards: Some(1), tune: TUNE };
-    let broker = source.start(&Wish::NONE, &setting.stop)?;
+pub(super) fn run(scenario: AdminCase, setting: &RunSettings) -> Result<SpaceFigures> {
+    let source = BrokerSource::Tidegate { shards: Some(1), tune: TUNE };
+    let broker = source.start(&BrokerNeeds::NONE, &setting.stop)?;
     let figures = match scenario {
-        Scenario::Scrape { clients } => scrape(&broker, setting.affordable(setting.scaled(clients)))?,
-        Scenario::Dashboards { pages } => dashboards(&broker, setting.scaled(pages), setting)?,
+        AdminCase::Scrape { clients } => scrape(&broker, setting.affordable(setting.scaled(clients)))?,
+        AdminCase::Dashboards { pages } => dashboards(&broker, setting.scaled(pages), setting)?,
     };
-    Ok(Figures(figures.into_iter().map(|(name, value)| Figure { name, value }).collect()))
+    Ok(SpaceFigures(figures.into_iter().map(|(name, value)| NamedFigure { name, value }).collect()))
 }
 
-fn scrape(broker: &Broker, clients: usize) -> Result<Vec<(&'static str, f64)>> {
+fn scrape(broker: &RunningBroker, clients: usize) -> Result<Vec<(&'static str, f64)>> {
     let door = door(broker)?;
     let names = (0..clients).map(|number| format!("idle-{number}"));
     let idle: Vec<_> = names.map(|name| traffic::connect(broker.address, &name)).collect::<Result<_>>()?;
@@ -74,7 +75,7 @@ fn scrape(broker: &Broker, clients: usize) -> Result<Vec<(&'static str, f64)>> {
     ])
 }
 
-fn dashboards(broker: &Broker, count: usize, setting: &Setting) -> Result<Vec<(&'static str, f64)>> {
+fn dashboards(broker: &RunningBroker, count: usize, setting: &RunSettings) -> Result<Vec<(&'static str, f64)>> {
     let door = door(broker)?;
     let time = setting.time / 2;
     let (mut ratios, mut shares) = (Vec::new(), Vec::new());
@@ -107,7 +108,7 @@ fn dashboards(broker: &Broker, count: usize, setting: &Setting) -> Result<Vec<(&
 }
 
 /// Traffic while pages listen; they are gone when it returns.
-fn watched(broker: &Broker, door: SocketAddr, count: usize, time: Duration) -> Result<traffic::Run> {
+fn watched(broker: &RunningBroker, door: SocketAddr, count: usize, time: Duration) -> Result<traffic::AdminRun> {
     let pages = pages::open(door, count)?;
     let run = traffic::run(broker, time)?;
     drop(pages);
@@ -115,12 +116,12 @@ fn watched(broker: &Broker, door: SocketAddr, count: usize, time: Duration) -> R
     Ok(run)
 }
 
-fn door(broker: &Broker) -> Result<SocketAddr> {
+fn door(broker: &RunningBroker) -> Result<SocketAddr> {
     broker.admin.context("the broker has no door for operators")
 }
 
 /// CPU seconds of the broker's threads whose names begin so.
-fn cpu(broker: &Broker, name: &str) -> Result<f64> {
+fn cpu(broker: &RunningBroker, name: &str) -> Result<f64> {
     let pid = broker.pid.context("the broker has no process")?;
     let nanos = super::procfs::thread_cpu_ns(pid, name).context("CPU time is measured on Linux only")?;
     Ok(nanos as f64 / 1e9)

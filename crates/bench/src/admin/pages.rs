@@ -18,12 +18,12 @@ pub(super) fn request(door: SocketAddr, path: &str) -> Result<TcpStream> {
 }
 
 /// A page that is open until this is dropped.
-pub(super) struct Page {
+pub(super) struct OpenPage {
     stream: TcpStream,
     reading: Option<JoinHandle<()>>,
 }
 
-impl Drop for Page {
+impl Drop for OpenPage {
     fn drop(&mut self) {
         // For both of its ends.
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -34,7 +34,7 @@ impl Drop for Page {
 }
 
 /// Pages that listen and read what they are told.
-pub(super) fn open(door: SocketAddr, count: usize) -> Result<Vec<Page>> {
+pub(super) fn open(door: SocketAddr, count: usize) -> Result<Vec<OpenPage>> {
     let mut pages = Vec::new();
     for number in 0..count {
         let stream = request(door, "/api/v1/events")?;
@@ -45,7 +45,7 @@ pub(super) fn open(door: SocketAddr, count: usize) -> Result<Vec<Page>> {
         }
         let read = move || drop(std::io::copy(&mut reader, &mut std::io::sink()));
         let reading = std::thread::Builder::new().stack_size(64 * 1024).spawn(read)?;
-        pages.push(Page { stream, reading: Some(reading) });
+        pages.push(OpenPage { stream, reading: Some(reading) });
     }
     Ok(pages)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 
 use super::cpu;
-use crate::process::Broker;
+use crate::process::RunningBroker;
 
 /// Messages that the publisher has under way, so that delivery is measured and not buffers.
 const WINDOW: u64 = 200;
@@ -18,7 +18,7 @@ const WINDOW: u64 = 200;
 const LAST_MAX: Duration = Duration::from_secs(10);
 
 /// What one run came to.
-pub(super) struct Run {
+pub(super) struct AdminRun {
     /// CPU microseconds of the shard for each message.
     pub(super) shard_us: f64,
     /// The door's share of one core.
@@ -41,7 +41,7 @@ pub(super) fn connect(at: SocketAddr, id: &str) -> Result<TcpStream> {
 }
 
 /// Runs for a time.
-pub(super) fn run(broker: &Broker, time: Duration) -> Result<Run> {
+pub(super) fn run(broker: &RunningBroker, time: Duration) -> Result<AdminRun> {
     let mut reader = connect(broker.address, "reader")?;
     reader.write_all(b"\x82\x06\0\x01\0\x01t\0")?;
     reader.read_exact(&mut [0; 5])?;
@@ -86,5 +86,5 @@ pub(super) fn run(broker: &Broker, time: Duration) -> Result<Run> {
     if lost > 0 {
         bail!("{lost} of {sent} messages were lost");
     }
-    Ok(Run { shard_us: shard * 1e6 / messages.max(1) as f64, door_share: door / elapsed })
+    Ok(AdminRun { shard_us: shard * 1e6 / messages.max(1) as f64, door_share: door / elapsed })
 }

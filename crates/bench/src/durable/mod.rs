@@ -14,14 +14,14 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use tidegate_wire_mqtt::QoS;
 
-use super::cases::{Flow, Pace, Shape};
-use super::clients::Reader;
+use super::cases::{FlowSpec, PublishPace, Topology};
+use super::clients::ReadSpeed;
 use super::gate::NO_STORE;
 use super::json;
-use super::measure::{self, Setting};
-use super::outcome::{Cores, Traffic};
-use super::process::{Source, Tune, Wish};
-use super::report::{Role, core_words, grouped};
+use super::measure::{self, RunSettings};
+use super::outcome::{Cores, TrafficOutcome};
+use super::process::{BrokerNeeds, BrokerSource, Tune};
+use super::report::{BrokerRole, core_words, grouped};
 pub(super) use restart::Restart;
 
 /// What is promised and measured.
@@ -35,16 +35,16 @@ pub(super) enum Promise {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub(super) enum Durable {
-    Rate(Rate),
+pub(super) enum DurableOutcome {
+    Rate(DurableRate),
     Restart(Restart),
 }
 
 /// Messages that were kept before they were acknowledged.
 #[derive(Clone, Debug)]
-pub(super) struct Rate {
+pub(super) struct DurableRate {
     pub(super) publishers: usize,
-    pub(super) traffic: Traffic,
+    pub(super) traffic: TrafficOutcome,
     /// What this broker promises with an acknowledgement.
     promise: &'static str,
     /// Syncs a second of the folder, one after the other: the better of before and after. Known for ours.
@@ -71,40 +71,46 @@ impl Promise {
 }
 
 /// Runs a case on brokers from this source.
-pub(super) fn run(promise: Promise, source: &Source, setting: &Setting, number: u32) -> Result<Durable> {
+pub(super) fn run(
+    promise: Promise,
+    source: &BrokerSource,
+    setting: &RunSettings,
+    number: u32,
+) -> Result<DurableOutcome> {
     match promise {
-        Promise::Rate { publishers } => rate(publishers, source, setting, number).map(Durable::Rate),
-        Promise::Restart { messages } => restart::run(messages, source, setting, number).map(Durable::Restart),
+        Promise::Rate { publishers } => rate(publishers, source, setting, number).map(DurableOutcome::Rate),
+        Promise::Restart { messages } => restart::run(messages, source, setting, number).map(DurableOutcome::Restart),
     }
 }
 
-fn rate(publishers: usize, source: &Source, setting: &Setting, number: u32) -> Result<Rate> {
+fn rate(publishers: usize, source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<DurableRate> {
     let publishers = setting.affordable(setting.scaled(publishers));
-    let flow = Flow {
-        shape: Shape::FanIn(u32::try_from(publishers)?),
+    let flow = FlowSpec {
+        shape: Topology::FanIn(u32::try_from(publishers)?),
         qos: QoS::AtLeastOnce,
         payload_bytes: PAYLOAD_BYTES,
-        pace: Pace::OneByOne,
+        pace: PublishPace::OneByOne,
     };
-    let broker = source.start(&Wish { queue_max: Some(QUEUE_MAX), is_kept: true, ..Wish::NONE }, &setting.stop)?;
-    let folder = broker.folder().filter(|_| source.role() == Role::Own);
+    let broker =
+        source.start(&BrokerNeeds { queue_max: Some(QUEUE_MAX), is_kept: true, ..BrokerNeeds::NONE }, &setting.stop)?;
+    let folder = broker.folder().filter(|_| source.role() == BrokerRole::Own);
     let look = || folder.map(|folder| disk::syncs_per_s(folder, setting.time / 2)).transpose();
     let before = look()?;
-    let traffic = measure::traffic(&flow, Reader::Lasting, &broker, setting, number)?;
+    let traffic = measure::traffic(&flow, ReadSpeed::Lasting, &broker, setting, number)?;
     let after = look()?;
     let syncs_per_s = before.zip(after).map(|(before, after)| before.max(after));
-    Ok(Rate { publishers, traffic, promise: promised(source.role()), syncs_per_s })
+    Ok(DurableRate { publishers, traffic, promise: promised(source.role()), syncs_per_s })
 }
 
-fn promised(role: Role) -> &'static str {
+fn promised(role: BrokerRole) -> &'static str {
     match role {
-        Role::Own => "acknowledged when synced",
-        Role::Off => "nothing kept",
+        BrokerRole::Own => "acknowledged when synced",
+        BrokerRole::Off => "nothing kept",
         _ => "acknowledged at once, saved every 30 minutes",
     }
 }
 
-impl Rate {
+impl DurableRate {
     /// What the disk allows: every sync shared by all publishers.
     pub(super) fn limit_per_s(&self) -> Option<f64> {
         Some(self.syncs_per_s? * self.publishers as f64)
@@ -144,7 +150,7 @@ impl Rate {
     }
 }
 
-impl Durable {
+impl DurableOutcome {
     /// The words of the table, one line or more.
     pub(super) fn lines(&self) -> Vec<String> {
         match self {

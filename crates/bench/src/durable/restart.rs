@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 use tidegate_wire_mqtt::QoS;
 
 use super::PAYLOAD_BYTES;
-use crate::cases::{Flow, Pace, Shape};
+use crate::cases::{FlowSpec, PublishPace, Topology};
 use crate::clients;
-use crate::engine::{Engine, Greeting, Load};
+use crate::engine::{Engine, Greeting, LoadSwitch};
 use crate::gate::ask;
 use crate::json;
-use crate::measure::Setting;
+use crate::measure::RunSettings;
 use crate::outcome::Cores;
-use crate::packets::Stay;
+use crate::packets::SessionLifetime;
 use crate::plain::Plain;
-use crate::process::{Source, Wish};
-use crate::procfs::{self, Meter};
+use crate::process::{BrokerNeeds, BrokerSource};
+use crate::procfs::{self, CpuMeter};
 use crate::report::{core_words, grouped};
-use crate::timer::Clock;
+use crate::timer::CaseClock;
 
 /// Publishers that fill the queue: so many share a sync.
 const PUBLISHERS: u32 = 256;
@@ -79,34 +79,35 @@ impl Restart {
     }
 }
 
-pub(super) fn run(wanted: usize, source: &Source, setting: &Setting, number: u32) -> Result<Restart> {
+pub(super) fn run(wanted: usize, source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<Restart> {
     let wanted = setting.scaled(wanted) as u64;
-    let flow = Flow {
-        shape: Shape::FanIn(PUBLISHERS),
+    let flow = FlowSpec {
+        shape: Topology::FanIn(PUBLISHERS),
         qos: QoS::AtLeastOnce,
         payload_bytes: PAYLOAD_BYTES,
-        pace: Pace::OneByOne,
+        pace: PublishPace::OneByOne,
     };
     // A few more may come than are asked for: whoever is acknowledged sends the next one.
     let queue_max = u32::try_from(wanted)?.saturating_mul(2).saturating_add(PUBLISHERS);
-    let broker = source.start(&Wish { queue_max: Some(queue_max), is_kept: true, ..Wish::NONE }, &setting.stop)?;
+    let broker =
+        source.start(&BrokerNeeds { queue_max: Some(queue_max), is_kept: true, ..BrokerNeeds::NONE }, &setting.stop)?;
     let sleeper = format!("bench-{number}-sleeper");
-    Plain::connect_as(broker.address, &sleeper, Stay::Lasting)?
+    Plain::connect_as(broker.address, &sleeper, SessionLifetime::Lasting)?
         .subscribe(&[format!("bench/{number}/#")], QoS::AtLeastOnce)?;
     let publishers = clients::publishers(0, &flow, 0, number);
-    let mut engine = Engine::new(&[flow], publishers, Greeting::Mqtt, Clock::start(), setting.stop.clone())?;
+    let mut engine = Engine::new(&[flow], publishers, Greeting::Mqtt, CaseClock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
     let begin = Instant::now();
     while engine.acknowledged() < wanted {
         if begin.elapsed() > FILL_MAX {
             bail!("only {} of {wanted} messages were kept in {} s", engine.acknowledged(), FILL_MAX.as_secs());
         }
-        engine.run(Load::On, LOOK)?;
+        engine.run(LoadSwitch::On, LOOK)?;
     }
     let messages = engine.acknowledged();
     drop(engine);
     let remains = broker.kill()?;
-    let (meter, begin) = (Meter::start(None), Instant::now());
+    let (meter, begin) = (CpuMeter::start(None), Instant::now());
     let broker = remains.start()?;
     let first = Plain::connect(broker.address, &format!("bench-{number}-first"))?;
     let seconds = begin.elapsed().as_secs_f64();

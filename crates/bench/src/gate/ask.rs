@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use crate::process::Broker;
+use crate::process::RunningBroker;
 use tidegate_program::AdminClient;
 
 /// What the ledger of a broker says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
+pub(crate) struct LedgerReading {
     /// How hard it is pressed, 0 to 4.
     pub(crate) level: u64,
     pub(crate) received: u64,
@@ -22,9 +22,9 @@ pub(crate) struct Account {
 /// Reasons that are the gate's own: those that follow from a publisher's rate.
 const SLOWED: [&str; 4] = ["publish_refused", "dropped_held_full", "dropped_rhythm", "dropped_held_expired"];
 
-impl Account {
+impl LedgerReading {
     /// Asks a broker; `None` if it is not ours, or does not answer.
-    pub(crate) fn of(broker: &Broker) -> Option<Self> {
+    pub(crate) fn of(broker: &RunningBroker) -> Option<Self> {
         Self::read(&AdminClient::at(broker.admin?).get("/api/v1/status").ok()?)
     }
 
@@ -61,7 +61,7 @@ impl Account {
 }
 
 /// Messages that wait for their receivers in a broker of ours.
-pub(crate) fn queued(broker: &Broker) -> Option<u64> {
+pub(crate) fn queued(broker: &RunningBroker) -> Option<u64> {
     AdminClient::at(broker.admin?).get("/api/v1/status").ok()?["waiting"]["queue_messages"].as_u64()
 }
 
@@ -78,12 +78,12 @@ mod tests {
                 "out": { "lost": { "dropped_queue_full": 5 } },
             },
         });
-        let account = Account::read(&status).unwrap();
+        let account = LedgerReading::read(&status).unwrap();
         assert_eq!((account.level, account.received, account.waiting, account.slowed()), (1, 100, 2, 7));
         assert_eq!(
             account.reasons(103).unwrap(),
             "4 dropped_rhythm, 9 publish_denied, 5 dropped_queue_full, 3 not read yet"
         );
-        assert_eq!(Account::read(&Value::Null), None);
+        assert_eq!(LedgerReading::read(&Value::Null), None);
     }
 }

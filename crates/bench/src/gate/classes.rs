@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{Latency, contest};
 use crate::json;
-use crate::measure::Setting;
+use crate::measure::RunSettings;
 use crate::outcome::Cores;
-use crate::process::Source;
-use crate::procfs::Meter;
+use crate::process::BrokerSource;
+use crate::procfs::CpuMeter;
 use crate::report::{core_words, grouped};
 
 /// Publishers of each class. By default a third of all publishers each has the classes high, normal and low.
@@ -24,7 +24,7 @@ const LENGTH: u32 = 2;
 
 /// What became of one class under one load.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Class {
+pub(crate) struct ClassOutcome {
     pub(crate) latency: Latency,
     /// Its share of all that was delivered.
     pub(crate) share: f64,
@@ -33,25 +33,25 @@ pub(crate) struct Class {
 
 /// One load.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Loaded {
+pub(crate) struct LoadOutcome {
     pub(crate) load: f64,
     /// Messages a second that were worked on.
     pub(crate) goodput: f64,
     /// High, normal, low.
-    pub(crate) classes: [Class; 3],
+    pub(crate) classes: [ClassOutcome; 3],
     pub(crate) late_ms: f64,
     pub(crate) cores: Cores,
 }
 
 /// All loads.
 #[derive(Clone, Debug)]
-pub(crate) struct Classes {
-    pub(crate) loads: Vec<Loaded>,
+pub(crate) struct ClassesOutcome {
+    pub(crate) loads: Vec<LoadOutcome>,
 }
 
-impl Classes {
+impl ClassesOutcome {
     /// What was measured at this load.
-    pub(crate) fn at(&self, load: f64) -> Option<&Loaded> {
+    pub(crate) fn at(&self, load: f64) -> Option<&LoadOutcome> {
         self.loads.iter().find(|loaded| loaded.load == load)
     }
 
@@ -69,7 +69,7 @@ impl Classes {
     }
 
     pub(super) fn lines(&self) -> Vec<String> {
-        let line = |loaded: &Loaded| {
+        let line = |loaded: &LoadOutcome| {
             let [high, normal, low] = &loaded.classes;
             format!(
                 "{:>4}× {:>4.0}/s, p99 ms {:.1}/{:.1}/{:.1}, share {:.0}/{:.0}/{:.0} %, lost {}/{}/{}, late {:.1} ms, cores {}",
@@ -93,8 +93,8 @@ impl Classes {
 
     pub(super) fn rows(&self) -> Vec<Value> {
         let class =
-            |class: &Class| json!({ "latency": class.latency.json(), "share": class.share, "lost": class.lost });
-        let row = |loaded: &Loaded| {
+            |class: &ClassOutcome| json!({ "latency": class.latency.json(), "share": class.share, "lost": class.lost });
+        let row = |loaded: &LoadOutcome| {
             json!({
                 "load": loaded.load,
                 "goodput_per_s": loaded.goodput,
@@ -115,16 +115,16 @@ fn rates(load: f64) -> [f64; 3] {
 }
 
 /// A fresh broker for each load: what it has learned of publishers under another one would mislead it.
-pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Classes> {
+pub(super) fn run(source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<ClassesOutcome> {
     let loads = LOADS.iter().map(|&load| loaded(load, source, setting, number)).collect::<Result<_>>()?;
-    Ok(Classes { loads })
+    Ok(ClassesOutcome { loads })
 }
 
-fn loaded(load: f64, source: &Source, setting: &Setting, number: u32) -> Result<Loaded> {
+fn loaded(load: f64, source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<LoadOutcome> {
     let broker = source.start(&contest::WISH, &setting.stop)?;
     let groups = rates(load).map(|per_s| contest::group(EACH, per_s));
     let mut engine = contest::begin(&groups, &broker, setting, number)?;
-    let meter = Meter::start(broker.pid);
+    let meter = CpuMeter::start(broker.pid);
     let seconds = engine.measure(setting.time * LENGTH)?.as_secs_f64();
     let (_, cores) = meter.stop(seconds);
     let measured = engine.harvest();
@@ -134,13 +134,13 @@ fn loaded(load: f64, source: &Source, setting: &Setting, number: u32) -> Result<
         bail!("three flows");
     };
     let all = high.measured + normal.measured + low.measured;
-    let classes = [(high, high_end), (normal, normal_end), (low, low_end)].map(|(tally, end)| Class {
+    let classes = [(high, high_end), (normal, normal_end), (low, low_end)].map(|(tally, end)| ClassOutcome {
         latency: Latency::of(&tally.latency),
         share: tally.measured as f64 / all.max(1) as f64,
         lost: end.missing(),
     });
     let late_ms = high.late.quantile(0.99) as f64 / 1e6;
-    Ok(Loaded { load, goodput: all as f64 / seconds, classes, late_ms, cores })
+    Ok(LoadOutcome { load, goodput: all as f64 / seconds, classes, late_ms, cores })
 }
 
 #[cfg(test)]
@@ -159,17 +159,17 @@ mod tests {
 
     #[test]
     fn figures_are_taken_from_the_right_loads() {
-        let loaded = |load, goodput, p99_ms| Loaded {
+        let loaded = |load, goodput, p99_ms| LoadOutcome {
             load,
             goodput,
-            classes: [Class { latency: Latency { p99_ms, ..Latency::default() }, ..Class::default() }; 3],
+            classes: [ClassOutcome { latency: Latency { p99_ms, ..Latency::default() }, ..ClassOutcome::default() }; 3],
             late_ms: 0.0,
             cores: Cores::default(),
         };
         let classes =
-            Classes { loads: vec![loaded(0.5, 250.0, 4.0), loaded(1.0, 490.0, 5.0), loaded(5.0, 500.0, 6.0)] };
+            ClassesOutcome { loads: vec![loaded(0.5, 250.0, 4.0), loaded(1.0, 490.0, 5.0), loaded(5.0, 500.0, 6.0)] };
         assert_eq!(classes.highest(), Some(1.5));
         assert_eq!(classes.steadiness(), Some(0.98));
-        assert_eq!(Classes { loads: Vec::new() }.steadiness(), None);
+        assert_eq!(ClassesOutcome { loads: Vec::new() }.steadiness(), None);
     }
 }

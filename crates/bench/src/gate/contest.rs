@@ -7,12 +7,12 @@ use anyhow::Result;
 use tidegate_wire_mqtt::QoS;
 
 use crate::beats::Beat;
-use crate::cases::{Flow, Pace, Shape};
-use crate::clients::{self, Client, Reader};
-use crate::engine::{Engine, Greeting, Load};
-use crate::measure::Setting;
-use crate::process::{Broker, Wish};
-use crate::timer::Clock;
+use crate::cases::{FlowSpec, PublishPace, Topology};
+use crate::clients::{self, ClientSpec, ReadSpeed};
+use crate::engine::{Engine, Greeting, LoadSwitch};
+use crate::measure::RunSettings;
+use crate::process::{BrokerNeeds, RunningBroker};
+use crate::timer::CaseClock;
 
 /// Messages a second that the subscriber works on.
 pub(super) const CAPACITY: f64 = 500.0;
@@ -24,16 +24,16 @@ const PAYLOAD_BYTES: usize = 1000;
 pub(super) const QUEUE_MAX: u32 = 500;
 
 /// What every broker is told.
-pub(super) const WISH: Wish = Wish { queue_max: Some(QUEUE_MAX), ..Wish::NONE };
+pub(super) const WISH: BrokerNeeds = BrokerNeeds { queue_max: Some(QUEUE_MAX), ..BrokerNeeds::NONE };
 
 /// By which share intervals differ. Without it rates that are multiples of each other meet in the same way again and
 /// again, and a full queue has always or never a place for the same publisher.
 const JITTER: f64 = 0.1;
 
 /// So many publishers that each send so many messages a second.
-pub(super) fn group(count: u32, per_s: f64) -> Flow {
-    let pace = Pace::Each(rhythm(per_s));
-    Flow { shape: Shape::FanIn(count), qos: QoS::AtLeastOnce, payload_bytes: PAYLOAD_BYTES, pace }
+pub(super) fn group(count: u32, per_s: f64) -> FlowSpec {
+    let pace = PublishPace::Each(rhythm(per_s));
+    FlowSpec { shape: Topology::FanIn(count), qos: QoS::AtLeastOnce, payload_bytes: PAYLOAD_BYTES, pace }
 }
 
 /// The rhythm of such a publisher.
@@ -42,7 +42,7 @@ pub(super) fn rhythm(per_s: f64) -> Beat {
 }
 
 /// Who publishes, flow by flow; streams are numbered through.
-pub(super) fn publishers(groups: &[Flow], number: u32) -> Vec<Client> {
+pub(super) fn publishers(groups: &[FlowSpec], number: u32) -> Vec<ClientSpec> {
     let (mut all, mut first) = (Vec::new(), 0);
     for (flow, group) in groups.iter().enumerate() {
         all.extend(clients::publishers(flow, group, first, number));
@@ -52,17 +52,17 @@ pub(super) fn publishers(groups: &[Flow], number: u32) -> Vec<Client> {
 }
 
 /// Everybody connected, and the publishers going for as long as it takes until their rhythms are known.
-pub(super) fn begin(groups: &[Flow], broker: &Broker, setting: &Setting, number: u32) -> Result<Engine> {
-    let streams = groups.iter().map(Flow::publishers).sum();
+pub(super) fn begin(groups: &[FlowSpec], broker: &RunningBroker, setting: &RunSettings, number: u32) -> Result<Engine> {
+    let streams = groups.iter().map(FlowSpec::publishers).sum();
     let mut clients = publishers(groups, number);
-    clients.push(clients::worker(streams, number, Reader::Worker { per_s: CAPACITY, receive_max: AHEAD }));
-    let mut engine = Engine::new(groups, clients, Greeting::Mqtt, Clock::start(), setting.stop.clone())?;
+    clients.push(clients::worker(streams, number, ReadSpeed::Worker { per_s: CAPACITY, receive_max: AHEAD }));
+    let mut engine = Engine::new(groups, clients, Greeting::Mqtt, CaseClock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
-    engine.run(Load::On, warm_up(setting))?;
+    engine.run(LoadSwitch::On, warm_up(setting))?;
     Ok(engine)
 }
 
 /// 4.5 s by default: a rhythm is known after sixteen intervals, and the rarest publishers send four messages a second.
-pub(super) fn warm_up(setting: &Setting) -> Duration {
+pub(super) fn warm_up(setting: &RunSettings) -> Duration {
     setting.time.mul_f64(1.5)
 }

@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use tidegate_wire_mqtt::QoS;
 
 use super::{NO_STORE, OFF};
-use crate::cases::{Flow, Pace, Shape};
-use crate::clients::{self, Reader};
-use crate::engine::{Engine, Greeting, Load};
+use crate::cases::{FlowSpec, PublishPace, Topology};
+use crate::clients::{self, ReadSpeed};
+use crate::engine::{Engine, Greeting, LoadSwitch};
 use crate::json;
-use crate::measure::Setting;
+use crate::measure::RunSettings;
 use crate::outcome::Cores;
-use crate::process::{Broker, Source, Tune, Wish};
-use crate::procfs::{self, Meter};
-use crate::report::{Role, core_words, grouped};
-use crate::timer::Clock;
+use crate::process::{BrokerNeeds, BrokerSource, RunningBroker, Tune};
+use crate::procfs::{self, CpuMeter};
+use crate::report::{BrokerRole, core_words, grouped};
+use crate::timer::CaseClock;
 
 /// What each publisher sends a second.
 const PER_S: f64 = 2.0;
@@ -38,7 +38,7 @@ const MEDIAN_ERROR: f64 = 1.4826 * 1.2533;
 
 /// What messages cost.
 #[derive(Clone, Debug)]
-pub(crate) struct Cost {
+pub(crate) struct GateCost {
     pub(crate) publishers: usize,
     /// CPU microseconds per message, the median of all rounds: of this broker, and of ours without what is compared.
     pub(crate) us_each: Option<f64>,
@@ -51,7 +51,7 @@ pub(crate) struct Cost {
     pub(crate) cores: Cores,
 }
 
-impl Cost {
+impl GateCost {
     /// The median of the ratios.
     pub(crate) fn ratio(&self) -> Option<f64> {
         median(&self.ratios)
@@ -106,22 +106,22 @@ impl Cost {
 }
 
 /// A broker, those who publish to it, and what was seen of it.
-struct Side {
-    broker: Broker,
+struct CostSide {
+    broker: RunningBroker,
     engine: Engine,
     rss_kib: u64,
     us: Vec<f64>,
 }
 
-impl Side {
-    fn new(source: &Source, flow: &Flow, setting: &Setting, number: u32) -> Result<Self> {
-        let broker = source.start(&Wish::NONE, &setting.stop)?;
-        let mut clients = clients::subscribers(0, flow, 0, number, Reader::Eager);
+impl CostSide {
+    fn new(source: &BrokerSource, flow: &FlowSpec, setting: &RunSettings, number: u32) -> Result<Self> {
+        let broker = source.start(&BrokerNeeds::NONE, &setting.stop)?;
+        let mut clients = clients::subscribers(0, flow, 0, number, ReadSpeed::Eager);
         clients.extend(clients::publishers(0, flow, 0, number));
         let rss_kib = broker.pid.and_then(procfs::usage).map_or(0, |usage| usage.rss_kib);
-        let mut engine = Engine::new(&[*flow], clients, Greeting::Mqtt, Clock::start(), setting.stop.clone())?;
+        let mut engine = Engine::new(&[*flow], clients, Greeting::Mqtt, CaseClock::start(), setting.stop.clone())?;
         engine.connect(broker.address)?;
-        engine.run(Load::On, Duration::from_secs_f64(LEARN_S).min(setting.time * 4))?;
+        engine.run(LoadSwitch::On, Duration::from_secs_f64(LEARN_S).min(setting.time * 4))?;
         engine.rest(REST)?;
         Ok(Self { broker, engine, rss_kib, us: Vec::new() })
     }
@@ -129,7 +129,7 @@ impl Side {
     /// One round; CPU microseconds per message.
     fn round(&mut self, time: Duration) -> Result<()> {
         // Not measured: the first messages after a rest find cold caches.
-        self.engine.run(Load::On, time / 10)?;
+        self.engine.run(LoadSwitch::On, time / 10)?;
         let before = self.broker.pid.and_then(procfs::cpu_ns);
         self.engine.measure(time)?;
         let after = self.broker.pid.and_then(procfs::cpu_ns);
@@ -147,36 +147,42 @@ impl Side {
     }
 }
 
-pub(super) fn run(wanted: usize, source: &Source, setting: &Setting, number: u32) -> Result<Cost> {
+pub(super) fn run(wanted: usize, source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<GateCost> {
     // Both brokers' clients are ours at the same time.
     let publishers = setting.affordable(2 * setting.scaled(wanted)) / 2;
-    let flow = Flow {
-        shape: Shape::FanIn(u32::try_from(publishers)?),
+    let flow = FlowSpec {
+        shape: Topology::FanIn(u32::try_from(publishers)?),
         qos: QoS::AtMostOnce,
         payload_bytes: 64,
-        pace: Pace::Rate(PER_S * publishers as f64),
+        pace: PublishPace::Rate(PER_S * publishers as f64),
     };
     compare(&flow, source, OFF, setting, number)
 }
 
 /// What a store costs those who do not need it: pairs at QoS 1 in sessions that end with their connections.
-pub(super) fn run_clean(pairs: usize, source: &Source, setting: &Setting, number: u32) -> Result<Cost> {
-    let flow = Flow {
-        shape: Shape::Pairs(u32::try_from(setting.scaled(pairs))?),
+pub(super) fn run_clean(pairs: usize, source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<GateCost> {
+    let flow = FlowSpec {
+        shape: Topology::Pairs(u32::try_from(setting.scaled(pairs))?),
         qos: QoS::AtLeastOnce,
         payload_bytes: 64,
-        pace: Pace::Window,
+        pace: PublishPace::Window,
     };
     compare(&flow, source, NO_STORE, setting, number)
 }
 
-fn compare(flow: &Flow, source: &Source, without: Tune, setting: &Setting, number: u32) -> Result<Cost> {
-    let is_own = source.role() == Role::Own;
+fn compare(
+    flow: &FlowSpec,
+    source: &BrokerSource,
+    without: Tune,
+    setting: &RunSettings,
+    number: u32,
+) -> Result<GateCost> {
+    let is_own = source.role() == BrokerRole::Own;
     let publishers = flow.publishers() as usize;
-    let mut on = Side::new(source, flow, setting, number)?;
-    let other = Source::Tidegate { shards: None, tune: without };
-    let mut off = is_own.then(|| Side::new(&other, flow, setting, number)).transpose().context(without.name)?;
-    let meter = Meter::start(on.broker.pid);
+    let mut on = CostSide::new(source, flow, setting, number)?;
+    let other = BrokerSource::Tidegate { shards: None, tune: without };
+    let mut off = is_own.then(|| CostSide::new(&other, flow, setting, number)).transpose().context(without.name)?;
+    let meter = CpuMeter::start(on.broker.pid);
     let begin = std::time::Instant::now();
     for round in 0..ROUNDS {
         match &mut off {
@@ -193,7 +199,7 @@ fn compare(flow: &Flow, source: &Source, without: Tune, setting: &Setting, numbe
     let (_, cores) = meter.stop(begin.elapsed().as_secs_f64());
     let ratios =
         off.as_ref().map_or_else(Vec::new, |off| on.us.iter().zip(&off.us).map(|(on, off)| on / off).collect());
-    Ok(Cost {
+    Ok(GateCost {
         publishers,
         us_each: median(&on.us),
         us_off: off.as_ref().and_then(|off| median(&off.us)),

@@ -4,21 +4,21 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::Latency;
-use super::ask::Account;
+use super::ask::LedgerReading;
 use super::contest;
 use crate::beats::Beat;
-use crate::cases::{Flow, Pace, Shape};
-use crate::clients::{self, Reader};
-use crate::engine::{Engine, Greeting, Load};
+use crate::cases::{FlowSpec, PublishPace, Topology};
+use crate::clients::{self, ReadSpeed};
+use crate::engine::{Engine, Greeting, LoadSwitch};
 use crate::histogram::Histogram;
 use crate::json;
-use crate::measure::Setting;
+use crate::measure::RunSettings;
 use crate::outcome::Cores;
-use crate::process::{Source, Wish};
-use crate::procfs::Meter;
+use crate::process::{BrokerNeeds, BrokerSource};
+use crate::procfs::CpuMeter;
 use crate::report::{core_words, grouped};
-use crate::tally::Tally;
-use crate::timer::Clock;
+use crate::tally::FlowTally;
+use crate::timer::CaseClock;
 use tidegate_wire_mqtt::QoS;
 
 /// Publishers of each kind; all send five messages a second.
@@ -30,17 +30,17 @@ const LENGTH: u32 = 5;
 
 /// What became of the fleet.
 #[derive(Clone, Debug)]
-pub(crate) struct Fleet {
+pub(crate) struct FleetOutcome {
     pub(crate) sent: u64,
     pub(crate) lost: u64,
     pub(crate) latency: Latency,
     /// How late the generator was at most: later messages come in a burst that is its own.
     pub(crate) late_max_ms: f64,
-    pub(crate) account: Option<Account>,
+    pub(crate) account: Option<LedgerReading>,
     pub(crate) cores: Cores,
 }
 
-impl Fleet {
+impl FleetOutcome {
     /// Which share of the messages was taken for a flood; `None` if the broker does not say.
     pub(crate) fn delayed(&self) -> Option<f64> {
         let account = self.account.as_ref()?;
@@ -69,7 +69,7 @@ impl Fleet {
         json!({
             "sent": self.sent,
             "lost": self.lost,
-            "slowed": self.account.as_ref().map(Account::slowed),
+            "slowed": self.account.as_ref().map(LedgerReading::slowed),
             "slowed_share": self.delayed(),
             "level": self.account.as_ref().map(|account| account.level),
             "latency": self.latency.json(),
@@ -79,35 +79,35 @@ impl Fleet {
     }
 }
 
-pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Fleet> {
-    let broker = source.start(&Wish::NONE, &setting.stop)?;
+pub(super) fn run(source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<FleetOutcome> {
+    let broker = source.start(&BrokerNeeds::NONE, &setting.stop)?;
     let each = setting.scaled(EACH) as u32;
-    let groups = BEATS.map(|beat| Flow {
-        shape: Shape::FanIn(each),
+    let groups = BEATS.map(|beat| FlowSpec {
+        shape: Topology::FanIn(each),
         qos: QoS::AtLeastOnce,
         payload_bytes: 64,
-        pace: Pace::Each(beat),
+        pace: PublishPace::Each(beat),
     });
     let mut clients = contest::publishers(&groups, number);
-    clients.push(clients::worker(groups.iter().map(Flow::publishers).sum(), number, Reader::Eager));
-    let mut engine = Engine::new(&groups, clients, Greeting::Mqtt, Clock::start(), setting.stop.clone())?;
+    clients.push(clients::worker(groups.iter().map(FlowSpec::publishers).sum(), number, ReadSpeed::Eager));
+    let mut engine = Engine::new(&groups, clients, Greeting::Mqtt, CaseClock::start(), setting.stop.clone())?;
     engine.connect(broker.address)?;
     // Not measured, but what the broker counts then counts: a fleet that is still unknown must not be slowed either.
-    engine.run(Load::On, contest::warm_up(setting))?;
-    let meter = Meter::start(broker.pid);
+    engine.run(LoadSwitch::On, contest::warm_up(setting))?;
+    let meter = CpuMeter::start(broker.pid);
     let seconds = engine.measure(setting.time * LENGTH)?.as_secs_f64();
     let (_, cores) = meter.stop(seconds);
     engine.drain()?;
-    let account = Account::of(&broker);
+    let account = LedgerReading::of(&broker);
     let (tallies, _) = engine.finish();
     let (mut latency, mut late) = (Histogram::new(), Histogram::new());
     for tally in &tallies {
         latency.add(&tally.latency);
         late.add(&tally.late);
     }
-    Ok(Fleet {
+    Ok(FleetOutcome {
         sent: tallies.iter().map(|tally| tally.sent).sum(),
-        lost: tallies.iter().map(Tally::missing).sum(),
+        lost: tallies.iter().map(FlowTally::missing).sum(),
         latency: Latency::of(&latency),
         late_max_ms: late.range().map_or(0.0, |(_, most)| most as f64 / 1e6),
         account,

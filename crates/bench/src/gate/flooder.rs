@@ -3,13 +3,13 @@
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use super::ask::Account;
+use super::ask::LedgerReading;
 use super::{Latency, contest};
 use crate::json;
-use crate::measure::Setting;
+use crate::measure::RunSettings;
 use crate::outcome::Cores;
-use crate::process::Source;
-use crate::procfs::Meter;
+use crate::process::BrokerSource;
+use crate::procfs::CpuMeter;
 use crate::report::{core_words, grouped};
 
 /// Well-behaved publishers and what each sends a second.
@@ -22,7 +22,7 @@ const LENGTH: u32 = 3;
 
 /// What the others noticed.
 #[derive(Clone, Debug)]
-pub(crate) struct Flooder {
+pub(crate) struct FlooderOutcome {
     /// While everybody keeps its rhythm, and while one does not.
     pub(crate) calm: Latency,
     pub(crate) flood: Latency,
@@ -33,11 +33,11 @@ pub(crate) struct Flooder {
     pub(crate) passed: u64,
     /// How late the generator was, p99.
     pub(crate) late_ms: f64,
-    pub(crate) account: Option<Account>,
+    pub(crate) account: Option<LedgerReading>,
     pub(crate) cores: Cores,
 }
 
-impl Flooder {
+impl FlooderOutcome {
     /// The others' p99 during the flood as a multiple of that before it.
     pub(crate) fn ratio(&self) -> f64 {
         self.flood.p99_ms / self.calm.p99_ms
@@ -73,7 +73,7 @@ impl Flooder {
     }
 }
 
-pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Flooder> {
+pub(super) fn run(source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<FlooderOutcome> {
     let broker = source.start(&contest::WISH, &setting.stop)?;
     let (count, per_s) = OTHERS;
     let groups = [contest::group(count, per_s), contest::group(1, USUAL_PER_S)];
@@ -82,17 +82,17 @@ pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Flo
     engine.measure(time)?;
     let calm = engine.harvest();
     engine.change(1, contest::rhythm(USUAL_PER_S * TIMES));
-    let meter = Meter::start(broker.pid);
+    let meter = CpuMeter::start(broker.pid);
     let seconds = engine.measure(time)?.as_secs_f64();
     let (_, cores) = meter.stop(seconds);
-    let account = Account::of(&broker);
+    let account = LedgerReading::of(&broker);
     let flood = engine.harvest();
     engine.drain()?;
     let (end, _) = engine.finish();
     let ([calm, _], [others, flooder], [last, _]) = (calm.as_slice(), flood.as_slice(), end.as_slice()) else {
         bail!("two flows");
     };
-    Ok(Flooder {
+    Ok(FlooderOutcome {
         calm: Latency::of(&calm.latency),
         flood: Latency::of(&others.latency),
         lost: last.missing(),

@@ -1,13 +1,13 @@
 //! What the cases of the gate should come to, and whether they did. Pure: figures in, verdict out.
 
-use super::{Classes, Contended, Cost, Fleet, Flooder, Gate};
-use crate::goals::{State, Verdict};
-use crate::outcome::Outcome;
-use crate::report::{Entry, Role};
+use super::{ClassesOutcome, Contended, FleetOutcome, FlooderOutcome, GateCost, GateOutcome};
+use crate::goals::{GoalState, GoalVerdict};
+use crate::outcome::CaseOutcome;
+use crate::report::{BrokerRole, ReportEntry};
 
 /// A figure to reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Aim {
+pub(crate) enum GateGoal {
     /// The others' p99 beside a flooder, at most so many times that without, if back-off is enforced always: the flood is
     /// too much for the subscriber, and not for the broker, so that by default priorities alone are at work.
     Flooder(f64),
@@ -34,9 +34,9 @@ pub(crate) enum Aim {
 /// Figures in words and whether they are good enough.
 type Finding = Option<(String, bool)>;
 
-impl Aim {
+impl GateGoal {
     /// Judges the entries of one case.
-    pub(crate) fn judge(self, entries: &[Entry]) -> Verdict {
+    pub(crate) fn judge(self, entries: &[ReportEntry]) -> GoalVerdict {
         let finding = match self {
             Self::Flooder(most) => flooder(entries, most),
             Self::Highest(most) => {
@@ -56,31 +56,31 @@ impl Aim {
             Self::MaxBelowMin => max_below_min(entries),
             Self::Cpu(most) | Self::Clean(most) => return self.cpu(entries, most),
             Self::Bytes(most) => {
-                cost(entries).and_then(Cost::bytes_more).map(|bytes| (format!("{bytes:.0} B"), bytes <= most))
+                cost(entries).and_then(GateCost::bytes_more).map(|bytes| (format!("{bytes:.0} B"), bytes <= most))
             }
             Self::Delayed(most) => delayed(entries, most),
         };
         let (figure, state) = match finding {
-            Some((figure, true)) => (figure, State::Met),
-            Some((figure, false)) => (figure, State::Missed),
-            None => ("not measured".to_owned(), State::Unknown),
+            Some((figure, true)) => (figure, GoalState::Met),
+            Some((figure, false)) => (figure, GoalState::Missed),
+            None => ("not measured".to_owned(), GoalState::Unknown),
         };
-        Verdict { goal: self.words(), figure, state }
+        GoalVerdict { goal: self.words(), figure, state }
     }
 
     /// A difference that is smaller than the error of the median is none.
-    fn cpu(self, entries: &[Entry], most: f64) -> Verdict {
+    fn cpu(self, entries: &[ReportEntry], most: f64) -> GoalVerdict {
         let found = cost(entries).and_then(|figures| Some((figures.ratio()?, figures.error()?)));
         let (figure, state) = match found {
             Some((ratio, error)) if (ratio - most).abs() <= error => {
-                (format!("{ratio:.3}×, and an error of ±{error:.3}: too noisy to tell"), State::Unknown)
+                (format!("{ratio:.3}×, and an error of ±{error:.3}: too noisy to tell"), GoalState::Unknown)
             }
             Some((ratio, error)) => {
-                (format!("{ratio:.3}× ± {error:.3}"), if ratio <= most { State::Met } else { State::Missed })
+                (format!("{ratio:.3}× ± {error:.3}"), if ratio <= most { GoalState::Met } else { GoalState::Missed })
             }
-            None => ("not measured".to_owned(), State::Unknown),
+            None => ("not measured".to_owned(), GoalState::Unknown),
         };
-        Verdict { goal: self.words(), figure, state }
+        GoalVerdict { goal: self.words(), figure, state }
     }
 
     fn words(self) -> String {
@@ -103,20 +103,20 @@ impl Aim {
     }
 }
 
-fn gates(entries: &[Entry], role: Role) -> Option<&Gate> {
+fn gates(entries: &[ReportEntry], role: BrokerRole) -> Option<&GateOutcome> {
     match entries.iter().find(|entry| entry.role == role)?.outcome.as_ref() {
-        Ok(Outcome::Gate(gate)) => Some(gate),
+        Ok(CaseOutcome::Gate(gate)) => Some(gate),
         _ => None,
     }
 }
 
-fn flooded(entries: &[Entry], role: Role) -> Option<&Flooder> {
-    if let Gate::Flooder(figures) = gates(entries, role)? { Some(figures) } else { None }
+fn flooded(entries: &[ReportEntry], role: BrokerRole) -> Option<&FlooderOutcome> {
+    if let GateOutcome::Flooder(figures) = gates(entries, role)? { Some(figures) } else { None }
 }
 
-fn flooder(entries: &[Entry], most: f64) -> Finding {
-    let always = flooded(entries, Role::Variant)?;
-    let others = [(Role::Own, "by default"), (Role::Off, "off"), (Role::Mosquitto, "mosquitto")];
+fn flooder(entries: &[ReportEntry], most: f64) -> Finding {
+    let always = flooded(entries, BrokerRole::Variant)?;
+    let others = [(BrokerRole::Own, "by default"), (BrokerRole::Off, "off"), (BrokerRole::Mosquitto, "mosquitto")];
     let beside =
         others.iter().filter_map(|(role, name)| Some(format!("{name} {:.2}×", flooded(entries, *role)?.ratio())));
     let words: Vec<String> = std::iter::once(format!("{:.2}×", always.ratio())).chain(beside).collect();
@@ -124,35 +124,37 @@ fn flooder(entries: &[Entry], most: f64) -> Finding {
 }
 
 /// Our figure, with those of the others beside it.
-fn classes(entries: &[Entry], figure: impl Fn(&Classes) -> Finding) -> Finding {
-    let of = |role| if let Gate::Classes(figures) = gates(entries, role)? { figure(figures) } else { None };
-    let (words, is_met) = of(Role::Own)?;
+fn classes(entries: &[ReportEntry], figure: impl Fn(&ClassesOutcome) -> Finding) -> Finding {
+    let of = |role| if let GateOutcome::Classes(figures) = gates(entries, role)? { figure(figures) } else { None };
+    let (words, is_met) = of(BrokerRole::Own)?;
     let mut all = vec![words];
-    for (role, name) in [(Role::Off, "off"), (Role::Mosquitto, "mosquitto")] {
+    for (role, name) in [(BrokerRole::Off, "off"), (BrokerRole::Mosquitto, "mosquitto")] {
         all.extend(of(role).map(|(words, _)| format!("{name} {words}")));
     }
     Some((all.join(", "), is_met))
 }
 
-fn contended(entries: &[Entry], role: Role) -> Option<&Contended> {
-    if let Gate::Priority(figures) = gates(entries, role)? { Some(figures) } else { None }
+fn contended(entries: &[ReportEntry], role: BrokerRole) -> Option<&Contended> {
+    if let GateOutcome::Priority(figures) = gates(entries, role)? { Some(figures) } else { None }
 }
 
-fn max_below_min(entries: &[Entry]) -> Finding {
-    let (with, without) = (contended(entries, Role::Own)?, contended(entries, Role::Off)?);
+fn max_below_min(entries: &[ReportEntry]) -> Finding {
+    let (with, without) = (contended(entries, BrokerRole::Own)?, contended(entries, BrokerRole::Off)?);
     // Nobody who loses messages is fast.
     let is_met =
         with.rare.count > 0 && without.rare.count > 0 && with.rare.max_ms <= without.rare.min_ms && with.lost == 0;
     Some((format!("{:.1} ms with, {:.1} ms without", with.rare.max_ms, without.rare.min_ms), is_met))
 }
 
-fn cost(entries: &[Entry]) -> Option<&Cost> {
-    if let Gate::Cost(figures) = gates(entries, Role::Own)? { Some(figures) } else { None }
+fn cost(entries: &[ReportEntry]) -> Option<&GateCost> {
+    if let GateOutcome::Cost(figures) = gates(entries, BrokerRole::Own)? { Some(figures) } else { None }
 }
 
-fn delayed(entries: &[Entry], most: f64) -> Finding {
-    let of = |role| if let Gate::Fleet(figures) = gates(entries, role)? { Fleet::delayed(figures) } else { None };
-    let (usual, always) = (of(Role::Own)?, of(Role::Variant)?);
+fn delayed(entries: &[ReportEntry], most: f64) -> Finding {
+    let of = |role| {
+        if let GateOutcome::Fleet(figures) = gates(entries, role)? { FleetOutcome::delayed(figures) } else { None }
+    };
+    let (usual, always) = (of(BrokerRole::Own)?, of(BrokerRole::Variant)?);
     let figure = format!("{:.3} %, always {:.3} %", usual * 100.0, always * 100.0);
     Some((figure, usual <= most && always <= most))
 }

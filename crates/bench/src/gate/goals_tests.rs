@@ -2,19 +2,19 @@
 
 use super::*;
 use crate::gate::Latency;
-use crate::gate::ask::Account;
+use crate::gate::ask::LedgerReading;
 use crate::outcome::Cores;
 
-fn entry(role: Role, gate: Gate) -> Entry {
-    Entry { case: "c", broker: "b".to_owned(), role, outcome: Ok(Outcome::Gate(gate)) }
+fn entry(role: BrokerRole, gate: GateOutcome) -> ReportEntry {
+    ReportEntry { case: "c", broker: "b".to_owned(), role, outcome: Ok(CaseOutcome::Gate(gate)) }
 }
 
 fn latency(min_ms: f64, p99_ms: f64, max_ms: f64) -> Latency {
     Latency { count: 10, min_ms, p50_ms: p99_ms, p99_ms, max_ms }
 }
 
-fn flood(role: Role, calm_ms: f64, flood_ms: f64) -> Entry {
-    let figures = Flooder {
+fn flood(role: BrokerRole, calm_ms: f64, flood_ms: f64) -> ReportEntry {
+    let figures = FlooderOutcome {
         calm: latency(0.0, calm_ms, 0.0),
         flood: latency(0.0, flood_ms, 0.0),
         lost: 0,
@@ -24,10 +24,10 @@ fn flood(role: Role, calm_ms: f64, flood_ms: f64) -> Entry {
         account: None,
         cores: Cores::default(),
     };
-    entry(role, Gate::Flooder(figures))
+    entry(role, GateOutcome::Flooder(figures))
 }
 
-fn rare(role: Role, min_ms: f64, max_ms: f64) -> Entry {
+fn rare(role: BrokerRole, min_ms: f64, max_ms: f64) -> ReportEntry {
     let figures = Contended {
         rare: latency(min_ms, max_ms, max_ms),
         busy: Latency::default(),
@@ -35,30 +35,36 @@ fn rare(role: Role, min_ms: f64, max_ms: f64) -> Entry {
         late_ms: 0.0,
         cores: Cores::default(),
     };
-    entry(role, Gate::Priority(figures))
+    entry(role, GateOutcome::Priority(figures))
 }
 
 #[test]
 fn a_flooder_is_judged_where_back_off_is_always_enforced() {
     let rows = |always_ms| {
-        [flood(Role::Own, 10.0, 11.0), flood(Role::Variant, 10.0, always_ms), flood(Role::Mosquitto, 10.0, 500.0)]
+        [
+            flood(BrokerRole::Own, 10.0, 11.0),
+            flood(BrokerRole::Variant, 10.0, always_ms),
+            flood(BrokerRole::Mosquitto, 10.0, 500.0),
+        ]
     };
-    let met = Aim::Flooder(1.2).judge(&rows(12.0));
-    assert_eq!((met.state, met.figure.as_str()), (State::Met, "1.20×, by default 1.10×, mosquitto 50.00×"));
-    assert_eq!(Aim::Flooder(1.2).judge(&rows(13.0)).state, State::Missed);
-    assert_eq!(Aim::Flooder(1.2).judge(&rows(12.0)[..1]).state, State::Unknown);
+    let met = GateGoal::Flooder(1.2).judge(&rows(12.0));
+    assert_eq!((met.state, met.figure.as_str()), (GoalState::Met, "1.20×, by default 1.10×, mosquitto 50.00×"));
+    assert_eq!(GateGoal::Flooder(1.2).judge(&rows(13.0)).state, GoalState::Missed);
+    assert_eq!(GateGoal::Flooder(1.2).judge(&rows(12.0)[..1]).state, GoalState::Unknown);
 }
 
 #[test]
 fn the_longest_with_is_compared_with_the_shortest_without() {
-    let verdict = |max_ms| Aim::MaxBelowMin.judge(&[rare(Role::Own, 1.0, max_ms), rare(Role::Off, 900.0, 1000.0)]);
+    let verdict = |max_ms| {
+        GateGoal::MaxBelowMin.judge(&[rare(BrokerRole::Own, 1.0, max_ms), rare(BrokerRole::Off, 900.0, 1000.0)])
+    };
     assert_eq!(verdict(40.0).figure, "40.0 ms with, 900.0 ms without");
-    assert_eq!((verdict(40.0).state, verdict(901.0).state), (State::Met, State::Missed));
+    assert_eq!((verdict(40.0).state, verdict(901.0).state), (GoalState::Met, GoalState::Missed));
 }
 
 #[test]
 fn costs_are_the_difference_to_none() {
-    let figures = Cost {
+    let figures = GateCost {
         publishers: 10,
         us_each: Some(2.0),
         us_off: Some(2.0),
@@ -67,24 +73,37 @@ fn costs_are_the_difference_to_none() {
         bytes_off: Some(840.0),
         cores: Cores::default(),
     };
-    let rows = [entry(Role::Own, Gate::Cost(figures))];
-    let cpu = |most| Aim::Cpu(most).judge(&rows);
+    let rows = [entry(BrokerRole::Own, GateOutcome::Cost(figures))];
+    let cpu = |most| GateGoal::Cpu(most).judge(&rows);
     assert_eq!(cpu(1.03).figure, "1.020× ± 0.006");
-    assert_eq!((cpu(1.03).state, cpu(1.022).state, cpu(1.01).state), (State::Met, State::Unknown, State::Missed));
-    assert_eq!((Aim::Bytes(64.0).judge(&rows).state, Aim::Bytes(50.0).judge(&rows).state), (State::Met, State::Missed));
+    assert_eq!(
+        (cpu(1.03).state, cpu(1.022).state, cpu(1.01).state),
+        (GoalState::Met, GoalState::Unknown, GoalState::Missed)
+    );
+    assert_eq!(
+        (GateGoal::Bytes(64.0).judge(&rows).state, GateGoal::Bytes(50.0).judge(&rows).state),
+        (GoalState::Met, GoalState::Missed)
+    );
 }
 
 #[test]
 fn a_fleet_is_judged_by_what_the_broker_counted() {
     let fleet = |role, held| {
-        let account = Some(Account { received: 10_000, held, ..Account::default() });
+        let account = Some(LedgerReading { received: 10_000, held, ..LedgerReading::default() });
         let latency = Latency::default();
         entry(
             role,
-            Gate::Fleet(Fleet { sent: 1, lost: 0, latency, late_max_ms: 0.0, account, cores: Cores::default() }),
+            GateOutcome::Fleet(FleetOutcome {
+                sent: 1,
+                lost: 0,
+                latency,
+                late_max_ms: 0.0,
+                account,
+                cores: Cores::default(),
+            }),
         )
     };
-    let verdict = |held| Aim::Delayed(0.001).judge(&[fleet(Role::Own, 0), fleet(Role::Variant, held)]);
+    let verdict = |held| GateGoal::Delayed(0.001).judge(&[fleet(BrokerRole::Own, 0), fleet(BrokerRole::Variant, held)]);
     assert_eq!(verdict(10).figure, "0.000 %, always 0.100 %");
-    assert_eq!((verdict(10).state, verdict(11).state), (State::Met, State::Missed));
+    assert_eq!((verdict(10).state, verdict(11).state), (GoalState::Met, GoalState::Missed));
 }

@@ -17,19 +17,19 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::histogram::Histogram;
-use super::measure::Setting;
+use super::measure::RunSettings;
 use super::outcome::Cores;
-use super::process::{Source, Tune};
-use super::report::Role;
-pub(super) use classes::Classes;
-pub(super) use cost::Cost;
-pub(super) use fleet::Fleet;
-pub(super) use flooder::Flooder;
+use super::process::{BrokerSource, Tune};
+use super::report::BrokerRole;
+pub(super) use classes::ClassesOutcome;
+pub(super) use cost::GateCost;
+pub(super) use fleet::FleetOutcome;
+pub(super) use flooder::FlooderOutcome;
 pub(super) use priority::Contended;
 
 /// A case of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scenario {
+pub(super) enum GateCase {
     /// One publisher at a hundred times its rhythm.
     Flooder,
     /// Three classes at half to ten times of what the subscriber can take.
@@ -46,28 +46,28 @@ pub(super) enum Scenario {
 
 /// What a case of the gate brought.
 #[derive(Clone, Debug)]
-pub(super) enum Gate {
-    Flooder(Flooder),
-    Classes(Classes),
+pub(super) enum GateOutcome {
+    Flooder(FlooderOutcome),
+    Classes(ClassesOutcome),
     Priority(Contended),
-    Cost(Cost),
-    Fleet(Fleet),
+    Cost(GateCost),
+    Fleet(FleetOutcome),
 }
 
 /// Publishers that break their rhythm are slowed whether the broker is pressed or not.
-const ALWAYS: Tune = Tune { name: "always", role: Role::Variant, settings: &["backoff.enforce=always"] };
-const OFF: Tune = Tune { name: "off", role: Role::Off, settings: &["backoff.mode=off", "priority.mode=off"] };
+const ALWAYS: Tune = Tune { name: "always", role: BrokerRole::Variant, settings: &["backoff.enforce=always"] };
+const OFF: Tune = Tune { name: "off", role: BrokerRole::Off, settings: &["backoff.mode=off", "priority.mode=off"] };
 
 /// Ours without a store.
-pub(super) const NO_STORE: Tune = Tune { name: "store off", role: Role::Off, settings: &["store.keep=false"] };
+pub(super) const NO_STORE: Tune = Tune { name: "store off", role: BrokerRole::Off, settings: &["store.keep=false"] };
 
 /// Ranks are known per shard, so that these compare all publishers only if there is one.
 const ONE: Tune = Tune { settings: &["server.shards=1"], ..Tune::USUAL };
 const ONE_PAPER: Tune =
-    Tune { name: "paper", role: Role::Variant, settings: &["server.shards=1", "priority.mode=paper"] };
+    Tune { name: "paper", role: BrokerRole::Variant, settings: &["server.shards=1", "priority.mode=paper"] };
 const ONE_OFF: Tune = Tune { settings: &["server.shards=1", "backoff.mode=off", "priority.mode=off"], ..OFF };
 
-impl Scenario {
+impl GateCase {
     /// In which ways our broker is set.
     pub(super) fn tunes(self) -> &'static [Tune] {
         match self {
@@ -80,7 +80,7 @@ impl Scenario {
     }
 }
 
-impl Scenario {
+impl GateCase {
     /// Whether it can be asked of others.
     pub(super) fn has_peers(self) -> bool {
         !matches!(self, Self::Clean { .. })
@@ -88,18 +88,23 @@ impl Scenario {
 }
 
 /// Runs a case on brokers from this source.
-pub(super) fn run(scenario: Scenario, source: &Source, setting: &Setting, number: u32) -> Result<Gate> {
+pub(super) fn run(
+    scenario: GateCase,
+    source: &BrokerSource,
+    setting: &RunSettings,
+    number: u32,
+) -> Result<GateOutcome> {
     match scenario {
-        Scenario::Flooder => flooder::run(source, setting, number).map(Gate::Flooder),
-        Scenario::Classes => classes::run(source, setting, number).map(Gate::Classes),
-        Scenario::Priority => priority::run(source, setting, number).map(Gate::Priority),
-        Scenario::Cost { publishers } => cost::run(publishers, source, setting, number).map(Gate::Cost),
-        Scenario::Clean { pairs } => cost::run_clean(pairs, source, setting, number).map(Gate::Cost),
-        Scenario::Fleet => fleet::run(source, setting, number).map(Gate::Fleet),
+        GateCase::Flooder => flooder::run(source, setting, number).map(GateOutcome::Flooder),
+        GateCase::Classes => classes::run(source, setting, number).map(GateOutcome::Classes),
+        GateCase::Priority => priority::run(source, setting, number).map(GateOutcome::Priority),
+        GateCase::Cost { publishers } => cost::run(publishers, source, setting, number).map(GateOutcome::Cost),
+        GateCase::Clean { pairs } => cost::run_clean(pairs, source, setting, number).map(GateOutcome::Cost),
+        GateCase::Fleet => fleet::run(source, setting, number).map(GateOutcome::Fleet),
     }
 }
 
-impl Gate {
+impl GateOutcome {
     /// The words of the table, one line or more.
     pub(super) fn lines(&self) -> Vec<String> {
         match self {

@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use super::{Latency, contest};
 use crate::json;
-use crate::measure::Setting;
+use crate::measure::RunSettings;
 use crate::outcome::Cores;
-use crate::process::Source;
-use crate::procfs::Meter;
+use crate::process::BrokerSource;
+use crate::procfs::CpuMeter;
 use crate::report::{core_words, grouped};
-use crate::tally::Tally;
+use crate::tally::FlowTally;
 
 /// What the rare one sends a second.
 const RARE_PER_S: f64 = 10.0;
@@ -54,12 +54,12 @@ impl Contended {
     }
 }
 
-pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Contended> {
+pub(super) fn run(source: &BrokerSource, setting: &RunSettings, number: u32) -> Result<Contended> {
     let broker = source.start(&contest::WISH, &setting.stop)?;
     let busy = LOAD * contest::CAPACITY / f64::from(BUSY);
     let groups = [contest::group(1, RARE_PER_S), contest::group(BUSY, busy)];
     let mut engine = contest::begin(&groups, &broker, setting, number)?;
-    let meter = Meter::start(broker.pid);
+    let meter = CpuMeter::start(broker.pid);
     let seconds = engine.measure(setting.time * LENGTH)?.as_secs_f64();
     let (_, cores) = meter.stop(seconds);
     let measured = engine.harvest();
@@ -69,7 +69,7 @@ pub(super) fn run(source: &Source, setting: &Setting, number: u32) -> Result<Con
     Ok(Contended {
         rare: Latency::of(&rare.latency),
         busy: Latency::of(&busy.latency),
-        lost: end.first().map_or(0, Tally::missing),
+        lost: end.first().map_or(0, FlowTally::missing),
         late_ms: rare.late.quantile(0.99) as f64 / 1e6,
         cores,
     })

@@ -13,8 +13,8 @@ use tidegate_sim::zoo::judge::REFUSED_S;
 use tidegate_sim::zoo::model::{Phases, Scenario};
 use tidegate_sim::zoo::tally::Figures;
 
-use crate::connection::{Arrived, Connection, State};
-use crate::timer::{Clock, Sleeper, WAIT_MAX};
+use crate::connection::{BytesRead, ConnectState, GeneratorConnection};
+use crate::timer::{CaseClock, Sleeper, WAIT_MAX};
 use tidegate_program::Stop;
 
 /// Handshakes at a time: fewer than any listen backlog.
@@ -36,8 +36,8 @@ const QUIET_NS: u64 = 300_000_000;
 /// Refusals are watched for so much longer than they may last.
 const WATCH_MORE_S: f64 = 1.0;
 
-struct End {
-    connection: Connection,
+struct FleetConnection {
+    connection: GeneratorConnection,
     /// The reader takes more from then on.
     again_ns: Option<u64>,
     /// It has more to send than there was room for.
@@ -46,16 +46,16 @@ struct End {
     is_listed: bool,
 }
 
-pub(super) struct Fleet {
+pub(super) struct HarmFleet {
     poll: Poll,
     events: Events,
     sleeper: Sleeper,
-    clock: Clock,
+    clock: CaseClock,
     begin_ns: u64,
     address: SocketAddr,
     stop: Stop,
     crowd: Crowd,
-    ends: Vec<Option<End>>,
+    ends: Vec<Option<FleetConnection>>,
     /// Connections that may have more to read than was read, or whose reader waits.
     unread: Vec<usize>,
     /// Publishers that had no room, and have it already: their socket took everything.
@@ -63,7 +63,7 @@ pub(super) struct Fleet {
     buffer: Vec<u8>,
 }
 
-impl Fleet {
+impl HarmFleet {
     pub(super) fn new(scenario: &Scenario, phases: Phases, seed: u64, address: SocketAddr, stop: Stop) -> Result<Self> {
         let poll = Poll::new().context("no readiness loop")?;
         let sleeper = Sleeper::new(&poll).context("no timer")?;
@@ -72,7 +72,7 @@ impl Fleet {
             poll,
             events: Events::with_capacity(1024),
             sleeper,
-            clock: Clock::start(),
+            clock: CaseClock::start(),
             begin_ns: 0,
             address,
             stop,
@@ -192,12 +192,12 @@ impl Fleet {
     fn open(&mut self, client: usize) -> Result<()> {
         let [network, host] = self.crowd.who(client).address;
         let source = Ipv4Addr::new(127, 1, network, host);
-        let opened = Connection::open_from(source, self.address, self.poll.registry(), Token(client));
+        let opened = GeneratorConnection::open_from(source, self.address, self.poll.registry(), Token(client));
         let mut connection = opened.with_context(|| format!("cannot connect to {}", self.address))?;
         self.crowd.greet(client, &mut connection.outbox);
         // Once it is open it acts.
         let (again_ns, is_blocked, is_greeted, is_listed) = (None, true, false, false);
-        self.ends[client] = Some(End { connection, again_ns, is_blocked, is_greeted, is_listed });
+        self.ends[client] = Some(FleetConnection { connection, again_ns, is_blocked, is_greeted, is_listed });
         Ok(())
     }
 
@@ -213,7 +213,7 @@ impl Fleet {
 
     fn act(&mut self, client: usize, now: u64) {
         let Some(end) = &mut self.ends[client] else { return };
-        if end.connection.state == State::Opening {
+        if end.connection.state == ConnectState::Opening {
             return;
         }
         let room = BACKLOG_MAX.saturating_sub(end.connection.backlog());
@@ -239,9 +239,9 @@ impl Fleet {
     /// Something happened to this connection.
     fn serve(&mut self, client: usize, is_running: bool) {
         let Some(end) = &mut self.ends[client] else { return };
-        if end.connection.state == State::Opening {
+        if end.connection.state == ConnectState::Opening {
             match end.connection.is_open() {
-                Ok(true) => end.connection.state = State::Ready,
+                Ok(true) => end.connection.state = ConnectState::Ready,
                 Ok(false) => return,
                 Err(_) => return self.lose(client),
             }
@@ -275,7 +275,7 @@ impl Fleet {
         for _ in 0..READS_MAX {
             let now = self.clock.now_ns() - self.begin_ns;
             let Some(end) = &mut self.ends[client] else { return };
-            if end.connection.state == State::Opening {
+            if end.connection.state == ConnectState::Opening {
                 return;
             }
             if !end.connection.partial.is_empty() && !self.hear(client, now) {
@@ -287,14 +287,14 @@ impl Fleet {
                 return;
             }
             match end.connection.read(&mut self.buffer[..most]) {
-                Ok(Arrived::Bytes(count)) => {
+                Ok(BytesRead::Bytes(count)) => {
                     end.is_greeted = true;
                     end.connection.partial.extend_from_slice(&self.buffer[..count]);
                     if !self.hear(client, now) || count < most {
                         return;
                     }
                 }
-                Ok(Arrived::Nothing) => return,
+                Ok(BytesRead::Nothing) => return,
                 Err(_) => return self.lose(client),
             }
         }

@@ -26,14 +26,14 @@ use tidegate_sim::zoo::tally::Figures;
 use tidegate_sim::zoo::{table, world};
 
 use crate::arguments::BenchArgs;
-use crate::cases::Users;
+use crate::cases::UserCheck;
 use crate::outcome::Cores;
 use crate::peers;
-use crate::process::{Source, Tune, Wish};
-use crate::procfs::{self, Meter};
-use crate::report::Role;
-use fleet::Fleet;
-use plan::{PAIRS_MAX, Plan, SECS, SECS_QUICK};
+use crate::process::{BrokerNeeds, BrokerSource, Tune};
+use crate::procfs::{self, CpuMeter};
+use crate::report::BrokerRole;
+use fleet::HarmFleet;
+use plan::{HarmPlan, PAIRS_MAX, SECS, SECS_QUICK};
 
 /// What a quick run leaves out: variants of others.
 const NOT_QUICK: &[&str] = &[
@@ -64,9 +64,9 @@ const NOT_QUICK: &[&str] = &[
     "space-crowd",
 ];
 /// Control off.
-const OFF: Tune = Tune { name: "off", role: Role::Own, settings: &["backoff.mode=off", "priority.mode=off"] };
+const OFF: Tune = Tune { name: "off", role: BrokerRole::Own, settings: &["backoff.mode=off", "priority.mode=off"] };
 /// Control as it is shipped.
-const ON: Tune = Tune { name: "on", role: Role::Own, settings: &[] };
+const ON: Tune = Tune { name: "on", role: BrokerRole::Own, settings: &[] };
 /// By what chance clients have behaved before they came.
 const SEED_BEFORE: u64 = 1;
 
@@ -75,27 +75,27 @@ type Before = (Vec<SavedRhythm>, Timestamp);
 
 /// One run of a scenario.
 #[derive(Clone, Debug)]
-struct Run {
+struct HarmRun {
     figures: Vec<Figures>,
     cores: Cores,
 }
 
 /// All runs of a scenario.
 #[derive(Debug)]
-struct Row {
+struct HarmRow {
     scenario: &'static Scenario,
     /// How many clients the broker knew before.
     known: usize,
-    on: Vec<Run>,
-    off: Vec<Run>,
+    on: Vec<HarmRun>,
+    off: Vec<HarmRun>,
     /// What became of the peer, or why it was not run.
-    peer: Option<Result<Run, String>>,
+    peer: Option<Result<HarmRun, String>>,
     verdict: Verdict,
 }
 
 struct Zoo {
     secs: f64,
-    peer: Option<Source>,
+    peer: Option<BrokerSource>,
     stop: Stop,
 }
 
@@ -153,7 +153,7 @@ pub(super) fn run(args: &BenchArgs) -> Result<u8> {
 }
 
 /// What the arguments choose.
-fn chosen(args: &BenchArgs) -> Result<Plan> {
+fn chosen(args: &BenchArgs) -> Result<HarmPlan> {
     let is_wanted = |name: &str| match args.only.as_slice() {
         [] => !args.quick || !NOT_QUICK.contains(&name),
         only => only.iter().any(|part| name.contains(part)),
@@ -165,11 +165,11 @@ fn chosen(args: &BenchArgs) -> Result<Plan> {
         let said = anyhow::anyhow!("--only {:?} is in no scenario's name; there are: {}", args.only, names.join(", "));
         return Err(said.context(Usage));
     }
-    Ok(Plan { scenarios, desks, secs: args.secs.unwrap_or(if args.quick { SECS_QUICK } else { SECS }) })
+    Ok(HarmPlan { scenarios, desks, secs: args.secs.unwrap_or(if args.quick { SECS_QUICK } else { SECS }) })
 }
 
 /// mosquitto, where it is; none if none is wanted.
-fn find_peer(args: &BenchArgs) -> Result<Option<Source>> {
+fn find_peer(args: &BenchArgs) -> Result<Option<BrokerSource>> {
     match args.peer.as_deref() {
         Some(path) if path == Path::new("none") => Ok(None),
         None if args.quick => Ok(None),
@@ -177,25 +177,25 @@ fn find_peer(args: &BenchArgs) -> Result<Option<Source>> {
             if !path.exists() {
                 bail!("--peer {}: no such file", path.display());
             }
-            Ok(Some(Source::Mosquitto(path.to_owned())))
+            Ok(Some(BrokerSource::Mosquitto(path.to_owned())))
         }
         _ => {
             let found: Option<PathBuf> = peers::find_mosquitto();
             if found.is_none() {
                 eprintln!("SKIPPED beside mosquitto: {}", peers::GET_MOSQUITTO);
             }
-            Ok(found.map(Source::Mosquitto))
+            Ok(found.map(BrokerSource::Mosquitto))
         }
     }
 }
 
 impl Zoo {
-    fn run(&self, scenario: &'static Scenario) -> Result<Row> {
-        let own = |tune| Source::Tidegate { shards: Some(u32::from(scenario.shards)), tune };
+    fn run(&self, scenario: &'static Scenario) -> Result<HarmRow> {
+        let own = |tune| BrokerSource::Tidegate { shards: Some(u32::from(scenario.shards)), tune };
         let (on, off) = (own(ON), own(OFF));
         let before = world::learned(scenario, SEED_BEFORE);
         let (known, verdict) = (before.0.len(), Verdict::default());
-        let mut row = Row { scenario, known, on: Vec::new(), off: Vec::new(), peer: None, verdict };
+        let mut row = HarmRow { scenario, known, on: Vec::new(), off: Vec::new(), peer: None, verdict };
         let mut pairs: Vec<Vec<_>> = Vec::new();
         while pairs.is_empty() || (pairs.len() < PAIRS_MAX && !pairs[0].is_empty()) {
             let seed = pairs.len() as u64 + 1;
@@ -207,7 +207,7 @@ impl Zoo {
                 row.off.push(self.once(scenario, &off, &before, seed)?);
                 row.on.push(self.once(scenario, &on, &before, seed)?);
             }
-            let last = |runs: &[Run]| runs.last().map(|run| run.figures.clone()).unwrap_or_default();
+            let last = |runs: &[HarmRun]| runs.last().map(|run| run.figures.clone()).unwrap_or_default();
             pairs.push(judge::harms(scenario, &last(&row.on), &last(&row.off), &SOCKETS));
         }
         if let Some(peer) = &self.peer {
@@ -218,8 +218,8 @@ impl Zoo {
         Ok(row)
     }
 
-    fn once(&self, scenario: &Scenario, source: &Source, before: &Before, seed: u64) -> Result<Run> {
-        let users = if scenario.has_users() { Users::One } else { Users::Nobody };
+    fn once(&self, scenario: &Scenario, source: &BrokerSource, before: &Before, seed: u64) -> Result<HarmRun> {
+        let users = if scenario.has_users() { UserCheck::One } else { UserCheck::Nobody };
         let (learned, at) = before;
         let prepare = |store: &Path| {
             if !learned.is_empty() {
@@ -227,15 +227,15 @@ impl Zoo {
             }
             Ok(())
         };
-        let broker = source.start_with(&Wish { users, ..Wish::NONE }, prepare, &self.stop)?;
+        let broker = source.start_with(&BrokerNeeds { users, ..BrokerNeeds::NONE }, prepare, &self.stop)?;
         let phases = plan::phases(scenario, self.secs);
-        let mut fleet = Fleet::new(scenario, phases, seed, broker.address, self.stop.clone())?;
+        let mut fleet = HarmFleet::new(scenario, phases, seed, broker.address, self.stop.clone())?;
         fleet.connect().with_context(|| source.name())?;
-        let (meter, began) = (Meter::start(broker.pid), Instant::now());
-        let is_on = matches!(source, Source::Tidegate { tune, .. } if *tune == ON);
+        let (meter, began) = (CpuMeter::start(broker.pid), Instant::now());
+        let is_on = matches!(source, BrokerSource::Tidegate { tune, .. } if *tune == ON);
         let figures = fleet.run(phases, is_on)?;
         let (_, cores) = meter.stop(began.elapsed().as_secs_f64());
-        Ok(Run { figures, cores })
+        Ok(HarmRun { figures, cores })
     }
 }
 

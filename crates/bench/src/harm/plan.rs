@@ -46,14 +46,14 @@ pub(super) fn space_phases(secs: f64) -> Phases {
 
 /// What is run.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct HarmPlan {
     pub(super) scenarios: Vec<&'static Scenario>,
-    pub(super) desks: Vec<&'static space::Scenario>,
+    pub(super) desks: Vec<&'static space::SpaceScenario>,
     /// Seconds of trouble.
     pub(super) secs: f64,
 }
 
-impl Plan {
+impl HarmPlan {
     /// Seconds that all of it takes if nothing looks bad, with so many brokers beside ours.
     pub(super) fn seconds(&self, peers: usize) -> f64 {
         let runs = (2 + peers) as f64;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn all_of_it_fits_into_25_minutes_with_eight_rows_that_look_bad_at_first() {
-        let plan = Plan { scenarios: table::all().collect(), desks: space::all().collect(), secs: SECS };
+        let plan = HarmPlan { scenarios: table::all().collect(), desks: space::all().collect(), secs: SECS };
         let again = 8.0 * 4.0 * (SECS * (1.0 + AFTER) + LEAD_S + AROUND_S);
         let minutes = (plan.seconds(1) + again) / 60.0;
         assert!(minutes <= 25.0, "{minutes:.1} minutes");

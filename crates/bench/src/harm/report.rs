@@ -8,13 +8,13 @@ use tidegate_sim::zoo::judge::{Harm, REFUSED_S, SOCKETS, Tolerance, Verdict};
 use tidegate_sim::zoo::model::Side;
 use tidegate_sim::zoo::tally::Figures;
 
-use super::plan::{PAIRS_MAX, Plan};
-use super::{Row, Run, space};
+use super::plan::{HarmPlan, PAIRS_MAX};
+use super::{HarmRow, HarmRun, space};
 use crate::peers;
-use crate::process::Source;
+use crate::process::BrokerSource;
 
 /// What is compared, by which rule, and how long it will take.
-pub(super) fn head(plan: &Plan, peer: Option<&Source>) -> String {
+pub(super) fn head(plan: &HarmPlan, peer: Option<&BrokerSource>) -> String {
     let beside = match peer {
         Some(peer) => format!("beside {}", peers::version(peer)),
         None => "beside nobody (mosquitto is missing or not wanted: --peer)".to_owned(),
@@ -94,7 +94,7 @@ pub(super) fn line(name: &str, broker: &str, figures: &[Figures]) -> String {
 }
 
 /// One scenario.
-pub(super) fn lines(row: &Row) -> String {
+pub(super) fn lines(row: &HarmRow) -> String {
     let known = if row.known > 0 { format!(" [{} known]", row.known) } else { String::new() };
     let mut text = format!("{}: {}{known}\n", row.scenario.name, row.scenario.about);
     for (place, cohort) in row.scenario.cohorts.iter().enumerate() {
@@ -106,16 +106,17 @@ pub(super) fn lines(row: &Row) -> String {
             Side::Guilty => " (guilty)",
             Side::Heavy => " (heavy)",
         };
-        let of =
-            |runs: &[Run]| -> Vec<Figures> { runs.iter().filter_map(|run| run.figures.get(place)).copied().collect() };
+        let of = |runs: &[HarmRun]| -> Vec<Figures> {
+            runs.iter().filter_map(|run| run.figures.get(place)).copied().collect()
+        };
         text.push_str(&line(&format!("{}{side}", cohort.name), "on", &of(&row.on)));
         text.push_str(&line("", "off", &of(&row.off)));
         if let Some(Ok(peer)) = &row.peer {
             text.push_str(&line("", "mosquitto", &of(std::slice::from_ref(peer))));
         }
     }
-    let cores = |runs: &[Run], of: fn(&Run) -> f64| spread(&runs.iter().map(of).collect::<Vec<_>>());
-    let broker = |run: &Run| run.cores.broker.unwrap_or(f64::NAN);
+    let cores = |runs: &[HarmRun], of: fn(&HarmRun) -> f64| spread(&runs.iter().map(of).collect::<Vec<_>>());
+    let broker = |run: &HarmRun| run.cores.broker.unwrap_or(f64::NAN);
     let _ = writeln!(
         text,
         "  cores: broker on {}, off {}; load tool {}; others {}",
@@ -132,7 +133,12 @@ pub(super) fn lines(row: &Row) -> String {
 }
 
 /// What it comes to.
-pub(super) fn summary(rows: &[Row], desks: &[space::Row], failures: &[(&str, String)], time: Duration) -> String {
+pub(super) fn summary(
+    rows: &[HarmRow],
+    desks: &[space::SpaceRow],
+    failures: &[(&str, String)],
+    time: Duration,
+) -> String {
     let mut text = format!("\n{} scenarios in {:.0} s", rows.len() + desks.len(), time.as_secs_f64());
     let verdicts = rows.iter().map(|row| (row.scenario.name, &row.verdict));
     let more = desks.iter().map(|row| (row.scenario.name, &row.verdict));
@@ -166,9 +172,9 @@ pub(super) fn summary(rows: &[Row], desks: &[space::Row], failures: &[(&str, Str
 }
 
 /// The same for programs.
-pub(super) fn json(rows: &[Row], desks: &[space::Row], failures: &[(&str, String)], trouble: f64) -> Value {
-    let row = |row: &Row| {
-        let runs = |runs: &[Run]| -> Vec<Value> { runs.iter().map(|run| run_json(row, run)).collect() };
+pub(super) fn json(rows: &[HarmRow], desks: &[space::SpaceRow], failures: &[(&str, String)], trouble: f64) -> Value {
+    let row = |row: &HarmRow| {
+        let runs = |runs: &[HarmRun]| -> Vec<Value> { runs.iter().map(|run| run_json(row, run)).collect() };
         json!({
             "scenario": row.scenario.name,
             "about": row.scenario.about,
@@ -190,7 +196,7 @@ pub(super) fn json(rows: &[Row], desks: &[space::Row], failures: &[(&str, String
     })
 }
 
-fn run_json(row: &Row, run: &Run) -> Value {
+fn run_json(row: &HarmRow, run: &HarmRun) -> Value {
     let cohort = |(cohort, figures): (&tidegate_sim::zoo::model::Cohort, &Figures)| {
         json!({
             "cohort": cohort.name,

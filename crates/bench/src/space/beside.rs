@@ -10,8 +10,8 @@ use tidegate_graph::{Query, QueryLimits, Update};
 use tidegate_space::{Ask, Asker, Form, Handle, Inlet, Waiting, Watched, outlet};
 
 use super::Named;
-use super::host::{Host, ask, is_over, rate};
-use crate::measure::Setting;
+use super::host::{SpaceHost, ask, is_over, rate};
+use crate::measure::RunSettings;
 
 /// Changes under way.
 const WINDOW: usize = 64;
@@ -24,8 +24,8 @@ const BESIDE: [(&str, usize); 4] =
     [("µs alone", 0), ("µs beside 1 000", 1000), ("µs beside 10 000", 10_000), ("µs beside 100 000", 100_000)];
 
 /// SPARQL updates of one triple each, parsed and confirmed.
-pub(super) async fn updates(is_durable: bool, setting: &Setting) -> Result<Named> {
-    let host = if is_durable { Host::start_durable()? } else { Host::start()? };
+pub(super) async fn updates(is_durable: bool, setting: &RunSettings) -> Result<Named> {
+    let host = if is_durable { SpaceHost::start_durable()? } else { SpaceHost::start()? };
     let (began, mut count) = (Instant::now(), 0);
     let mut under_way: VecDeque<Waiting> = VecDeque::new();
     while !is_over(began + setting.time, setting) {
@@ -52,10 +52,10 @@ async fn finish(under_way: &mut VecDeque<Waiting>, most: usize) -> Result<()> {
 
 /// What a change costs beside subscriptions that it does not touch. Each number of subscriptions has a space of its own,
 /// and they take turns: what the machine does meanwhile concerns all of them.
-pub(super) async fn run(setting: &Setting) -> Result<Named> {
+pub(super) async fn run(setting: &RunSettings) -> Result<Named> {
     let mut hosts = Vec::new();
     for (name, wanted) in BESIDE {
-        let host = Host::start()?;
+        let host = SpaceHost::start()?;
         let inlets = subscribe(&host.handle(), if wanted > 0 { setting.scaled(wanted) } else { 0 }, setting).await?;
         hosts.push((name, host, inlets, Duration::MAX));
     }
@@ -77,7 +77,7 @@ pub(super) async fn run(setting: &Setting) -> Result<Named> {
 }
 
 /// So many subscriptions that nothing touches.
-async fn subscribe(handle: &Handle, count: usize, setting: &Setting) -> Result<Vec<Inlet>> {
+async fn subscribe(handle: &Handle, count: usize, setting: &RunSettings) -> Result<Vec<Inlet>> {
     let mut inlets = Vec::new();
     for first in (0..count).step_by(PER_OUTLET) {
         let (out, inlet) = outlet(handle);
@@ -119,8 +119,8 @@ async fn changes(handle: &Handle, count: usize, number: &mut usize) -> Result<Du
 }
 
 /// One question, asked ten thousand times within a second in which the data change five times.
-pub(super) async fn same(setting: &Setting) -> Result<Named> {
-    let host = Host::start()?;
+pub(super) async fn same(setting: &RunSettings) -> Result<Named> {
+    let host = SpaceHost::start()?;
     let handle = host.handle();
     let mut number = 0;
     changes(&handle, setting.scaled(10_000), &mut number).await?;

@@ -13,13 +13,13 @@ use tidegate_space::{
 use tidegate_store::Durability;
 
 /// Lives as long as its case.
-pub(super) struct Host {
+pub(super) struct SpaceHost {
     doors: Doors,
     service: Service,
     _folder: Option<TempDir>,
 }
 
-impl Host {
+impl SpaceHost {
     /// In memory.
     pub(super) fn start() -> Result<Self> {
         let service = Service::start(SpaceLimits::default()).context("the smart space did not start")?;
@@ -73,6 +73,6 @@ pub(super) fn rate(count: usize, time: Duration) -> f64 {
 }
 
 /// Whether a case goes on.
-pub(super) fn is_over(until: Instant, setting: &crate::measure::Setting) -> bool {
+pub(super) fn is_over(until: Instant, setting: &crate::measure::RunSettings) -> bool {
     Instant::now() >= until || setting.stop.is_wanted()
 }

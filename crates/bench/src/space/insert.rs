@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::Named;
-use super::host::{Host, is_over, rate};
-use crate::measure::Setting;
+use super::host::{SpaceHost, is_over, rate};
+use crate::measure::RunSettings;
 
 /// Requests that are written at once.
 const BATCH: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) fn run(connections: usize, is_durable: bool, setting: &Setting) -> Result<Named> {
-    let host = if is_durable { Host::start_durable()? } else { Host::start()? };
+pub(super) fn run(connections: usize, is_durable: bool, setting: &RunSettings) -> Result<Named> {
+    let host = if is_durable { SpaceHost::start_durable()? } else { SpaceHost::start()? };
     let (at, began) = (host.ssap()?, Instant::now());
     let until = began + setting.time;
     let outcomes = thread::scope(|scope| {
@@ -24,7 +24,7 @@ pub(super) fn run(connections: usize, is_durable: bool, setting: &Setting) -> Re
         let all: Vec<_> = (0..connections).map(one).collect();
         all.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a client has panicked"))?).collect()
     });
-    let outcomes: Vec<Confirmed> = Result::from_iter::<Vec<Result<_>>>(outcomes)?;
+    let outcomes: Vec<InsertOutcome> = Result::from_iter::<Vec<Result<_>>>(outcomes)?;
     let confirmed = outcomes.iter().map(|outcome| outcome.count).sum();
     let refused: usize = outcomes.iter().map(|outcome| outcome.refused).sum();
     let last = outcomes.iter().map(|outcome| outcome.last).max().unwrap_or(began);
@@ -32,7 +32,7 @@ pub(super) fn run(connections: usize, is_durable: bool, setting: &Setting) -> Re
 }
 
 /// What became of the requests of one connection.
-pub(super) struct Confirmed {
+pub(super) struct InsertOutcome {
     pub(super) count: usize,
     pub(super) refused: usize,
     pub(super) last: Instant,
@@ -44,8 +44,8 @@ pub(super) fn connection(
     number: usize,
     until: Instant,
     most: usize,
-    setting: &Setting,
-) -> Result<Confirmed> {
+    setting: &RunSettings,
+) -> Result<InsertOutcome> {
     let mut stream = TcpStream::connect(at).context("the door of SSAP is closed")?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -90,9 +90,9 @@ fn triple(number: usize, count: usize) -> String {
 }
 
 /// Counts answers up to the end of the connection.
-fn read(mut stream: TcpStream) -> Result<Confirmed> {
+fn read(mut stream: TcpStream) -> Result<InsertOutcome> {
     let (mut buffer, mut kept) = (vec![0; 64 << 10], Vec::new());
-    let mut confirmed = Confirmed { count: 0, refused: 0, last: Instant::now() };
+    let mut confirmed = InsertOutcome { count: 0, refused: 0, last: Instant::now() };
     loop {
         let length = stream.read(&mut buffer).context("answers stay away")?;
         if length == 0 {

@@ -12,11 +12,11 @@ mod writers;
 use anyhow::Result;
 use serde_json::Value;
 
-use super::measure::Setting;
+use super::measure::RunSettings;
 
 /// A case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scenario {
+pub(super) enum SpaceCase {
     /// Single-triple inserts over SSAP, each confirmed, pipelined on so many connections.
     Insert { connections: usize, is_durable: bool },
     /// Single-triple SPARQL updates, parsed and confirmed, without a socket.
@@ -33,36 +33,36 @@ pub(super) enum Scenario {
 
 /// A figure by its name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figure {
+pub(super) struct NamedFigure {
     pub(super) name: &'static str,
     pub(super) value: f64,
 }
 
 /// What a case brought.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Figures(pub(super) Vec<Figure>);
+pub(super) struct SpaceFigures(pub(super) Vec<NamedFigure>);
 
 /// Runs a case.
-pub(super) fn run(scenario: Scenario, setting: &Setting) -> Result<Figures> {
+pub(super) fn run(scenario: SpaceCase, setting: &RunSettings) -> Result<SpaceFigures> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let figures = match scenario {
-        Scenario::Insert { connections, is_durable } => insert::run(connections, is_durable, setting)?,
-        Scenario::Update { is_durable } => runtime.block_on(beside::updates(is_durable, setting))?,
-        Scenario::Notify { subscribers, sockets } => {
+        SpaceCase::Insert { connections, is_durable } => insert::run(connections, is_durable, setting)?,
+        SpaceCase::Update { is_durable } => runtime.block_on(beside::updates(is_durable, setting))?,
+        SpaceCase::Notify { subscribers, sockets } => {
             let (subscribers, sockets) = (setting.scaled(subscribers), setting.scaled(sockets));
             runtime.block_on(notify::run(subscribers, sockets, setting))?
         }
-        Scenario::Beside => runtime.block_on(beside::run(setting))?,
-        Scenario::Writers => runtime.block_on(writers::run(setting))?,
-        Scenario::Same => runtime.block_on(beside::same(setting))?,
+        SpaceCase::Beside => runtime.block_on(beside::run(setting))?,
+        SpaceCase::Writers => runtime.block_on(writers::run(setting))?,
+        SpaceCase::Same => runtime.block_on(beside::same(setting))?,
     };
-    Ok(Figures(figures.into_iter().map(|(name, value)| Figure { name, value }).collect()))
+    Ok(SpaceFigures(figures.into_iter().map(|(name, value)| NamedFigure { name, value }).collect()))
 }
 
 /// Figures as a case gives them.
 type Named = Vec<(&'static str, f64)>;
 
-impl Figures {
+impl SpaceFigures {
     /// The figure of this name.
     pub(super) fn find(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|figure| figure.name == name).map(|figure| figure.value)
@@ -70,7 +70,7 @@ impl Figures {
 
     /// The words of the table.
     pub(super) fn words(&self) -> String {
-        let word = |figure: &Figure| format!("{} {}", shown(figure.value), figure.name);
+        let word = |figure: &NamedFigure| format!("{} {}", shown(figure.value), figure.name);
         self.0.iter().map(word).collect::<Vec<_>>().join(", ")
     }
 
@@ -92,8 +92,8 @@ mod tests {
 
     #[test]
     fn figures_are_found_by_name_and_shown() {
-        let figure = |name, value| Figure { name, value };
-        let figures = Figures(vec![figure("inserts/s", 34_567.8), figure("p50 ms", 0.1234), figure("lost", 0.0)]);
+        let figure = |name, value| NamedFigure { name, value };
+        let figures = SpaceFigures(vec![figure("inserts/s", 34_567.8), figure("p50 ms", 0.1234), figure("lost", 0.0)]);
         assert_eq!(figures.find("lost"), Some(0.0));
         assert_eq!(figures.find("other"), None);
         assert_eq!(figures.json()["p50_ms"], 0.1234);

@@ -9,18 +9,18 @@ use tidegate_space::Ask;
 use tokio::sync::mpsc;
 
 use super::Named;
-use super::host::{Host, ask, is_over, rate};
-use super::socket::Socket;
+use super::host::{SpaceHost, ask, is_over, rate};
+use super::socket::SubscriberSocket;
 use crate::histogram::Histogram;
-use crate::measure::Setting;
+use crate::measure::RunSettings;
 
 const QUERY: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
 
-pub(super) async fn run(subscribers: usize, sockets: usize, setting: &Setting) -> Result<Named> {
-    let host = Host::start()?;
+pub(super) async fn run(subscribers: usize, sockets: usize, setting: &RunSettings) -> Result<Named> {
+    let host = SpaceHost::start()?;
     let (told, mut tellings) = mpsc::channel(1024);
     for number in 0..sockets {
-        let mut socket = Socket::connect(host.http()?).await?;
+        let mut socket = SubscriberSocket::connect(host.http()?).await?;
         // As even as can be.
         for _ in 0..(subscribers * (number + 1) / sockets - subscribers * number / sockets) {
             socket.subscribe(QUERY).await?;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A subscriber.
-pub(crate) struct Socket {
+pub(crate) struct SubscriberSocket {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
@@ -16,7 +16,7 @@ const TEXT: u8 = 1;
 const CLOSE: u8 = 8;
 const PING: u8 = 9;
 
-impl Socket {
+impl SubscriberSocket {
     pub(crate) async fn connect(at: SocketAddr) -> Result<Self> {
         let mut stream = TcpStream::connect(at).await.context("the door of HTTP is closed")?;
         stream.set_nodelay(true)?;

@@ -8,10 +8,10 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::Named;
-use super::host::{Host, rate};
+use super::host::{SpaceHost, rate};
 use super::insert;
-use super::socket::Socket;
-use crate::measure::Setting;
+use super::socket::SubscriberSocket;
+use crate::measure::RunSettings;
 
 const WRITERS: usize = 4;
 const SUBSCRIBERS: usize = 100;
@@ -20,12 +20,12 @@ const QUERY: &str = "SELECT ?s { ?s <http://ex.org/is> ?o }";
 /// Longest silence after which what has not come is lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(super) async fn run(setting: &Setting) -> Result<Named> {
-    let host = Host::start()?;
+pub(super) async fn run(setting: &RunSettings) -> Result<Named> {
+    let host = SpaceHost::start()?;
     let (subscribers, inserts) = (setting.scaled(SUBSCRIBERS), setting.scaled(INSERTS));
     let mut listening = Vec::new();
     for _ in 0..subscribers {
-        let mut socket = Socket::connect(host.http()?).await?;
+        let mut socket = SubscriberSocket::connect(host.http()?).await?;
         socket.subscribe(QUERY).await?;
         listening.push(tokio::spawn(async move { listen(socket, WRITERS * inserts).await }));
     }
@@ -62,15 +62,15 @@ pub(super) async fn run(setting: &Setting) -> Result<Named> {
 }
 
 #[derive(Default)]
-struct Heard {
+struct NotificationCount {
     rows: usize,
     messages: usize,
     /// Numbers that were left out.
     gaps: u64,
 }
 
-async fn listen(mut socket: Socket, wanted: usize) -> Heard {
-    let (mut heard, mut last) = (Heard::default(), 0);
+async fn listen(mut socket: SubscriberSocket, wanted: usize) -> NotificationCount {
+    let (mut heard, mut last) = (NotificationCount::default(), 0);
     while heard.rows < wanted {
         let Ok(Ok(text)) = timeout(PATIENCE, socket.next()).await else { break };
         let told: Value = serde_json::from_slice(&text).unwrap_or_default();

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tidegate_admin::{Admin, Keeper, Reloaded, Steward};
+use tidegate_admin::{Admin, UserDirectory, Reloaded, ProcessControl};
 use tidegate_broker::Broker;
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
@@ -161,7 +161,7 @@ fn progress(text: &str) {
 #[derive(Debug)]
 struct Nobody;
 
-impl Steward for Nobody {
+impl ProcessControl for Nobody {
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
         Err(vec!["a demonstration has no configuration".to_owned()])
     }
@@ -172,7 +172,7 @@ impl Steward for Nobody {
 
     fn drain(&self) {}
 
-    fn keeper(&self) -> Option<Keeper> {
+    fn keeper(&self) -> Option<UserDirectory> {
         None
     }
 

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use tidegate_admin::Collector;
+use tidegate_admin::OtlpCollector;
 use tidegate_core::classes::{ClassBy, OnFull, PriorityMode};
 use tidegate_space::Policy;
 use tidegate_store::Durability;
@@ -96,13 +96,13 @@ fn is_origin(text: &str) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receiver {
     url: String,
-    pub collector: Collector,
+    pub collector: OtlpCollector,
 }
 
 impl Setting for Receiver {
     fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
         let url = value.text()?.trim();
-        Some(Self { url: url.to_owned(), collector: Collector::parse(url)? })
+        Some(Self { url: url.to_owned(), collector: OtlpCollector::parse(url)? })
     }
 
     fn expected() -> String {

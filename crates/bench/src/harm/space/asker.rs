@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tidegate_sim::zoo::model::Phases;
 
-use super::{Askers, What};
+use super::{Askers, SpaceRequest};
 use tidegate_program::Stop;
 
 /// The broker answers within 10 s, or says that it cannot.
@@ -21,7 +21,7 @@ const ANSWER_MAX: usize = 64 * 1024 * 1024;
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct TimedRequest {
     pub(super) due_ns: u64,
     /// When it was answered; none if it was refused, or not answered.
     pub(super) done_ns: Option<u64>,
@@ -102,7 +102,7 @@ pub(super) fn ask(
     begun: Instant,
     phases: Phases,
     stop: &Stop,
-) -> Result<Vec<Asked>> {
+) -> Result<Vec<TimedRequest>> {
     let (first, last) = if askers.is_trouble { (phases.lead, phases.trouble_end()) } else { (0.0, phases.end()) };
     let end = begun + Duration::from_secs_f64(last);
     let mut due = begun + Duration::from_secs_f64(first);
@@ -116,7 +116,7 @@ pub(super) fn ask(
         let now = Instant::now();
         let nanos = |at: Instant| u64::try_from(at.saturating_duration_since(begun).as_nanos()).unwrap_or(u64::MAX);
         let is_answered = matches!(answer, Ok(status) if status < 300);
-        asked.push(Asked { due_ns: nanos(due), done_ns: is_answered.then(|| nanos(now)) });
+        asked.push(TimedRequest { due_ns: nanos(due), done_ns: is_answered.then(|| nanos(now)) });
         if answer.is_err() {
             http = Http::connect(at)?;
         }
@@ -130,16 +130,17 @@ pub(super) fn ask(
     Ok(asked)
 }
 
-fn request(what: What, number: usize, count: u64) -> (&'static str, &'static str, String) {
+fn request(what: SpaceRequest, number: usize, count: u64) -> (&'static str, &'static str, String) {
     const UPDATE: (&str, &str) = ("/update", "application/sparql-update");
-    let (path, kind) = if matches!(what, What::Query(_)) { ("/query", "application/sparql-query") } else { UPDATE };
+    let (path, kind) =
+        if matches!(what, SpaceRequest::Query(_)) { ("/query", "application/sparql-query") } else { UPDATE };
     let text = match what {
-        What::Insert => format!("INSERT DATA {{ <urn:zoo:w{number}x{count}> <urn:zoo:v> {count} }}"),
-        What::Change => format!(
+        SpaceRequest::Insert => format!("INSERT DATA {{ <urn:zoo:w{number}x{count}> <urn:zoo:v> {count} }}"),
+        SpaceRequest::Change => format!(
             "DELETE {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} INSERT {{ <urn:zoo:c{number}> <urn:zoo:v> {count} }} \
              WHERE {{ OPTIONAL {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} }}"
         ),
-        What::Query(query) => query.replace("{n}", &(count * 31 + number as u64).to_string()),
+        SpaceRequest::Query(query) => query.replace("{n}", &(count * 31 + number as u64).to_string()),
     };
     (path, kind, text)
 }

@@ -20,8 +20,8 @@ use tidegate_sim::zoo::tally::{Figures, Tally};
 
 use super::report;
 use crate::process;
-use crate::space::socket::Socket;
-use asker::{Asked, Http};
+use crate::space::socket::SubscriberSocket;
+use asker::{Http, TimedRequest};
 pub(super) use table::all;
 use tidegate_program::Stop;
 
@@ -43,7 +43,7 @@ const PART: u32 = 20_000;
 
 /// What somebody asks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum SpaceRequest {
     /// `INSERT DATA` of one triple.
     Insert,
     /// `DELETE`/`INSERT WHERE` of one value.
@@ -58,7 +58,7 @@ pub(super) struct Askers {
     pub(super) name: &'static str,
     pub(super) side: Side,
     pub(super) count: u32,
-    pub(super) what: What,
+    pub(super) what: SpaceRequest,
     /// Requests a second of each; as fast as it is answered if none is said.
     pub(super) per_s: Option<f64>,
     /// Whether it asks only while the trouble lasts.
@@ -67,7 +67,7 @@ pub(super) struct Askers {
 
 /// One animal of the smart space.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Scenario {
+pub(super) struct SpaceScenario {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     /// Triples that are there before.
@@ -81,8 +81,8 @@ pub(super) struct Scenario {
 
 /// All runs of a scenario.
 #[derive(Debug)]
-pub(super) struct Row {
-    pub(super) scenario: &'static Scenario,
+pub(super) struct SpaceRow {
+    pub(super) scenario: &'static SpaceScenario,
     on: Vec<Once>,
     off: Vec<Once>,
     pub(super) verdict: Verdict,
@@ -97,8 +97,8 @@ struct Once {
     load_s: Option<f64>,
 }
 
-pub(super) fn run(scenario: &'static Scenario, stop: &Stop, phases: Phases) -> Result<Row> {
-    let mut row = Row { scenario, on: Vec::new(), off: Vec::new(), verdict: Verdict::default() };
+pub(super) fn run(scenario: &'static SpaceScenario, stop: &Stop, phases: Phases) -> Result<SpaceRow> {
+    let mut row = SpaceRow { scenario, on: Vec::new(), off: Vec::new(), verdict: Verdict::default() };
     let mut found: Vec<Vec<Harm>> = Vec::new();
     while found.is_empty() || (found.len() < super::PAIRS_MAX && !found[0].is_empty()) {
         // By turns, as with the others.
@@ -116,7 +116,7 @@ pub(super) fn run(scenario: &'static Scenario, stop: &Stop, phases: Phases) -> R
     Ok(row)
 }
 
-fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<Once> {
+fn once(scenario: &SpaceScenario, settings: &[&str], phases: Phases, stop: &Stop) -> Result<Once> {
     let broker = process::start_space(settings)?;
     let at = broker.space.context("no smart space")?;
     let mut loader = Http::connect(at)?;
@@ -138,10 +138,10 @@ fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> 
         let threads: Vec<_> = people.iter().enumerate().map(one).collect();
         start.wait();
         let load_s = trouble(scenario, at, &mut loader, begun, phases);
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<Vec<Asked>>>| {
+        let join = |thread: thread::ScopedJoinHandle<'_, Result<Vec<TimedRequest>>>| {
             thread.join().map_err(|_| anyhow!("an asker has panicked"))?
         };
-        (threads.into_iter().map(join).collect::<Result<Vec<Vec<Asked>>>>(), load_s)
+        (threads.into_iter().map(join).collect::<Result<Vec<Vec<TimedRequest>>>>(), load_s)
     });
     let records = records?;
     let tally = |askers: &Askers| {
@@ -161,7 +161,7 @@ fn once(scenario: &Scenario, settings: &[&str], phases: Phases, stop: &Stop) -> 
 
 /// What is not asked over and over: the load, and how long that took, and the standing query.
 fn trouble(
-    scenario: &Scenario,
+    scenario: &SpaceScenario,
     at: std::net::SocketAddr,
     loader: &mut Http,
     begun: Instant,
@@ -178,7 +178,7 @@ fn trouble(
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return load_s };
     runtime.block_on(async {
         let subscribed = async {
-            let mut socket = Socket::connect(at).await?;
+            let mut socket = SubscriberSocket::connect(at).await?;
             socket.subscribe(query).await?;
             while socket.next().await.is_ok() {}
             anyhow::Ok(())
@@ -191,7 +191,7 @@ fn trouble(
 }
 
 /// One scenario, as text.
-pub(super) fn lines(row: &Row) -> String {
+pub(super) fn lines(row: &SpaceRow) -> String {
     let mut text = format!("{}: {}\n", row.scenario.name, row.scenario.about);
     for (place, askers) in row.scenario.askers.iter().enumerate() {
         let side = if askers.side == Side::Innocent { "" } else { " (guilty)" };
@@ -210,7 +210,7 @@ pub(super) fn lines(row: &Row) -> String {
 }
 
 /// The same for programs.
-pub(super) fn json(row: &Row) -> Value {
+pub(super) fn json(row: &SpaceRow) -> Value {
     let run = |run: &Once| -> Value {
         let asker = |(askers, figures): (&Askers, &Figures)| {
             json!({

@@ -2,41 +2,54 @@
 
 use tidegate_sim::zoo::model::Side;
 
-use super::{Askers, Scenario, What};
+use super::{Askers, SpaceRequest, SpaceScenario};
 
-const WRITERS: Askers =
-    Askers { name: "writers", side: Side::Innocent, count: 4, what: What::Insert, per_s: None, is_trouble: false };
+const WRITERS: Askers = Askers {
+    name: "writers",
+    side: Side::Innocent,
+    count: 4,
+    what: SpaceRequest::Insert,
+    per_s: None,
+    is_trouble: false,
+};
 const POINT: &str = "SELECT ?o { <urn:zoo:s{n}> ?p ?o }";
-const CHEAP: Askers = Askers { name: "cheap", count: 2, what: What::Query(POINT), per_s: Some(50.0), ..WRITERS };
+const CHEAP: Askers =
+    Askers { name: "cheap", count: 2, what: SpaceRequest::Query(POINT), per_s: Some(50.0), ..WRITERS };
 /// Seconds of work on a few thousand triples, and another text each time.
 const SLOW: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?b . ?c <urn:zoo:p2> ?d \
                     FILTER(REGEX(STR(?a), CONCAT(\"(x{100}){10}\", STR(?c)))) FILTER(?a != <urn:zoo:{n}>) }";
 const DEAR: Askers =
-    Askers { name: "slow", side: Side::Guilty, count: 2, what: What::Query(SLOW), is_trouble: true, ..WRITERS };
+    Askers { name: "slow", side: Side::Guilty, count: 2, what: SpaceRequest::Query(SLOW), is_trouble: true, ..WRITERS };
 const JOIN: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?o . ?b <urn:zoo:p2> ?o FILTER(?a != <urn:zoo:{n}>) }";
 /// Paths from everywhere to everywhere.
 const PATHS: &str = "SELECT (COUNT(*) AS ?c) { ?a (<urn:zoo:p1>|<urn:zoo:p2>)* ?b }";
-const ONE: Scenario = Scenario { name: "", about: "", triples: 5_000, bulk: 0, standing: None, askers: &[WRITERS] };
+const ONE: SpaceScenario =
+    SpaceScenario { name: "", about: "", triples: 5_000, bulk: 0, standing: None, askers: &[WRITERS] };
 
-pub(in crate::harm) fn all() -> impl Iterator<Item = &'static Scenario> {
+pub(in crate::harm) fn all() -> impl Iterator<Item = &'static SpaceScenario> {
     ALL.iter()
 }
 
-const ALL: &[Scenario] = &[
-    Scenario {
+const ALL: &[SpaceScenario] = &[
+    SpaceScenario {
         name: "space-bulk-then-writers",
         about: "a load of 14 MB (280 000 triples) at once, and four writers before, during and after it",
         bulk: 280_000,
         ..ONE
     },
-    Scenario { name: "space-slow-queries", about: "two slow queries beside cheap ones", askers: &[CHEAP, DEAR], ..ONE },
-    Scenario {
+    SpaceScenario {
+        name: "space-slow-queries",
+        about: "two slow queries beside cheap ones",
+        askers: &[CHEAP, DEAR],
+        ..ONE
+    },
+    SpaceScenario {
         name: "space-slow-queries-writers",
         about: "four slow queries beside writers and cheap queries",
         askers: &[CHEAP, Askers { per_s: Some(50.0), ..WRITERS }, Askers { count: 4, ..DEAR }],
         ..ONE
     },
-    Scenario {
+    SpaceScenario {
         name: "space-dear-standing",
         about: "somebody subscribes to a query over all paths, and leaves, beside four writers of 20/s",
         triples: 1_500,
@@ -44,30 +57,30 @@ const ALL: &[Scenario] = &[
         askers: &[Askers { per_s: Some(20.0), ..WRITERS }, CHEAP],
         ..ONE
     },
-    Scenario {
+    SpaceScenario {
         name: "space-sequential",
         about: "one client that changes a value, waits for the answer, and does it again",
         standing: Some("SELECT ?s ?o { ?s <urn:zoo:v> ?o }"),
-        askers: &[Askers { name: "client", count: 1, what: What::Change, ..WRITERS }],
+        askers: &[Askers { name: "client", count: 1, what: SpaceRequest::Change, ..WRITERS }],
         ..ONE
     },
-    Scenario {
+    SpaceScenario {
         name: "space-writers",
         about: "16 writers as fast as they are answered",
         askers: &[Askers { count: 16, ..WRITERS }],
         ..ONE
     },
-    Scenario {
+    SpaceScenario {
         name: "space-query-mix",
         about: "point queries, joins and changes together, as fast as they are answered",
         askers: &[
             Askers { name: "points", per_s: None, ..CHEAP },
-            Askers { name: "joins", count: 2, what: What::Query(JOIN), ..WRITERS },
-            Askers { name: "changes", count: 2, what: What::Change, ..WRITERS },
+            Askers { name: "joins", count: 2, what: SpaceRequest::Query(JOIN), ..WRITERS },
+            Askers { name: "changes", count: 2, what: SpaceRequest::Change, ..WRITERS },
         ],
         ..ONE
     },
-    Scenario {
+    SpaceScenario {
         name: "space-crowd",
         about: "30 clients with cheap queries of 10/s each, and two writers",
         askers: &[Askers { count: 30, per_s: Some(10.0), ..CHEAP }, Askers { count: 2, ..WRITERS }],

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use tidegate_broker::authenticate::Authenticator;
 
 /// Looks after the process. Its methods are called on a thread that may wait.
-pub trait Steward: fmt::Debug + Send + Sync {
+pub trait ProcessControl: fmt::Debug + Send + Sync {
     /// Reads configuration, users and certificates again. If anything is wrong everything stays as it was, and all that
     /// is wrong comes back.
     fn reload(&self) -> Result<Reloaded, Vec<String>>;
@@ -22,13 +22,13 @@ pub trait Steward: fmt::Debug + Send + Sync {
     fn drain(&self);
 
     /// Who may come in here; none if there are no users.
-    fn keeper(&self) -> Option<Keeper>;
+    fn keeper(&self) -> Option<UserDirectory>;
 
     /// Why the broker should get no new clients now; nothing if it may.
     fn unready(&self) -> Option<&'static str>;
 
     /// Every setting, in order; none where there is no configuration.
-    fn settings(&self) -> Vec<Setting> {
+    fn settings(&self) -> Vec<SettingInForce> {
         Vec::new()
     }
 
@@ -43,7 +43,7 @@ pub trait Steward: fmt::Debug + Send + Sync {
     }
 
     /// All doors of the process, in whatever state.
-    fn doors(&self) -> Vec<Door> {
+    fn doors(&self) -> Vec<ListenerStatus> {
         Vec::new()
     }
 
@@ -69,7 +69,7 @@ pub struct Reloaded {
 
 /// One setting as it holds now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
+pub struct SettingInForce {
     /// Section and name: `limits.receive_max`.
     pub path: String,
     /// As the file would have it.
@@ -84,18 +84,18 @@ pub struct Setting {
 
 /// A place where this process may be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Door {
+pub struct ListenerStatus {
     /// As the configuration calls it: `http`.
     pub name: &'static str,
     /// Where it is, or would be.
     pub address: Option<SocketAddr>,
     /// Whether it is open.
-    pub state: DoorState,
+    pub state: ListenerState,
 }
 
 /// What a door is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DoorState {
+pub enum ListenerState {
     /// Open.
     Open,
     /// Closed, as the configuration has it.
@@ -106,7 +106,7 @@ pub enum DoorState {
     Draining,
 }
 
-impl DoorState {
+impl ListenerState {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -142,7 +142,7 @@ pub trait Demo: fmt::Debug + Send + Sync {
 
 /// Knows the users and their roles.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct UserDirectory {
     /// Who are you?
     pub authenticator: Arc<dyn Authenticator>,
     /// What are you here?
