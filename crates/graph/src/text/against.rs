@@ -211,15 +211,10 @@ proptest! {
     }
 }
 
-/// The texts of the W3C's suites, if they are there.
+/// The texts of the W3C's suites.
 fn suite() -> Vec<String> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/w3c-sparql");
-    let root = std::path::PathBuf::from(std::env::var_os("TIDEGATE_W3C_SPARQL").unwrap_or_else(|| beside.into()));
-    if !root.is_dir() {
-        println!("skipped: no W3C suite at {}; set TIDEGATE_W3C_SPARQL", root.display());
-        return Vec::new();
-    }
-    let (mut folders, mut texts) = (vec![root], Vec::new());
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/w3c/data");
+    let (mut folders, mut texts) = (vec![std::path::PathBuf::from(root)], Vec::new());
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
             let path = entry.path();
