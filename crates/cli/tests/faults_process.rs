@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use tidegate_test_support::skip::{Remedy, skip};
+
 /// Nothing here takes that long, unless it never happens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -154,8 +156,8 @@ impl Drop for ControlGroup {
 #[test]
 fn the_budget_is_half_of_what_the_control_group_allows() {
     let Some(group) = ControlGroup::make(160 << 20) else {
-        println!("skipped: no control group with a limit of memory can be made here");
-        return;
+        let why = "this user can make no control group with a limit of memory";
+        return skip("a control group", why, Remedy::Owner("run the tests as a user who can"));
     };
     let broker = Broker::start(&[], Some(&group.0));
     let budget = broker.metric("tidegate_memory_budget_bytes");

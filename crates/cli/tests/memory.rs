@@ -10,6 +10,8 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tidegate_test_support::skip::{Remedy, skip};
+
 const MIB: u64 = 1024 * 1024;
 /// What may stay: pages that are half in use, and tables that keep their size. The system's allocator kept 70 to 200 MiB.
 const STAYS_MAX: u64 = 32 * MIB;
@@ -36,7 +38,7 @@ impl Broker {
     /// None, and says so, where nobody tells what is resident.
     fn start(config: &str) -> Option<Self> {
         if std::fs::metadata("/proc/self/status").is_err() {
-            eprintln!("SKIPPED: there is no /proc/self/status here");
+            skip("/proc/self/status", "this system does not have it", Remedy::Owner("use Linux"));
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");

@@ -2,7 +2,7 @@
 //! the name of the file. F111 to F119.
 //!
 //! A full and a read-only disk are small file systems in memory, in a name space of their own (`unshare`): no rights are
-//! needed for that where the kernel lets users have name spaces. Elsewhere these two say so and are left out.
+//! needed for that where the kernel lets users have name spaces. Elsewhere these two are skipped and counted.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use tidegate_test_support::skip::{Remedy, skip};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
     QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version, decode,
@@ -267,7 +268,8 @@ fn apart(script: &str, data: &Path) -> Option<Command> {
     probe.args(&unshare[1..]).args(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(data);
     let probed = probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !probed.is_ok_and(|status| status.success()) {
-        println!("left out: this system lets nobody mount a file system in a name space of his own (unshare)");
+        let why = "this system lets nobody mount a file system in a name space of his own (unshare)";
+        skip("name spaces", why, Remedy::Owner("allow users to have name spaces"));
         return None;
     }
     let mut command = Command::new(unshare[0]);

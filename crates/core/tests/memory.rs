@@ -9,6 +9,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::access::Open;
 use tidegate_core::settings::Settings;
+use tidegate_test_support::skip::{Remedy, skip};
 
 /// Resident bytes of this process, where the system tells.
 fn resident() -> Option<usize> {
@@ -19,8 +20,7 @@ fn resident() -> Option<usize> {
 #[test]
 fn deep_topics_are_charged_what_they_take() {
     let Some(before) = resident() else {
-        println!("skipped: this system does not tell how much memory a process has");
-        return;
+        return skip("/proc/self/statm", "this system does not have it", Remedy::Owner("use Linux"));
     };
     let settings = Settings { retained_bytes_max: usize::MAX, ..Settings::default() };
     let mut shard = Shard::new(0, 1, Arc::new(settings), Arc::new(Open), 1);

@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use tidegate_test_support::skip::{Remedy, skip};
 
 /// How long a page may take for anything, on a machine that has other things to do.
 const PATIENCE_MS: u64 = 60_000;
@@ -53,10 +54,8 @@ impl Browser {
         let chromium = installed(&["chromium", "chromium-browser", "google-chrome"]);
         let driver = installed(&["chromedriver"]);
         let (Some(chromium), Some(driver)) = (chromium, driver) else {
-            eprintln!(
-                "NOT TESTED: the dashboard in a browser needs chromium and chromedriver in PATH \
-                 (Debian: apt install chromium chromium-driver)"
-            );
+            let remedy = Remedy::Owner("apt-get install chromium chromium-driver");
+            skip("chromium and chromedriver", "they are not on the path", remedy);
             return None;
         };
         // Several that start at once may want the same port; who is too late ends.

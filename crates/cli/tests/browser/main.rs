@@ -1,6 +1,6 @@
 //! The dashboard in a real browser: every page, hostile names, the demonstration, login and tokens.
 //!
-//! Without Chromium these tests say what is missing, and pass. `TIDEGATE_SCREENSHOTS=folder` keeps pictures to look at.
+//! Without Chromium these tests are skipped and counted. `TIDEGATE_SCREENSHOTS=folder` keeps pictures to look at.
 
 #![allow(clippy::expect_used, reason = "a step that cannot be done has failed the test")]
 

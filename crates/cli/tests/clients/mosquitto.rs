@@ -5,8 +5,10 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use tidegate_test_support::skip::{Remedy, skip};
+
 use crate::broker::{Broker, HOST};
-use crate::tool::{Outcome, missing, run};
+use crate::tool::{Outcome, run};
 
 const VERSIONS: [&str; 3] = ["31", "311", "5"];
 /// Topic, quality of service, retain flag and payload, behind the mark.
@@ -18,7 +20,7 @@ const PATIENCE: &str = "20";
 fn tools() -> Option<Tools> {
     for tool in ["mosquitto_pub", "mosquitto_sub", "stdbuf"] {
         if let Err(why) = run(Command::new(tool).arg("--help")) {
-            missing("mosquitto_pub and mosquitto_sub", &why, "apt-get install mosquitto-clients coreutils");
+            skip("mosquitto_pub and mosquitto_sub", &why, Remedy::Owner("apt-get install mosquitto-clients coreutils"));
             return None;
         }
     }

@@ -1,9 +1,9 @@
 //! Programs from elsewhere: installed once, run with a bound on time, and missed aloud.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Longest time for one program. A guard only: none needs a quarter of it.
@@ -72,18 +72,6 @@ pub(crate) fn installed(name: &str, fill: impl FnOnce(&Path) -> Result<(), Strin
     match std::fs::rename(draft.path(), &ready) {
         Err(error) if !ready.is_dir() => Err(error.to_string()),
         _ => Ok(ready),
-    }
-}
-
-/// Says once what is missing, even if the test runner hides what tests print; fails if it was required.
-pub(crate) fn missing(client: &'static str, why: &str, remedy: &str) {
-    static TOLD: Mutex<Vec<&str>> = Mutex::new(Vec::new());
-    let line = format!("SKIPPED {client}: {why}. To run it: {remedy}.");
-    assert!(std::env::var_os("TIDEGATE_REQUIRE_CLIENTS").is_none_or(|value| value != "1"), "{line}");
-    let mut told = TOLD.lock().expect("nobody panics with it");
-    if !told.contains(&client) {
-        told.push(client);
-        let _ = writeln!(std::io::stderr(), "{line}");
     }
 }
 

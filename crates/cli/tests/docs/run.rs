@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use tidegate_test_support::skip::{Remedy, skip};
+
 use crate::page::{Block, Page, names_of, root};
 use crate::programs;
 
@@ -23,7 +25,7 @@ pub(crate) fn run(page: &Page) -> Vec<String> {
             (Some(reason), _) if reason.len() < 8 => complaints.push(format!("{place}: not run, without a reason")),
             (Some(reason), _) => eprintln!("{place}: not run: {reason}"),
             (None, _) if block.text.contains("curl ") && !has_curl() => {
-                eprintln!("SKIPPED {place}: curl is missing (apt-get install curl)");
+                skip("curl", &format!("{place} calls it"), Remedy::Owner("apt-get install curl"));
             }
             (None, "sh") => complaints.extend(state.script(&block).err().map(|why| format!("{place}: {why}"))),
             (None, "console") => complaints.extend(state.console(&block).iter().map(|why| format!("{place}: {why}"))),

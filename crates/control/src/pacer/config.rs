@@ -3,7 +3,11 @@
 //! [`PacerConfig::default`] is the practical variant. [`Preset`] names the combinations that the papers describe and the
 //! experiments compare. [`PacerConfig::build`] checks everything once; the control code only ever sees a [`PacerPlan`].
 
-use alloc::sync::Arc;
+// A processor without atomic operations (riscv32imc) has one core, and its pacers share their plan within one thread.
+#[cfg(not(target_has_atomic = "ptr"))]
+pub(super) use alloc::rc::Rc as Arc;
+#[cfg(target_has_atomic = "ptr")]
+pub(super) use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::ast::{AstConfig, AstPlan, AstRule};

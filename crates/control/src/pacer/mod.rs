@@ -21,7 +21,6 @@ mod rbt;
 #[cfg(test)]
 mod tests;
 
-use alloc::sync::Arc;
 use core::time::Duration;
 
 use rand_core::Rng;
@@ -39,6 +38,7 @@ use crate::hints::Hints;
 use crate::measure::LossEstimator;
 use crate::time::{Timestamp, duration, seconds};
 use ast::{Ast, Check};
+use config::Arc;
 use detect::Detector;
 use initial::{Past, Situation};
 use rbt::BackOff;

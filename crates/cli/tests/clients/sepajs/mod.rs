@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tidegate_test_support::skip::{Remedy, skip};
+
 use crate::broker::Broker;
-use crate::tool::{install_step, installed, judge, missing};
+use crate::tool::{install_step, installed, judge};
 
 /// Scenarios that `suite.cjs` must have run.
 const SCENARIOS: usize = 3;
@@ -25,7 +27,7 @@ fn install(folder: &Path) -> Result<(), String> {
         "--no-audit",
         "--no-fund",
         "--ignore-scripts",
-        "--fetch-retries=1",
+        "--fetch-retries=3",
         "--fetch-retry-mintimeout=1000",
         "--fetch-timeout=20000",
     ]);
@@ -36,7 +38,13 @@ fn install(folder: &Path) -> Result<(), String> {
 fn scenarios() {
     let folder = match installed("sepa-js-0.13.2", install) {
         Ok(folder) => folder,
-        Err(why) => return missing("sepa-js", &why, "Node.js 18 or newer with npm, and a way to the npm registry"),
+        Err(why) => {
+            return skip(
+                "sepa-js",
+                &why,
+                Remedy::TestCommand("Node.js 18 or newer with npm, and a way to the npm registry"),
+            );
+        }
     };
     let broker = Broker::start();
     let mut command = Command::new("node");

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tidegate_test_support::skip::{Remedy, skip};
+
 use crate::broker::Broker;
-use crate::tool::{install_step, installed, judge, missing};
+use crate::tool::{install_step, installed, judge};
 
 /// Scenarios that `suite.py` must have run.
 const SCENARIOS: usize = 3;
@@ -17,7 +19,7 @@ fn here() -> PathBuf {
 fn install(folder: &Path) -> Result<(), String> {
     install_step(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
     let mut pip = Command::new(folder.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--retries", "1"]);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--retries", "3"]);
     install_step(pip.args(["--timeout", "10", "-r"]).arg(here().join("requirements.txt")))
 }
 
@@ -25,7 +27,7 @@ fn install(folder: &Path) -> Result<(), String> {
 fn scenarios() {
     let environment = match installed("sepy-0.43.2.1", install) {
         Ok(folder) => folder,
-        Err(why) => return missing("sepy", &why, "python3 with venv and pip, and a way to PyPI"),
+        Err(why) => return skip("sepy", &why, Remedy::TestCommand("python3 with venv and pip, and a way to PyPI")),
     };
     let broker = Broker::start();
     let mut command = Command::new(environment.join("bin/python"));
