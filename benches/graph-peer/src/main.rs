@@ -7,7 +7,7 @@ use std::time::Instant;
 use oxigraph::sparql::{QueryResults, SparqlEvaluator};
 use oxigraph::store::Store;
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
-use tidegate_graph::{Mask, Query, QueryLimits, Results, Space, SpaceLimits, Update};
+use tidegate_graph::{GraphSpace, Mask, Query, QueryAnswer, QueryLimits, SpaceLimits, Update};
 
 const SENSORS_PER_ROOM: usize = 10;
 
@@ -25,7 +25,12 @@ fn quads(triples: usize) -> impl Iterator<Item = Quad> {
         let room = iri(format!("http://example.org/room/{}", n / SENSORS_PER_ROOM));
         [
             Quad::new(room, iri("http://example.org/contains".into()), sensor(n), GraphName::DefaultGraph),
-            Quad::new(sensor(n), iri("http://example.org/value".into()), Literal::from(n as u64), GraphName::DefaultGraph),
+            Quad::new(
+                sensor(n),
+                iri("http://example.org/value".into()),
+                Literal::from(n as u64),
+                GraphName::DefaultGraph,
+            ),
         ]
     })
 }
@@ -35,12 +40,16 @@ fn point(n: usize) -> String {
 }
 
 fn join(n: usize) -> String {
-    format!("SELECT ?s ?v {{ <http://example.org/room/{n}> <http://example.org/contains> ?s . ?s <http://example.org/value> ?v }}")
+    format!(
+        "SELECT ?s ?v {{ <http://example.org/room/{n}> <http://example.org/contains> ?s . ?s <http://example.org/value> ?v }}"
+    )
 }
 
 fn replace(n: usize, value: usize) -> String {
     let sensor = sensor(n);
-    format!("DELETE {{ {sensor} <http://example.org/value> ?v }} INSERT {{ {sensor} <http://example.org/value> {value} }} WHERE {{ {sensor} <http://example.org/value> ?v }}")
+    format!(
+        "DELETE {{ {sensor} <http://example.org/value> ?v }} INSERT {{ {sensor} <http://example.org/value> {value} }} WHERE {{ {sensor} <http://example.org/value> ?v }}"
+    )
 }
 
 fn resident() -> usize {
@@ -55,12 +64,12 @@ fn each(count: usize, mut work: impl FnMut(usize)) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / count as f64
 }
 
-fn ask_ours(space: &Space, text: &str) -> usize {
+fn ask_ours(space: &GraphSpace, text: &str) -> usize {
     let limits = QueryLimits::default();
     let snapshot = space.snapshot();
     let query = Query::parse(text, &limits).expect("SPARQL");
     match query.run(&snapshot, &limits).expect("an answer") {
-        Results::Rows(rows) => rows.map(|row| row.expect("a row")).count(),
+        QueryAnswer::Rows(rows) => rows.map(|row| row.expect("a row")).count(),
         _ => 0,
     }
 }
@@ -73,7 +82,7 @@ fn ask_peer(store: &Store, text: &str) -> usize {
     }
 }
 
-fn update_ours(space: &mut Space, text: &str) {
+fn update_ours(space: &mut GraphSpace, text: &str) {
     let limits = QueryLimits::default();
     space.update(&Update::parse(text, &limits).expect("SPARQL"), &limits).expect("done");
 }
@@ -89,7 +98,7 @@ fn line(what: &str, ours: f64, peer: f64) {
 fn beside_the_peer(triples: usize) {
     println!("\n{triples} triples{:>46} {:>13}   peer/ours", "ours", "oxigraph");
     let before = resident();
-    let mut space = Space::new(1, SpaceLimits::default());
+    let mut space = GraphSpace::new(1, SpaceLimits::default());
     let data: Vec<Quad> = quads(triples).collect();
     let with_data = resident();
     let ours = each(data.len(), |n| drop(space.edit(&[], std::slice::from_ref(&data[n])).expect("done")));
@@ -113,11 +122,15 @@ fn beside_the_peer(triples: usize) {
     let ours = each(count, |n| update_ours(&mut space, &replace(place(n, sensors), n)));
     let peer = each(count, |n| update_peer(&store, &replace(place(n, sensors), n)));
     line("DELETE/INSERT WHERE of one value", ours, peer);
-    println!("{:<44} {bytes:>10.0} B  {peer_bytes:>10.0} B    (resident; {} MB before)", "bytes a triple", before >> 20);
+    println!(
+        "{:<44} {bytes:>10.0} B  {peer_bytes:>10.0} B    (resident; {} MB before)",
+        "bytes a triple",
+        before >> 20
+    );
 }
 
 fn churn() {
-    let mut space = Space::new(1, SpaceLimits::default());
+    let mut space = GraphSpace::new(1, SpaceLimits::default());
     let data: Vec<Quad> = quads(12_000).collect();
     space.edit(&[], &data).expect("done");
     let before = resident();
@@ -129,12 +142,17 @@ fn churn() {
     let start = resident();
     each(200_000, |n| update_peer(&store, &replace(n % 6000, n)));
     let peer = resident().saturating_sub(start);
-    println!("\n200 000 replaces of 6 000 values: resident grows by {} kB, oxigraph {} kB ({} kB before)", ours >> 10, peer >> 10, before >> 10);
+    println!(
+        "\n200 000 replaces of 6 000 values: resident grows by {} kB, oxigraph {} kB ({} kB before)",
+        ours >> 10,
+        peer >> 10,
+        before >> 10
+    );
 }
 
 fn standing() {
     println!("\nupdate of one value under subscriptions that do not match");
-    let mut space = Space::new(1, SpaceLimits::default());
+    let mut space = GraphSpace::new(1, SpaceLimits::default());
     space.edit(&[], &quads(20_000).collect::<Vec<_>>()).expect("done");
     let limits = QueryLimits::default();
     let mut made = 0;
@@ -159,7 +177,7 @@ fn standing() {
         println!("{subscriptions:>9} {:>10.2} µs", runs[2]);
     }
     for subscribers in [1, 100, 10_000] {
-        let mut space = Space::new(1, SpaceLimits::default());
+        let mut space = GraphSpace::new(1, SpaceLimits::default());
         space.edit(&[], &quads(20_000).collect::<Vec<_>>()).expect("done");
         let query = Query::parse(&point(7), &limits).expect("SPARQL");
         let all: Vec<_> = (0..subscribers).map(|_| space.subscribe(&query).expect("room").subscriber).collect();
@@ -169,13 +187,16 @@ fn standing() {
             assert_eq!(space.ready().len(), subscribers);
             all.iter().for_each(|subscriber| assert!(space.poll(*subscriber).expect("known").is_some()));
         });
-        println!("update seen and polled by {subscribers:>6} subscribers {one:>10.2} µs, {:.0} notifications/s", subscribers as f64 * 1e6 / one);
+        println!(
+            "update seen and polled by {subscribers:>6} subscribers {one:>10.2} µs, {:.0} notifications/s",
+            subscribers as f64 * 1e6 / one
+        );
     }
 }
 
 /// Only our updates by `WHERE`, for a profiler.
 fn updates() {
-    let mut space = Space::new(1, SpaceLimits::default());
+    let mut space = GraphSpace::new(1, SpaceLimits::default());
     space.edit(&[], &quads(10_000).collect::<Vec<_>>()).expect("done");
     let one = each(500_000, |n| update_ours(&mut space, &replace(n % 5000, n)));
     println!("DELETE/INSERT WHERE of one value {one:.2} µs");

@@ -8,7 +8,7 @@ use axum::response::IntoResponse;
 use oxrdfio::RdfFormat;
 use serde_json::{Value, json};
 use sparesults::QueryResultsFormat;
-use tidegate_graph::{Error, Query, QueryLimits};
+use tidegate_graph::{GraphError, Query, QueryLimits};
 use tidegate_space::{Answer, Ask, Asker, Class, Form, Handle, Refused, Source};
 
 use crate::body::{self, text};
@@ -100,7 +100,7 @@ pub(crate) async fn run(Shared(state): Shared<Arc<AdminState>>, request: Request
     // Read where a text that is too deep or too dear harms nobody.
     let reading = space.read(query.len(), Class::Query, asker, move |limits| match read(&query, limits) {
         Ok((ask, kind)) => (Ok(kind), Ok(ask)),
-        Err(Error::Cancelled) => (Err(Error::Cancelled), Err(Refused::Late)),
+        Err(GraphError::Cancelled) => (Err(GraphError::Cancelled), Err(Refused::Late)),
         Err(error) => (Err(error), Err(Refused::Declined)),
     });
     let (answered, kind) = match reading.answer().await {
@@ -122,7 +122,7 @@ pub(crate) async fn run(Shared(state): Shared<Arc<AdminState>>, request: Request
 }
 
 /// What is asked, and the media type of its answer.
-fn read(text: &str, limits: &QueryLimits) -> Result<(Ask, &'static str), Error> {
+fn read(text: &str, limits: &QueryLimits) -> Result<(Ask, &'static str), GraphError> {
     let query = Box::new(Query::parse(text, limits)?);
     let (form, kind) = if query.is_graph() {
         (Form::Graph(RdfFormat::NTriples), "application/n-triples")
@@ -154,10 +154,12 @@ fn refused(why: Refused) -> Problem {
     }
 }
 
-fn wrong(error: &Error) -> Problem {
+fn wrong(error: &GraphError) -> Problem {
     match error {
-        Error::Cancelled => Problem::busy("cancelled, or not done within its time"),
-        Error::Limit(_) | Error::LimitAt(..) => Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", error.to_string()),
+        GraphError::Cancelled => Problem::busy("cancelled, or not done within its time"),
+        GraphError::Limit(_) | GraphError::LimitAt(..) => {
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "limit", error.to_string())
+        }
         _ => Problem::new(StatusCode::BAD_REQUEST, "not-sparql", error.to_string()),
     }
 }

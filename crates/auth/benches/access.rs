@@ -5,7 +5,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use tidegate_auth::{Access, Acl, Actions, Effect, Rule, Subject, Users};
+use tidegate_auth::{Access, Acl, AclEffect, AclRule, AclSubject, Actions, Users};
 use tidegate_core::access::{Action, Identity, Policy};
 
 fn main() {
@@ -24,21 +24,21 @@ fn users() -> Users {
     Users::parse(&lines.join("\n")).unwrap()
 }
 
-fn rule(subject: Subject, effect: Effect, actions: Actions, filter: &str) -> Rule {
-    Rule::new(subject, effect, actions, filter).unwrap()
+fn rule(subject: AclSubject, effect: AclEffect, actions: Actions, filter: &str) -> AclRule {
+    AclRule::new(subject, effect, actions, filter).unwrap()
 }
 
 /// Eighteen rules that concern every device: ten for all, six for the role (two with names), two denials.
 fn typical() -> Access {
-    let role = || Subject::Role("device".into());
-    let mut rules: Vec<Rule> = (0..10)
-        .map(|n| rule(Subject::Everyone, Effect::Allow, Actions::READ, &format!("public/area{n}/+/status")))
+    let role = || AclSubject::Role("device".into());
+    let mut rules: Vec<AclRule> = (0..10)
+        .map(|n| rule(AclSubject::Everyone, AclEffect::Allow, Actions::READ, &format!("public/area{n}/+/status")))
         .collect();
-    rules.extend((0..4).map(|n| rule(role(), Effect::Allow, Actions::WRITE, &format!("fleet/{n}/+/telemetry/#"))));
-    rules.push(rule(role(), Effect::Deny, Actions::READWRITE, "devices/+/secret/#"));
-    rules.push(rule(Subject::Everyone, Effect::Deny, Actions::WRITE, "public/#"));
-    rules.push(rule(role(), Effect::Allow, Actions::READWRITE, "devices/%u/#"));
-    rules.push(rule(role(), Effect::Allow, Actions::READ, "groups/%c/commands"));
+    rules.extend((0..4).map(|n| rule(role(), AclEffect::Allow, Actions::WRITE, &format!("fleet/{n}/+/telemetry/#"))));
+    rules.push(rule(role(), AclEffect::Deny, Actions::READWRITE, "devices/+/secret/#"));
+    rules.push(rule(AclSubject::Everyone, AclEffect::Deny, Actions::WRITE, "public/#"));
+    rules.push(rule(role(), AclEffect::Allow, Actions::READWRITE, "devices/%u/#"));
+    rules.push(rule(role(), AclEffect::Allow, Actions::READ, "groups/%c/commands"));
     Access::new(&Acl::new(rules).unwrap(), &users())
 }
 

@@ -12,38 +12,38 @@ use hashbrown::HashMap;
 use tidegate_core::access::{Action, Identity, Policy};
 use tidegate_core::glob::Glob;
 
-use crate::acl::{Acl, Actions, Dialect, Effect, MONITOR, Rule, Subject};
-use crate::filter::{Filter, Names, Topic, Who};
+use crate::acl::{Acl, AclEffect, AclRule, AclSubject, Actions, Dialect, MONITOR};
+use crate::filter::{Filter, Names, RequesterNames, Topic};
 use crate::users::Users;
 
 /// Who may do what.
 #[derive(Debug)]
 pub struct Access {
     dialect: Dialect,
-    everyone: Group,
-    anonymous: Group,
+    everyone: SubjectRules,
+    anonymous: SubjectRules,
     /// By user name: those with a role or with rules of their own. Names come from files, never from the network, so the
     /// hash needs no secret.
     people: HashMap<Arc<str>, Person, FixedState>,
-    roles: Vec<Group>,
+    roles: Vec<SubjectRules>,
 }
 
 #[derive(Debug, Default)]
 struct Person {
-    own: Group,
+    own: SubjectRules,
     /// Indices of `Access::roles`.
     roles: Vec<u32>,
 }
 
 /// Rules of one subject. Apart by effect, because all denials are looked at before the first allowance.
 #[derive(Debug, Default)]
-struct Group {
-    deny: Vec<Entry>,
-    allow: Vec<Entry>,
+struct SubjectRules {
+    deny: Vec<AccessRule>,
+    allow: Vec<AccessRule>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct AccessRule {
     actions: Actions,
     filter: Filter,
     /// Only for these clients.
@@ -52,8 +52,8 @@ struct Entry {
 
 /// What is asked.
 #[derive(Clone, Copy)]
-struct Question<'a> {
-    who: Who<'a>,
+struct AccessQuestion<'a> {
+    who: RequesterNames<'a>,
     action: Action,
     /// A topic name, or for [`Action::Subscribe`] a filter without its share.
     topic: Topic<'a>,
@@ -65,8 +65,8 @@ impl Access {
     pub fn new(acl: &Acl, users: &Users) -> Self {
         let mut access = Self {
             dialect: acl.dialect,
-            everyone: Group::default(),
-            anonymous: Group::default(),
+            everyone: SubjectRules::default(),
+            anonymous: SubjectRules::default(),
             people: HashMap::with_hasher(FixedState::default()),
             roles: Vec::new(),
         };
@@ -82,16 +82,16 @@ impl Access {
         access
     }
 
-    fn group(&mut self, subject: &Subject, roles: &mut HashMap<Arc<str>, u32, FixedState>) -> &mut Group {
+    fn group(&mut self, subject: &AclSubject, roles: &mut HashMap<Arc<str>, u32, FixedState>) -> &mut SubjectRules {
         match subject {
-            Subject::Everyone | Subject::Client(_) => &mut self.everyone,
-            Subject::Anonymous => &mut self.anonymous,
-            Subject::User(name) => &mut self.people.entry(Arc::clone(name)).or_default().own,
-            Subject::Role(name) => {
+            AclSubject::Everyone | AclSubject::Client(_) => &mut self.everyone,
+            AclSubject::Anonymous => &mut self.anonymous,
+            AclSubject::User(name) => &mut self.people.entry(Arc::clone(name)).or_default().own,
+            AclSubject::Role(name) => {
                 let next = self.roles.len() as u32;
                 let index = *roles.entry(Arc::clone(name)).or_insert(next);
                 if index == next {
-                    self.roles.push(Group::default());
+                    self.roles.push(SubjectRules::default());
                 }
                 &mut self.roles[index as usize]
             }
@@ -99,7 +99,7 @@ impl Access {
     }
 
     /// The groups that speak of this user in particular.
-    fn personal(&self, user: Option<&str>) -> impl Iterator<Item = &Group> + Clone {
+    fn personal(&self, user: Option<&str>) -> impl Iterator<Item = &SubjectRules> + Clone {
         let (own, roles) = match user {
             None => (Some(&self.anonymous), &[][..]),
             Some(name) => match self.people.get(name) {
@@ -119,31 +119,35 @@ impl Policy for Access {
         let topic = if action == Action::Subscribe { without_share(topic) } else { Some(topic) };
         let Some(topic) = topic else { return false };
         let user = identity.user.as_deref();
-        let question =
-            Question { who: Who { user, client: client_id }, action, topic: Topic::new(topic), dialect: self.dialect };
+        let question = AccessQuestion {
+            who: RequesterNames { user, client: client_id },
+            action,
+            topic: Topic::new(topic),
+            dialect: self.dialect,
+        };
         let personal = self.personal(user);
         let common = std::iter::once(&self.everyone);
         let answer = match self.dialect {
             Dialect::Tidegate => question.ask(personal.chain(common)),
             Dialect::Mosquitto => question.ask(personal).or_else(|| question.ask(common)),
         };
-        answer == Some(Effect::Allow)
+        answer == Some(AclEffect::Allow)
     }
 }
 
-impl Question<'_> {
+impl AccessQuestion<'_> {
     /// What the groups say together; none if no rule matches.
     #[inline]
-    fn ask<'g>(self, groups: impl Iterator<Item = &'g Group> + Clone) -> Option<Effect> {
-        let any = |entries: &[Entry], effect| entries.iter().any(|entry| self.concerns(entry, effect));
-        if groups.clone().any(|group| any(&group.deny, Effect::Deny)) {
-            return Some(Effect::Deny);
+    fn ask<'g>(self, groups: impl Iterator<Item = &'g SubjectRules> + Clone) -> Option<AclEffect> {
+        let any = |entries: &[AccessRule], effect| entries.iter().any(|entry| self.concerns(entry, effect));
+        if groups.clone().any(|group| any(&group.deny, AclEffect::Deny)) {
+            return Some(AclEffect::Deny);
         }
-        groups.into_iter().any(|group| any(&group.allow, Effect::Allow)).then_some(Effect::Allow)
+        groups.into_iter().any(|group| any(&group.allow, AclEffect::Allow)).then_some(AclEffect::Allow)
     }
 
     #[inline]
-    fn concerns(self, entry: &Entry, effect: Effect) -> bool {
+    fn concerns(self, entry: &AccessRule, effect: AclEffect) -> bool {
         if !entry.actions.contains(self.action) {
             return false;
         }
@@ -151,7 +155,7 @@ impl Question<'_> {
             (Action::Publish | Action::Prioritize | Action::Receive, ..) => {
                 entry.filter.matches(self.topic, self.who, effect)
             }
-            (Action::Subscribe, Dialect::Mosquitto, Effect::Allow) => {
+            (Action::Subscribe, Dialect::Mosquitto, AclEffect::Allow) => {
                 entry.filter.overlaps(self.topic.as_str(), self.who)
             }
             (Action::Subscribe, ..) => entry.filter.covers(self.topic.as_str(), self.who, effect),
@@ -160,23 +164,28 @@ impl Question<'_> {
     }
 }
 
-impl Group {
-    fn insert(&mut self, rule: &Rule) {
+impl SubjectRules {
+    fn insert(&mut self, rule: &AclRule) {
         let clients = match &rule.subject {
-            Subject::Client(pattern) => Some(Glob::new(pattern)),
+            AclSubject::Client(pattern) => Some(Glob::new(pattern)),
             _ => None,
         };
-        let entry = Entry { actions: rule.actions, filter: rule.filter.clone(), clients };
+        let entry = AccessRule { actions: rule.actions, filter: rule.filter.clone(), clients };
         match rule.effect {
-            Effect::Allow => self.allow.push(entry),
-            Effect::Deny => self.deny.push(entry),
+            AclEffect::Allow => self.allow.push(entry),
+            AclEffect::Deny => self.deny.push(entry),
         }
     }
 }
 
-fn monitor_rule() -> Option<Rule> {
+fn monitor_rule() -> Option<AclRule> {
     let filter = Filter::parse("$SYS/#", Names::Literal).ok()?;
-    Some(Rule { subject: Subject::Role(MONITOR.into()), effect: Effect::Allow, actions: Actions::READ, filter })
+    Some(AclRule {
+        subject: AclSubject::Role(MONITOR.into()),
+        effect: AclEffect::Allow,
+        actions: Actions::READ,
+        filter,
+    })
 }
 
 fn is_sys(topic: &str) -> bool {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tidegate_core::access::Action;
 
-use crate::fault::Fault;
+use crate::fault::FileFault;
 use crate::filter::{Filter, Names};
 use crate::limits::RULES_MAX;
 use crate::text::{is_name, is_principal};
@@ -26,7 +26,7 @@ pub const MONITOR: &str = "monitor";
 
 /// Whom a rule concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum AclSubject {
     /// All clients, with or without a name.
     Everyone,
     /// Clients without a user name.
@@ -42,7 +42,7 @@ pub enum Subject {
 
 /// What a rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum AclEffect {
     /// Permits, unless a denying rule matches too.
     Allow,
     /// Refuses.
@@ -90,9 +90,9 @@ impl Actions {
 
 /// `publish`, `subscribe`, `receive`, `read`, `write`, `readwrite`, `priority`.
 impl FromStr for Actions {
-    type Err = Fault;
+    type Err = FileFault;
 
-    fn from_str(word: &str) -> Result<Self, Fault> {
+    fn from_str(word: &str) -> Result<Self, FileFault> {
         match word {
             "publish" | "write" => Ok(Self::WRITE),
             "subscribe" => Ok(Self::SUBSCRIBE),
@@ -100,41 +100,41 @@ impl FromStr for Actions {
             "read" => Ok(Self::READ),
             "readwrite" => Ok(Self::READWRITE),
             "priority" => Ok(Self::PRIORITY),
-            _ => Err(Fault::AccessUnknown(word.into())),
+            _ => Err(FileFault::AccessUnknown(word.into())),
         }
     }
 }
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
-    pub(crate) subject: Subject,
-    pub(crate) effect: Effect,
+pub struct AclRule {
+    pub(crate) subject: AclSubject,
+    pub(crate) effect: AclEffect,
     pub(crate) actions: Actions,
     pub(crate) filter: Filter,
 }
 
-impl Rule {
+impl AclRule {
     /// A rule for a topic filter in which `%u` stands for the user's name and `%c` for the client's identifier.
-    pub fn new(subject: Subject, effect: Effect, actions: Actions, filter: &str) -> Result<Self, Fault> {
+    pub fn new(subject: AclSubject, effect: AclEffect, actions: Actions, filter: &str) -> Result<Self, FileFault> {
         let is_valid = match &subject {
-            Subject::Everyone | Subject::Anonymous => true,
-            Subject::User(name) | Subject::Client(name) => is_principal(name),
-            Subject::Role(name) => is_name(name),
+            AclSubject::Everyone | AclSubject::Anonymous => true,
+            AclSubject::User(name) | AclSubject::Client(name) => is_principal(name),
+            AclSubject::Role(name) => is_name(name),
         };
         if !is_valid {
-            return Err(Fault::NameInvalid);
+            return Err(FileFault::NameInvalid);
         }
         Ok(Self { subject, effect, actions, filter: Filter::parse(filter, Names::Substituted)? })
     }
 
     /// Whom it concerns.
-    pub fn subject(&self) -> &Subject {
+    pub fn subject(&self) -> &AclSubject {
         &self.subject
     }
 
     /// What it does.
-    pub fn effect(&self) -> Effect {
+    pub fn effect(&self) -> AclEffect {
         self.effect
     }
 
@@ -162,24 +162,24 @@ pub(crate) enum Dialect {
 /// An access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<AclRule>,
     pub(crate) dialect: Dialect,
 }
 
 impl Acl {
     /// An access list of these rules. None allow nothing.
-    pub fn new(rules: Vec<Rule>) -> Result<Self, Fault> {
+    pub fn new(rules: Vec<AclRule>) -> Result<Self, FileFault> {
         if rules.len() > RULES_MAX {
-            return Err(Fault::TooManyRules);
+            return Err(FileFault::TooManyRules);
         }
         Ok(Self { rules, dialect: Dialect::Tidegate })
     }
 
     /// What applies where no access list is configured: whoever was let in may do everything, outside `$…`.
     pub fn open() -> Self {
-        let everything = Filter::parse("#", Names::Literal).map(|filter| Rule {
-            subject: Subject::Everyone,
-            effect: Effect::Allow,
+        let everything = Filter::parse("#", Names::Literal).map(|filter| AclRule {
+            subject: AclSubject::Everyone,
+            effect: AclEffect::Allow,
             actions: Actions::READWRITE,
             filter,
         });
@@ -187,7 +187,7 @@ impl Acl {
     }
 
     /// The rules, in the order given.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[AclRule] {
         &self.rules
     }
 }

@@ -11,7 +11,7 @@ use tidegate_broker::authenticate::{Authenticator, Credentials, Refusal};
 
 use crate::limits::{NAME_BYTES_MAX, PASSWORD_BYTES_MAX};
 use crate::text::is_principal;
-use crate::users::{Users, Verdict};
+use crate::users::{PasswordVerdict, Users};
 
 /// What becomes of clients that show nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,8 +87,10 @@ impl PasswordAuthenticator {
 
     fn by_password(&self, name: &str, password: &[u8]) -> Result<Arc<str>, Refusal> {
         match self.users.verify(name, password) {
-            Verdict::Right => self.users.name(name).map(Arc::clone).ok_or(Refusal::BadUserNameOrPassword),
-            Verdict::Wrong | Verdict::UnknownUser | Verdict::TooLong => Err(Refusal::BadUserNameOrPassword),
+            PasswordVerdict::Right => self.users.name(name).map(Arc::clone).ok_or(Refusal::BadUserNameOrPassword),
+            PasswordVerdict::Wrong | PasswordVerdict::UnknownUser | PasswordVerdict::TooLong => {
+                Err(Refusal::BadUserNameOrPassword)
+            }
         }
     }
 

@@ -13,7 +13,7 @@ pub struct FileError {
     /// Line, counted from 1; 0 when it concerns the whole file.
     pub line: usize,
     /// What is wrong there.
-    pub what: Fault,
+    pub what: FileFault,
 }
 
 impl fmt::Display for FileError {
@@ -30,7 +30,7 @@ impl std::error::Error for FileError {}
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum FileFault {
     /// Reading failed; the text is the system's.
     Unreadable(String),
     /// More than [`limits::FILE_BYTES_MAX`].
@@ -85,7 +85,7 @@ pub enum Fault {
     TooManyRules,
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for FileFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
@@ -132,4 +132,4 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for FileFault {}

@@ -11,12 +11,12 @@
 
 use tidegate_wire_mqtt::{Limits, TopicFilter};
 
-use crate::acl::Effect;
-use crate::fault::Fault;
+use crate::acl::AclEffect;
+use crate::fault::FileFault;
 
 /// Whose names stand for `%u` and `%c`.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Who<'a> {
+pub(crate) struct RequesterNames<'a> {
     pub(crate) user: Option<&'a str>,
     pub(crate) client: &'a str,
 }
@@ -50,8 +50,8 @@ pub(crate) enum Names {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     text: Box<str>,
-    levels: Box<[Level]>,
-    shape: Shape,
+    levels: Box<[FilterLevel]>,
+    shape: FilterShape,
     /// Bytes and levels in front that are plain text, with the slash behind them: compared at once.
     plain_bytes: usize,
     plain_levels: usize,
@@ -63,18 +63,18 @@ pub(crate) struct Filter {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Level {
+enum FilterLevel {
     Text(Box<str>),
     /// `+`
     Any,
     /// `#`
     Rest,
     /// Text with names in it.
-    Pattern(Box<[Piece]>),
+    Pattern(Box<[FilterPiece]>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Piece {
+enum FilterPiece {
     Text(Box<str>),
     User,
     Client,
@@ -82,7 +82,7 @@ enum Piece {
 
 /// Most filters of real rules are one of the first three, and each of them is one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum FilterShape {
     /// `a/b`
     Exact,
     /// `a/b/#`
@@ -102,28 +102,28 @@ enum Likeness {
 }
 
 impl Filter {
-    pub(crate) fn parse(text: &str, names: Names) -> Result<Self, Fault> {
+    pub(crate) fn parse(text: &str, names: Names) -> Result<Self, FileFault> {
         let checked =
-            TopicFilter::parse(text, &Limits::default()).map_err(|wrong| Fault::FilterInvalid(wrong.detail))?;
+            TopicFilter::parse(text, &Limits::default()).map_err(|wrong| FileFault::FilterInvalid(wrong.detail))?;
         if checked.group().is_some() {
-            return Err(Fault::FilterShared);
+            return Err(FileFault::FilterShared);
         }
-        let levels: Box<[Level]> = text.split('/').map(|level| Level::parse(level, names)).collect();
-        let plain_levels = levels.iter().take_while(|level| matches!(level, Level::Text(_))).count();
+        let levels: Box<[FilterLevel]> = text.split('/').map(|level| FilterLevel::parse(level, names)).collect();
+        let plain_levels = levels.iter().take_while(|level| matches!(level, FilterLevel::Text(_))).count();
         let plain_bytes = text.split_inclusive('/').take(plain_levels).map(str::len).sum();
         let shape = match levels[plain_levels..] {
-            [] => Shape::Exact,
-            [Level::Rest] if plain_levels == 0 => Shape::All,
-            [Level::Rest] => Shape::Below,
-            _ => Shape::Mixed,
+            [] => FilterShape::Exact,
+            [FilterLevel::Rest] if plain_levels == 0 => FilterShape::All,
+            [FilterLevel::Rest] => FilterShape::Below,
+            _ => FilterShape::Mixed,
         };
         let is_dollar = text.starts_with('$');
         if is_dollar && plain_levels == 0 {
             // A user named SYS would read `$SYS` by way of `$%u`.
-            return Err(Fault::FilterInvalid("a name in the first level of a $ topic"));
+            return Err(FileFault::FilterInvalid("a name in the first level of a $ topic"));
         }
         // The slash is not part of the head: `a/#` also matches `a`.
-        let plain = text[..plain_bytes].strip_suffix('/').filter(|_| shape != Shape::Exact);
+        let plain = text[..plain_bytes].strip_suffix('/').filter(|_| shape != FilterShape::Exact);
         let plain = plain.unwrap_or(&text[..plain_bytes]).as_bytes();
         let head_mask = head(&vec![u8::MAX; plain.len()]);
         let head = head(plain);
@@ -136,30 +136,30 @@ impl Filter {
 
     /// Whether this topic belongs to the filter. The hot path: asked for every publication and every delivery.
     #[inline]
-    pub(crate) fn matches(&self, topic: Topic<'_>, who: Who<'_>, effect: Effect) -> bool {
+    pub(crate) fn matches(&self, topic: Topic<'_>, who: RequesterNames<'_>, effect: AclEffect) -> bool {
         if topic.head & self.head_mask != self.head {
             return false;
         }
         let plain = &self.text.as_bytes()[..self.plain_bytes];
         let topic_bytes = topic.text.as_bytes();
         match self.shape {
-            Shape::Exact => topic_bytes == plain,
+            FilterShape::Exact => topic_bytes == plain,
             // `a/b/#` also matches `a/b`: the plain part without its slash.
-            Shape::Below => topic_bytes.starts_with(plain) || topic_bytes == &plain[..plain.len() - 1],
-            Shape::All => !topic_bytes.starts_with(b"$"),
-            Shape::Mixed => {
+            FilterShape::Below => topic_bytes.starts_with(plain) || topic_bytes == &plain[..plain.len() - 1],
+            FilterShape::All => !topic_bytes.starts_with(b"$"),
+            FilterShape::Mixed => {
                 topic_bytes.strip_prefix(plain).is_some_and(|rest| self.matches_rest(topic, rest, who, effect))
             }
         }
     }
 
-    fn matches_rest(&self, topic: Topic<'_>, rest: &[u8], who: Who<'_>, effect: Effect) -> bool {
+    fn matches_rest(&self, topic: Topic<'_>, rest: &[u8], who: RequesterNames<'_>, effect: AclEffect) -> bool {
         if topic.text.starts_with('$') && !self.is_dollar {
             return false;
         }
         let mut rest = Some(rest);
         for level in &self.levels[self.plain_levels..] {
-            if *level == Level::Rest {
+            if *level == FilterLevel::Rest {
                 return true;
             }
             let Some(text) = rest else { return false };
@@ -168,20 +168,20 @@ impl Filter {
             match level.like(&text[..end], who) {
                 Likeness::Same => rest = text.get(end + 1..),
                 Likeness::Different => return false,
-                Likeness::Unusable => return effect == Effect::Deny,
+                Likeness::Unusable => return effect == AclEffect::Deny,
             }
         }
         rest.is_none()
     }
 
     /// Whether every topic that the requested filter matches is matched by this one.
-    pub(crate) fn covers(&self, requested: &str, who: Who<'_>, effect: Effect) -> bool {
+    pub(crate) fn covers(&self, requested: &str, who: RequesterNames<'_>, effect: AclEffect) -> bool {
         if requested.starts_with('$') && !self.is_dollar {
             return false;
         }
         let mut levels = requested.split('/');
         for (index, level) in self.levels.iter().enumerate() {
-            if *level == Level::Rest {
+            if *level == FilterLevel::Rest {
                 return true;
             }
             match levels.next() {
@@ -189,12 +189,12 @@ impl Filter {
                 // `#` is more than `+/#` by the parent level alone, and these two have none: no topic is empty.
                 Some("#") => {
                     let has_parent = !matches!(requested, "#" | "/#");
-                    return !has_parent && matches!(self.levels[index..], [Level::Any, Level::Rest]);
+                    return !has_parent && matches!(self.levels[index..], [FilterLevel::Any, FilterLevel::Rest]);
                 }
                 Some(wanted) => match level.like(wanted.as_bytes(), who) {
                     Likeness::Same => {}
                     Likeness::Different => return false,
-                    Likeness::Unusable => return effect == Effect::Deny,
+                    Likeness::Unusable => return effect == AclEffect::Deny,
                 },
             }
         }
@@ -202,7 +202,7 @@ impl Filter {
     }
 
     /// Whether some topic is matched by both. For rules that allow: an unusable name does not overlap.
-    pub(crate) fn overlaps(&self, requested: &str, who: Who<'_>) -> bool {
+    pub(crate) fn overlaps(&self, requested: &str, who: RequesterNames<'_>) -> bool {
         // `$` topics are spoken of by both or by neither: no wildcard reaches them.
         let is_same_realm = requested.starts_with('$') == self.is_dollar;
         if !is_same_realm || self.levels.iter().any(|level| level.is_unusable(who)) {
@@ -211,7 +211,7 @@ impl Filter {
         let mut levels = requested.split('/');
         for level in &self.levels {
             match (level, levels.next()) {
-                (Level::Rest, _) | (_, Some("#")) => return true,
+                (FilterLevel::Rest, _) | (_, Some("#")) => return true,
                 (_, None) => return false,
                 (_, Some("+")) => {}
                 (_, Some(wanted)) => {
@@ -225,7 +225,7 @@ impl Filter {
     }
 }
 
-impl Level {
+impl FilterLevel {
     fn parse(text: &str, names: Names) -> Self {
         match text {
             "+" => Self::Any,
@@ -233,7 +233,7 @@ impl Level {
             _ if names == Names::Literal => Self::Text(text.into()),
             _ => {
                 let pieces = pieces(text);
-                if pieces.iter().all(|piece| matches!(piece, Piece::Text(_))) {
+                if pieces.iter().all(|piece| matches!(piece, FilterPiece::Text(_))) {
                     Self::Text(text.into())
                 } else {
                     Self::Pattern(pieces.into())
@@ -243,7 +243,7 @@ impl Level {
     }
 
     #[inline]
-    fn like(&self, text: &[u8], who: Who<'_>) -> Likeness {
+    fn like(&self, text: &[u8], who: RequesterNames<'_>) -> Likeness {
         let is_same = match self {
             Self::Any | Self::Rest => true,
             Self::Text(own) => own.as_bytes() == text,
@@ -252,29 +252,29 @@ impl Level {
         if is_same { Likeness::Same } else { Likeness::Different }
     }
 
-    fn is_unusable(&self, who: Who<'_>) -> bool {
+    fn is_unusable(&self, who: RequesterNames<'_>) -> bool {
         let Self::Pattern(pieces) = self else { return false };
         pieces.iter().any(|piece| match piece {
-            Piece::Text(_) => false,
-            Piece::User => who.user.is_none_or(|name| !is_usable(name)),
-            Piece::Client => !is_usable(who.client),
+            FilterPiece::Text(_) => false,
+            FilterPiece::User => who.user.is_none_or(|name| !is_usable(name)),
+            FilterPiece::Client => !is_usable(who.client),
         })
     }
 }
 
-fn like(pieces: &[Piece], text: &[u8], who: Who<'_>) -> Likeness {
+fn like(pieces: &[FilterPiece], text: &[u8], who: RequesterNames<'_>) -> Likeness {
     let mut rest = Some(text);
     for piece in pieces {
         let part = match piece {
-            Piece::Text(part) => part,
-            Piece::Client => who.client,
-            Piece::User => match who.user {
+            FilterPiece::Text(part) => part,
+            FilterPiece::Client => who.client,
+            FilterPiece::User => match who.user {
                 Some(name) => name,
                 // Rules about a user's own topics, allowing or denying, do not concern those who are nobody.
                 None => return Likeness::Different,
             },
         };
-        if !matches!(piece, Piece::Text(_)) && !is_usable(part) {
+        if !matches!(piece, FilterPiece::Text(_)) && !is_usable(part) {
             return Likeness::Unusable;
         }
         rest = rest.and_then(|rest| rest.strip_prefix(part.as_bytes()));
@@ -300,17 +300,17 @@ fn is_usable(name: &str) -> bool {
     !name.is_empty() && !name.bytes().any(|byte| matches!(byte, b'+' | b'#' | b'/'))
 }
 
-fn pieces(mut text: &str) -> Vec<Piece> {
+fn pieces(mut text: &str) -> Vec<FilterPiece> {
     let mut pieces = Vec::new();
     while let Some(at) = next_name(text) {
         if at > 0 {
-            pieces.push(Piece::Text(text[..at].into()));
+            pieces.push(FilterPiece::Text(text[..at].into()));
         }
-        pieces.push(if text[at..].starts_with("%u") { Piece::User } else { Piece::Client });
+        pieces.push(if text[at..].starts_with("%u") { FilterPiece::User } else { FilterPiece::Client });
         text = &text[at + 2..];
     }
     if !text.is_empty() || pieces.is_empty() {
-        pieces.push(Piece::Text(text.into()));
+        pieces.push(FilterPiece::Text(text.into()));
     }
     pieces
 }
@@ -326,9 +326,9 @@ fn next_name(text: &str) -> Option<usize> {
 /// Whether every topic matched by `requested` is also matched by `rule`: what a subscription needs to be allowed. Both
 /// are plain topic filters, without names and without `$share`; anything else is covered by nothing and covers nothing.
 pub fn covers(rule: &str, requested: &str) -> bool {
-    let nobody = Who { user: None, client: "" };
+    let nobody = RequesterNames { user: None, client: "" };
     Filter::parse(requested, Names::Literal).is_ok()
-        && Filter::parse(rule, Names::Literal).is_ok_and(|rule| rule.covers(requested, nobody, Effect::Allow))
+        && Filter::parse(rule, Names::Literal).is_ok_and(|rule| rule.covers(requested, nobody, AclEffect::Allow))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const NOBODY: Who<'_> = Who { user: None, client: "client" };
+const NOBODY: RequesterNames<'_> = RequesterNames { user: None, client: "client" };
 
 fn filter(text: &str) -> Filter {
     Filter::parse(text, Names::Substituted).unwrap()
@@ -60,7 +60,7 @@ fn matches(pattern: &str, topic: &str) -> bool {
 fn covering_is_being_a_superset() {
     compare_all(&topics(), |rule, requested, of_rule, of_requested| {
         let expected = of_rule.iter().zip(of_requested).all(|(in_rule, in_requested)| *in_rule || !in_requested);
-        let found = filter(rule).covers(requested, NOBODY, Effect::Allow);
+        let found = filter(rule).covers(requested, NOBODY, AclEffect::Allow);
         assert_eq!(found, expected, "{rule} covers {requested}");
     });
     assert!(covers("a/#", "a/+") && !covers("a/+", "a/#") && !covers("a/#", "a#") && !covers("#", "$share/g/a"));
@@ -83,7 +83,7 @@ fn matching_is_what_the_codec_says() {
     for rule in filters() {
         let compiled = filter(&rule);
         for topic in &topics {
-            let found = compiled.matches(Topic::new(topic), NOBODY, Effect::Allow);
+            let found = compiled.matches(Topic::new(topic), NOBODY, AclEffect::Allow);
             assert_eq!(found, matches(&rule, topic), "{rule} matches {topic}");
         }
     }
@@ -95,21 +95,21 @@ proptest! {
     /// Where a name can be used, comparing it in place is the same as writing it into the filter.
     #[test]
     fn a_usable_name_acts_as_its_text(user in "[ab]{1,2}", client in "[ab$]{1,2}", topic in "[ab$]{1,3}(/[ab$]{0,3}){0,2}") {
-        let who = Who { user: Some(&user), client: &client };
+        let who = RequesterNames { user: Some(&user), client: &client };
         for pattern in ["x/%u", "a/%u/#", "+/%u", "b/%c%u/+", "a/a%u", "%c%c", "%u/b", "a/%%u", "%x/%u"] {
             let text = pattern.replace("%u", &user).replace("%c", &client);
             // Names do not reach `$` topics, texts do.
             let expected = matches(&text, &topic) && !topic.starts_with('$');
-            prop_assert_eq!(filter(pattern).matches(Topic::new(&topic), who, Effect::Allow), expected, "{}", pattern);
+            prop_assert_eq!(filter(pattern).matches(Topic::new(&topic), who, AclEffect::Allow), expected, "{}", pattern);
         }
     }
 
     /// Whatever the name, an allowing rule reaches nothing outside the literal reading of itself.
     #[test]
     fn f075_no_name_widens_a_rule(user in "[ab+#/$%uc]{0,4}", topic in "[ab+#/$]{1,6}") {
-        let who = Who { user: Some(&user), client: &user };
+        let who = RequesterNames { user: Some(&user), client: &user };
         for pattern in ["a/%u", "a/%c/#", "%u/a"] {
-            if filter(pattern).matches(Topic::new(&topic), who, Effect::Allow) {
+            if filter(pattern).matches(Topic::new(&topic), who, AclEffect::Allow) {
                 let literal = pattern.replace("%u", &user).replace("%c", &user);
                 let own = literal.trim_end_matches("/#");
                 prop_assert!(topic == own || topic.starts_with(&format!("{own}/")), "{} by {:?}", topic, user);
@@ -122,11 +122,11 @@ proptest! {
 #[test]
 fn f075_names_with_wildcards_or_slashes_allow_nothing() {
     for name in ["#", "+", "a/b", "/", "", "x+", "x#"] {
-        let who = Who { user: Some(name), client: name };
+        let who = RequesterNames { user: Some(name), client: name };
         for pattern in ["home/%u", "home/%u/#", "home/%c", "home/x%c/+"] {
             for topic in ["home", "home/", "home/a", "home/a/b", "home/#", "home/+", "home/x/a"] {
-                assert!(!filter(pattern).matches(Topic::new(topic), who, Effect::Allow), "{pattern} {topic} {name}");
-                assert!(!filter(pattern).covers(topic, who, Effect::Allow), "{pattern} {topic} {name}");
+                assert!(!filter(pattern).matches(Topic::new(topic), who, AclEffect::Allow), "{pattern} {topic} {name}");
+                assert!(!filter(pattern).covers(topic, who, AclEffect::Allow), "{pattern} {topic} {name}");
                 assert!(!filter(pattern).overlaps(topic, who), "{pattern} {topic} {name}");
             }
         }
@@ -135,18 +135,18 @@ fn f075_names_with_wildcards_or_slashes_allow_nothing() {
 
 #[test]
 fn f075_names_with_wildcards_do_not_escape_a_denial() {
-    let who = Who { user: Some("a/b"), client: "c" };
-    assert!(filter("home/%u").matches(Topic::new("home/a/b"), who, Effect::Deny));
-    assert!(filter("home/%u").covers("home/a/b", who, Effect::Deny));
-    assert!(!filter("home/%u").matches(Topic::new("garden/a/b"), who, Effect::Deny));
+    let who = RequesterNames { user: Some("a/b"), client: "c" };
+    assert!(filter("home/%u").matches(Topic::new("home/a/b"), who, AclEffect::Deny));
+    assert!(filter("home/%u").covers("home/a/b", who, AclEffect::Deny));
+    assert!(!filter("home/%u").matches(Topic::new("garden/a/b"), who, AclEffect::Deny));
 }
 
 #[test]
 fn f076_no_name_and_no_wildcard_reaches_dollar_topics() {
-    let who = Who { user: Some("$SYS"), client: "$SYS" };
+    let who = RequesterNames { user: Some("$SYS"), client: "$SYS" };
     for pattern in ["%u/#", "%c/#", "+/#", "#"] {
-        assert!(!filter(pattern).matches(Topic::new("$SYS/broker/uptime"), who, Effect::Allow), "{pattern}");
-        assert!(!filter(pattern).covers("$SYS/#", who, Effect::Allow), "{pattern}");
+        assert!(!filter(pattern).matches(Topic::new("$SYS/broker/uptime"), who, AclEffect::Allow), "{pattern}");
+        assert!(!filter(pattern).covers("$SYS/#", who, AclEffect::Allow), "{pattern}");
         assert!(!filter(pattern).overlaps("$SYS/#", who), "{pattern}");
     }
     assert!(Filter::parse("$%u/#", Names::Substituted).is_err());
@@ -154,7 +154,7 @@ fn f076_no_name_and_no_wildcard_reaches_dollar_topics() {
 
 #[test]
 fn the_name_of_nobody_matches_nothing() {
-    for effect in [Effect::Allow, Effect::Deny] {
+    for effect in [AclEffect::Allow, AclEffect::Deny] {
         assert!(!filter("home/%u").matches(Topic::new("home/"), NOBODY, effect));
         assert!(filter("home/%c").matches(Topic::new("home/client"), NOBODY, effect));
     }
@@ -163,9 +163,9 @@ fn the_name_of_nobody_matches_nothing() {
 #[test]
 fn rules_for_shares_and_malformed_filters_are_refused() {
     let fault = |text| Filter::parse(text, Names::Substituted).unwrap_err();
-    assert_eq!(fault("$share/g/a"), Fault::FilterShared);
+    assert_eq!(fault("$share/g/a"), FileFault::FilterShared);
     for text in ["", "a#", "a/#/b", "a+/b", "a\0b"] {
-        assert!(matches!(fault(text), Fault::FilterInvalid(_)), "{text:?}");
+        assert!(matches!(fault(text), FileFault::FilterInvalid(_)), "{text:?}");
     }
 }
 
@@ -184,7 +184,7 @@ fn texts_longer_than_their_head_are_compared_to_the_end() {
         ("a-level-of-16-by/#".to_owned(), "a-level-of-16-by".to_owned(), true),
         ("a-level-of-16-by/#".to_owned(), "a-level-of-16-byt".to_owned(), false),
     ] {
-        let found = filter(&pattern).matches(Topic::new(&topic), NOBODY, Effect::Allow);
+        let found = filter(&pattern).matches(Topic::new(&topic), NOBODY, AclEffect::Allow);
         assert_eq!(found, expected, "{pattern} {topic}");
     }
 }

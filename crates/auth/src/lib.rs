@@ -13,9 +13,9 @@ mod text;
 mod users;
 
 pub use access::Access;
-pub use acl::{Acl, Actions, Effect, MONITOR, Rule, Subject};
+pub use acl::{Acl, AclEffect, AclRule, AclSubject, Actions, MONITOR};
 pub use authenticator::{AnonymousClients, AuthSettings, CertificateUsers, ClientIds, PasswordAuthenticator};
-pub use fault::{Fault, FileError};
+pub use fault::{FileError, FileFault};
 pub use filter::covers;
 pub use text::read;
-pub use users::{Salt, Users, Verdict};
+pub use users::{PasswordVerdict, Salt, Users};

@@ -15,8 +15,8 @@
 
 use std::sync::Arc;
 
-use crate::acl::{Acl, Actions, Dialect, Effect, Rule, Subject};
-use crate::fault::{Fault, FileError};
+use crate::acl::{Acl, AclEffect, AclRule, AclSubject, Actions, Dialect};
+use crate::fault::{FileError, FileFault};
 use crate::filter::{Filter, Names};
 use crate::limits::RULES_MAX;
 use crate::text::{Errors, is_principal, lines};
@@ -25,7 +25,7 @@ impl Acl {
     /// Read an ACL file of mosquitto. Either all lines are right, or all errors come back.
     pub fn parse_mosquitto(text: &str) -> Result<Self, Vec<FileError>> {
         let mut rules = Vec::new();
-        let mut subject = Subject::Anonymous;
+        let mut subject = AclSubject::Anonymous;
         let mut errors = Errors::default();
         lines(text, &mut errors, |_, line| {
             let line = line.trim();
@@ -39,11 +39,11 @@ impl Acl {
                     return Ok(());
                 }
                 "topic" => parse_rule(subject.clone(), Names::Literal, rest)?,
-                "pattern" => parse_rule(Subject::Everyone, Names::Substituted, rest)?,
-                other => return Err(Fault::KeywordUnknown(shown(other))),
+                "pattern" => parse_rule(AclSubject::Everyone, Names::Substituted, rest)?,
+                other => return Err(FileFault::KeywordUnknown(shown(other))),
             };
             if rules.len() == RULES_MAX {
-                return Err(Fault::TooManyRules);
+                return Err(FileFault::TooManyRules);
             }
             rules.push(rule);
             Ok(())
@@ -53,26 +53,26 @@ impl Acl {
 }
 
 /// The rest of the line is the name, spaces inside included.
-fn parse_user(name: &str) -> Result<Subject, Fault> {
+fn parse_user(name: &str) -> Result<AclSubject, FileFault> {
     match name {
-        "" => Err(Fault::NameMissing),
-        name if is_principal(name) => Ok(Subject::User(Arc::from(name))),
-        _ => Err(Fault::NameInvalid),
+        "" => Err(FileFault::NameMissing),
+        name if is_principal(name) => Ok(AclSubject::User(Arc::from(name))),
+        _ => Err(FileFault::NameInvalid),
     }
 }
 
 /// `[read|write|readwrite|deny] filter`. A filter with a space in it needs the word in front, as in mosquitto: a first
 /// word that is none of the four, with more behind it, is an error and not part of the filter.
-fn parse_rule(subject: Subject, names: Names, rest: &str) -> Result<Rule, Fault> {
+fn parse_rule(subject: AclSubject, names: Names, rest: &str) -> Result<AclRule, FileFault> {
     let (effect, actions, filter) = match split_word(rest) {
-        ("", _) => return Err(Fault::FilterMissing),
-        (filter, "") | ("readwrite", filter) => (Effect::Allow, Actions::READWRITE, filter),
-        ("read", filter) => (Effect::Allow, Actions::READ, filter),
-        ("write", filter) => (Effect::Allow, Actions::WRITE, filter),
-        ("deny", filter) => (Effect::Deny, Actions::READWRITE, filter),
-        (other, _) => return Err(Fault::AccessUnknown(shown(other))),
+        ("", _) => return Err(FileFault::FilterMissing),
+        (filter, "") | ("readwrite", filter) => (AclEffect::Allow, Actions::READWRITE, filter),
+        ("read", filter) => (AclEffect::Allow, Actions::READ, filter),
+        ("write", filter) => (AclEffect::Allow, Actions::WRITE, filter),
+        ("deny", filter) => (AclEffect::Deny, Actions::READWRITE, filter),
+        (other, _) => return Err(FileFault::AccessUnknown(shown(other))),
     };
-    Ok(Rule { subject, effect, actions, filter: Filter::parse(filter, names)? })
+    Ok(AclRule { subject, effect, actions, filter: Filter::parse(filter, names)? })
 }
 
 fn split_word(text: &str) -> (&str, &str) {

@@ -16,18 +16,18 @@ use base64ct::{Base64, Base64Unpadded, Encoding};
 use sha2::{Digest, Sha512};
 use subtle::ConstantTimeEq;
 
-use crate::fault::Fault;
+use crate::fault::FileFault;
 use crate::limits::{ARGON2_LANES_MAX, ARGON2_MEMORY_KIB_MAX, ARGON2_PASSES_MAX, PBKDF2_ROUNDS_MAX, SALT_BYTES_MAX};
 
 /// What one verification costs: scheme and parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cost {
+pub(crate) enum HashCost {
     Argon2id { memory_kib: u32, passes: u32, lanes: u32, digest_bytes: usize },
     Pbkdf2 { rounds: u32 },
     Sha512,
 }
 
-impl Cost {
+impl HashCost {
     /// OWASP's first choice for argon2id (Password Storage Cheat Sheet): m = 19 MiB, t = 2, p = 1.
     pub(crate) const OURS: Self =
         Self::Argon2id { memory_kib: 19 * 1024, passes: 2, lanes: 1, digest_bytes: ARGON2_DIGEST_BYTES };
@@ -46,11 +46,12 @@ impl Cost {
         std::hint::black_box(digest.ok());
     }
 
-    fn digest(self, password: &[u8], salt: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn digest(self, password: &[u8], salt: &[u8]) -> Result<Vec<u8>, FileFault> {
         let mut out = vec![0; self.digest_bytes()];
         match self {
             Self::Argon2id { memory_kib, passes, lanes, digest_bytes } => {
-                let params = Params::new(memory_kib, passes, lanes, Some(digest_bytes)).map_err(|_| Fault::HashCost)?;
+                let params =
+                    Params::new(memory_kib, passes, lanes, Some(digest_bytes)).map_err(|_| FileFault::HashCost)?;
                 argon2id(params, password, salt, &mut out)?;
             }
             Self::Pbkdf2 { rounds } => pbkdf2::pbkdf2_hmac::<Sha512>(password, salt, rounds, &mut out),
@@ -69,34 +70,34 @@ thread_local! {
     static WORKSPACE: RefCell<Vec<Block>> = const { RefCell::new(Vec::new()) };
 }
 
-fn argon2id(params: Params, password: &[u8], salt: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+fn argon2id(params: Params, password: &[u8], salt: &[u8], out: &mut [u8]) -> Result<(), FileFault> {
     let blocks = params.block_count();
     let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
     WORKSPACE.with_borrow_mut(|workspace| {
         if workspace.len() < blocks {
             workspace.resize(blocks, Block::new());
         }
-        let memory = workspace.get_mut(..blocks).ok_or(Fault::HashCost)?;
-        argon2.hash_password_into_with_memory(password, salt, out, memory).map_err(|_| Fault::HashCost)
+        let memory = workspace.get_mut(..blocks).ok_or(FileFault::HashCost)?;
+        argon2.hash_password_into_with_memory(password, salt, out, memory).map_err(|_| FileFault::HashCost)
     })
 }
 
 /// A stored password hash.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret {
-    cost: Cost,
+    cost: HashCost,
     salt: Box<[u8]>,
     digest: Box<[u8]>,
 }
 
 impl Secret {
     /// Hash a new password, at our cost.
-    pub(crate) fn new(password: &[u8], salt: &[u8]) -> Result<Self, Fault> {
-        let digest = Cost::OURS.digest(password, salt)?;
-        Ok(Self { cost: Cost::OURS, salt: salt.into(), digest: digest.into() })
+    pub(crate) fn new(password: &[u8], salt: &[u8]) -> Result<Self, FileFault> {
+        let digest = HashCost::OURS.digest(password, salt)?;
+        Ok(Self { cost: HashCost::OURS, salt: salt.into(), digest: digest.into() })
     }
 
-    pub(crate) fn cost(&self) -> Cost {
+    pub(crate) fn cost(&self) -> HashCost {
         self.cost
     }
 
@@ -106,30 +107,30 @@ impl Secret {
     }
 
     /// Read any of the three layouts. Strict: a digest that is not exactly as long as it should be is malformed.
-    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
+    pub(crate) fn parse(text: &str) -> Result<Self, FileFault> {
         let mut fields = text.split('$');
         let secret = match (fields.next(), fields.next()) {
             (Some(""), Some("argon2id")) => parse_argon2id(&mut fields),
             (Some(""), Some("7")) => parse_pbkdf2(&mut fields),
-            (Some(""), Some("6")) => parse_mosquitto(Cost::Sha512, &mut fields),
-            _ => Err(Fault::HashUnknown),
+            (Some(""), Some("6")) => parse_mosquitto(HashCost::Sha512, &mut fields),
+            _ => Err(FileFault::HashUnknown),
         }?;
-        if fields.next().is_some() { Err(Fault::HashMalformed) } else { Ok(secret) }
+        if fields.next().is_some() { Err(FileFault::HashMalformed) } else { Ok(secret) }
     }
 }
 
 impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cost {
-            Cost::Argon2id { memory_kib, passes, lanes, .. } => {
+            HashCost::Argon2id { memory_kib, passes, lanes, .. } => {
                 let (salt, digest) =
                     (Base64Unpadded::encode_string(&self.salt), Base64Unpadded::encode_string(&self.digest));
                 write!(f, "$argon2id$v=19$m={memory_kib},t={passes},p={lanes}${salt}${digest}")
             }
-            Cost::Pbkdf2 { rounds } => {
+            HashCost::Pbkdf2 { rounds } => {
                 write!(f, "$7${rounds}${}${}", Base64::encode_string(&self.salt), Base64::encode_string(&self.digest))
             }
-            Cost::Sha512 => {
+            HashCost::Sha512 => {
                 write!(f, "$6${}${}", Base64::encode_string(&self.salt), Base64::encode_string(&self.digest))
             }
         }
@@ -145,18 +146,18 @@ impl fmt::Debug for Secret {
 
 type Fields<'a> = std::str::Split<'a, char>;
 
-fn parse_argon2id(fields: &mut Fields<'_>) -> Result<Secret, Fault> {
+fn parse_argon2id(fields: &mut Fields<'_>) -> Result<Secret, FileFault> {
     if fields.next() != Some("v=19") {
-        return Err(Fault::HashMalformed);
+        return Err(FileFault::HashMalformed);
     }
-    let mut numbers = fields.next().ok_or(Fault::HashMalformed)?.split(',');
+    let mut numbers = fields.next().ok_or(FileFault::HashMalformed)?.split(',');
     let mut number = |name: &str| {
-        let digits = numbers.next().and_then(|field| field.strip_prefix(name)).ok_or(Fault::HashMalformed)?;
+        let digits = numbers.next().and_then(|field| field.strip_prefix(name)).ok_or(FileFault::HashMalformed)?;
         parse_number(digits)
     };
     let (memory_kib, passes, lanes) = (number("m=")?, number("t=")?, number("p=")?);
     if numbers.next().is_some() {
-        return Err(Fault::HashMalformed);
+        return Err(FileFault::HashMalformed);
     }
     let within = |value: u32, max: u32| (1..=max).contains(&value);
     // RFC 9106, 3.1: at least 8 KiB per lane.
@@ -166,48 +167,48 @@ fn parse_argon2id(fields: &mut Fields<'_>) -> Result<Secret, Fault> {
         || !within(passes, ARGON2_PASSES_MAX)
         || !within(lanes, ARGON2_LANES_MAX)
     {
-        return Err(Fault::HashCost);
+        return Err(FileFault::HashCost);
     }
     let salt = decode::<Base64Unpadded>(fields.next())?;
     let digest = decode::<Base64Unpadded>(fields.next())?;
     // RFC 9106 wants salts of at least 8 bytes. Any digest length would do for the algorithm, and then a digest cut off
     // in the file would pass as a short one: only the two lengths that tools write are taken.
     if salt.len() < 8 || !matches!(digest.len(), ARGON2_DIGEST_BYTES | SHA512_BYTES) {
-        return Err(Fault::HashMalformed);
+        return Err(FileFault::HashMalformed);
     }
-    let cost = Cost::Argon2id { memory_kib, passes, lanes, digest_bytes: digest.len() };
+    let cost = HashCost::Argon2id { memory_kib, passes, lanes, digest_bytes: digest.len() };
     Ok(Secret { cost, salt, digest })
 }
 
-fn parse_pbkdf2(fields: &mut Fields<'_>) -> Result<Secret, Fault> {
-    let rounds = parse_number(fields.next().ok_or(Fault::HashMalformed)?)?;
+fn parse_pbkdf2(fields: &mut Fields<'_>) -> Result<Secret, FileFault> {
+    let rounds = parse_number(fields.next().ok_or(FileFault::HashMalformed)?)?;
     if !(1..=PBKDF2_ROUNDS_MAX).contains(&rounds) {
-        return Err(Fault::HashCost);
+        return Err(FileFault::HashCost);
     }
-    parse_mosquitto(Cost::Pbkdf2 { rounds }, fields)
+    parse_mosquitto(HashCost::Pbkdf2 { rounds }, fields)
 }
 
-fn parse_mosquitto(cost: Cost, fields: &mut Fields<'_>) -> Result<Secret, Fault> {
+fn parse_mosquitto(cost: HashCost, fields: &mut Fields<'_>) -> Result<Secret, FileFault> {
     let salt = decode::<Base64>(fields.next())?;
     let digest = decode::<Base64>(fields.next())?;
     if salt.is_empty() || digest.len() != SHA512_BYTES {
-        return Err(Fault::HashMalformed);
+        return Err(FileFault::HashMalformed);
     }
     Ok(Secret { cost, salt, digest })
 }
 
 /// Digits only: `u32::from_str` would also take a plus sign.
-fn parse_number(digits: &str) -> Result<u32, Fault> {
+fn parse_number(digits: &str) -> Result<u32, FileFault> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Fault::HashMalformed);
+        return Err(FileFault::HashMalformed);
     }
-    digits.parse().map_err(|_| Fault::HashCost)
+    digits.parse().map_err(|_| FileFault::HashCost)
 }
 
-fn decode<E: Encoding>(field: Option<&str>) -> Result<Box<[u8]>, Fault> {
-    let bytes = E::decode_vec(field.ok_or(Fault::HashMalformed)?).map_err(|_| Fault::HashMalformed)?;
+fn decode<E: Encoding>(field: Option<&str>) -> Result<Box<[u8]>, FileFault> {
+    let bytes = E::decode_vec(field.ok_or(FileFault::HashMalformed)?).map_err(|_| FileFault::HashMalformed)?;
     if bytes.len() > SALT_BYTES_MAX.max(SHA512_BYTES) {
-        return Err(Fault::HashMalformed);
+        return Err(FileFault::HashMalformed);
     }
     Ok(bytes.into())
 }
@@ -223,7 +224,8 @@ mod tests {
 
     #[test]
     fn hashes_of_one_thread_share_their_memory_and_are_what_they_were() {
-        let cost = |memory_kib| Cost::Argon2id { memory_kib, passes: 1, lanes: 1, digest_bytes: ARGON2_DIGEST_BYTES };
+        let cost =
+            |memory_kib| HashCost::Argon2id { memory_kib, passes: 1, lanes: 1, digest_bytes: ARGON2_DIGEST_BYTES };
         let place = || WORKSPACE.with_borrow(|workspace| (workspace.as_ptr(), workspace.len()));
         let first = cost(64).digest(b"right", &[7; SALT_BYTES]).unwrap();
         let before = place();

@@ -5,7 +5,7 @@
 
 use std::io::Read;
 
-use crate::fault::{Fault, FileError};
+use crate::fault::{FileError, FileFault};
 use crate::limits::{ERRORS_MAX, FILE_BYTES_MAX, LINE_BYTES_MAX, NAME_BYTES_MAX};
 
 /// Read a whole password or ACL file as text: at most [`FILE_BYTES_MAX`] bytes are taken from the reader, plus one to see
@@ -13,15 +13,15 @@ use crate::limits::{ERRORS_MAX, FILE_BYTES_MAX, LINE_BYTES_MAX, NAME_BYTES_MAX};
 pub fn read(from: impl Read) -> Result<String, Vec<FileError>> {
     let mut bytes = Vec::new();
     if let Err(error) = from.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes) {
-        return Err(vec![FileError { line: 0, what: Fault::Unreadable(error.to_string()) }]);
+        return Err(vec![FileError { line: 0, what: FileFault::Unreadable(error.to_string()) }]);
     }
     if bytes.len() > FILE_BYTES_MAX {
-        return Err(vec![FileError { line: 0, what: Fault::FileTooLong }]);
+        return Err(vec![FileError { line: 0, what: FileFault::FileTooLong }]);
     }
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = good.split(|&byte| byte == b'\n').count();
-        vec![FileError { line, what: Fault::NotUtf8 }]
+        vec![FileError { line, what: FileFault::NotUtf8 }]
     })
 }
 
@@ -31,11 +31,11 @@ pub(crate) struct Errors(Vec<FileError>);
 
 impl Errors {
     /// Take note; past [`ERRORS_MAX`] only that there are more.
-    pub(crate) fn push(&mut self, line: usize, what: Fault) {
+    pub(crate) fn push(&mut self, line: usize, what: FileFault) {
         if self.0.len() < ERRORS_MAX {
             self.0.push(FileError { line, what });
         } else if self.0.len() == ERRORS_MAX {
-            self.0.push(FileError { line, what: Fault::AndMore });
+            self.0.push(FileError { line, what: FileFault::AndMore });
         }
     }
 
@@ -47,17 +47,21 @@ impl Errors {
 
 /// Hand each line with its number to `each`, without its end. Lines that are too long or hold control characters (a tab
 /// is none) are noted as errors instead.
-pub(crate) fn lines<'a>(text: &'a str, errors: &mut Errors, mut each: impl FnMut(usize, &'a str) -> Result<(), Fault>) {
+pub(crate) fn lines<'a>(
+    text: &'a str,
+    errors: &mut Errors,
+    mut each: impl FnMut(usize, &'a str) -> Result<(), FileFault>,
+) {
     if text.len() > FILE_BYTES_MAX {
-        return errors.push(0, Fault::FileTooLong);
+        return errors.push(0, FileFault::FileTooLong);
     }
     // A byte order mark is what some editors put first; as part of the first name it would lock a user out silently.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, line) in text.lines().enumerate() {
         let checked = if line.len() > LINE_BYTES_MAX {
-            Err(Fault::LineTooLong)
+            Err(FileFault::LineTooLong)
         } else if line.chars().any(|c| c.is_control() && c != '\t') {
-            Err(Fault::ControlCharacter)
+            Err(FileFault::ControlCharacter)
         } else {
             each(index + 1, line)
         };
@@ -84,13 +88,13 @@ mod tests {
     #[test]
     fn f071_an_endless_file_is_refused_after_the_limit() {
         let errors = read(std::io::repeat(b'a')).unwrap_err();
-        assert_eq!(errors, [FileError { line: 0, what: Fault::FileTooLong }]);
+        assert_eq!(errors, [FileError { line: 0, what: FileFault::FileTooLong }]);
     }
 
     #[test]
     fn f071_bytes_that_are_not_text_are_an_error_with_its_line() {
         let errors = read(&b"one\ntwo\nth\xffee\n"[..]).unwrap_err();
-        assert_eq!(errors, [FileError { line: 3, what: Fault::NotUtf8 }]);
+        assert_eq!(errors, [FileError { line: 3, what: FileFault::NotUtf8 }]);
     }
 
     #[test]
@@ -103,7 +107,7 @@ mod tests {
         }
         assert_eq!(
             read(Broken).unwrap_err(),
-            [FileError { line: 0, what: Fault::Unreadable("is a directory".into()) }]
+            [FileError { line: 0, what: FileFault::Unreadable("is a directory".into()) }]
         );
     }
 
@@ -111,10 +115,10 @@ mod tests {
     fn errors_are_listed_up_to_a_limit() {
         let mut errors = Errors::default();
         for line in 1..1000 {
-            errors.push(line, Fault::NameMissing);
+            errors.push(line, FileFault::NameMissing);
         }
         let errors = errors.or(()).unwrap_err();
         assert_eq!(errors.len(), ERRORS_MAX + 1);
-        assert_eq!(errors[ERRORS_MAX].what, Fault::AndMore);
+        assert_eq!(errors[ERRORS_MAX].what, FileFault::AndMore);
     }
 }

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-use crate::fault::{Fault, FileError};
+use crate::fault::{FileError, FileFault};
 use crate::limits::{HASH_KINDS_MAX, PASSWORD_BYTES_MAX, ROLES_MAX, USERS_MAX};
-use crate::secret::{Cost, SALT_BYTES, Secret};
+use crate::secret::{HashCost, SALT_BYTES, Secret};
 use crate::text::{Errors, is_name, lines};
 
 /// A salt, to be drawn from the operating system's generator by the caller.
@@ -24,12 +24,12 @@ pub type Salt = [u8; SALT_BYTES];
 /// How a password was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Verdict {
+pub enum PasswordVerdict {
     /// It is this user's password.
     Right,
     /// It is not.
     Wrong,
-    /// There is no such user. It took as long as [`Verdict::Wrong`]; do not tell the client.
+    /// There is no such user. It took as long as [`PasswordVerdict::Wrong`]; do not tell the client.
     UnknownUser,
     /// More than [`PASSWORD_BYTES_MAX`] bytes; nothing was hashed.
     TooLong,
@@ -39,9 +39,9 @@ pub enum Verdict {
 #[derive(Clone, Debug, Default)]
 pub struct Users {
     people: BTreeMap<Arc<str>, User>,
-    layout: Vec<Line>,
+    layout: Vec<UserFileLine>,
     /// Each cost that occurs, once; at most [`HASH_KINDS_MAX`].
-    kinds: Vec<Cost>,
+    kinds: Vec<HashCost>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ struct User {
 
 /// A line of the file, to write it back as it was.
 #[derive(Clone, Debug)]
-enum Line {
+enum UserFileLine {
     User(Arc<str>),
     Other(Box<str>),
 }
@@ -65,12 +65,12 @@ impl Users {
         let mut errors = Errors::default();
         lines(text, &mut errors, |number, line| {
             if line.trim().is_empty() || line.starts_with('#') {
-                users.layout.push(Line::Other(line.into()));
+                users.layout.push(UserFileLine::Other(line.into()));
                 return Ok(());
             }
             let (name, user) = parse_line(line)?;
             if let Some(&before) = first_seen.get(name) {
-                return Err(Fault::NameTwice(before));
+                return Err(FileFault::NameTwice(before));
             }
             first_seen.insert(name, number);
             users.insert(name, user)
@@ -83,8 +83,8 @@ impl Users {
         let mut text = String::new();
         for line in &self.layout {
             match line {
-                Line::Other(other) => text.push_str(other),
-                Line::User(name) => {
+                UserFileLine::Other(other) => text.push_str(other),
+                UserFileLine::User(name) => {
                     let Some(user) = self.people.get(name) else { continue };
                     // Writing to a String cannot fail.
                     let _ = write!(text, "{name}:{}", user.secret);
@@ -99,12 +99,12 @@ impl Users {
     }
 
     /// Add a user, or give one a new password (its roles stay). Takes as long as a hash takes.
-    pub fn add(&mut self, name: &str, password: &[u8], salt: &Salt) -> Result<(), Fault> {
+    pub fn add(&mut self, name: &str, password: &[u8], salt: &Salt) -> Result<(), FileFault> {
         if !is_name(name) {
-            return Err(Fault::NameInvalid);
+            return Err(FileFault::NameInvalid);
         }
         if !(1..=PASSWORD_BYTES_MAX).contains(&password.len()) {
-            return Err(Fault::PasswordLength);
+            return Err(FileFault::PasswordLength);
         }
         let secret = Secret::new(password, salt)?;
         let roles = self.people.get(name).map(|user| user.roles.clone()).unwrap_or_default();
@@ -112,16 +112,16 @@ impl Users {
     }
 
     /// Forget a user.
-    pub fn remove(&mut self, name: &str) -> Result<(), Fault> {
-        self.people.remove(name).ok_or(Fault::UserUnknown)?;
-        self.layout.retain(|line| !matches!(line, Line::User(user) if **user == *name));
+    pub fn remove(&mut self, name: &str) -> Result<(), FileFault> {
+        self.people.remove(name).ok_or(FileFault::UserUnknown)?;
+        self.layout.retain(|line| !matches!(line, UserFileLine::User(user) if **user == *name));
         self.count_kinds();
         Ok(())
     }
 
     /// Give a user these roles instead of the ones it has.
-    pub fn set_roles(&mut self, name: &str, roles: &[&str]) -> Result<(), Fault> {
-        let user = self.people.get_mut(name).ok_or(Fault::UserUnknown)?;
+    pub fn set_roles(&mut self, name: &str, roles: &[&str]) -> Result<(), FileFault> {
+        let user = self.people.get_mut(name).ok_or(FileFault::UserUnknown)?;
         user.roles = check_roles(roles.iter().copied())?;
         Ok(())
     }
@@ -129,9 +129,9 @@ impl Users {
     /// Judge a password. The time depends on the file, not on the name: every kind of hash that occurs in the file is
     /// computed once, the user's own for real and the others, or all for an unknown name, for nothing. A file whose
     /// users all have the same kind, the usual case, costs one hash. Slow on purpose: not for a shard's thread.
-    pub fn verify(&self, name: &str, password: &[u8]) -> Verdict {
+    pub fn verify(&self, name: &str, password: &[u8]) -> PasswordVerdict {
         if password.len() > PASSWORD_BYTES_MAX {
-            return Verdict::TooLong;
+            return PasswordVerdict::TooLong;
         }
         let mut right = false;
         for (cost, secret) in self.work(name) {
@@ -141,16 +141,16 @@ impl Users {
             }
         }
         match (self.contains(name), right) {
-            (false, _) => Verdict::UnknownUser,
-            (true, false) => Verdict::Wrong,
-            (true, true) => Verdict::Right,
+            (false, _) => PasswordVerdict::UnknownUser,
+            (true, false) => PasswordVerdict::Wrong,
+            (true, true) => PasswordVerdict::Right,
         }
     }
 
     /// What is computed to judge a password of this name: all costs, with the hash to compare where it is the user's.
-    fn work(&self, name: &str) -> impl Iterator<Item = (Cost, Option<&Secret>)> {
+    fn work(&self, name: &str) -> impl Iterator<Item = (HashCost, Option<&Secret>)> {
         let own = self.people.get(name).map(|user| &user.secret);
-        let kinds = if self.kinds.is_empty() { &[Cost::OURS][..] } else { &self.kinds };
+        let kinds = if self.kinds.is_empty() { &[HashCost::OURS][..] } else { &self.kinds };
         kinds.iter().map(move |&cost| (cost, own.filter(|secret| secret.cost() == cost)))
     }
 
@@ -184,11 +184,11 @@ impl Users {
         self.people.is_empty()
     }
 
-    fn insert(&mut self, name: &str, user: User) -> Result<(), Fault> {
+    fn insert(&mut self, name: &str, user: User) -> Result<(), FileFault> {
         let cost = user.secret.cost();
         let is_new_kind = !self.kinds.contains(&cost);
         if is_new_kind && self.kinds.len() == HASH_KINDS_MAX {
-            return Err(Fault::TooManyHashKinds);
+            return Err(FileFault::TooManyHashKinds);
         }
         if let Some(known) = self.people.get_mut(name) {
             *known = user;
@@ -196,13 +196,13 @@ impl Users {
             return Ok(());
         }
         if self.people.len() == USERS_MAX {
-            return Err(Fault::TooManyUsers);
+            return Err(FileFault::TooManyUsers);
         }
         if is_new_kind {
             self.kinds.push(cost);
         }
         let name: Arc<str> = name.into();
-        self.layout.push(Line::User(Arc::clone(&name)));
+        self.layout.push(UserFileLine::User(Arc::clone(&name)));
         self.people.insert(name, user);
         Ok(())
     }
@@ -219,35 +219,35 @@ impl Users {
 }
 
 /// `name:hash` or `name:hash:roles=a,b`.
-fn parse_line(line: &str) -> Result<(&str, User), Fault> {
-    let (name, rest) = line.split_once(':').ok_or(Fault::HashMissing)?;
+fn parse_line(line: &str) -> Result<(&str, User), FileFault> {
+    let (name, rest) = line.split_once(':').ok_or(FileFault::HashMissing)?;
     if name.is_empty() {
-        return Err(Fault::NameMissing);
+        return Err(FileFault::NameMissing);
     }
     if !is_name(name) {
-        return Err(Fault::NameInvalid);
+        return Err(FileFault::NameInvalid);
     }
     let (hash, extra) = match rest.split_once(':') {
         Some((hash, extra)) => (hash, Some(extra)),
         None => (rest, None),
     };
     if hash.is_empty() {
-        return Err(Fault::HashMissing);
+        return Err(FileFault::HashMissing);
     }
     let secret = Secret::parse(hash)?;
     let roles = match extra {
         None => Vec::new(),
-        Some(extra) => check_roles(extra.strip_prefix("roles=").ok_or(Fault::FieldUnknown)?.split(','))?,
+        Some(extra) => check_roles(extra.strip_prefix("roles=").ok_or(FileFault::FieldUnknown)?.split(','))?,
     };
     Ok((name, User { secret, roles }))
 }
 
-fn check_roles<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Arc<str>>, Fault> {
+fn check_roles<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Arc<str>>, FileFault> {
     let mut roles: Vec<Arc<str>> = Vec::new();
     for name in names {
         let known = roles.iter().any(|role| **role == *name);
         if known || roles.len() == ROLES_MAX || !is_name(name) || name.contains(',') {
-            return Err(Fault::RolesInvalid);
+            return Err(FileFault::RolesInvalid);
         }
         roles.push(name.into());
     }
@@ -265,10 +265,10 @@ mod tests {
     fn f080_every_name_costs_the_same_work() {
         let costs = |users: &Users, name: &str| users.work(name).map(|(cost, _)| cost).collect::<Vec<_>>();
         let users = Users::parse(MIXED).unwrap();
-        assert_eq!(costs(&users, "alice"), [Cost::Sha512, Cost::Pbkdf2 { rounds: 101 }]);
+        assert_eq!(costs(&users, "alice"), [HashCost::Sha512, HashCost::Pbkdf2 { rounds: 101 }]);
         assert_eq!(costs(&users, "alice"), costs(&users, "bob"));
         assert_eq!(costs(&users, "alice"), costs(&users, "nobody"));
-        assert_eq!(costs(&Users::default(), "nobody"), [Cost::OURS]);
+        assert_eq!(costs(&Users::default(), "nobody"), [HashCost::OURS]);
     }
 
     #[test]
@@ -282,8 +282,8 @@ mod tests {
     fn a_kind_that_nobody_has_any_more_costs_nothing() {
         let mut users = Users::parse(MIXED).unwrap();
         users.remove("bob").unwrap();
-        assert_eq!(users.kinds, [Cost::Sha512]);
+        assert_eq!(users.kinds, [HashCost::Sha512]);
         users.add("alice", b"new", &[7; 16]).unwrap();
-        assert_eq!(users.kinds, [Cost::OURS]);
+        assert_eq!(users.kinds, [HashCost::OURS]);
     }
 }

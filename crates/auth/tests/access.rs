@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test whose files cannot be read has failed")]
 
 use proptest::prelude::*;
-use tidegate_auth::{Access, Acl, Actions, Effect, Fault, MONITOR, Rule, Subject, Users};
+use tidegate_auth::{Access, Acl, AclEffect, AclRule, AclSubject, Actions, FileFault, MONITOR, Users};
 use tidegate_core::access::Action::{Publish, Receive, Subscribe};
 use tidegate_core::access::{Action, Identity, Policy};
 
-use Effect::{Allow, Deny};
+use AclEffect::{Allow, Deny};
 
 const HASH: &str =
     "$6$8RFzANNkUWT62fin$Nf3fG9LGsfghMMgW0x56EDZ095JBVSIebWIKaCmGtKqQpwA3jyyGNfDl5alxQUwO9u7D7wviZzMly6BqYi1Zuw==";
@@ -17,14 +17,14 @@ fn users() -> Users {
     Users::parse(&format!("alice:{HASH}:roles=operator\nbob:{HASH}\nmona:{HASH}:roles=monitor\n")).unwrap()
 }
 
-fn user(name: &str) -> Subject {
-    Subject::User(name.into())
+fn user(name: &str) -> AclSubject {
+    AclSubject::User(name.into())
 }
 
-fn access(rules: &[(Subject, Effect, Actions, &str)]) -> Access {
+fn access(rules: &[(AclSubject, AclEffect, Actions, &str)]) -> Access {
     let rules = rules
         .iter()
-        .map(|(subject, effect, actions, filter)| Rule::new(subject.clone(), *effect, *actions, filter).unwrap());
+        .map(|(subject, effect, actions, filter)| AclRule::new(subject.clone(), *effect, *actions, filter).unwrap());
     Access::new(&Acl::new(rules.collect()).unwrap(), &users())
 }
 
@@ -62,11 +62,11 @@ fn an_open_list_allows_everything_but_dollar_topics() {
 #[test]
 fn each_subject_gets_its_own_rules_and_no_others() {
     let access = access(&[
-        (Subject::Everyone, Allow, Actions::READ, "all"),
-        (Subject::Anonymous, Allow, Actions::READ, "anonymous"),
+        (AclSubject::Everyone, Allow, Actions::READ, "all"),
+        (AclSubject::Anonymous, Allow, Actions::READ, "anonymous"),
         (user("bob"), Allow, Actions::READ, "bob"),
-        (Subject::Role("operator".into()), Allow, Actions::READ, "operators"),
-        (Subject::Client("sensor-*".into()), Allow, Actions::READ, "sensors"),
+        (AclSubject::Role("operator".into()), Allow, Actions::READ, "operators"),
+        (AclSubject::Client("sensor-*".into()), Allow, Actions::READ, "sensors"),
     ]);
     let topics = ["all", "anonymous", "bob", "operators", "sensors"];
     let allowed = |name, client| topics.map(|topic| asks_as_client(&access, name, client, Receive, topic));
@@ -80,7 +80,7 @@ fn each_subject_gets_its_own_rules_and_no_others() {
 fn actions_are_allowed_one_by_one() {
     let actions = ["publish", "subscribe", "receive", "read", "write", "readwrite"];
     let allowed = actions.map(|word| {
-        let access = access(&[(Subject::Everyone, Allow, word.parse().unwrap(), "a")]);
+        let access = access(&[(AclSubject::Everyone, Allow, word.parse().unwrap(), "a")]);
         [Publish, Subscribe, Receive].map(|action| asks(&access, "", action, "a"))
     });
     let expected = [
@@ -92,17 +92,19 @@ fn actions_are_allowed_one_by_one() {
         [true, true, true],
     ];
     assert_eq!(allowed, expected);
-    assert_eq!("all".parse::<Actions>(), Err(Fault::AccessUnknown("all".into())));
+    assert_eq!("all".parse::<Actions>(), Err(FileFault::AccessUnknown("all".into())));
     assert_eq!(Actions::READ.and(Actions::WRITE), Actions::READWRITE);
 }
 
 #[test]
 fn a_denial_wins_wherever_it_stands_and_whomever_it_names() {
-    for denied in [user("alice"), Subject::Everyone, Subject::Role("operator".into()), Subject::Client("cl*".into())] {
+    for denied in
+        [user("alice"), AclSubject::Everyone, AclSubject::Role("operator".into()), AclSubject::Client("cl*".into())]
+    {
         let access = access(&[
             (user("alice"), Allow, Actions::READWRITE, "home/secret"),
             (denied, Deny, Actions::WRITE, "home/#"),
-            (Subject::Everyone, Allow, Actions::READWRITE, "#"),
+            (AclSubject::Everyone, Allow, Actions::READWRITE, "#"),
         ]);
         assert!(!asks(&access, "alice", Publish, "home/secret"));
         assert!(asks(&access, "alice", Receive, "home/secret"));
@@ -113,8 +115,8 @@ fn a_denial_wins_wherever_it_stands_and_whomever_it_names() {
 #[test]
 fn a_subscription_must_be_covered_by_one_allowance() {
     let access = access(&[
-        (Subject::Everyone, Allow, Actions::READ, "home/+/temperature"),
-        (Subject::Everyone, Deny, Actions::READ, "home/cellar/#"),
+        (AclSubject::Everyone, Allow, Actions::READ, "home/+/temperature"),
+        (AclSubject::Everyone, Deny, Actions::READ, "home/cellar/#"),
     ]);
     let allowed = |filter| asks(&access, "", Subscribe, filter);
     assert!(allowed("home/+/temperature") && allowed("home/hall/temperature"));
@@ -135,8 +137,8 @@ fn f073_a_right_that_is_gone_is_gone_at_the_next_delivery() {
 #[test]
 fn f075_names_are_compared_and_never_substituted() {
     let access = access(&[
-        (Subject::Everyone, Allow, Actions::READWRITE, "home/%u/#"),
-        (Subject::Everyone, Allow, Actions::READWRITE, "devices/%c"),
+        (AclSubject::Everyone, Allow, Actions::READWRITE, "home/%u/#"),
+        (AclSubject::Everyone, Allow, Actions::READWRITE, "devices/%c"),
     ]);
     assert!(asks_as_client(&access, "alice", "c1", Publish, "home/alice/lamp"));
     assert!(asks_as_client(&access, "alice", "c1", Subscribe, "home/alice/#"));
@@ -153,7 +155,7 @@ fn f075_names_are_compared_and_never_substituted() {
 #[test]
 fn f076_dollar_topics_are_for_those_whose_rule_says_so() {
     let access = access(&[
-        (Subject::Everyone, Allow, Actions::READWRITE, "#"),
+        (AclSubject::Everyone, Allow, Actions::READWRITE, "#"),
         (user("bob"), Allow, Actions::READ, "$SYS/broker/uptime"),
     ]);
     for filter in
@@ -179,8 +181,8 @@ fn f076_even_a_monitor_can_be_denied() {
 #[test]
 fn f077_sys_is_never_written_and_other_dollar_topics_only_by_name() {
     let access = access(&[
-        (Subject::Everyone, Allow, Actions::READWRITE, "#"),
-        (Subject::Everyone, Allow, Actions::READWRITE, "$SYS/#"),
+        (AclSubject::Everyone, Allow, Actions::READWRITE, "#"),
+        (AclSubject::Everyone, Allow, Actions::READWRITE, "$SYS/#"),
         (user("alice"), Allow, Actions::READWRITE, "$gateway/#"),
     ]);
     for topic in ["$SYS", "$SYS/", "$SYS/broker/uptime"] {
@@ -202,15 +204,15 @@ fn f081_a_share_gives_no_right_that_its_filter_does_not() {
 
 #[test]
 fn rules_with_impossible_names_are_refused() {
-    let fault = |subject| Rule::new(subject, Allow, Actions::READ, "a").unwrap_err();
-    assert_eq!(fault(user("")), Fault::NameInvalid);
-    assert_eq!(fault(Subject::Role("a:b".into())), Fault::NameInvalid);
-    assert_eq!(fault(Subject::Client("\n".into())), Fault::NameInvalid);
+    let fault = |subject| AclRule::new(subject, Allow, Actions::READ, "a").unwrap_err();
+    assert_eq!(fault(user("")), FileFault::NameInvalid);
+    assert_eq!(fault(AclSubject::Role("a:b".into())), FileFault::NameInvalid);
+    assert_eq!(fault(AclSubject::Client("\n".into())), FileFault::NameInvalid);
 }
 
 /// A rule of the model: everyone or alice, allow or deny, one of a few filters.
-fn any_rule() -> impl Strategy<Value = (Subject, Effect, Actions, &'static str)> {
-    let subjects = vec![Subject::Everyone, user("alice"), Subject::Role("operator".into()), user("bob")];
+fn any_rule() -> impl Strategy<Value = (AclSubject, AclEffect, Actions, &'static str)> {
+    let subjects = vec![AclSubject::Everyone, user("alice"), AclSubject::Role("operator".into()), user("bob")];
     let filters = vec!["a", "a/#", "+", "+/b", "a/+", "#", "a/b", "%u/#", "$SYS/#"];
     let actions = vec![Actions::READ, Actions::WRITE, Actions::READWRITE, Actions::SUBSCRIBE];
     let effects = vec![Allow, Allow, Deny];

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test whose files cannot be read has failed")]
 
 use proptest::prelude::*;
-use tidegate_auth::{Access, Acl, Effect, Fault, FileError, Subject, Users};
+use tidegate_auth::{Access, Acl, AclEffect, AclSubject, FileError, FileFault, Users};
 use tidegate_core::access::Action::{Publish, Receive, Subscribe};
 use tidegate_core::access::{Action, Identity, Policy};
 
@@ -38,7 +38,7 @@ fn asks(access: &Access, name: &str, action: Action, topic: &str) -> bool {
     access.allows(&Identity { user, peer: "peer".into(), listener: "mqtt" }, "client", action, topic)
 }
 
-fn faults(text: &str) -> Vec<(usize, Fault)> {
+fn faults(text: &str) -> Vec<(usize, FileFault)> {
     Acl::parse_mosquitto(text).unwrap_err().into_iter().map(|FileError { line, what }| (line, what)).collect()
 }
 
@@ -119,12 +119,12 @@ fn f071_all_errors_come_with_their_lines() {
     let found = faults(text);
     let lines: Vec<usize> = found.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [1, 2, 3, 4, 5, 6, 7, 9]);
-    assert_eq!(found[0].1, Fault::FilterMissing);
-    assert_eq!(found[1].1, Fault::NameMissing);
-    assert_eq!(found[2].1, Fault::AccessUnknown("rw".into()));
-    assert_eq!(found[3].1, Fault::KeywordUnknown("allow".into()));
-    assert_eq!(found[5].1, Fault::FilterShared);
-    assert_eq!(found[7].1, Fault::ControlCharacter);
+    assert_eq!(found[0].1, FileFault::FilterMissing);
+    assert_eq!(found[1].1, FileFault::NameMissing);
+    assert_eq!(found[2].1, FileFault::AccessUnknown("rw".into()));
+    assert_eq!(found[3].1, FileFault::KeywordUnknown("allow".into()));
+    assert_eq!(found[5].1, FileFault::FilterShared);
+    assert_eq!(found[7].1, FileFault::ControlCharacter);
 }
 
 #[test]
@@ -138,7 +138,10 @@ fn f071_line_ends_of_other_systems_change_nothing() {
 fn rules_can_be_looked_at() {
     let acl = Acl::parse_mosquitto("user roger\ntopic deny foo/#\n").unwrap();
     let rule = &acl.rules()[0];
-    assert_eq!((rule.subject(), rule.effect(), rule.filter()), (&Subject::User("roger".into()), Effect::Deny, "foo/#"));
+    assert_eq!(
+        (rule.subject(), rule.effect(), rule.filter()),
+        (&AclSubject::User("roger".into()), AclEffect::Deny, "foo/#")
+    );
 }
 
 proptest! {

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use tidegate_auth::limits::{ERRORS_MAX, LINE_BYTES_MAX, PASSWORD_BYTES_MAX};
-use tidegate_auth::{Fault, FileError, Users, Verdict, read};
+use tidegate_auth::{FileError, FileFault, PasswordVerdict, Users, read};
 
 const PBKDF2: &str = include_str!("fixtures/mosquitto_2_0_11_pbkdf2.txt");
 const SHA512: &str = include_str!("fixtures/mosquitto_2_0_11_sha512.txt");
@@ -14,7 +14,7 @@ const BOB: &str =
 const ARGON2: &str =
     "$argon2id$v=19$m=19456,t=2,p=1$c2FsdHNhbHRzYWx0c2FsdA$KJ1RHp6e5Vq0yc9x/B5HkXAdDt+6ASGqACdN8hyeIKc";
 
-fn faults(text: &str) -> Vec<(usize, Fault)> {
+fn faults(text: &str) -> Vec<(usize, FileFault)> {
     Users::parse(text).unwrap_err().into_iter().map(|FileError { line, what }| (line, what)).collect()
 }
 
@@ -25,8 +25,8 @@ fn files_of_the_real_mosquitto_passwd_are_understood() {
         let users = Users::parse(file).unwrap();
         assert_eq!(users.len(), passwords.len());
         for (name, password) in passwords {
-            assert_eq!(users.verify(name, password.as_bytes()), Verdict::Right, "{name}");
-            assert_eq!(users.verify(name, b"Wonderland"), Verdict::Wrong, "{name}");
+            assert_eq!(users.verify(name, password.as_bytes()), PasswordVerdict::Right, "{name}");
+            assert_eq!(users.verify(name, b"Wonderland"), PasswordVerdict::Wrong, "{name}");
             assert_eq!(users.roles(name), []);
         }
         assert_eq!(users.to_text(), file);
@@ -36,9 +36,9 @@ fn files_of_the_real_mosquitto_passwd_are_understood() {
 #[test]
 fn a_hash_of_the_argon2_reference_tool_is_understood() {
     let users = Users::parse(&format!("alice:{ARGON2}:roles=operator,monitor\n")).unwrap();
-    assert_eq!(users.verify("alice", b"wonderland"), Verdict::Right);
-    assert_eq!(users.verify("alice", b"wonderlane"), Verdict::Wrong);
-    assert_eq!(users.verify("bob", b"wonderland"), Verdict::UnknownUser);
+    assert_eq!(users.verify("alice", b"wonderland"), PasswordVerdict::Right);
+    assert_eq!(users.verify("alice", b"wonderlane"), PasswordVerdict::Wrong);
+    assert_eq!(users.verify("bob", b"wonderland"), PasswordVerdict::UnknownUser);
     assert_eq!(users.roles("alice").iter().map(|role| &**role).collect::<Vec<_>>(), ["operator", "monitor"]);
 }
 
@@ -53,21 +53,21 @@ fn users_are_added_changed_and_removed_and_comments_stay() {
     assert!(text.ends_with(":roles=operator\n"), "{text}");
     let again = Users::parse(&text).unwrap();
     assert_eq!(again.to_text(), text);
-    assert_eq!(again.verify("alice", b"one"), Verdict::Wrong);
-    assert_eq!(again.verify("alice", b"two"), Verdict::Right);
+    assert_eq!(again.verify("alice", b"one"), PasswordVerdict::Wrong);
+    assert_eq!(again.verify("alice", b"two"), PasswordVerdict::Right);
     users.remove("alice").unwrap();
     assert_eq!(users.to_text(), "# the humans\n\n# the machines\n");
-    assert_eq!(users.remove("alice"), Err(Fault::UserUnknown));
-    assert_eq!(users.set_roles("alice", &[]), Err(Fault::UserUnknown));
+    assert_eq!(users.remove("alice"), Err(FileFault::UserUnknown));
+    assert_eq!(users.set_roles("alice", &[]), Err(FileFault::UserUnknown));
 }
 
 #[test]
 fn names_that_would_not_survive_the_file_are_refused() {
     let mut users = Users::default();
     for name in ["", "a:b", "#a", " a", "a ", "a\nb", "a\0", &"x".repeat(257)] {
-        assert_eq!(users.add(name, b"secret", &[0; 16]), Err(Fault::NameInvalid), "{name:?}");
+        assert_eq!(users.add(name, b"secret", &[0; 16]), Err(FileFault::NameInvalid), "{name:?}");
     }
-    assert_eq!(users.add("a", b"", &[0; 16]), Err(Fault::PasswordLength));
+    assert_eq!(users.add("a", b"", &[0; 16]), Err(FileFault::PasswordLength));
     assert!(users.is_empty());
 }
 
@@ -75,10 +75,10 @@ fn names_that_would_not_survive_the_file_are_refused() {
 fn a_long_password_is_refused_before_it_is_hashed() {
     let mut users = Users::parse(PBKDF2).unwrap();
     let long = vec![b'x'; PASSWORD_BYTES_MAX + 1];
-    assert_eq!(users.verify("alice", &long), Verdict::TooLong);
-    assert_eq!(users.verify("nobody", &long), Verdict::TooLong);
-    assert_eq!(users.verify("alice", &long[1..]), Verdict::Wrong);
-    assert_eq!(users.add("x", &long, &[0; 16]), Err(Fault::PasswordLength));
+    assert_eq!(users.verify("alice", &long), PasswordVerdict::TooLong);
+    assert_eq!(users.verify("nobody", &long), PasswordVerdict::TooLong);
+    assert_eq!(users.verify("alice", &long[1..]), PasswordVerdict::Wrong);
+    assert_eq!(users.add("x", &long, &[0; 16]), Err(FileFault::PasswordLength));
 }
 
 #[test]
@@ -88,18 +88,18 @@ fn f071_malformed_lines_are_all_reported_and_nobody_gets_in() {
          gus:{BOB}:role=x\nhal:{BOB}:roles=\nida:{BOB}:roles=a,a\n jan:{BOB}\nkim:{BOB}$\n"
     );
     let expected = [
-        (1, Fault::HashMissing),
-        (2, Fault::NameMissing),
-        (4, Fault::NameTwice(3)),
-        (5, Fault::HashMissing),
-        (6, Fault::HashUnknown),
-        (7, Fault::HashMalformed),
-        (8, Fault::HashUnknown),
-        (10, Fault::FieldUnknown),
-        (11, Fault::RolesInvalid),
-        (12, Fault::RolesInvalid),
-        (13, Fault::NameInvalid),
-        (14, Fault::HashMalformed),
+        (1, FileFault::HashMissing),
+        (2, FileFault::NameMissing),
+        (4, FileFault::NameTwice(3)),
+        (5, FileFault::HashMissing),
+        (6, FileFault::HashUnknown),
+        (7, FileFault::HashMalformed),
+        (8, FileFault::HashUnknown),
+        (10, FileFault::FieldUnknown),
+        (11, FileFault::RolesInvalid),
+        (12, FileFault::RolesInvalid),
+        (13, FileFault::NameInvalid),
+        (14, FileFault::HashMalformed),
     ];
     assert_eq!(faults(&text), expected);
 }
@@ -120,7 +120,7 @@ fn f071_an_empty_file_has_no_users_and_lets_nobody_in() {
     for text in ["", "\n", "# nobody yet\n", "\u{feff}"] {
         let users = Users::parse(text).unwrap();
         assert!(users.is_empty());
-        assert_eq!(users.verify("", b""), Verdict::UnknownUser);
+        assert_eq!(users.verify("", b""), PasswordVerdict::UnknownUser);
     }
 }
 
@@ -128,23 +128,23 @@ fn f071_an_empty_file_has_no_users_and_lets_nobody_in() {
 fn f071_line_ends_of_other_systems_change_nothing() {
     let text = PBKDF2.replace('\n', "\r\n");
     let users = Users::parse(&format!("\u{feff}{text}")).unwrap();
-    assert_eq!(users.verify("alice", b"wonderland"), Verdict::Right);
+    assert_eq!(users.verify("alice", b"wonderland"), PasswordVerdict::Right);
     assert_eq!(users.to_text(), PBKDF2);
-    assert_eq!(faults(&format!("bob:{BOB}\rx\n")), [(1, Fault::ControlCharacter)]);
+    assert_eq!(faults(&format!("bob:{BOB}\rx\n")), [(1, FileFault::ControlCharacter)]);
 }
 
 #[test]
 fn f071_a_huge_file_is_refused() {
-    assert_eq!(faults(&"x".repeat(LINE_BYTES_MAX + 1)), [(1, Fault::LineTooLong)]);
-    assert_eq!(faults(&"x".repeat(17 << 20)), [(0, Fault::FileTooLong)]);
+    assert_eq!(faults(&"x".repeat(LINE_BYTES_MAX + 1)), [(1, FileFault::LineTooLong)]);
+    assert_eq!(faults(&"x".repeat(17 << 20)), [(0, FileFault::FileTooLong)]);
     assert_eq!(faults(&"x\n".repeat(100_000)).len(), ERRORS_MAX + 1);
-    assert_eq!(read(std::io::repeat(0)).unwrap_err()[0].what, Fault::FileTooLong);
+    assert_eq!(read(std::io::repeat(0)).unwrap_err()[0].what, FileFault::FileTooLong);
 }
 
 #[test]
 fn f072_a_directory_is_an_error_and_not_an_empty_file() {
     let Ok(folder) = std::fs::File::open(env!("CARGO_MANIFEST_DIR")) else { return };
-    assert!(matches!(read(folder).unwrap_err()[0].what, Fault::Unreadable(_)));
+    assert!(matches!(read(folder).unwrap_err()[0].what, FileFault::Unreadable(_)));
 }
 
 #[test]
@@ -157,13 +157,17 @@ fn costs_out_of_bounds_are_refused_before_anything_is_computed() {
         "m=19456,t=0,p=1",
     ];
     for cost in costs {
-        assert_eq!(faults(&format!("a:{}", ARGON2.replace("m=19456,t=2,p=1", cost))), [(1, Fault::HashCost)], "{cost}");
+        assert_eq!(
+            faults(&format!("a:{}", ARGON2.replace("m=19456,t=2,p=1", cost))),
+            [(1, FileFault::HashCost)],
+            "{cost}"
+        );
     }
     for rounds in ["0", "4294967295", "99999999999"] {
-        assert_eq!(faults(&format!("a:{}", BOB.replace("101", rounds))), [(1, Fault::HashCost)], "{rounds}");
+        assert_eq!(faults(&format!("a:{}", BOB.replace("101", rounds))), [(1, FileFault::HashCost)], "{rounds}");
     }
     for rounds in ["-1", "+101", "", "1e3"] {
-        assert_eq!(faults(&format!("a:{}", BOB.replace("101", rounds))), [(1, Fault::HashMalformed)], "{rounds}");
+        assert_eq!(faults(&format!("a:{}", BOB.replace("101", rounds))), [(1, FileFault::HashMalformed)], "{rounds}");
     }
 }
 
@@ -171,7 +175,7 @@ fn costs_out_of_bounds_are_refused_before_anything_is_computed() {
 fn kinds_of_hashes_are_bounded_because_each_verification_pays_for_all() {
     let line = |rounds: u32| format!("user{rounds}:{}\n", BOB.replace("101", &rounds.to_string()));
     let text: String = (1..=5).map(line).collect();
-    assert_eq!(faults(&text), [(5, Fault::TooManyHashKinds)]);
+    assert_eq!(faults(&text), [(5, FileFault::TooManyHashKinds)]);
 }
 
 #[test]
@@ -199,7 +203,7 @@ proptest! {
         line[at] = byte;
         if let Ok(users) = Users::parse(std::str::from_utf8(&line).unwrap()) {
             for (name, _) in users.iter() {
-                prop_assert_ne!(users.verify(name, b"wrong"), Verdict::Right);
+                prop_assert_ne!(users.verify(name, b"wrong"), PasswordVerdict::Right);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use anyhow::{Result, anyhow, ensure};
 use tidegate_wire_mqtt::{
     Connect, Delivery, Disconnect, Encode, Encoded, Limits, PacketId, Peer, Properties, Property, Publish, QoS, Sender,
-    Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version,
+    Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version,
 };
 
 /// Messages are those of the version that most devices speak.
@@ -143,7 +143,7 @@ pub(super) fn subscribe(peer: Peer, filters: &[&str], qos: QoS, out: &mut Vec<u8
         let filter = TopicFilter::parse(name, &limits).map_err(|rule| anyhow!("{name:?}: {}", rule.detail))?;
         wanted.push(Subscription { filter, options });
     }
-    let subscriptions = Subscriptions::new(&wanted);
+    let subscriptions = SubscriptionList::new(&wanted);
     written(Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions }.encode(peer, out))
 }
 

@@ -19,7 +19,7 @@ use tidegate_core::settings::Settings;
 use tidegate_store::Durability;
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Publish, QoS, Sender,
-    Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version, decode,
+    Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version, decode,
 };
 
 const VERSION: Version = Version::V311;
@@ -167,7 +167,7 @@ impl Client {
         let filter = TopicFilter::parse(filter, &Limits::default())?;
         let list = [Subscription { filter, options: SubscriptionOptions::with_qos(QoS::AtLeastOnce) }];
         let (packet_id, properties) = (PacketId::MIN, Properties::EMPTY);
-        self.send(&Subscribe { packet_id, properties, subscriptions: Subscriptions::new(&list) })?;
+        self.send(&Subscribe { packet_id, properties, subscriptions: SubscriptionList::new(&list) })?;
         self.next(|_| ())
     }
 

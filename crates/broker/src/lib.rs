@@ -170,7 +170,7 @@ impl Broker {
         Ok(broker)
     }
 
-    fn scribe(&self, index: usize, first: Vec<tidegate_store::Batch>) -> Option<Scribe> {
+    fn scribe(&self, index: usize, first: Vec<tidegate_store::RecordBatch>) -> Option<Scribe> {
         let keeper = self.common.keeper.as_ref()?;
         let inboxes = Arc::clone(&self.common.inboxes);
         // A letter, not only a call: the thread may be about to fall asleep.

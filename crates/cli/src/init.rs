@@ -246,7 +246,7 @@ mod tests {
         assert!(text.contains("user    admin\n") && !text.contains("secret"), "{text}");
         let users = std::fs::read_to_string(folder.path().join("tidegate-data/users")).unwrap();
         let users = tidegate_auth::Users::parse(&users).unwrap();
-        assert_eq!(users.verify("admin", b"secret"), tidegate_auth::Verdict::Right);
+        assert_eq!(users.verify("admin", b"secret"), tidegate_auth::PasswordVerdict::Right);
         let may = tidegate_server::running::RoleTable::new(&users);
         assert_eq!(tidegate_admin::Roles::role(&may, "admin"), Some(tidegate_admin::Role::Admin));
         assert!(users.roles("admin").iter().any(|role| &**role == tidegate_auth::MONITOR));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tidegate_store::RecoveryReport;
-use tidegate_store::records::Image;
+use tidegate_store::records::StoreImage;
 
 use crate::arguments::{BackupArgs, RestoreArgs, ServeArgs, StoreCheckArgs};
 use tidegate_server::backup::{Parts, copy, copy_space, copy_users, ensure_free};
@@ -27,7 +27,7 @@ const NO_USERS: &str = "; nor users: there is no file of them in the data folder
 pub(crate) fn backup(args: &BackupArgs) -> Result<u8> {
     let to = std::path::absolute(&args.to).with_context(|| format!("{} is no path", args.to.display()))?;
     if let Some(data) = &args.from {
-        let store = |to: &Path| tidegate_store::backup::<Image>(&data.join(plan::STORE), to);
+        let store = |to: &Path| tidegate_store::backup::<StoreImage>(&data.join(plan::STORE), to);
         let parts = copy(&to, store, |to| copy_space(&data.join(plan::SPACE), to), &data.join(plan::USERS))?;
         let code = tell(&format!("copied to {}", to.display()), &parts);
         println!("{NOT_COPIED}{}", if parts.has_users { "" } else { NO_USERS });
@@ -49,7 +49,7 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<u8> {
     let nothing = || format!("nothing was restored into {}", to.display());
     // Both or none, as far as can be seen before.
     ensure_free(&space_to).with_context(nothing)?;
-    let store = tidegate_store::restore::<Image>(&args.from, &to).with_context(nothing)?;
+    let store = tidegate_store::restore::<StoreImage>(&args.from, &to).with_context(nothing)?;
     let space = copy_space(&args.from.join(plan::SPACE), &space_to).with_context(|| {
         format!("sessions and messages were restored, the smart space was not: {}", space_to.display())
     })?;
@@ -76,7 +76,7 @@ pub(crate) fn check(args: &StoreCheckArgs) -> Result<u8> {
         Some(dir) => (store_in(dir)?, dir.join(plan::SPACE)),
         None => dirs(&args.serve)?,
     };
-    let store = tidegate_store::check::<Image>(&dir)?;
+    let store = tidegate_store::check::<StoreImage>(&dir)?;
     let is_space = !plan::is_missing(&space_dir);
     let space = is_space.then(|| tidegate_store::check::<tidegate_space::Image>(&space_dir)).transpose()?;
     Ok(tell(&dir.display().to_string(), &Parts { store, space, has_users: false }))
@@ -125,7 +125,7 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("data/store")).unwrap();
         fs::write(at("data/users"), "alice:1").unwrap();
-        let store = |to: &Path| tidegate_store::backup::<Image>(&at("data/store"), to);
+        let store = |to: &Path| tidegate_store::backup::<StoreImage>(&at("data/store"), to);
         let parts = copy(&at("copy"), store, |_| Ok(None), &at("data/users")).unwrap();
         assert!(parts.has_users && parts.to_string().ends_with("; users"), "{parts}");
         let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(store_in(&at("data")).unwrap(), at("data/store"));
         assert_eq!(store_in(&at("copy")).unwrap(), at("copy"));
         assert!(store_in(&at("other")).is_err() && store_in(&at("missing")).is_err());
-        let report = tidegate_store::check::<Image>(&at("data/store")).unwrap();
+        let report = tidegate_store::check::<StoreImage>(&at("data/store")).unwrap();
         assert!(!report.is_damaged());
         assert_eq!(fs::read_dir(at("data/store")).unwrap().count(), 0, "a check leaves nothing behind");
     }

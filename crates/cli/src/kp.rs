@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
-use tidegate_client::{Change, Error, Node, PersistentQuery, Row, Source, Space, Term, Triple, WatchStats};
+use tidegate_client::{Change, Error, PersistentQuery, Row, Source, Space, Term, Triple, TripleNode, WatchStats};
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 use tidegate_program::Usage;
@@ -112,14 +112,14 @@ fn batches(args: &TripleArgs, is_pattern: bool) -> Result<Box<dyn Iterator<Item 
 fn triple(subject: &str, predicate: &str, object: &str, is_pattern: bool) -> Triple<'static> {
     let uri = |text: &str| {
         if is_pattern && text == "*" {
-            return Node::Any;
+            return TripleNode::Any;
         }
-        Node::Uri(text.trim_start_matches('<').trim_end_matches('>').to_owned().into())
+        TripleNode::Uri(text.trim_start_matches('<').trim_end_matches('>').to_owned().into())
     };
     let object = match object.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
         Some(_) => uri(object),
-        None if is_pattern && object == "*" => Node::Any,
-        None => Node::Literal(object.trim_matches('"').to_owned().into()),
+        None if is_pattern && object == "*" => TripleNode::Any,
+        None => TripleNode::Literal(object.trim_matches('"').to_owned().into()),
     };
     Triple { subject: uri(subject), predicate: uri(predicate), object }
 }
@@ -250,9 +250,9 @@ mod tests {
     #[test]
     fn terms_are_read_as_they_are_written() {
         let one = triple("urn:a", "<urn:p>", "21.5", false);
-        assert_eq!((one.subject, one.predicate), (Node::Uri("urn:a".into()), Node::Uri("urn:p".into())));
-        assert_eq!(one.object, Node::Literal("21.5".into()));
-        assert_eq!(triple("a", "b", "<urn:o>", false).object, Node::Uri("urn:o".into()));
+        assert_eq!((one.subject, one.predicate), (TripleNode::Uri("urn:a".into()), TripleNode::Uri("urn:p".into())));
+        assert_eq!(one.object, TripleNode::Literal("21.5".into()));
+        assert_eq!(triple("a", "b", "<urn:o>", false).object, TripleNode::Uri("urn:o".into()));
         assert!(triple("*", "b", "*", true).is_pattern());
         assert!(!triple("*", "b", "*", false).is_pattern());
         let two = TripleArgs { terms: vec!["a".into(), "b".into()] };

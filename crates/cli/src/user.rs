@@ -9,7 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use tidegate_auth::{Fault, Salt, Users};
+use tidegate_auth::{FileFault, Salt, Users};
 
 use crate::arguments::{UserArgs, UserCommand};
 use tidegate_server::config::{Entry, Problems, Sources, load};
@@ -83,7 +83,7 @@ pub(crate) fn add_new(path: &Path, name: &str, password: &str, roles: &[&str]) -
 fn check_name(name: &str) -> Result<()> {
     // The name is judged first, and an empty password before anything is computed from it.
     match Users::default().add(name, b"", &Salt::default()) {
-        Err(fault @ Fault::NameInvalid) => Err(fault).with_context(|| format!("{name:?}")),
+        Err(fault @ FileFault::NameInvalid) => Err(fault).with_context(|| format!("{name:?}")),
         _ => Ok(()),
     }
 }
@@ -201,7 +201,7 @@ mod tests {
         assert!(!edit(&path, Missing::IsEmpty, |users| add(users, "ann", "pw2", None)).unwrap());
         let users = read(&path, Missing::IsError).unwrap();
         assert_eq!(users.roles("ann").len(), 1, "a new password keeps the roles");
-        assert_eq!(users.verify("ann", b"pw2"), tidegate_auth::Verdict::Right);
+        assert_eq!(users.verify("ann", b"pw2"), tidegate_auth::PasswordVerdict::Right);
         edit(&path, Missing::IsError, |users| Ok(users.remove("ann")?)).unwrap();
         assert!(read(&path, Missing::IsError).unwrap().is_empty());
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left behind");

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 use tidegate_test_support::skip::{Remedy, skip};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Property, Publish,
-    QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version, decode,
+    QoS, ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version,
+    decode,
 };
 
 /// Nothing takes that long, unless it never happens.
@@ -152,7 +153,7 @@ impl Client {
         let options = SubscriptionOptions::with_qos(QoS::AtLeastOnce);
         let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
         let wanted = [Subscription { filter, options }];
-        let subscriptions = Subscriptions::new(&wanted);
+        let subscriptions = SubscriptionList::new(&wanted);
         self.send(&Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions });
         self.next(|packet| assert!(matches!(packet, Packet::SubAck(_))));
     }

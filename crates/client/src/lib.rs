@@ -16,7 +16,7 @@ pub use session::row::{Delta, Row, Term, View};
 pub use session::watch::{Change, Counts, Source, WatchStats};
 pub use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Preset, Step as AstStep};
 pub use tidegate_wire_mqtt::{QoS, ReasonCode};
-pub use tidegate_wire_ssap::{Node, Triple};
+pub use tidegate_wire_ssap::{Triple, TripleNode};
 
 /// The guide for users of this crate: its code is compiled with the doc tests.
 #[cfg(doctest)]

@@ -18,7 +18,7 @@ use tidegate_client::{Delta, DetectorRule, InitialRule, Level, PacerConfig, Row,
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_control::rand_core::Rng;
-use tidegate_graph::{Check, Event, Query, QueryLimits, Space, SpaceLimits, SubscriberId, Update};
+use tidegate_graph::{CatchUp, GraphSpace, Query, QueryLimits, SpaceLimits, SubscriberEvent, SubscriberId, Update};
 
 /// Queries of a run: a value, a set, a join.
 const QUERIES: [&str; 3] = [
@@ -40,7 +40,7 @@ enum Happens {
 }
 
 struct World {
-    space: Space,
+    space: GraphSpace,
     queries: BTreeMap<WatchId, Query>,
     /// The columns of each.
     names: BTreeMap<WatchId, Vec<Arc<str>>>,
@@ -91,7 +91,7 @@ impl World {
         let plan = Arc::new(plan);
         let mut hub = Hub::default();
         let limits = QueryLimits::default();
-        let mut space = Space::new(seed, SpaceLimits::default());
+        let mut space = GraphSpace::new(seed, SpaceLimits::default());
         let (mut queries, mut names) = (BTreeMap::new(), BTreeMap::new());
         for text in QUERIES {
             let id = hub.open(&plan, Timestamp::ZERO, &mut rng).unwrap();
@@ -260,7 +260,7 @@ impl World {
 
     fn notify(&mut self, subscriber: SubscriberId) {
         while let Ok(Some(event)) = self.space.poll(subscriber) {
-            let Event::Changed(told) = event else { continue };
+            let SubscriberEvent::Changed(told) = event else { continue };
             let Some((id, attempt, _)) = self.lines.get(&subscriber.0).copied() else { continue };
             if self.strikes(0.1) {
                 self.tally.lost += 1;
@@ -322,12 +322,12 @@ impl World {
         let known = self.away.remove(&(id, before)).or(standing.map(SubscriberId)).filter(|_| self.with_missed);
         let Some(subscriber) = known else { return false };
         let input = match self.space.check(subscriber, since) {
-            Ok(Check::Missed { sequence, delta, .. }) => {
+            Ok(CatchUp::Missed { sequence, delta, .. }) => {
                 let names = &self.names[&id];
                 let delta = Delta { added: rows_of(names, &delta.added), removed: rows_of(names, &delta.removed) };
                 Input::Resumed { attempt, sequence, delta }
             }
-            Ok(Check::Fresh(baseline)) => {
+            Ok(CatchUp::Fresh(baseline)) => {
                 let rows = rows_of(&self.names[&id], &baseline.rows);
                 Input::Subscribed { attempt, sequence: baseline.sequence, rows }
             }
@@ -373,12 +373,12 @@ impl World {
                 };
                 let names = &self.names[&id];
                 let input = match self.space.check(SubscriberId(line), since).unwrap() {
-                    Check::Missed { sequence, delta, .. } => {
+                    CatchUp::Missed { sequence, delta, .. } => {
                         let delta =
                             Delta { added: rows_of(names, &delta.added), removed: rows_of(names, &delta.removed) };
                         Input::Missed { attempt, sequence, delta, hints }
                     }
-                    Check::Fresh(baseline) => {
+                    CatchUp::Fresh(baseline) => {
                         let rows = rows_of(names, &baseline.rows);
                         Input::Fresh { attempt, sequence: baseline.sequence, rows, hints }
                     }
@@ -400,7 +400,7 @@ impl World {
     fn truth(&self, id: WatchId) -> Vec<Row> {
         let snapshot = self.space.snapshot();
         let limits = QueryLimits::default();
-        let tidegate_graph::Results::Rows(found) = self.queries[&id].run(&snapshot, &limits).unwrap() else {
+        let tidegate_graph::QueryAnswer::Rows(found) = self.queries[&id].run(&snapshot, &limits).unwrap() else {
             panic!("no rows")
         };
         let rows: Vec<_> = found.map(Result::unwrap).collect();
@@ -414,7 +414,7 @@ fn names_of(variables: &[oxrdf::Variable]) -> Vec<Arc<str>> {
     variables.iter().map(|name| name.as_str().into()).collect()
 }
 
-fn result(query: &Query, space: &mut Space) -> Vec<Row> {
+fn result(query: &Query, space: &mut GraphSpace) -> Vec<Row> {
     let made = space.subscribe(query).unwrap();
     space.unsubscribe(made.subscriber).unwrap();
     rows_of(&names_of(&made.baseline.variables), &made.baseline.rows)

@@ -16,7 +16,7 @@ use tidegate_core::settings::{BackOff, Settings};
 use tidegate_core::{ConnId, Hello, Shard};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Delivery, Encode, Limits, PacketId, Peer, Properties, Publish, QoS, Subscribe, Subscription,
-    SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters, Unsubscribe, Version,
+    SubscriptionList, SubscriptionOptions, TopicFilter, TopicFilters, Unsubscribe, Version,
 };
 
 fn main() {
@@ -65,7 +65,7 @@ impl Rig {
     fn subscribe(&mut self, conn: ConnId, filter: &str, qos: QoS) {
         let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
         let list = [Subscription { filter, options: SubscriptionOptions::with_qos(qos) }];
-        let subscriptions = Subscriptions::new(&list);
+        let subscriptions = SubscriptionList::new(&list);
         let packet = Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions };
         let mut bytes = Vec::new();
         let _ = packet.encode(Peer::new(Version::V311), &mut bytes);

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use oxrdfio::{JsonLdProfileSet, RdfFormat};
-use tidegate_graph::{Limit, Query, QueryLimits, RdfLimits, Results, Space, SpaceLimits, Update, read_rdf};
+use tidegate_graph::{GraphSpace, Limit, Query, QueryAnswer, QueryLimits, RdfLimits, SpaceLimits, Update, read_rdf};
 
 fn main() {
     println!("{:>8} {:>8} {:>8} {:>8}  what", "bytes", "parse", "run", "follow");
@@ -53,7 +53,7 @@ fn short(text: &str) -> String {
 
 fn time_text(name: &str, text: &str) {
     let limits = QueryLimits { steps_max: 1000, ..QueryLimits::default() };
-    let mut space = Space::new(1, SpaceLimits { standing: limits.clone(), ..SpaceLimits::default() });
+    let mut space = GraphSpace::new(1, SpaceLimits { standing: limits.clone(), ..SpaceLimits::default() });
     let data = "INSERT DATA { <urn:a> <urn:p> <urn:b>, 1 . <urn:b> <urn:p> <urn:a> }";
     space.update(&Update::parse(data, &limits).unwrap(), &limits).unwrap();
     let begin = now();
@@ -75,9 +75,9 @@ fn time_text(name: &str, text: &str) {
     };
     let begin = now();
     let outcome = match query.run(&space.snapshot(), &limits) {
-        Ok(Results::Rows(rows)) => format!("{} rows", rows.count()),
-        Ok(Results::Triples(triples)) => format!("{} triples", triples.count()),
-        Ok(Results::Boolean(answer)) => answer.to_string(),
+        Ok(QueryAnswer::Rows(rows)) => format!("{} rows", rows.count()),
+        Ok(QueryAnswer::Triples(triples)) => format!("{} triples", triples.count()),
+        Ok(QueryAnswer::Boolean(answer)) => answer.to_string(),
         Err(error) => error.to_string(),
     };
     let run = now() - begin;

@@ -6,13 +6,13 @@
 use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExpression};
 
 /// What a walk calls at every node, after the nodes below it.
-pub(crate) trait Visitor {
+pub(crate) trait AlgebraVisitor {
     fn pattern(&mut self, _pattern: &mut GraphPattern) {}
     fn expression(&mut self, _expression: &mut Expression) {}
     fn aggregate(&mut self, _aggregate: &mut AggregateExpression) {}
 }
 
-pub(crate) fn walk(pattern: &mut GraphPattern, visitor: &mut dyn Visitor) {
+pub(crate) fn walk(pattern: &mut GraphPattern, visitor: &mut dyn AlgebraVisitor) {
     match pattern {
         GraphPattern::Bgp { .. } | GraphPattern::Path { .. } | GraphPattern::Values { .. } => {}
         GraphPattern::Join { left, right }
@@ -63,7 +63,7 @@ pub(crate) fn walk(pattern: &mut GraphPattern, visitor: &mut dyn Visitor) {
     visitor.pattern(pattern);
 }
 
-pub(crate) fn walk_expression(expression: &mut Expression, visitor: &mut dyn Visitor) {
+pub(crate) fn walk_expression(expression: &mut Expression, visitor: &mut dyn AlgebraVisitor) {
     match expression {
         Expression::NamedNode(_) | Expression::Literal(_) | Expression::Variable(_) | Expression::Bound(_) => {}
         Expression::Or(a, b)

@@ -10,23 +10,23 @@
 use oxrdf::Variable;
 
 use crate::dataset::Snapshot;
-use crate::error::{Error, Limit, Refusal};
-use crate::form::{Form, peel};
+use crate::error::{GraphError, Limit, QueryRefusal};
+use crate::form::{ResultForm, peel};
 use crate::limits::{CancelToken, QueryLimits};
 use crate::plan::branches;
 use crate::prepare::{again, held_interests, result_bag};
 use crate::query::Query;
 use crate::rows::Bag;
-use crate::space::{Space, context};
-use crate::standing::{Entry, Fired, StandingContext, key_of};
-use crate::subscribe::{Subscribed, SubscriberId};
+use crate::space::{GraphSpace, context};
+use crate::standing::{Fired, StandingContext, StandingQuery, key_of};
+use crate::subscribe::{NewSubscriber, SubscriberId};
 
 /// A query and the data to evaluate it on: work for a thread.
 pub struct Evaluation {
     number: u64,
     pub(crate) key: String,
     pub(crate) query: Box<Query>,
-    pub(crate) form: Form,
+    pub(crate) form: ResultForm,
     pub(crate) snapshot: Snapshot,
     limits: QueryLimits,
     rows_max: usize,
@@ -37,11 +37,11 @@ pub struct Evaluated {
     number: u64,
     pub(crate) key: String,
     pub(crate) version: u64,
-    pub(crate) outcome: Result<Found, Error>,
+    pub(crate) outcome: Result<EvaluatedResult, GraphError>,
 }
 
 /// A result, and what it cost.
-pub(crate) struct Found {
+pub(crate) struct EvaluatedResult {
     pub(crate) bag: Bag,
     pub(crate) columns: Vec<Variable>,
     pub(crate) steps: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Found {
 impl Evaluation {
     /// What to say if the evaluation never ends, or panics: its query cannot be kept.
     pub fn lost(&self) -> Evaluated {
-        let outcome = Err(Error::Evaluation("the evaluation was lost".to_owned()));
+        let outcome = Err(GraphError::Evaluation("the evaluation was lost".to_owned()));
         Evaluated { number: self.number, key: self.key.clone(), version: self.snapshot.version(), outcome }
     }
 
@@ -64,7 +64,7 @@ impl Evaluation {
         let Self { number, key, query, form, snapshot, limits, rows_max } = self;
         let limits = QueryLimits { cancel, ..limits };
         let outcome = result_bag(&query, &form, &snapshot, &limits, rows_max).map_err(|error| match error {
-            Error::Cancelled => Limit::Steps.into(),
+            GraphError::Cancelled => Limit::Steps.into(),
             other => other,
         });
         Evaluated { number, key, version: snapshot.version(), outcome }
@@ -78,7 +78,7 @@ impl Evaluated {
     }
 }
 
-impl Space {
+impl GraphSpace {
     /// Whether this query has to be evaluated before it can stand: it is not known, and cannot be followed.
     pub fn needs_evaluation(&self, query: &Query) -> bool {
         if self.limits.inline_steps_max == u64::MAX || self.standing.find(&key_of(query)).is_some() {
@@ -90,18 +90,18 @@ impl Space {
     }
 
     /// What has to be evaluated before this query can stand; none if nothing has to.
-    pub fn first_evaluation(&mut self, query: &Query) -> Result<Option<Evaluation>, Error> {
+    pub fn first_evaluation(&mut self, query: &Query) -> Result<Option<Evaluation>, GraphError> {
         if !self.needs_evaluation(query) {
             return Ok(None);
         }
-        let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
+        let peeled = peel(&query.algebra).ok_or(GraphError::Refused(QueryRefusal::StandingDescribe))?;
         let again = Box::new(again(query, &peeled, &self.limits.standing)?);
         let number = self.standing.next_number();
         Ok(Some(self.evaluation(number, key_of(query), again, peeled.form)))
     }
 
     /// Subscribes to a query whose first result was found beside the commits.
-    pub fn subscribe_evaluated(&mut self, query: &Query, evaluated: Evaluated) -> Result<Subscribed, Error> {
+    pub fn subscribe_evaluated(&mut self, query: &Query, evaluated: Evaluated) -> Result<NewSubscriber, GraphError> {
         let Evaluated { key, version, outcome, .. } = evaluated;
         // Somebody else may have asked for the same meanwhile.
         if let Some(number) = self.standing.find(&key) {
@@ -110,7 +110,7 @@ impl Space {
         let found = outcome?;
         let limits = context(&self.limits);
         limits.check(self.standing.len())?;
-        let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
+        let peeled = peel(&query.algebra).ok_or(GraphError::Refused(QueryRefusal::StandingDescribe))?;
         let again = Box::new(again(query, &peeled, limits.query)?);
         let patterns = held_interests(query, &mut self.dataset.dictionary)?;
         let number = self.standing.file_again(key, peeled.form, again, found, version, patterns);
@@ -123,7 +123,7 @@ impl Space {
     /// Whether the result of a standing query is older than the data.
     pub fn is_behind(&self, query: &Query) -> bool {
         let entry = self.standing.find(&key_of(query)).and_then(|number| self.standing.entry(number));
-        entry.is_some_and(Entry::is_behind)
+        entry.is_some_and(StandingQuery::is_behind)
     }
 
     /// The version that the result of a standing query is of, if that is not the latest.
@@ -162,14 +162,14 @@ impl Space {
         self.tell(vec![Fired { entry: number, outcome }], version);
     }
 
-    fn evaluation(&self, number: u64, key: String, query: Box<Query>, form: Form) -> Evaluation {
+    fn evaluation(&self, number: u64, key: String, query: Box<Query>, form: ResultForm) -> Evaluation {
         let (limits, rows_max) = (self.limits.standing.clone(), self.limits.standing_rows_max);
         Evaluation { number, key, query, form, snapshot: self.dataset.snapshot(), limits, rows_max }
     }
 }
 
 /// The state of a query that is evaluated again.
-pub(crate) struct Again {
+pub(crate) struct ReevaluatedQuery {
     pub(crate) query: Box<Query>,
     pub(crate) bag: Bag,
     /// Steps of its last evaluation.
@@ -186,9 +186,9 @@ pub(crate) struct Again {
     pub(crate) used: u64,
 }
 
-impl Again {
-    pub(crate) fn new(query: Box<Query>, found: Found, version: u64) -> Self {
-        let Found { bag, steps, .. } = found;
+impl ReevaluatedQuery {
+    pub(crate) fn new(query: Box<Query>, found: EvaluatedResult, version: u64) -> Self {
+        let EvaluatedResult { bag, steps, .. } = found;
         let (is_behind, is_wanted) = (false, false);
         Self { query, bag, steps, version, is_behind, running: None, is_wanted, used: 0 }
     }
@@ -203,27 +203,27 @@ impl Again {
 mod tests {
     use super::*;
     use crate::space::SpaceLimits;
-    use crate::subscribe::Check;
-    use crate::subscriber::Event;
+    use crate::subscribe::CatchUp;
+    use crate::subscriber::SubscriberEvent;
     use crate::update::Update;
 
     fn query(text: &str) -> Query {
         Query::parse(text, &QueryLimits::default()).unwrap()
     }
 
-    fn change(space: &mut Space, text: &str) {
+    fn change(space: &mut GraphSpace, text: &str) {
         let update = Update::parse(text, &QueryLimits::default()).unwrap();
         space.update(&update, &QueryLimits::default()).unwrap();
     }
 
-    fn subscribe(space: &mut Space, query: &Query) -> Subscribed {
+    fn subscribe(space: &mut GraphSpace, query: &Query) -> NewSubscriber {
         let evaluation = space.first_evaluation(query).unwrap().unwrap();
         space.subscribe_evaluated(query, evaluation.run(CancelToken::default())).unwrap()
     }
 
     #[test]
     fn whose_query_has_failed_is_never_told_of_another_one() {
-        let mut space = Space::new(1, SpaceLimits { inline_steps_max: 0, ..SpaceLimits::default() });
+        let mut space = GraphSpace::new(1, SpaceLimits { inline_steps_max: 0, ..SpaceLimits::default() });
         let (first, second) =
             ("SELECT (COUNT(?o) AS ?n) { ?s <urn:p> ?o }", "SELECT (MAX(?o) AS ?n) { ?s <urn:q> ?o }");
         change(&mut space, "INSERT DATA { <urn:s> <urn:p> 0 ; <urn:q> 0 }");
@@ -236,11 +236,11 @@ mod tests {
         change(&mut space, "INSERT DATA { <urn:s> <urn:q> 7 }");
         let evaluation = space.poll_evaluation(|_| true).unwrap();
         space.finish_evaluation(evaluation.run(CancelToken::default()));
-        assert!(matches!(space.check(old, 0), Err(Error::Evaluation(_))), "it hears why its query is gone");
+        assert!(matches!(space.check(old, 0), Err(GraphError::Evaluation(_))), "it hears why its query is gone");
         assert!(space.variables(old).is_none());
-        assert!(matches!(space.poll(old), Ok(Some(Event::Ended(Error::Evaluation(_))))));
+        assert!(matches!(space.poll(old), Ok(Some(SubscriberEvent::Ended(GraphError::Evaluation(_))))));
         assert!(space.check(old, 0).is_err());
         space.unsubscribe(old).unwrap();
-        assert!(matches!(space.check(new, 0), Ok(Check::Missed { delta, .. }) if delta.added.len() == 1));
+        assert!(matches!(space.check(new, 0), Ok(CatchUp::Missed { delta, .. }) if delta.added.len() == 1));
     }
 }

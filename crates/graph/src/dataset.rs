@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use oxrdf::{BlankNode, GraphName, GraphNameRef, Quad as RdfQuad, QuadRef, Term, TermRef};
 
-use crate::delta::{Delta, quad_of};
-use crate::dictionary::{Dictionary, Id, Terms};
+use crate::delta::{QuadDelta, quad_of};
+use crate::dictionary::{Dictionary, Id, TermTable};
 use crate::error::Limit;
-use crate::index::{InGraph, Index, Pattern, Quad, Scan};
+use crate::index::{IdPattern, InGraph, Index, IndexScan, Quad};
 
 /// How much a dataset may hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Default for DatasetLimits {
 /// The data at one version, for ever. Cloned in O(1); any thread may read it.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(crate) terms: Terms,
+    pub(crate) terms: TermTable,
     pub(crate) index: Index,
     version: u64,
 }
@@ -71,12 +71,12 @@ impl Snapshot {
 
     /// Every quad, graph by graph: what a store writes to restore the dataset later.
     pub fn quads(&self) -> impl Iterator<Item = RdfQuad> + '_ {
-        let all = Pattern { graph: InGraph::Any, subject: None, predicate: None, object: None };
+        let all = IdPattern { graph: InGraph::Any, subject: None, predicate: None, object: None };
         self.scan(all).filter_map(|quad| self.quad(quad))
     }
 
     /// The data before the change that made it.
-    pub(crate) fn before(&self, change: &Change) -> Self {
+    pub(crate) fn before(&self, change: &QuadChange) -> Self {
         let mut index = self.index.clone();
         for quad in &change.added {
             index.remove(*quad);
@@ -87,7 +87,7 @@ impl Snapshot {
         Self { terms: self.terms.clone(), index, version: self.version.saturating_sub(1) }
     }
 
-    pub(crate) fn scan(&self, pattern: Pattern) -> Scan<'_> {
+    pub(crate) fn scan(&self, pattern: IdPattern) -> IndexScan<'_> {
         self.index.scan(pattern)
     }
 
@@ -96,7 +96,7 @@ impl Snapshot {
     }
 }
 
-fn quad_by(terms: &Terms, quad: Quad) -> Option<RdfQuad> {
+fn quad_by(terms: &TermTable, quad: Quad) -> Option<RdfQuad> {
     let term = |id: Id| terms.term(id);
     let graph = if quad.graph == 0 { None } else { Some(term(quad.graph)?) };
     quad_of(term(quad.subject)?, term(quad.predicate)?, term(quad.object)?, graph)
@@ -114,7 +114,7 @@ fn ids_of(quad: QuadRef<'_>, mut id: impl FnMut(TermRef<'_>) -> Option<Id>) -> O
 
 /// The net change of a transaction, in numbers.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct QuadChange {
     pub(crate) added: Vec<Quad>,
     pub(crate) removed: Vec<Quad>,
 }
@@ -232,7 +232,7 @@ impl Dataset {
 
     /// Ends the transaction: its net change and the delta, with a new version if anything changed. [`Dataset::sweep`]
     /// must follow.
-    pub(crate) fn commit(&mut self) -> (Change, Delta) {
+    pub(crate) fn commit(&mut self) -> (QuadChange, QuadDelta) {
         let change = net(&mut self.steps);
         (self.blanks, self.step_bytes) = (0, 0);
         if !change.added.is_empty() || !change.removed.is_empty() {
@@ -240,7 +240,7 @@ impl Dataset {
         }
         let terms = self.dictionary.terms();
         let quads = |list: &[Quad]| list.iter().filter_map(|quad| quad_by(terms, *quad)).collect();
-        let delta = Delta { version: self.version, added: quads(&change.added), removed: quads(&change.removed) };
+        let delta = QuadDelta { version: self.version, added: quads(&change.added), removed: quads(&change.removed) };
         (change, delta)
     }
 
@@ -268,8 +268,8 @@ fn terms_of(quad: QuadRef<'_>) -> impl Iterator<Item = TermRef<'_>> {
 }
 
 /// A step is noted only when it took effect, so the steps of one quad alternate and sum up to −1, 0 or 1.
-fn net(steps: &mut Vec<(bool, Quad)>) -> Change {
-    let mut change = Change::default();
+fn net(steps: &mut Vec<(bool, Quad)>) -> QuadChange {
+    let mut change = QuadChange::default();
     if let [(inserted, quad)] = steps[..] {
         let list = if inserted { &mut change.added } else { &mut change.removed };
         list.push(quad);
@@ -333,8 +333,8 @@ mod tests {
         dataset.insert(quad(3).as_ref()).unwrap();
         dataset.remove(quad(3).as_ref()).unwrap();
         let (_, delta) = dataset.commit();
-        assert_eq!(delta, Delta { version: 2, added: vec![quad(2)], removed: vec![] });
-        assert_eq!(dataset.commit().1, Delta { version: 2, ..Delta::default() });
+        assert_eq!(delta, QuadDelta { version: 2, added: vec![quad(2)], removed: vec![] });
+        assert_eq!(dataset.commit().1, QuadDelta { version: 2, ..QuadDelta::default() });
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::encode::{decode, encode};
 
 /// The net effect of one commit. No quad is in both lists, none twice in one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Delta {
+pub struct QuadDelta {
     /// The version of the dataset after it.
     pub version: u64,
     /// Quads that were not there before.
@@ -19,7 +19,7 @@ pub struct Delta {
     pub removed: Vec<Quad>,
 }
 
-impl Delta {
+impl QuadDelta {
     /// True if nothing changed.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty()
@@ -64,10 +64,10 @@ impl Delta {
         bytes
     }
 
-    /// The delta of bytes that [`Delta::encode`] made. `None` for anything else, at a cost that the bytes bound. Terms are
+    /// The delta of bytes that [`QuadDelta::encode`] made. `None` for anything else, at a cost that the bytes bound. Terms are
     /// taken as they are: Smart-M3 clients use names that are no IRIs, and what the dataset took must come back.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader { bytes };
+        let mut reader = DeltaReader { bytes };
         if reader.byte()? != FORMAT {
             return None;
         }
@@ -138,11 +138,11 @@ fn number(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-struct Reader<'a> {
+struct DeltaReader<'a> {
     bytes: &'a [u8],
 }
 
-impl Reader<'_> {
+impl DeltaReader<'_> {
     fn byte(&mut self) -> Option<u8> {
         let (first, rest) = self.bytes.split_first()?;
         self.bytes = rest;
@@ -192,10 +192,10 @@ mod tests {
 
     use super::*;
 
-    fn sample() -> Delta {
+    fn sample() -> QuadDelta {
         let a = NamedNode::new_unchecked("http://e/a");
         let quad = |object: Term, graph: GraphName| Quad::new(a.clone(), a.clone(), object, graph);
-        Delta {
+        QuadDelta {
             version: 300,
             added: vec![
                 quad(Literal::new_language_tagged_literal_unchecked("ü", "de").into(), GraphName::DefaultGraph),
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_delta_give_it_back() {
-        for delta in [sample(), Delta::default(), sample().inverse(301)] {
-            assert_eq!(Delta::decode(&delta.encode()), Some(delta));
+        for delta in [sample(), QuadDelta::default(), sample().inverse(301)] {
+            assert_eq!(QuadDelta::decode(&delta.encode()), Some(delta));
         }
     }
 
@@ -216,14 +216,14 @@ mod tests {
     fn f099_cut_and_flipped_bytes_are_refused_or_another_delta_never_a_panic() {
         let bytes = sample().encode();
         for cut in 0..bytes.len() {
-            assert_eq!(Delta::decode(&bytes[..cut]), None);
+            assert_eq!(QuadDelta::decode(&bytes[..cut]), None);
         }
         for place in 0..bytes.len() {
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
                 flipped[place] ^= 1 << bit;
-                if let Some(delta) = Delta::decode(&flipped) {
-                    assert_eq!(Delta::decode(&delta.encode()), Some(delta));
+                if let Some(delta) = QuadDelta::decode(&flipped) {
+                    assert_eq!(QuadDelta::decode(&delta.encode()), Some(delta));
                 }
             }
         }
@@ -234,8 +234,8 @@ mod tests {
         fn any_bytes_are_safe(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut with_format = vec![FORMAT];
             with_format.extend_from_slice(&bytes);
-            let _ = Delta::decode(&bytes);
-            let _ = Delta::decode(&with_format);
+            let _ = QuadDelta::decode(&bytes);
+            let _ = QuadDelta::decode(&with_format);
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn is_too_deep(pattern: &GraphPattern) -> bool {
     deepest > DEPTH_MAX || repetitions > REPETITIONS_MAX
 }
 
-enum Node<'a> {
+enum AlgebraNode<'a> {
     Pattern(&'a GraphPattern),
     Expression(&'a Expression),
     Path(&'a PropertyPathExpression),
@@ -24,60 +24,60 @@ enum Node<'a> {
 
 /// Levels of a pattern, with the expressions, paths and patterns in it, and the most repetitions in each other.
 pub(crate) fn depths(pattern: &GraphPattern) -> (usize, usize) {
-    let (mut pending, mut deepest, mut most) = (vec![(Node::Pattern(pattern), 1, 0)], 0, 0);
+    let (mut pending, mut deepest, mut most) = (vec![(AlgebraNode::Pattern(pattern), 1, 0)], 0, 0);
     while let Some((node, level, repetitions)) = pending.pop() {
         let repetitions = repetitions + usize::from(is_repetition(&node));
         (deepest, most) = (deepest.max(level), most.max(repetitions));
         let mut below = |node| pending.push((node, level + 1, repetitions));
         match node {
-            Node::Pattern(pattern) => under_pattern(pattern, &mut below),
-            Node::Expression(expression) => under_expression(expression, &mut below),
-            Node::Path(path) => under_path(path, &mut below),
+            AlgebraNode::Pattern(pattern) => under_pattern(pattern, &mut below),
+            AlgebraNode::Expression(expression) => under_expression(expression, &mut below),
+            AlgebraNode::Path(path) => under_path(path, &mut below),
         }
     }
     (deepest, most)
 }
 
-fn is_repetition(node: &Node<'_>) -> bool {
+fn is_repetition(node: &AlgebraNode<'_>) -> bool {
     use PropertyPathExpression::{OneOrMore, ZeroOrMore, ZeroOrOne};
-    matches!(node, Node::Path(ZeroOrMore(_) | OneOrMore(_) | ZeroOrOne(_)))
+    matches!(node, AlgebraNode::Path(ZeroOrMore(_) | OneOrMore(_) | ZeroOrOne(_)))
 }
 
-fn under_pattern<'a>(pattern: &'a GraphPattern, below: &mut impl FnMut(Node<'a>)) {
+fn under_pattern<'a>(pattern: &'a GraphPattern, below: &mut impl FnMut(AlgebraNode<'a>)) {
     match pattern {
         GraphPattern::Bgp { .. } | GraphPattern::Values { .. } => {}
-        GraphPattern::Path { path, .. } => below(Node::Path(path)),
+        GraphPattern::Path { path, .. } => below(AlgebraNode::Path(path)),
         GraphPattern::Join { left, right }
         | GraphPattern::Union { left, right }
         | GraphPattern::Lateral { left, right }
         | GraphPattern::Minus { left, right } => {
             for side in [left, right] {
-                below(Node::Pattern(side));
+                below(AlgebraNode::Pattern(side));
             }
         }
         GraphPattern::LeftJoin { left, right, expression } => {
             for side in [left, right] {
-                below(Node::Pattern(side));
+                below(AlgebraNode::Pattern(side));
             }
             if let Some(expression) = expression {
-                below(Node::Expression(expression));
+                below(AlgebraNode::Expression(expression));
             }
         }
         GraphPattern::Filter { expr: expression, inner } | GraphPattern::Extend { inner, expression, .. } => {
-            below(Node::Pattern(inner));
-            below(Node::Expression(expression));
+            below(AlgebraNode::Pattern(inner));
+            below(AlgebraNode::Expression(expression));
         }
         GraphPattern::OrderBy { inner, expression } => {
-            below(Node::Pattern(inner));
+            below(AlgebraNode::Pattern(inner));
             for OrderExpression::Asc(expression) | OrderExpression::Desc(expression) in expression {
-                below(Node::Expression(expression));
+                below(AlgebraNode::Expression(expression));
             }
         }
         GraphPattern::Group { inner, aggregates, .. } => {
-            below(Node::Pattern(inner));
+            below(AlgebraNode::Pattern(inner));
             for (_, aggregate) in aggregates {
                 if let AggregateExpression::FunctionCall { expr, .. } = aggregate {
-                    below(Node::Expression(expr));
+                    below(AlgebraNode::Expression(expr));
                 }
             }
         }
@@ -86,11 +86,11 @@ fn under_pattern<'a>(pattern: &'a GraphPattern, below: &mut impl FnMut(Node<'a>)
         | GraphPattern::Distinct { inner }
         | GraphPattern::Reduced { inner }
         | GraphPattern::Slice { inner, .. }
-        | GraphPattern::Service { inner, .. } => below(Node::Pattern(inner)),
+        | GraphPattern::Service { inner, .. } => below(AlgebraNode::Pattern(inner)),
     }
 }
 
-fn under_expression<'a>(expression: &'a Expression, below: &mut impl FnMut(Node<'a>)) {
+fn under_expression<'a>(expression: &'a Expression, below: &mut impl FnMut(AlgebraNode<'a>)) {
     match expression {
         Expression::NamedNode(_) | Expression::Literal(_) | Expression::Variable(_) | Expression::Bound(_) => {}
         Expression::Or(a, b)
@@ -106,40 +106,40 @@ fn under_expression<'a>(expression: &'a Expression, below: &mut impl FnMut(Node<
         | Expression::Multiply(a, b)
         | Expression::Divide(a, b) => {
             for side in [a, b] {
-                below(Node::Expression(side));
+                below(AlgebraNode::Expression(side));
             }
         }
         Expression::In(a, list) => {
-            below(Node::Expression(a));
+            below(AlgebraNode::Expression(a));
             for expression in list {
-                below(Node::Expression(expression));
+                below(AlgebraNode::Expression(expression));
             }
         }
-        Expression::UnaryPlus(a) | Expression::UnaryMinus(a) | Expression::Not(a) => below(Node::Expression(a)),
-        Expression::Exists(pattern) => below(Node::Pattern(pattern)),
+        Expression::UnaryPlus(a) | Expression::UnaryMinus(a) | Expression::Not(a) => below(AlgebraNode::Expression(a)),
+        Expression::Exists(pattern) => below(AlgebraNode::Pattern(pattern)),
         Expression::If(a, b, c) => {
             for part in [a, b, c] {
-                below(Node::Expression(part));
+                below(AlgebraNode::Expression(part));
             }
         }
         Expression::Coalesce(list) | Expression::FunctionCall(_, list) => {
             for expression in list {
-                below(Node::Expression(expression));
+                below(AlgebraNode::Expression(expression));
             }
         }
     }
 }
 
-fn under_path<'a>(path: &'a PropertyPathExpression, below: &mut impl FnMut(Node<'a>)) {
+fn under_path<'a>(path: &'a PropertyPathExpression, below: &mut impl FnMut(AlgebraNode<'a>)) {
     match path {
         PropertyPathExpression::NamedNode(_) | PropertyPathExpression::NegatedPropertySet(_) => {}
         PropertyPathExpression::Reverse(a)
         | PropertyPathExpression::ZeroOrMore(a)
         | PropertyPathExpression::OneOrMore(a)
-        | PropertyPathExpression::ZeroOrOne(a) => below(Node::Path(a)),
+        | PropertyPathExpression::ZeroOrOne(a) => below(AlgebraNode::Path(a)),
         PropertyPathExpression::Sequence(a, b) | PropertyPathExpression::Alternative(a, b) => {
             for side in [a, b] {
-                below(Node::Path(side));
+                below(AlgebraNode::Path(side));
             }
         }
     }

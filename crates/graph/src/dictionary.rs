@@ -1,7 +1,7 @@
 //! Terms as numbers. A number is used again only when no quad, mask or plan refers to its term any more, so that churn
 //! (a sensor that sends a new value every second) does not grow memory.
 //!
-//! [`Terms`] is the part that a snapshot shares: persistent, cloned in O(1). An older snapshot keeps its own meaning of
+//! [`TermTable`] is the part that a snapshot shares: persistent, cloned in O(1). An older snapshot keeps its own meaning of
 //! a number that was used again since. [`Dictionary`] is the writer's part: counts of references and free numbers.
 
 use std::hash::BuildHasher;
@@ -19,7 +19,7 @@ pub(crate) type Id = u32;
 
 /// Number and text of every term, and the way back from the text.
 #[derive(Clone)]
-pub(crate) struct Terms {
+pub(crate) struct TermTable {
     /// Empty for a number that is free: no term's text is. Short ones, such as most values of sensors, are in place.
     texts: Vector<EcoString>,
     /// The upper half is the hash of the text, the lower the number: eight bytes a term instead of a hash trie's forty.
@@ -27,7 +27,7 @@ pub(crate) struct Terms {
     hasher: FixedState,
 }
 
-impl Terms {
+impl TermTable {
     pub(crate) fn text(&self, id: Id) -> Option<&str> {
         self.texts.get(id as usize).map(EcoString::as_str).filter(|text| !text.is_empty())
     }
@@ -54,9 +54,9 @@ impl Terms {
     }
 }
 
-/// The only writer of [`Terms`].
+/// The only writer of [`TermTable`].
 pub(crate) struct Dictionary {
-    terms: Terms,
+    terms: TermTable,
     counts: Vec<u32>,
     free: Vec<Id>,
     /// Numbers whose count is or was 0 since the last sweep.
@@ -105,7 +105,7 @@ impl Drop for Holding<'_> {
 impl Dictionary {
     /// `seed` keeps strangers from choosing texts that collide.
     pub(crate) fn new(seed: u64) -> Self {
-        let terms = Terms {
+        let terms = TermTable {
             texts: Vector::unit(EcoString::new()),
             by_hash: OrdSet::new(),
             hasher: FixedState::with_seed(seed),
@@ -114,7 +114,7 @@ impl Dictionary {
         Self { terms, counts: vec![1], free, idle, freed: 0, text_bytes: 0, scratch, last: Id::MAX }
     }
 
-    pub(crate) fn terms(&self) -> &Terms {
+    pub(crate) fn terms(&self) -> &TermTable {
         &self.terms
     }
 

@@ -9,9 +9,9 @@ use spargebra::algebra::GraphPattern;
 use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
 use crate::dataset::Snapshot;
-use crate::error::Error;
-use crate::index::{InGraph, Pattern, Quad, Scan};
-use crate::limits::Meter;
+use crate::error::GraphError;
+use crate::index::{IdPattern, InGraph, IndexScan, Quad};
+use crate::limits::EvaluationMeter;
 use crate::query::Row;
 
 /// A query that can be answered so.
@@ -20,11 +20,11 @@ pub(crate) struct Direct {
     pattern: TriplePattern,
     /// The columns, and where each is in a quad; nowhere if the pattern does not have it.
     variables: Vec<Variable>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<TriplePosition>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum TriplePosition {
     Subject,
     Predicate,
     Object,
@@ -41,14 +41,14 @@ impl Direct {
         let GraphPattern::Bgp { patterns } = inner else { return None };
         let [pattern] = &patterns[..] else { return None };
         let named = [
-            (Place::Subject, variable(&pattern.subject)),
+            (TriplePosition::Subject, variable(&pattern.subject)),
             (
-                Place::Predicate,
+                TriplePosition::Predicate,
                 if let NamedNodePattern::Variable(name) = &pattern.predicate { Some(name) } else { None },
             ),
-            (Place::Object, variable(&pattern.object)),
+            (TriplePosition::Object, variable(&pattern.object)),
         ];
-        let open: Vec<(Place, &Variable)> =
+        let open: Vec<(TriplePosition, &Variable)> =
             named.into_iter().filter_map(|(place, name)| Some((place, name?))).collect();
         let labels = [&pattern.subject, &pattern.object].map(|term| matches!(term, TermPattern::BlankNode(_)));
         let is_twice = open.iter().enumerate().any(|(at, (_, name))| open[..at].iter().any(|(_, other)| other == name));
@@ -61,14 +61,14 @@ impl Direct {
         Some(Self { pattern: pattern.clone(), variables, places })
     }
 
-    pub(crate) fn run<'a>(&self, snapshot: &'a Snapshot, meter: &Rc<Meter>) -> DirectRows<'a> {
+    pub(crate) fn run<'a>(&self, snapshot: &'a Snapshot, meter: &Rc<EvaluationMeter>) -> DirectRows<'a> {
         let scan = self.bound(snapshot).map(|pattern| snapshot.scan(pattern));
         let (variables, places) = (self.variables.clone(), self.places.clone());
         DirectRows { scan, snapshot, variables, places, meter: Rc::clone(meter) }
     }
 
     /// The pattern in the numbers of a snapshot. None if it has a term that the snapshot has not.
-    fn bound(&self, snapshot: &Snapshot) -> Option<Pattern> {
+    fn bound(&self, snapshot: &Snapshot) -> Option<IdPattern> {
         let find = |term: TermRef<'_>| snapshot.terms.find(term).map(Some);
         let term = |pattern: &TermPattern| match pattern {
             TermPattern::NamedNode(node) => find(node.as_ref().into()),
@@ -81,7 +81,7 @@ impl Direct {
             NamedNodePattern::Variable(_) => None,
         };
         let (subject, object) = (term(&self.pattern.subject)?, term(&self.pattern.object)?);
-        Some(Pattern { graph: InGraph::One(0), subject, predicate, object })
+        Some(IdPattern { graph: InGraph::One(0), subject, predicate, object })
     }
 }
 
@@ -91,20 +91,20 @@ fn variable(term: &TermPattern) -> Option<&Variable> {
 
 /// The rows of one.
 pub(crate) struct DirectRows<'a> {
-    scan: Option<Scan<'a>>,
+    scan: Option<IndexScan<'a>>,
     snapshot: &'a Snapshot,
     pub(crate) variables: Vec<Variable>,
-    places: Vec<Option<Place>>,
-    meter: Rc<Meter>,
+    places: Vec<Option<TriplePosition>>,
+    meter: Rc<EvaluationMeter>,
 }
 
 impl DirectRows<'_> {
     fn row(&self, quad: Quad) -> Row {
-        let term = |place: &Option<Place>| {
+        let term = |place: &Option<TriplePosition>| {
             let id = match (*place)? {
-                Place::Subject => quad.subject,
-                Place::Predicate => quad.predicate,
-                Place::Object => quad.object,
+                TriplePosition::Subject => quad.subject,
+                TriplePosition::Predicate => quad.predicate,
+                TriplePosition::Object => quad.object,
             };
             self.snapshot.terms.term(id)
         };
@@ -113,7 +113,7 @@ impl DirectRows<'_> {
 }
 
 impl Iterator for DirectRows<'_> {
-    type Item = Result<Row, Error>;
+    type Item = Result<Row, GraphError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let quad = self.scan.as_mut()?.next()?;
@@ -124,16 +124,16 @@ impl Iterator for DirectRows<'_> {
 #[cfg(test)]
 mod tests {
     use crate::limits::QueryLimits;
-    use crate::query::{Query, Results};
-    use crate::space::{Space, SpaceLimits};
+    use crate::query::{Query, QueryAnswer};
+    use crate::space::{GraphSpace, SpaceLimits};
     use crate::update::Update;
 
     /// Whether it is answered directly, and the answer as sorted text.
-    fn answer(space: &Space, text: &str) -> (bool, Vec<String>) {
+    fn answer(space: &GraphSpace, text: &str) -> (bool, Vec<String>) {
         let limits = QueryLimits::default();
         let query = Query::parse(text, &limits).unwrap();
         let snapshot = space.snapshot();
-        let Results::Rows(rows) = query.run(&snapshot, &limits).unwrap() else { panic!("no rows") };
+        let QueryAnswer::Rows(rows) = query.run(&snapshot, &limits).unwrap() else { panic!("no rows") };
         let mut rows: Vec<String> = rows.map(|row| format!("{:?}", row.unwrap())).collect();
         rows.sort();
         (query.is_direct(), rows)
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_is_answered_directly_is_what_the_evaluator_answers() {
-        let mut space = Space::new(1, SpaceLimits::default());
+        let mut space = GraphSpace::new(1, SpaceLimits::default());
         let data = "INSERT DATA { <urn:a> <urn:p> 1, 2, <urn:a> . <urn:b> <urn:p> 'x'@en . _:n <urn:q> 01 . \
                     GRAPH <urn:g> { <urn:a> <urn:p> 9 } }";
         space.update(&Update::parse(data, &QueryLimits::default()).unwrap(), &QueryLimits::default()).unwrap();
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn everything_else_goes_to_the_evaluator() {
-        let space = Space::new(1, SpaceLimits::default());
+        let space = GraphSpace::new(1, SpaceLimits::default());
         for text in [
             "SELECT * { ?s ?p ?s }",
             "SELECT * { ?s ?p ?o . ?o ?q ?r }",

@@ -4,17 +4,17 @@ use std::fmt;
 
 /// What was answered instead of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
+pub enum GraphError {
     /// The text is no SPARQL; the parser's words say where.
     Syntax(String),
     /// It is SPARQL, but not something this broker does.
-    Refused(Refusal),
+    Refused(QueryRefusal),
     /// A document is no RDF; the parser's words say where.
     NotRdf(String),
     /// A limit was reached.
     Limit(Limit),
     /// A limit of texts was reached, at this place.
-    LimitAt(Limit, Place),
+    LimitAt(Limit, TextPlace),
     /// The token was cancelled: a deadline passed or the client went away.
     Cancelled,
     /// The evaluator gave up; its words.
@@ -27,14 +27,14 @@ pub enum Error {
 
 /// A place in a text; both numbers begin with one, and columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TextPlace {
     /// The line.
     pub line: usize,
     /// The character in it.
     pub column: usize,
 }
 
-impl Place {
+impl TextPlace {
     /// Where this byte of a text is.
     pub(crate) fn of(text: &[u8], byte: usize) -> Self {
         let before = &text[..byte.min(text.len())];
@@ -50,7 +50,7 @@ impl Place {
 
 /// Things that are not done on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum QueryRefusal {
     /// `LOAD` fetches from elsewhere.
     Load,
     /// `SERVICE` asks another endpoint.
@@ -167,7 +167,7 @@ impl Limit {
     }
 }
 
-impl Error {
+impl GraphError {
     /// The limit that was reached, if one was.
     pub fn limit(&self) -> Option<Limit> {
         match self {
@@ -177,7 +177,7 @@ impl Error {
     }
 }
 
-impl From<Limit> for Error {
+impl From<Limit> for GraphError {
     fn from(limit: Limit) -> Self {
         Self::Limit(limit)
     }
@@ -220,14 +220,14 @@ impl fmt::Display for Limit {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for GraphError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax(words) => write!(formatter, "not SPARQL: {words}"),
-            Self::Refused(Refusal::Load) => formatter.write_str("LOAD is not allowed"),
-            Self::Refused(Refusal::Service) => formatter.write_str("SERVICE is not allowed"),
-            Self::Refused(Refusal::StandingDescribe) => formatter.write_str("DESCRIBE cannot be subscribed to"),
-            Self::Refused(Refusal::RuleWithoutWhere) => formatter.write_str("a rule needs a WHERE"),
+            Self::Refused(QueryRefusal::Load) => formatter.write_str("LOAD is not allowed"),
+            Self::Refused(QueryRefusal::Service) => formatter.write_str("SERVICE is not allowed"),
+            Self::Refused(QueryRefusal::StandingDescribe) => formatter.write_str("DESCRIBE cannot be subscribed to"),
+            Self::Refused(QueryRefusal::RuleWithoutWhere) => formatter.write_str("a rule needs a WHERE"),
             Self::NotRdf(words) => formatter.write_str(words),
             Self::Limit(limit) => limit.fmt(formatter),
             Self::LimitAt(limit, place) => write!(formatter, "line {}, column {}: {limit}", place.line, place.column),
@@ -239,7 +239,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for GraphError {}
 
 #[cfg(test)]
 mod tests {
@@ -256,11 +256,11 @@ mod tests {
     #[test]
     fn places_count_lines_and_characters() {
         let text = "a\né{".as_bytes();
-        assert_eq!(Place::of(text, 0), Place { line: 1, column: 1 });
-        assert_eq!(Place::of(text, 4), Place { line: 2, column: 2 });
-        assert_eq!(Place::of(text, 99), Place { line: 2, column: 3 });
-        let error = Error::LimitAt(Limit::Depth, Place::of(text, 4));
+        assert_eq!(TextPlace::of(text, 0), TextPlace { line: 1, column: 1 });
+        assert_eq!(TextPlace::of(text, 4), TextPlace { line: 2, column: 2 });
+        assert_eq!(TextPlace::of(text, 99), TextPlace { line: 2, column: 3 });
+        let error = GraphError::LimitAt(Limit::Depth, TextPlace::of(text, 4));
         assert_eq!(error.to_string(), "line 2, column 2: brackets are nested too deeply");
-        assert_eq!((error.limit(), Error::Cancelled.limit()), (Some(Limit::Depth), None));
+        assert_eq!((error.limit(), GraphError::Cancelled.limit()), (Some(Limit::Depth), None));
     }
 }

@@ -14,19 +14,19 @@ use std::rc::Rc;
 use oxrdf::{Term, Variable};
 use spareval::QueryEvaluator;
 
-use crate::dataset::{Change, Snapshot};
+use crate::dataset::{QuadChange, Snapshot};
 use crate::dictionary::{Dictionary, Holding, Id};
-use crate::error::{Error, Limit};
-use crate::guard::Guard;
-use crate::index::{InGraph, Pattern, Quad};
-use crate::limits::{Meter, QueryLimits};
-use crate::plan::{Branch, Leaf, Slot, Step};
+use crate::error::{GraphError, Limit};
+use crate::guard::PatternGuard;
+use crate::index::{IdPattern, InGraph, Quad};
+use crate::limits::{EvaluationMeter, QueryLimits};
+use crate::plan::{JoinBranch, Leaf, PatternSlot, RowStep};
 use crate::query::Row;
-use crate::rows::Counts;
+use crate::rows::RowCounts;
 
 /// A branch in numbers, with the order in which the other leaves are joined when one of them changed.
 pub(crate) struct Follower {
-    branch: Branch<Id>,
+    branch: JoinBranch<Id>,
     orders: Vec<Vec<usize>>,
     /// For each column of the result, the place of its variable, if this branch has it.
     columns: Vec<Option<usize>>,
@@ -34,7 +34,11 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// Holds the terms of a branch; [`Follower::release`] lets them go when they were kept.
-    pub(crate) fn new(branch: &Branch<Term>, columns: &[Variable], holding: &mut Holding<'_>) -> Result<Self, Limit> {
+    pub(crate) fn new(
+        branch: &JoinBranch<Term>,
+        columns: &[Variable],
+        holding: &mut Holding<'_>,
+    ) -> Result<Self, Limit> {
         let mut id = |term: &Term| holding.hold(term);
         let mut leaves = Vec::new();
         for leaf in &branch.leaves {
@@ -49,18 +53,18 @@ impl Follower {
         let place = |variable: &Variable| branch.variables.iter().position(|known| known == variable);
         let columns = columns.iter().map(place).collect();
         let (variables, steps, weight) = (branch.variables.clone(), branch.steps.clone(), branch.weight);
-        let branch = Branch { variables, leaves, tables, steps, weight };
+        let branch = JoinBranch { variables, leaves, tables, steps, weight };
         Ok(Self { branch, orders, columns })
     }
 
-    pub(crate) fn patterns(&self) -> impl Iterator<Item = Pattern> + '_ {
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = IdPattern> + '_ {
         self.branch.leaves.iter().map(|leaf| pattern(leaf, &[]))
     }
 
     pub(crate) fn release(&self, dictionary: &mut Dictionary) {
         let ids = self.branch.leaves.iter().flat_map(Leaf::slots).filter_map(|slot| match slot {
-            Slot::Known(id) => Some(*id),
-            Slot::Variable(_) => None,
+            PatternSlot::Known(id) => Some(*id),
+            PatternSlot::Variable(_) => None,
         });
         let tables = self.branch.tables.iter().flat_map(|(_, rows)| rows.iter().flatten().copied());
         for id in ids.chain(tables) {
@@ -69,7 +73,12 @@ impl Follower {
     }
 
     /// Adds the difference that a change makes.
-    pub(crate) fn follow(&self, change: &Change, data: &BeforeAfter<'_>, counts: &mut Counts) -> Result<(), Error> {
+    pub(crate) fn follow(
+        &self,
+        change: &QuadChange,
+        data: &BeforeAfter<'_>,
+        counts: &mut RowCounts,
+    ) -> Result<(), GraphError> {
         let mut join = Join {
             follower: self,
             data,
@@ -97,7 +106,7 @@ impl Follower {
 pub(crate) struct BeforeAfter<'a> {
     pub(crate) before: &'a Snapshot,
     pub(crate) after: &'a Snapshot,
-    pub(crate) meter: Rc<Meter>,
+    pub(crate) meter: Rc<EvaluationMeter>,
     pub(crate) limits: &'a QueryLimits,
 }
 
@@ -109,12 +118,12 @@ struct Join<'a> {
     bound: Vec<Id>,
     first: usize,
     sign: i64,
-    counts: &'a mut Counts,
+    counts: &'a mut RowCounts,
 }
 
 impl Join<'_> {
     /// Binds a leaf to a quad, goes on, and unbinds what this bound.
-    fn with(&mut self, leaf: &Leaf<Id>, quad: Quad, depth: usize) -> Result<(), Error> {
+    fn with(&mut self, leaf: &Leaf<Id>, quad: Quad, depth: usize) -> Result<(), GraphError> {
         let pairs = [
             (Some(&leaf.subject), quad.subject),
             (Some(&leaf.predicate), quad.predicate),
@@ -124,7 +133,7 @@ impl Join<'_> {
         let mut new = [usize::MAX; 4];
         let mut fits = true;
         for ((slot, id), new) in pairs.into_iter().zip(&mut new) {
-            let Some(Slot::Variable(place)) = slot else { continue };
+            let Some(PatternSlot::Variable(place)) = slot else { continue };
             let Some(bound) = self.bound.get_mut(*place) else { continue };
             if *bound == 0 {
                 (*bound, *new) = (id, *place);
@@ -143,7 +152,7 @@ impl Join<'_> {
         outcome
     }
 
-    fn next(&mut self, depth: usize) -> Result<(), Error> {
+    fn next(&mut self, depth: usize) -> Result<(), GraphError> {
         let follower = self.follower;
         let order = follower.orders.get(self.first).map_or(&[][..], Vec::as_slice);
         let Some(&place) = order.get(depth) else { return self.table(0) };
@@ -157,7 +166,7 @@ impl Join<'_> {
     }
 
     /// Joins the tables of `VALUES`, which are few and short.
-    fn table(&mut self, number: usize) -> Result<(), Error> {
+    fn table(&mut self, number: usize) -> Result<(), GraphError> {
         let follower = self.follower;
         let Some((places, rows)) = follower.branch.tables.get(number) else { return self.finish() };
         for row in rows {
@@ -178,7 +187,7 @@ impl Join<'_> {
         Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Error> {
+    fn finish(&mut self) -> Result<(), GraphError> {
         let follower = self.follower;
         let terms = &self.data.after.terms;
         let mut computed: Vec<Option<Term>> = Vec::new();
@@ -187,7 +196,7 @@ impl Join<'_> {
             stored.or_else(|| computed.get(place).cloned().flatten())
         };
         for step in &follower.branch.steps {
-            let (Step::Filter { expression, uses } | Step::Bind { expression, uses, .. }) = step;
+            let (RowStep::Filter { expression, uses } | RowStep::Bind { expression, uses, .. }) = step;
             let given = uses.iter().filter_map(|place| {
                 let term = value(*place, &computed, &self.bound)?;
                 Some((follower.branch.variables.get(*place)?, term))
@@ -195,14 +204,14 @@ impl Join<'_> {
             let given: Vec<_> = given.collect();
             let evaluator = self.evaluator.get(self.data);
             match step {
-                Step::Filter { .. } => {
+                RowStep::Filter { .. } => {
                     let passes = evaluator.evaluate_effective_boolean_value_expression(expression, given);
                     self.data.meter.verdict()?;
                     if passes != Some(true) {
                         return Ok(());
                     }
                 }
-                Step::Bind { place, .. } => {
+                RowStep::Bind { place, .. } => {
                     computed.resize(follower.branch.variables.len(), None);
                     let result = evaluator.evaluate_expression(expression, given);
                     self.data.meter.verdict()?;
@@ -225,15 +234,15 @@ struct OnDemand(Option<QueryEvaluator>);
 
 impl OnDemand {
     fn get(&mut self, data: &BeforeAfter<'_>) -> &QueryEvaluator {
-        self.0.get_or_insert_with(|| Guard::of_expressions().evaluator(&data.meter, data.limits.value_bytes_max))
+        self.0.get_or_insert_with(|| PatternGuard::of_expressions().evaluator(&data.meter, data.limits.value_bytes_max))
     }
 }
 
 fn leaf_in_numbers(leaf: &Leaf<Term>, id: &mut impl FnMut(&Term) -> Result<Id, Limit>) -> Result<Leaf<Id>, Limit> {
-    let mut slot = |slot: &Slot<Term>| {
+    let mut slot = |slot: &PatternSlot<Term>| {
         Ok(match slot {
-            Slot::Known(term) => Slot::Known(id(term)?),
-            Slot::Variable(place) => Slot::Variable(*place),
+            PatternSlot::Known(term) => PatternSlot::Known(id(term)?),
+            PatternSlot::Variable(place) => PatternSlot::Variable(*place),
         })
     };
     let (subject, predicate, object) = (slot(&leaf.subject)?, slot(&leaf.predicate)?, slot(&leaf.object)?);
@@ -241,17 +250,17 @@ fn leaf_in_numbers(leaf: &Leaf<Term>, id: &mut impl FnMut(&Term) -> Result<Id, L
 }
 
 /// What the leaf looks for when these variables are bound.
-fn pattern(leaf: &Leaf<Id>, bound: &[Id]) -> Pattern {
-    let value = |slot: &Slot<Id>| match slot {
-        Slot::Known(id) => Some(*id),
-        Slot::Variable(place) => bound.get(*place).copied().filter(|id| *id != 0),
+fn pattern(leaf: &Leaf<Id>, bound: &[Id]) -> IdPattern {
+    let value = |slot: &PatternSlot<Id>| match slot {
+        PatternSlot::Known(id) => Some(*id),
+        PatternSlot::Variable(place) => bound.get(*place).copied().filter(|id| *id != 0),
     };
     let graph = match &leaf.graph {
         None => InGraph::One(0),
         Some(slot) => value(slot).map_or(InGraph::AnyNamed, InGraph::One),
     };
     let (subject, predicate, object) = (value(&leaf.subject), value(&leaf.predicate), value(&leaf.object));
-    Pattern { graph, subject, predicate, object }
+    IdPattern { graph, subject, predicate, object }
 }
 
 /// The other leaves, each time the one with the most bound positions.
@@ -259,7 +268,7 @@ fn join_order(leaves: &[Leaf<Id>], variables: usize, first: usize) -> Vec<usize>
     let mut is_bound = vec![false; variables];
     let bind = |is_bound: &mut [bool], place: usize| {
         for slot in leaves.get(place).into_iter().flat_map(Leaf::slots) {
-            if let Slot::Variable(place) = slot
+            if let PatternSlot::Variable(place) = slot
                 && let Some(is_bound) = is_bound.get_mut(*place)
             {
                 *is_bound = true;
@@ -273,8 +282,8 @@ fn join_order(leaves: &[Leaf<Id>], variables: usize, first: usize) -> Vec<usize>
         let known = |place: &usize| {
             let slots = leaves.get(*place).into_iter().flat_map(Leaf::slots);
             let known = slots.filter(|slot| match slot {
-                Slot::Known(_) => true,
-                Slot::Variable(place) => is_bound.get(*place) == Some(&true),
+                PatternSlot::Known(_) => true,
+                PatternSlot::Variable(place) => is_bound.get(*place) == Some(&true),
             });
             known.count()
         };

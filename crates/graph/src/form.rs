@@ -13,19 +13,19 @@ use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
 use crate::delta::quad_of;
 use crate::query::Row;
-use crate::rows::{Counts, ResultDelta};
+use crate::rows::{ResultDelta, RowCounts};
 use crate::update::Solution;
 
 /// The kind of result.
 #[derive(Clone)]
-pub(crate) enum Form {
+pub(crate) enum ResultForm {
     Bag,
     Set,
     Ask,
     Construct { template: Vec<TriplePattern>, variables: Vec<Variable> },
 }
 
-impl Form {
+impl ResultForm {
     /// The names of the columns of a result.
     pub(crate) fn names(&self, columns: &[Variable]) -> Vec<Variable> {
         let fixed = |names: &[&str]| names.iter().map(|name| Variable::new_unchecked(*name)).collect();
@@ -55,11 +55,11 @@ impl Form {
     }
 
     /// The difference of the triples, given that of the solutions.
-    pub(crate) fn through_template(&self, solutions: Counts) -> Counts {
+    pub(crate) fn through_template(&self, solutions: RowCounts) -> RowCounts {
         if !matches!(self, Self::Construct { .. }) {
             return solutions;
         }
-        let mut counts = Counts::default();
+        let mut counts = RowCounts::default();
         for (row, count) in solutions.into_ordered() {
             for triple in &self.triples(&row) {
                 counts.add(triple, count);
@@ -86,7 +86,7 @@ pub(crate) fn truth(holds: bool) -> Row {
 /// A query without what does not matter to its result as a bag or set: its pattern, columns and form. The flag says
 /// whether the pattern is the whole query, so that it may be followed.
 pub(crate) struct Peeled {
-    pub(crate) form: Form,
+    pub(crate) form: ResultForm,
     pub(crate) columns: Vec<Variable>,
     pub(crate) pattern: GraphPattern,
     pub(crate) whole: bool,
@@ -95,16 +95,16 @@ pub(crate) struct Peeled {
 /// `None` for `DESCRIBE`.
 pub(crate) fn peel(algebra: &Algebra) -> Option<Peeled> {
     let (pattern, form) = match algebra {
-        Algebra::Select { pattern, .. } => (pattern, Form::Bag),
-        Algebra::Ask { pattern, .. } => (pattern, Form::Ask),
+        Algebra::Select { pattern, .. } => (pattern, ResultForm::Bag),
+        Algebra::Ask { pattern, .. } => (pattern, ResultForm::Ask),
         Algebra::Construct { pattern, template, .. } => {
             let variables = template_variables(template);
-            (pattern, Form::Construct { template: template.clone(), variables })
+            (pattern, ResultForm::Construct { template: template.clone(), variables })
         }
         Algebra::Describe { .. } => return None,
     };
     let mut columns = match &form {
-        Form::Construct { variables, .. } => variables.clone(),
+        ResultForm::Construct { variables, .. } => variables.clone(),
         _ => Vec::new(),
     };
     let (mut inner, mut distinct, mut projected) = (pattern, false, false);
@@ -117,7 +117,7 @@ pub(crate) fn peel(algebra: &Algebra) -> Option<Peeled> {
             GraphPattern::OrderBy { inner: next, .. } => next,
             GraphPattern::Project { inner: next, variables } if !projected => {
                 projected = true;
-                if matches!(form, Form::Bag) {
+                if matches!(form, ResultForm::Bag) {
                     columns.clone_from(variables);
                 }
                 next
@@ -125,9 +125,10 @@ pub(crate) fn peel(algebra: &Algebra) -> Option<Peeled> {
             _ => break,
         };
     }
-    let form = if distinct && matches!(form, Form::Bag) { Form::Set } else { form };
+    let form = if distinct && matches!(form, ResultForm::Bag) { ResultForm::Set } else { form };
     // A limit makes the result depend on order, and a select without columns is none.
-    let whole = !matches!(inner, GraphPattern::Slice { .. }) && (projected || !matches!(form, Form::Bag | Form::Set));
+    let whole = !matches!(inner, GraphPattern::Slice { .. })
+        && (projected || !matches!(form, ResultForm::Bag | ResultForm::Set));
     Some(Peeled { form, columns, pattern: inner.clone(), whole })
 }
 

@@ -16,9 +16,9 @@ use oxrdf::{Literal, NamedNode, Term};
 use spareval::{AggregateFunctionAccumulator, QueryEvaluator};
 use spargebra::algebra::{AggregateExpression, AggregateFunction, Expression, Function, GraphPattern};
 
-use crate::algebra::{Visitor, walk};
-use crate::error::{Error, Limit, Refusal};
-use crate::limits::{CancelToken, Meter, Trip};
+use crate::algebra::{AlgebraVisitor, walk};
+use crate::error::{GraphError, Limit, QueryRefusal};
+use crate::limits::{CancelToken, EvaluationMeter, LimitTrip};
 use crate::product;
 
 /// Passes its first argument on if it is no longer than the second says.
@@ -38,19 +38,19 @@ const TRIPLE_PATTERNS_MAX: usize = 128;
 
 /// What the evaluator must be told about a guarded pattern.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Guard {
+pub(crate) struct PatternGuard {
     /// Functions of ours are in the pattern; most patterns have none, and need not pay for them.
     functions: bool,
     separators: Vec<Option<String>>,
 }
 
-impl Guard {
+impl PatternGuard {
     /// Guards a pattern, or says why it is not evaluated at all.
-    pub(crate) fn pattern(pattern: &mut GraphPattern, value_bytes_max: usize) -> Result<Self, Error> {
-        let mut survey = Survey::default();
+    pub(crate) fn pattern(pattern: &mut GraphPattern, value_bytes_max: usize) -> Result<Self, GraphError> {
+        let mut survey = QuerySurvey::default();
         walk(pattern, &mut survey);
         if survey.service {
-            return Err(Error::Refused(Refusal::Service));
+            return Err(GraphError::Refused(QueryRefusal::Service));
         }
         let too_wide = survey.triple_patterns > TRIPLE_PATTERNS_MAX;
         if too_wide || product::rows_without_reading(pattern) > ROWS_WITHOUT_READING_MAX {
@@ -69,7 +69,7 @@ impl Guard {
     }
 
     /// An evaluator that knows the guards' functions.
-    pub(crate) fn evaluator(&self, meter: &Meter, value_bytes_max: usize) -> QueryEvaluator {
+    pub(crate) fn evaluator(&self, meter: &EvaluationMeter, value_bytes_max: usize) -> QueryEvaluator {
         if !self.functions {
             return QueryEvaluator::new();
         }
@@ -99,7 +99,7 @@ fn concat_name(number: usize) -> NamedNode {
     NamedNode::new_unchecked(format!("{CONCAT}{number}"))
 }
 
-fn cap(arguments: &[Term], trip: &Trip) -> Option<Term> {
+fn cap(arguments: &[Term], trip: &LimitTrip) -> Option<Term> {
     let [term, Term::Literal(bytes_max)] = arguments else { return None };
     let bytes_max: usize = bytes_max.value().parse().ok()?;
     if let Term::Literal(literal) = term
@@ -111,20 +111,20 @@ fn cap(arguments: &[Term], trip: &Trip) -> Option<Term> {
     Some(term.clone())
 }
 
-fn tick(trip: &Trip, cancel: &CancelToken) -> Option<Term> {
+fn tick(trip: &LimitTrip, cancel: &CancelToken) -> Option<Term> {
     let go_on = !trip.is_set() && !cancel.is_cancelled();
     go_on.then(|| Literal::from(true).into())
 }
 
 /// What is in the query, before it is changed.
 #[derive(Default)]
-struct Survey {
+struct QuerySurvey {
     service: bool,
     union: bool,
     triple_patterns: usize,
 }
 
-impl Visitor for Survey {
+impl AlgebraVisitor for QuerySurvey {
     fn pattern(&mut self, pattern: &mut GraphPattern) {
         self.service |= matches!(pattern, GraphPattern::Service { .. });
         self.union |= matches!(pattern, GraphPattern::Union { .. });
@@ -137,13 +137,13 @@ impl Visitor for Survey {
 }
 
 struct Rewrite {
-    guard: Guard,
+    guard: PatternGuard,
     value_bytes_max: usize,
     with_union: bool,
     wrap: Vec<Expression>,
 }
 
-impl Visitor for Rewrite {
+impl AlgebraVisitor for Rewrite {
     fn pattern(&mut self, pattern: &mut GraphPattern) {
         let reads_nothing = match pattern {
             GraphPattern::Values { bindings, .. } => bindings.len() > 1,
@@ -211,7 +211,7 @@ struct Concat {
     is_first: bool,
     separator: Arc<str>,
     bytes_max: usize,
-    trip: Arc<Trip>,
+    trip: Arc<LimitTrip>,
 }
 
 impl AggregateFunctionAccumulator for Concat {

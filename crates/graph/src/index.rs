@@ -41,14 +41,14 @@ pub(crate) enum InGraph {
 
 /// A pattern: `None` is a wildcard.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct IdPattern {
     pub(crate) graph: InGraph,
     pub(crate) subject: Option<Id>,
     pub(crate) predicate: Option<Id>,
     pub(crate) object: Option<Id>,
 }
 
-impl Pattern {
+impl IdPattern {
     pub(crate) fn matches(&self, quad: Quad) -> bool {
         let same = |wanted: Option<Id>, id: Id| wanted.is_none_or(|wanted| wanted == id);
         same(self.subject, quad.subject)
@@ -64,13 +64,13 @@ impl Pattern {
 
 /// How the three numbers after the graph are arranged in a key.
 #[derive(Clone, Copy)]
-enum Order {
+enum KeyOrder {
     Spo,
     Pos,
     Osp,
 }
 
-impl Order {
+impl KeyOrder {
     fn arrange(self, quad: Quad) -> [Id; 3] {
         let Quad { subject: s, predicate: p, object: o, .. } = quad;
         match self {
@@ -91,7 +91,7 @@ impl Order {
 }
 
 /// A quad in one of the orders.
-trait Key: Ord + Copy {
+trait IndexKey: Ord + Copy {
     fn new(graph: Id, rest: [Id; 3]) -> Self;
     fn graph(self) -> Id;
     fn rest(self) -> [Id; 3];
@@ -100,7 +100,7 @@ trait Key: Ord + Copy {
 /// With its graph in front.
 type InNamed = u128;
 
-impl Key for InNamed {
+impl IndexKey for InNamed {
     fn new(graph: Id, rest: [Id; 3]) -> Self {
         rest.iter().fold(graph.into(), |key, id| key << 32 | Self::from(*id))
     }
@@ -118,7 +118,7 @@ impl Key for InNamed {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct InDefault([Id; 3]);
 
-impl Key for InDefault {
+impl IndexKey for InDefault {
     fn new(_: Id, rest: [Id; 3]) -> Self {
         Self(rest)
     }
@@ -159,48 +159,48 @@ impl<K> Default for Orders<K> {
     }
 }
 
-impl<K: Key> Orders<K> {
+impl<K: IndexKey> Orders<K> {
     fn contains(&self, quad: Quad) -> bool {
-        self.spo.contains(&K::new(quad.graph, Order::Spo.arrange(quad)))
+        self.spo.contains(&K::new(quad.graph, KeyOrder::Spo.arrange(quad)))
     }
 
     fn insert(&mut self, quad: Quad) -> bool {
-        let key = |order: Order| K::new(quad.graph, order.arrange(quad));
-        let new = self.spo.insert(key(Order::Spo)).is_none();
+        let key = |order: KeyOrder| K::new(quad.graph, order.arrange(quad));
+        let new = self.spo.insert(key(KeyOrder::Spo)).is_none();
         if new {
-            self.pos.insert(key(Order::Pos));
-            self.osp.insert(key(Order::Osp));
+            self.pos.insert(key(KeyOrder::Pos));
+            self.osp.insert(key(KeyOrder::Osp));
         }
         new
     }
 
     fn remove(&mut self, quad: Quad) -> bool {
-        let key = |order: Order| K::new(quad.graph, order.arrange(quad));
-        let there = self.spo.remove(&key(Order::Spo)).is_some();
+        let key = |order: KeyOrder| K::new(quad.graph, order.arrange(quad));
+        let there = self.spo.remove(&key(KeyOrder::Spo)).is_some();
         if there {
-            self.pos.remove(&key(Order::Pos));
-            self.osp.remove(&key(Order::Osp));
+            self.pos.remove(&key(KeyOrder::Pos));
+            self.osp.remove(&key(KeyOrder::Osp));
         }
         there
     }
 
-    fn run(&self, order: Order, first: K, last: K) -> Run<'_, K> {
+    fn run(&self, order: KeyOrder, first: K, last: K) -> KeyRun<'_, K> {
         let set = match order {
-            Order::Spo => &self.spo,
-            Order::Pos => &self.pos,
-            Order::Osp => &self.osp,
+            KeyOrder::Spo => &self.spo,
+            KeyOrder::Pos => &self.pos,
+            KeyOrder::Osp => &self.osp,
         };
-        Run { keys: set.range(first..), last }
+        KeyRun { keys: set.range(first..), last }
     }
 }
 
 /// Keys in a row. The set is not told where it ends, for which it would look as long as for the beginning.
-struct Run<'a, K> {
+struct KeyRun<'a, K> {
     keys: RangedIter<'a, K, DefaultSharedPtr>,
     last: K,
 }
 
-impl<K: Key> Iterator for Run<'_, K> {
+impl<K: IndexKey> Iterator for KeyRun<'_, K> {
     type Item = K;
 
     fn next(&mut self) -> Option<K> {
@@ -241,8 +241,8 @@ impl Index {
     }
 
     /// Quads that match, graph by graph, each in the order of the index that answers.
-    pub(crate) fn scan(&self, pattern: Pattern) -> Scan<'_> {
-        let mut scan = Scan { index: self, pattern, keys: None, order: Order::Spo, next: None };
+    pub(crate) fn scan(&self, pattern: IdPattern) -> IndexScan<'_> {
+        let mut scan = IndexScan { index: self, pattern, keys: None, order: KeyOrder::Spo, next: None };
         let first = match pattern.graph {
             InGraph::One(graph) => Some(graph),
             InGraph::Any => Some(0),
@@ -256,31 +256,31 @@ impl Index {
 }
 
 /// The quads of one pattern.
-pub(crate) struct Scan<'a> {
+pub(crate) struct IndexScan<'a> {
     index: &'a Index,
-    pattern: Pattern,
+    pattern: IdPattern,
     keys: Option<Keys<'a>>,
-    order: Order,
+    order: KeyOrder,
     /// The graph to look at when this one is exhausted.
     next: Option<Id>,
 }
 
 enum Keys<'a> {
-    Default(Run<'a, InDefault>),
-    Named(Run<'a, InNamed>),
+    Default(KeyRun<'a, InDefault>),
+    Named(KeyRun<'a, InNamed>),
 }
 
-impl Scan<'_> {
+impl IndexScan<'_> {
     fn enter(&mut self, graph: Id) {
-        let Pattern { subject, predicate, object, .. } = self.pattern;
+        let IdPattern { subject, predicate, object, .. } = self.pattern;
         // Bound positions become the front of a range; the order is the one that has them in front.
         let (order, bound) = match (subject, predicate, object) {
-            (Some(s), Some(p), Some(o)) => (Order::Spo, [Some(s), Some(p), Some(o)]),
-            (Some(s), Some(p), None) => (Order::Spo, [Some(s), Some(p), None]),
-            (Some(s), None, Some(o)) => (Order::Osp, [Some(o), Some(s), None]),
-            (Some(s), None, None) => (Order::Spo, [Some(s), None, None]),
-            (None, Some(p), o) => (Order::Pos, [Some(p), o, None]),
-            (None, None, o) => (if o.is_some() { Order::Osp } else { Order::Spo }, [o, None, None]),
+            (Some(s), Some(p), Some(o)) => (KeyOrder::Spo, [Some(s), Some(p), Some(o)]),
+            (Some(s), Some(p), None) => (KeyOrder::Spo, [Some(s), Some(p), None]),
+            (Some(s), None, Some(o)) => (KeyOrder::Osp, [Some(o), Some(s), None]),
+            (Some(s), None, None) => (KeyOrder::Spo, [Some(s), None, None]),
+            (None, Some(p), o) => (KeyOrder::Pos, [Some(p), o, None]),
+            (None, None, o) => (if o.is_some() { KeyOrder::Osp } else { KeyOrder::Spo }, [o, None, None]),
         };
         let edge = |rest: Id| bound.map(|id| id.unwrap_or(rest));
         let (is_one, is_all) = (matches!(self.pattern.graph, InGraph::One(_)), bound == [None; 3]);
@@ -297,7 +297,7 @@ impl Scan<'_> {
     }
 }
 
-impl Iterator for Scan<'_> {
+impl Iterator for IndexScan<'_> {
     type Item = Quad;
 
     fn next(&mut self) -> Option<Quad> {
@@ -352,7 +352,7 @@ mod tests {
                     choices(2).into_iter().flat_map(|s| choices(1).map(|p| (s, p)))
                         .flat_map(|(s, p)| choices(3).map(|o| (s, (p, o))))
                 {
-                    let pattern = Pattern { graph, subject, predicate, object };
+                    let pattern = IdPattern { graph, subject, predicate, object };
                     let mut found: Vec<Quad> = index.scan(pattern).collect();
                     found.sort_unstable();
                     let expected: Vec<Quad> = left.iter().copied().filter(|quad| pattern.matches(*quad)).collect();

@@ -23,14 +23,14 @@ impl Default for JournalLimits {
 
 /// The latest changes of one result, numbered from 1.
 #[derive(Default)]
-pub(crate) struct Journal {
+pub(crate) struct ResultJournal {
     entries: VecDeque<Arc<ResultDelta>>,
     /// The number of the last change.
     last: u64,
     bytes: usize,
 }
 
-impl Journal {
+impl ResultJournal {
     pub(crate) fn last(&self) -> u64 {
         self.last
     }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn it_tells_exactly_what_was_missed_while_it_reaches_back() {
         let limits = JournalLimits { changes_max: 3, ..JournalLimits::default() };
-        let mut journal = Journal::default();
+        let mut journal = ResultJournal::default();
         assert_eq!(journal.since(0), Some(ResultDelta::default()));
         for n in 0..5 {
             journal.push(delta(n), &limits);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn bytes_bound_it_too() {
-        let mut journal = Journal::default();
+        let mut journal = ResultJournal::default();
         journal.push(delta(1), &JournalLimits { changes_max: 9, bytes_max: 1 });
         assert_eq!((journal.last(), journal.since(0), journal.bytes), (1, None, 0));
     }

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use crate::error::{Error, Limit};
+use crate::error::{GraphError, Limit};
 
 /// Stack that a thread needs that parses, plans, evaluates or drops queries, updates or documents. The deepest that are
 /// accepted need between 512 KiB and 1 MiB in a test build; the test
@@ -25,7 +25,7 @@ pub struct CancelToken {
 }
 
 impl CancelToken {
-    /// From now on, whatever uses this token ends with [`Error::Cancelled`].
+    /// From now on, whatever uses this token ends with [`GraphError::Cancelled`].
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
@@ -114,11 +114,11 @@ impl Default for QueryLimits {
 
 /// The first limit that was reached, seen by functions that must be `Send`.
 #[derive(Debug, Default)]
-pub(crate) struct Trip {
+pub(crate) struct LimitTrip {
     code: AtomicU8,
 }
 
-impl Trip {
+impl LimitTrip {
     pub(crate) fn set(&self, limit: Limit) {
         let _ = self.code.compare_exchange(0, limit as u8, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -133,17 +133,17 @@ impl Trip {
 }
 
 /// The use of one evaluation.
-pub(crate) struct Meter {
+pub(crate) struct EvaluationMeter {
     steps: Cell<u64>,
     steps_max: u64,
     live_terms_max: usize,
     value_bytes_max: usize,
     computed_bytes: Cell<usize>,
     pub(crate) cancel: CancelToken,
-    pub(crate) trip: Arc<Trip>,
+    pub(crate) trip: Arc<LimitTrip>,
 }
 
-impl Meter {
+impl EvaluationMeter {
     pub(crate) fn new(limits: &QueryLimits) -> Rc<Self> {
         Rc::new(Self {
             steps: Cell::new(0),
@@ -157,7 +157,7 @@ impl Meter {
     }
 
     /// One quad was read.
-    pub(crate) fn step(self: &Rc<Self>) -> Result<(), Error> {
+    pub(crate) fn step(self: &Rc<Self>) -> Result<(), GraphError> {
         let steps = self.steps.get() + 1;
         self.steps.set(steps);
         if steps > self.steps_max {
@@ -175,16 +175,16 @@ impl Meter {
     }
 
     /// Why the evaluation must end, if it must.
-    pub(crate) fn verdict(&self) -> Result<(), Error> {
+    pub(crate) fn verdict(&self) -> Result<(), GraphError> {
         match self.trip.limit() {
             Some(limit) => Err(limit.into()),
-            None if self.cancel.is_cancelled() => Err(Error::Cancelled),
+            None if self.cancel.is_cancelled() => Err(GraphError::Cancelled),
             None => Ok(()),
         }
     }
 
     /// A value was computed.
-    pub(crate) fn hold_bytes(&self, bytes: usize) -> Result<(), Error> {
+    pub(crate) fn hold_bytes(&self, bytes: usize) -> Result<(), GraphError> {
         let all = self.computed_bytes.get().saturating_add(bytes);
         self.computed_bytes.set(all);
         if bytes > self.value_bytes_max {
@@ -209,20 +209,20 @@ mod tests {
 
     #[test]
     fn the_last_allowed_step_is_allowed_and_the_first_reason_stays() {
-        let meter = Meter::new(&QueryLimits { steps_max: 2, ..QueryLimits::default() });
+        let meter = EvaluationMeter::new(&QueryLimits { steps_max: 2, ..QueryLimits::default() });
         assert_eq!((meter.step(), meter.step()), (Ok(()), Ok(())));
-        assert_eq!(meter.step(), Err(Error::Limit(Limit::Steps)));
+        assert_eq!(meter.step(), Err(GraphError::Limit(Limit::Steps)));
         meter.cancel.cancel();
-        assert_eq!(meter.verdict(), Err(Error::Limit(Limit::Steps)));
+        assert_eq!(meter.verdict(), Err(GraphError::Limit(Limit::Steps)));
     }
 
     #[test]
     fn what_is_held_counts_and_what_is_dropped_does_not() {
-        let meter = Meter::new(&QueryLimits { live_terms_max: 3, ..QueryLimits::default() });
+        let meter = EvaluationMeter::new(&QueryLimits { live_terms_max: 3, ..QueryLimits::default() });
         let held = [Rc::clone(&meter), Rc::clone(&meter)];
         assert_eq!(meter.step(), Ok(()));
         drop(held);
         let _held = [Rc::clone(&meter), Rc::clone(&meter), Rc::clone(&meter)];
-        assert_eq!(meter.step(), Err(Error::Limit(Limit::Memory)));
+        assert_eq!(meter.step(), Err(GraphError::Limit(Limit::Memory)));
     }
 }

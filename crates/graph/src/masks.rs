@@ -7,7 +7,7 @@ use oxrdf::{NamedNode, NamedOrBlankNode, Term, TermRef};
 
 use crate::dataset::Snapshot;
 use crate::dictionary::Id;
-use crate::index::{InGraph, Pattern, Quad};
+use crate::index::{IdPattern, InGraph, Quad};
 
 /// A pattern for quads: what is `None` may be anything. Several masks together are the union of their matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Mask {
 
 impl Mask {
     /// The pattern in the numbers of a snapshot. `None` if it has a term that the snapshot has not.
-    pub(crate) fn pattern(&self, snapshot: &Snapshot) -> Option<Pattern> {
+    pub(crate) fn pattern(&self, snapshot: &Snapshot) -> Option<IdPattern> {
         let find = |term: TermRef<'_>| snapshot.terms.find(term);
         let bound = |term: Option<TermRef<'_>>| match term {
             None => Some(None),
@@ -36,7 +36,7 @@ impl Mask {
             MaskGraph::AnyNamed => InGraph::AnyNamed,
             MaskGraph::Any => InGraph::Any,
         };
-        Some(Pattern {
+        Some(IdPattern {
             graph,
             subject: bound(self.subject.as_ref().map(|node| node.as_ref().into()))?,
             predicate: bound(self.predicate.as_ref().map(|node| node.as_ref().into()))?,
@@ -73,12 +73,12 @@ impl Interests {
         Self { shapes: std::array::from_fn(|_| HashMap::with_hasher(FixedState::with_seed(seed))) }
     }
 
-    pub(crate) fn add(&mut self, pattern: &Pattern, owner: usize) {
+    pub(crate) fn add(&mut self, pattern: &IdPattern, owner: usize) {
         let (shape, key) = place(pattern);
         self.shapes[shape].entry(key).or_default().push(owner);
     }
 
-    pub(crate) fn remove(&mut self, pattern: &Pattern, owner: usize) {
+    pub(crate) fn remove(&mut self, pattern: &IdPattern, owner: usize) {
         let (shape, key) = place(pattern);
         if let Some(owners) = self.shapes[shape].get_mut(&key) {
             if let Some(at) = owners.iter().position(|known| *known == owner) {
@@ -113,13 +113,13 @@ const ONE: usize = 0;
 const ANY_NAMED: usize = 1;
 const ANY: usize = 2;
 
-fn place(pattern: &Pattern) -> (usize, [Id; 4]) {
+fn place(pattern: &IdPattern) -> (usize, [Id; 4]) {
     let (kind, graph) = match pattern.graph {
         InGraph::One(graph) => (ONE, graph),
         InGraph::AnyNamed => (ANY_NAMED, 0),
         InGraph::Any => (ANY, 0),
     };
-    let Pattern { subject, predicate, object, .. } = *pattern;
+    let IdPattern { subject, predicate, object, .. } = *pattern;
     let bits =
         usize::from(subject.is_some()) | usize::from(predicate.is_some()) << 1 | usize::from(object.is_some()) << 2;
     let key = [subject.unwrap_or(0), predicate.unwrap_or(0), object.unwrap_or(0), graph];
@@ -132,11 +132,11 @@ mod tests {
 
     use super::*;
 
-    fn patterns() -> impl Strategy<Value = Vec<Pattern>> {
+    fn patterns() -> impl Strategy<Value = Vec<IdPattern>> {
         let position = || prop::option::of(1..4u32);
         let graph = prop_oneof![(0..3u32).prop_map(InGraph::One), Just(InGraph::AnyNamed), Just(InGraph::Any)];
         let pattern = (graph, position(), position(), position())
-            .prop_map(|(graph, subject, predicate, object)| Pattern { graph, subject, predicate, object });
+            .prop_map(|(graph, subject, predicate, object)| IdPattern { graph, subject, predicate, object });
         prop::collection::vec(pattern, 0..40)
     }
 

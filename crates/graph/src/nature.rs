@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use spargebra::Query as Algebra;
 use spargebra::algebra::{Expression, Function, GraphPattern};
 
-use crate::algebra::{Visitor, walk};
+use crate::algebra::{AlgebraVisitor, walk};
 use crate::dataset::Snapshot;
-use crate::error::Error;
-use crate::limits::{Meter, QueryLimits};
+use crate::error::GraphError;
+use crate::limits::{EvaluationMeter, QueryLimits};
 use crate::masks::Mask;
 use crate::query::{Query, pattern_mut};
 use crate::text::{Tokens, variable};
@@ -71,7 +71,7 @@ struct Nature {
     is_fickle: bool,
 }
 
-impl Visitor for Nature {
+impl AlgebraVisitor for Nature {
     fn pattern(&mut self, pattern: &mut GraphPattern) {
         match pattern {
             GraphPattern::Bgp { patterns } => self.patterns += patterns.len(),
@@ -142,8 +142,8 @@ impl Query {
 
 impl Snapshot {
     /// The quads that match any of the masks, each once.
-    pub fn matching(&self, masks: &[Mask], limits: &QueryLimits) -> Result<Vec<oxrdf::Quad>, Error> {
-        let meter = Meter::new(limits);
+    pub fn matching(&self, masks: &[Mask], limits: &QueryLimits) -> Result<Vec<oxrdf::Quad>, GraphError> {
+        let meter = EvaluationMeter::new(limits);
         let mut found = BTreeSet::new();
         for pattern in masks.iter().filter_map(|mask| mask.pattern(self)) {
             for quad in self.scan(pattern) {
@@ -164,7 +164,7 @@ mod tests {
     use oxrdf::{NamedNode, NamedOrBlankNode};
 
     use super::*;
-    use crate::space::{Space, SpaceLimits};
+    use crate::space::{GraphSpace, SpaceLimits};
     use crate::update::Update;
 
     fn query(text: &str) -> Query {
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn masks_together_match_each_quad_once() {
-        let (mut space, limits) = (Space::new(1, SpaceLimits::default()), QueryLimits::default());
+        let (mut space, limits) = (GraphSpace::new(1, SpaceLimits::default()), QueryLimits::default());
         let update = "INSERT DATA { <urn:a> <urn:p> 1 , 2 . <urn:b> <urn:p> 1 . GRAPH <urn:g> { <urn:a> <urn:p> 3 } }";
         space.update(&Update::parse(update, &limits).unwrap(), &limits).unwrap();
         let a = Mask { subject: Some(NamedOrBlankNode::from(NamedNode::new_unchecked("urn:a"))), ..Mask::default() };

@@ -13,13 +13,13 @@ use spargebra::algebra::{Expression, Function, GraphPattern};
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
 use sparopt::algebra::{Expression as Evaluable, GraphPattern as EvaluablePattern};
 
-use crate::algebra::{Visitor, walk, walk_expression};
-use crate::error::Error;
-use crate::guard::Guard;
+use crate::algebra::{AlgebraVisitor, walk, walk_expression};
+use crate::error::GraphError;
+use crate::guard::PatternGuard;
 
 /// A term that is known, or the place of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Slot<T> {
+pub(crate) enum PatternSlot<T> {
     Known(T),
     Variable(usize),
 }
@@ -27,37 +27,37 @@ pub(crate) enum Slot<T> {
 /// A triple pattern. `graph`: `None` is the default graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf<T> {
-    pub(crate) subject: Slot<T>,
-    pub(crate) predicate: Slot<T>,
-    pub(crate) object: Slot<T>,
-    pub(crate) graph: Option<Slot<T>>,
+    pub(crate) subject: PatternSlot<T>,
+    pub(crate) predicate: PatternSlot<T>,
+    pub(crate) object: PatternSlot<T>,
+    pub(crate) graph: Option<PatternSlot<T>>,
 }
 
 impl<T> Leaf<T> {
-    pub(crate) fn slots(&self) -> impl Iterator<Item = &Slot<T>> {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &PatternSlot<T>> {
         [Some(&self.subject), Some(&self.predicate), Some(&self.object), self.graph.as_ref()].into_iter().flatten()
     }
 }
 
 /// What is done with a joined row.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum RowStep {
     Filter { expression: Evaluable, uses: Vec<usize> },
     Bind { place: usize, expression: Evaluable, uses: Vec<usize> },
 }
 
 /// A join of leaves and tables, then filters and bindings.
 #[derive(Clone, Debug)]
-pub(crate) struct Branch<T> {
+pub(crate) struct JoinBranch<T> {
     pub(crate) variables: Vec<Variable>,
     pub(crate) leaves: Vec<Leaf<T>>,
     pub(crate) tables: Vec<(Vec<usize>, Vec<Vec<T>>)>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<RowStep>,
     /// Leaves, fields of tables and pieces of expressions: what a copy costs.
     pub(crate) weight: usize,
 }
 
-impl<T> Default for Branch<T> {
+impl<T> Default for JoinBranch<T> {
     fn default() -> Self {
         Self { variables: Vec::new(), leaves: Vec::new(), tables: Vec::new(), steps: Vec::new(), weight: 0 }
     }
@@ -71,7 +71,7 @@ const LEAVES_MAX: usize = 32;
 const COPIES_MAX: usize = 1 << 16;
 
 /// The branches of a pattern, or nothing if it cannot be followed.
-pub(crate) fn branches(pattern: &GraphPattern, value_bytes_max: usize) -> Option<Vec<Branch<Term>>> {
+pub(crate) fn branches(pattern: &GraphPattern, value_bytes_max: usize) -> Option<Vec<JoinBranch<Term>>> {
     let planner = Planner { value_bytes_max, copies: Cell::new(0) };
     let branches = planner.branches(pattern, None)?;
     let fits = branches.iter().all(|branch| !branch.leaves.is_empty());
@@ -83,7 +83,7 @@ struct Planner {
     copies: Cell<usize>,
 }
 
-type Graph = Option<Slot<Term>>;
+type Graph = Option<PatternSlot<Term>>;
 
 impl Planner {
     /// Nothing if that is too much.
@@ -92,15 +92,15 @@ impl Planner {
         (self.copies.get() <= COPIES_MAX).then_some(())
     }
 
-    fn join(&self, left: &Branch<Term>, right: &Branch<Term>) -> Option<Branch<Term>> {
+    fn join(&self, left: &JoinBranch<Term>, right: &JoinBranch<Term>) -> Option<JoinBranch<Term>> {
         self.copy(left.weight + right.weight)?;
         if left.leaves.len() + right.leaves.len() > LEAVES_MAX { None } else { left.join(right) }
     }
 
-    fn branches(&self, pattern: &GraphPattern, graph: Option<&NamedNodePattern>) -> Option<Vec<Branch<Term>>> {
+    fn branches(&self, pattern: &GraphPattern, graph: Option<&NamedNodePattern>) -> Option<Vec<JoinBranch<Term>>> {
         match pattern {
             GraphPattern::Bgp { patterns } if patterns.len() <= LEAVES_MAX => {
-                let mut branch = Branch { weight: patterns.len(), ..Branch::default() };
+                let mut branch = JoinBranch { weight: patterns.len(), ..JoinBranch::default() };
                 for pattern in patterns {
                     branch.leaf(pattern, graph);
                 }
@@ -124,7 +124,7 @@ impl Planner {
             GraphPattern::Values { variables, bindings } => {
                 let weight = variables.len().saturating_mul(bindings.len());
                 self.copy(weight)?;
-                let mut branch = Branch { weight, ..Branch::default() };
+                let mut branch = JoinBranch { weight, ..JoinBranch::default() };
                 let places = variables.iter().map(|variable| branch.place(variable)).collect();
                 let ground = |term: &Option<GroundTerm>| match term.as_ref()? {
                     GroundTerm::NamedNode(node) => Some(Term::from(node.clone())),
@@ -138,7 +138,7 @@ impl Planner {
                 let mut branches = self.branches(inner, graph)?;
                 for branch in &mut branches {
                     let (expression, uses) = self.expression(expr, branch)?;
-                    branch.steps.push(Step::Filter { expression, uses });
+                    branch.steps.push(RowStep::Filter { expression, uses });
                 }
                 Some(branches)
             }
@@ -147,7 +147,7 @@ impl Planner {
                 for branch in &mut branches {
                     let (expression, uses) = self.expression(expression, branch)?;
                     let place = branch.place(variable);
-                    branch.steps.push(Step::Bind { place, expression, uses });
+                    branch.steps.push(RowStep::Bind { place, expression, uses });
                 }
                 Some(branches)
             }
@@ -156,8 +156,8 @@ impl Planner {
     }
 
     /// The expression, if all its variables are bound by the branch and it gives the same answer every time.
-    fn expression(&self, expression: &Expression, branch: &mut Branch<Term>) -> Option<(Evaluable, Vec<usize>)> {
-        let mut survey = Survey { variables: Vec::new(), steady: true, pieces: 0 };
+    fn expression(&self, expression: &Expression, branch: &mut JoinBranch<Term>) -> Option<(Evaluable, Vec<usize>)> {
+        let mut survey = PlanSurvey { variables: Vec::new(), steady: true, pieces: 0 };
         walk_expression(&mut expression.clone(), &mut survey);
         self.copy(survey.pieces)?;
         branch.weight += survey.pieces;
@@ -173,26 +173,26 @@ impl Planner {
 }
 
 /// The evaluator's form of an expression, guarded. The crates convert whole patterns only, so it travels in one.
-fn evaluable(expression: &Expression, value_bytes_max: usize) -> Result<Evaluable, Error> {
+fn evaluable(expression: &Expression, value_bytes_max: usize) -> Result<Evaluable, GraphError> {
     let mut wrapped = GraphPattern::Extend {
         inner: Box::new(GraphPattern::Bgp { patterns: Vec::new() }),
         variable: Variable::new_unchecked("x"),
         expression: expression.clone(),
     };
-    Guard::pattern(&mut wrapped, value_bytes_max)?;
+    PatternGuard::pattern(&mut wrapped, value_bytes_max)?;
     match EvaluablePattern::from(&wrapped) {
         EvaluablePattern::Extend { expression, .. } => Ok(expression),
-        _ => Err(Error::Unknown),
+        _ => Err(GraphError::Unknown),
     }
 }
 
-struct Survey {
+struct PlanSurvey {
     variables: Vec<Variable>,
     steady: bool,
     pieces: usize,
 }
 
-impl Visitor for Survey {
+impl AlgebraVisitor for PlanSurvey {
     fn expression(&mut self, expression: &mut Expression) {
         self.pieces += 1;
         match expression {
@@ -208,7 +208,7 @@ impl Visitor for Survey {
     }
 }
 
-impl Branch<Term> {
+impl JoinBranch<Term> {
     fn place(&mut self, variable: &Variable) -> usize {
         self.variables.iter().position(|known| known == variable).unwrap_or_else(|| {
             self.variables.push(variable.clone());
@@ -222,21 +222,21 @@ impl Branch<Term> {
         self.leaves.push(Leaf { subject, predicate, object, graph });
     }
 
-    fn named(&mut self, pattern: &NamedNodePattern) -> Slot<Term> {
+    fn named(&mut self, pattern: &NamedNodePattern) -> PatternSlot<Term> {
         match pattern {
-            NamedNodePattern::NamedNode(node) => Slot::Known(node.clone().into()),
-            NamedNodePattern::Variable(variable) => Slot::Variable(self.place(variable)),
+            NamedNodePattern::NamedNode(node) => PatternSlot::Known(node.clone().into()),
+            NamedNodePattern::Variable(variable) => PatternSlot::Variable(self.place(variable)),
         }
     }
 
-    fn term(&mut self, pattern: &TermPattern) -> Slot<Term> {
+    fn term(&mut self, pattern: &TermPattern) -> PatternSlot<Term> {
         match pattern {
-            TermPattern::NamedNode(node) => Slot::Known(node.clone().into()),
-            TermPattern::Literal(literal) => Slot::Known(literal.clone().into()),
-            TermPattern::Variable(variable) => Slot::Variable(self.place(variable)),
+            TermPattern::NamedNode(node) => PatternSlot::Known(node.clone().into()),
+            TermPattern::Literal(literal) => PatternSlot::Known(literal.clone().into()),
+            TermPattern::Variable(variable) => PatternSlot::Variable(self.place(variable)),
             // A blank node in a pattern is a variable that cannot be named; no variable has a space.
             TermPattern::BlankNode(node) => {
-                Slot::Variable(self.place(&Variable::new_unchecked(format!("blank {}", node.as_str()))))
+                PatternSlot::Variable(self.place(&Variable::new_unchecked(format!("blank {}", node.as_str()))))
             }
         }
     }
@@ -246,8 +246,8 @@ impl Branch<Term> {
     fn join(&self, other: &Self) -> Option<Self> {
         let computed = |branch: &Self| -> Vec<Variable> {
             let places = branch.steps.iter().filter_map(|step| match step {
-                Step::Bind { place, .. } => Some(*place),
-                Step::Filter { .. } => None,
+                RowStep::Bind { place, .. } => Some(*place),
+                RowStep::Filter { .. } => None,
             });
             places.filter_map(|place| branch.variables.get(place).cloned()).collect()
         };
@@ -259,9 +259,9 @@ impl Branch<Term> {
         let mut joined = self.clone();
         joined.weight += other.weight;
         let places: Vec<usize> = other.variables.iter().map(|variable| joined.place(variable)).collect();
-        let slot = |slot: &Slot<Term>| match slot {
-            Slot::Known(term) => Slot::Known(term.clone()),
-            Slot::Variable(place) => Slot::Variable(places.get(*place).copied().unwrap_or(*place)),
+        let slot = |slot: &PatternSlot<Term>| match slot {
+            PatternSlot::Known(term) => PatternSlot::Known(term.clone()),
+            PatternSlot::Variable(place) => PatternSlot::Variable(places.get(*place).copied().unwrap_or(*place)),
         };
         let all = |uses: &[usize]| uses.iter().filter_map(|place| places.get(*place).copied()).collect::<Vec<_>>();
         joined.leaves.extend(other.leaves.iter().map(|leaf| Leaf {
@@ -272,8 +272,8 @@ impl Branch<Term> {
         }));
         joined.tables.extend(other.tables.iter().map(|(columns, rows)| (all(columns), rows.clone())));
         joined.steps.extend(other.steps.iter().map(|step| match step {
-            Step::Filter { expression, uses } => Step::Filter { expression: expression.clone(), uses: all(uses) },
-            Step::Bind { place, expression, uses } => Step::Bind {
+            RowStep::Filter { expression, uses } => RowStep::Filter { expression: expression.clone(), uses: all(uses) },
+            RowStep::Bind { place, expression, uses } => RowStep::Bind {
                 place: places.get(*place).copied().unwrap_or(*place),
                 expression: expression.clone(),
                 uses: all(uses),
@@ -286,7 +286,7 @@ impl Branch<Term> {
 /// Every pattern in a query whose quads may change its answer, `EXISTS` and the rest included, and whether they count in
 /// every graph. `None` if any quad at all may change it.
 pub(crate) fn interests(pattern: &GraphPattern) -> Option<(Vec<Leaf<Term>>, bool)> {
-    let mut collector = Collector::default();
+    let mut collector = LeafCollector::default();
     walk(&mut pattern.clone(), &mut collector);
     // A path visits nodes that its own triples do not name; an empty group in GRAPH asks whether the graph exists.
     let any = collector.path || collector.graph && collector.empty;
@@ -294,19 +294,19 @@ pub(crate) fn interests(pattern: &GraphPattern) -> Option<(Vec<Leaf<Term>>, bool
 }
 
 #[derive(Default)]
-struct Collector {
+struct LeafCollector {
     leaves: Vec<Leaf<Term>>,
     path: bool,
     graph: bool,
     empty: bool,
 }
 
-impl Visitor for Collector {
+impl AlgebraVisitor for LeafCollector {
     fn pattern(&mut self, pattern: &mut GraphPattern) {
         match pattern {
             GraphPattern::Bgp { patterns } => {
                 self.empty |= patterns.is_empty();
-                let mut branch = Branch::default();
+                let mut branch = JoinBranch::default();
                 for pattern in patterns {
                     branch.leaf(pattern, None);
                 }

@@ -5,17 +5,17 @@ use oxrdf::{NamedOrBlankNode, Term};
 use spargebra::Query as Algebra;
 use spargebra::algebra::GraphPattern;
 
-use crate::beside::Found;
+use crate::beside::EvaluatedResult;
 use crate::dataset::Snapshot;
 use crate::dictionary::{Dictionary, Holding, Id};
-use crate::error::{Error, Limit, Refusal};
+use crate::error::{GraphError, Limit, QueryRefusal};
 use crate::follow::Follower;
-use crate::form::{Form, Peeled, truth};
-use crate::index::{InGraph, Pattern};
-use crate::limits::{Meter, QueryLimits};
+use crate::form::{Peeled, ResultForm, truth};
+use crate::index::{IdPattern, InGraph};
+use crate::limits::{EvaluationMeter, QueryLimits};
 use crate::masks::{Mask, MaskGraph};
-use crate::plan::{Slot, branches, interests};
-use crate::query::{Query, Results, pattern_mut};
+use crate::plan::{PatternSlot, branches, interests};
+use crate::query::{Query, QueryAnswer, pattern_mut};
 use crate::rows::Bag;
 use crate::standing::{StandingContext, bounded};
 
@@ -25,7 +25,7 @@ pub(crate) fn followed(
     peeled: &Peeled,
     dictionary: &mut Dictionary,
     limits: &StandingContext<'_>,
-) -> Result<Option<(Vec<Follower>, Query)>, Error> {
+) -> Result<Option<(Vec<Follower>, Query)>, GraphError> {
     if !peeled.whole || query.dataset().is_some() {
         return Ok(None);
     }
@@ -39,7 +39,7 @@ pub(crate) fn followed(
 }
 
 /// All solutions of a pattern, with the columns that the form needs.
-fn projection(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, Error> {
+fn projection(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, GraphError> {
     let inner = Box::new(peeled.pattern.clone());
     let pattern = GraphPattern::Project { inner, variables: peeled.columns.clone() };
     let (dataset, base_iri) = (query.dataset().cloned(), query.algebra.base_iri().cloned());
@@ -47,21 +47,21 @@ fn projection(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Qu
 }
 
 /// The query to evaluate again: a `CONSTRUCT` as the select of its template's variables.
-pub(crate) fn again(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, Error> {
+pub(crate) fn again(query: &Query, peeled: &Peeled, limits: &QueryLimits) -> Result<Query, GraphError> {
     match peeled.form {
-        Form::Construct { .. } => projection(query, peeled, limits),
+        ResultForm::Construct { .. } => projection(query, peeled, limits),
         _ => Ok(query.clone()),
     }
 }
 
 pub(crate) fn solution_bag(
     query: &Query,
-    form: &Form,
+    form: &ResultForm,
     snapshot: &Snapshot,
     limits: &StandingContext<'_>,
-) -> Result<Bag, Error> {
+) -> Result<Bag, GraphError> {
     let mut bag = Bag::default();
-    let Results::Rows(rows) = query.run(snapshot, limits.query)? else { return Ok(bag) };
+    let QueryAnswer::Rows(rows) = query.run(snapshot, limits.query)? else { return Ok(bag) };
     for row in rows {
         for row in form.triples(&row?) {
             bag.add(row, 1);
@@ -74,16 +74,16 @@ pub(crate) fn solution_bag(
 /// The result of a query that is evaluated again.
 pub(crate) fn result_bag(
     query: &Query,
-    form: &Form,
+    form: &ResultForm,
     snapshot: &Snapshot,
     limits: &QueryLimits,
     rows_max: usize,
-) -> Result<Found, Error> {
-    let (mut bag, mut columns, meter) = (Bag::default(), Vec::new(), Meter::new(limits));
+) -> Result<EvaluatedResult, GraphError> {
+    let (mut bag, mut columns, meter) = (Bag::default(), Vec::new(), EvaluationMeter::new(limits));
     match query.run_metered(snapshot, limits, &meter)? {
-        Results::Boolean(holds) => bag.add(truth(holds), 1),
-        Results::Triples(_) => return Err(Error::Refused(Refusal::StandingDescribe)),
-        Results::Rows(rows) => {
+        QueryAnswer::Boolean(holds) => bag.add(truth(holds), 1),
+        QueryAnswer::Triples(_) => return Err(GraphError::Refused(QueryRefusal::StandingDescribe)),
+        QueryAnswer::Rows(rows) => {
             columns = rows.variables().to_vec();
             for row in rows {
                 for row in form.triples(&row?) {
@@ -91,30 +91,30 @@ pub(crate) fn result_bag(
                 }
                 bounded(&bag, rows_max)?;
             }
-            if !matches!(form, Form::Bag) {
+            if !matches!(form, ResultForm::Bag) {
                 bag.flatten();
             }
         }
     }
-    Ok(Found { bag, columns, steps: meter.steps() })
+    Ok(EvaluatedResult { bag, columns, steps: meter.steps() })
 }
 
 /// The patterns that may change a query's answer, their terms held.
-pub(crate) fn held_interests(query: &Query, dictionary: &mut Dictionary) -> Result<Vec<Pattern>, Error> {
+pub(crate) fn held_interests(query: &Query, dictionary: &mut Dictionary) -> Result<Vec<IdPattern>, GraphError> {
     let mut algebra = query.algebra.clone();
-    let everything = Pattern { graph: InGraph::Any, subject: None, predicate: None, object: None };
+    let everything = IdPattern { graph: InGraph::Any, subject: None, predicate: None, object: None };
     let Some((leaves, with_graphs)) = interests(pattern_mut(&mut algebra)) else {
         return Ok(vec![everything]);
     };
     let graph = if with_graphs || query.dataset().is_some() { InGraph::Any } else { InGraph::One(0) };
     let (mut patterns, mut holding) = (Vec::with_capacity(leaves.len()), Holding::new(dictionary));
     for leaf in &leaves {
-        let mut id = |slot: &Slot<Term>| match slot {
-            Slot::Known(term) => held(Some(term), &mut holding),
-            Slot::Variable(_) => Ok(None),
+        let mut id = |slot: &PatternSlot<Term>| match slot {
+            PatternSlot::Known(term) => held(Some(term), &mut holding),
+            PatternSlot::Variable(_) => Ok(None),
         };
         let (subject, predicate, object) = (id(&leaf.subject)?, id(&leaf.predicate)?, id(&leaf.object)?);
-        patterns.push(Pattern { graph, subject, predicate, object });
+        patterns.push(IdPattern { graph, subject, predicate, object });
     }
     holding.keep();
     Ok(patterns)
@@ -125,14 +125,14 @@ fn held(term: Option<&Term>, holding: &mut Holding<'_>) -> Result<Option<Id>, Li
 }
 
 /// The patterns of masks, their terms held.
-pub(crate) fn held_masks(masks: &[Mask], dictionary: &mut Dictionary) -> Result<Vec<Pattern>, Error> {
+pub(crate) fn held_masks(masks: &[Mask], dictionary: &mut Dictionary) -> Result<Vec<IdPattern>, GraphError> {
     let mut holding = Holding::new(dictionary);
     let patterns = masks.iter().map(|mask| held_mask(mask, &mut holding)).collect::<Result<_, _>>()?;
     holding.keep();
     Ok(patterns)
 }
 
-fn held_mask(mask: &Mask, holding: &mut Holding<'_>) -> Result<Pattern, Limit> {
+fn held_mask(mask: &Mask, holding: &mut Holding<'_>) -> Result<IdPattern, Limit> {
     let node = |node: &NamedOrBlankNode| Term::from(node.clone());
     let subject = held(mask.subject.as_ref().map(node).as_ref(), holding)?;
     let predicate = held(mask.predicate.clone().map(Term::from).as_ref(), holding)?;
@@ -143,10 +143,10 @@ fn held_mask(mask: &Mask, holding: &mut Holding<'_>) -> Result<Pattern, Limit> {
         MaskGraph::AnyNamed => InGraph::AnyNamed,
         MaskGraph::Any => InGraph::Any,
     };
-    Ok(Pattern { graph, subject, predicate, object })
+    Ok(IdPattern { graph, subject, predicate, object })
 }
 
-pub(crate) fn pattern_ids(pattern: &Pattern) -> impl Iterator<Item = Id> + use<> {
+pub(crate) fn pattern_ids(pattern: &IdPattern) -> impl Iterator<Item = Id> + use<> {
     let graph = match pattern.graph {
         InGraph::One(graph) if graph != 0 => Some(graph),
         _ => None,

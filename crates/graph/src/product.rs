@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use spargebra::algebra::{Expression, GraphPattern};
 use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
 
-use crate::algebra::{Visitor, walk_expression};
+use crate::algebra::{AlgebraVisitor, walk_expression};
 
 /// Patterns that are joined by the evaluator's optimizer. It puts them into an order by looking at all that it has for each
 /// that it might take next, and does so without a look at the meter; more than this are put into an order here.
@@ -16,7 +16,7 @@ const JOINED_MAX: usize = 24;
 /// Turns products into loops, where reading again costs no more than the product has rows, and long joins as well.
 pub(crate) struct Loops;
 
-impl Visitor for Loops {
+impl AlgebraVisitor for Loops {
     fn pattern(&mut self, pattern: &mut GraphPattern) {
         let nothing = || GraphPattern::Bgp { patterns: Vec::new() };
         match pattern {
@@ -159,7 +159,7 @@ fn mentions(expression: &Expression, names: &mut BTreeSet<String>) {
 
 struct Mentions<'a>(&'a mut BTreeSet<String>);
 
-impl Visitor for Mentions<'_> {
+impl AlgebraVisitor for Mentions<'_> {
     fn expression(&mut self, expression: &mut Expression) {
         if let Expression::Variable(variable) | Expression::Bound(variable) = expression {
             self.0.insert(variable.as_str().to_owned());
@@ -238,20 +238,20 @@ pub(crate) fn rows_without_reading(pattern: &GraphPattern) -> u64 {
 #[cfg(test)]
 mod tests {
     use crate::limits::QueryLimits;
-    use crate::query::{Query, Results};
-    use crate::space::{Space, SpaceLimits};
+    use crate::query::{Query, QueryAnswer};
+    use crate::space::{GraphSpace, SpaceLimits};
     use crate::update::Update;
 
-    fn rows(space: &Space, text: &str) -> usize {
+    fn rows(space: &GraphSpace, text: &str) -> usize {
         let (limits, snapshot) = (QueryLimits::default(), space.snapshot());
         let query = Query::parse(text, &limits).unwrap();
-        let Ok(Results::Rows(rows)) = query.run(&snapshot, &limits) else { panic!("no rows") };
+        let Ok(QueryAnswer::Rows(rows)) = query.run(&snapshot, &limits) else { panic!("no rows") };
         rows.collect::<Result<Vec<_>, _>>().unwrap().len()
     }
 
     #[test]
     fn a_long_join_gives_what_a_short_one_does() {
-        let (mut space, limits) = (Space::new(1, SpaceLimits::default()), QueryLimits::default());
+        let (mut space, limits) = (GraphSpace::new(1, SpaceLimits::default()), QueryLimits::default());
         let data =
             "INSERT DATA { <urn:0> <urn:p> <urn:1>, <urn:2> . <urn:1> <urn:p> <urn:2> . <urn:2> <urn:p> <urn:0> }";
         space.update(&Update::parse(data, &limits).unwrap(), &limits).unwrap();

@@ -12,13 +12,13 @@ use spargebra::{Query as Algebra, SparqlParser};
 use crate::dataset::Snapshot;
 use crate::depth::is_too_deep;
 use crate::direct::{Direct, DirectRows};
-use crate::error::{Error, Limit};
-use crate::guard::Guard;
-use crate::limits::{Meter, QueryLimits};
+use crate::error::{GraphError, Limit};
+use crate::guard::PatternGuard;
+use crate::limits::{EvaluationMeter, QueryLimits};
 use crate::nature::{own_names, with_numbers};
 use crate::syntax::{star_order, words};
 use crate::text;
-use crate::view::{MERGED, View};
+use crate::view::{MERGED, SnapshotView};
 
 /// One row of a result: a value for each variable, where it has one.
 pub type Row = Arc<[Option<Term>]>;
@@ -30,7 +30,7 @@ pub struct Query {
     pub(crate) algebra: Algebra,
     /// As it is evaluated.
     guarded: Algebra,
-    guard: Guard,
+    guard: PatternGuard,
     /// The short way to its answer, if there is one.
     direct: Option<Direct>,
     /// The client's own names that look like those that the parser makes up, which are others each time. None if any name
@@ -40,15 +40,15 @@ pub struct Query {
 
 impl Query {
     /// Reads a query. Its cost is bounded by the limits, whatever the text.
-    pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, Error> {
+    pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, GraphError> {
         Self::parse_at(text, None, limits)
     }
 
     /// The same, with a base for relative IRIs.
-    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
+    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, GraphError> {
         text::check(text, base, limits)?;
         let parsed = parser(base)?.parse_query(text);
-        let mut algebra = parsed.map_err(|error| Error::Syntax(words(&error.to_string(), text)))?;
+        let mut algebra = parsed.map_err(|error| GraphError::Syntax(words(&error.to_string(), text)))?;
         if let (Algebra::Select { pattern, .. }, Some(places)) = (&mut algebra, star_order(text))
             && let Some(columns) = columns_mut(pattern)
         {
@@ -60,12 +60,12 @@ impl Query {
         Ok(query)
     }
 
-    pub(crate) fn new(algebra: Algebra, limits: &QueryLimits) -> Result<Self, Error> {
+    pub(crate) fn new(algebra: Algebra, limits: &QueryLimits) -> Result<Self, GraphError> {
         if is_too_deep(pattern_of(&algebra)) {
             return Err(Limit::AlgebraDepth.into());
         }
         let mut guarded = algebra.clone();
-        let guard = Guard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
+        let guard = PatternGuard::pattern(pattern_mut(&mut guarded), limits.value_bytes_max)?;
         let direct = Direct::of(&algebra);
         Ok(Self { algebra, guarded, guard, direct, own_names: None })
     }
@@ -101,24 +101,31 @@ impl Query {
     }
 
     /// Starts the evaluation; rows come as they are asked for.
-    pub fn run<'a>(&self, snapshot: &'a Snapshot, limits: &QueryLimits) -> Result<Results<'a>, Error> {
-        self.run_metered(snapshot, limits, &Meter::new(limits))
+    pub fn run<'a>(&self, snapshot: &'a Snapshot, limits: &QueryLimits) -> Result<QueryAnswer<'a>, GraphError> {
+        self.run_metered(snapshot, limits, &EvaluationMeter::new(limits))
     }
 
     pub(crate) fn run_metered<'a>(
         &self,
         snapshot: &'a Snapshot,
         limits: &QueryLimits,
-        meter: &Rc<Meter>,
-    ) -> Result<Results<'a>, Error> {
-        let left =
-            Left { meter: Rc::clone(meter), rows: limits.rows_max, bytes: limits.result_bytes_max, ended: false };
+        meter: &Rc<EvaluationMeter>,
+    ) -> Result<QueryAnswer<'a>, GraphError> {
+        let left = ResultAllowance {
+            meter: Rc::clone(meter),
+            rows: limits.rows_max,
+            bytes: limits.result_bytes_max,
+            ended: false,
+        };
         if let Some(direct) = &self.direct {
-            return Ok(Results::Rows(Rows { rows: Source::Direct(Box::new(direct.run(snapshot, meter))), left }));
+            return Ok(QueryAnswer::Rows(SelectRows {
+                rows: RowSource::Direct(Box::new(direct.run(snapshot, meter))),
+                left,
+            }));
         }
         let evaluator = self.guard.evaluator(meter, limits.value_bytes_max);
         let mut prepared = evaluator.prepare(&self.guarded);
-        let mut view = View::new(snapshot, Rc::clone(meter));
+        let mut view = SnapshotView::new(snapshot, Rc::clone(meter));
         if let Some(graphs) = self.dataset().filter(|graphs| graphs.default.len() > 1) {
             // The evaluator would give a triple once for each graph it is in; a merge gives it once.
             view.merge(&graphs.default);
@@ -127,17 +134,17 @@ impl Query {
         let outcome = prepared.execute(view);
         meter.verdict()?;
         Ok(match outcome.map_err(translate)? {
-            QueryResults::Solutions(rows) => Results::Rows(Rows { rows: Source::Evaluated(rows), left }),
-            QueryResults::Boolean(answer) => Results::Boolean(answer),
-            QueryResults::Graph(triples) => Results::Triples(Triples { triples, left }),
+            QueryResults::Solutions(rows) => QueryAnswer::Rows(SelectRows { rows: RowSource::Evaluated(rows), left }),
+            QueryResults::Boolean(answer) => QueryAnswer::Boolean(answer),
+            QueryResults::Graph(triples) => QueryAnswer::Triples(Triples { triples, left }),
         })
     }
 }
 
-pub(crate) fn parser(base: Option<&str>) -> Result<SparqlParser, Error> {
+pub(crate) fn parser(base: Option<&str>) -> Result<SparqlParser, GraphError> {
     let parser = SparqlParser::new();
     match base {
-        Some(base) => parser.with_base_iri(base).map_err(|error| Error::Syntax(error.to_string())),
+        Some(base) => parser.with_base_iri(base).map_err(|error| GraphError::Syntax(error.to_string())),
         None => Ok(parser),
     }
 }
@@ -180,21 +187,21 @@ fn dataset_mut(algebra: &mut Algebra) -> &mut Option<QueryDataset> {
     }
 }
 
-pub(crate) fn translate(error: QueryEvaluationError) -> Error {
+pub(crate) fn translate(error: QueryEvaluationError) -> GraphError {
     match error {
-        QueryEvaluationError::Dataset(inner) => match inner.downcast::<Error>() {
+        QueryEvaluationError::Dataset(inner) => match inner.downcast::<GraphError>() {
             Ok(error) => *error,
-            Err(other) => Error::Evaluation(other.to_string()),
+            Err(other) => GraphError::Evaluation(other.to_string()),
         },
-        QueryEvaluationError::Cancelled => Error::Cancelled,
-        other => Error::Evaluation(other.to_string()),
+        QueryEvaluationError::Cancelled => GraphError::Cancelled,
+        other => GraphError::Evaluation(other.to_string()),
     }
 }
 
 /// What a query answers.
-pub enum Results<'a> {
+pub enum QueryAnswer<'a> {
     /// `SELECT`.
-    Rows(Rows<'a>),
+    Rows(SelectRows<'a>),
     /// `ASK`.
     Boolean(bool),
     /// `CONSTRUCT` and `DESCRIBE`.
@@ -202,17 +209,21 @@ pub enum Results<'a> {
 }
 
 /// What may still be returned.
-struct Left {
-    meter: Rc<Meter>,
+struct ResultAllowance {
+    meter: Rc<EvaluationMeter>,
     rows: usize,
     bytes: usize,
     ended: bool,
 }
 
-impl Left {
+impl ResultAllowance {
     /// Passes an item on if the limits allow. After an error there is nothing more, and a result that a limit cut short
     /// ends with that error, never as if it were whole.
-    fn pass<T>(&mut self, item: Option<Result<T, Error>>, bytes: impl Fn(&T) -> usize) -> Option<Result<T, Error>> {
+    fn pass<T>(
+        &mut self,
+        item: Option<Result<T, GraphError>>,
+        bytes: impl Fn(&T) -> usize,
+    ) -> Option<Result<T, GraphError>> {
         if self.ended {
             return None;
         }
@@ -228,7 +239,7 @@ impl Left {
         Some(outcome)
     }
 
-    fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+    fn charge(&mut self, bytes: usize) -> Result<(), GraphError> {
         self.rows = self.rows.checked_sub(1).ok_or(Limit::Rows)?;
         self.bytes = self.bytes.checked_sub(bytes).ok_or(Limit::ResultBytes)?;
         Ok(())
@@ -236,19 +247,19 @@ impl Left {
 }
 
 /// Rows of a `SELECT`.
-pub struct Rows<'a> {
-    rows: Source<'a>,
-    left: Left,
+pub struct SelectRows<'a> {
+    rows: RowSource<'a>,
+    left: ResultAllowance,
 }
 
 /// Where rows are from.
-enum Source<'a> {
+enum RowSource<'a> {
     Evaluated(QuerySolutionIter<'a>),
     Direct(Box<DirectRows<'a>>),
 }
 
-impl Iterator for Source<'_> {
-    type Item = Result<Row, Error>;
+impl Iterator for RowSource<'_> {
+    type Item = Result<Row, GraphError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self {
@@ -258,18 +269,18 @@ impl Iterator for Source<'_> {
     }
 }
 
-impl Rows<'_> {
+impl SelectRows<'_> {
     /// The variables, in the order of the values of a row.
     pub fn variables(&self) -> &[Variable] {
         match &self.rows {
-            Source::Evaluated(rows) => rows.variables(),
-            Source::Direct(rows) => &rows.variables,
+            RowSource::Evaluated(rows) => rows.variables(),
+            RowSource::Direct(rows) => &rows.variables,
         }
     }
 }
 
-impl Iterator for Rows<'_> {
-    type Item = Result<Row, Error>;
+impl Iterator for SelectRows<'_> {
+    type Item = Result<Row, GraphError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let item = if self.left.ended { None } else { self.rows.next() };
@@ -280,11 +291,11 @@ impl Iterator for Rows<'_> {
 /// Triples of a `CONSTRUCT` or `DESCRIBE`.
 pub struct Triples<'a> {
     triples: QueryTripleIter<'a>,
-    left: Left,
+    left: ResultAllowance,
 }
 
 impl Iterator for Triples<'_> {
-    type Item = Result<Triple, Error>;
+    type Item = Result<Triple, GraphError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let item = if self.left.ended { None } else { self.triples.next() };

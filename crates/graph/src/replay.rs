@@ -1,31 +1,31 @@
 //! Coming back: a space does again what a log or another node tells it. Standing queries follow, rules stay asleep: what
 //! they did has deltas of its own.
 //!
-//! A log is trusted and may have a hole, where the medium was damaged; [`Space::replay`] goes on behind it, because a
+//! A log is trusted and may have a hole, where the medium was damaged; [`GraphSpace::replay`] goes on behind it, because a
 //! delta says for each of its quads whether it is there afterwards. A node that follows another is not to have holes:
-//! [`Space::apply_delta`] refuses what does not fit.
+//! [`GraphSpace::apply_delta`] refuses what does not fit.
 
 use oxrdf::Quad;
 
-use crate::delta::Delta;
-use crate::error::Error;
-use crate::space::{Space, SpaceLimits};
+use crate::delta::QuadDelta;
+use crate::error::GraphError;
+use crate::space::{GraphSpace, SpaceLimits};
 
-impl Space {
+impl GraphSpace {
     /// Does a delta again that follows directly, all of it or nothing.
-    pub fn apply_delta(&mut self, delta: &Delta) -> Result<(), Error> {
+    pub fn apply_delta(&mut self, delta: &QuadDelta) -> Result<(), GraphError> {
         if delta.version != self.version() + 1 || delta.is_empty() {
-            return Err(Error::OutOfStep);
+            return Err(GraphError::OutOfStep);
         }
         self.commit(|dataset| {
             for quad in &delta.removed {
                 if !dataset.remove(quad.as_ref())? {
-                    return Err(Error::OutOfStep);
+                    return Err(GraphError::OutOfStep);
                 }
             }
             for quad in &delta.added {
                 if !dataset.insert(quad.as_ref())? {
-                    return Err(Error::OutOfStep);
+                    return Err(GraphError::OutOfStep);
                 }
             }
             Ok(())
@@ -35,9 +35,9 @@ impl Space {
     }
 
     /// Fills an empty space with the quads of a stored snapshot, as they were at a version.
-    pub fn restore(&mut self, version: u64, quads: impl IntoIterator<Item = Quad>) -> Result<(), Error> {
+    pub fn restore(&mut self, version: u64, quads: impl IntoIterator<Item = Quad>) -> Result<(), GraphError> {
         if self.version() != 0 || !self.snapshot().is_empty() {
-            return Err(Error::OutOfStep);
+            return Err(GraphError::OutOfStep);
         }
         self.replay_quads(quads)?;
         self.replay_version(version);
@@ -46,7 +46,7 @@ impl Space {
 
     /// Does a delta of a log again. One that is in the data already changes nothing. True if it followed directly: else
     /// something between is missing.
-    pub fn replay(&mut self, delta: &Delta) -> Result<bool, Error> {
+    pub fn replay(&mut self, delta: &QuadDelta) -> Result<bool, GraphError> {
         let before = self.version();
         if delta.version <= before {
             return Ok(true);
@@ -65,8 +65,8 @@ impl Space {
         Ok(delta.version == before + 1)
     }
 
-    /// Puts quads of a stored snapshot back, in as many portions as it has; [`Space::replay_version`] follows.
-    pub fn replay_quads(&mut self, quads: impl IntoIterator<Item = Quad>) -> Result<(), Error> {
+    /// Puts quads of a stored snapshot back, in as many portions as it has; [`GraphSpace::replay_version`] follows.
+    pub fn replay_quads(&mut self, quads: impl IntoIterator<Item = Quad>) -> Result<(), GraphError> {
         let version = self.version();
         for quad in quads {
             // Each by itself: a restored dataset may be larger than any update.

@@ -38,7 +38,7 @@ impl ResultDelta {
 
     /// One delta with the effect of all, in this order.
     pub fn merged<'a>(deltas: impl IntoIterator<Item = &'a Self>) -> Self {
-        let mut counts = Counts::default();
+        let mut counts = RowCounts::default();
         for delta in deltas {
             for row in &delta.added {
                 counts.add(row, 1);
@@ -53,11 +53,11 @@ impl ResultDelta {
 
 /// Signed counts of rows. Rows come out in the order in which they first went in, so that runs repeat.
 #[derive(Clone, Default)]
-pub(crate) struct Counts {
+pub(crate) struct RowCounts {
     counts: HashMap<Row, (usize, i64), FixedState>,
 }
 
-impl Counts {
+impl RowCounts {
     pub(crate) fn add(&mut self, row: &Row, count: i64) {
         if let Some((_, known)) = self.counts.get_mut(row) {
             *known += count;
@@ -102,7 +102,7 @@ impl Bag {
     }
 
     /// Applies a difference and says which rows appeared or disappeared altogether: the difference of the set.
-    pub(crate) fn apply_as_set(&mut self, difference: Counts) -> ResultDelta {
+    pub(crate) fn apply_as_set(&mut self, difference: RowCounts) -> ResultDelta {
         let mut delta = ResultDelta::default();
         for (row, count) in difference.into_ordered() {
             let known = self.counts.get(&row).copied().unwrap_or(0);
@@ -123,7 +123,7 @@ impl Bag {
 
     /// The difference to another result, which takes this one's place.
     pub(crate) fn replace(&mut self, new: Self) -> ResultDelta {
-        let mut difference = Counts::default();
+        let mut difference = RowCounts::default();
         let mut gone: Vec<_> = self.counts.iter().filter(|(row, _)| !new.counts.contains_key(*row)).collect();
         gone.sort_unstable_by_key(|(row, _)| format!("{row:?}"));
         for (row, count) in gone {
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(ResultDelta::merged([&delta(&[1, 1], &[]), &delta(&[], &[1])]), delta(&[1], &[]));
         let mut bag = Bag::default();
         bag.add(row(1), 2);
-        let mut difference = Counts::default();
+        let mut difference = RowCounts::default();
         difference.add(&row(1), -1);
         assert_eq!(bag.apply_as_set(difference.clone()), delta(&[], &[]));
         assert_eq!(bag.apply_as_set(difference), delta(&[], &[1]));

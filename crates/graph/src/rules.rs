@@ -6,16 +6,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Error, Limit, Refusal};
+use crate::error::{GraphError, Limit, QueryRefusal};
 use crate::limits::QueryLimits;
-use crate::space::{Outcome, Space, context};
+use crate::space::{GraphSpace, UpdateOutcome, context};
 use crate::update::Update;
 
 /// The name of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(pub u64);
 
-struct Rule {
+struct UpdateRule {
     text: String,
     update: Update,
     watched: Vec<usize>,
@@ -23,23 +23,23 @@ struct Rule {
 
 /// All rules.
 #[derive(Default)]
-pub(crate) struct Rules {
-    rules: BTreeMap<u64, Rule>,
+pub(crate) struct UpdateRules {
+    rules: BTreeMap<u64, UpdateRule>,
     pub(crate) made: u64,
 }
 
-impl Space {
+impl GraphSpace {
     /// Adds a rule and runs it, if its `WHERE` has solutions already.
-    pub fn add_rule(&mut self, text: &str, limits: &QueryLimits) -> Result<(RuleId, Outcome), Error> {
+    pub fn add_rule(&mut self, text: &str, limits: &QueryLimits) -> Result<(RuleId, UpdateOutcome), GraphError> {
         let id = self.restore_rule(RuleId(self.rules.made + 1), text, limits)?;
         self.woken.insert(id.0);
-        let mut outcome = Outcome::default();
+        let mut outcome = UpdateOutcome::default();
         self.run_rules(&mut outcome);
         Ok((id, outcome))
     }
 
     /// Adds a rule under the name it had, without running it: after a restart its effects are in the data.
-    pub fn restore_rule(&mut self, id: RuleId, text: &str, limits: &QueryLimits) -> Result<RuleId, Error> {
+    pub fn restore_rule(&mut self, id: RuleId, text: &str, limits: &QueryLimits) -> Result<RuleId, GraphError> {
         if self.rules.rules.len() >= self.limits.rules_max {
             return Err(Limit::Rules.into());
         }
@@ -59,7 +59,7 @@ impl Space {
             }
         }
         if watched.is_empty() {
-            return Err(Error::Refused(Refusal::RuleWithoutWhere));
+            return Err(GraphError::Refused(QueryRefusal::RuleWithoutWhere));
         }
         for entry in &watched {
             if let Some(entry) = self.standing.entry_mut(*entry) {
@@ -67,13 +67,13 @@ impl Space {
             }
         }
         self.rules.made = self.rules.made.max(id.0);
-        self.rules.rules.insert(id.0, Rule { text: text.to_owned(), update, watched });
+        self.rules.rules.insert(id.0, UpdateRule { text: text.to_owned(), update, watched });
         Ok(id)
     }
 
     /// Removes a rule; what it did stays.
-    pub fn remove_rule(&mut self, id: RuleId) -> Result<(), Error> {
-        let rule = self.rules.rules.remove(&id.0).ok_or(Error::Unknown)?;
+    pub fn remove_rule(&mut self, id: RuleId) -> Result<(), GraphError> {
+        let rule = self.rules.rules.remove(&id.0).ok_or(GraphError::Unknown)?;
         for number in rule.watched {
             if let Some(entry) = self.standing.entry_mut(number) {
                 entry.rules.retain(|known| *known != id.0);
@@ -90,7 +90,7 @@ impl Space {
     }
 
     /// Runs what is awake, the lowest name first, until all is quiet.
-    pub(crate) fn run_rules(&mut self, outcome: &mut Outcome) {
+    pub(crate) fn run_rules(&mut self, outcome: &mut UpdateOutcome) {
         for _ in 0..self.limits.rule_runs_max {
             let Some(id) = self.woken.pop_first() else { return };
             let Some(rule) = self.rules.rules.get(&id) else { continue };
@@ -99,7 +99,7 @@ impl Space {
                 .iter()
                 .all(|entry| self.standing.entry(*entry).is_some_and(|entry| entry.rules.contains(&id)))
             {
-                self.stop(id, Error::Unknown, outcome);
+                self.stop(id, GraphError::Unknown, outcome);
                 continue;
             }
             let (update, limits) = (rule.update.clone(), self.limits.standing.clone());
@@ -113,7 +113,7 @@ impl Space {
         }
     }
 
-    fn stop(&mut self, id: u64, reason: Error, outcome: &mut Outcome) {
+    fn stop(&mut self, id: u64, reason: GraphError, outcome: &mut UpdateOutcome) {
         if self.remove_rule(RuleId(id)).is_ok() {
             outcome.stopped.push((RuleId(id), reason));
         }

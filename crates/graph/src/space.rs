@@ -2,21 +2,21 @@
 //! through here, one request after the other; readers take a [`Snapshot`] and go elsewhere.
 //!
 //! A request that fails changes nothing. A request that succeeds answers with its deltas, which a log must have stored
-//! before the request is confirmed, and leaves events for subscribers, which [`Space::ready`] names and
-//! [`Space::poll`] hands out.
+//! before the request is confirmed, and leaves events for subscribers, which [`GraphSpace::ready`] names and
+//! [`GraphSpace::poll`] hands out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxrdf::{BlankNode, NamedOrBlankNode, Quad, Term};
 
 use crate::dataset::{Dataset, DatasetLimits, Snapshot};
-use crate::delta::Delta;
-use crate::error::Error;
+use crate::delta::QuadDelta;
+use crate::error::GraphError;
 use crate::journal::JournalLimits;
 use crate::limits::QueryLimits;
 use crate::masks::Mask;
-use crate::rules::{RuleId, Rules};
-use crate::standing::{Fired, Standing, StandingContext};
+use crate::rules::{RuleId, UpdateRules};
+use crate::standing::{Fired, StandingContext, StandingQueries};
 use crate::subscribe::SubscriberId;
 use crate::subscriber::{QueueLimits, Subscriber};
 use crate::update::Update;
@@ -39,7 +39,7 @@ pub struct SpaceLimits {
     /// Subscribers.
     pub subscribers_max: usize,
     /// Steps up to which a standing query is evaluated again by the commit that concerns it. Those that take more wait for
-    /// [`Space::poll_evaluation`]; with `u64::MAX` none does.
+    /// [`GraphSpace::poll_evaluation`]; with `u64::MAX` none does.
     pub inline_steps_max: u64,
     /// Rules.
     pub rules_max: usize,
@@ -67,38 +67,38 @@ impl Default for SpaceLimits {
 
 /// What a request did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct UpdateOutcome {
     /// Its deltas, to be stored in this order: its own, then those of the rules it woke. Empty if nothing changed.
-    pub deltas: Vec<Delta>,
+    pub deltas: Vec<QuadDelta>,
     /// Rules that were removed because they did not come to rest or failed, and why.
-    pub stopped: Vec<(RuleId, Error)>,
+    pub stopped: Vec<(RuleId, GraphError)>,
     /// New names of the blank nodes that the request brought.
     pub blanks: Vec<(BlankNode, BlankNode)>,
 }
 
 /// The space.
-pub struct Space {
+pub struct GraphSpace {
     pub(crate) dataset: Dataset,
-    pub(crate) standing: Standing,
+    pub(crate) standing: StandingQueries,
     pub(crate) subscribers: BTreeMap<u64, Subscriber>,
     pub(crate) subscribers_made: u64,
     pub(crate) ready: Vec<SubscriberId>,
-    pub(crate) rules: Rules,
+    pub(crate) rules: UpdateRules,
     /// Rules whose `WHERE` gained solutions.
     pub(crate) woken: BTreeSet<u64>,
     pub(crate) limits: SpaceLimits,
 }
 
-impl Space {
+impl GraphSpace {
     /// An empty space. The seed keeps strangers from choosing terms that collide.
     pub fn new(seed: u64, limits: SpaceLimits) -> Self {
         Self {
             dataset: Dataset::new(seed, limits.dataset.clone()),
-            standing: Standing::new(seed),
+            standing: StandingQueries::new(seed),
             subscribers: BTreeMap::new(),
             subscribers_made: 0,
             ready: Vec::new(),
-            rules: Rules::default(),
+            rules: UpdateRules::default(),
             woken: BTreeSet::new(),
             limits,
         }
@@ -125,21 +125,24 @@ impl Space {
     }
 
     /// Does an update, all of it or nothing, then the rules it wakes.
-    pub fn update(&mut self, update: &Update, limits: &QueryLimits) -> Result<Outcome, Error> {
+    pub fn update(&mut self, update: &Update, limits: &QueryLimits) -> Result<UpdateOutcome, GraphError> {
         self.transaction(|dataset| update.apply(dataset, limits))
     }
 
     /// Removes what matches any of the masks, then inserts the quads, as one change. Blank nodes of the quads are new
     /// ones; the outcome has their names.
-    pub fn edit(&mut self, remove: &[Mask], insert: &[Quad]) -> Result<Outcome, Error> {
+    pub fn edit(&mut self, remove: &[Mask], insert: &[Quad]) -> Result<UpdateOutcome, GraphError> {
         let mut blanks = BTreeMap::new();
         let mut outcome = self.transaction(|dataset| edit(dataset, remove, insert, &mut blanks))?;
         outcome.blanks = blanks.into_iter().map(|(old, new)| (BlankNode::new_unchecked(old), new)).collect();
         Ok(outcome)
     }
 
-    fn transaction(&mut self, work: impl FnOnce(&mut Dataset) -> Result<(), Error>) -> Result<Outcome, Error> {
-        let mut outcome = Outcome::default();
+    fn transaction(
+        &mut self,
+        work: impl FnOnce(&mut Dataset) -> Result<(), GraphError>,
+    ) -> Result<UpdateOutcome, GraphError> {
+        let mut outcome = UpdateOutcome::default();
         outcome.deltas.extend(self.commit(work)?);
         self.run_rules(&mut outcome);
         Ok(outcome)
@@ -148,8 +151,8 @@ impl Space {
     /// One transaction, told to the standing queries. `None` if nothing changed.
     pub(crate) fn commit(
         &mut self,
-        work: impl FnOnce(&mut Dataset) -> Result<(), Error>,
-    ) -> Result<Option<Delta>, Error> {
+        work: impl FnOnce(&mut Dataset) -> Result<(), GraphError>,
+    ) -> Result<Option<QuadDelta>, GraphError> {
         if let Err(error) = work(&mut self.dataset) {
             self.dataset.rollback();
             return Err(error);
@@ -215,7 +218,7 @@ fn edit(
     remove: &[Mask],
     insert: &[Quad],
     blanks: &mut BTreeMap<String, BlankNode>,
-) -> Result<(), Error> {
+) -> Result<(), GraphError> {
     if !remove.is_empty() {
         // Only here: while a snapshot exists, every change copies a path of each index.
         let snapshot = dataset.snapshot();

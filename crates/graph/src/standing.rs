@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 use oxrdf::Variable;
 
-use crate::beside::{Again, Found};
-use crate::dataset::{Change, Snapshot};
+use crate::beside::{EvaluatedResult, ReevaluatedQuery};
+use crate::dataset::{QuadChange, Snapshot};
 use crate::dictionary::{Dictionary, Id};
-use crate::error::{Error, Limit, Refusal};
+use crate::error::{GraphError, Limit, QueryRefusal};
 use crate::follow::{BeforeAfter, Follower};
-use crate::form::{Form, peel, truth};
-use crate::index::{Pattern, Quad};
-use crate::journal::{Journal, JournalLimits};
-use crate::limits::{Meter, QueryLimits};
+use crate::form::{ResultForm, peel, truth};
+use crate::index::{IdPattern, Quad};
+use crate::journal::{JournalLimits, ResultJournal};
+use crate::limits::{EvaluationMeter, QueryLimits};
 use crate::masks::{Interests, Mask};
 use crate::prepare::{again, followed, held_interests, held_masks, pattern_ids, result_bag, solution_bag};
-use crate::query::{Query, Results, Row};
-use crate::rows::{Bag, Counts, ResultDelta};
+use crate::query::{Query, QueryAnswer, Row};
+use crate::rows::{Bag, ResultDelta, RowCounts};
 
 /// How an entry is kept up to date.
 enum Method {
@@ -29,17 +29,17 @@ enum Method {
     /// By the difference rule. The bag is kept only where the result is a set.
     Follow { followers: Vec<Follower>, solutions: Box<Query>, bag: Option<Bag> },
     /// By evaluating it again, in the commit or beside it.
-    Again(Again),
+    Again(ReevaluatedQuery),
 }
 
 /// A distinct standing query.
-pub(crate) struct Entry {
+pub(crate) struct StandingQuery {
     key: String,
-    form: Form,
+    form: ResultForm,
     columns: Vec<Variable>,
     method: Method,
-    patterns: Vec<Pattern>,
-    pub(crate) journal: Journal,
+    patterns: Vec<IdPattern>,
+    pub(crate) journal: ResultJournal,
     pub(crate) subscribers: Vec<u64>,
     pub(crate) rules: Vec<u64>,
 }
@@ -47,12 +47,12 @@ pub(crate) struct Entry {
 /// A result that changed, or a query that could not be kept.
 pub(crate) struct Fired {
     pub(crate) entry: usize,
-    pub(crate) outcome: Result<Arc<ResultDelta>, Error>,
+    pub(crate) outcome: Result<Arc<ResultDelta>, GraphError>,
 }
 
 /// All standing queries.
-pub(crate) struct Standing {
-    entries: Vec<Option<Entry>>,
+pub(crate) struct StandingQueries {
+    entries: Vec<Option<StandingQuery>>,
     free: Vec<usize>,
     by_key: BTreeMap<String, usize>,
     interests: Interests,
@@ -65,7 +65,7 @@ pub(crate) struct Standing {
     evaluations: u64,
 }
 
-impl Standing {
+impl StandingQueries {
     pub(crate) fn new(seed: u64) -> Self {
         let (entries, free, by_key) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self {
@@ -83,11 +83,11 @@ impl Standing {
         self.by_key.len()
     }
 
-    pub(crate) fn entry(&self, number: usize) -> Option<&Entry> {
+    pub(crate) fn entry(&self, number: usize) -> Option<&StandingQuery> {
         self.entries.get(number)?.as_ref()
     }
 
-    pub(crate) fn entry_mut(&mut self, number: usize) -> Option<&mut Entry> {
+    pub(crate) fn entry_mut(&mut self, number: usize) -> Option<&mut StandingQuery> {
         self.entries.get_mut(number)?.as_mut()
     }
 
@@ -98,17 +98,17 @@ impl Standing {
         snapshot: &Snapshot,
         dictionary: &mut Dictionary,
         limits: &StandingContext<'_>,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, GraphError> {
         let key = key_of(query);
         if let Some(known) = self.by_key.get(&key) {
             return Ok(*known);
         }
         limits.check(self.len())?;
-        let peeled = peel(&query.algebra).ok_or(Error::Refused(Refusal::StandingDescribe))?;
+        let peeled = peel(&query.algebra).ok_or(GraphError::Refused(QueryRefusal::StandingDescribe))?;
         let followed = followed(query, &peeled, dictionary, limits)?;
         let (columns, patterns, method) = if let Some((followers, solutions)) = followed {
             let bag = match peeled.form {
-                Form::Bag => Ok(None),
+                ResultForm::Bag => Ok(None),
                 _ => solution_bag(&solutions, &peeled.form, snapshot, limits).map(Some),
             };
             if bag.is_err() {
@@ -124,7 +124,7 @@ impl Standing {
             let patterns = held_interests(query, dictionary)?;
             return Ok(self.file_again(key, peeled.form, Box::new(again), found, snapshot.version(), patterns));
         };
-        Ok(self.file(Entry::new(key, peeled.form, columns, method, patterns)))
+        Ok(self.file(StandingQuery::new(key, peeled.form, columns, method, patterns)))
     }
 
     /// The entry of a union of masks.
@@ -133,7 +133,7 @@ impl Standing {
         masks: &[Mask],
         dictionary: &mut Dictionary,
         limits: &StandingContext<'_>,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, GraphError> {
         let key = format!("masks {masks:?}");
         if let Some(known) = self.by_key.get(&key) {
             return Ok(*known);
@@ -141,23 +141,23 @@ impl Standing {
         limits.check(self.len())?;
         let patterns = held_masks(masks, dictionary)?;
         let columns = ["subject", "predicate", "object", "graph"].map(Variable::new_unchecked).to_vec();
-        Ok(self.file(Entry::new(key, Form::Set, columns, Method::Mask, patterns)))
+        Ok(self.file(StandingQuery::new(key, ResultForm::Set, columns, Method::Mask, patterns)))
     }
 
     /// The entry of a query that is evaluated again, with its first result.
     pub(crate) fn file_again(
         &mut self,
         key: String,
-        form: Form,
+        form: ResultForm,
         query: Box<Query>,
-        mut found: Found,
+        mut found: EvaluatedResult,
         version: u64,
-        patterns: Vec<Pattern>,
+        patterns: Vec<IdPattern>,
     ) -> usize {
         let columns = std::mem::take(&mut found.columns);
-        let mut again = Again::new(query, found, version);
+        let mut again = ReevaluatedQuery::new(query, found, version);
         again.used = self.used;
-        self.file(Entry::new(key, form, columns, Method::Again(again), patterns))
+        self.file(StandingQuery::new(key, form, columns, Method::Again(again), patterns))
     }
 
     /// The entry of this key.
@@ -167,7 +167,7 @@ impl Standing {
 
     /// The data have changed, and the result of an entry is not what it would be.
     pub(crate) fn fall_behind(&mut self, number: usize) {
-        if let Some(again) = self.entry_mut(number).and_then(Entry::again_mut) {
+        if let Some(again) = self.entry_mut(number).and_then(StandingQuery::again_mut) {
             again.is_behind = true;
             let used = again.used;
             self.behind.insert((used, number));
@@ -176,7 +176,7 @@ impl Standing {
 
     /// Somebody waits for an entry.
     pub(crate) fn want(&mut self, number: usize) {
-        if let Some(again) = self.entry_mut(number).and_then(Entry::again_mut) {
+        if let Some(again) = self.entry_mut(number).and_then(StandingQuery::again_mut) {
             again.is_wanted = true;
         }
     }
@@ -188,7 +188,7 @@ impl Standing {
 
     /// An evaluation has ended; whether it is the one that an entry waits for.
     pub(crate) fn end(&mut self, number: usize, evaluation: u64) -> bool {
-        let again = self.entry_mut(number).and_then(Entry::again_mut);
+        let again = self.entry_mut(number).and_then(StandingQuery::again_mut);
         again.is_some_and(|again| again.running.take_if(|running| *running == evaluation).is_some())
     }
 
@@ -197,7 +197,7 @@ impl Standing {
         &mut self,
         evaluation: u64,
         listens: impl Fn(u64) -> bool,
-    ) -> Option<(String, Box<Query>, Form)> {
+    ) -> Option<(String, Box<Query>, ResultForm)> {
         let is_next = |(_, number): &&(u64, usize)| {
             let Some(entry) = self.entry(*number) else { return false };
             let Method::Again(again) = &entry.method else { return false };
@@ -217,7 +217,7 @@ impl Standing {
     pub(crate) fn catch_up(
         &mut self,
         number: usize,
-        found: Found,
+        found: EvaluatedResult,
         version: u64,
         limits: &JournalLimits,
     ) -> Option<Arc<ResultDelta>> {
@@ -245,7 +245,7 @@ impl Standing {
         delta
     }
 
-    fn file(&mut self, entry: Entry) -> usize {
+    fn file(&mut self, entry: StandingQuery) -> usize {
         let number = self.free.pop().unwrap_or(self.entries.len());
         if number == self.entries.len() {
             self.entries.push(None);
@@ -289,9 +289,9 @@ impl Standing {
     }
 
     /// Whom a change touches, each with its part of it.
-    pub(crate) fn touched(&self, change: &Change) -> BTreeMap<usize, Change> {
-        let mut touched: BTreeMap<usize, Change> = BTreeMap::new();
-        let mut collect = |quads: &[Quad], side: fn(&mut Change) -> &mut Vec<Quad>| {
+    pub(crate) fn touched(&self, change: &QuadChange) -> BTreeMap<usize, QuadChange> {
+        let mut touched: BTreeMap<usize, QuadChange> = BTreeMap::new();
+        let mut collect = |quads: &[Quad], side: fn(&mut QuadChange) -> &mut Vec<Quad>| {
             for quad in quads {
                 self.interests.of(*quad, |number| {
                     let list = side(touched.entry(number).or_default());
@@ -310,7 +310,7 @@ impl Standing {
     /// What a change does to every result it touches, in the order of the entries.
     pub(crate) fn on_change(
         &mut self,
-        touched: BTreeMap<usize, Change>,
+        touched: BTreeMap<usize, QuadChange>,
         before: &Snapshot,
         after: &Snapshot,
         limits: &StandingContext<'_>,
@@ -335,9 +335,9 @@ impl Standing {
         fired
     }
 
-    /// As [`Standing::fall_behind`], beside an evaluation that may be under way.
+    /// As [`StandingQueries::fall_behind`], beside an evaluation that may be under way.
     fn mark_behind(&mut self, number: usize) {
-        if let Some(again) = self.entry_mut(number).and_then(Entry::again_mut) {
+        if let Some(again) = self.entry_mut(number).and_then(StandingQuery::again_mut) {
             again.is_behind = true;
             let used = again.used;
             self.behind.insert((used, number));
@@ -360,15 +360,15 @@ pub(crate) struct StandingContext<'a> {
 }
 
 impl StandingContext<'_> {
-    pub(crate) fn check(&self, known: usize) -> Result<(), Error> {
+    pub(crate) fn check(&self, known: usize) -> Result<(), GraphError> {
         if known >= self.queries_max { Err(Limit::StandingQueries.into()) } else { Ok(()) }
     }
 }
 
-impl Entry {
-    fn new(key: String, form: Form, columns: Vec<Variable>, method: Method, patterns: Vec<Pattern>) -> Self {
+impl StandingQuery {
+    fn new(key: String, form: ResultForm, columns: Vec<Variable>, method: Method, patterns: Vec<IdPattern>) -> Self {
         let (subscribers, rules) = (Vec::new(), Vec::new());
-        Self { key, form, columns, method, patterns, journal: Journal::default(), subscribers, rules }
+        Self { key, form, columns, method, patterns, journal: ResultJournal::default(), subscribers, rules }
     }
 
     /// The names of the columns of its rows.
@@ -381,7 +381,7 @@ impl Entry {
         !matches!(self.method, Method::Again(_))
     }
 
-    fn again_mut(&mut self) -> Option<&mut Again> {
+    fn again_mut(&mut self) -> Option<&mut ReevaluatedQuery> {
         if let Method::Again(again) = &mut self.method { Some(again) } else { None }
     }
 
@@ -404,20 +404,20 @@ impl Entry {
 
     fn on_change(
         &mut self,
-        change: &Change,
+        change: &QuadChange,
         before: &Snapshot,
         after: &Snapshot,
         limits: &StandingContext<'_>,
-    ) -> Result<ResultDelta, Error> {
+    ) -> Result<ResultDelta, GraphError> {
         match &mut self.method {
             Method::Mask => {
                 let rows = |quads: &[Quad]| quads.iter().filter_map(|quad| quad_row(after, *quad)).collect();
                 Ok(ResultDelta { added: rows(&change.added), removed: rows(&change.removed) })
             }
             Method::Follow { followers, bag, .. } => {
-                let meter = Meter::new(limits.query);
+                let meter = EvaluationMeter::new(limits.query);
                 let data = BeforeAfter { before, after, meter, limits: limits.query };
-                let mut counts = Counts::default();
+                let mut counts = RowCounts::default();
                 for follower in followers {
                     follower.follow(change, &data, &mut counts)?;
                 }
@@ -440,7 +440,7 @@ impl Entry {
     }
 
     /// The whole result now.
-    pub(crate) fn baseline(&self, snapshot: &Snapshot, limits: &StandingContext<'_>) -> Result<Vec<Row>, Error> {
+    pub(crate) fn baseline(&self, snapshot: &Snapshot, limits: &StandingContext<'_>) -> Result<Vec<Row>, GraphError> {
         match &self.method {
             Method::Mask => {
                 let mut seen = Bag::default();
@@ -453,11 +453,11 @@ impl Entry {
                 Ok(seen.distinct().collect())
             }
             Method::Follow { solutions, bag: None, .. } => {
-                let Results::Rows(rows) = solutions.run(snapshot, limits.query)? else { return Ok(Vec::new()) };
+                let QueryAnswer::Rows(rows) = solutions.run(snapshot, limits.query)? else { return Ok(Vec::new()) };
                 rows.collect()
             }
             Method::Follow { bag: Some(bag), .. } => Ok(match self.form {
-                Form::Ask => vec![truth(bag.len() > 0)],
+                ResultForm::Ask => vec![truth(bag.len() > 0)],
                 _ => bag.distinct().collect(),
             }),
             Method::Again(again) => Ok(again.bag.rows().collect()),
@@ -465,7 +465,7 @@ impl Entry {
     }
 }
 
-pub(crate) fn bounded(bag: &Bag, rows_max: usize) -> Result<(), Error> {
+pub(crate) fn bounded(bag: &Bag, rows_max: usize) -> Result<(), GraphError> {
     if bag.len() > rows_max { Err(Limit::StandingRows.into()) } else { Ok(()) }
 }
 

@@ -1,13 +1,13 @@
-//! Subscribing, polling and checking: the side of the [`Space`] that subscribers see.
+//! Subscribing, polling and checking: the side of the [`GraphSpace`] that subscribers see.
 
 use oxrdf::Variable;
 
-use crate::error::{Error, Limit};
+use crate::error::{GraphError, Limit};
 use crate::masks::Mask;
 use crate::query::{Query, Row};
 use crate::rows::ResultDelta;
-use crate::space::{Space, context};
-use crate::subscriber::{Event, Subscriber};
+use crate::space::{GraphSpace, context};
+use crate::subscriber::{Subscriber, SubscriberEvent};
 
 /// The name of a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,16 +15,16 @@ pub struct SubscriberId(pub u64);
 
 /// A new subscriber and what it sees first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscribed {
+pub struct NewSubscriber {
     /// Its name.
     pub subscriber: SubscriberId,
     /// The result now: notification 0.
-    pub baseline: Baseline,
+    pub baseline: ResultBaseline,
 }
 
 /// A whole result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Baseline {
+pub struct ResultBaseline {
     /// The number of this notification.
     pub sequence: u64,
     /// The version of the dataset it is the result of.
@@ -37,7 +37,7 @@ pub struct Baseline {
 
 /// The answer to "what did I miss?".
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Check {
+pub enum CatchUp {
     /// Exactly this.
     Missed {
         /// It counts as the notification of this number.
@@ -48,12 +48,12 @@ pub enum Check {
         delta: ResultDelta,
     },
     /// That is no longer known; here is the whole result, in place of everything before.
-    Fresh(Baseline),
+    Fresh(ResultBaseline),
 }
 
-impl Space {
+impl GraphSpace {
     /// Subscribes to a query. Equal queries are evaluated once for all.
-    pub fn subscribe(&mut self, query: &Query) -> Result<Subscribed, Error> {
+    pub fn subscribe(&mut self, query: &Query) -> Result<NewSubscriber, GraphError> {
         let snapshot = self.dataset.snapshot();
         let dictionary = &mut self.dataset.dictionary;
         let entry = self.standing.query(query, &snapshot, dictionary, &context(&self.limits));
@@ -61,12 +61,12 @@ impl Space {
     }
 
     /// Subscribes to the quads that match any of the masks.
-    pub fn subscribe_masks(&mut self, masks: &[Mask]) -> Result<Subscribed, Error> {
+    pub fn subscribe_masks(&mut self, masks: &[Mask]) -> Result<NewSubscriber, GraphError> {
         let entry = self.standing.masks(masks, &mut self.dataset.dictionary, &context(&self.limits));
         self.subscribe_to_new(entry)
     }
 
-    fn subscribe_to_new(&mut self, entry: Result<usize, Error>) -> Result<Subscribed, Error> {
+    fn subscribe_to_new(&mut self, entry: Result<usize, GraphError>) -> Result<NewSubscriber, GraphError> {
         match entry {
             Ok(entry) => self.subscribe_to(entry),
             Err(error) => {
@@ -76,7 +76,7 @@ impl Space {
         }
     }
 
-    pub(crate) fn subscribe_to(&mut self, number: usize) -> Result<Subscribed, Error> {
+    pub(crate) fn subscribe_to(&mut self, number: usize) -> Result<NewSubscriber, GraphError> {
         let outcome = self.try_subscribe(number);
         if outcome.is_err() {
             self.standing.drop_unused(number, &mut self.dataset.dictionary);
@@ -85,23 +85,23 @@ impl Space {
         outcome
     }
 
-    fn try_subscribe(&mut self, number: usize) -> Result<Subscribed, Error> {
+    fn try_subscribe(&mut self, number: usize) -> Result<NewSubscriber, GraphError> {
         if self.subscribers.len() >= self.limits.subscribers_max {
             return Err(Limit::Subscribers.into());
         }
         let baseline = self.baseline(number, 0)?;
-        let entry = self.standing.entry_mut(number).ok_or(Error::Unknown)?;
+        let entry = self.standing.entry_mut(number).ok_or(GraphError::Unknown)?;
         self.subscribers_made += 1;
         entry.subscribers.push(self.subscribers_made);
         self.subscribers.insert(self.subscribers_made, Subscriber::new(number, entry.journal.last()));
-        Ok(Subscribed { subscriber: SubscriberId(self.subscribers_made), baseline })
+        Ok(NewSubscriber { subscriber: SubscriberId(self.subscribers_made), baseline })
     }
 
-    fn baseline(&self, number: usize, sequence: u64) -> Result<Baseline, Error> {
-        let entry = self.standing.entry(number).ok_or(Error::Unknown)?;
+    fn baseline(&self, number: usize, sequence: u64) -> Result<ResultBaseline, GraphError> {
+        let entry = self.standing.entry(number).ok_or(GraphError::Unknown)?;
         let rows = entry.baseline(&self.dataset.snapshot(), &context(&self.limits))?;
         let version = entry.version().unwrap_or(self.version());
-        Ok(Baseline { sequence, version, variables: entry.names(), rows })
+        Ok(ResultBaseline { sequence, version, variables: entry.names(), rows })
     }
 
     /// The columns of what a subscriber is told.
@@ -110,8 +110,8 @@ impl Space {
     }
 
     /// Ends a subscription; no event follows.
-    pub fn unsubscribe(&mut self, subscriber: SubscriberId) -> Result<(), Error> {
-        let gone = self.subscribers.remove(&subscriber.0).ok_or(Error::Unknown)?;
+    pub fn unsubscribe(&mut self, subscriber: SubscriberId) -> Result<(), GraphError> {
+        let gone = self.subscribers.remove(&subscriber.0).ok_or(GraphError::Unknown)?;
         if let Some(entry) = self.standing.entry_mut(gone.query) {
             entry.subscribers.retain(|id| *id != subscriber.0);
             self.standing.drop_unused(gone.query, &mut self.dataset.dictionary);
@@ -126,28 +126,28 @@ impl Space {
     }
 
     /// The next event of a subscriber, if there is one.
-    pub fn poll(&mut self, subscriber: SubscriberId) -> Result<Option<Event>, Error> {
-        let known = self.subscribers.get_mut(&subscriber.0).ok_or(Error::Unknown)?;
+    pub fn poll(&mut self, subscriber: SubscriberId) -> Result<Option<SubscriberEvent>, GraphError> {
+        let known = self.subscribers.get_mut(&subscriber.0).ok_or(GraphError::Unknown)?;
         Ok(known.poll(&self.limits.queue))
     }
 
     /// What a subscriber missed after the notification of this number. The answer takes the place of all that waits.
-    pub fn check(&mut self, subscriber: SubscriberId, since: u64) -> Result<Check, Error> {
-        let known = self.subscribers.get(&subscriber.0).ok_or(Error::Unknown)?;
+    pub fn check(&mut self, subscriber: SubscriberId, since: u64) -> Result<CatchUp, GraphError> {
+        let known = self.subscribers.get(&subscriber.0).ok_or(GraphError::Unknown)?;
         if let Some(error) = known.ended() {
             return Err(error.clone());
         }
         let number = known.query;
-        let entry = self.standing.entry(number).ok_or(Error::Unknown)?;
+        let entry = self.standing.entry(number).ok_or(GraphError::Unknown)?;
         let (change, version) = (entry.journal.last(), entry.version().unwrap_or(self.version()));
         let missed = known.change_of(since).and_then(|change| entry.journal.since(change));
         let fresh = if missed.is_none() { Some(self.baseline(number, 0)?) } else { None };
-        let known = self.subscribers.get_mut(&subscriber.0).ok_or(Error::Unknown)?;
+        let known = self.subscribers.get_mut(&subscriber.0).ok_or(GraphError::Unknown)?;
         let sequence = known.caught_up(change, &self.limits.queue);
         Ok(match (missed, fresh) {
-            (Some(delta), _) => Check::Missed { sequence, version, delta },
-            (None, Some(baseline)) => Check::Fresh(Baseline { sequence, ..baseline }),
-            (None, None) => return Err(Error::Unknown),
+            (Some(delta), _) => CatchUp::Missed { sequence, version, delta },
+            (None, Some(baseline)) => CatchUp::Fresh(ResultBaseline { sequence, ..baseline }),
+            (None, None) => return Err(GraphError::Unknown),
         })
     }
 
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_subscription_that_fails_midway_holds_no_terms() {
-        let mut space = Space::new(1, SpaceLimits::default());
+        let mut space = GraphSpace::new(1, SpaceLimits::default());
         // Followed, evaluated again, and masks: each finds no number for the last of its terms.
         let followed = "SELECT ?a { ?a <urn:a> ?b . ?b <urn:b> ?c . ?c <urn:c> ?d }";
         let again = "SELECT ?a (COUNT(*) AS ?n) { ?a <urn:a> ?b . ?b <urn:b> ?c . ?c <urn:c> ?d } GROUP BY ?a";

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::error::Error;
+use crate::error::GraphError;
 use crate::rows::ResultDelta;
 
 /// How much may wait for one subscriber.
@@ -27,7 +27,7 @@ impl Default for QueueLimits {
 
 /// What a subscriber is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SubscriberEvent {
     /// The result changed.
     Changed(Notification),
     /// The notification of this number was dropped: what it would have said is told by a check.
@@ -36,7 +36,7 @@ pub enum Event {
         sequence: u64,
     },
     /// The standing query could not be kept up to date and is gone.
-    Ended(Error),
+    Ended(GraphError),
 }
 
 /// A numbered change of a result.
@@ -50,7 +50,7 @@ pub struct Notification {
     pub delta: Arc<ResultDelta>,
 }
 
-struct Pending {
+struct PendingDelta {
     delta: Arc<ResultDelta>,
     change: u64,
     version: u64,
@@ -62,11 +62,11 @@ const NO_QUERY: usize = usize::MAX;
 /// One subscriber.
 pub(crate) struct Subscriber {
     pub(crate) query: usize,
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingDelta>,
     rows: usize,
     /// Something was dropped since the last poll.
     gap: bool,
-    ended: Option<Error>,
+    ended: Option<GraphError>,
     sequence: u64,
     /// Which change of the query each notification led to.
     told: VecDeque<(u64, u64)>,
@@ -84,7 +84,7 @@ impl Subscriber {
             return;
         }
         self.rows += delta.len();
-        self.pending.push_back(Pending { delta: Arc::clone(delta), change, version });
+        self.pending.push_back(PendingDelta { delta: Arc::clone(delta), change, version });
         if self.pending.len() <= limits.pending_max && self.rows <= limits.rows_max {
             return;
         }
@@ -95,32 +95,36 @@ impl Subscriber {
         if self.rows > limits.rows_max {
             (self.rows, self.gap) = (0, true);
         } else if !merged.is_empty() {
-            self.pending.push_back(Pending { delta: Arc::new(merged), change, version });
+            self.pending.push_back(PendingDelta { delta: Arc::new(merged), change, version });
         }
     }
 
     /// Its query is gone. The number of the query may be given to another one, whose changes are not for this subscriber.
-    pub(crate) fn end(&mut self, reason: Error) {
+    pub(crate) fn end(&mut self, reason: GraphError) {
         self.ended = Some(reason);
         self.query = NO_QUERY;
     }
 
     /// Why its query is gone, as long as it was not told.
-    pub(crate) fn ended(&self) -> Option<&Error> {
+    pub(crate) fn ended(&self) -> Option<&GraphError> {
         self.ended.as_ref()
     }
 
-    pub(crate) fn poll(&mut self, limits: &QueueLimits) -> Option<Event> {
+    pub(crate) fn poll(&mut self, limits: &QueueLimits) -> Option<SubscriberEvent> {
         if self.gap {
             self.gap = false;
             self.sequence += 1;
-            return Some(Event::Gap { sequence: self.sequence });
+            return Some(SubscriberEvent::Gap { sequence: self.sequence });
         }
-        let Some(next) = self.pending.pop_front() else { return self.ended.take().map(Event::Ended) };
+        let Some(next) = self.pending.pop_front() else { return self.ended.take().map(SubscriberEvent::Ended) };
         self.rows -= next.delta.len();
         self.sequence += 1;
         self.remember(next.change, limits);
-        Some(Event::Changed(Notification { sequence: self.sequence, version: next.version, delta: next.delta }))
+        Some(SubscriberEvent::Changed(Notification {
+            sequence: self.sequence,
+            version: next.version,
+            delta: next.delta,
+        }))
     }
 
     fn remember(&mut self, change: u64, limits: &QueueLimits) {
@@ -171,7 +175,7 @@ mod tests {
         let mut state = Vec::from([moved(0, 0).added[0].clone()]);
         let mut numbers = Vec::new();
         while let Some(event) = subscriber.poll(&limits) {
-            let Event::Changed(notification) = event else { panic!("{event:?}") };
+            let SubscriberEvent::Changed(notification) = event else { panic!("{event:?}") };
             numbers.push(notification.sequence);
             state.retain(|row| !notification.delta.removed.contains(row));
             state.extend(notification.delta.added.iter().cloned());
@@ -196,9 +200,9 @@ mod tests {
         subscriber.push(&moved(1, 2), 1, 1, &limits);
         subscriber.push(&moved(3, 4), 2, 2, &limits);
         subscriber.push(&moved(5, 6), 3, 3, &limits);
-        assert_eq!(subscriber.poll(&limits), Some(Event::Gap { sequence: 1 }));
+        assert_eq!(subscriber.poll(&limits), Some(SubscriberEvent::Gap { sequence: 1 }));
         subscriber.push(&moved(7, 8), 4, 4, &limits);
-        let Some(Event::Changed(next)) = subscriber.poll(&limits) else { panic!("nothing") };
+        let Some(SubscriberEvent::Changed(next)) = subscriber.poll(&limits) else { panic!("nothing") };
         assert_eq!((next.sequence, subscriber.change_of(2), subscriber.change_of(1)), (2, Some(4), None));
     }
 }

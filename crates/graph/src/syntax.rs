@@ -100,14 +100,14 @@ pub(crate) fn star_order(text: &str) -> Option<BTreeMap<&str, usize>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::error::Error;
+    use crate::error::GraphError;
     use crate::limits::QueryLimits;
     use crate::query::Query;
     use crate::update::Update;
 
     fn query(text: &str) -> String {
         match Query::parse(text, &QueryLimits::default()) {
-            Err(Error::Syntax(words)) => words,
+            Err(GraphError::Syntax(words)) => words,
             other => panic!("{other:?}"),
         }
     }
@@ -123,7 +123,7 @@ mod tests {
         let words = query("SELECT ?s { ?s ?p ?o FILTER(?o > ) }");
         assert!(words.contains("expected ABS, AVG, ") && words.ends_with(", …"), "{words}");
         let words = match Update::parse("INSERT DATA { ?s <urn:p> 1 }", &QueryLimits::default()) {
-            Err(Error::Syntax(words)) => words,
+            Err(GraphError::Syntax(words)) => words,
             other => panic!("{other:?}"),
         };
         assert!(words.ends_with(": variables are not allowed in INSERT DATA"), "{words}");
@@ -136,7 +136,7 @@ mod tests {
             for second in pieces {
                 for third in pieces {
                     let text = format!("{first} {second} {third}");
-                    if let Err(Error::Syntax(words)) = Query::parse(&text, &QueryLimits::default()) {
+                    if let Err(GraphError::Syntax(words)) = Query::parse(&text, &QueryLimits::default()) {
                         assert!(!words.contains(['[', ']', '\n']) && words.starts_with("line "), "{text:?}: {words}");
                     }
                 }
@@ -151,9 +151,9 @@ mod tests {
         let text = |names: &[String]| format!("SELECT * {{ VALUES (?{}) {{}} }}", names.join(" ?"));
         let limits = QueryLimits::default();
         let most = names(limits.variables_max);
-        let snapshot = crate::space::Space::new(1, crate::space::SpaceLimits::default()).snapshot();
+        let snapshot = crate::space::GraphSpace::new(1, crate::space::SpaceLimits::default()).snapshot();
         let query = Query::parse(&text(&most), &limits).unwrap();
-        let crate::query::Results::Rows(rows) = query.run(&snapshot, &limits).unwrap() else { panic!("no rows") };
+        let crate::query::QueryAnswer::Rows(rows) = query.run(&snapshot, &limits).unwrap() else { panic!("no rows") };
         assert!(rows.variables().iter().map(oxrdf::Variable::as_str).eq(&most));
         for count in [limits.variables_max + 1, 100_000] {
             let refused = Query::parse(&text(&names(count)), &limits);
@@ -170,10 +170,10 @@ mod tests {
             ("select*{ { SELECT ?q { ?q ?b ?a } } ?z ?y ?q } LIMIT 3", &["q", "z", "y"]),
             ("SELECT ?b ?a { ?z ?b ?a }", &["b", "a"]),
         ] {
-            let mut space = crate::space::Space::new(1, crate::space::SpaceLimits::default());
+            let mut space = crate::space::GraphSpace::new(1, crate::space::SpaceLimits::default());
             let snapshot = space.snapshot();
             let query = Query::parse(text, &QueryLimits::default()).unwrap();
-            let crate::query::Results::Rows(rows) = query.run(&snapshot, &QueryLimits::default()).unwrap() else {
+            let crate::query::QueryAnswer::Rows(rows) = query.run(&snapshot, &QueryLimits::default()).unwrap() else {
                 panic!("no rows");
             };
             let names: Vec<&str> = rows.variables().iter().map(oxrdf::Variable::as_str).collect();

@@ -13,22 +13,22 @@ use spargebra::{GraphUpdateOperation, Query as Algebra, Update as Operations};
 
 use crate::dataset::{Dataset, graph_name};
 use crate::delta::quad_of;
-use crate::error::{Error, Refusal};
-use crate::index::{InGraph, Pattern};
+use crate::error::{GraphError, QueryRefusal};
+use crate::index::{IdPattern, InGraph};
 use crate::limits::QueryLimits;
-use crate::query::{Query, Results, Row, parser};
+use crate::query::{Query, QueryAnswer, Row, parser};
 use crate::syntax::words;
 use crate::text;
 
 /// An update that was parsed and judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    steps: Vec<Step>,
+    steps: Vec<UpdateStep>,
 }
 
 /// An operation, ready to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum UpdateStep {
     Insert(Vec<Quad>),
     Delete(Vec<GroundQuad>),
     Modify { delete: Vec<GroundQuadPattern>, insert: Vec<QuadPattern>, query: Box<Query> },
@@ -40,42 +40,46 @@ impl Update {
     /// Whether it can only take something away.
     pub fn only_removes(&self) -> bool {
         self.steps.iter().all(|step| match step {
-            Step::Delete(_) | Step::Clear(_) => true,
-            Step::Modify { insert, .. } => insert.is_empty(),
-            Step::Insert(_) | Step::Create { .. } => false,
+            UpdateStep::Delete(_) | UpdateStep::Clear(_) => true,
+            UpdateStep::Modify { insert, .. } => insert.is_empty(),
+            UpdateStep::Insert(_) | UpdateStep::Create { .. } => false,
         })
     }
 
     /// Reads an update. Its cost is bounded by the limits, whatever the text.
-    pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, Error> {
+    pub fn parse(text: &str, limits: &QueryLimits) -> Result<Self, GraphError> {
         Self::parse_at(text, None, limits)
     }
 
     /// The same, with a base for relative IRIs.
-    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, Error> {
+    pub fn parse_at(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Self, GraphError> {
         text::check(text, base, limits)?;
         let parsed = parser(base)?.parse_update(text);
-        Self::new(parsed.map_err(|error| Error::Syntax(words(&error.to_string(), text)))?, limits)
+        Self::new(parsed.map_err(|error| GraphError::Syntax(words(&error.to_string(), text)))?, limits)
     }
 
-    fn new(parsed: Operations, limits: &QueryLimits) -> Result<Self, Error> {
+    fn new(parsed: Operations, limits: &QueryLimits) -> Result<Self, GraphError> {
         let mut steps = Vec::with_capacity(parsed.operations.len());
         for operation in parsed.operations {
             steps.push(match operation {
-                GraphUpdateOperation::InsertData { data } => Step::Insert(data.into_iter().map(inserted).collect()),
-                GraphUpdateOperation::DeleteData { data } => Step::Delete(data),
+                GraphUpdateOperation::InsertData { data } => {
+                    UpdateStep::Insert(data.into_iter().map(inserted).collect())
+                }
+                GraphUpdateOperation::DeleteData { data } => UpdateStep::Delete(data),
                 GraphUpdateOperation::DeleteInsert { delete, insert, using, pattern } => {
                     let base_iri = parsed.base_iri.clone();
                     let select = Algebra::Select { dataset: using, pattern: *pattern, base_iri };
-                    Step::Modify { delete, insert, query: Box::new(Query::new(select, limits)?) }
+                    UpdateStep::Modify { delete, insert, query: Box::new(Query::new(select, limits)?) }
                 }
                 GraphUpdateOperation::Clear { graph, .. } | GraphUpdateOperation::Drop { graph, .. } => {
-                    Step::Clear(graph)
+                    UpdateStep::Clear(graph)
                 }
-                GraphUpdateOperation::Create { silent, graph } => Step::Create { silent, graph },
+                GraphUpdateOperation::Create { silent, graph } => UpdateStep::Create { silent, graph },
                 // Nothing is fetched. SILENT asks that a failure be no failure.
                 GraphUpdateOperation::Load { silent: true, .. } => continue,
-                GraphUpdateOperation::Load { silent: false, .. } => return Err(Error::Refused(Refusal::Load)),
+                GraphUpdateOperation::Load { silent: false, .. } => {
+                    return Err(GraphError::Refused(QueryRefusal::Load));
+                }
             });
         }
         Ok(Self { steps })
@@ -85,7 +89,7 @@ impl Update {
     #[must_use]
     pub fn using_graphs(mut self, default: &[NamedNode], named: &[NamedNode]) -> Self {
         for step in &mut self.steps {
-            if let Step::Modify { query, .. } = step {
+            if let UpdateStep::Modify { query, .. } = step {
                 let on_graphs = query.as_ref().clone().on_graphs(default.to_vec(), named.to_vec());
                 **query = on_graphs;
             }
@@ -95,10 +99,10 @@ impl Update {
 
     /// Quads that it names one by one.
     pub fn size(&self) -> usize {
-        let named = |step: &Step| match step {
-            Step::Insert(quads) => quads.len(),
-            Step::Delete(quads) => quads.len(),
-            Step::Modify { .. } | Step::Clear(_) | Step::Create { .. } => 0,
+        let named = |step: &UpdateStep| match step {
+            UpdateStep::Insert(quads) => quads.len(),
+            UpdateStep::Delete(quads) => quads.len(),
+            UpdateStep::Modify { .. } | UpdateStep::Clear(_) | UpdateStep::Create { .. } => 0,
         };
         self.steps.iter().map(named).sum()
     }
@@ -111,26 +115,26 @@ impl Update {
     /// The queries of its `WHERE`s.
     pub(crate) fn wheres(&self) -> impl Iterator<Item = &Query> {
         self.steps.iter().filter_map(|step| match step {
-            Step::Modify { query, .. } => Some(query.as_ref()),
+            UpdateStep::Modify { query, .. } => Some(query.as_ref()),
             _ => None,
         })
     }
 
-    pub(crate) fn apply(&self, dataset: &mut Dataset, limits: &QueryLimits) -> Result<(), Error> {
+    pub(crate) fn apply(&self, dataset: &mut Dataset, limits: &QueryLimits) -> Result<(), GraphError> {
         for step in &self.steps {
             match step {
-                Step::Insert(quads) => insert_data(quads, dataset)?,
-                Step::Delete(quads) => {
+                UpdateStep::Insert(quads) => insert_data(quads, dataset)?,
+                UpdateStep::Delete(quads) => {
                     for quad in quads {
                         dataset.remove(ground(quad).as_ref())?;
                     }
                 }
-                Step::Modify { delete, insert, query } => modify(delete, insert, query, dataset, limits)?,
-                Step::Clear(target) => clear(target, dataset, limits)?,
-                Step::Create { silent, graph } => create(*silent, graph, dataset)?,
+                UpdateStep::Modify { delete, insert, query } => modify(delete, insert, query, dataset, limits)?,
+                UpdateStep::Clear(target) => clear(target, dataset, limits)?,
+                UpdateStep::Create { silent, graph } => create(*silent, graph, dataset)?,
             }
             if limits.cancel.is_cancelled() {
-                return Err(Error::Cancelled);
+                return Err(GraphError::Cancelled);
             }
         }
         Ok(())
@@ -138,7 +142,7 @@ impl Update {
 }
 
 /// Blank nodes of data are new ones, the same within one operation.
-fn insert_data(quads: &[Quad], dataset: &mut Dataset) -> Result<(), Error> {
+fn insert_data(quads: &[Quad], dataset: &mut Dataset) -> Result<(), GraphError> {
     let mut blanks = BTreeMap::new();
     for quad in quads {
         let mut quad = quad.clone();
@@ -177,17 +181,17 @@ fn ground(quad: &GroundQuad) -> Quad {
     Quad { subject: quad.subject.clone().into(), predicate: quad.predicate.clone(), object, graph_name }
 }
 
-fn create(silent: bool, graph: &NamedNode, dataset: &Dataset) -> Result<(), Error> {
+fn create(silent: bool, graph: &NamedNode, dataset: &Dataset) -> Result<(), GraphError> {
     // A graph exists while it has a quad; an empty one is not recorded, so creating it changes nothing.
     let snapshot = dataset.snapshot();
     let exists = snapshot.terms.find(graph.as_ref().into()).is_some_and(|graph| {
-        let all = Pattern { graph: InGraph::One(graph), subject: None, predicate: None, object: None };
+        let all = IdPattern { graph: InGraph::One(graph), subject: None, predicate: None, object: None };
         snapshot.scan(all).next().is_some()
     });
-    if exists && !silent { Err(Error::Evaluation(format!("the graph {graph} exists"))) } else { Ok(()) }
+    if exists && !silent { Err(GraphError::Evaluation(format!("the graph {graph} exists"))) } else { Ok(()) }
 }
 
-fn clear(target: &GraphTarget, dataset: &mut Dataset, limits: &QueryLimits) -> Result<(), Error> {
+fn clear(target: &GraphTarget, dataset: &mut Dataset, limits: &QueryLimits) -> Result<(), GraphError> {
     let snapshot = dataset.snapshot();
     let graph = match target {
         GraphTarget::NamedNode(node) => match snapshot.terms.find(node.as_ref().into()) {
@@ -198,10 +202,10 @@ fn clear(target: &GraphTarget, dataset: &mut Dataset, limits: &QueryLimits) -> R
         GraphTarget::NamedGraphs => InGraph::AnyNamed,
         GraphTarget::AllGraphs => InGraph::Any,
     };
-    for quad in snapshot.scan(Pattern { graph, subject: None, predicate: None, object: None }) {
+    for quad in snapshot.scan(IdPattern { graph, subject: None, predicate: None, object: None }) {
         dataset.remove_ids(quad)?;
         if limits.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
+            return Err(GraphError::Cancelled);
         }
     }
     Ok(())
@@ -214,9 +218,9 @@ fn modify(
     query: &Query,
     dataset: &mut Dataset,
     limits: &QueryLimits,
-) -> Result<(), Error> {
+) -> Result<(), GraphError> {
     let snapshot = dataset.snapshot();
-    let Results::Rows(rows) = query.run(&snapshot, limits)? else { return Ok(()) };
+    let QueryAnswer::Rows(rows) = query.run(&snapshot, limits)? else { return Ok(()) };
     let variables = rows.variables().to_vec();
     let rows: Vec<Row> = rows.collect::<Result<_, _>>()?;
     // While a snapshot exists, every change copies a path of each index.

@@ -8,14 +8,14 @@ use spareval::{InternalQuad, QueryableDataset};
 
 use crate::dataset::Snapshot;
 use crate::dictionary::Id;
-use crate::error::Error;
-use crate::index::{InGraph, Pattern, Quad, Scan};
-use crate::limits::Meter;
+use crate::error::GraphError;
+use crate::index::{IdPattern, InGraph, IndexScan, Quad};
+use crate::limits::EvaluationMeter;
 
 /// A snapshot and the meter of one evaluation.
-pub(crate) struct View<'a> {
+pub(crate) struct SnapshotView<'a> {
     pub(crate) snapshot: &'a Snapshot,
-    pub(crate) meter: Rc<Meter>,
+    pub(crate) meter: Rc<EvaluationMeter>,
     /// The graphs of `FROM <a> FROM <b>`, whose merge stands under the number of [`MERGED`].
     merged: Rc<[Id]>,
 }
@@ -27,9 +27,9 @@ const MERGED_ID: Id = Id::MAX;
 
 /// A term in the evaluator's hands. Each holds the meter, whose references are thereby the count of live terms.
 #[derive(Clone)]
-pub(crate) enum Held {
+pub(crate) enum HeldTerm {
     /// A stored term.
-    Stored(Id, #[allow(dead_code, reason = "counted by being held")] Rc<Meter>),
+    Stored(Id, #[allow(dead_code, reason = "counted by being held")] Rc<EvaluationMeter>),
     /// A term that no quad has.
     Computed(Rc<Computed>),
 }
@@ -37,7 +37,7 @@ pub(crate) enum Held {
 pub(crate) struct Computed {
     term: Term,
     bytes: usize,
-    meter: Rc<Meter>,
+    meter: Rc<EvaluationMeter>,
 }
 
 impl Drop for Computed {
@@ -46,7 +46,7 @@ impl Drop for Computed {
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for HeldTerm {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stored(a, _), Self::Stored(b, _)) => a == b,
@@ -57,9 +57,9 @@ impl PartialEq for Held {
     }
 }
 
-impl Eq for Held {}
+impl Eq for HeldTerm {}
 
-impl Hash for Held {
+impl Hash for HeldTerm {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
             Self::Stored(id, _) => id.hash(state),
@@ -72,9 +72,9 @@ impl Hash for Held {
 /// evaluator is in runs dry.
 pub(crate) struct Quads<'a> {
     snapshot: &'a Snapshot,
-    pattern: Pattern,
-    scan: Option<Scan<'a>>,
-    meter: Rc<Meter>,
+    pattern: IdPattern,
+    scan: Option<IndexScan<'a>>,
+    meter: Rc<EvaluationMeter>,
     /// The graphs to merge, and how many of them were entered.
     merged: Rc<[Id]>,
     entered: usize,
@@ -90,7 +90,7 @@ impl Quads<'_> {
             let Some(quad) = self.scan.as_mut().and_then(Iterator::next) else {
                 let graph = *self.merged.get(self.entered)?;
                 self.entered += 1;
-                self.scan = Some(self.snapshot.scan(Pattern { graph: InGraph::One(graph), ..self.pattern }));
+                self.scan = Some(self.snapshot.scan(IdPattern { graph: InGraph::One(graph), ..self.pattern }));
                 continue;
             };
             let mut before = self.merged.iter().take(self.entered - 1);
@@ -102,7 +102,7 @@ impl Quads<'_> {
 }
 
 impl Iterator for Quads<'_> {
-    type Item = Result<InternalQuad<Held>, Error>;
+    type Item = Result<InternalQuad<HeldTerm>, GraphError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let quad = self.quad()?;
@@ -110,7 +110,7 @@ impl Iterator for Quads<'_> {
             (self.scan, self.merged) = (None, Rc::default());
             return Some(Err(error));
         }
-        let held = |id: Id| Held::Stored(id, Rc::clone(&self.meter));
+        let held = |id: Id| HeldTerm::Stored(id, Rc::clone(&self.meter));
         Some(Ok(InternalQuad {
             subject: held(quad.subject),
             predicate: held(quad.predicate),
@@ -121,16 +121,16 @@ impl Iterator for Quads<'_> {
 }
 
 /// The number, or nothing if no quad can have the term.
-fn bound(term: Option<&Held>) -> Result<Option<Id>, ()> {
+fn bound(term: Option<&HeldTerm>) -> Result<Option<Id>, ()> {
     match term {
         None => Ok(None),
-        Some(Held::Stored(id, _)) => Ok(Some(*id)),
-        Some(Held::Computed(_)) => Err(()),
+        Some(HeldTerm::Stored(id, _)) => Ok(Some(*id)),
+        Some(HeldTerm::Computed(_)) => Err(()),
     }
 }
 
-impl<'a> View<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot, meter: Rc<Meter>) -> Self {
+impl<'a> SnapshotView<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, meter: Rc<EvaluationMeter>) -> Self {
         Self { snapshot, meter, merged: Rc::default() }
     }
 
@@ -141,22 +141,22 @@ impl<'a> View<'a> {
 
     #[expect(clippy::option_option, reason = "the evaluator's words: any named graph, the default one, this one")]
     fn pattern(
-        subject: Option<&Held>,
-        predicate: Option<&Held>,
-        object: Option<&Held>,
-        graph: Option<Option<&Held>>,
-    ) -> Result<Pattern, ()> {
+        subject: Option<&HeldTerm>,
+        predicate: Option<&HeldTerm>,
+        object: Option<&HeldTerm>,
+        graph: Option<Option<&HeldTerm>>,
+    ) -> Result<IdPattern, ()> {
         let graph = match graph {
             None => InGraph::AnyNamed,
             Some(None) => InGraph::One(0),
-            Some(Some(Held::Stored(id, _))) => InGraph::One(*id),
-            Some(Some(Held::Computed(_))) => return Err(()),
+            Some(Some(HeldTerm::Stored(id, _))) => InGraph::One(*id),
+            Some(Some(HeldTerm::Computed(_))) => return Err(()),
         };
-        Ok(Pattern { graph, subject: bound(subject)?, predicate: bound(predicate)?, object: bound(object)? })
+        Ok(IdPattern { graph, subject: bound(subject)?, predicate: bound(predicate)?, object: bound(object)? })
     }
 
-    fn quads(&self, pattern: Result<Pattern, ()>) -> Quads<'a> {
-        let nowhere = Pattern { graph: InGraph::One(MERGED_ID), subject: None, predicate: None, object: None };
+    fn quads(&self, pattern: Result<IdPattern, ()>) -> Quads<'a> {
+        let nowhere = IdPattern { graph: InGraph::One(MERGED_ID), subject: None, predicate: None, object: None };
         let is_merge = pattern.is_ok_and(|pattern| pattern.graph == InGraph::One(MERGED_ID));
         Quads {
             snapshot: self.snapshot,
@@ -169,37 +169,37 @@ impl<'a> View<'a> {
     }
 }
 
-impl<'a> QueryableDataset<'a> for View<'a> {
-    type InternalTerm = Held;
-    type Error = Error;
+impl<'a> QueryableDataset<'a> for SnapshotView<'a> {
+    type InternalTerm = HeldTerm;
+    type Error = GraphError;
 
     fn internal_quads_for_pattern(
         &self,
-        subject: Option<&Held>,
-        predicate: Option<&Held>,
-        object: Option<&Held>,
-        graph_name: Option<Option<&Held>>,
-    ) -> impl Iterator<Item = Result<InternalQuad<Held>, Error>> + use<'a> {
+        subject: Option<&HeldTerm>,
+        predicate: Option<&HeldTerm>,
+        object: Option<&HeldTerm>,
+        graph_name: Option<Option<&HeldTerm>>,
+    ) -> impl Iterator<Item = Result<InternalQuad<HeldTerm>, GraphError>> + use<'a> {
         self.quads(Self::pattern(subject, predicate, object, graph_name))
     }
 
-    fn internal_named_graphs(&self) -> impl Iterator<Item = Result<Held, Error>> + use<'a> {
+    fn internal_named_graphs(&self) -> impl Iterator<Item = Result<HeldTerm, GraphError>> + use<'a> {
         let (snapshot, meter) = (self.snapshot, Rc::clone(&self.meter));
         let graphs = std::iter::successors(snapshot.index.graph_after(0), |graph| snapshot.index.graph_after(*graph));
-        graphs.map(move |graph| meter.step().map(|()| Held::Stored(graph, Rc::clone(&meter))))
+        graphs.map(move |graph| meter.step().map(|()| HeldTerm::Stored(graph, Rc::clone(&meter))))
     }
 
-    fn contains_internal_graph_name(&self, graph_name: &Held) -> Result<bool, Error> {
+    fn contains_internal_graph_name(&self, graph_name: &HeldTerm) -> Result<bool, GraphError> {
         let pattern = Self::pattern(None, None, None, Some(Some(graph_name)));
         Ok(pattern.is_ok_and(|pattern| self.snapshot.scan(pattern).next().is_some()))
     }
 
-    fn internalize_term(&self, term: Term) -> Result<Held, Error> {
+    fn internalize_term(&self, term: Term) -> Result<HeldTerm, GraphError> {
         if let Some(id) = self.snapshot.terms.find(term.as_ref()) {
-            return Ok(Held::Stored(id, Rc::clone(&self.meter)));
+            return Ok(HeldTerm::Stored(id, Rc::clone(&self.meter)));
         }
         if matches!(&term, Term::BlankNode(node) if node.as_str() == MERGED) {
-            return Ok(Held::Stored(MERGED_ID, Rc::clone(&self.meter)));
+            return Ok(HeldTerm::Stored(MERGED_ID, Rc::clone(&self.meter)));
         }
         let bytes = match &term {
             Term::NamedNode(node) => node.as_str().len(),
@@ -207,13 +207,13 @@ impl<'a> QueryableDataset<'a> for View<'a> {
             Term::Literal(literal) => literal.value().len(),
         };
         self.meter.hold_bytes(bytes)?;
-        Ok(Held::Computed(Rc::new(Computed { term, bytes, meter: Rc::clone(&self.meter) })))
+        Ok(HeldTerm::Computed(Rc::new(Computed { term, bytes, meter: Rc::clone(&self.meter) })))
     }
 
-    fn externalize_term(&self, term: Held) -> Result<Term, Error> {
+    fn externalize_term(&self, term: HeldTerm) -> Result<Term, GraphError> {
         match term {
-            Held::Stored(id, _) => self.snapshot.terms.term(id).ok_or(Error::Unknown),
-            Held::Computed(computed) => Ok(computed.term.clone()),
+            HeldTerm::Stored(id, _) => self.snapshot.terms.term(id).ok_or(GraphError::Unknown),
+            HeldTerm::Computed(computed) => Ok(computed.term.clone()),
         }
     }
 }

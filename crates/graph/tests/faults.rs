@@ -6,7 +6,8 @@ use std::thread;
 
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use tidegate_graph::{
-    Check, Error, Event, Limit, Mask, Query, QueryLimits, QueueLimits, Refusal, Results, Space, SpaceLimits, Update,
+    CatchUp, GraphError, GraphSpace, Limit, Mask, Query, QueryAnswer, QueryLimits, QueryRefusal, QueueLimits,
+    SpaceLimits, SubscriberEvent, Update,
 };
 
 fn iri(text: &str) -> NamedNode {
@@ -17,24 +18,24 @@ fn quad(n: usize) -> Quad {
     Quad::new(iri(&format!("e:s{n}")), iri("e:p"), Literal::from(n as u64), GraphName::DefaultGraph)
 }
 
-fn space(quads: usize) -> Space {
-    let mut space = Space::new(1, SpaceLimits::default());
+fn space(quads: usize) -> GraphSpace {
+    let mut space = GraphSpace::new(1, SpaceLimits::default());
     space.edit(&[], &(0..quads).map(quad).collect::<Vec<_>>()).unwrap();
     space
 }
 
-fn update(space: &mut Space, text: &str) -> Result<Vec<tidegate_graph::Delta>, Error> {
+fn update(space: &mut GraphSpace, text: &str) -> Result<Vec<tidegate_graph::QuadDelta>, GraphError> {
     let limits = QueryLimits::default();
     Ok(space.update(&Update::parse(text, &limits)?, &limits)?.deltas)
 }
 
 /// All of a result, or the error it ended with.
-fn answer(space: &Space, text: &str, limits: &QueryLimits) -> Result<usize, Error> {
+fn answer(space: &GraphSpace, text: &str, limits: &QueryLimits) -> Result<usize, GraphError> {
     let snapshot = space.snapshot();
     match Query::parse(text, limits)?.run(&snapshot, limits)? {
-        Results::Rows(rows) => rows.collect::<Result<Vec<_>, _>>().map(|rows| rows.len()),
-        Results::Triples(triples) => triples.collect::<Result<Vec<_>, _>>().map(|triples| triples.len()),
-        Results::Boolean(holds) => Ok(usize::from(holds)),
+        QueryAnswer::Rows(rows) => rows.collect::<Result<Vec<_>, _>>().map(|rows| rows.len()),
+        QueryAnswer::Triples(triples) => triples.collect::<Result<Vec<_>, _>>().map(|triples| triples.len()),
+        QueryAnswer::Boolean(holds) => Ok(usize::from(holds)),
     }
 }
 
@@ -61,14 +62,14 @@ fn f091_f108_a_cancelled_query_ends_at_its_next_row_and_holds_nothing() {
         let limits = QueryLimits::default();
         let snapshot = space.snapshot();
         let results = Query::parse(text, &limits).unwrap().run(&snapshot, &limits).unwrap();
-        let mut left: Box<dyn Iterator<Item = Result<(), Error>>> = match results {
-            Results::Rows(rows) => Box::new(rows.map(|row| row.map(|_| ()))),
-            Results::Triples(triples) => Box::new(triples.map(|triple| triple.map(|_| ()))),
-            Results::Boolean(_) => panic!("no rows"),
+        let mut left: Box<dyn Iterator<Item = Result<(), GraphError>>> = match results {
+            QueryAnswer::Rows(rows) => Box::new(rows.map(|row| row.map(|_| ()))),
+            QueryAnswer::Triples(triples) => Box::new(triples.map(|triple| triple.map(|_| ()))),
+            QueryAnswer::Boolean(_) => panic!("no rows"),
         };
         assert_eq!(left.next(), Some(Ok(())));
         limits.cancel.cancel();
-        assert_eq!(left.next(), Some(Err(Error::Cancelled)));
+        assert_eq!(left.next(), Some(Err(GraphError::Cancelled)));
         assert_eq!(left.next(), None);
     }
     // Ten thousand clients that go away after the first row: the results are values, and go with them.
@@ -76,7 +77,7 @@ fn f091_f108_a_cancelled_query_ends_at_its_next_row_and_holds_nothing() {
     let query = Query::parse("SELECT * { ?a ?b ?c . ?d ?e ?f }", &limits).unwrap();
     let snapshot = space.snapshot();
     for _ in 0..10_000 {
-        let Results::Rows(mut rows) = query.run(&snapshot, &limits).unwrap() else { panic!("no rows") };
+        let QueryAnswer::Rows(mut rows) = query.run(&snapshot, &limits).unwrap() else { panic!("no rows") };
         assert!(rows.next().is_some());
     }
 }
@@ -94,7 +95,7 @@ fn f091_products_that_read_nothing_are_cancelled_too() {
         let limits = QueryLimits::default();
         assert_eq!(answer(&space, &text, &limits), Ok(1));
         limits.cancel.cancel();
-        assert_eq!(answer(&space, &text, &limits), Err(Error::Cancelled));
+        assert_eq!(answer(&space, &text, &limits), Err(GraphError::Cancelled));
     }
     for text in [text(&["a", "b", "c", "d"]), unions(13)] {
         let limit = answer(&space, &text, &QueryLimits::default()).map_err(|error| error.limit());
@@ -111,7 +112,7 @@ fn f091_an_update_that_is_cancelled_or_too_large_changes_nothing() {
     assert_eq!(space.update(&product, &limits), Err(Limit::Steps.into()));
     let limits = QueryLimits::default();
     limits.cancel.cancel();
-    assert_eq!(space.update(&product, &limits), Err(Error::Cancelled));
+    assert_eq!(space.update(&product, &limits), Err(GraphError::Cancelled));
     assert_eq!((space.version(), space.snapshot().len()), (1, 300));
 }
 
@@ -170,7 +171,7 @@ fn f092_the_deepest_accepted_queries_fit_a_small_stack() {
             format!("ASK {{ ?s {}<e:p> ?o }}", "<e:p>|".repeat(chain - 4)),
         ] {
             let outcome = answer(&space, &text, &limits);
-            assert!(matches!(outcome, Ok(_) | Err(Error::Syntax(_))), "{outcome:?} {text}");
+            assert!(matches!(outcome, Ok(_) | Err(GraphError::Syntax(_))), "{outcome:?} {text}");
         }
     });
     worker.unwrap().join().unwrap();
@@ -201,7 +202,11 @@ fn f093_values_do_not_grow_without_bound() {
         format!("SELECT (GROUP_CONCAT(STR(?s); SEPARATOR='{long}') AS ?x) {{ ?s ?p ?o }}"),
     ] {
         let outcome = answer(&space, &text, &limits);
-        assert!(matches!(outcome, Err(Error::Limit(Limit::ValueBytes | Limit::Memory))), "{outcome:?} {}", &text[..60]);
+        assert!(
+            matches!(outcome, Err(GraphError::Limit(Limit::ValueBytes | Limit::Memory))),
+            "{outcome:?} {}",
+            &text[..60]
+        );
     }
     let tags = nested("STRLANG(STR(", "'a'", "), 'de')", 20);
     assert_eq!(answer(&space, &format!("SELECT ({tags} AS ?x) {{}}"), &limits), Ok(1));
@@ -240,9 +245,9 @@ fn f095_nothing_is_fetched() {
         "SELECT * { SERVICE SILENT <http://localhost/> { ?s ?p ?o } }",
         "ASK { FILTER EXISTS { SERVICE <http://localhost/> {} } }",
     ] {
-        assert_eq!(answer(&space, text, &limits), Err(Error::Refused(Refusal::Service)), "{text}");
+        assert_eq!(answer(&space, text, &limits), Err(GraphError::Refused(QueryRefusal::Service)), "{text}");
     }
-    assert_eq!(update(&mut space, "LOAD <file:///etc/passwd>"), Err(Error::Refused(Refusal::Load)));
+    assert_eq!(update(&mut space, "LOAD <file:///etc/passwd>"), Err(GraphError::Refused(QueryRefusal::Load)));
     assert_eq!(update(&mut space, "LOAD SILENT <file:///etc/passwd> INTO GRAPH <e:g>"), Ok(Vec::new()));
     // FROM names a graph of the dataset, never a place to fetch it from.
     assert_eq!(answer(&space, "SELECT * FROM <http://localhost/data> { ?s ?p ?o }", &limits), Ok(0));
@@ -252,7 +257,7 @@ fn f095_nothing_is_fetched() {
 fn f099_an_update_that_is_too_large_is_refused_as_a_whole() {
     let mut limits = SpaceLimits::default();
     (limits.dataset.term_bytes_max, limits.dataset.change_quads_max) = (1000, 100);
-    let mut space = Space::new(1, limits);
+    let mut space = GraphSpace::new(1, limits);
     let data = |count: usize| (0..count).map(|n| format!("<e:s> <e:p> {n} . ")).collect::<Vec<_>>().concat();
     assert_eq!(update(&mut space, &format!("INSERT DATA {{ {} }}", data(101))), Err(Limit::ChangeQuads.into()));
     let long = "x".repeat(2000);
@@ -275,7 +280,7 @@ fn f100_deleting_everything_under_ten_thousand_subscriptions() {
     assert_eq!(update(&mut space, "DELETE WHERE { ?s ?p ?o }").unwrap()[0].removed.len(), 500);
     assert_eq!(space.ready(), subscribers[..500]);
     for subscriber in &subscribers[..500] {
-        let Ok(Some(Event::Changed(notification))) = space.poll(*subscriber) else { panic!("nothing") };
+        let Ok(Some(SubscriberEvent::Changed(notification))) = space.poll(*subscriber) else { panic!("nothing") };
         assert_eq!((notification.sequence, notification.delta.removed.len()), (1, 1));
     }
 }
@@ -284,20 +289,20 @@ fn f100_deleting_everything_under_ten_thousand_subscriptions() {
 fn f100_a_standing_query_that_cannot_be_kept_says_so() {
     let mut limits = SpaceLimits::default();
     limits.standing.steps_max = 1000;
-    let mut space = Space::new(1, limits);
+    let mut space = GraphSpace::new(1, limits);
     let query = Query::parse("SELECT * { ?a <e:p> ?b . ?c <e:p> ?d }", &QueryLimits::default()).unwrap();
     let subscriber = space.subscribe(&query).unwrap().subscriber;
     space.edit(&[], &(0..100).map(quad).collect::<Vec<_>>()).unwrap();
-    assert_eq!(space.poll(subscriber), Ok(Some(Event::Ended(Limit::Steps.into()))));
+    assert_eq!(space.poll(subscriber), Ok(Some(SubscriberEvent::Ended(Limit::Steps.into()))));
     assert_eq!((space.poll(subscriber), space.standing_queries()), (Ok(None), 0));
-    assert_eq!(space.check(subscriber, 0), Err(Error::Unknown));
+    assert_eq!(space.check(subscriber, 0), Err(GraphError::Unknown));
     assert_eq!(space.unsubscribe(subscriber), Ok(()));
 }
 
 #[test]
 fn f103_one_subscriber_that_never_polls_costs_the_others_nothing() {
     let queue = QueueLimits { pending_max: 4, ..QueueLimits::default() };
-    let mut space = Space::new(1, SpaceLimits { queue, ..SpaceLimits::default() });
+    let mut space = GraphSpace::new(1, SpaceLimits { queue, ..SpaceLimits::default() });
     let everything = [Mask::default()];
     let dead = space.subscribe_masks(&everything).unwrap().subscriber;
     let alive: Vec<_> = (0..99).map(|_| space.subscribe_masks(&everything).unwrap().subscriber).collect();
@@ -305,13 +310,13 @@ fn f103_one_subscriber_that_never_polls_costs_the_others_nothing() {
     for n in 0..1000 {
         space.edit(&[], &[quad(n)]).unwrap();
         for subscriber in &alive {
-            let Ok(Some(Event::Changed(notification))) = space.poll(*subscriber) else { panic!("nothing") };
+            let Ok(Some(SubscriberEvent::Changed(notification))) = space.poll(*subscriber) else { panic!("nothing") };
             assert_eq!((notification.sequence, notification.delta.added.len()), (n as u64 + 1, 1));
         }
     }
     let mut rows = 0;
     while let Some(event) = space.poll(dead).unwrap() {
-        let Event::Changed(notification) = event else { panic!("{event:?}") };
+        let SubscriberEvent::Changed(notification) = event else { panic!("{event:?}") };
         rows += notification.delta.added.len();
     }
     assert_eq!(rows, 1000);
@@ -359,15 +364,15 @@ fn f107_hostile_text_is_a_value_and_nothing_else() {
 fn a_subscriber_that_was_away_learns_exactly_what_it_missed_or_everything() {
     let mut limits = SpaceLimits::default();
     limits.journal.changes_max = 5;
-    let mut space = Space::new(1, limits);
+    let mut space = GraphSpace::new(1, limits);
     let query = Query::parse("SELECT ?s { ?s <e:p> ?o }", &QueryLimits::default()).unwrap();
     let subscriber = space.subscribe(&query).unwrap().subscriber;
     (0..3).for_each(|n| drop(space.edit(&[], &[quad(n)]).unwrap()));
-    let Check::Missed { sequence, delta, version } = space.check(subscriber, 0).unwrap() else { panic!("fresh") };
+    let CatchUp::Missed { sequence, delta, version } = space.check(subscriber, 0).unwrap() else { panic!("fresh") };
     assert_eq!((sequence, delta.added.len(), version, space.poll(subscriber)), (1, 3, 3, Ok(None)));
     (3..20).for_each(|n| drop(space.edit(&[], &[quad(n)]).unwrap()));
-    let Check::Fresh(baseline) = space.check(subscriber, 1).unwrap() else { panic!("missed") };
+    let CatchUp::Fresh(baseline) = space.check(subscriber, 1).unwrap() else { panic!("missed") };
     assert_eq!((baseline.sequence, baseline.rows.len()), (2, 20));
-    let Check::Missed { sequence, delta, .. } = space.check(subscriber, 2).unwrap() else { panic!("fresh") };
+    let CatchUp::Missed { sequence, delta, .. } = space.check(subscriber, 2).unwrap() else { panic!("fresh") };
     assert_eq!((sequence, delta.is_empty()), (3, true));
 }

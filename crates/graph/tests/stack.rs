@@ -7,7 +7,7 @@ use std::thread;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tidegate_graph::{Error, PARSE_STACK_BYTES, Query, QueryLimits, Results, Space, SpaceLimits, Update};
+use tidegate_graph::{GraphError, GraphSpace, PARSE_STACK_BYTES, Query, QueryAnswer, QueryLimits, SpaceLimits, Update};
 
 fn stack_bytes() -> usize {
     let kib = std::env::var("TIDEGATE_STACK_KIB").ok().and_then(|text| text.parse::<usize>().ok());
@@ -19,7 +19,7 @@ fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
 }
 
 /// Everything that is done with a text: parse, plan, write out, evaluate, subscribe to, drop. True if no limit of texts refused it.
-fn whole_chain(text: &str, space: &mut Space) -> bool {
+fn whole_chain(text: &str, space: &mut GraphSpace) -> bool {
     let limits = QueryLimits { steps_max: 1000, ..QueryLimits::default() };
     let query = Query::parse(text, &limits);
     let is_accepted = !matches!(&query, Err(error) if error.limit().is_some());
@@ -27,9 +27,9 @@ fn whole_chain(text: &str, space: &mut Space) -> bool {
         let _ = (query.canonical(), format!("{query:?}").len(), query.is_cheap(), query.clone() == query);
         let snapshot = space.snapshot();
         match query.run(&snapshot, &limits) {
-            Ok(Results::Rows(rows)) => drop(rows.take(10).collect::<Result<Vec<_>, Error>>()),
-            Ok(Results::Triples(triples)) => drop(triples.take(10).collect::<Result<Vec<_>, Error>>()),
-            Ok(Results::Boolean(_)) | Err(_) => {}
+            Ok(QueryAnswer::Rows(rows)) => drop(rows.take(10).collect::<Result<Vec<_>, GraphError>>()),
+            Ok(QueryAnswer::Triples(triples)) => drop(triples.take(10).collect::<Result<Vec<_>, GraphError>>()),
+            Ok(QueryAnswer::Boolean(_)) | Err(_) => {}
         }
         if let Ok(subscribed) = space.subscribe(&query) {
             space.unsubscribe(subscribed.subscriber).unwrap();
@@ -41,9 +41,9 @@ fn whole_chain(text: &str, space: &mut Space) -> bool {
     is_accepted
 }
 
-fn space() -> Space {
+fn space() -> GraphSpace {
     let standing = QueryLimits { steps_max: 1000, ..QueryLimits::default() };
-    let mut space = Space::new(1, SpaceLimits { standing, ..SpaceLimits::default() });
+    let mut space = GraphSpace::new(1, SpaceLimits { standing, ..SpaceLimits::default() });
     let limits = QueryLimits::default();
     let data = "INSERT DATA { <urn:a> <urn:p> <urn:b>, 1 . <urn:b> <urn:p> <urn:a> }";
     space.update(&Update::parse(data, &limits).unwrap(), &limits).unwrap();

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tidegate_graph::{
-    CancelToken, Check, Evaluated, Event, Mask, MaskGraph, Query, QueryLimits, QueueLimits, Results, Row, Space,
-    SpaceLimits, SubscriberId, Update,
+    CancelToken, CatchUp, Evaluated, GraphSpace, Mask, MaskGraph, Query, QueryAnswer, QueryLimits, QueueLimits, Row,
+    SpaceLimits, SubscriberEvent, SubscriberId, Update,
 };
 
 /// Every shape of query, and whether it is followed change by change.
@@ -144,16 +144,16 @@ fn bag<'a>(rows: impl IntoIterator<Item = &'a Row>) -> View {
 }
 
 /// The result of a fresh evaluation.
-fn model(query: &Query, text: &str, space: &Space) -> View {
+fn model(query: &Query, text: &str, space: &GraphSpace) -> View {
     let snapshot = space.snapshot();
     match query.run(&snapshot, &QueryLimits::default()).unwrap() {
-        Results::Boolean(holds) => {
+        QueryAnswer::Boolean(holds) => {
             View::from([(format!("\"{holds}\"^^<http://www.w3.org/2001/XMLSchema#boolean>"), 1)])
         }
-        Results::Triples(triples) => triples
+        QueryAnswer::Triples(triples) => triples
             .map(|triple| triple.map(|t| (format!("{} {} {}", t.subject, t.predicate, t.object), 1)).unwrap())
             .collect(),
-        Results::Rows(rows) => {
+        QueryAnswer::Rows(rows) => {
             let rows: Vec<Row> = rows.collect::<Result<_, _>>().unwrap();
             let mut view = bag(&rows);
             if text.contains("REDUCED") {
@@ -186,34 +186,34 @@ impl Follower {
         self.view.retain(|_, count| *count != 0);
     }
 
-    fn drain(&mut self, space: &mut Space) {
+    fn drain(&mut self, space: &mut GraphSpace) {
         while let Some(event) = space.poll(self.subscriber).unwrap() {
             match event {
-                Event::Changed(notification) => {
+                SubscriberEvent::Changed(notification) => {
                     self.sequence += 1;
                     assert_eq!(notification.sequence, self.sequence, "{}", self.text);
                     assert!(!notification.delta.is_empty());
                     self.apply(&notification.delta.added, &notification.delta.removed);
                 }
-                Event::Gap { sequence } => {
+                SubscriberEvent::Gap { sequence } => {
                     assert_eq!(sequence, self.sequence + 1);
                     match space.check(self.subscriber, self.sequence).unwrap() {
-                        Check::Missed { sequence, delta, .. } => {
+                        CatchUp::Missed { sequence, delta, .. } => {
                             self.apply(&delta.added, &delta.removed);
                             self.sequence = sequence;
                         }
-                        Check::Fresh(baseline) => {
+                        CatchUp::Fresh(baseline) => {
                             self.view = bag(&baseline.rows);
                             self.sequence = baseline.sequence;
                         }
                     }
                 }
-                Event::Ended(error) => panic!("{}: {error}", self.text),
+                SubscriberEvent::Ended(error) => panic!("{}: {error}", self.text),
             }
         }
     }
 
-    fn model(&self, space: &Space) -> View {
+    fn model(&self, space: &GraphSpace) -> View {
         match &self.query {
             Some(query) => model(query, &self.text, space),
             None => space
@@ -240,7 +240,7 @@ fn masks() -> Vec<Mask> {
     ]
 }
 
-fn followers(space: &mut Space) -> Vec<Follower> {
+fn followers(space: &mut GraphSpace) -> Vec<Follower> {
     let limits = QueryLimits::default();
     let mut followers = Vec::new();
     for (text, followed) in QUERIES {
@@ -264,7 +264,7 @@ fn followers(space: &mut Space) -> Vec<Follower> {
 
 /// Runs the updates; followers look at their events every `patience` updates.
 fn run(seed: u64, updates: u64, patience: u64, queue: QueueLimits) {
-    let mut space = Space::new(seed, SpaceLimits { queue, ..SpaceLimits::default() });
+    let mut space = GraphSpace::new(seed, SpaceLimits { queue, ..SpaceLimits::default() });
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     let limits = QueryLimits::default();
     for _ in 0..20 {
@@ -307,7 +307,7 @@ fn run(seed: u64, updates: u64, patience: u64, queue: QueueLimits) {
 /// number.
 fn run_beside(seed: u64, updates: u64) {
     let limits = SpaceLimits { inline_steps_max: 0, ..SpaceLimits::default() };
-    let mut space = Space::new(seed, limits);
+    let mut space = GraphSpace::new(seed, limits);
     let mut random = Random(Xoshiro256PlusPlus::seed_from_u64(seed));
     let limits = QueryLimits::default();
     for _ in 0..20 {
@@ -353,7 +353,7 @@ fn run_beside(seed: u64, updates: u64) {
     space.want(&dear);
     let evaluation = space.poll_evaluation(|id| id == subscriber).unwrap();
     space.finish_evaluation(evaluation.run(cancelled));
-    assert!(matches!(space.poll(subscriber), Ok(Some(Event::Ended(_)))));
+    assert!(matches!(space.poll(subscriber), Ok(Some(SubscriberEvent::Ended(_)))));
     // Who does not listen is not worked for, unless somebody asks.
     space.update(&Update::parse("INSERT DATA { <e:s1> <e:p1> <e:new> }", &limits).unwrap(), &limits).unwrap();
     assert!(space.poll_evaluation(|_| false).is_none());

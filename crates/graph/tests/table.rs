@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use tidegate_graph::{Error, Query, QueryLimits, Results, Space, SpaceLimits, Update};
+use tidegate_graph::{GraphError, GraphSpace, Query, QueryAnswer, QueryLimits, SpaceLimits, Update};
 
 const DATA: &str = "INSERT DATA { <e:a> <e:knows> <e:b> . <e:b> <e:knows> <e:c> . <e:a> <e:age> 30 . <e:b> <e:age> 40 .
     <e:a> <e:name> 'Ann' . <e:b> <e:name> 'Bo'@de . <e:c> <e:day> '2024-02-29'^^<http://www.w3.org/2001/XMLSchema#date> .
@@ -57,9 +57,9 @@ const UPDATES: &[(&str, usize, usize)] = &[
     ("CREATE SILENT GRAPH <e:g1>", 0, 0),
 ];
 
-fn space() -> Space {
+fn space() -> GraphSpace {
     let limits = QueryLimits::default();
-    let mut space = Space::new(1, SpaceLimits::default());
+    let mut space = GraphSpace::new(1, SpaceLimits::default());
     space.update(&Update::parse(DATA, &limits).unwrap(), &limits).unwrap();
     space
 }
@@ -78,7 +78,7 @@ fn queries_answer_what_the_table_says() {
     let snapshot = space.snapshot();
     for (text, expected) in QUERIES {
         let query = Query::parse(text, &limits).unwrap();
-        let Results::Rows(rows) = query.run(&snapshot, &limits).unwrap() else { continue };
+        let QueryAnswer::Rows(rows) = query.run(&snapshot, &limits).unwrap() else { continue };
         let row = |row: tidegate_graph::Row| row.iter().map(|term| value(term.as_ref())).collect::<Vec<_>>().join(" ");
         let mut found: Vec<String> = rows.map(|found| row(found.unwrap())).collect();
         found.sort_unstable();
@@ -91,7 +91,7 @@ fn updates_change_what_the_table_says_and_can_be_taken_back() {
     let limits = QueryLimits::default();
     for (text, added, removed) in UPDATES {
         let mut space = space();
-        let sorted = |space: &Space| {
+        let sorted = |space: &GraphSpace| {
             let mut quads: Vec<String> = space.snapshot().quads().map(|quad| quad.to_string()).collect();
             quads.sort_unstable();
             quads
@@ -112,9 +112,9 @@ fn updates_change_what_the_table_says_and_can_be_taken_back() {
 fn what_is_no_sparql_is_refused_with_a_place() {
     let limits = QueryLimits::default();
     for text in ["", "SELECT", "SELECT * { ?s ?p }", "INSERT DATA { ?s <e:p> 1 }", "SELECT ?x { ?x x:y 1 }", "\u{0}"] {
-        assert!(matches!(Query::parse(text, &limits), Err(Error::Syntax(words)) if !words.is_empty()), "{text}");
+        assert!(matches!(Query::parse(text, &limits), Err(GraphError::Syntax(words)) if !words.is_empty()), "{text}");
     }
     let space = &mut space();
     let clash = Update::parse("CREATE GRAPH <e:g1>", &limits).unwrap();
-    assert!(matches!(space.update(&clash, &limits), Err(Error::Evaluation(_))));
+    assert!(matches!(space.update(&clash, &limits), Err(GraphError::Evaluation(_))));
 }

@@ -3,21 +3,21 @@
 //! A number with more digits than a machine's is read as the nearest double, and its digits are gone. Where they matter
 //! the document, which is known to be JSON by then, is looked through once more. Iterative: depth costs nothing.
 
-use crate::path::Step;
+use crate::path::PathStep;
 
 /// The value that one step leads to; of a member that comes twice the last, as everywhere.
-pub(crate) fn enter<'a>(document: &'a str, step: &Step) -> Option<&'a str> {
+pub(crate) fn enter<'a>(document: &'a str, step: &PathStep) -> Option<&'a str> {
     let document = document.trim();
     let mut rest = match step {
-        Step::Member(_) => document.strip_prefix('{')?,
-        Step::Item(_) => document.strip_prefix('[')?,
+        PathStep::Member(_) => document.strip_prefix('{')?,
+        PathStep::Item(_) => document.strip_prefix('[')?,
     };
     let (mut found, mut place) = (None, 0);
     loop {
         rest = rest.trim_start();
         let is_here = match step {
-            Step::Item(wanted) => *wanted == place,
-            Step::Member(wanted) => {
+            PathStep::Item(wanted) => *wanted == place,
+            PathStep::Member(wanted) => {
                 let end = end_of(rest);
                 let name = serde_json::from_str::<String>(rest.get(..end)?.trim_end()).ok();
                 rest = rest.get(end..)?.strip_prefix(':')?;
@@ -86,12 +86,12 @@ mod tests {
         #[test]
         fn what_is_found_in_the_text_is_what_the_document_has(document in documents(), is_pretty in any::<bool>()) {
             let text = if is_pretty { format!("{document:#}") } else { document.to_string() };
-            let steps: Vec<Step> = match &document {
-                Value::Object(members) => members.keys().cloned().map(Step::Member).collect(),
-                Value::Array(items) => (0..items.len()).map(Step::Item).collect(),
+            let steps: Vec<PathStep> = match &document {
+                Value::Object(members) => members.keys().cloned().map(PathStep::Member).collect(),
+                Value::Array(items) => (0..items.len()).map(PathStep::Item).collect(),
                 _ => Vec::new(),
             };
-            for step in steps.into_iter().chain([Step::Item(9), Step::Member("z".to_owned())]) {
+            for step in steps.into_iter().chain([PathStep::Item(9), PathStep::Member("z".to_owned())]) {
                 let expected = Path::of(vec![step.clone()]).find(&document).cloned();
                 let found = enter(&text, &step).map(|text| serde_json::from_str::<Value>(text).unwrap());
                 prop_assert_eq!(found, expected);
@@ -100,8 +100,8 @@ mod tests {
 
         #[test]
         fn no_text_makes_it_panic(text in "[a\\\\\"{}\\[\\],: 1]{0,20}") {
-            let _ = enter(&text, &Step::Member("a".to_owned()));
-            let _ = enter(&text, &Step::Item(1));
+            let _ = enter(&text, &PathStep::Member("a".to_owned()));
+            let _ = enter(&text, &PathStep::Item(1));
         }
     }
 }

@@ -7,7 +7,7 @@ use tidegate_graph::{Query, QueryLimits};
 use tidegate_wire_mqtt::{Limits, QoS, topic};
 
 use crate::digits::is_whole;
-use crate::fault::Fault;
+use crate::fault::MapFault;
 use crate::limits::TOPIC_BYTES_MAX;
 use crate::loss::Loss;
 use crate::term::Prefixes;
@@ -21,7 +21,7 @@ pub struct EmitRule {
     /// Where its solutions are published: `alarm/{room}` with the names of its variables.
     pub topic: String,
     /// Which changes.
-    pub on: On,
+    pub on: EmitOn,
     /// Quality of service.
     pub qos: QoS,
     /// Whether the newest message of each topic is kept for those who subscribe later.
@@ -30,7 +30,7 @@ pub struct EmitRule {
 
 /// Which changes of a result make a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum On {
+pub enum EmitOn {
     /// A solution that is there now.
     #[default]
     Added,
@@ -40,7 +40,7 @@ pub enum On {
     Both,
 }
 
-impl On {
+impl EmitOn {
     /// Whether solutions that came (or went) make a message.
     pub fn includes(self, is_added: bool) -> bool {
         self == Self::Both || (self == Self::Added) == is_added
@@ -52,14 +52,14 @@ impl On {
 pub struct Emit {
     query: Query,
     variables: Vec<Variable>,
-    topic: Vec<Part>,
-    on: On,
+    topic: Vec<TemplatePart>,
+    on: EmitOn,
     qos: QoS,
     retain: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum TemplatePart {
     Fixed(String),
     /// The variable at this place.
     Variable(usize),
@@ -67,7 +67,7 @@ enum Part {
 
 /// A message to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct EmittedMessage {
     /// Where.
     pub topic: String,
     /// A JSON object.
@@ -83,31 +83,32 @@ const CHANGE: &str = "change";
 
 impl Emit {
     /// Compiles a rule.
-    pub fn new(rule: &EmitRule, prefixes: &Prefixes) -> Result<Self, Fault> {
+    pub fn new(rule: &EmitRule, prefixes: &Prefixes) -> Result<Self, MapFault> {
         // On the first line, so that errors name the line that the operator sees. What a query declares itself holds.
         let query = Query::parse(&format!("{}{}", prefixes.sparql(), rule.query), &QueryLimits::default());
-        let query = query.map_err(|error| Fault::new("query", error.to_string()))?;
+        let query = query.map_err(|error| MapFault::new("query", error.to_string()))?;
         let variables = query.variables().ok_or_else(|| {
-            Fault::new("query", "only the solutions of a SELECT can be published").with_hint("write SELECT ?x { … }")
+            MapFault::new("query", "only the solutions of a SELECT can be published").with_hint("write SELECT ?x { … }")
         })?;
         if variables.iter().any(|variable| variable.as_str() == CHANGE) {
             let hint = "choose another name: this member says \"added\" or \"removed\"";
-            return Err(Fault::new("query", "the variable ?change is taken").with_hint(hint));
+            return Err(MapFault::new("query", "the variable ?change is taken").with_hint(hint));
         }
         let open = |name: &str| {
             let name = name.trim().trim_start_matches('?');
             let place = variables.iter().position(|variable| variable.as_str() == name);
             let known = || variables.iter().map(|variable| variable.as_str().to_owned()).collect();
-            place.map(Part::Variable).ok_or_else(|| Fault::unknown("topic", "variable", name, known()))
+            place.map(TemplatePart::Variable).ok_or_else(|| MapFault::unknown("topic", "variable", name, known()))
         };
-        let parts = split(&rule.topic, "topic", open, Part::Fixed)?;
-        let sample: String = parts.iter().map(|part| if let Part::Fixed(text) = part { text } else { "x" }).collect();
+        let parts = split(&rule.topic, "topic", open, TemplatePart::Fixed)?;
+        let sample: String =
+            parts.iter().map(|part| if let TemplatePart::Fixed(text) = part { text } else { "x" }).collect();
         if let Err(violation) = topic::check_name(&sample, &Limits::default()) {
-            return Err(Fault::new("topic", format!("{:?} is no topic: {}", rule.topic, violation.detail)));
+            return Err(MapFault::new("topic", format!("{:?} is no topic: {}", rule.topic, violation.detail)));
         }
-        if sample.starts_with('$') || matches!(parts.first(), Some(Part::Variable(_))) {
+        if sample.starts_with('$') || matches!(parts.first(), Some(TemplatePart::Variable(_))) {
             let hint = "such as alarm/{room}";
-            return Err(Fault::new("topic", "a topic begins with fixed text, and not with $").with_hint(hint));
+            return Err(MapFault::new("topic", "a topic begins with fixed text, and not with $").with_hint(hint));
         }
         let EmitRule { on, qos, retain, .. } = *rule;
         Ok(Self { query, variables, topic: parts, on, qos, retain })
@@ -119,16 +120,16 @@ impl Emit {
     }
 
     /// The message about a solution that came or went; none if this rule does not tell of such.
-    pub fn apply(&self, row: &[Option<Term>], is_added: bool) -> Option<Result<Message, Loss>> {
+    pub fn apply(&self, row: &[Option<Term>], is_added: bool) -> Option<Result<EmittedMessage, Loss>> {
         self.on.includes(is_added).then(|| self.message(row, is_added))
     }
 
-    fn message(&self, row: &[Option<Term>], is_added: bool) -> Result<Message, Loss> {
+    fn message(&self, row: &[Option<Term>], is_added: bool) -> Result<EmittedMessage, Loss> {
         let mut name = String::new();
         for part in &self.topic {
             match part {
-                Part::Fixed(text) => name.push_str(text),
-                Part::Variable(place) => {
+                TemplatePart::Fixed(text) => name.push_str(text),
+                TemplatePart::Variable(place) => {
                     let term = row.get(*place).and_then(Option::as_ref).ok_or(Loss::TopicInvalid)?;
                     level(text_of(term), &mut name);
                 }
@@ -145,7 +146,7 @@ impl Emit {
             }
         }
         let payload = Value::Object(members).to_string().into_bytes();
-        Ok(Message { topic: name, payload, qos: self.qos, retain: self.retain })
+        Ok(EmittedMessage { topic: name, payload, qos: self.qos, retain: self.retain })
     }
 }
 
@@ -199,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    fn rule(query: &str, topic: &str) -> Result<Emit, Fault> {
+    fn rule(query: &str, topic: &str) -> Result<Emit, MapFault> {
         Emit::new(
             &EmitRule { query: query.to_owned(), topic: topic.to_owned(), ..EmitRule::default() },
             &Prefixes::default(),

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A rule that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct MapFault {
     /// Where in the rule.
     pub field: &'static str,
     /// What is wrong.
@@ -15,7 +15,7 @@ pub struct Fault {
     pub unknown: Option<(String, Vec<String>)>,
 }
 
-impl Fault {
+impl MapFault {
     pub(crate) fn new(field: &'static str, message: impl Into<String>) -> Self {
         Self { field, message: message.into(), hint: None, unknown: None }
     }
@@ -31,11 +31,11 @@ impl Fault {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for MapFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for MapFault {}

@@ -3,13 +3,13 @@
 use oxrdf::{GraphName, NamedNode, Quad, Term};
 use tidegate_graph::{Mask, MaskGraph};
 
-use crate::fault::Fault;
-use crate::keep::{Kept, quad_of};
+use crate::additions::{Additions, quad_of};
+use crate::fault::MapFault;
 use crate::limits::{CHAIN_MAX, KEEP_MAX, TRIPLES_MAX};
 use crate::loss::Loss;
-use crate::pattern::Pattern;
-use crate::term::{Prefixes, Shapes, build_iri, parse, parse_iri};
-use crate::text::{Piece, Source};
+use crate::pattern::TopicPattern;
+use crate::term::{Prefixes, TripleTemplate, build_iri, parse, parse_iri};
+use crate::text::{MappedMessage, TextPiece};
 
 /// A rule as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub struct IngestRule {
     /// In which graph; none is the default graph.
     pub graph: Option<String>,
     /// What becomes of what they said before.
-    pub mode: Mode,
+    pub mode: IngestMode,
     /// Longest chain of messages of maps that is taken; 0 takes those of clients only.
     pub chain: u8,
 }
 
 /// What becomes of what was said before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum IngestMode {
     /// The newest value of a subject and a property is the only one.
     #[default]
     Replace,
@@ -42,16 +42,16 @@ pub enum Mode {
 /// A rule that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ingest {
-    pattern: Pattern,
-    triples: Vec<Shapes>,
-    graph: Option<Vec<Piece>>,
-    mode: Mode,
+    pattern: TopicPattern,
+    triples: Vec<TripleTemplate>,
+    graph: Option<Vec<TextPiece>>,
+    mode: IngestMode,
     chain: u8,
 }
 
 /// A message that came.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrived<'a> {
+pub struct IncomingMessage<'a> {
     /// Its topic.
     pub topic: &'a str,
     /// What it says.
@@ -74,7 +74,7 @@ pub struct Edit {
 }
 
 impl Edit {
-    /// What nobody else will remove if this change is refused: see [`Kept::owe`]. What a newer reading takes the place of
+    /// What nobody else will remove if this change is refused: see [`Additions::owe`]. What a newer reading takes the place of
     /// is not among it, for the next reading does the same.
     pub fn debt(&self) -> Vec<Quad> {
         self.remove.iter().filter_map(quad_of).collect()
@@ -83,11 +83,11 @@ impl Edit {
 
 impl Ingest {
     /// Compiles a rule.
-    pub fn new(rule: &IngestRule, prefixes: &Prefixes) -> Result<Self, Fault> {
-        let pattern = Pattern::parse(&rule.topic)?;
+    pub fn new(rule: &IngestRule, prefixes: &Prefixes) -> Result<Self, MapFault> {
+        let pattern = TopicPattern::parse(&rule.topic)?;
         let names = pattern.names();
         if rule.triples.is_empty() || rule.triples.len() > TRIPLES_MAX {
-            return Err(Fault::new("triples", format!("a rule has 1 to {TRIPLES_MAX} triples")));
+            return Err(MapFault::new("triples", format!("a rule has 1 to {TRIPLES_MAX} triples")));
         }
         let triples = rule.triples.iter().map(|text| parse(text, &names, prefixes)).collect::<Result<_, _>>()?;
         let graph = rule.graph.as_ref().map(|text| {
@@ -95,10 +95,10 @@ impl Ingest {
             parse_iri(text, &names, "graph")
         });
         if rule.chain > CHAIN_MAX {
-            return Err(Fault::new("chain", format!("expected a whole number from 0 to {CHAIN_MAX}")));
+            return Err(MapFault::new("chain", format!("expected a whole number from 0 to {CHAIN_MAX}")));
         }
-        if matches!(rule.mode, Mode::Append { keep } if !(1..=KEEP_MAX).contains(&keep)) {
-            return Err(Fault::new("keep", format!("expected a whole number from 1 to {KEEP_MAX}")));
+        if matches!(rule.mode, IngestMode::Append { keep } if !(1..=KEEP_MAX).contains(&keep)) {
+            return Err(MapFault::new("keep", format!("expected a whole number from 1 to {KEEP_MAX}")));
         }
         Ok(Self { graph: graph.transpose()?, triples, mode: rule.mode, chain: rule.chain, pattern })
     }
@@ -109,12 +109,17 @@ impl Ingest {
     }
 
     /// What a message changes; none if it is not for this rule. `number` is the rule's, by which `kept` knows it.
-    pub fn apply(&self, number: usize, arrived: &Arrived<'_>, kept: &mut Kept) -> Option<Result<Edit, Loss>> {
+    pub fn apply(
+        &self,
+        number: usize,
+        arrived: &IncomingMessage<'_>,
+        kept: &mut Additions,
+    ) -> Option<Result<Edit, Loss>> {
         let captures = self.pattern.captures(arrived.topic)?;
         if arrived.chain > self.chain {
             return Some(Err(Loss::ChainTooLong));
         }
-        let source = Source {
+        let source = MappedMessage {
             topic: arrived.topic,
             payload: arrived.payload,
             captures,
@@ -125,15 +130,15 @@ impl Ingest {
         Some(self.edit(number, &source, kept))
     }
 
-    fn edit(&self, number: usize, source: &Source<'_>, kept: &mut Kept) -> Result<Edit, Loss> {
+    fn edit(&self, number: usize, source: &MappedMessage<'_>, kept: &mut Additions) -> Result<Edit, Loss> {
         let graph: Option<NamedNode> = self.graph.as_ref().map(|pieces| build_iri(pieces, source)).transpose()?;
         let name = graph.clone().map_or(GraphName::DefaultGraph, GraphName::from);
         let (mut edit, mut own) = (Edit::default(), Vec::new());
-        for Shapes { subject, predicate, object } in &self.triples {
+        for TripleTemplate { subject, predicate, object } in &self.triples {
             let node = |term: Term| if let Term::NamedNode(node) = term { Ok(node) } else { Err(Loss::ValueInvalid) };
             let (s, p) = (node(subject.build(source)?)?, node(predicate.build(source)?)?);
             // What only says what the topic says is not a reading: it does not take the place of anything.
-            if self.mode == Mode::Replace && object.varies() {
+            if self.mode == IngestMode::Replace && object.varies() {
                 let graph = graph.clone().map_or(MaskGraph::Default, |graph| MaskGraph::Named(graph.into()));
                 let mask = Mask { subject: Some(s.clone().into()), predicate: Some(p.clone()), object: None, graph };
                 if !edit.remove.contains(&mask) {
@@ -146,7 +151,7 @@ impl Ingest {
             }
             edit.insert.push(quad);
         }
-        if let Mode::Append { keep } = self.mode {
+        if let IngestMode::Append { keep } = self.mode {
             let mut gone = kept.add(number, source.captures.join("\n"), own, keep);
             edit.remove.append(&mut gone);
         }
@@ -158,25 +163,25 @@ impl Ingest {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use tidegate_graph::{Space, SpaceLimits};
+    use tidegate_graph::{GraphSpace, SpaceLimits};
 
     use super::*;
 
-    fn rule(triples: &[&str], mode: Mode) -> IngestRule {
+    fn rule(triples: &[&str], mode: IngestMode) -> IngestRule {
         let triples = triples.iter().map(|&text| text.to_owned()).collect();
         IngestRule { topic: "s/+room/+sensor".to_owned(), triples, mode, ..IngestRule::default() }
     }
 
     fn compiled(triples: &[&str]) -> Ingest {
-        Ingest::new(&rule(triples, Mode::Replace), &Prefixes::default()).unwrap()
+        Ingest::new(&rule(triples, IngestMode::Replace), &Prefixes::default()).unwrap()
     }
 
-    fn arrived<'a>(topic: &'a str, payload: &'a str) -> Arrived<'a> {
-        Arrived { topic, payload: payload.as_bytes(), now: "2026-01-02T03:04:05Z", id: "m1", chain: 0 }
+    fn arrived<'a>(topic: &'a str, payload: &'a str) -> IncomingMessage<'a> {
+        IncomingMessage { topic, payload: payload.as_bytes(), now: "2026-01-02T03:04:05Z", id: "m1", chain: 0 }
     }
 
     fn built(triple: &str, payload: &str) -> Result<String, Loss> {
-        let edit = compiled(&[triple]).apply(0, &arrived("s/a b/ü", payload), &mut Kept::new(1)).unwrap()?;
+        let edit = compiled(&[triple]).apply(0, &arrived("s/a b/ü", payload), &mut Additions::new(1)).unwrap()?;
         Ok(edit.insert[0].object.to_string())
     }
 
@@ -252,19 +257,19 @@ mod tests {
             ("<urn:s> a \"{room\"", "has no"),
             ("<urn:s> a \"warm\"^^xsd:double", "not of that"),
         ] {
-            let fault = Ingest::new(&rule(&[triple], Mode::Replace), &Prefixes::default()).unwrap_err();
+            let fault = Ingest::new(&rule(&[triple], IngestMode::Replace), &Prefixes::default()).unwrap_err();
             assert!(fault.to_string().contains(words), "{triple}: {fault}");
             assert_eq!(fault.field, "triples");
         }
-        assert_eq!(Ingest::new(&rule(&[], Mode::Replace), &Prefixes::default()).unwrap_err().field, "triples");
-        let append = rule(&["<urn:s> a <urn:x>"], Mode::Append { keep: 0 });
+        assert_eq!(Ingest::new(&rule(&[], IngestMode::Replace), &Prefixes::default()).unwrap_err().field, "triples");
+        let append = rule(&["<urn:s> a <urn:x>"], IngestMode::Append { keep: 0 });
         assert_eq!(Ingest::new(&append, &Prefixes::default()).unwrap_err().field, "keep");
     }
 
     #[test]
     fn the_newest_reading_takes_the_place_of_the_older_and_what_is_fixed_stays() {
         let ingest = compiled(&["<urn:s:{sensor}> a sosa:Sensor", "<urn:s:{sensor}> sosa:hasSimpleResult {$}"]);
-        let (mut space, mut kept) = (Space::new(1, SpaceLimits::default()), Kept::new(1));
+        let (mut space, mut kept) = (GraphSpace::new(1, SpaceLimits::default()), Additions::new(1));
         for (topic, payload) in [("s/k/1", "1"), ("s/k/1", "2"), ("s/k/2", "7"), ("s/k/1", "3"), ("t/k/1", "9")] {
             if let Some(edit) = ingest.apply(0, &arrived(topic, payload), &mut kept) {
                 let Edit { remove, insert } = edit.unwrap();
@@ -281,8 +286,8 @@ mod tests {
     #[test]
     fn append_keeps_so_many() {
         let triples = ["<urn:o:{$.n}> sosa:hasSimpleResult {$.v}", "<urn:s:{sensor}> a sosa:Sensor"];
-        let ingest = Ingest::new(&rule(&triples, Mode::Append { keep: 3 }), &Prefixes::default()).unwrap();
-        let (mut space, mut kept) = (Space::new(1, SpaceLimits::default()), Kept::new(1));
+        let ingest = Ingest::new(&rule(&triples, IngestMode::Append { keep: 3 }), &Prefixes::default()).unwrap();
+        let (mut space, mut kept) = (GraphSpace::new(1, SpaceLimits::default()), Additions::new(1));
         for number in 0..10 {
             let payload = format!(r#"{{"n":{number},"v":{}}}"#, number * 2);
             let Edit { remove, insert } = ingest.apply(0, &arrived("s/k/1", &payload), &mut kept).unwrap().unwrap();
@@ -293,9 +298,9 @@ mod tests {
 
     #[test]
     fn what_a_refused_change_should_have_removed_goes_with_a_later_one() {
-        let append = rule(&["<urn:o> sosa:hasSimpleResult {$}"], Mode::Append { keep: 2 });
+        let append = rule(&["<urn:o> sosa:hasSimpleResult {$}"], IngestMode::Append { keep: 2 });
         let ingest = Ingest::new(&append, &Prefixes::default()).unwrap();
-        let (mut space, mut kept) = (Space::new(1, SpaceLimits::default()), Kept::new(1));
+        let (mut space, mut kept) = (GraphSpace::new(1, SpaceLimits::default()), Additions::new(1));
         for (number, payload) in ["0", "1", "2", "3", "4", "1", "6"].into_iter().enumerate() {
             let edit = ingest.apply(0, &arrived("s/k/1", payload), &mut kept).unwrap().unwrap();
             // Those of 2, 3 and 4 would have removed 0, 1 and 2; then 1 is said anew before it was removed.
@@ -305,29 +310,29 @@ mod tests {
                 space.edit(&edit.remove, &edit.insert).unwrap();
             }
         }
-        let found = |space: &Space| {
+        let found = |space: &GraphSpace| {
             let mut found: Vec<String> = space.snapshot().quads().map(|quad| quad.object.to_string()).collect();
             found.sort();
             found.into_iter().filter_map(|text| text.chars().nth(1)).collect::<String>()
         };
         assert_eq!(found(&space), "16");
-        let replace = Ingest::new(&rule(&["<urn:s> <urn:p> {$}"], Mode::Replace), &Prefixes::default()).unwrap();
+        let replace = Ingest::new(&rule(&["<urn:s> <urn:p> {$}"], IngestMode::Replace), &Prefixes::default()).unwrap();
         let edit = replace.apply(1, &arrived("s/k/1", "1"), &mut kept).unwrap().unwrap();
         assert!(edit.debt().is_empty(), "the next reading replaces by itself");
     }
 
     #[test]
     fn messages_of_maps_are_taken_only_up_to_the_length_that_is_allowed() {
-        let allowing = IngestRule { chain: 2, ..rule(&["<urn:s> <urn:p> {$}"], Mode::Replace) };
+        let allowing = IngestRule { chain: 2, ..rule(&["<urn:s> <urn:p> {$}"], IngestMode::Replace) };
         let ingest = Ingest::new(&allowing, &Prefixes::default()).unwrap();
         for (chain, is_taken) in [(0, true), (2, true), (3, false)] {
-            let arrived = Arrived { chain, ..arrived("s/a/b", "1") };
-            let edit = ingest.apply(0, &arrived, &mut Kept::new(1)).unwrap();
+            let arrived = IncomingMessage { chain, ..arrived("s/a/b", "1") };
+            let edit = ingest.apply(0, &arrived, &mut Additions::new(1)).unwrap();
             assert_eq!(edit.is_ok(), is_taken, "{chain}");
         }
         let closed = compiled(&["<urn:s> <urn:p> {$}"]);
-        let mapped = Arrived { chain: 1, ..arrived("s/a/b", "1") };
-        assert_eq!(closed.apply(0, &mapped, &mut Kept::new(1)), Some(Err(Loss::ChainTooLong)));
+        let mapped = IncomingMessage { chain: 1, ..arrived("s/a/b", "1") };
+        assert_eq!(closed.apply(0, &mapped, &mut Additions::new(1)), Some(Err(Loss::ChainTooLong)));
     }
 
     proptest! {
@@ -336,7 +341,7 @@ mod tests {
         fn a_device_cannot_leave_its_place(room in "[^/\0]{0,12}", value in any::<String>()) {
             let ingest = compiled(&["<urn:s:{room}:end> <urn:p> \"{$.v}!\""]);
             let (topic, payload) = (format!("s/{room}/x"), serde_json::json!({"v": value}).to_string());
-            let edit = ingest.apply(0, &arrived(&topic, &payload), &mut Kept::new(1)).unwrap().unwrap();
+            let edit = ingest.apply(0, &arrived(&topic, &payload), &mut Additions::new(1)).unwrap().unwrap();
             prop_assert_eq!(edit.insert.len(), 1);
             let quad = &edit.insert[0];
             let subject = quad.subject.to_string();

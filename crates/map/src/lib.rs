@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 
+mod additions;
 mod chain;
 mod digits;
 mod emit;
 mod fault;
 mod ingest;
-mod keep;
 pub mod limits;
 mod loss;
 mod path;
@@ -13,10 +13,10 @@ mod pattern;
 mod term;
 mod text;
 
+pub use additions::Additions;
 pub use chain::Chain;
-pub use emit::{Emit, EmitRule, Message, On};
-pub use fault::Fault;
-pub use ingest::{Arrived, Edit, Ingest, IngestRule, Mode};
-pub use keep::Kept;
+pub use emit::{Emit, EmitOn, EmitRule, EmittedMessage};
+pub use fault::MapFault;
+pub use ingest::{Edit, IncomingMessage, Ingest, IngestMode, IngestRule};
 pub use loss::Loss;
 pub use term::Prefixes;

@@ -7,10 +7,10 @@ use crate::limits::STEPS_MAX;
 
 /// A path from the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Path(Vec<Step>);
+pub(crate) struct Path(Vec<PathStep>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PathStep {
     Member(String),
     Item(usize),
 }
@@ -33,8 +33,8 @@ impl Path {
 
     pub(crate) fn find<'a>(&self, document: &'a Value) -> Option<&'a Value> {
         self.0.iter().try_fold(document, |value, step| match step {
-            Step::Member(name) => value.as_object()?.get(name),
-            Step::Item(number) => value.as_array()?.get(*number),
+            PathStep::Member(name) => value.as_object()?.get(name),
+            PathStep::Item(number) => value.as_array()?.get(*number),
         })
     }
 }
@@ -46,29 +46,29 @@ impl Path {
     }
 
     #[cfg(test)]
-    pub(crate) fn of(steps: Vec<Step>) -> Self {
+    pub(crate) fn of(steps: Vec<PathStep>) -> Self {
         Self(steps)
     }
 }
 
-fn next(text: &str) -> Result<(Step, &str), String> {
+fn next(text: &str) -> Result<(PathStep, &str), String> {
     if let Some(rest) = text.strip_prefix('.') {
         let (name, rest) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
         if name.is_empty() || name.contains(['*', ' ', ']']) {
             return Err(format!("{name:?} is no name of a member; others are written ['…']"));
         }
-        return Ok((Step::Member(name.to_owned()), rest));
+        return Ok((PathStep::Member(name.to_owned()), rest));
     }
     let rest = text.strip_prefix('[').ok_or_else(|| format!("{text:?}: a step is .name, [0] or ['name']"))?;
     if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '\'' | '"')) {
         let inside = &rest[1..];
         let end = inside.find([quote]).ok_or("a quote is not closed")?;
         let after = inside[end + 1..].strip_prefix(']').ok_or("a bracket is not closed")?;
-        return Ok((Step::Member(inside[..end].to_owned()), after));
+        return Ok((PathStep::Member(inside[..end].to_owned()), after));
     }
     let (number, after) = rest.split_once(']').ok_or("a bracket is not closed")?;
     let number = number.parse().map_err(|_| format!("[{number}]: a place in a list is a number, the first is 0"))?;
-    Ok((Step::Item(number), after))
+    Ok((PathStep::Item(number), after))
 }
 
 #[cfg(test)]

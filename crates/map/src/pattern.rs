@@ -2,18 +2,18 @@
 
 use tidegate_wire_mqtt::{Limits, TopicFilter};
 
-use crate::fault::Fault;
+use crate::fault::MapFault;
 
 /// A filter, and the names of what its wildcards match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern {
-    levels: Vec<Level>,
+pub(crate) struct TopicPattern {
+    levels: Vec<PatternLevel>,
     /// As MQTT has it.
     filter: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Level {
+enum PatternLevel {
     Fixed(String),
     /// One level.
     One(Option<String>),
@@ -21,12 +21,12 @@ enum Level {
     Rest(Option<String>),
 }
 
-/// What the named wildcards matched, in the order of [`Pattern::names`].
+/// What the named wildcards matched, in the order of [`TopicPattern::names`].
 pub(crate) type Captures<'a> = Vec<&'a str>;
 
-impl Pattern {
-    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
-        let fault = |message: String| Fault::new("topic", message);
+impl TopicPattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, MapFault> {
+        let fault = |message: String| MapFault::new("topic", message);
         let mut levels = Vec::new();
         for part in text.split('/') {
             let name = |name: &str| match name {
@@ -36,15 +36,15 @@ impl Pattern {
                     .with_hint("a wildcard is written +name or #name")),
             };
             levels.push(match part.split_at_checked(1) {
-                Some(("+", rest)) => Level::One(name(rest)?),
-                Some(("#", rest)) => Level::Rest(name(rest)?),
-                _ => Level::Fixed(part.to_owned()),
+                Some(("+", rest)) => PatternLevel::One(name(rest)?),
+                Some(("#", rest)) => PatternLevel::Rest(name(rest)?),
+                _ => PatternLevel::Fixed(part.to_owned()),
             });
         }
-        let plain = |level: &Level| match level {
-            Level::Fixed(text) => text.clone(),
-            Level::One(_) => "+".to_owned(),
-            Level::Rest(_) => "#".to_owned(),
+        let plain = |level: &PatternLevel| match level {
+            PatternLevel::Fixed(text) => text.clone(),
+            PatternLevel::One(_) => "+".to_owned(),
+            PatternLevel::Rest(_) => "#".to_owned(),
         };
         let filter = levels.iter().map(plain).collect::<Vec<_>>().join("/");
         let pattern = Self { levels, filter };
@@ -72,12 +72,12 @@ impl Pattern {
 
     /// The names, from left to right.
     pub(crate) fn names(&self) -> Vec<&str> {
-        let name = |level: &'_ Level| match level {
-            Level::One(name) | Level::Rest(name) => name.is_some(),
-            Level::Fixed(_) => false,
+        let name = |level: &'_ PatternLevel| match level {
+            PatternLevel::One(name) | PatternLevel::Rest(name) => name.is_some(),
+            PatternLevel::Fixed(_) => false,
         };
         let text = |level| match level {
-            &Level::One(Some(ref name)) | &Level::Rest(Some(ref name)) => name.as_str(),
+            &PatternLevel::One(Some(ref name)) | &PatternLevel::Rest(Some(ref name)) => name.as_str(),
             _ => "",
         };
         self.levels.iter().filter(|level| name(level)).map(text).collect()
@@ -85,12 +85,12 @@ impl Pattern {
 
     /// What the names stand for in this topic; none if it does not match.
     pub(crate) fn captures<'a>(&self, topic: &'a str) -> Option<Captures<'a>> {
-        if topic.starts_with('$') && !matches!(self.levels.first(), Some(Level::Fixed(_))) {
+        if topic.starts_with('$') && !matches!(self.levels.first(), Some(PatternLevel::Fixed(_))) {
             return None;
         }
         let (mut rest, mut captures) = (Some(topic), Vec::new());
         for level in &self.levels {
-            if let Level::Rest(name) = level {
+            if let PatternLevel::Rest(name) = level {
                 if name.is_some() {
                     captures.push(rest.unwrap_or_default());
                 }
@@ -99,8 +99,8 @@ impl Pattern {
             let text = rest?;
             let (part, after) = text.split_once('/').map_or((text, None), |(part, after)| (part, Some(after)));
             match level {
-                Level::Fixed(wanted) if wanted != part => return None,
-                Level::One(Some(_)) => captures.push(part),
+                PatternLevel::Fixed(wanted) if wanted != part => return None,
+                PatternLevel::One(Some(_)) => captures.push(part),
                 _ => {}
             }
             rest = after;
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     fn captures<'a>(pattern: &str, topic: &'a str) -> Option<Vec<&'a str>> {
-        Pattern::parse(pattern).unwrap().captures(topic)
+        TopicPattern::parse(pattern).unwrap().captures(topic)
     }
 
     #[test]
@@ -138,15 +138,15 @@ mod tests {
     #[test]
     fn what_is_no_filter_is_refused() {
         for bad in ["", "a/#x/b", "a/+x/+x", "a/+x-y", "$share/g/a", "a/b+", "+now", "a/x#"] {
-            assert_eq!(Pattern::parse(bad).unwrap_err().field, "topic", "{bad}");
+            assert_eq!(TopicPattern::parse(bad).unwrap_err().field, "topic", "{bad}");
         }
-        assert_eq!(Pattern::parse("a/+x/#").unwrap().filter(), "a/+/#");
+        assert_eq!(TopicPattern::parse("a/+x/#").unwrap().filter(), "a/+/#");
     }
 
     proptest! {
         #[test]
         fn it_matches_what_mqtt_matches(pattern in "[a$+#/]{1,6}", topic in "[a$/]{1,6}") {
-            if let Ok(pattern) = Pattern::parse(&pattern) {
+            if let Ok(pattern) = TopicPattern::parse(&pattern) {
                 let expected = tidegate_wire_mqtt::topic::matches(pattern.filter(), &topic);
                 prop_assert_eq!(pattern.captures(&topic).is_some(), expected);
             }

@@ -16,10 +16,10 @@ use oxsdatatypes::{Boolean, Date, DateTime, Decimal, Double, Duration, Float, In
 use serde_json::Value;
 
 use crate::digits::is_whole;
-use crate::fault::Fault;
+use crate::fault::MapFault;
 use crate::limits::TERM_BYTES_MAX;
 use crate::loss::Loss;
-use crate::text::{Found, Piece, Placeholder, Source, encode, split};
+use crate::text::{MappedMessage, Placeholder, PlaceholderValue, TextPiece, encode, split};
 
 /// What prefixes stand for. Some are known from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +47,8 @@ impl Default for Prefixes {
 
 impl Prefixes {
     /// Adds one, written `name: http://example.org/`.
-    pub fn add(&mut self, text: &str) -> Result<(), Fault> {
-        let fault = |words: &str| Fault::new("prefixes", format!("{text:?}: {words}"));
+    pub fn add(&mut self, text: &str) -> Result<(), MapFault> {
+        let fault = |words: &str| MapFault::new("prefixes", format!("{text:?}: {words}"));
         let (name, iri) = text.split_once(':').ok_or_else(|| fault("write \"ex: http://example.org/\""))?;
         let iri = iri.trim().trim_start_matches('<').trim_end_matches('>');
         NamedNode::new(iri).map_err(|_| fault("not followed by an absolute IRI"))?;
@@ -62,13 +62,13 @@ impl Prefixes {
         declared.concat()
     }
 
-    fn resolve(&self, text: &str) -> Result<NamedNode, Fault> {
+    fn resolve(&self, text: &str) -> Result<NamedNode, MapFault> {
         let (prefix, name) = text.split_once(':').ok_or_else(|| {
-            Fault::new("triples", format!("{text:?} is no term"))
+            MapFault::new("triples", format!("{text:?} is no term"))
                 .with_hint("an IRI is written <http://…>, a literal \"…\", a value of the message {…}")
         })?;
         let start = self.0.get(prefix).ok_or_else(|| {
-            Fault::unknown("triples", "prefix", prefix, self.0.keys().cloned().collect())
+            MapFault::unknown("triples", "prefix", prefix, self.0.keys().cloned().collect())
                 .with_hint("add it: [map] prefixes = [\"ex: http://example.org/\"]")
         })?;
         iri(&format!("{start}{name}"))
@@ -77,17 +77,17 @@ impl Prefixes {
 
 /// A subject, predicate or object with openings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum TermTemplate {
     Fixed(Term),
-    Iri(Vec<Piece>),
+    Iri(Vec<TextPiece>),
     /// With its language or datatype.
-    Literal(Vec<Piece>, Kind),
+    Literal(Vec<TextPiece>, LiteralKind),
     /// A value as it is: numbers stay numbers.
     Value(Placeholder),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum LiteralKind {
     Plain,
     Language(String),
     Typed(NamedNode),
@@ -95,20 +95,20 @@ pub(crate) enum Kind {
 
 /// Three of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Shapes {
-    pub(crate) subject: Shape,
-    pub(crate) predicate: Shape,
-    pub(crate) object: Shape,
+pub(crate) struct TripleTemplate {
+    pub(crate) subject: TermTemplate,
+    pub(crate) predicate: TermTemplate,
+    pub(crate) object: TermTemplate,
 }
 
-fn iri(text: &str) -> Result<NamedNode, Fault> {
-    NamedNode::new(text).map_err(|_| Fault::new("triples", format!("{text:?} is no absolute IRI")))
+fn iri(text: &str) -> Result<NamedNode, MapFault> {
+    NamedNode::new(text).map_err(|_| MapFault::new("triples", format!("{text:?} is no absolute IRI")))
 }
 
-impl Shape {
+impl TermTemplate {
     /// True if it differs between messages of one topic.
     pub(crate) fn varies(&self) -> bool {
-        let open = |piece: &Piece| matches!(piece, Piece::Open(placeholder) if placeholder.varies());
+        let open = |piece: &TextPiece| matches!(piece, TextPiece::Open(placeholder) if placeholder.varies());
         match self {
             Self::Fixed(_) => false,
             Self::Iri(pieces) | Self::Literal(pieces, _) => pieces.iter().any(open),
@@ -120,7 +120,7 @@ impl Shape {
         matches!(self, Self::Fixed(Term::NamedNode(_)) | Self::Iri(_))
     }
 
-    pub(crate) fn build(&self, source: &Source<'_>) -> Result<Term, Loss> {
+    pub(crate) fn build(&self, source: &MappedMessage<'_>) -> Result<Term, Loss> {
         match self {
             Self::Fixed(term) => Ok(term.clone()),
             Self::Iri(pieces) => Ok(build_iri(pieces, source)?.into()),
@@ -133,16 +133,16 @@ impl Shape {
     }
 }
 
-pub(crate) fn build_iri(pieces: &[Piece], source: &Source<'_>) -> Result<NamedNode, Loss> {
+pub(crate) fn build_iri(pieces: &[TextPiece], source: &MappedMessage<'_>) -> Result<NamedNode, Loss> {
     NamedNode::new(fill(pieces, source, encode)?).map_err(|_| Loss::ValueInvalid)
 }
 
-fn fill(pieces: &[Piece], source: &Source<'_>, add: impl Fn(&str, &mut String)) -> Result<String, Loss> {
+fn fill(pieces: &[TextPiece], source: &MappedMessage<'_>, add: impl Fn(&str, &mut String)) -> Result<String, Loss> {
     let mut out = String::new();
     for piece in pieces {
         match piece {
-            Piece::Fixed(text) => out.push_str(text),
-            Piece::Open(placeholder) => add(&source.find(placeholder)?.text()?, &mut out),
+            TextPiece::Fixed(text) => out.push_str(text),
+            TextPiece::Open(placeholder) => add(&source.find(placeholder)?.text()?, &mut out),
         }
         if out.len() > TERM_BYTES_MAX {
             return Err(Loss::ValueInvalid);
@@ -152,17 +152,19 @@ fn fill(pieces: &[Piece], source: &Source<'_>, add: impl Fn(&str, &mut String)) 
 }
 
 /// A value of a document as RDF has it.
-fn natural(found: Found<'_>) -> Result<Literal, Loss> {
+fn natural(found: PlaceholderValue<'_>) -> Result<Literal, Loss> {
     Ok(match found {
-        Found::Time(text) => Literal::new_typed_literal(text, xsd::DATE_TIME),
-        Found::Json(Value::Bool(value)) => (*value).into(),
-        Found::Json(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+        PlaceholderValue::Time(text) => Literal::new_typed_literal(text, xsd::DATE_TIME),
+        PlaceholderValue::Json(Value::Bool(value)) => (*value).into(),
+        PlaceholderValue::Json(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => whole.into(),
             (None, _) if number.is_u64() => Literal::new_typed_literal(number.to_string(), xsd::INTEGER),
             (None, Some(value)) => value.into(),
             (None, None) => return Err(Loss::ValueInvalid),
         },
-        Found::Digits(text) if text.len() <= TERM_BYTES_MAX => Literal::new_typed_literal(text, xsd::INTEGER),
+        PlaceholderValue::Digits(text) if text.len() <= TERM_BYTES_MAX => {
+            Literal::new_typed_literal(text, xsd::INTEGER)
+        }
         other => {
             let text = other.text()?;
             if text.len() > TERM_BYTES_MAX {
@@ -173,12 +175,16 @@ fn natural(found: Found<'_>) -> Result<Literal, Loss> {
     })
 }
 
-fn literal(text: String, kind: &Kind) -> Result<Literal, Loss> {
+fn literal(text: String, kind: &LiteralKind) -> Result<Literal, Loss> {
     Ok(match kind {
-        Kind::Plain => Literal::new_simple_literal(text),
-        Kind::Language(tag) => Literal::new_language_tagged_literal(text, tag).map_err(|_| Loss::ValueInvalid)?,
-        Kind::Typed(datatype) if fits(&text, datatype.as_ref()) => Literal::new_typed_literal(text, datatype.clone()),
-        Kind::Typed(_) => return Err(Loss::ValueInvalid),
+        LiteralKind::Plain => Literal::new_simple_literal(text),
+        LiteralKind::Language(tag) => {
+            Literal::new_language_tagged_literal(text, tag).map_err(|_| Loss::ValueInvalid)?
+        }
+        LiteralKind::Typed(datatype) if fits(&text, datatype.as_ref()) => {
+            Literal::new_typed_literal(text, datatype.clone())
+        }
+        LiteralKind::Typed(_) => return Err(Loss::ValueInvalid),
     })
 }
 
@@ -207,10 +213,10 @@ fn fits(text: &str, datatype: NamedNodeRef<'_>) -> bool {
 }
 
 /// Reads `subject predicate object`, with or without a full stop.
-pub(crate) fn parse(text: &str, names: &[&str], prefixes: &Prefixes) -> Result<Shapes, Fault> {
-    let mut reader = Reader { rest: text.trim(), names, prefixes };
+pub(crate) fn parse(text: &str, names: &[&str], prefixes: &Prefixes) -> Result<TripleTemplate, MapFault> {
+    let mut reader = TermReader { rest: text.trim(), names, prefixes };
     let (subject, predicate, object) = (reader.term()?, reader.term()?, reader.term()?);
-    let fault = |message: &str| Fault::new("triples", format!("{text:?}: {message}"));
+    let fault = |message: &str| MapFault::new("triples", format!("{text:?}: {message}"));
     if !matches!(reader.rest.trim(), "" | ".") {
         let hint = "one triple in each text of the list";
         return Err(fault(&format!("{:?} is left over", reader.rest.trim())).with_hint(hint));
@@ -221,39 +227,40 @@ pub(crate) fn parse(text: &str, names: &[&str], prefixes: &Prefixes) -> Result<S
     if !predicate.is_node() {
         return Err(fault("the predicate is an IRI").with_hint("such as sosa:hasSimpleResult"));
     }
-    Ok(Shapes { subject, predicate, object })
+    Ok(TripleTemplate { subject, predicate, object })
 }
 
 /// Reads an IRI with openings, for the graph of a rule.
-pub(crate) fn parse_iri(text: &str, names: &[&str], field: &'static str) -> Result<Vec<Piece>, Fault> {
-    let open = |name: &str| Placeholder::parse(name, names, field).map(Piece::Open);
-    let pieces = split(text, field, open, Piece::Fixed)?;
+pub(crate) fn parse_iri(text: &str, names: &[&str], field: &'static str) -> Result<Vec<TextPiece>, MapFault> {
+    let open = |name: &str| Placeholder::parse(name, names, field).map(TextPiece::Open);
+    let pieces = split(text, field, open, TextPiece::Fixed)?;
     // The scheme and what follows are the rule's own: a device cannot choose them.
-    let is_own = matches!(pieces.first(), Some(Piece::Fixed(start)) if start.contains(':'));
-    let sample: String = pieces.iter().map(|piece| if let Piece::Fixed(text) = piece { text } else { "x" }).collect();
+    let is_own = matches!(pieces.first(), Some(TextPiece::Fixed(start)) if start.contains(':'));
+    let sample: String =
+        pieces.iter().map(|piece| if let TextPiece::Fixed(text) = piece { text } else { "x" }).collect();
     if !is_own || NamedNode::new(&sample).is_err() {
-        return Err(Fault::new(field, format!("<{text}> is no absolute IRI"))
+        return Err(MapFault::new(field, format!("<{text}> is no absolute IRI"))
             .with_hint("it begins with fixed text such as http://example.org/"));
     }
     Ok(pieces)
 }
 
-struct Reader<'a> {
+struct TermReader<'a> {
     rest: &'a str,
     names: &'a [&'a str],
     prefixes: &'a Prefixes,
 }
 
-impl<'a> Reader<'a> {
-    fn term(&mut self) -> Result<Shape, Fault> {
+impl<'a> TermReader<'a> {
+    fn term(&mut self) -> Result<TermTemplate, MapFault> {
         self.rest = self.rest.trim_start();
         match self.rest.chars().next() {
-            None => Err(Fault::new("triples", "a triple has a subject, a predicate and an object")),
+            None => Err(MapFault::new("triples", "a triple has a subject, a predicate and an object")),
             Some('<') => self.iri(),
             Some('"') => self.quoted(),
             Some('{') => self.value(),
             Some('_') if self.rest.starts_with("_:") => {
-                Err(Fault::new("triples", "blank nodes cannot be replaced later")
+                Err(MapFault::new("triples", "blank nodes cannot be replaced later")
                     .with_hint("give it a name: <urn:x:{sensor}>, or <urn:x:{id}> for one of its own"))
             }
             Some(_) => self.word(),
@@ -261,7 +268,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Up to a sign that is not within braces.
-    fn until(&mut self, end: char) -> Result<&'a str, Fault> {
+    fn until(&mut self, end: char) -> Result<&'a str, MapFault> {
         let (mut depth, mut is_escaped) = (0_usize, false);
         for (at, sign) in self.rest.char_indices() {
             match sign {
@@ -277,58 +284,58 @@ impl<'a> Reader<'a> {
                 _ => {}
             }
         }
-        Err(Fault::new("triples", format!("{:?} has no {end:?}", self.rest)))
+        Err(MapFault::new("triples", format!("{:?} has no {end:?}", self.rest)))
     }
 
-    fn iri(&mut self) -> Result<Shape, Fault> {
+    fn iri(&mut self) -> Result<TermTemplate, MapFault> {
         self.rest = &self.rest[1..];
         let inside = self.until('>')?;
         let pieces = parse_iri(inside, self.names, "triples")?;
         match &pieces[..] {
-            [Piece::Fixed(text)] => Ok(Shape::Fixed(iri(text)?.into())),
-            _ => Ok(Shape::Iri(pieces)),
+            [TextPiece::Fixed(text)] => Ok(TermTemplate::Fixed(iri(text)?.into())),
+            _ => Ok(TermTemplate::Iri(pieces)),
         }
     }
 
-    fn quoted(&mut self) -> Result<Shape, Fault> {
+    fn quoted(&mut self) -> Result<TermTemplate, MapFault> {
         self.rest = &self.rest[1..];
         let inside = self.until('"')?.replace("\\\"", "\"").replace("\\n", "\n").replace("\\\\", "\\");
-        let open = |name: &str| Placeholder::parse(name, self.names, "triples").map(Piece::Open);
-        let pieces = split(&inside, "triples", open, Piece::Fixed)?;
+        let open = |name: &str| Placeholder::parse(name, self.names, "triples").map(TextPiece::Open);
+        let pieces = split(&inside, "triples", open, TextPiece::Fixed)?;
         let kind = self.kind()?;
         match &pieces[..] {
-            [Piece::Fixed(text)] => {
-                let misfit = |_| Fault::new("triples", format!("{text:?} is not of that language or datatype"));
-                Ok(Shape::Fixed(literal(text.clone(), &kind).map_err(misfit)?.into()))
+            [TextPiece::Fixed(text)] => {
+                let misfit = |_| MapFault::new("triples", format!("{text:?} is not of that language or datatype"));
+                Ok(TermTemplate::Fixed(literal(text.clone(), &kind).map_err(misfit)?.into()))
             }
-            _ => Ok(Shape::Literal(pieces, kind)),
+            _ => Ok(TermTemplate::Literal(pieces, kind)),
         }
     }
 
-    fn value(&mut self) -> Result<Shape, Fault> {
-        let end = self.rest.find('}').ok_or_else(|| Fault::new("triples", "a brace has no partner"))?;
+    fn value(&mut self) -> Result<TermTemplate, MapFault> {
+        let end = self.rest.find('}').ok_or_else(|| MapFault::new("triples", "a brace has no partner"))?;
         let placeholder = Placeholder::parse(&self.rest[1..end], self.names, "triples")?;
         self.rest = &self.rest[end + 1..];
         Ok(match self.kind()? {
-            Kind::Plain => Shape::Value(placeholder),
-            kind => Shape::Literal(vec![Piece::Open(placeholder)], kind),
+            LiteralKind::Plain => TermTemplate::Value(placeholder),
+            kind => TermTemplate::Literal(vec![TextPiece::Open(placeholder)], kind),
         })
     }
 
-    fn kind(&mut self) -> Result<Kind, Fault> {
+    fn kind(&mut self) -> Result<LiteralKind, MapFault> {
         if let Some(rest) = self.rest.strip_prefix('@') {
             self.rest = rest;
             let tag = self.bare();
             let check = Literal::new_language_tagged_literal("", tag);
-            check.map_err(|_| Fault::new("triples", format!("{tag:?} is no language")))?;
-            return Ok(Kind::Language(tag.to_owned()));
+            check.map_err(|_| MapFault::new("triples", format!("{tag:?} is no language")))?;
+            return Ok(LiteralKind::Language(tag.to_owned()));
         }
-        let Some(rest) = self.rest.strip_prefix("^^") else { return Ok(Kind::Plain) };
+        let Some(rest) = self.rest.strip_prefix("^^") else { return Ok(LiteralKind::Plain) };
         self.rest = rest;
-        let Shape::Fixed(Term::NamedNode(datatype)) = self.term()? else {
-            return Err(Fault::new("triples", "a datatype is an IRI without placeholders"));
+        let TermTemplate::Fixed(Term::NamedNode(datatype)) = self.term()? else {
+            return Err(MapFault::new("triples", "a datatype is an IRI without placeholders"));
         };
-        Ok(if datatype == xsd::STRING { Kind::Plain } else { Kind::Typed(datatype) })
+        Ok(if datatype == xsd::STRING { LiteralKind::Plain } else { LiteralKind::Typed(datatype) })
     }
 
     fn bare(&mut self) -> &'a str {
@@ -339,9 +346,9 @@ impl<'a> Reader<'a> {
     }
 
     /// `a`, a number, a truth value or a prefixed name.
-    fn word(&mut self) -> Result<Shape, Fault> {
+    fn word(&mut self) -> Result<TermTemplate, MapFault> {
         let word = self.bare();
-        Ok(Shape::Fixed(match word {
+        Ok(TermTemplate::Fixed(match word {
             "a" => rdf::TYPE.into_owned().into(),
             "true" | "false" => Literal::from(word == "true").into(),
             _ if fits(word, xsd::INTEGER) => Literal::new_typed_literal(word, xsd::INTEGER).into(),

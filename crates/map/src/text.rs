@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::digits::is_whole;
-use crate::fault::Fault;
+use crate::fault::MapFault;
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::loss::Loss;
 use crate::path::Path;
@@ -28,13 +28,13 @@ pub(crate) enum Placeholder {
 
 /// A part of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum TextPiece {
     Fixed(String),
     Open(Placeholder),
 }
 
 /// A message while it is mapped.
-pub(crate) struct Source<'a> {
+pub(crate) struct MappedMessage<'a> {
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
     pub(crate) captures: Vec<&'a str>,
@@ -45,7 +45,7 @@ pub(crate) struct Source<'a> {
 }
 
 /// What stands in place of a placeholder.
-pub(crate) enum Found<'a> {
+pub(crate) enum PlaceholderValue<'a> {
     Text(Cow<'a, str>),
     Json(&'a Value),
     /// A whole number that is larger than those of JSON documents are in here.
@@ -53,7 +53,7 @@ pub(crate) enum Found<'a> {
     Time(&'a str),
 }
 
-impl Source<'_> {
+impl MappedMessage<'_> {
     fn document(&self) -> Result<&Value, Loss> {
         let read = || {
             if self.payload.len() > PAYLOAD_BYTES_MAX {
@@ -65,33 +65,33 @@ impl Source<'_> {
     }
 
     /// The digits of a whole number that has become a double.
-    fn digits(&self, path: &Path, value: &Value) -> Option<Found<'_>> {
+    fn digits(&self, path: &Path, value: &Value) -> Option<PlaceholderValue<'_>> {
         let is_inexact = matches!(value, Value::Number(number) if number.is_f64());
         let text = std::str::from_utf8(self.payload).ok().filter(|_| is_inexact)?;
-        path.find_text(text).filter(|text| is_whole(text)).map(Found::Digits)
+        path.find_text(text).filter(|text| is_whole(text)).map(PlaceholderValue::Digits)
     }
 
-    pub(crate) fn find(&self, placeholder: &Placeholder) -> Result<Found<'_>, Loss> {
+    pub(crate) fn find(&self, placeholder: &Placeholder) -> Result<PlaceholderValue<'_>, Loss> {
         Ok(match placeholder {
             Placeholder::Capture(place) => {
-                Found::Text(self.captures.get(*place).copied().ok_or(Loss::PathMissing)?.into())
+                PlaceholderValue::Text(self.captures.get(*place).copied().ok_or(Loss::PathMissing)?.into())
             }
             Placeholder::Path(path) => match path.find(self.document()?) {
                 None | Some(Value::Null) => return Err(Loss::PathMissing),
-                Some(value) => self.digits(path, value).unwrap_or(Found::Json(value)),
+                Some(value) => self.digits(path, value).unwrap_or(PlaceholderValue::Json(value)),
             },
-            Placeholder::Now => Found::Time(self.now),
-            Placeholder::Id => Found::Text(self.id.into()),
-            Placeholder::Topic => Found::Text(self.topic.into()),
+            Placeholder::Now => PlaceholderValue::Time(self.now),
+            Placeholder::Id => PlaceholderValue::Text(self.id.into()),
+            Placeholder::Topic => PlaceholderValue::Text(self.topic.into()),
             Placeholder::Payload if self.payload.len() > PAYLOAD_BYTES_MAX => return Err(Loss::PayloadTooLong),
             Placeholder::Payload => {
-                Found::Text(std::str::from_utf8(self.payload).map_err(|_| Loss::ValueInvalid)?.into())
+                PlaceholderValue::Text(std::str::from_utf8(self.payload).map_err(|_| Loss::ValueInvalid)?.into())
             }
         })
     }
 }
 
-impl<'a> Found<'a> {
+impl<'a> PlaceholderValue<'a> {
     /// As characters; objects and lists have none.
     pub(crate) fn text(self) -> Result<Cow<'a, str>, Loss> {
         match self {
@@ -107,10 +107,10 @@ impl<'a> Found<'a> {
 
 impl Placeholder {
     /// Reads what is between the braces.
-    pub(crate) fn parse(name: &str, captures: &[&str], field: &'static str) -> Result<Self, Fault> {
+    pub(crate) fn parse(name: &str, captures: &[&str], field: &'static str) -> Result<Self, MapFault> {
         let name = name.trim();
         if name.starts_with('$') {
-            let path = Path::parse(name).map_err(|why| Fault::new(field, format!("{{{name}}}: {why}")))?;
+            let path = Path::parse(name).map_err(|why| MapFault::new(field, format!("{{{name}}}: {why}")))?;
             return Ok(Self::Path(path));
         }
         Ok(match name {
@@ -122,7 +122,7 @@ impl Placeholder {
                 let place = captures.iter().position(|known| *known == name);
                 Self::Capture(place.ok_or_else(|| {
                     let known = captures.iter().chain(BUILT_IN).map(|&known| known.to_owned()).collect();
-                    let fault = Fault::unknown(field, "placeholder", name, known);
+                    let fault = MapFault::unknown(field, "placeholder", name, known);
                     let more = fault.hint.clone().unwrap_or_default();
                     fault.with_hint(format!("{more}, and {{$.member}} for a value of the payload"))
                 })?)
@@ -140,9 +140,9 @@ impl Placeholder {
 pub(crate) fn split<T>(
     text: &str,
     field: &'static str,
-    mut open: impl FnMut(&str) -> Result<T, Fault>,
+    mut open: impl FnMut(&str) -> Result<T, MapFault>,
     fixed: impl Fn(String) -> T,
-) -> Result<Vec<T>, Fault> {
+) -> Result<Vec<T>, MapFault> {
     let (mut pieces, mut plain, mut rest) = (Vec::new(), String::new(), text);
     while let Some(at) = rest.find(['{', '}']) {
         plain.push_str(&rest[..at]);
@@ -155,7 +155,7 @@ pub(crate) fn split<T>(
         }
         let inside = (brace == "{").then(|| after.split_once('}')).flatten();
         let (name, after) = inside.ok_or_else(|| {
-            Fault::new(field, format!("{text:?}: a brace has no partner")).with_hint("{{ and }} are plain braces")
+            MapFault::new(field, format!("{text:?}: a brace has no partner")).with_hint("{{ and }} are plain braces")
         })?;
         if !plain.is_empty() {
             pieces.push(fixed(std::mem::take(&mut plain)));

@@ -77,8 +77,8 @@ pub fn load(loaded: &Loaded) -> Result<Security, Problems> {
 
 /// Users that rules name and that cannot come in, each once.
 fn strangers(acl: &Acl, users: &Users) -> Vec<String> {
-    let unknown = |rule: &tidegate_auth::Rule| match rule.subject() {
-        tidegate_auth::Subject::User(name) if !users.contains(name) => Some(name.to_string()),
+    let unknown = |rule: &tidegate_auth::AclRule| match rule.subject() {
+        tidegate_auth::AclSubject::User(name) if !users.contains(name) => Some(name.to_string()),
         _ => None,
     };
     let names: std::collections::BTreeSet<String> = acl.rules().iter().filter_map(unknown).collect();
@@ -104,20 +104,20 @@ fn access_list(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<Acl> {
     }
 }
 
-fn compile(rule: &Rule, problems: &mut Vec<Problem>) -> Option<tidegate_auth::Rule> {
+fn compile(rule: &Rule, problems: &mut Vec<Problem>) -> Option<tidegate_auth::AclRule> {
     let subject = match &rule.subject {
-        Subject::Everyone => tidegate_auth::Subject::Everyone,
-        Subject::Anonymous => tidegate_auth::Subject::Anonymous,
-        Subject::User(name) => tidegate_auth::Subject::User(name.as_str().into()),
-        Subject::Role(name) => tidegate_auth::Subject::Role(name.as_str().into()),
-        Subject::Client(name) => tidegate_auth::Subject::Client(name.as_str().into()),
+        Subject::Everyone => tidegate_auth::AclSubject::Everyone,
+        Subject::Anonymous => tidegate_auth::AclSubject::Anonymous,
+        Subject::User(name) => tidegate_auth::AclSubject::User(name.as_str().into()),
+        Subject::Role(name) => tidegate_auth::AclSubject::Role(name.as_str().into()),
+        Subject::Client(name) => tidegate_auth::AclSubject::Client(name.as_str().into()),
     };
     let effect = match rule.effect {
-        Effect::Allow => tidegate_auth::Effect::Allow,
-        Effect::Deny => tidegate_auth::Effect::Deny,
+        Effect::Allow => tidegate_auth::AclEffect::Allow,
+        Effect::Deny => tidegate_auth::AclEffect::Deny,
     };
     let compiled =
-        rule.actions.parse().and_then(|actions| tidegate_auth::Rule::new(subject, effect, actions, &rule.topic));
+        rule.actions.parse().and_then(|actions| tidegate_auth::AclRule::new(subject, effect, actions, &rule.topic));
     compiled.map_err(|fault| problems.push(Problem::of_key(&rule.origin, "security.rule", fault.to_string()))).ok()
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_control::Spread;
 use tidegate_control::admission::Class;
-use tidegate_wire_ssap::{Header, Transaction};
+use tidegate_wire_ssap::{SsapHeader, Transaction};
 
 use crate::desk::lock;
 use crate::machine::request::{Answered, Refused, Source};
@@ -139,7 +139,7 @@ impl Counts {
         Entry::ALL.map(|entry| (entry.name(), self.turned_away[entry as usize].load(Ordering::Relaxed)))
     }
 
-    pub(crate) fn ssap(&self, header: &Header, outcome: Ssap) {
+    pub(crate) fn ssap(&self, header: &SsapHeader, outcome: Ssap) {
         let known = header.transaction().and_then(|it| Transaction::ALL.iter().position(|other| *other == it));
         let op = known.unwrap_or(Transaction::ALL.len());
         self.ssap[op][outcome as usize].fetch_add(1, Ordering::Relaxed);

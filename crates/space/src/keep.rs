@@ -1,13 +1,13 @@
 //! The seam to durable storage. A change is handed over after it was made and before anybody sees it; it is confirmed,
 //! and seen, when all that was handed over is kept.
 
-use tidegate_graph::{Delta, RuleId};
+use tidegate_graph::{QuadDelta, RuleId};
 
 /// Something to be kept.
 #[derive(Clone, Copy, Debug)]
 pub enum Kept<'a> {
-    /// A change: `Delta::encode` has its bytes, `Space::replay` does it again.
-    Delta(&'a Delta),
+    /// A change: `QuadDelta::encode` has its bytes, `Space::replay` does it again.
+    Delta(&'a QuadDelta),
     /// A rule, by its name on the wire and its text; `Space::restore_rule` brings it back.
     Rule(RuleId, &'a str, &'a str),
     /// A rule is gone.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use oxrdf::{Quad, Term, TripleRef, Variable};
 use oxrdfio::RdfSerializer;
 use sparesults::QueryResultsSerializer;
-use tidegate_graph::{Mask, Query, QueryLimits, Results, Row, Snapshot};
-use tidegate_wire_ssap::{RowWriter, Value, write_boolean, write_triples};
+use tidegate_graph::{Mask, Query, QueryAnswer, QueryLimits, Row, Snapshot};
+use tidegate_wire_ssap::{RowWriter, SsapValue, write_boolean, write_triples};
 
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::machine::request::{Form, Refused};
@@ -61,7 +61,7 @@ pub(crate) fn held(mut bytes: Vec<u8>, sum: &Arc<AtomicUsize>) -> Bytes {
 /// The answer to a query.
 pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &QueryLimits) -> Result<Vec<u8>, Refused> {
     match (query.run(snapshot, limits)?, form) {
-        (Results::Rows(rows), Form::Results(format)) => {
+        (QueryAnswer::Rows(rows), Form::Results(format)) => {
             let variables = rows.variables().to_vec();
             let serializer = QueryResultsSerializer::from_format(format);
             let mut writer = serializer.serialize_solutions_to_writer(Sheet::default(), variables.clone())?;
@@ -70,18 +70,18 @@ pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &Que
             }
             Ok(writer.finish()?.0)
         }
-        (Results::Boolean(answer), Form::Results(format)) => {
+        (QueryAnswer::Boolean(answer), Form::Results(format)) => {
             let serializer = QueryResultsSerializer::from_format(format);
             Ok(serializer.serialize_boolean_to_writer(Sheet::default(), answer)?.0)
         }
-        (Results::Triples(triples), Form::Graph(format)) => {
+        (QueryAnswer::Triples(triples), Form::Graph(format)) => {
             let mut writer = RdfSerializer::from_format(format).for_writer(Sheet::default());
             for triple in triples {
                 writer.serialize_triple(&triple?)?;
             }
             Ok(writer.finish()?.0)
         }
-        (Results::Rows(rows), Form::Ssap) => {
+        (QueryAnswer::Rows(rows), Form::Ssap) => {
             let variables: Vec<String> = rows.variables().iter().map(|name| name.as_str().to_owned()).collect();
             let mut out = String::new();
             let mut writer = RowWriter::new(&variables, &mut out);
@@ -94,12 +94,12 @@ pub(crate) fn query(query: &Query, form: Form, snapshot: &Snapshot, limits: &Que
             writer.finish();
             Ok(out.into_bytes())
         }
-        (Results::Boolean(answer), Form::Ssap) => {
+        (QueryAnswer::Boolean(answer), Form::Ssap) => {
             let mut out = String::new();
             write_boolean(answer, &mut out);
             Ok(out.into_bytes())
         }
-        (Results::Triples(triples), Form::Ssap) => {
+        (QueryAnswer::Triples(triples), Form::Ssap) => {
             let mut writer = RdfSerializer::from_format(oxrdfio::RdfFormat::RdfXml).for_writer(Sheet::default());
             for triple in triples {
                 writer.serialize_triple(&triple?)?;
@@ -150,20 +150,20 @@ fn bound<'a>(variables: &'a [Variable], row: &'a Row) -> Vec<(&'a Variable, &'a 
 
 /// A row as SSAP has it.
 pub(crate) fn write_row(writer: &mut RowWriter<'_, '_>, row: &Row) {
-    let values: Vec<Option<Value>> = row.iter().map(|term| term.as_ref().map(value_of)).collect();
+    let values: Vec<Option<SsapValue>> = row.iter().map(|term| term.as_ref().map(value_of)).collect();
     writer.row(values.iter().map(Option::as_ref));
 }
 
-fn value_of(term: &Term) -> Value {
+fn value_of(term: &Term) -> SsapValue {
     match term {
-        Term::NamedNode(node) => Value::Uri(node.as_str().to_owned()),
-        Term::BlankNode(node) => Value::Blank(node.as_str().to_owned()),
+        Term::NamedNode(node) => SsapValue::Uri(node.as_str().to_owned()),
+        Term::BlankNode(node) => SsapValue::Blank(node.as_str().to_owned()),
         Term::Literal(literal) => {
             let language = literal.language().map(str::to_owned);
             let datatype = literal.datatype();
             let is_plain = language.is_some() || datatype == oxrdf::vocab::xsd::STRING;
             let datatype = (!is_plain).then(|| datatype.as_str().to_owned());
-            Value::Literal { text: literal.value().to_owned(), datatype, language }
+            SsapValue::Literal { text: literal.value().to_owned(), datatype, language }
         }
     }
 }
@@ -191,10 +191,10 @@ impl From<io::Error> for Refused {
     }
 }
 
-impl From<tidegate_graph::Error> for Refused {
-    fn from(error: tidegate_graph::Error) -> Self {
+impl From<tidegate_graph::GraphError> for Refused {
+    fn from(error: tidegate_graph::GraphError) -> Self {
         match error {
-            tidegate_graph::Error::Cancelled => Self::Late,
+            tidegate_graph::GraphError::Cancelled => Self::Late,
             error => Self::Failed(error),
         }
     }

@@ -3,7 +3,7 @@
 use oxrdf::{NamedNode, Term, Variable};
 use serde_json::{Map, Value, json};
 use tidegate_control::hints::{Asks, Hints};
-use tidegate_graph::{Error, Query, QueryLimits, Row};
+use tidegate_graph::{GraphError, Query, QueryLimits, Row};
 
 use crate::change::{Change, Manner};
 use crate::http::problem::UNAVAILABLE;
@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// Reads the query.
-    pub(crate) fn query(&self, limits: &QueryLimits) -> Result<Query, Error> {
+    pub(crate) fn query(&self, limits: &QueryLimits) -> Result<Query, GraphError> {
         let query = Query::parse(&self.sparql, limits)?;
         let is_plain = self.default.is_empty() && self.named.is_empty();
         Ok(if is_plain { query } else { query.on_graphs(self.default.clone(), self.named.clone()) })
@@ -209,7 +209,7 @@ impl Wrong {
     }
 
     /// The query cannot be read.
-    pub(crate) fn unread(error: &Error, alias: Option<&str>) -> Self {
+    pub(crate) fn unread(error: &GraphError, alias: Option<&str>) -> Self {
         wrong(400, "parsing failed", error.to_string(), alias)
     }
 

@@ -9,10 +9,10 @@ use std::{fmt, io};
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tidegate_control::Spread;
-use tidegate_graph::{Space, SpaceLimits, SubscriberId};
+use tidegate_graph::{GraphSpace, SpaceLimits, SubscriberId};
 use tidegate_store::disk::{Disk, FsDisk};
 use tidegate_store::{LogOptions, StoreConfig, StoreError};
-use tidegate_wire_ssap::Header;
+use tidegate_wire_ssap::SsapHeader;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use tracing::error;
@@ -147,7 +147,7 @@ impl Options {
 /// An empty space. A version of an earlier run must not match one of this: there is less than a change in each
 /// microsecond.
 fn empty(limits: SpaceLimits) -> Opened {
-    let mut space = Space::new(u64::from_le_bytes(random()), limits);
+    let mut space = GraphSpace::new(u64::from_le_bytes(random()), limits);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     space.replay_version(u64::try_from(now.as_micros()).unwrap_or_default());
     Opened { restored: Restored { space, names: Vec::new() }, keep: None, opening: None }
@@ -372,7 +372,7 @@ impl Handle {
         self.shared.counts.all_ssap()
     }
 
-    pub(crate) fn note_ssap(&self, header: &Header, outcome: Ssap) {
+    pub(crate) fn note_ssap(&self, header: &SsapHeader, outcome: Ssap) {
         self.shared.counts.ssap(header, outcome);
     }
 

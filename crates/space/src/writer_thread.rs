@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_graph::{CancelToken, RuleId, Space, SubscriberId};
+use tidegate_graph::{CancelToken, GraphSpace, RuleId, SubscriberId};
 use tracing::warn;
 
 use crate::desk::{Control, Next, ReplyTo, Shared};
@@ -27,7 +27,7 @@ pub(crate) struct WriterThread {
 
 impl WriterThread {
     pub(crate) fn new(
-        space: Space,
+        space: GraphSpace,
         rules: Vec<(String, RuleId)>,
         keep: Option<Box<dyn Keep>>,
         shared: Arc<Shared>,

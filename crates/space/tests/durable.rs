@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use oxrdfio::RdfFormat;
-use tidegate_graph::{Mask, MaskGraph, Query, QueryLimits, Space, SpaceLimits, Update};
+use tidegate_graph::{GraphSpace, Mask, MaskGraph, Query, QueryLimits, SpaceLimits, Update};
 use tidegate_space::{
     Admission, Answer, Answered, Ask, Asker, Form, Handle, Opening, Refused, Service, StoreConfig, Told, Watched,
     outlet,
 };
-use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
+use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
 use tidegate_store::{Durability, Health, LogOptions};
 
 const RULE: &str = "INSERT { ?s <urn:copy> ?o } WHERE { ?s <urn:p> ?o FILTER(?o > 5) }";
@@ -61,7 +61,7 @@ fn quads(handle: &Handle) -> Vec<String> {
 }
 
 /// The same of a space in hand.
-fn quads_of(space: &Space) -> Vec<String> {
+fn quads_of(space: &GraphSpace) -> Vec<String> {
     let mut lines: Vec<String> = space.snapshot().quads().map(|quad| format!("{quad} .")).collect();
     lines.sort_unstable();
     lines
@@ -78,7 +78,7 @@ impl Dice {
 
 /// The naive model: a space in memory that is told the same.
 struct Model {
-    space: Space,
+    space: GraphSpace,
     rules: Vec<String>,
     /// What it looked like after each request: version, quads, names of rules.
     states: Vec<(u64, Vec<String>, Vec<String>)>,
@@ -86,7 +86,7 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
-        let space = Space::new(1, SpaceLimits::default());
+        let space = GraphSpace::new(1, SpaceLimits::default());
         Self { space, rules: Vec::new(), states: vec![(0, Vec::new(), Vec::new())] }
     }
 
@@ -174,7 +174,7 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     let what = || Watched::Query(Box::new(query.clone()));
     ask(&handle, Ask::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) }).unwrap();
 
-    disk.set_broken(Some(Fault::Device));
+    disk.set_broken(Some(DiskFault::Device));
     let refused = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 2 }")).unwrap_err();
     assert_eq!(refused, Refused::Unconfirmed);
     // Known to fail by now: the next ones are not even begun.
@@ -243,7 +243,7 @@ fn a_failed_sync_under_a_group_costs_nothing_that_was_confirmed() {
         let disk = SimDisk::new(call);
         let (service, _) = open(&disk);
         let handle = service.handle();
-        disk.fail_call(call, Fault::Full);
+        disk.fail_call(call, DiskFault::Full);
         let mut confirmed = Vec::new();
         for n in 0..20 {
             let answered = ask(&handle, update(&format!("INSERT DATA {{ <urn:a> <urn:p> {n} }}")));
@@ -341,7 +341,7 @@ fn a_copy_is_refused_while_the_disk_fails_instead_of_waiting_for_it() {
     let disk = SimDisk::new(3);
     let (service, _) = open(&disk);
     let (handle, vault) = (service.handle(), service.vault().unwrap());
-    disk.set_broken(Some(Fault::Full));
+    disk.set_broken(Some(DiskFault::Full));
     let refused = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap_err();
     assert!(matches!(refused, Refused::Unconfirmed), "{refused:?}");
     // The store has a group in hand that it tries again and again.

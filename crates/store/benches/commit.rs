@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_store::disk::FsDisk;
-use tidegate_store::records::{Image, MessageRecord, Record};
-use tidegate_store::{Batch, Done, Durability, Log, LogOptions, State, Writer, WriterOptions};
+use tidegate_store::records::{MessageRecord, Record, StoreImage};
+use tidegate_store::{Durability, KeptBatch, Log, LogOptions, LogState, LogWriter, RecordBatch, WriterOptions};
 
 const PAYLOAD: usize = 100;
 const ROUND: Duration = Duration::from_secs(1);
@@ -38,9 +38,9 @@ fn main() {
     restart(dir.path());
 }
 
-fn message(id: u64) -> Batch {
+fn message(id: u64) -> RecordBatch {
     let payload = [id as u8; PAYLOAD];
-    let mut batch = Batch::new();
+    let mut batch = RecordBatch::new();
     let message = MessageRecord {
         id,
         qos: 1,
@@ -80,7 +80,7 @@ fn round(dir: &Path, under_way: usize, durability: Durability) -> (f64, f64, f64
     let store = tempfile::tempdir_in(dir).unwrap();
     let (log, _) = Log::open(FsDisk::open(store.path()).unwrap(), LogOptions::default(), |_, _| Ok(())).unwrap();
     let options = WriterOptions { durability, ..WriterOptions::default() };
-    let writer = Writer::start::<Image, _>(log, options).unwrap();
+    let writer = LogWriter::start::<StoreImage, _>(log, options).unwrap();
     let (start, cpu) = (Instant::now(), cpu_time());
     let shards = under_way.min(2);
     let count: u64 = std::thread::scope(|scope| {
@@ -88,7 +88,7 @@ fn round(dir: &Path, under_way: usize, durability: Durability) -> (f64, f64, f64
             let mut producer = writer.producer(|| {});
             let mine = under_way / shards;
             scope.spawn(move || {
-                let (mut done, mut told, mut id) = (Vec::<Done>::new(), 0, shard as u64);
+                let (mut done, mut told, mut id) = (Vec::<KeptBatch>::new(), 0, shard as u64);
                 while start.elapsed() < ROUND || told < id / 2 {
                     while start.elapsed() < ROUND && id / 2 - told < mine as u64 {
                         producer.submit(message(id)).unwrap();
@@ -129,9 +129,9 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-fn open(dir: &Path) -> (Log<FsDisk>, Image, Duration) {
+fn open(dir: &Path) -> (Log<FsDisk>, StoreImage, Duration) {
     let start = Instant::now();
-    let mut image = Image::default();
+    let mut image = StoreImage::default();
     let (log, _) =
         Log::open(FsDisk::open(dir).unwrap(), LogOptions::default(), |record, at| image.apply(record, at)).unwrap();
     (log, image, start.elapsed())
@@ -140,12 +140,12 @@ fn open(dir: &Path) -> (Log<FsDisk>, Image, Duration) {
 fn restart(dir: &Path) {
     let store = tempfile::tempdir_in(dir).unwrap();
     let (mut log, ..) = open(store.path());
-    let mut first = Batch::new();
+    let mut first = RecordBatch::new();
     let session = Record::Session { session: 1, client_id: "c", principal: None, expiry_s: None, ends_ms: None };
     session.push_to(&mut first).unwrap();
     log.append(&[first], &mut Vec::new()).unwrap();
     for chunk in 0..MILLION / 1000 {
-        let batches: Vec<Batch> = (1..=1000).map(|n| message(chunk * 1000 + n)).collect();
+        let batches: Vec<RecordBatch> = (1..=1000).map(|n| message(chunk * 1000 + n)).collect();
         log.append(&batches, &mut Vec::new()).unwrap();
         if log.is_segment_full() {
             log.rotate().unwrap();
@@ -161,7 +161,7 @@ fn restart(dir: &Path) {
     );
     drop(image);
     let start = Instant::now();
-    log.compact::<Image>().unwrap();
+    log.compact::<StoreImage>().unwrap();
     println!("compaction of it: {:.2?}", start.elapsed());
     drop(log.close().unwrap());
     println!("restart from the snapshot: {:.2?}", open(store.path()).2);

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use crate::compact::State;
+use crate::compact::LogState;
 use crate::disk::{Disk, FsDisk, create_private_dir, narrow_dir};
 use crate::error::StoreError;
 use crate::file::FileId;
@@ -13,15 +13,15 @@ use crate::mark::{self, MARK, Mark};
 use crate::read::read_record;
 use crate::replay::replay;
 use crate::report::RecoveryReport;
-use crate::writer::Writer;
+use crate::writer::LogWriter;
 
 /// Reads everything in a store that is not in use, and changes nothing. The report says what opening would repair.
-pub fn check<S: State>(dir: &Path) -> Result<RecoveryReport, StoreError> {
+pub fn check<S: LogState>(dir: &Path) -> Result<RecoveryReport, StoreError> {
     let mut disk = FsDisk::open_to_read(dir)?;
     check_disk::<S>(&mut disk)
 }
 
-pub(crate) fn check_disk<S: State>(disk: &mut impl Disk) -> Result<RecoveryReport, StoreError> {
+pub(crate) fn check_disk<S: LogState>(disk: &mut impl Disk) -> Result<RecoveryReport, StoreError> {
     let mut state = S::default();
     let mut report = replay(disk, None, &mut |record, at| state.apply(record, at))?.report;
     // A replay reads what it needs; what is only referred to is read here.
@@ -44,7 +44,7 @@ pub(crate) fn check_disk<S: State>(disk: &mut impl Disk) -> Result<RecoveryRepor
 }
 
 /// Copies a store that is not in use, and checks the copy.
-pub fn backup<S: State>(dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
+pub fn backup<S: LogState>(dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
     let mut disk = FsDisk::open_to_read(dir)?;
     let place = disk.place();
     let names = disk.list().map_err(StoreError::io("list", &place))?;
@@ -54,17 +54,22 @@ pub fn backup<S: State>(dir: &Path, to: &Path) -> Result<RecoveryReport, StoreEr
 }
 
 /// Copies the store of a running writer as it is at this moment, and checks the copy. Writing goes on meanwhile.
-pub fn backup_online<S: State>(writer: &Writer, dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
+pub fn backup_online<S: LogState>(writer: &LogWriter, dir: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
     let sealed = writer.seal()?;
     copy::<S>(dir, to, &sealed.files, sealed.mark)
 }
 
 /// Puts a copy back. It never writes over a store: `to` must not be there, or be empty.
-pub fn restore<S: State>(from: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
+pub fn restore<S: LogState>(from: &Path, to: &Path) -> Result<RecoveryReport, StoreError> {
     backup::<S>(from, to)
 }
 
-fn copy<S: State>(dir: &Path, to: &Path, files: &[FileId], mark: Option<Mark>) -> Result<RecoveryReport, StoreError> {
+fn copy<S: LogState>(
+    dir: &Path,
+    to: &Path,
+    files: &[FileId],
+    mark: Option<Mark>,
+) -> Result<RecoveryReport, StoreError> {
     let partial = partial_name(to);
     let place = partial.display().to_string();
     if to.exists() {

@@ -16,37 +16,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::file::{FileId, HEADER_BYTES, Header, Location};
-use crate::frame::{Batch, FRAME_BYTES, RawRecord, SNAPSHOT_END};
+use crate::file::{FileHeader, FileId, HEADER_BYTES, Location};
+use crate::frame::{FRAME_BYTES, RawRecord, RecordBatch, SNAPSHOT_END};
 use crate::limits::SCAN_BYTES;
 use crate::log::Log;
 use crate::read::read_record;
-use crate::replay::{Before, TEMPORARY, replay};
+use crate::replay::{CompactionEnd, TEMPORARY, replay};
 
 /// What it takes at least to write down where a record stands.
 const PLACE_BYTES: u64 = 32;
 
 /// What records add up to. Applying a record a second time must change nothing.
-pub trait State: Default {
+pub trait LogState: Default {
     /// Takes one record. An error refuses the store: a record that is not understood is never guessed.
     fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError>;
     /// Names the records that are needed where they stand.
     fn live(&self, each: &mut dyn FnMut(Location));
     /// Writes itself down: applied to an empty state, what is written gives the same state.
-    fn dump(&self, sink: &mut dyn Sink) -> Result<(), StoreError>;
+    fn dump(&self, sink: &mut dyn SnapshotSink) -> Result<(), StoreError>;
 }
 
 /// Takes what a state writes down.
-pub trait Sink {
+pub trait SnapshotSink {
     /// Writes a record into the snapshot.
     fn push(&mut self, record: RawRecord<'_>) -> Result<(), StoreError>;
     /// Asks for a record to be kept.
-    fn keep(&mut self, at: Location) -> Result<Kept, StoreError>;
+    fn keep(&mut self, at: Location) -> Result<Placement, StoreError>;
 }
 
 /// How a record was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum Placement {
     /// Where it was; the state has to write down that place.
     InPlace,
     /// In the snapshot, as it was: there it will be applied like any other record.
@@ -57,7 +57,7 @@ pub enum Kept {
 
 /// A compaction to be run, on any thread.
 #[derive(Debug)]
-pub struct Job<D> {
+pub struct CompactionJob<D> {
     disk: D,
     before: u64,
     /// Where the log ends, if there is no segment behind that says it.
@@ -91,7 +91,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Begins a compaction of everything so far: the job reads sealed files only, while the log goes on behind them.
-    pub fn begin_compaction(&mut self) -> Result<Job<D>, StoreError> {
+    pub fn begin_compaction(&mut self) -> Result<CompactionJob<D>, StoreError> {
         let tail = self.failed_tail();
         if tail.is_none() {
             self.rotate()?;
@@ -104,7 +104,7 @@ impl<D: Disk> Log<D> {
         let room = self.disk.partition().map_or(u64::MAX, |partition| partition.free / 2);
         let usage = self.usage();
         let must_gain = usage.lacks_reserve || !usage.has_room();
-        Ok(Job { disk, before, tail, keep_percent: self.options.keep_percent, room, must_gain })
+        Ok(CompactionJob { disk, before, tail, keep_percent: self.options.keep_percent, room, must_gain })
     }
 
     /// Removes what the new snapshot has replaced. What cannot be removed now is left to the next one.
@@ -126,18 +126,18 @@ impl<D: Disk> Log<D> {
     }
 
     /// A whole compaction, for those who have only one thread.
-    pub fn compact<S: State>(&mut self) -> Result<Compacted, StoreError> {
+    pub fn compact<S: LogState>(&mut self) -> Result<Compacted, StoreError> {
         let compacted = self.begin_compaction()?.run::<S>()?;
         self.finish_compaction(&compacted)?;
         Ok(compacted)
     }
 }
 
-impl<D: Disk> Job<D> {
+impl<D: Disk> CompactionJob<D> {
     /// Reads, and writes the snapshot. After an error everything is as before.
-    pub fn run<S: State>(mut self) -> Result<Compacted, StoreError> {
+    pub fn run<S: LogState>(mut self) -> Result<Compacted, StoreError> {
         let mut state = S::default();
-        let before = Before { segment: self.before, tail: self.tail };
+        let before = CompactionEnd { segment: self.before, tail: self.tail };
         let found = replay(&mut self.disk, Some(before), &mut |record, at| state.apply(record, at))?;
         let mut live: BTreeMap<FileId, (u64, u64)> = BTreeMap::new();
         state.live(&mut |at| {
@@ -180,7 +180,7 @@ impl<D: Disk> Job<D> {
         keep
     }
 
-    fn write<S: State>(
+    fn write<S: LogState>(
         &mut self,
         state: &S,
         name: &str,
@@ -190,9 +190,9 @@ impl<D: Disk> Job<D> {
         let id = FileId::snapshot(self.before);
         // The second number is 0 if the segment behind it has been begun, and is missed if it is not there.
         let follows_end = u64::from(self.tail.is_some());
-        let header = Header { id, salt: self.disk.salt(), follows: 0, follows_end };
+        let header = FileHeader { id, salt: self.disk.salt(), follows: 0, follows_end };
         self.disk.create(name).map_err(StoreError::io("create", name))?;
-        let mut snapshot = Snapshot {
+        let mut snapshot = SnapshotWriter {
             disk: &mut self.disk,
             name,
             header,
@@ -208,9 +208,9 @@ impl<D: Disk> Job<D> {
         state.dump(&mut snapshot)?;
         let records = snapshot.records;
         let count = records;
-        snapshot.write(&Batch::control(SNAPSHOT_END, &count.to_le_bytes()))?;
+        snapshot.write(&RecordBatch::control(SNAPSHOT_END, &count.to_le_bytes()))?;
         snapshot.flush()?;
-        let Snapshot { keep, flushed: snapshot_bytes, moved, lost, .. } = snapshot;
+        let SnapshotWriter { keep, flushed: snapshot_bytes, moved, lost, .. } = snapshot;
         if self.must_gain && freed <= snapshot_bytes {
             return Err(StoreError::NoGain);
         }
@@ -223,10 +223,10 @@ impl<D: Disk> Job<D> {
 }
 
 /// A snapshot being written.
-struct Snapshot<'s, D> {
+struct SnapshotWriter<'s, D> {
     disk: &'s mut D,
     name: &'s str,
-    header: Header,
+    header: FileHeader,
     keep: BTreeSet<FileId>,
     buffer: Vec<u8>,
     /// Bytes in the file.
@@ -238,8 +238,8 @@ struct Snapshot<'s, D> {
     salts: BTreeMap<FileId, u32>,
 }
 
-impl<D: Disk> Snapshot<'_, D> {
-    fn write(&mut self, batch: &Batch) -> Result<u64, StoreError> {
+impl<D: Disk> SnapshotWriter<'_, D> {
+    fn write(&mut self, batch: &RecordBatch) -> Result<u64, StoreError> {
         let offset = self.flushed + self.buffer.len() as u64;
         batch.write(&mut self.buffer, self.header.salt, offset, offset == HEADER_BYTES);
         self.records += batch.len() as u64;
@@ -257,16 +257,16 @@ impl<D: Disk> Snapshot<'_, D> {
     }
 }
 
-impl<D: Disk> Sink for Snapshot<'_, D> {
+impl<D: Disk> SnapshotSink for SnapshotWriter<'_, D> {
     fn push(&mut self, record: RawRecord<'_>) -> Result<(), StoreError> {
-        let mut batch = Batch::new();
+        let mut batch = RecordBatch::new();
         batch.push(record)?;
         self.write(&batch).map(drop)
     }
 
-    fn keep(&mut self, at: Location) -> Result<Kept, StoreError> {
+    fn keep(&mut self, at: Location) -> Result<Placement, StoreError> {
         if self.keep.contains(&at.file) {
-            return Ok(Kept::InPlace);
+            return Ok(Placement::InPlace);
         }
         let mut payload = std::mem::take(&mut self.payload);
         let read = read_record(self.disk, at, self.salts.get(&at.file).copied(), &mut payload);
@@ -274,17 +274,17 @@ impl<D: Disk> Sink for Snapshot<'_, D> {
             Ok(read) => read,
             Err(StoreError::Damaged { .. } | StoreError::Gone { .. }) => {
                 self.lost += 1;
-                return Ok(Kept::Lost);
+                return Ok(Placement::Lost);
             }
             Err(error) => return Err(error),
         };
         self.salts.insert(at.file, salt);
-        let mut batch = Batch::new();
+        let mut batch = RecordBatch::new();
         let is_skippable = frame.is_skippable();
         batch.push(RawRecord { tag: frame.tag, version: frame.version, is_skippable, payload: &payload })?;
         self.payload = payload;
         let offset = self.write(&batch)?;
         self.moved.insert(at, Location { file: self.header.id, offset, len: at.len });
-        Ok(Kept::Copied)
+        Ok(Placement::Copied)
     }
 }

@@ -72,7 +72,7 @@ pub enum StoreError {
 
 /// What an error asks of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
+pub enum DiskTrouble {
     /// No space left; it goes on by itself when there is some.
     DiskFull,
     /// The file system is mounted read-only, or the owner is wrong.
@@ -91,18 +91,18 @@ impl StoreError {
 
     /// Whether the disk is full.
     pub(crate) fn is_disk_full(&self) -> bool {
-        self.trouble() == Trouble::DiskFull
+        self.trouble() == DiskTrouble::DiskFull
     }
 
     /// What kind of trouble this is.
-    pub fn trouble(&self) -> Trouble {
-        let Self::Io { source, .. } = self else { return Trouble::Other };
+    pub fn trouble(&self) -> DiskTrouble {
+        let Self::Io { source, .. } = self else { return DiskTrouble::Other };
         match source.kind() {
-            _ if is_full(source) => Trouble::DiskFull,
-            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Trouble::NotWritable,
+            _ if is_full(source) => DiskTrouble::DiskFull,
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => DiskTrouble::NotWritable,
             // They have no kinds of their own.
-            _ if source.raw_os_error().is_some_and(|code| code == EIO || MEDIUM.contains(&code)) => Trouble::Device,
-            _ => Trouble::Other,
+            _ if source.raw_os_error().is_some_and(|code| code == EIO || MEDIUM.contains(&code)) => DiskTrouble::Device,
+            _ => DiskTrouble::Other,
         }
     }
 }

@@ -90,7 +90,7 @@ pub struct Location {
 
 /// What a file says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct FileHeader {
     pub(crate) id: FileId,
     /// Starts every checksum in this file. It is random and never leaves the disk, so that no payload can be made that
     /// looks like a record.
@@ -101,7 +101,7 @@ pub(crate) struct Header {
     pub(crate) follows_end: u64,
 }
 
-impl Header {
+impl FileHeader {
     pub(crate) fn to_bytes(self) -> Vec<u8> {
         let mut copy = Vec::with_capacity(2 * COPY_BYTES);
         copy.extend(MAGIC);
@@ -161,8 +161,8 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn header() -> Header {
-        Header { id: FileId::segment(7), salt: 0xdead_beef, follows: 6, follows_end: 4096 }
+    fn header() -> FileHeader {
+        FileHeader { id: FileId::segment(7), salt: 0xdead_beef, follows: 6, follows_end: 4096 }
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Header::parse(&damaged, FileId::segment(7)).unwrap(), Some(header()), "bit {bit}");
+            assert_eq!(FileHeader::parse(&damaged, FileId::segment(7)).unwrap(), Some(header()), "bit {bit}");
         }
     }
 
@@ -182,14 +182,14 @@ mod tests {
         for copy in [0, 48] {
             bytes[copy + 8] = 2;
         }
-        let error = Header::parse(&bytes, FileId::segment(7)).unwrap_err();
+        let error = FileHeader::parse(&bytes, FileId::segment(7)).unwrap_err();
         assert!(matches!(error, StoreError::Version { found: 2, .. }), "{error}");
         assert!(error.to_string().contains("log-000000000007.tide has format 2"));
     }
 
     #[test]
     fn a_file_under_another_name_is_not_believed() {
-        assert_eq!(Header::parse(&header().to_bytes(), FileId::segment(8)).unwrap(), None);
+        assert_eq!(FileHeader::parse(&header().to_bytes(), FileId::segment(8)).unwrap(), None);
     }
 
     #[test]

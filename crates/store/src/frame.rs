@@ -33,7 +33,7 @@ pub(crate) const SETTLED: u8 = 3;
 
 /// What stands before a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct RecordFrame {
     pub(crate) len: u32,
     pub(crate) sum: u32,
     pub(crate) tag: u8,
@@ -41,7 +41,7 @@ pub(crate) struct Frame {
     flags: u8,
 }
 
-impl Frame {
+impl RecordFrame {
     pub(crate) fn is_first(self) -> bool {
         self.flags & FIRST != 0
     }
@@ -106,13 +106,13 @@ pub struct RawRecord<'a> {
 
 /// Records that are kept together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
+pub struct RecordBatch {
     /// Frames, complete but for the second checksum and the flags that depend on the place.
     bytes: Vec<u8>,
     records: usize,
 }
 
-impl Batch {
+impl RecordBatch {
     /// An empty one.
     pub fn new() -> Self {
         Self::default()
@@ -209,17 +209,17 @@ mod tests {
 
     #[test]
     fn frames_read_back_only_where_they_were_written() {
-        let mut batch = Batch::new();
+        let mut batch = RecordBatch::new();
         batch.push(record(7, b"one")).unwrap();
         batch.push(record(9, b"")).unwrap();
         let mut out = vec![0xff; 5];
         batch.write(&mut out, 42, 1000, true);
-        let first = Frame::parse(&out[5..], 42, 1000).unwrap();
+        let first = RecordFrame::parse(&out[5..], 42, 1000).unwrap();
         assert!(first.is_first() && first.is_after_sync() && !first.is_last() && first.holds(b"one"));
-        let second = Frame::parse(&out[5 + first.bytes()..], 42, 1000 + first.bytes() as u64).unwrap();
+        let second = RecordFrame::parse(&out[5 + first.bytes()..], 42, 1000 + first.bytes() as u64).unwrap();
         assert!(second.is_last() && !second.is_first() && second.is_skippable() && second.tag == 9);
-        assert_eq!(Frame::parse(&out[5..], 42, 1001), None, "another place");
-        assert_eq!(Frame::parse(&out[5..], 43, 1000), None, "another file");
+        assert_eq!(RecordFrame::parse(&out[5..], 42, 1001), None, "another place");
+        assert_eq!(RecordFrame::parse(&out[5..], 43, 1000), None, "another file");
         assert_eq!(batch.places().collect::<Vec<_>>(), [(0, 3), (19, 0)]);
     }
 
@@ -227,7 +227,7 @@ mod tests {
     fn zeroes_are_no_frame() {
         for salt in [0, 1, u32::MAX] {
             for offset in 0..4096 {
-                let is_frame = Frame::parse(&[0; 64], salt, offset).is_some_and(Frame::is_first);
+                let is_frame = RecordFrame::parse(&[0; 64], salt, offset).is_some_and(RecordFrame::is_first);
                 assert!(!is_frame, "no batch begins in zeroes");
             }
         }
@@ -235,14 +235,14 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_head_is_seen() {
-        let mut batch = Batch::new();
+        let mut batch = RecordBatch::new();
         batch.push(record(1, b"payload")).unwrap();
         let mut out = Vec::new();
         batch.write(&mut out, 5, 96, false);
         for bit in 0..FRAME_BYTES * 8 {
             let mut damaged = out.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Frame::parse(&damaged, 5, 96), None, "bit {bit}");
+            assert_eq!(RecordFrame::parse(&damaged, 5, 96), None, "bit {bit}");
         }
     }
 }

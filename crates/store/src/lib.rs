@@ -25,16 +25,19 @@ mod vital;
 mod writer;
 
 pub use care::{backup, backup_online, check, restore};
-pub use compact::{Compacted, Job, Kept, Sink, State};
+pub use compact::{Compacted, CompactionJob, LogState, Placement, SnapshotSink};
 pub use config::{StoreConfig, StoreReport};
-pub use error::{StoreError, Trouble};
+pub use error::{DiskTrouble, StoreError};
 pub use file::{FORMAT, FileId, HEADER_BYTES, Location};
-pub use frame::{Batch, FRAME_BYTES, RawRecord};
+pub use frame::{FRAME_BYTES, RawRecord, RecordBatch};
 pub use log::{Log, LogOptions, Position};
 pub use metrics::{LogMetrics, SyncTimes};
-pub use read::Reader;
+pub use read::RecordReader;
 pub use report::RecoveryReport;
-pub use room::{MARGIN_BYTES_MAX, RESERVE_BYTES_MAX, Room, Usage};
-pub use said::{Said, Say};
+pub use room::{LogRoom, LogUsage, MARGIN_BYTES_MAX, RESERVE_BYTES_MAX};
+pub use said::{Say, TroubleMemory};
 pub use vital::Vital;
-pub use writer::{Done, Durability, Health, Producer, Readers, Refusal, Sealed, Writer, WriterMetrics, WriterOptions};
+pub use writer::{
+    BatchRefusal, Durability, Health, KeptBatch, LogWriter, Producer, RecordReaders, Sealed, WriterMetrics,
+    WriterOptions,
+};

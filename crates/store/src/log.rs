@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::file::{FileId, HEADER_BYTES, Header, Location};
-use crate::frame::{Batch, CLOSED, RawRecord, SETTLED};
+use crate::file::{FileHeader, FileId, HEADER_BYTES, Location};
+use crate::frame::{CLOSED, RawRecord, RecordBatch, SETTLED};
 use crate::mark::{Mark, Marker};
 use crate::metrics::LogMetrics;
 use crate::read;
@@ -35,7 +35,7 @@ pub struct LogOptions {
     /// Refuse to open when something that had been kept is damaged, instead of setting it aside. A torn end is no such
     /// thing.
     pub strict: bool,
-    /// Bytes that the files may take; see [`crate::Usage`]. Nothing is refused here: that is for the owner to decide.
+    /// Bytes that the files may take; see [`crate::LogUsage`]. Nothing is refused here: that is for the owner to decide.
     pub size_max: Option<u64>,
     /// The state keeps no record where it stands: a compaction writes all of it anew, and needs the room.
     pub is_rewritten: bool,
@@ -169,7 +169,7 @@ impl<D: Disk> Log<D> {
 
     /// Writes batches with one call, each as a whole into one segment; their places are added to `places`. None of them is
     /// safe before [`Log::sync`]. After an error none of them counts.
-    pub fn append(&mut self, batches: &[Batch], places: &mut Vec<Position>) -> Result<(), StoreError> {
+    pub fn append(&mut self, batches: &[RecordBatch], places: &mut Vec<Position>) -> Result<(), StoreError> {
         let Some(segment) = &mut self.current else { return Err(StoreError::Failed) };
         self.buffer.clear();
         let mut records = 0;
@@ -259,7 +259,7 @@ impl<D: Disk> Log<D> {
 
     /// The same, with batches that the segment begins with: it takes the place of what they were written to before only
     /// when they are in it, and they are on the medium then. Their places are added to `places`.
-    pub fn repair_with(&mut self, again: &[Batch], places: &mut Vec<Position>) -> Result<(), StoreError> {
+    pub fn repair_with(&mut self, again: &[RecordBatch], places: &mut Vec<Position>) -> Result<(), StoreError> {
         if self.current.is_some() {
             return Ok(());
         }
@@ -270,7 +270,7 @@ impl<D: Disk> Log<D> {
             self.next_number += 1;
         }
         let salt = self.disk.salt();
-        let header = Header { id, salt, follows: self.tail.0, follows_end: self.tail.1 };
+        let header = FileHeader { id, salt, follows: self.tail.0, follows_end: self.tail.1 };
         let (mut bytes, known) = (header.to_bytes(), places.len());
         for batch in self.doubt.iter().map(|doubt| &doubt.batch).chain(again) {
             let offset = bytes.len() as u64;
@@ -298,7 +298,7 @@ impl<D: Disk> Log<D> {
         if !is_bare {
             // So that the next start knows that all this is safe. If it fails, the log has failed again, and no more than
             // that.
-            let _ = self.append(&[Batch::control(SETTLED, &[])], &mut Vec::new());
+            let _ = self.append(&[RecordBatch::control(SETTLED, &[])], &mut Vec::new());
         }
         Ok(())
     }
@@ -378,7 +378,7 @@ impl<D: Disk> Log<D> {
     /// Syncs, and marks the end, so that the next start can tell damage of the last batches from a torn end.
     pub fn close(mut self) -> Result<D, StoreError> {
         self.sync()?;
-        self.append(&[Batch::control(CLOSED, &[])], &mut Vec::new())?;
+        self.append(&[RecordBatch::control(CLOSED, &[])], &mut Vec::new())?;
         self.sync()?;
         if let Some(segment) = &self.current {
             self.marker.settle(&mut self.disk, segment.mark());

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::disk::Files;
 use crate::error::StoreError;
 use crate::file::{FileId, Location};
-use crate::frame::{FRAME_BYTES, Frame};
+use crate::frame::{FRAME_BYTES, RecordFrame};
 use crate::scan::read_header;
 
 /// Salts that a reader remembers.
@@ -17,13 +17,13 @@ pub(crate) type Moves = Arc<RwLock<BTreeMap<Location, Location>>>;
 
 /// Reads records; each thread has its own.
 #[derive(Debug)]
-pub struct Reader<F> {
+pub struct RecordReader<F> {
     files: F,
     salts: BTreeMap<FileId, u32>,
     moves: Moves,
 }
 
-impl<F: Files> Reader<F> {
+impl<F: Files> RecordReader<F> {
     pub(crate) fn new(files: F, moves: Moves) -> Self {
         Self { files, salts: BTreeMap::new(), moves }
     }
@@ -60,7 +60,7 @@ pub(crate) fn read_record(
     at: Location,
     salt: Option<u32>,
     into: &mut Vec<u8>,
-) -> Result<(Frame, u32), StoreError> {
+) -> Result<(RecordFrame, u32), StoreError> {
     let name = at.file.name();
     let damaged = || StoreError::Damaged { file: name.clone(), offset: at.offset };
     let salt = match salt {
@@ -71,7 +71,7 @@ pub(crate) fn read_record(
     into.resize(FRAME_BYTES + at.len as usize, 0);
     let len = files.read(&name, at.offset, into).map_err(|error| gone(StoreError::io("read", &name)(error), &name))?;
     into.truncate(len);
-    let frame = Frame::parse(into, salt, at.offset).filter(|frame| frame.len == at.len).ok_or_else(damaged)?;
+    let frame = RecordFrame::parse(into, salt, at.offset).filter(|frame| frame.len == at.len).ok_or_else(damaged)?;
     if !into.get(FRAME_BYTES..).is_some_and(|payload| payload.len() == at.len as usize && frame.holds(payload)) {
         into.clear();
         return Err(damaged());

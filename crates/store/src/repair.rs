@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::disk::Disk;
-use crate::error::{StoreError, Trouble};
+use crate::error::{DiskTrouble, StoreError};
 use crate::file::FileId;
 use crate::limits::{QUARANTINE_FILES_MAX, SCAN_BYTES};
 use crate::replay::{Repair, Replayed};
@@ -67,7 +67,7 @@ fn copy_or_leave(
             found.report.set_aside.push(target);
             Ok(true)
         }
-        Err(error) if error.trouble() == Trouble::DiskFull => {
+        Err(error) if error.trouble() == DiskTrouble::DiskFull => {
             let _ = disk.remove(&target);
             found.report.say(format!("{file}: no space to set the damaged bytes aside; they stay in the file"));
             Ok(false)

@@ -18,12 +18,12 @@ use std::ops::Range;
 
 use crate::disk::Disk;
 use crate::error::StoreError;
-use crate::file::{FileId, HEADER_BYTES, Header, Location};
-use crate::frame::{Batch, CLOSED, RawRecord, SNAPSHOT_END};
+use crate::file::{FileHeader, FileId, HEADER_BYTES, Location};
+use crate::frame::{CLOSED, RawRecord, RecordBatch, SNAPSHOT_END};
 use crate::log::Position;
 use crate::mark::{self, Mark};
 use crate::report::RecoveryReport;
-use crate::scan::{Found, Next, Scan, read_header};
+use crate::scan::{FileScan, NextBatch, ScannedRecord, read_header};
 
 /// What has to be done before anything is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(crate) enum Purpose {
 /// A batch of which nobody knows whether it was synced.
 #[derive(Clone, Debug)]
 pub(crate) struct Doubt {
-    pub(crate) batch: Batch,
+    pub(crate) batch: RecordBatch,
     /// Where it stands now, and where it will.
     pub(crate) from: Position,
     pub(crate) to: Position,
@@ -84,7 +84,7 @@ pub(crate) type Visit<'v> = &'v mut dyn FnMut(RawRecord<'_>, Location) -> Result
 
 /// Where a compaction ends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Before {
+pub(crate) struct CompactionEnd {
     /// Everything below this segment is read.
     pub(crate) segment: u64,
     /// The last one and its end, if that segment is not there to say so.
@@ -92,7 +92,11 @@ pub(crate) struct Before {
 }
 
 /// Reads everything that lies before a segment, in order.
-pub(crate) fn replay(disk: &mut impl Disk, before: Option<Before>, visit: Visit<'_>) -> Result<Replayed, StoreError> {
+pub(crate) fn replay(
+    disk: &mut impl Disk,
+    before: Option<CompactionEnd>,
+    visit: Visit<'_>,
+) -> Result<Replayed, StoreError> {
     replay_for(Purpose::Look, disk, before, visit)
 }
 
@@ -100,7 +104,7 @@ pub(crate) fn replay(disk: &mut impl Disk, before: Option<Before>, visit: Visit<
 pub(crate) fn replay_for(
     purpose: Purpose,
     disk: &mut impl Disk,
-    before: Option<Before>,
+    before: Option<CompactionEnd>,
     visit: Visit<'_>,
 ) -> Result<Replayed, StoreError> {
     let mut done = Replayed { purpose, ..Replayed::default() };
@@ -124,15 +128,15 @@ pub(crate) fn replay_for(
             None => unreadable(id, &mut done),
         }
     }
-    let segments: BTreeMap<u64, Option<Header>> = headers
+    let segments: BTreeMap<u64, Option<FileHeader>> = headers
         .iter()
         .filter(|(id, _)| !id.is_snapshot() && id.number() >= done.base)
         .map(|(id, header)| (id.number(), *header))
         .collect();
     // The segment behind is not read, but it knows how far the one before it counts.
     let end = match before {
-        Some(Before { tail: Some(tail), .. }) => Some(tail),
-        Some(Before { segment, .. }) => {
+        Some(CompactionEnd { tail: Some(tail), .. }) => Some(tail),
+        Some(CompactionEnd { segment, .. }) => {
             let header = read_header(disk, FileId::segment(segment))?;
             header.map(|header| (header.follows, header.follows_end))
         }
@@ -170,23 +174,23 @@ fn unreadable(id: FileId, done: &mut Replayed) {
 
 fn replay_snapshot(
     disk: &mut impl Disk,
-    header: Header,
+    header: FileHeader,
     visit: Visit<'_>,
     done: &mut Replayed,
 ) -> Result<(), StoreError> {
     done.report.snapshot = Some(header.id);
     done.base = header.id.number();
     done.has_segment = header.follows_end == 0;
-    let mut scan = Scan::new(disk, header)?;
+    let mut scan = FileScan::new(disk, header)?;
     let mut is_complete = false;
     loop {
         match scan.next()? {
-            Next::Batch(batch) => {
+            NextBatch::Batch(batch) => {
                 is_complete |= batch.iter().any(|found| found.frame.is_control() && found.frame.tag == SNAPSHOT_END);
                 deliver(&scan, &batch, visit, done)?;
             }
-            Next::Bad => set_aside(&mut scan, done)?,
-            Next::End => break,
+            NextBatch::Bad => set_aside(&mut scan, done)?,
+            NextBatch::End => break,
         }
     }
     if !is_complete {
@@ -197,8 +201,8 @@ fn replay_snapshot(
 }
 
 fn deliver<F: crate::disk::Files>(
-    scan: &Scan<'_, F>,
-    batch: &[Found],
+    scan: &FileScan<'_, F>,
+    batch: &[ScannedRecord],
     visit: Visit<'_>,
     done: &mut Replayed,
 ) -> Result<(), StoreError> {
@@ -214,7 +218,7 @@ fn deliver<F: crate::disk::Files>(
     Ok(())
 }
 
-fn set_aside<F: crate::disk::Files>(scan: &mut Scan<'_, F>, done: &mut Replayed) -> Result<(), StoreError> {
+fn set_aside<F: crate::disk::Files>(scan: &mut FileScan<'_, F>, done: &mut Replayed) -> Result<(), StoreError> {
     let from = scan.offset;
     scan.skip_damage()?;
     let (id, to) = (scan.id(), scan.offset);
@@ -226,7 +230,7 @@ fn set_aside<F: crate::disk::Files>(scan: &mut Scan<'_, F>, done: &mut Replayed)
 
 fn replay_segments(
     disk: &mut impl Disk,
-    segments: &BTreeMap<u64, Option<Header>>,
+    segments: &BTreeMap<u64, Option<FileHeader>>,
     end: Option<(u64, u64)>,
     visit: Visit<'_>,
     done: &mut Replayed,
@@ -297,7 +301,7 @@ impl Replayed {
 }
 
 /// The newest segment has no successor that would miss it: the mark does, and the snapshot that was written behind it.
-fn miss_newest(segments: &BTreeMap<u64, Option<Header>>, done: &mut Replayed) {
+fn miss_newest(segments: &BTreeMap<u64, Option<FileHeader>>, done: &mut Replayed) {
     let newest = segments.keys().next_back().copied();
     let marked = done.mark.map(|(_, mark)| mark.segment).filter(|number| *number >= done.base);
     let known = marked.max(done.report.snapshot.filter(|_| done.has_segment).map(FileId::number));
@@ -310,7 +314,7 @@ fn miss_newest(segments: &BTreeMap<u64, Option<Header>>, done: &mut Replayed) {
 
 /// The segments that count, in order, each with its end as its successor knows it; None for the last one. A segment that
 /// nobody follows was given up when the disk failed, and its content was written again.
-fn chain(segments: &BTreeMap<u64, Option<Header>>, last: (u64, Option<u64>), base: u64) -> Vec<(u64, Option<u64>)> {
+fn chain(segments: &BTreeMap<u64, Option<FileHeader>>, last: (u64, Option<u64>), base: u64) -> Vec<(u64, Option<u64>)> {
     let mut chain = Vec::new();
     let mut next = Some(last);
     while let Some((number, end)) = next.filter(|(number, _)| *number >= base) {
@@ -327,12 +331,12 @@ fn chain(segments: &BTreeMap<u64, Option<Header>>, last: (u64, Option<u64>), bas
 
 fn replay_segment(
     disk: &mut impl Disk,
-    header: Header,
+    header: FileHeader,
     end: Option<u64>,
     visit: Visit<'_>,
     done: &mut Replayed,
 ) -> Result<(), StoreError> {
-    let mut scan = Scan::new(disk, header)?;
+    let mut scan = FileScan::new(disk, header)?;
     let size = scan.end;
     let id = header.id;
     let marked = done.marked(id.number());
@@ -354,10 +358,10 @@ fn replay_segment(
     }
     loop {
         match scan.next()? {
-            Next::Batch(batch) if scan.offset > doubt_from => doubt(&scan, &batch, visit, done)?,
-            Next::Batch(batch) => deliver(&scan, &batch, visit, done)?,
-            Next::End => break,
-            Next::Bad => {
+            NextBatch::Batch(batch) if scan.offset > doubt_from => doubt(&scan, &batch, visit, done)?,
+            NextBatch::Batch(batch) => deliver(&scan, &batch, visit, done)?,
+            NextBatch::End => break,
+            NextBatch::Bad => {
                 let at = scan.offset;
                 let synced = match synced {
                     Some(synced) => synced,
@@ -377,22 +381,22 @@ fn replay_segment(
 }
 
 /// Everything before this was synced, as the batches behind the current place say, which is a bad one.
-fn last_sync<F: crate::disk::Files>(scan: &mut Scan<'_, F>) -> Result<u64, StoreError> {
+fn last_sync<F: crate::disk::Files>(scan: &mut FileScan<'_, F>) -> Result<u64, StoreError> {
     Ok(last_flag(scan)?.unwrap_or(0))
 }
 
 /// The last batch from here on that was written after a sync.
-fn last_flag<F: crate::disk::Files>(scan: &mut Scan<'_, F>) -> Result<Option<u64>, StoreError> {
+fn last_flag<F: crate::disk::Files>(scan: &mut FileScan<'_, F>) -> Result<Option<u64>, StoreError> {
     let (from, mut flagged) = (scan.offset, None);
     loop {
         match scan.next()? {
-            Next::Batch(batch) => {
+            NextBatch::Batch(batch) => {
                 if let Some(found) = batch.first().filter(|found| found.frame.is_after_sync()) {
                     flagged = Some(found.offset);
                 }
             }
-            Next::Bad => scan.skip_damage()?,
-            Next::End => break,
+            NextBatch::Bad => scan.skip_damage()?,
+            NextBatch::End => break,
         }
     }
     scan.offset = from;
@@ -401,8 +405,8 @@ fn last_flag<F: crate::disk::Files>(scan: &mut Scan<'_, F>) -> Result<Option<u64
 
 /// A batch that is to be written again; its records are told as if it had been.
 fn doubt<F: crate::disk::Files>(
-    scan: &Scan<'_, F>,
-    batch: &[Found],
+    scan: &FileScan<'_, F>,
+    batch: &[ScannedRecord],
     visit: Visit<'_>,
     done: &mut Replayed,
 ) -> Result<(), StoreError> {
@@ -412,7 +416,7 @@ fn doubt<F: crate::disk::Files>(
     let from = Position { file: scan.id(), offset: first.offset };
     let end = done.doubt.last().map_or(HEADER_BYTES, |last| last.to.offset + last.batch.bytes() as u64);
     let to = Position { file: FileId::segment(done.next_number), offset: end };
-    let mut again = Batch::new();
+    let mut again = RecordBatch::new();
     for &found in batch {
         again.push(scan.record(found).0)?;
     }

@@ -2,7 +2,7 @@
 
 use crate::disk::Disk;
 use crate::log::Log;
-use crate::room::{RESERVE, Usage};
+use crate::room::{LogUsage, RESERVE};
 
 /// Whether a log has its reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub(crate) enum Reserve {
 
 impl<D: Disk> Log<D> {
     /// What it takes, and what there is.
-    pub fn usage(&self) -> Usage {
-        Usage {
+    pub fn usage(&self) -> LogUsage {
+        LogUsage {
             size: self.files().map(|(_, size)| size).sum(),
             records: self.records,
             size_max: self.options.size_max,

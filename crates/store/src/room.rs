@@ -27,7 +27,7 @@ const TAKE_BYTES: u64 = 48;
 
 /// What a log takes, and what there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct LogUsage {
     /// Bytes of its files.
     pub size: u64,
     /// Records in them.
@@ -42,7 +42,7 @@ pub struct Usage {
     pub is_rewritten: bool,
 }
 
-impl Usage {
+impl LogUsage {
     /// Bytes that are lacking until `margins` margins are free; 0 if they are.
     fn lacking(&self, margins: u64) -> u64 {
         let takes = self.records.saturating_mul(TAKE_BYTES);
@@ -113,7 +113,7 @@ fn bytes(count: u64) -> String {
 
 /// Whether a log has room.
 #[derive(Clone, Debug, Default)]
-pub struct Room {
+pub struct LogRoom {
     is_full: bool,
     is_tight: bool,
     why: String,
@@ -121,9 +121,9 @@ pub struct Room {
     compacted_at: Option<u64>,
 }
 
-impl Room {
+impl LogRoom {
     /// Looks; whether the owner should refuse what makes the log grow. It begins with one margin free and ends with two.
-    pub fn look(&mut self, usage: &Usage) -> bool {
+    pub fn look(&mut self, usage: &LogUsage) -> bool {
         self.is_tight = usage.lacks_reserve || usage.lacking(2) > 0;
         let is_full = usage.lacks_reserve || usage.lacking(if self.is_full { 2 } else { 1 }) > 0;
         if is_full && !self.is_full {
@@ -171,14 +171,14 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn usage(size: u64, records: u64, free: u64) -> Usage {
+    fn usage(size: u64, records: u64, free: u64) -> LogUsage {
         let partition = Some(Partition { free, total: 160 * MIB });
-        Usage { size, records, partition, ..Usage::default() }
+        LogUsage { size, records, partition, ..LogUsage::default() }
     }
 
     #[test]
     fn a_store_is_full_while_there_is_room_for_what_takes_everything_back() {
-        let mut room = Room::default();
+        let mut room = LogRoom::default();
         assert!(!room.look(&usage(100 * MIB, 0, 20 * MIB)) && !room.wants_compaction(1));
         // 200 000 messages, one receiver each.
         let full = usage(100 * MIB, 400_000, 28 * MIB);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn it_ends_with_two_margins_and_not_at_the_first_byte() {
-        let mut room = Room::default();
+        let mut room = LogRoom::default();
         assert!(room.look(&usage(0, 0, 10 * MIB - 1)));
         assert!(room.look(&usage(0, 0, 10 * MIB)) && room.look(&usage(0, 0, 20 * MIB - 1)));
         assert!(!room.look(&usage(0, 0, 20 * MIB)));
@@ -200,36 +200,36 @@ mod tests {
 
     #[test]
     fn a_maximum_counts_the_files_and_not_what_others_have() {
-        let mut room = Room::default();
-        let usage = |size| Usage { size_max: Some(16 * MIB), ..usage(size, 1000, 100 * MIB) };
+        let mut room = LogRoom::default();
+        let usage = |size| LogUsage { size_max: Some(16 * MIB), ..usage(size, 1000, 100 * MIB) };
         assert!(!room.look(&usage(14 * MIB)));
         assert!(room.look(&usage(15 * MIB)) && room.why().contains("of at most 16 MiB"), "{}", room.why());
     }
 
     #[test]
     fn what_is_written_anew_by_a_compaction_has_to_fit_twice() {
-        let rewritten = |size, free| Usage { is_rewritten: true, ..usage(size, 10, free) };
-        assert!(!Room::default().look(&rewritten(60 * MIB, 90 * MIB)));
-        assert!(Room::default().look(&rewritten(75 * MIB, 80 * MIB)));
+        let rewritten = |size, free| LogUsage { is_rewritten: true, ..usage(size, 10, free) };
+        assert!(!LogRoom::default().look(&rewritten(60 * MIB, 90 * MIB)));
+        assert!(LogRoom::default().look(&rewritten(75 * MIB, 80 * MIB)));
     }
 
     #[test]
     fn a_reserve_that_was_needed_keeps_it_full_and_a_compaction_is_tried_once_for_each_change() {
-        let mut room = Room::default();
-        let lacking = Usage { lacks_reserve: true, ..Usage::default() };
+        let mut room = LogRoom::default();
+        let lacking = LogUsage { lacks_reserve: true, ..LogUsage::default() };
         assert!(room.look(&lacking) && room.wants_compaction(7));
         room.on_compaction(7);
         assert!(!room.wants_compaction(7) && room.wants_compaction(8));
         room.on_failed_compaction();
         assert!(room.wants_compaction(7));
-        assert!(!room.look(&Usage::default()) && !room.wants_compaction(9));
+        assert!(!room.look(&LogUsage::default()) && !room.wants_compaction(9));
     }
 
     #[test]
     fn f149_a_start_says_what_is_free_and_what_is_allowed() {
         assert_eq!(usage(0, 0, 100 * MIB).outlook(), None);
         assert!(usage(0, 0, 8 * MIB).outlook().unwrap().contains("nearly full"));
-        let more = Usage { size_max: Some(1024 * MIB), ..usage(24 * MIB, 0, 100 * MIB) };
+        let more = LogUsage { size_max: Some(1024 * MIB), ..usage(24 * MIB, 0, 100 * MIB) };
         assert_eq!(
             more.outlook().unwrap(),
             "store.max_size lets the store grow by 1000 MiB, but only 100 MiB of 160 MiB are free"

@@ -15,9 +15,9 @@ pub enum Say {
 
 /// Remembers what was said.
 #[derive(Clone, Debug, Default)]
-pub struct Said(BTreeSet<&'static str>);
+pub struct TroubleMemory(BTreeSet<&'static str>);
 
-impl Said {
+impl TroubleMemory {
     /// Hears how the disk is; what to say, if anything. The words of an error change with each attempt, its kind does not.
     pub fn hear(&mut self, health: &Health) -> Option<Say> {
         if *health != Health::Fine {
@@ -32,22 +32,22 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Trouble;
+    use crate::DiskTrouble;
 
     #[test]
     fn f114_a_trouble_is_said_once_and_once_that_it_is_over() {
         let failed = |trouble, file: u32| Health::Failed { trouble, why: format!("cannot create log-{file}.tide") };
-        let mut said = Said::default();
+        let mut said = TroubleMemory::default();
         assert_eq!(said.hear(&Health::Fine), None);
-        assert_eq!(said.hear(&failed(Trouble::DiskFull, 1)), Some(Say::Trouble));
+        assert_eq!(said.hear(&failed(DiskTrouble::DiskFull, 1)), Some(Say::Trouble));
         for retry in 2..50 {
-            assert_eq!(said.hear(&failed(Trouble::DiskFull, retry)), None, "another name is no other trouble");
+            assert_eq!(said.hear(&failed(DiskTrouble::DiskFull, retry)), None, "another name is no other trouble");
             assert_eq!(said.hear(&Health::Full { why: String::new() }), None, "nor is what is left of it");
         }
-        assert_eq!(said.hear(&failed(Trouble::Device, 50)), Some(Say::Trouble), "this is");
-        assert_eq!(said.hear(&failed(Trouble::DiskFull, 51)), None);
+        assert_eq!(said.hear(&failed(DiskTrouble::Device, 50)), Some(Say::Trouble), "this is");
+        assert_eq!(said.hear(&failed(DiskTrouble::DiskFull, 51)), None);
         assert_eq!(said.hear(&Health::Fine), Some(Say::Over));
         assert_eq!(said.hear(&Health::Fine), None);
-        assert_eq!(said.hear(&failed(Trouble::DiskFull, 52)), Some(Say::Trouble));
+        assert_eq!(said.hear(&failed(DiskTrouble::DiskFull, 52)), Some(Say::Trouble));
     }
 }

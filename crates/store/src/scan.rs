@@ -2,31 +2,31 @@
 
 use crate::disk::Files;
 use crate::error::StoreError;
-use crate::file::{FileId, HEADER_BYTES, Header, Location};
-use crate::frame::{FRAME_BYTES, Frame, RawRecord};
+use crate::file::{FileHeader, FileId, HEADER_BYTES, Location};
+use crate::frame::{FRAME_BYTES, RawRecord, RecordFrame};
 use crate::limits::{BATCH_BYTES_MAX, BATCH_RECORDS_MAX, SCAN_BYTES};
 
 /// A record of the batch that was read last.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
-    pub(crate) frame: Frame,
+pub(crate) struct ScannedRecord {
+    pub(crate) frame: RecordFrame,
     pub(crate) offset: u64,
 }
 
 /// What comes next in a file.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub(crate) enum NextBatch {
     /// A batch, complete and sound.
-    Batch(Vec<Found>),
+    Batch(Vec<ScannedRecord>),
     /// No sound batch begins here, though there are bytes.
     Bad,
     End,
 }
 
 /// A walk through one file.
-pub(crate) struct Scan<'f, F> {
+pub(crate) struct FileScan<'f, F> {
     files: &'f mut F,
-    header: Header,
+    header: FileHeader,
     name: String,
     /// Where the next batch begins.
     pub(crate) offset: u64,
@@ -36,9 +36,9 @@ pub(crate) struct Scan<'f, F> {
     buffer_at: u64,
 }
 
-impl<'f, F: Files> Scan<'f, F> {
+impl<'f, F: Files> FileScan<'f, F> {
     /// From the first record to the end of the file.
-    pub(crate) fn new(files: &'f mut F, header: Header) -> Result<Self, StoreError> {
+    pub(crate) fn new(files: &'f mut F, header: FileHeader) -> Result<Self, StoreError> {
         let name = header.id.name();
         let end = files.size(&name).map_err(StoreError::io("read", &name))?;
         Ok(Self { files, header, name, offset: HEADER_BYTES.min(end), end, buffer: Vec::new(), buffer_at: 0 })
@@ -49,15 +49,15 @@ impl<'f, F: Files> Scan<'f, F> {
     }
 
     /// Reads what begins at `offset`, and moves there behind it if it is sound.
-    pub(crate) fn next(&mut self) -> Result<Next, StoreError> {
+    pub(crate) fn next(&mut self) -> Result<NextBatch, StoreError> {
         if self.offset >= self.end {
-            return Ok(Next::End);
+            return Ok(NextBatch::End);
         }
-        let Some(found) = self.batch()? else { return Ok(Next::Bad) };
+        let Some(found) = self.batch()? else { return Ok(NextBatch::Bad) };
         if let Some(last) = found.last() {
             self.offset = last.offset + last.frame.bytes() as u64;
         }
-        Ok(Next::Batch(found))
+        Ok(NextBatch::Batch(found))
     }
 
     /// Moves to the next sound batch behind the bad place, or to the end.
@@ -71,12 +71,13 @@ impl<'f, F: Files> Scan<'f, F> {
         Ok(())
     }
 
-    fn batch(&mut self) -> Result<Option<Vec<Found>>, StoreError> {
+    fn batch(&mut self) -> Result<Option<Vec<ScannedRecord>>, StoreError> {
         let start = self.offset;
         let (mut at, mut found) = (start, Vec::new());
         loop {
             let salt = self.header.salt;
-            let Some(frame) = self.window(at, FRAME_BYTES)?.and_then(|bytes| Frame::parse(bytes, salt, at)) else {
+            let Some(frame) = self.window(at, FRAME_BYTES)?.and_then(|bytes| RecordFrame::parse(bytes, salt, at))
+            else {
                 return Ok(None);
             };
             let total = (at - start) as usize + frame.bytes();
@@ -88,7 +89,7 @@ impl<'f, F: Files> Scan<'f, F> {
             if !is_sound {
                 return Ok(None);
             }
-            found.push(Found { frame, offset: at });
+            found.push(ScannedRecord { frame, offset: at });
             if frame.is_last() {
                 return Ok(Some(found));
             }
@@ -119,8 +120,8 @@ impl<'f, F: Files> Scan<'f, F> {
     }
 
     /// A record of the last batch, with its place.
-    pub(crate) fn record(&self, found: Found) -> (RawRecord<'_>, Location) {
-        let Found { frame, offset } = found;
+    pub(crate) fn record(&self, found: ScannedRecord) -> (RawRecord<'_>, Location) {
+        let ScannedRecord { frame, offset } = found;
         let start = (offset - self.buffer_at) as usize + FRAME_BYTES;
         let payload = self.buffer.get(start..start + frame.len as usize).unwrap_or_default();
         let record = RawRecord { tag: frame.tag, version: frame.version, is_skippable: frame.is_skippable(), payload };
@@ -129,9 +130,9 @@ impl<'f, F: Files> Scan<'f, F> {
 }
 
 /// The header of a file; None if it is not sound.
-pub(crate) fn read_header(files: &mut impl Files, id: FileId) -> Result<Option<Header>, StoreError> {
+pub(crate) fn read_header(files: &mut impl Files, id: FileId) -> Result<Option<FileHeader>, StoreError> {
     let mut bytes = [0; HEADER_BYTES as usize];
     let name = id.name();
     let len = files.read(&name, 0, &mut bytes).map_err(StoreError::io("read", &name))?;
-    Header::parse(bytes.get(..len).unwrap_or_default(), id)
+    FileHeader::parse(bytes.get(..len).unwrap_or_default(), id)
 }

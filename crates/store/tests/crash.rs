@@ -8,7 +8,7 @@ mod shelf;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use shelf::{Move, Shelf, append, contents, model, open, small};
-use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
+use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
 use tidegate_store::disk::{Disk, FsDisk};
 use tidegate_store::{FileId, LogOptions, StoreError};
 
@@ -84,7 +84,7 @@ enum Step {
     Crash(Crash),
     /// A sync fails, and the process dies before it can do anything about it. The system shows what it has lost.
     FailedSync,
-    Fail(u64, Fault),
+    Fail(u64, DiskFault),
 }
 
 fn a_move() -> impl Strategy<Value = Move> {
@@ -105,7 +105,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(Step::Crash),
         2 => Just(Step::Crash(Crash::Tear)),
         1 => Just(Step::FailedSync),
-        2 => (0..12u64, prop_oneof![Just(Fault::Full), Just(Fault::Device), Just(Fault::ReadOnly)])
+        2 => (0..12u64, prop_oneof![Just(DiskFault::Full), Just(DiskFault::Device), Just(DiskFault::ReadOnly)])
             .prop_map(|(n, fault)| Step::Fail(n, fault)),
     ]
 }
@@ -177,7 +177,7 @@ proptest! {
                     let how = match step {
                         Step::Crash(how) => how,
                         Step::FailedSync => {
-                            disk.fail_call(0, Fault::Device);
+                            disk.fail_call(0, DiskFault::Device);
                             let _ = owner.log.sync();
                             Crash::Process
                         }
@@ -267,7 +267,7 @@ proptest! {
 /// SQLite's way: let each call fail in turn.
 #[test]
 fn f114_f115_every_single_call_may_fail_and_nothing_synced_is_lost() {
-    for fault in [Fault::Full, Fault::Device] {
+    for fault in [DiskFault::Full, DiskFault::Device] {
         for call in 0..200 {
             let disk = SimDisk::new(call);
             disk.fail_call(call, fault);
@@ -300,7 +300,7 @@ fn f114_a_full_disk_is_refused_and_used_again_when_there_is_room() {
     append(&mut log, &[put(1)]).unwrap();
     log.sync().unwrap();
     let error = append(&mut log, &[Move::Put(2, vec![0; 1000])]).unwrap_err();
-    assert_eq!(error.trouble(), tidegate_store::Trouble::DiskFull, "{error}");
+    assert_eq!(error.trouble(), tidegate_store::DiskTrouble::DiskFull, "{error}");
     assert!(log.is_failed() && matches!(append(&mut log, &[put(3)]), Err(StoreError::Failed)));
     disk.set_capacity(Some(1));
     assert!(log.repair().is_err(), "still full");

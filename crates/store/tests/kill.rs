@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use shelf::{Move, Shelf, batch, contents, open, small};
-use tidegate_store::Writer;
+use tidegate_store::LogWriter;
 use tidegate_store::disk::FsDisk;
 
 const DIR: &str = "TIDEGATE_STORE_KILL_DIR";
@@ -24,7 +24,7 @@ fn the_process_that_is_killed() {
     let Ok(dir) = std::env::var(DIR) else { return };
     let first: u32 = std::env::var(FIRST).unwrap().parse().unwrap();
     let (log, ..) = open(FsDisk::open(dir.as_ref()).unwrap(), small()).unwrap();
-    let writer = Writer::start::<Shelf, _>(log, tidegate_store::WriterOptions::default()).unwrap();
+    let writer = LogWriter::start::<Shelf, _>(log, tidegate_store::WriterOptions::default()).unwrap();
     let mut producer = writer.producer(|| {});
     let (mut submitted, mut told, mut done) = (0, 0, Vec::new());
     while told < 20_000 {

@@ -9,23 +9,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use shelf::{Move, Shelf, batch, contents, open, small};
-use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
+use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
 use tidegate_store::disk::{FsDisk, FsFiles};
 use tidegate_store::{
-    Done, Durability, Health, Location, LogOptions, Producer, RawRecord, Refusal, Sink, State, StoreError, Trouble,
-    Writer, WriterOptions, backup_online,
+    BatchRefusal, DiskTrouble, Durability, Health, KeptBatch, Location, LogOptions, LogState, LogWriter, Producer,
+    RawRecord, SnapshotSink, StoreError, WriterOptions, backup_online,
 };
 
-fn put(number: u32) -> tidegate_store::Batch {
+fn put(number: u32) -> tidegate_store::RecordBatch {
     batch(&[Move::Put(number, number.to_le_bytes().repeat(20))])
 }
 
-fn start(disk: &SimDisk, options: WriterOptions) -> Writer {
+fn start(disk: &SimDisk, options: WriterOptions) -> LogWriter {
     let (log, ..) = open(disk.boot(), small()).unwrap();
-    Writer::start::<Shelf, _>(log, options).unwrap()
+    LogWriter::start::<Shelf, _>(log, options).unwrap()
 }
 
-fn wait(producer: &mut Producer, count: usize) -> Vec<Done> {
+fn wait(producer: &mut Producer, count: usize) -> Vec<KeptBatch> {
     let mut done = Vec::new();
     while done.len() < count {
         assert!(producer.wait(&mut done), "the writer is gone");
@@ -120,13 +120,13 @@ fn f114_a_full_disk_refuses_and_what_waits_is_kept_when_there_is_room() {
     let mut producer = writer.producer(|| {});
     producer.submit(put(1)).unwrap();
     wait(&mut producer, 1);
-    disk.set_broken(Some(Fault::Full));
+    disk.set_broken(Some(DiskFault::Full));
     producer.submit(put(2)).unwrap();
     until(|| writer.health() != Health::Fine);
     let Health::Failed { trouble, why } = writer.health() else { panic!("it failed") };
-    assert!(trouble == Trouble::DiskFull && why.contains("log-0000"), "{why}");
+    assert!(trouble == DiskTrouble::DiskFull && why.contains("log-0000"), "{why}");
     let (refusal, back) = producer.submit(put(3)).unwrap_err();
-    assert_eq!((refusal, back), (Refusal::Failed, put(3)));
+    assert_eq!((refusal, back), (BatchRefusal::Failed, put(3)));
     let mut done = Vec::new();
     producer.poll(&mut done);
     assert!(done.is_empty(), "not kept, not told");
@@ -148,7 +148,7 @@ fn f115_after_a_failed_sync_the_batch_is_written_again_elsewhere() {
     producer.submit(put(1)).unwrap();
     let first = wait(&mut producer, 1)[0].at.file;
     // The write succeeds, the sync does not, and the next one would.
-    disk.fail_call(1, Fault::Device);
+    disk.fail_call(1, DiskFault::Device);
     producer.submit(put(2)).unwrap();
     assert_ne!(wait(&mut producer, 1)[0].at.file, first);
     disk.crash(Crash::LoseUnsynced);
@@ -163,7 +163,7 @@ fn a_full_queue_refuses_instead_of_growing() {
     let writer = start(&disk, WriterOptions { queue_batches_max: 3, ..WriterOptions::default() });
     let mut producer = writer.producer(|| {});
     // Nothing leaves the queue while the files are broken, and nobody knows that yet.
-    disk.set_broken(Some(Fault::Device));
+    disk.set_broken(Some(DiskFault::Device));
     let mut refusals = Vec::new();
     for n in 0..10 {
         refusals.extend(producer.submit(put(n)).err().map(|(refusal, _)| refusal));
@@ -175,7 +175,7 @@ fn a_full_queue_refuses_instead_of_growing() {
     assert_eq!(writer.metrics().refused, refusals.len() as u64);
 }
 
-fn location(done: Done, batch: &tidegate_store::Batch) -> Location {
+fn location(done: KeptBatch, batch: &tidegate_store::RecordBatch) -> Location {
     let (at, len) = batch.places().next().unwrap();
     Location { file: done.at.file, offset: done.at.offset + at, len }
 }
@@ -185,7 +185,7 @@ fn payloads_are_found_by_their_first_place_through_compactions() {
     let dir = tempfile::tempdir().unwrap();
     let options = LogOptions { segment_bytes: 2000, compact_bytes_min: u64::MAX, ..LogOptions::default() };
     let (log, ..) = open(FsDisk::open(dir.path()).unwrap(), options).unwrap();
-    let writer = Writer::start::<Shelf, _>(log, WriterOptions::default()).unwrap();
+    let writer = LogWriter::start::<Shelf, _>(log, WriterOptions::default()).unwrap();
     let mut producer = writer.producer(|| {});
     let mut places = Vec::new();
     for n in 0..100 {
@@ -222,7 +222,7 @@ fn with_an_interval_a_failed_sync_costs_nothing_that_was_told() {
     let mut places = Vec::new();
     for n in 0..200 {
         if n % 50 == 25 {
-            disk.fail_call(1, Fault::Device);
+            disk.fail_call(1, DiskFault::Device);
         }
         while producer.submit(put(n)).is_err() {
             std::thread::yield_now();
@@ -246,7 +246,7 @@ fn a_copy_of_a_running_store_is_the_store_of_that_moment() {
     let dir = tempfile::tempdir().unwrap();
     let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
     let (log, ..) = open(FsDisk::open(&store).unwrap(), small()).unwrap();
-    let writer = Writer::start::<Shelf, _>(log, WriterOptions::default()).unwrap();
+    let writer = LogWriter::start::<Shelf, _>(log, WriterOptions::default()).unwrap();
     let mut producer = writer.producer(|| {});
     for n in 0..50 {
         producer.submit(put(n)).unwrap();
@@ -272,7 +272,7 @@ fn fills_and_heals(seed: u64, durability: Durability, size_max: Option<u64>, cra
     let begin = |disk: &SimDisk| {
         let (log, shelf, report) = open(disk.boot(), log_options).unwrap();
         assert!(!report.is_damaged(), "{report}");
-        (Writer::start::<Shelf, _>(log, options).unwrap(), shelf)
+        (LogWriter::start::<Shelf, _>(log, options).unwrap(), shelf)
     };
     let (mut writer, _) = begin(&disk);
     let mut producer = writer.producer(|| {});
@@ -360,7 +360,7 @@ fn f114_a_disk_that_others_have_filled_has_a_reserve_for_what_empties_the_log() 
 #[derive(Default)]
 struct Cursed(Shelf);
 
-impl State for Cursed {
+impl LogState for Cursed {
     fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError> {
         self.0.apply(record, at)
     }
@@ -369,7 +369,7 @@ impl State for Cursed {
         self.0.live(each);
     }
 
-    fn dump(&self, _: &mut dyn Sink) -> Result<(), StoreError> {
+    fn dump(&self, _: &mut dyn SnapshotSink) -> Result<(), StoreError> {
         panic!("injected")
     }
 }
@@ -379,7 +379,7 @@ fn a_compaction_that_panics_costs_a_store_that_is_not_vital_nothing_but_the_comp
     let disk = SimDisk::new(1);
     let (log, ..) = open(disk.boot(), small()).unwrap();
     let options = WriterOptions { is_vital: false, ..WriterOptions::default() };
-    let writer = Writer::start::<Cursed, _>(log, options).unwrap();
+    let writer = LogWriter::start::<Cursed, _>(log, options).unwrap();
     let mut producer = writer.producer(|| {});
     producer.submit(put(1)).unwrap();
     wait(&mut producer, 1);

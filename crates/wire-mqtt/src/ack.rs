@@ -4,9 +4,9 @@ use crate::encode::Body;
 use crate::error::Parse;
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertySite};
+use crate::property::{KeptProperties, Properties, PropertySite};
 use crate::qos::PacketId;
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::reason::ReasonCode;
 use crate::sink::Sink;
 use crate::version::Version;
@@ -64,7 +64,7 @@ impl Ack<'_> {
     }
 }
 
-pub(crate) fn read<'a>(kind: AckKind, mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Ack<'a>> {
+pub(crate) fn read<'a>(kind: AckKind, mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Ack<'a>> {
     let mut ack = Ack::success(kind, body.packet_id()?);
     // Short forms: without properties, and without a reason too when it is success (section 3.4.2.1).
     if version.is_v5() && !body.is_empty() {
@@ -83,7 +83,7 @@ impl Body for Ack<'_> {
     }
 
     #[inline]
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         out.put_u16(self.packet_id.get());
         let bare = self.properties.is_empty_under(keep);
         if !version.is_v5() || (bare && self.reason == ReasonCode::Success) {

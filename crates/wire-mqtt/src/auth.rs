@@ -4,8 +4,8 @@ use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertyId, PropertySite};
-use crate::reader::Reader;
+use crate::property::{KeptProperties, Properties, PropertyId, PropertySite};
+use crate::reader::PacketReader;
 use crate::reason::ReasonCode;
 use crate::sink::Sink;
 use crate::version::Version;
@@ -20,7 +20,7 @@ pub struct Auth<'a> {
 }
 
 impl<'a> Auth<'a> {
-    pub(crate) fn read(mut body: Reader<'a>, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(mut body: PacketReader<'a>, limits: &Limits) -> Parse<Self> {
         let code = if body.is_empty() { ReasonCode::Success.code() } else { body.u8()? };
         let reason = ReasonCode::read(code, PacketType::Auth, limits.sender)?;
         let properties = if body.is_empty() && reason == ReasonCode::Success {
@@ -43,7 +43,7 @@ impl Body for Auth<'_> {
         PacketType::Auth
     }
 
-    fn write_body(&self, _version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, _version: Version, keep: KeptProperties, out: &mut impl Sink) {
         if self.reason == ReasonCode::Success && self.properties.is_empty_under(keep) {
             return;
         }

@@ -4,8 +4,8 @@ use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertySite};
-use crate::reader::Reader;
+use crate::property::{KeptProperties, Properties, PropertySite};
+use crate::reader::PacketReader;
 use crate::reason::ReasonCode;
 use crate::sink::Sink;
 use crate::version::Version;
@@ -22,7 +22,7 @@ pub struct ConnAck<'a> {
 }
 
 impl<'a> ConnAck<'a> {
-    pub(crate) fn read(mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let flags = body.u8()?;
         if flags > 1 {
             return Err(violation!(MalformedPacket, "reserved bits in the acknowledge flags", "MQTT-3.2.2-1"));
@@ -54,7 +54,7 @@ impl Body for ConnAck<'_> {
         PacketType::ConnAck
     }
 
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         let says_present = version > Version::V31 && self.session_present && self.reason == ReasonCode::Success;
         out.put_u8(u8::from(says_present));
         if version.is_v5() {

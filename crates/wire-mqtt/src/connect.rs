@@ -6,10 +6,10 @@ use crate::error::{Parse, violation};
 use crate::header::check_connect_flags;
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertySite};
+use crate::property::{KeptProperties, Properties, PropertySite};
 use crate::publish;
 use crate::qos::QoS;
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::sink::Sink;
 use crate::topic;
 use crate::version::Version;
@@ -51,7 +51,7 @@ pub struct Will<'a> {
 }
 
 impl<'a> Connect<'a> {
-    pub(crate) fn read(header_flags: u8, mut body: Reader<'a>, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(header_flags: u8, mut body: PacketReader<'a>, limits: &Limits) -> Parse<Self> {
         let name = body.field()?;
         let version = Version::of(name, body.u8()?).ok_or(violation!(
             UnsupportedProtocolVersion,
@@ -90,12 +90,12 @@ impl<'a> Connect<'a> {
 }
 
 /// 3.1 asks servers to bear a user name or password that was announced and is missing: there the length wins.
-fn missing_in_v31(body: &Reader<'_>, version: Version) -> bool {
+fn missing_in_v31(body: &PacketReader<'_>, version: Version) -> bool {
     version == Version::V31 && body.is_empty()
 }
 
 fn read_properties<'a>(
-    body: &mut Reader<'a>,
+    body: &mut PacketReader<'a>,
     site: PropertySite,
     version: Version,
     limits: &Limits,
@@ -120,7 +120,7 @@ fn check_client_id(client_id: &str, clean_start: bool, version: Version) -> Pars
 }
 
 impl<'a> Will<'a> {
-    fn read(body: &mut Reader<'a>, qos: QoS, retain: bool, version: Version, limits: &Limits) -> Parse<Self> {
+    fn read(body: &mut PacketReader<'a>, qos: QoS, retain: bool, version: Version, limits: &Limits) -> Parse<Self> {
         publish::check_announced(qos, retain, limits)?;
         let properties = read_properties(body, PropertySite::Will, version, limits)?;
         let topic = body.text()?;
@@ -136,7 +136,7 @@ impl Body for Connect<'_> {
     }
 
     /// CONNECT is written in its own version; the one of the connection is only decided by it.
-    fn write_body(&self, _: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, _: Version, keep: KeptProperties, out: &mut impl Sink) {
         let version = self.version;
         out.put_field(version.protocol_name().as_bytes());
         out.put_u8(version.level());

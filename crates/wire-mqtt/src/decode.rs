@@ -10,12 +10,12 @@ use crate::connack::ConnAck;
 use crate::connect::Connect;
 use crate::disconnect::Disconnect;
 use crate::error::{Parse, PeerError, violation};
-use crate::header::{self, Header, Progress};
+use crate::header::{self, FixedHeader, HeaderProgress};
 use crate::kind::{PacketType, Sender};
 use crate::limits::Limits;
 use crate::packet::Packet;
 use crate::publish::Publish;
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::suback::{SubAck, UnsubAck};
 use crate::subscribe::Subscribe;
 use crate::unsubscribe::Unsubscribe;
@@ -44,8 +44,8 @@ pub enum Decoded<'a> {
 #[inline]
 pub fn decode<'a>(input: &'a [u8], version: Version, limits: &Limits) -> Result<Decoded<'a>, PeerError> {
     let header = match header::read(input, version, limits)? {
-        Progress::Complete(header) => header,
-        Progress::NeedsAtLeast(at_least) => return Ok(Decoded::Incomplete { at_least }),
+        HeaderProgress::Complete(header) => header,
+        HeaderProgress::NeedsAtLeast(at_least) => return Ok(Decoded::Incomplete { at_least }),
     };
     let consumed = header.size + header.remaining;
     let Some(body) = input.get(header.size..consumed) else {
@@ -54,12 +54,12 @@ pub fn decode<'a>(input: &'a [u8], version: Version, limits: &Limits) -> Result<
     // PUBLISH goes straight into the result: `Packet` is as large as CONNECT, and moving it took longer than reading
     // it.
     let packet = if header.kind == PacketType::Publish {
-        match Publish::read(header.flags, Reader::new(body), version, limits) {
+        match Publish::read(header.flags, PacketReader::new(body), version, limits) {
             Ok(publish) => return Ok(Decoded::Packet { packet: Packet::Publish(publish), consumed }),
             Err(rule) => Err(rule),
         }
     } else {
-        decode_other(&header, Reader::new(body), version, limits)
+        decode_other(&header, PacketReader::new(body), version, limits)
     };
     match packet {
         Ok(packet) => Ok(Decoded::Packet { packet, consumed }),
@@ -84,7 +84,12 @@ pub fn decode_connect<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a
 
 /// All but PUBLISH, out of its way.
 #[inline(never)]
-fn decode_other<'a>(header: &Header, body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Packet<'a>> {
+fn decode_other<'a>(
+    header: &FixedHeader,
+    body: PacketReader<'a>,
+    version: Version,
+    limits: &Limits,
+) -> Parse<Packet<'a>> {
     Ok(match header.kind {
         PacketType::Connect => Packet::Connect(Connect::read(header.flags, body, limits)?),
         PacketType::ConnAck => Packet::ConnAck(ConnAck::read(body, version, limits)?),

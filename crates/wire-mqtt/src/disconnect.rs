@@ -4,8 +4,8 @@ use crate::encode::Body;
 use crate::error::Parse;
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertySite};
-use crate::reader::Reader;
+use crate::property::{KeptProperties, Properties, PropertySite};
+use crate::reader::PacketReader;
 use crate::reason::ReasonCode;
 use crate::sink::Sink;
 use crate::version::Version;
@@ -25,7 +25,7 @@ impl<'a> Disconnect<'a> {
         Self { reason, properties: Properties::EMPTY }
     }
 
-    pub(crate) fn read(mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let mut packet = Self::because(ReasonCode::Success);
         if version.is_v5() && !body.is_empty() {
             packet.reason = ReasonCode::read(body.u8()?, PacketType::Disconnect, limits.sender)?;
@@ -43,7 +43,7 @@ impl Body for Disconnect<'_> {
         PacketType::Disconnect
     }
 
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         let bare = self.properties.is_empty_under(keep);
         if !version.is_v5() || (bare && self.reason == ReasonCode::Success) {
             return;

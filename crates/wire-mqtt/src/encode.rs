@@ -8,7 +8,7 @@
 //! Strings are written as they are: whoever makes up a topic checks it with [`crate::topic`].
 
 use crate::kind::PacketType;
-use crate::property::Keep;
+use crate::property::KeptProperties;
 use crate::sink::{Counter, Sink};
 use crate::varint;
 use crate::version::Version;
@@ -83,7 +83,7 @@ pub(crate) trait Body {
     }
 
     /// Append all that follows the fixed header.
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink);
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink);
 }
 
 impl<T: Body> Encode for T {
@@ -98,13 +98,13 @@ impl<T: Body> Encode for T {
 
     #[inline]
     fn encoded_len(&self, version: Version) -> Option<usize> {
-        let remaining = fitting(self, Peer::new(version), Keep::Everything)?;
+        let remaining = fitting(self, Peer::new(version), KeptProperties::Everything)?;
         Some(1 + varint::size(remaining) + remaining)
     }
 }
 
 #[cold]
-fn encode_trimmed(packet: &impl Body, peer: Peer, first_choice: Keep, out: &mut impl Sink) -> Encoded {
+fn encode_trimmed(packet: &impl Body, peer: Peer, first_choice: KeptProperties, out: &mut impl Sink) -> Encoded {
     if packet.kind() == PacketType::Auth && !peer.version.is_v5() {
         return Encoded::NotInVersion;
     }
@@ -120,7 +120,7 @@ fn encode_trimmed(packet: &impl Body, peer: Peer, first_choice: Keep, out: &mut 
 
 /// Bytes of the body, if the peer accepts the packet in this form.
 #[inline]
-fn fitting(packet: &impl Body, peer: Peer, keep: Keep) -> Option<usize> {
+fn fitting(packet: &impl Body, peer: Peer, keep: KeptProperties) -> Option<usize> {
     if packet.kind() == PacketType::Auth && !peer.version.is_v5() {
         return None;
     }
@@ -132,7 +132,7 @@ fn fitting(packet: &impl Body, peer: Peer, keep: Keep) -> Option<usize> {
 }
 
 #[inline]
-fn write(packet: &impl Body, remaining: usize, peer: Peer, keep: Keep, out: &mut impl Sink) -> usize {
+fn write(packet: &impl Body, remaining: usize, peer: Peer, keep: KeptProperties, out: &mut impl Sink) -> usize {
     let len = 1 + varint::size(remaining) + remaining;
     out.reserve(len);
     out.put_u8(packet.first_byte());
@@ -142,12 +142,12 @@ fn write(packet: &impl Body, remaining: usize, peer: Peer, keep: Keep, out: &mut
 }
 
 #[inline]
-fn first_choice(kind: PacketType, peer: Peer) -> Keep {
+fn first_choice(kind: PacketType, peer: Peer) -> KeptProperties {
     let exempt = matches!(kind, PacketType::Publish | PacketType::ConnAck | PacketType::Disconnect);
     if peer.diagnostics == Diagnostics::Omit && !exempt && has_diagnostics(kind) {
-        Keep::Essential
+        KeptProperties::Essential
     } else {
-        Keep::Everything
+        KeptProperties::Everything
     }
 }
 

@@ -13,7 +13,7 @@ use crate::version::Version;
 
 /// A fixed header that passed all checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header {
+pub(crate) struct FixedHeader {
     pub(crate) kind: PacketType,
     /// The lower four bits of the first byte.
     pub(crate) flags: u8,
@@ -25,17 +25,17 @@ pub(crate) struct Header {
 
 /// What the bytes say so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    Complete(Header),
+pub(crate) enum HeaderProgress {
+    Complete(FixedHeader),
     /// So many bytes from the start of the packet are needed to know more.
     NeedsAtLeast(usize),
 }
 
 /// Read the fixed header at the start of `input`.
 #[inline]
-pub(crate) fn read(input: &[u8], version: Version, limits: &Limits) -> Result<Progress, PeerError> {
+pub(crate) fn read(input: &[u8], version: Version, limits: &Limits) -> Result<HeaderProgress, PeerError> {
     let Some((&first, rest)) = input.split_first() else {
-        return Ok(Progress::NeedsAtLeast(SIZE_MIN));
+        return Ok(HeaderProgress::NeedsAtLeast(SIZE_MIN));
     };
     let flags = first & 0x0f;
     let Some(kind) = PacketType::from_bits(first >> 4, version) else {
@@ -48,10 +48,10 @@ pub(crate) fn read(input: &[u8], version: Version, limits: &Limits) -> Result<Pr
     check_flags(kind, flags, version).map_err(refuse)?;
     let (remaining, size) = match varint::read(rest).map_err(refuse)? {
         VarInt::Value { value, size } => (value as usize, 1 + size),
-        VarInt::Incomplete => return Ok(Progress::NeedsAtLeast(input.len() + 1)),
+        VarInt::Incomplete => return Ok(HeaderProgress::NeedsAtLeast(input.len() + 1)),
     };
     check_length(kind, size, remaining, version, limits).map_err(refuse)?;
-    Ok(Progress::Complete(Header { kind, flags, size, remaining }))
+    Ok(HeaderProgress::Complete(FixedHeader { kind, flags, size, remaining }))
 }
 
 #[inline]
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
     use crate::reason::ReasonCode;
 
-    fn header(input: &[u8], version: Version) -> Result<Progress, ReasonCode> {
+    fn header(input: &[u8], version: Version) -> Result<HeaderProgress, ReasonCode> {
         read(input, version, &Limits::default()).map_err(|error| error.reason)
     }
 
@@ -155,7 +155,7 @@ mod tests {
         let limits = Limits::before_connect();
         for sent in 0..5 {
             let progress = read(&b"\x10\xff\xff\xff\x7f"[..sent], Version::V5, &limits);
-            assert_eq!(progress, Ok(Progress::NeedsAtLeast(2.max(sent + 1))), "{sent}");
+            assert_eq!(progress, Ok(HeaderProgress::NeedsAtLeast(2.max(sent + 1))), "{sent}");
         }
         let refused = read(b"\x10\xff\xff\xff\x7f", Version::V5, &limits).unwrap_err();
         assert_eq!(refused.reason, ReasonCode::PacketTooLarge);

@@ -52,7 +52,7 @@ pub use qos::{PacketId, QoS};
 pub use reason::ReasonCode;
 pub use sink::Sink;
 pub use suback::{ReasonCodes, SubAck, UnsubAck};
-pub use subscribe::{RetainHandling, Subscribe, Subscription, SubscriptionOptions, Subscriptions};
+pub use subscribe::{RetainHandling, Subscribe, Subscription, SubscriptionList, SubscriptionOptions};
 pub use topic::TopicFilter;
 pub use unsubscribe::{TopicFilters, Unsubscribe};
 pub use version::{Version, version_of_connect};

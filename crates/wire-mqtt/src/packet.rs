@@ -7,7 +7,7 @@ use crate::connect::Connect;
 use crate::disconnect::Disconnect;
 use crate::encode::Body;
 use crate::kind::PacketType;
-use crate::property::Keep;
+use crate::property::KeptProperties;
 use crate::publish::Publish;
 use crate::sink::Sink;
 use crate::suback::{SubAck, UnsubAck};
@@ -78,7 +78,7 @@ impl Body for Packet<'_> {
     }
 
     #[inline]
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         match self {
             Self::Publish(packet) => packet.write_body(version, keep, out),
             Self::Connect(packet) => packet.write_body(version, keep, out),

@@ -8,9 +8,9 @@ use crate::error::{Parse, violation};
 use crate::header::{DUP, RETAIN};
 use crate::kind::PacketType;
 use crate::limits::{Limits, Retain};
-use crate::property::{Keep, Properties, PropertyId, PropertySite};
+use crate::property::{KeptProperties, Properties, PropertyId, PropertySite};
 use crate::qos::{PacketId, QoS};
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::sink::Sink;
 use crate::version::Version;
 use crate::{text, topic};
@@ -90,8 +90,8 @@ pub struct Publish<'a> {
 
 impl<'a> Publish<'a> {
     #[inline]
-    pub(crate) fn read(flags: u8, mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
-        // Not `Reader::text`: `check_topic` looks for U+0000 in its one pass over the name.
+    pub(crate) fn read(flags: u8, mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+        // Not `PacketReader::text`: `check_topic` looks for U+0000 in its one pass over the name.
         let topic = text::utf8(body.field()?)?;
         let delivery = read_delivery(flags, &mut body)?;
         let properties = if version.is_v5() {
@@ -107,7 +107,7 @@ impl<'a> Publish<'a> {
 }
 
 #[inline]
-fn read_delivery(flags: u8, body: &mut Reader<'_>) -> Parse<Delivery> {
+fn read_delivery(flags: u8, body: &mut PacketReader<'_>) -> Parse<Delivery> {
     let dup = flags & DUP != 0;
     Ok(match flags >> 1 & 3 {
         0 => Delivery::AtMostOnce,
@@ -159,7 +159,7 @@ impl Body for Publish<'_> {
     }
 
     #[inline]
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         out.put_field(self.topic.as_bytes());
         if let Some(id) = self.delivery.packet_id() {
             out.put_u16(id.get());

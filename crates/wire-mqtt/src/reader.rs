@@ -14,11 +14,11 @@ const TRUNCATED: &Violation = violation!(MalformedPacket, "packet ends inside a 
 
 /// What is left to read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct PacketReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PacketReader<'a> {
     #[inline]
     pub(crate) fn new(body: &'a [u8]) -> Self {
         Self { rest: body }

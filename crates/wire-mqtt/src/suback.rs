@@ -6,9 +6,9 @@ use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertySite};
+use crate::property::{KeptProperties, Properties, PropertySite};
 use crate::qos::PacketId;
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::reason::ReasonCode;
 use crate::sink::Sink;
 use crate::version::Version;
@@ -36,7 +36,7 @@ pub struct UnsubAck<'a> {
 }
 
 impl<'a> SubAck<'a> {
-    pub(crate) fn read(mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let packet_id = body.packet_id()?;
         let properties = if version.is_v5() {
             Properties::read(&mut body, PropertySite::SubAck, limits)?
@@ -53,7 +53,7 @@ impl<'a> SubAck<'a> {
 }
 
 impl<'a> UnsubAck<'a> {
-    pub(crate) fn read(mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let packet_id = body.packet_id()?;
         if !version.is_v5() {
             body.finish()?;
@@ -70,7 +70,7 @@ impl Body for SubAck<'_> {
         PacketType::SubAck
     }
 
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         out.put_u16(self.packet_id.get());
         if version.is_v5() {
             self.properties.write(keep, out);
@@ -87,7 +87,7 @@ impl Body for UnsubAck<'_> {
         PacketType::UnsubAck
     }
 
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         out.put_u16(self.packet_id.get());
         if version.is_v5() {
             self.properties.write(keep, out);
@@ -98,10 +98,10 @@ impl Body for UnsubAck<'_> {
 
 /// A list of reason codes: read from the wire and checked, or put together by the caller.
 #[derive(Clone, Copy)]
-pub struct ReasonCodes<'a>(Source<'a>);
+pub struct ReasonCodes<'a>(ReasonSource<'a>);
 
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum ReasonSource<'a> {
     Wire(&'a [u8]),
     Typed(&'a [ReasonCode]),
 }
@@ -109,10 +109,10 @@ enum Source<'a> {
 impl<'a> ReasonCodes<'a> {
     /// Codes to send.
     pub const fn new(codes: &'a [ReasonCode]) -> Self {
-        Self(Source::Typed(codes))
+        Self(ReasonSource::Typed(codes))
     }
 
-    fn read(body: Reader<'a>, packet: PacketType, limits: &Limits) -> Parse<Self> {
+    fn read(body: PacketReader<'a>, packet: PacketType, limits: &Limits) -> Parse<Self> {
         let codes = body.remainder();
         if codes.is_empty() {
             return Err(match packet {
@@ -123,11 +123,11 @@ impl<'a> ReasonCodes<'a> {
         for &code in codes {
             ReasonCode::read(code, packet, limits.sender)?;
         }
-        Ok(Self(Source::Wire(codes)))
+        Ok(Self(ReasonSource::Wire(codes)))
     }
 
     /// The return codes of 3.1.1 have the numbers of reason codes; there are four.
-    fn read_return_codes(body: Reader<'a>) -> Parse<Self> {
+    fn read_return_codes(body: PacketReader<'a>) -> Parse<Self> {
         let codes = body.remainder();
         if codes.is_empty() {
             return Err(violation!(ProtocolError, "SUBACK without return codes", "MQTT-3.8.4-5 (3.1.1)"));
@@ -135,14 +135,14 @@ impl<'a> ReasonCodes<'a> {
         if codes.iter().any(|code| !matches!(code, 0 | 1 | 2 | 0x80)) {
             return Err(violation!(ProtocolError, "reserved return code", "MQTT-3.9.3-2 (3.1.1)"));
         }
-        Ok(Self(Source::Wire(codes)))
+        Ok(Self(ReasonSource::Wire(codes)))
     }
 
     /// How many there are.
     pub const fn len(&self) -> usize {
         match self.0 {
-            Source::Wire(codes) => codes.len(),
-            Source::Typed(codes) => codes.len(),
+            ReasonSource::Wire(codes) => codes.len(),
+            ReasonSource::Typed(codes) => codes.len(),
         }
     }
 
@@ -154,8 +154,8 @@ impl<'a> ReasonCodes<'a> {
     /// The codes in order.
     pub fn iter(&self) -> impl Iterator<Item = ReasonCode> + use<'a> {
         let (wire, typed) = match self.0 {
-            Source::Wire(codes) => (codes, &[][..]),
-            Source::Typed(codes) => (&[][..], codes),
+            ReasonSource::Wire(codes) => (codes, &[][..]),
+            ReasonSource::Typed(codes) => (&[][..], codes),
         };
         wire.iter().filter_map(|&code| ReasonCode::from_code(code)).chain(typed.iter().copied())
     }

@@ -6,9 +6,9 @@ use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertySite};
+use crate::property::{KeptProperties, Properties, PropertySite};
 use crate::qos::{PacketId, QoS};
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::sink::Sink;
 use crate::text;
 use crate::topic::TopicFilter;
@@ -22,18 +22,18 @@ pub struct Subscribe<'a> {
     /// The properties.
     pub properties: Properties<'a>,
     /// One or more filters with their options.
-    pub subscriptions: Subscriptions<'a>,
+    pub subscriptions: SubscriptionList<'a>,
 }
 
 impl<'a> Subscribe<'a> {
-    pub(crate) fn read(mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let packet_id = body.packet_id()?;
         let properties = if version.is_v5() {
             Properties::read(&mut body, PropertySite::Subscribe, limits)?
         } else {
             Properties::EMPTY
         };
-        let subscriptions = Subscriptions::read(body, version, limits)?;
+        let subscriptions = SubscriptionList::read(body, version, limits)?;
         Ok(Self { packet_id, properties, subscriptions })
     }
 }
@@ -43,7 +43,7 @@ impl Body for Subscribe<'_> {
         PacketType::Subscribe
     }
 
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         out.put_u16(self.packet_id.get());
         if version.is_v5() {
             self.properties.write(keep, out);
@@ -129,21 +129,21 @@ impl SubscriptionOptions {
 
 /// The filters of a SUBSCRIBE: read from the wire and checked, or put together by the caller.
 #[derive(Clone, Copy)]
-pub struct Subscriptions<'a>(Source<'a>);
+pub struct SubscriptionList<'a>(SubscriptionSource<'a>);
 
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum SubscriptionSource<'a> {
     Wire(&'a [u8]),
     Typed(&'a [Subscription<'a>]),
 }
 
-impl<'a> Subscriptions<'a> {
+impl<'a> SubscriptionList<'a> {
     /// Filters to send.
     pub const fn new(list: &'a [Subscription<'a>]) -> Self {
-        Self(Source::Typed(list))
+        Self(SubscriptionSource::Typed(list))
     }
 
-    fn read(body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+    fn read(body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         if body.is_empty() {
             return Err(violation!(ProtocolError, "SUBSCRIBE without a filter", "MQTT-3.8.3-2"));
         }
@@ -160,36 +160,36 @@ impl<'a> Subscriptions<'a> {
                 return Err(violation!(ProtocolError, "no local on a shared subscription", "MQTT-3.8.3-4"));
             }
         }
-        Ok(Self(Source::Wire(body.remainder())))
+        Ok(Self(SubscriptionSource::Wire(body.remainder())))
     }
 
     /// The filters in order.
     pub fn iter(&self) -> impl Iterator<Item = Subscription<'a>> + use<'a> {
         let (mut wire, typed) = match self.0 {
-            Source::Wire(bytes) => (Reader::new(bytes), &[][..]),
-            Source::Typed(list) => (Reader::new(&[]), list),
+            SubscriptionSource::Wire(bytes) => (PacketReader::new(bytes), &[][..]),
+            SubscriptionSource::Typed(list) => (PacketReader::new(&[]), list),
         };
         // The wire was checked by `read`, so it only ends at the end.
         core::iter::from_fn(move || next_on_wire(&mut wire).ok()).chain(typed.iter().copied())
     }
 }
 
-fn next_on_wire<'a>(reader: &mut Reader<'a>) -> Parse<Subscription<'a>> {
+fn next_on_wire<'a>(reader: &mut PacketReader<'a>) -> Parse<Subscription<'a>> {
     let filter = TopicFilter::split(reader.text()?);
     // Options of 3.1.1 are options of 5 with the upper bits clear.
     let options = SubscriptionOptions::read(reader.u8()?, Version::V5)?;
     Ok(Subscription { filter, options })
 }
 
-impl PartialEq for Subscriptions<'_> {
+impl PartialEq for SubscriptionList<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Subscriptions<'_> {}
+impl Eq for SubscriptionList<'_> {}
 
-impl fmt::Debug for Subscriptions<'_> {
+impl fmt::Debug for SubscriptionList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }

@@ -32,11 +32,11 @@ pub fn check_name(name: &str, limits: &Limits) -> Result<(), &'static Violation>
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopicFilter<'a> {
     text: &'a str,
-    share: Option<Share<'a>>,
+    share: Option<SharedFilter<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Share<'a> {
+struct SharedFilter<'a> {
     group: &'a str,
     pattern: &'a str,
 }
@@ -51,7 +51,7 @@ impl<'a> TopicFilter<'a> {
             return Err(violation!(TopicFilterInvalid, "topic filter too long", "MQTT-4.7.3-3"));
         }
         let filter = Self::split(text);
-        if let Some(Share { group, .. }) = filter.share {
+        if let Some(SharedFilter { group, .. }) = filter.share {
             check_group(group)?;
         }
         check_pattern(filter.pattern(), limits)?;
@@ -63,7 +63,7 @@ impl<'a> TopicFilter<'a> {
         let share = text.strip_prefix(SHARE).map(|shared| {
             // Without a second slash there is no pattern; the empty one is refused by `check_pattern`.
             let (group, pattern) = shared.split_once('/').unwrap_or((shared, ""));
-            Share { group, pattern }
+            SharedFilter { group, pattern }
         });
         Self { text, share }
     }
@@ -133,22 +133,22 @@ fn check_pattern(pattern: &str, limits: &Limits) -> Parse<()> {
     if too_deep(bytes, limits) {
         return Err(violation!(TopicFilterInvalid, "topic filter has too many levels", "4.7.3"));
     }
-    let mut level = Level::Begins;
+    let mut level = LevelContent::Begins;
     for &byte in bytes {
         level = match (level, byte) {
-            (Level::Hash, b'/') => {
+            (LevelContent::Hash, b'/') => {
                 return Err(violation!(TopicFilterInvalid, "# is not the last level", "MQTT-4.7.1-1"));
             }
-            (Level::Hash, _) | (Level::Text, b'#') => {
+            (LevelContent::Hash, _) | (LevelContent::Text, b'#') => {
                 return Err(violation!(TopicFilterInvalid, "# shares its level", "MQTT-4.7.1-1"));
             }
-            (_, b'/') => Level::Begins,
-            (Level::Plus, _) | (Level::Text, b'+') => {
+            (_, b'/') => LevelContent::Begins,
+            (LevelContent::Plus, _) | (LevelContent::Text, b'+') => {
                 return Err(violation!(TopicFilterInvalid, "+ shares its level", "MQTT-4.7.1-2"));
             }
-            (Level::Begins, b'#') => Level::Hash,
-            (Level::Begins, b'+') => Level::Plus,
-            _ => Level::Text,
+            (LevelContent::Begins, b'#') => LevelContent::Hash,
+            (LevelContent::Begins, b'+') => LevelContent::Plus,
+            _ => LevelContent::Text,
         };
     }
     Ok(())
@@ -156,7 +156,7 @@ fn check_pattern(pattern: &str, limits: &Limits) -> Parse<()> {
 
 /// What the level of a filter consists of so far.
 #[derive(Clone, Copy)]
-enum Level {
+enum LevelContent {
     Begins,
     Text,
     Plus,

@@ -6,9 +6,9 @@ use crate::encode::Body;
 use crate::error::{Parse, violation};
 use crate::kind::PacketType;
 use crate::limits::Limits;
-use crate::property::{Keep, Properties, PropertySite};
+use crate::property::{KeptProperties, Properties, PropertySite};
 use crate::qos::PacketId;
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::sink::Sink;
 use crate::text;
 use crate::topic::TopicFilter;
@@ -26,7 +26,7 @@ pub struct Unsubscribe<'a> {
 }
 
 impl<'a> Unsubscribe<'a> {
-    pub(crate) fn read(mut body: Reader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(mut body: PacketReader<'a>, version: Version, limits: &Limits) -> Parse<Self> {
         let packet_id = body.packet_id()?;
         let properties = if version.is_v5() {
             Properties::read(&mut body, PropertySite::Unsubscribe, limits)?
@@ -43,7 +43,7 @@ impl Body for Unsubscribe<'_> {
         PacketType::Unsubscribe
     }
 
-    fn write_body(&self, version: Version, keep: Keep, out: &mut impl Sink) {
+    fn write_body(&self, version: Version, keep: KeptProperties, out: &mut impl Sink) {
         out.put_u16(self.packet_id.get());
         if version.is_v5() {
             self.properties.write(keep, out);
@@ -54,10 +54,10 @@ impl Body for Unsubscribe<'_> {
 
 /// The filters of an UNSUBSCRIBE: read from the wire and checked, or put together by the caller.
 #[derive(Clone, Copy)]
-pub struct TopicFilters<'a>(Source<'a>);
+pub struct TopicFilters<'a>(FilterSource<'a>);
 
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum FilterSource<'a> {
     Wire(&'a [u8]),
     Typed(&'a [TopicFilter<'a>]),
 }
@@ -65,10 +65,10 @@ enum Source<'a> {
 impl<'a> TopicFilters<'a> {
     /// Filters to send.
     pub const fn new(list: &'a [TopicFilter<'a>]) -> Self {
-        Self(Source::Typed(list))
+        Self(FilterSource::Typed(list))
     }
 
-    fn read(body: Reader<'a>, limits: &Limits) -> Parse<Self> {
+    fn read(body: PacketReader<'a>, limits: &Limits) -> Parse<Self> {
         if body.is_empty() {
             return Err(violation!(ProtocolError, "UNSUBSCRIBE without a filter", "MQTT-3.10.3-2"));
         }
@@ -81,14 +81,14 @@ impl<'a> TopicFilters<'a> {
             }
             TopicFilter::parse(text::utf8(reader.field()?)?, limits)?;
         }
-        Ok(Self(Source::Wire(body.remainder())))
+        Ok(Self(FilterSource::Wire(body.remainder())))
     }
 
     /// The filters in order.
     pub fn iter(&self) -> impl Iterator<Item = TopicFilter<'a>> + use<'a> {
         let (mut wire, typed) = match self.0 {
-            Source::Wire(bytes) => (Reader::new(bytes), &[][..]),
-            Source::Typed(list) => (Reader::new(&[]), list),
+            FilterSource::Wire(bytes) => (PacketReader::new(bytes), &[][..]),
+            FilterSource::Typed(list) => (PacketReader::new(&[]), list),
         };
         // The wire was checked by `read`, so it only ends at the end.
         let on_wire = core::iter::from_fn(move || wire.text().ok().map(TopicFilter::split));

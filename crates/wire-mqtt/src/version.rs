@@ -3,7 +3,7 @@
 //! The version is said once, in CONNECT, and then shapes every packet of the connection. [`version_of_connect`] reads
 //! it from a CONNECT that was refused, so that the refusal can be written in the sender's own language.
 
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 
 /// A version of MQTT. Ordered by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,7 +56,7 @@ impl Version {
 /// A refused CONNECT is answered in the sender's language where it can be known: reason codes for MQTT 5, return codes
 /// for the older ones. `None` when this is no CONNECT, or its name or level is unknown.
 pub fn version_of_connect(input: &[u8]) -> Option<Version> {
-    let mut reader = Reader::new(input);
+    let mut reader = PacketReader::new(input);
     if reader.u8().ok()? >> 4 != 1 {
         return None;
     }

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::fault::Fault;
-use crate::header::{Header, Kind, Status, Transaction};
-use crate::message::Message;
+use crate::fault::SsapFault;
+use crate::header::{Kind, SsapHeader, Status, Transaction};
+use crate::message::SsapMessage;
 use crate::write;
 
 /// The number after which indications begin at 1 again.
@@ -13,11 +13,11 @@ pub const SEQUENCE_MAX: u32 = 9999;
 /// Writes an answer or indication.
 #[derive(Debug)]
 #[must_use = "a message ends with `finish`"]
-pub struct Answer<'o> {
+pub struct AnswerWriter<'o> {
     out: &'o mut String,
 }
 
-pub(crate) fn begin(header: &Header, kind: Kind, out: &mut String) {
+pub(crate) fn begin(header: &SsapHeader, kind: Kind, out: &mut String) {
     out.push_str("<SSAP_message>");
     write::element("message_type", kind.as_str(), out);
     write::element("transaction_type", &header.transaction_type, out);
@@ -34,22 +34,22 @@ pub(crate) fn parameter(name: &str, value: impl FnOnce(&mut String), out: &mut S
     out.push_str("</parameter>");
 }
 
-impl<'o> Answer<'o> {
+impl<'o> AnswerWriter<'o> {
     /// Begins the answer to a request.
-    pub fn confirm(request: &Header, status: Status, out: &'o mut String) -> Self {
+    pub fn confirm(request: &SsapHeader, status: Status, out: &'o mut String) -> Self {
         begin(request, Kind::Confirm, out);
         Self { out }.text("status", status.as_str())
     }
 
     /// Begins to tell of a change: `subscribe` is the header of the request that it answers.
-    pub fn indication(subscribe: &Header, sequence: u32, subscription_id: &str, out: &'o mut String) -> Self {
+    pub fn indication(subscribe: &SsapHeader, sequence: u32, subscription_id: &str, out: &'o mut String) -> Self {
         begin(subscribe, Kind::Indication, out);
         Self { out }.text("ind_sequence", &sequence.to_string()).text("subscription_id", subscription_id)
     }
 
     /// The broker ends a subscription: the one way to say so that clients understand.
-    pub fn ended(subscribe: &Header, status: Status, subscription_id: &str, out: &'o mut String) -> Self {
-        let header = Header { transaction_type: Transaction::Unsubscribe.as_str().into(), ..subscribe.clone() };
+    pub fn ended(subscribe: &SsapHeader, status: Status, subscription_id: &str, out: &'o mut String) -> Self {
+        let header = SsapHeader { transaction_type: Transaction::Unsubscribe.as_str().into(), ..subscribe.clone() };
         begin(&header, Kind::Indication, out);
         Self { out }.text("status", status.as_str()).text("subscription_id", subscription_id)
     }
@@ -88,31 +88,31 @@ impl<'o> Answer<'o> {
 
 /// What a client reads: an answer or an indication.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply<'a> {
-    message: Message<'a>,
+pub struct ReceivedReply<'a> {
+    message: SsapMessage<'a>,
 }
 
-impl<'a> Reply<'a> {
+impl<'a> ReceivedReply<'a> {
     /// A message from a broker.
-    pub fn read(message: Message<'a>) -> Result<Self, Fault> {
+    pub fn read(message: SsapMessage<'a>) -> Result<Self, SsapFault> {
         match message.header.kind() {
             Some(Kind::Confirm | Kind::Indication) => Ok(Self { message }),
-            _ => Err(Fault::syntax("neither an answer nor an indication").in_message(&message.header)),
+            _ => Err(SsapFault::syntax("neither an answer nor an indication").in_message(&message.header)),
         }
     }
 
     /// Which request it belongs to.
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &SsapHeader {
         &self.message.header
     }
 
     /// How the request ended; none in an indication of a change.
-    pub fn status(&self) -> Result<Option<Cow<'a, str>>, Fault> {
+    pub fn status(&self) -> Result<Option<Cow<'a, str>>, SsapFault> {
         self.message.text("status")
     }
 
     /// Any other parameter, as text.
-    pub fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+    pub fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, SsapFault> {
         self.message.text(name)
     }
 
@@ -122,8 +122,9 @@ impl<'a> Reply<'a> {
     }
 
     /// The number of an indication.
-    pub fn sequence(&self) -> Result<Option<u32>, Fault> {
+    pub fn sequence(&self) -> Result<Option<u32>, SsapFault> {
         let text = self.message.text("ind_sequence")?;
-        text.map(|text| text.trim().parse().map_err(|_| Fault::syntax(format!("ind_sequence is {text:?}")))).transpose()
+        text.map(|text| text.trim().parse().map_err(|_| SsapFault::syntax(format!("ind_sequence is {text:?}"))))
+            .transpose()
     }
 }

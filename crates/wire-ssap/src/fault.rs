@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-use crate::header::{Header, Status};
+use crate::header::{SsapHeader, Status};
 
 /// A message that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct SsapFault {
     /// What the sender is told.
     pub status: Status,
     /// What is wrong, for people.
     pub detail: String,
     /// As much of the header as could be read.
-    pub header: Box<Header>,
+    pub header: Box<SsapHeader>,
     /// It is not even XML: what follows on the connection is not to be trusted.
     pub is_broken: bool,
 }
 
-impl Fault {
+impl SsapFault {
     fn new(status: Status, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), header: Box::default(), is_broken: false }
     }
@@ -38,22 +38,22 @@ impl Fault {
         Self::new(Status::NotImplemented, detail)
     }
 
-    pub(crate) fn in_message(mut self, header: &Header) -> Self {
+    pub(crate) fn in_message(mut self, header: &SsapHeader) -> Self {
         *self.header = header.clone();
         self
     }
 }
 
-impl From<quick_xml::Error> for Fault {
+impl From<quick_xml::Error> for SsapFault {
     fn from(error: quick_xml::Error) -> Self {
         Self::broken(format!("not well-formed: {error}"))
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for SsapFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.status, self.detail)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for SsapFault {}

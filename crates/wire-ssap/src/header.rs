@@ -4,10 +4,10 @@ use std::fmt;
 
 /// The five elements that every message has. Answers repeat those of their request unchanged: clients compare them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Header {
-    /// `transaction_type`, as it was written; see [`Header::transaction`].
+pub struct SsapHeader {
+    /// `transaction_type`, as it was written; see [`SsapHeader::transaction`].
     pub transaction_type: Box<str>,
-    /// `message_type`, as it was written; see [`Header::kind`].
+    /// `message_type`, as it was written; see [`SsapHeader::kind`].
     pub message_type: Box<str>,
     /// `transaction_id`: chosen by the client.
     pub transaction_id: Box<str>,
@@ -17,7 +17,7 @@ pub struct Header {
     pub space_id: Box<str>,
 }
 
-impl Header {
+impl SsapHeader {
     /// What it is about; none if the word is not known.
     pub fn transaction(&self) -> Option<Transaction> {
         Transaction::ALL.into_iter().find(|it| it.as_str().eq_ignore_ascii_case(&self.transaction_type))

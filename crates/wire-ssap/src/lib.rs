@@ -13,11 +13,11 @@ mod triple;
 mod write;
 mod xml;
 
-pub use answer::{Answer, Reply, SEQUENCE_MAX};
-pub use fault::Fault;
-pub use header::{Header, Kind, Status, Transaction};
-pub use message::{Message, Parameter};
-pub use request::{Graph, Question, Request};
-pub use results::{Results, RowWriter, Value, write_boolean};
+pub use answer::{AnswerWriter, ReceivedReply, SEQUENCE_MAX};
+pub use fault::SsapFault;
+pub use header::{Kind, SsapHeader, Status, Transaction};
+pub use message::{Parameter, SsapMessage};
+pub use request::{Graph, SsapQuery, SsapRequest};
+pub use results::{RowWriter, SsapResults, SsapValue, write_boolean};
 pub use scan::{Scanned, Scanner};
-pub use triple::{Node, Triple, read_triples, write_triples};
+pub use triple::{Triple, TripleNode, read_triples, write_triples};

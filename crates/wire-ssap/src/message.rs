@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use crate::fault::Fault;
-use crate::header::Header;
+use crate::fault::SsapFault;
+use crate::header::SsapHeader;
 use crate::limits::{HEADER_BYTES_MAX, PARAMETERS_MAX};
-use crate::xml::{self, Document, Step};
+use crate::xml::{self, XmlDocument, XmlStep};
 
 /// A well-formed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct SsapMessage<'a> {
     /// Who asks what.
-    pub header: Header,
+    pub header: SsapHeader,
     parameters: Vec<Parameter<'a>>,
 }
 
@@ -26,31 +26,31 @@ pub struct Parameter<'a> {
     pub inside: &'a str,
 }
 
-impl<'a> Message<'a> {
+impl<'a> SsapMessage<'a> {
     /// Reads the bytes of one message, as [`Scanner`](crate::Scanner) found them.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self, Fault> {
-        let text = std::str::from_utf8(bytes).map_err(|_| Fault::broken("not UTF-8"))?;
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, SsapFault> {
+        let text = std::str::from_utf8(bytes).map_err(|_| SsapFault::broken("not UTF-8"))?;
         if let Some(forbidden) = text.bytes().find(|byte| *byte < b' ' && !byte.is_ascii_whitespace()) {
-            return Err(Fault::broken(format!("the character {forbidden:#04x} is not allowed in XML")));
+            return Err(SsapFault::broken(format!("the character {forbidden:#04x} is not allowed in XML")));
         }
-        let mut message = Message { header: Header::default(), parameters: Vec::new() };
+        let mut message = SsapMessage { header: SsapHeader::default(), parameters: Vec::new() };
         match message.read(text) {
             Ok(()) => Ok(message),
             Err(fault) => Err(fault.in_message(&message.header)),
         }
     }
 
-    fn read(&mut self, text: &'a str) -> Result<(), Fault> {
-        let mut document = Document::new(text);
+    fn read(&mut self, text: &'a str) -> Result<(), SsapFault> {
+        let mut document = XmlDocument::new(text);
         loop {
             match document.next()? {
-                Some(Step::Open(root)) if root.name().as_ref() == b"SSAP_message" => break,
-                Some(Step::Open(_)) => return Err(Fault::syntax("the root is not SSAP_message")),
-                Some(Step::Text(text)) if text.trim().is_empty() => {}
-                _ => return Err(Fault::broken("no message")),
+                Some(XmlStep::Open(root)) if root.name().as_ref() == b"SSAP_message" => break,
+                Some(XmlStep::Open(_)) => return Err(SsapFault::syntax("the root is not SSAP_message")),
+                Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
+                _ => return Err(SsapFault::broken("no message")),
             }
         }
-        while let Some(Step::Open(start)) = Self::next_child(&mut document)? {
+        while let Some(XmlStep::Open(start)) = Self::next_child(&mut document)? {
             let name = start.local_name();
             let Some(field) = self.field(name.as_ref()) else {
                 if name.as_ref() == b"parameter" {
@@ -62,25 +62,25 @@ impl<'a> Message<'a> {
                 continue;
             };
             if !field.is_empty() {
-                return Err(Fault::syntax(format!("<{}> twice", String::from_utf8_lossy(name.as_ref()))));
+                return Err(SsapFault::syntax(format!("<{}> twice", String::from_utf8_lossy(name.as_ref()))));
             }
             let value = document.text()?;
             let value = value.trim();
             if value.len() > HEADER_BYTES_MAX {
-                return Err(Fault::syntax(format!("a header element of more than {HEADER_BYTES_MAX} bytes")));
+                return Err(SsapFault::syntax(format!("a header element of more than {HEADER_BYTES_MAX} bytes")));
             }
             *field = value.into();
         }
         self.check()
     }
 
-    fn next_child(document: &mut Document<'a>) -> Result<Option<Step<'a>>, Fault> {
+    fn next_child(document: &mut XmlDocument<'a>) -> Result<Option<XmlStep<'a>>, SsapFault> {
         loop {
             match document.next()? {
-                Some(Step::Text(text)) if text.trim().is_empty() => {}
-                Some(Step::Text(_)) => return Err(Fault::syntax("text between the elements of a message")),
-                Some(step @ Step::Open(_)) => return Ok(Some(step)),
-                Some(Step::Close) | None => return Ok(None),
+                Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
+                Some(XmlStep::Text(_)) => return Err(SsapFault::syntax("text between the elements of a message")),
+                Some(step @ XmlStep::Open(_)) => return Ok(Some(step)),
+                Some(XmlStep::Close) | None => return Ok(None),
             }
         }
     }
@@ -100,15 +100,15 @@ impl<'a> Message<'a> {
     fn read_parameter(
         &mut self,
         start: &quick_xml::events::BytesStart<'a>,
-        document: &mut Document<'a>,
-    ) -> Result<(), Fault> {
-        let name = xml::attribute(start, "name")?.ok_or_else(|| Fault::syntax("a parameter without a name"))?;
+        document: &mut XmlDocument<'a>,
+    ) -> Result<(), SsapFault> {
+        let name = xml::attribute(start, "name")?.ok_or_else(|| SsapFault::syntax("a parameter without a name"))?;
         let mut encoding = None;
         for spelling in ["encoding", "type", "format"] {
             encoding = encoding.or(xml::attribute(start, spelling)?);
         }
         if self.parameters.len() == PARAMETERS_MAX {
-            return Err(Fault::syntax(format!("more than {PARAMETERS_MAX} parameters")));
+            return Err(SsapFault::syntax(format!("more than {PARAMETERS_MAX} parameters")));
         }
         let inside = document.inside()?;
         let (name, encoding) = (name.trim().into(), encoding.map(|encoding| encoding.trim().into()));
@@ -116,8 +116,8 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), Fault> {
-        let Header { transaction_type, message_type, transaction_id, node_id, .. } = &self.header;
+    fn check(&self) -> Result<(), SsapFault> {
+        let SsapHeader { transaction_type, message_type, transaction_id, node_id, .. } = &self.header;
         let all = [
             ("transaction_type", transaction_type),
             ("message_type", message_type),
@@ -125,7 +125,7 @@ impl<'a> Message<'a> {
             ("node_id", node_id),
         ];
         match all.into_iter().find(|(_, value)| value.is_empty()) {
-            Some((name, _)) => Err(Fault::incomplete(format!("<{name}> is missing"))),
+            Some((name, _)) => Err(SsapFault::incomplete(format!("<{name}> is missing"))),
             None => Ok(()),
         }
     }
@@ -136,27 +136,27 @@ impl<'a> Message<'a> {
     }
 
     /// The same, as text; none if it is not there.
-    pub fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+    pub fn text(&self, name: &str) -> Result<Option<Cow<'a, str>>, SsapFault> {
         self.parameter(name).map(Parameter::text).transpose().map_err(|fault| fault.in_message(&self.header))
     }
 
     /// The same; an error if it is not there.
-    pub fn required(&self, name: &str) -> Result<&Parameter<'a>, Fault> {
+    pub fn required(&self, name: &str) -> Result<&Parameter<'a>, SsapFault> {
         self.parameter(name)
-            .ok_or_else(|| Fault::incomplete(format!("the parameter {name} is missing")).in_message(&self.header))
+            .ok_or_else(|| SsapFault::incomplete(format!("the parameter {name} is missing")).in_message(&self.header))
     }
 }
 
 impl<'a> Parameter<'a> {
     /// The value as text: entities and CDATA sections resolved, or child elements as they are written.
-    pub fn text(&self) -> Result<Cow<'a, str>, Fault> {
-        if self.has_children()? { Ok(Cow::Borrowed(self.inside)) } else { Document::new(self.inside).text() }
+    pub fn text(&self) -> Result<Cow<'a, str>, SsapFault> {
+        if self.has_children()? { Ok(Cow::Borrowed(self.inside)) } else { XmlDocument::new(self.inside).text() }
     }
 
-    fn has_children(&self) -> Result<bool, Fault> {
-        let mut document = Document::new(self.inside);
+    fn has_children(&self) -> Result<bool, SsapFault> {
+        let mut document = XmlDocument::new(self.inside);
         while let Some(step) = document.next()? {
-            if matches!(step, Step::Open(_)) {
+            if matches!(step, XmlStep::Open(_)) {
                 return Ok(true);
             }
         }

@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use crate::answer::begin;
-use crate::fault::Fault;
-use crate::header::{Header, Kind, Transaction};
-use crate::message::{Message, Parameter};
+use crate::fault::SsapFault;
+use crate::header::{Kind, SsapHeader, Transaction};
+use crate::message::{Parameter, SsapMessage};
 use crate::triple::{Triple, read_triples, write_triples};
 use crate::write;
 
 /// A request, without its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request<'a> {
+pub enum SsapRequest<'a> {
     /// Takes part.
     Join {
         /// Free text; ignored by most brokers.
@@ -43,9 +43,9 @@ pub enum Request<'a> {
         confirm: bool,
     },
     /// Asks once.
-    Query(Question<'a>),
+    Query(SsapQuery<'a>),
     /// Asks, and wants to hear of changes.
-    Subscribe(Question<'a>),
+    Subscribe(SsapQuery<'a>),
     /// Wants to hear no longer.
     Unsubscribe {
         /// Of which subscription.
@@ -78,26 +78,26 @@ pub enum Graph<'a> {
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Question<'a> {
+pub enum SsapQuery<'a> {
     /// Everything that matches one of these patterns.
     Patterns(Vec<Triple<'a>>),
     /// A SPARQL query; or, from old clients, an update.
     Sparql(Cow<'a, str>),
 }
 
-impl<'a> Request<'a> {
+impl<'a> SsapRequest<'a> {
     /// What a message asks for.
-    pub fn read(message: &Message<'a>) -> Result<Self, Fault> {
+    pub fn read(message: &SsapMessage<'a>) -> Result<Self, SsapFault> {
         Self::of(message).map_err(|fault| fault.in_message(&message.header))
     }
 
-    fn of(message: &Message<'a>) -> Result<Self, Fault> {
+    fn of(message: &SsapMessage<'a>) -> Result<Self, SsapFault> {
         let header = &message.header;
         if header.kind() != Some(Kind::Request) {
-            return Err(Fault::unknown(format!("the message type {:?} is not REQUEST", header.message_type)));
+            return Err(SsapFault::unknown(format!("the message type {:?} is not REQUEST", header.message_type)));
         }
         let Some(transaction) = header.transaction() else {
-            return Err(Fault::unknown(format!("the transaction type {:?} is not known", header.transaction_type)));
+            return Err(SsapFault::unknown(format!("the transaction type {:?} is not known", header.transaction_type)));
         };
         Ok(match transaction {
             Transaction::Join => Self::Join { credentials: message.text("credentials")? },
@@ -142,7 +142,7 @@ impl<'a> Request<'a> {
 
     /// Appends the message, with additional parameters for brokers that know them.
     pub fn write(&self, transaction_id: u64, node_id: &str, space_id: &str, extra: &[(&str, &str)], out: &mut String) {
-        let header = Header {
+        let header = SsapHeader {
             transaction_type: self.transaction().as_str().into(),
             message_type: Kind::Request.as_str().into(),
             transaction_id: transaction_id.to_string().into(),
@@ -189,7 +189,7 @@ impl<'a> Request<'a> {
     }
 }
 
-fn graph<'a>(message: &Message<'a>, name: &str) -> Result<Graph<'a>, Fault> {
+fn graph<'a>(message: &SsapMessage<'a>, name: &str) -> Result<Graph<'a>, SsapFault> {
     let parameter = message.required(name)?;
     let encoding = parameter.encoding.as_deref().unwrap_or("RDF-M3");
     if encoding.eq_ignore_ascii_case("RDF-M3") {
@@ -199,23 +199,23 @@ fn graph<'a>(message: &Message<'a>, name: &str) -> Result<Graph<'a>, Fault> {
     } else if encoding.eq_ignore_ascii_case("SPARQL-UPDATE") {
         Ok(Graph::Sparql(parameter.text()?))
     } else {
-        Err(Fault::unknown(format!("the encoding {encoding:?} is not known")))
+        Err(SsapFault::unknown(format!("the encoding {encoding:?} is not known")))
     }
 }
 
-fn question<'a>(message: &Message<'a>) -> Result<Question<'a>, Fault> {
+fn question<'a>(message: &SsapMessage<'a>) -> Result<SsapQuery<'a>, SsapFault> {
     let kind = message.required("type")?.text()?;
     let query = message.required("query")?;
     if kind.trim().eq_ignore_ascii_case("RDF-M3") {
-        Ok(Question::Patterns(read_triples(query.inside)?))
+        Ok(SsapQuery::Patterns(read_triples(query.inside)?))
     } else if kind.trim().eq_ignore_ascii_case("sparql") {
-        Ok(Question::Sparql(query.text()?))
+        Ok(SsapQuery::Sparql(query.text()?))
     } else {
-        Err(Fault::unknown(format!("the query type {:?} is not known", kind.trim())))
+        Err(SsapFault::unknown(format!("the query type {:?} is not known", kind.trim())))
     }
 }
 
-fn identifier<'a>(message: &Message<'a>, name: &str) -> Result<Cow<'a, str>, Fault> {
+fn identifier<'a>(message: &SsapMessage<'a>, name: &str) -> Result<Cow<'a, str>, SsapFault> {
     let text = message.required(name).and_then(Parameter::text)?;
     Ok(match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
@@ -224,7 +224,7 @@ fn identifier<'a>(message: &Message<'a>, name: &str) -> Result<Cow<'a, str>, Fau
 }
 
 /// Without the word an answer is wanted.
-fn confirm(message: &Message<'_>) -> Result<bool, Fault> {
+fn confirm(message: &SsapMessage<'_>) -> Result<bool, SsapFault> {
     Ok(message.text("confirm")?.is_none_or(|word| !word.trim().eq_ignore_ascii_case("FALSE")))
 }
 
@@ -252,7 +252,7 @@ impl Graph<'_> {
     }
 }
 
-impl Question<'_> {
+impl SsapQuery<'_> {
     fn write(&self, out: &mut String) {
         match self {
             Self::Patterns(patterns) => {

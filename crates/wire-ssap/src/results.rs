@@ -1,13 +1,13 @@
 //! SPARQL results as clients of SSAP expect them: XML without prolog, in one line.
 
-use crate::fault::Fault;
+use crate::fault::SsapFault;
 use crate::limits::{ROWS_MAX, VARIABLES_MAX};
 use crate::write;
-use crate::xml::{self, Document, Step};
+use crate::xml::{self, XmlDocument, XmlStep};
 
 /// A value in a result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Value {
+pub enum SsapValue {
     /// A resource.
     Uri(String),
     /// A blank node.
@@ -25,13 +25,13 @@ pub enum Value {
 
 /// A whole result, as a client holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Results {
+pub enum SsapResults {
     /// The answer to SELECT.
     Rows {
         /// Names.
         variables: Vec<String>,
         /// One value for each of them; none where it is unbound.
-        rows: Vec<Vec<Option<Value>>>,
+        rows: Vec<Vec<Option<SsapValue>>>,
     },
     /// The answer to ASK, or to an update.
     Boolean(bool),
@@ -69,7 +69,7 @@ impl<'o, 'v> RowWriter<'o, 'v> {
     }
 
     /// Adds a row: one value for each variable, in order.
-    pub fn row<'x>(&mut self, values: impl IntoIterator<Item = Option<&'x Value>>) {
+    pub fn row<'x>(&mut self, values: impl IntoIterator<Item = Option<&'x SsapValue>>) {
         self.out.push_str("<result>");
         for (variable, value) in self.variables.iter().zip(values) {
             let Some(value) = value else { continue };
@@ -98,7 +98,7 @@ impl<'o, 'v> RowWriter<'o, 'v> {
     }
 }
 
-impl Value {
+impl SsapValue {
     fn write(&self, out: &mut String) {
         match self {
             Self::Uri(text) => write::element("uri", text, out),
@@ -121,15 +121,16 @@ impl Value {
     }
 }
 
-impl Results {
+impl SsapResults {
     /// Reads a result. An empty text is what some brokers write for no rows.
-    pub fn read(inside: &str) -> Result<Self, Fault> {
+    pub fn read(inside: &str) -> Result<Self, SsapFault> {
         let (mut variables, mut rows) = (Vec::new(), Vec::new());
-        let mut document = Document::new(inside);
+        let mut document = XmlDocument::new(inside);
         while let Some(step) = document.next()? {
-            let Step::Open(start) = step else { continue };
+            let XmlStep::Open(start) = step else { continue };
             if xml::is(&start, "variable") {
-                let name = xml::attribute(&start, "name")?.ok_or_else(|| Fault::syntax("a variable without a name"))?;
+                let name =
+                    xml::attribute(&start, "name")?.ok_or_else(|| SsapFault::syntax("a variable without a name"))?;
                 variables.push(name);
             } else if xml::is(&start, "boolean") {
                 return Ok(Self::Boolean(document.text()?.trim().eq_ignore_ascii_case("true")));
@@ -137,7 +138,7 @@ impl Results {
                 rows.push(read_row(&mut document, &mut variables)?);
             }
             if variables.len() > VARIABLES_MAX || rows.len() > ROWS_MAX {
-                return Err(Fault::syntax("a result with too many variables or rows"));
+                return Err(SsapFault::syntax("a result with too many variables or rows"));
             }
         }
         // Brokers that leave out the head name variables as they come.
@@ -149,49 +150,50 @@ impl Results {
     }
 }
 
-fn read_row(document: &mut Document<'_>, variables: &mut Vec<String>) -> Result<Vec<Option<Value>>, Fault> {
+fn read_row(document: &mut XmlDocument<'_>, variables: &mut Vec<String>) -> Result<Vec<Option<SsapValue>>, SsapFault> {
     let mut row = vec![None; variables.len()];
     loop {
         match document.next()? {
-            Some(Step::Open(start)) if xml::is(&start, "binding") => {
-                let name = xml::attribute(&start, "name")?.ok_or_else(|| Fault::syntax("a binding without a name"))?;
+            Some(XmlStep::Open(start)) if xml::is(&start, "binding") => {
+                let name =
+                    xml::attribute(&start, "name")?.ok_or_else(|| SsapFault::syntax("a binding without a name"))?;
                 let column = variables.iter().position(|variable| *variable == name).unwrap_or_else(|| {
                     variables.push(name);
                     variables.len() - 1
                 });
                 if variables.len() > VARIABLES_MAX {
-                    return Err(Fault::syntax("a result with too many variables"));
+                    return Err(SsapFault::syntax("a result with too many variables"));
                 }
                 row.resize(variables.len(), None);
                 row[column] = read_binding(document)?;
             }
-            Some(Step::Text(text)) if text.trim().is_empty() => {}
-            Some(Step::Close) => return Ok(row),
-            _ => return Err(Fault::syntax("something else than bindings in a result")),
+            Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
+            Some(XmlStep::Close) => return Ok(row),
+            _ => return Err(SsapFault::syntax("something else than bindings in a result")),
         }
     }
 }
 
 /// The value inside a binding, and goes behind its end.
-fn read_binding(document: &mut Document<'_>) -> Result<Option<Value>, Fault> {
+fn read_binding(document: &mut XmlDocument<'_>) -> Result<Option<SsapValue>, SsapFault> {
     let mut value = None;
     loop {
         match document.next()? {
-            Some(Step::Open(start)) => {
+            Some(XmlStep::Open(start)) => {
                 let datatype = xml::attribute(&start, "datatype")?;
                 let language = xml::attribute(&start, "xml:lang")?;
                 let text = document.text()?.into_owned();
                 value = match start.local_name().as_ref() {
-                    b"uri" => Some(Value::Uri(text)),
-                    b"bnode" => Some(Value::Blank(text)),
-                    b"literal" => Some(Value::Literal { text, datatype, language }),
+                    b"uri" => Some(SsapValue::Uri(text)),
+                    b"bnode" => Some(SsapValue::Blank(text)),
+                    b"literal" => Some(SsapValue::Literal { text, datatype, language }),
                     b"unbound" => None,
-                    _ => return Err(Fault::syntax("a binding of unknown kind")),
+                    _ => return Err(SsapFault::syntax("a binding of unknown kind")),
                 };
             }
-            Some(Step::Text(text)) if text.trim().is_empty() => {}
-            Some(Step::Close) => return Ok(value),
-            _ => return Err(Fault::syntax("text in a binding")),
+            Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
+            Some(XmlStep::Close) => return Ok(value),
+            _ => return Err(SsapFault::syntax("text in a binding")),
         }
     }
 }
@@ -202,14 +204,18 @@ mod tests {
 
     #[test]
     fn a_result_is_written_as_clients_expect_it_and_read_back() {
-        let literal = |text: &str| Value::Literal { text: text.into(), datatype: None, language: None };
+        let literal = |text: &str| SsapValue::Literal { text: text.into(), datatype: None, language: None };
         let variables = vec!["s".to_owned(), "o".to_owned()];
         let rows = vec![
-            vec![Some(Value::Uri("http://ex.org/a&b".into())), Some(literal("off"))],
-            vec![Some(Value::Blank("x".into())), None],
+            vec![Some(SsapValue::Uri("http://ex.org/a&b".into())), Some(literal("off"))],
+            vec![Some(SsapValue::Blank("x".into())), None],
             vec![
-                Some(Value::Literal { text: "é".into(), datatype: None, language: Some("fr".into()) }),
-                Some(Value::Literal { text: "5".into(), datatype: Some("http://ex.org/int".into()), language: None }),
+                Some(SsapValue::Literal { text: "é".into(), datatype: None, language: Some("fr".into()) }),
+                Some(SsapValue::Literal {
+                    text: "5".into(),
+                    datatype: Some("http://ex.org/int".into()),
+                    language: None,
+                }),
             ],
         ];
         let mut out = String::new();
@@ -227,19 +233,19 @@ mod tests {
              xml:lang=\"fr\">&#233;</literal></binding><binding name=\"o\"><literal \
              datatype=\"http://ex.org/int\">5</literal></binding></result></results></sparql>"
         );
-        assert_eq!(Results::read(&out), Ok(Results::Rows { variables, rows }));
+        assert_eq!(SsapResults::read(&out), Ok(SsapResults::Rows { variables, rows }));
     }
 
     #[test]
     fn other_brokers_dialects_are_read() {
         let unbound = "<sparql><head><variable name='x'/></head><results><result><binding \
                        name='x'><unbound/></binding></result></results></sparql>";
-        let rows = Results::Rows { variables: vec!["x".into()], rows: vec![vec![None]] };
-        assert_eq!(Results::read(unbound), Ok(rows));
-        assert_eq!(Results::read(""), Ok(Results::Rows { variables: vec![], rows: vec![] }));
+        let rows = SsapResults::Rows { variables: vec!["x".into()], rows: vec![vec![None]] };
+        assert_eq!(SsapResults::read(unbound), Ok(rows));
+        assert_eq!(SsapResults::read(""), Ok(SsapResults::Rows { variables: vec![], rows: vec![] }));
         let mut out = String::new();
         write_boolean(true, &mut out);
-        assert_eq!(Results::read(&out), Ok(Results::Boolean(true)));
-        assert!(Results::read("<sparql><results><result>x</result></results></sparql>").is_err());
+        assert_eq!(SsapResults::read(&out), Ok(SsapResults::Boolean(true)));
+        assert!(SsapResults::read("<sparql><results><result>x</result></results></sparql>").is_err());
     }
 }

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use quick_xml::events::BytesStart;
 
-use crate::fault::Fault;
+use crate::fault::SsapFault;
 use crate::limits::TRIPLES_MAX;
 use crate::write;
-use crate::xml::{self, Document, Step};
+use crate::xml::{self, XmlDocument, XmlStep};
 
 /// What matches anything, in the two ways that it is written.
 const ANY: [&str; 2] = ["http://www.nokia.com/NRC/M3/sib#any", "sib:any"];
@@ -23,7 +23,7 @@ const PREFIXES: [(&str, &str); 5] = [
 
 /// A place of a triple or pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Node<'a> {
+pub enum TripleNode<'a> {
     /// A resource. Any text will do: bare names and UUIDs are common.
     Uri(Cow<'a, str>),
     /// A value; RDF-M3 knows neither datatype nor language.
@@ -34,19 +34,19 @@ pub enum Node<'a> {
     Any,
 }
 
-/// A triple, or a pattern if a place of it is [`Node::Any`].
+/// A triple, or a pattern if a place of it is [`TripleNode::Any`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Triple<'a> {
     /// What it is about.
-    pub subject: Node<'a>,
+    pub subject: TripleNode<'a>,
     /// Which property of it.
-    pub predicate: Node<'a>,
+    pub predicate: TripleNode<'a>,
     /// The value.
-    pub object: Node<'a>,
+    pub object: TripleNode<'a>,
 }
 
-impl<'a> Node<'a> {
-    fn read(start: &BytesStart<'a>, text: Cow<'a, str>) -> Result<Self, Fault> {
+impl<'a> TripleNode<'a> {
+    fn read(start: &BytesStart<'a>, text: Cow<'a, str>) -> Result<Self, SsapFault> {
         let kind = xml::attribute(start, "type")?.unwrap_or_default();
         let kind = kind.trim();
         if ANY.contains(&text.trim()) {
@@ -54,14 +54,18 @@ impl<'a> Node<'a> {
         }
         if kind.is_empty() || kind.eq_ignore_ascii_case("uri") {
             let text = expand(text);
-            return if text.is_empty() { Err(Fault::syntax("an empty URI in a triple")) } else { Ok(Self::Uri(text)) };
+            return if text.is_empty() {
+                Err(SsapFault::syntax("an empty URI in a triple"))
+            } else {
+                Ok(Self::Uri(text))
+            };
         }
         if kind.eq_ignore_ascii_case("literal") {
             Ok(Self::Literal(text))
         } else if kind.eq_ignore_ascii_case("bnode") {
             Ok(Self::Blank(text))
         } else {
-            Err(Fault::syntax(format!("a node of the unknown type {kind:?}")))
+            Err(SsapFault::syntax(format!("a node of the unknown type {kind:?}")))
         }
     }
 
@@ -92,83 +96,83 @@ fn expand(text: Cow<'_, str>) -> Cow<'_, str> {
 }
 
 /// Reads the triple list inside a parameter, however it is wrapped: as elements, escaped or as CDATA.
-pub fn read_triples(inside: &str) -> Result<Vec<Triple<'_>>, Fault> {
-    let mut document = Document::new(inside);
+pub fn read_triples(inside: &str) -> Result<Vec<Triple<'_>>, SsapFault> {
+    let mut document = XmlDocument::new(inside);
     loop {
         match document.next()? {
-            Some(Step::Open(start)) if xml::is(&start, "triple_list") => return read_list(&mut document),
-            Some(Step::Text(text)) if text.trim().is_empty() => {}
-            Some(Step::Text(text)) if text.trim_start().starts_with("<triple_list") => {
-                let text = Document::new(inside).text()?;
+            Some(XmlStep::Open(start)) if xml::is(&start, "triple_list") => return read_list(&mut document),
+            Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
+            Some(XmlStep::Text(text)) if text.trim_start().starts_with("<triple_list") => {
+                let text = XmlDocument::new(inside).text()?;
                 let triples = read_list_of(&text)?;
                 return Ok(triples.into_iter().map(Triple::into_owned).collect());
             }
-            _ => return Err(Fault::syntax("no triple_list")),
+            _ => return Err(SsapFault::syntax("no triple_list")),
         }
     }
 }
 
-fn read_list_of(text: &str) -> Result<Vec<Triple<'_>>, Fault> {
-    let mut document = Document::new(text.trim());
+fn read_list_of(text: &str) -> Result<Vec<Triple<'_>>, SsapFault> {
+    let mut document = XmlDocument::new(text.trim());
     match document.next()? {
-        Some(Step::Open(start)) if xml::is(&start, "triple_list") => read_list(&mut document),
-        _ => Err(Fault::syntax("no triple_list")),
+        Some(XmlStep::Open(start)) if xml::is(&start, "triple_list") => read_list(&mut document),
+        _ => Err(SsapFault::syntax("no triple_list")),
     }
 }
 
-fn read_list<'a>(document: &mut Document<'a>) -> Result<Vec<Triple<'a>>, Fault> {
+fn read_list<'a>(document: &mut XmlDocument<'a>) -> Result<Vec<Triple<'a>>, SsapFault> {
     let mut triples = Vec::new();
     loop {
         match document.next()? {
-            Some(Step::Open(start)) if xml::is(&start, "triple") => {
+            Some(XmlStep::Open(start)) if xml::is(&start, "triple") => {
                 if triples.len() == TRIPLES_MAX {
-                    return Err(Fault::syntax(format!("more than {TRIPLES_MAX} triples")));
+                    return Err(SsapFault::syntax(format!("more than {TRIPLES_MAX} triples")));
                 }
                 triples.push(read_triple(document)?);
             }
-            Some(Step::Text(text)) if text.trim().is_empty() => {}
-            Some(Step::Close) => return Ok(triples),
-            _ => return Err(Fault::syntax("something else than triples in a triple_list")),
+            Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
+            Some(XmlStep::Close) => return Ok(triples),
+            _ => return Err(SsapFault::syntax("something else than triples in a triple_list")),
         }
     }
 }
 
-fn read_triple<'a>(document: &mut Document<'a>) -> Result<Triple<'a>, Fault> {
+fn read_triple<'a>(document: &mut XmlDocument<'a>) -> Result<Triple<'a>, SsapFault> {
     let mut places = [None, None, None];
     loop {
         match document.next()? {
-            Some(Step::Open(start)) => {
+            Some(XmlStep::Open(start)) => {
                 let place = ["subject", "predicate", "object"].iter().position(|name| xml::is(&start, name));
-                let place = place.ok_or_else(|| Fault::syntax("an unknown element in a triple"))?;
+                let place = place.ok_or_else(|| SsapFault::syntax("an unknown element in a triple"))?;
                 let text = document.text()?;
-                if places[place].replace(Node::read(&start, text)?).is_some() {
-                    return Err(Fault::syntax("a triple with a place twice"));
+                if places[place].replace(TripleNode::read(&start, text)?).is_some() {
+                    return Err(SsapFault::syntax("a triple with a place twice"));
                 }
             }
-            Some(Step::Text(text)) if text.trim().is_empty() => {}
-            Some(Step::Close) => break,
-            _ => return Err(Fault::syntax("text in a triple")),
+            Some(XmlStep::Text(text)) if text.trim().is_empty() => {}
+            Some(XmlStep::Close) => break,
+            _ => return Err(SsapFault::syntax("text in a triple")),
         }
     }
     let [Some(subject), Some(predicate), Some(object)] = places else {
-        return Err(Fault::syntax("a triple without subject, predicate or object"));
+        return Err(SsapFault::syntax("a triple without subject, predicate or object"));
     };
-    if matches!(subject, Node::Literal(_)) {
-        return Err(Fault::syntax("a literal as subject"));
+    if matches!(subject, TripleNode::Literal(_)) {
+        return Err(SsapFault::syntax("a literal as subject"));
     }
-    if matches!(predicate, Node::Literal(_) | Node::Blank(_)) {
-        return Err(Fault::syntax("a predicate that is no URI"));
+    if matches!(predicate, TripleNode::Literal(_) | TripleNode::Blank(_)) {
+        return Err(SsapFault::syntax("a predicate that is no URI"));
     }
     Ok(Triple { subject, predicate, object })
 }
 
-impl Node<'_> {
-    fn into_owned(self) -> Node<'static> {
+impl TripleNode<'_> {
+    fn into_owned(self) -> TripleNode<'static> {
         match self {
-            Self::Uri(text) => Node::Uri(Cow::Owned(text.into_owned())),
-            Self::Literal(text) => Node::Literal(Cow::Owned(text.into_owned())),
-            Self::Blank(text) => Node::Blank(Cow::Owned(text.into_owned())),
-            Self::Any => Node::Any,
+            Self::Uri(text) => TripleNode::Uri(Cow::Owned(text.into_owned())),
+            Self::Literal(text) => TripleNode::Literal(Cow::Owned(text.into_owned())),
+            Self::Blank(text) => TripleNode::Blank(Cow::Owned(text.into_owned())),
+            Self::Any => TripleNode::Any,
         }
     }
 }
@@ -185,7 +189,7 @@ impl Triple<'_> {
 
     /// Whether a place of it matches anything.
     pub fn is_pattern(&self) -> bool {
-        [&self.subject, &self.predicate, &self.object].contains(&&Node::Any)
+        [&self.subject, &self.predicate, &self.object].contains(&&TripleNode::Any)
     }
 }
 
@@ -206,8 +210,8 @@ pub fn write_triples<'a, 'b: 'a>(triples: impl IntoIterator<Item = &'a Triple<'b
 mod tests {
     use super::*;
 
-    fn uri(text: &str) -> Node<'_> {
-        Node::Uri(text.into())
+    fn uri(text: &str) -> TripleNode<'_> {
+        TripleNode::Uri(text.into())
     }
 
     #[test]
@@ -220,9 +224,9 @@ mod tests {
             Triple {
                 subject: uri("http://ex.org/lamp1"),
                 predicate: uri("http://www.w3.org/1999/02/22-rdf-syntax-ns#type"),
-                object: Node::Literal("a <b> & c]]>".into()),
+                object: TripleNode::Literal("a <b> & c]]>".into()),
             },
-            Triple { subject: Node::Blank("".into()), predicate: uri("p"), object: Node::Any },
+            Triple { subject: TripleNode::Blank("".into()), predicate: uri("p"), object: TripleNode::Any },
         ];
         assert_eq!(read_triples(list), Ok(expected.clone()));
         assert_eq!(

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use crate::fault::Fault;
+use crate::fault::SsapFault;
 use crate::limits::DEPTH_MAX;
 
 /// One step through a document.
-pub(crate) enum Step<'a> {
+pub(crate) enum XmlStep<'a> {
     /// An element begins.
     Open(BytesStart<'a>),
     /// The current element ends.
@@ -19,13 +19,13 @@ pub(crate) enum Step<'a> {
 }
 
 /// A document that is read once.
-pub(crate) struct Document<'a> {
+pub(crate) struct XmlDocument<'a> {
     text: &'a str,
     reader: Reader<&'a [u8]>,
     depth: usize,
 }
 
-impl<'a> Document<'a> {
+impl<'a> XmlDocument<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let mut reader = Reader::from_str(text);
         // An empty element is one that begins and ends: one case less.
@@ -34,27 +34,27 @@ impl<'a> Document<'a> {
     }
 
     /// The next step; none at the end, or when what is open ends with the text.
-    pub(crate) fn next(&mut self) -> Result<Option<Step<'a>>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<Option<XmlStep<'a>>, SsapFault> {
         loop {
             let step = match self.reader.read_event()? {
                 Event::Start(start) => {
                     self.depth += 1;
                     if self.depth > DEPTH_MAX {
-                        return Err(Fault::syntax(format!("more than {DEPTH_MAX} elements inside each other")));
+                        return Err(SsapFault::syntax(format!("more than {DEPTH_MAX} elements inside each other")));
                     }
-                    Step::Open(start)
+                    XmlStep::Open(start)
                 }
                 Event::End(_) => {
                     self.depth = self.depth.saturating_sub(1);
-                    Step::Close
+                    XmlStep::Close
                 }
-                Event::Text(text) => Step::Text(text.unescape()?),
+                Event::Text(text) => XmlStep::Text(text.unescape()?),
                 Event::CData(data) => match data.into_inner() {
-                    Cow::Borrowed(bytes) => Step::Text(Cow::Borrowed(utf8(bytes)?)),
-                    Cow::Owned(bytes) => Step::Text(Cow::Owned(utf8(&bytes)?.to_owned())),
+                    Cow::Borrowed(bytes) => XmlStep::Text(Cow::Borrowed(utf8(bytes)?)),
+                    Cow::Owned(bytes) => XmlStep::Text(Cow::Owned(utf8(&bytes)?.to_owned())),
                 },
-                Event::DocType(_) => return Err(Fault::syntax("a document type is not allowed")),
-                Event::Eof if self.depth > 0 => return Err(Fault::broken("an element has no end")),
+                Event::DocType(_) => return Err(SsapFault::syntax("a document type is not allowed")),
+                Event::Eof if self.depth > 0 => return Err(SsapFault::broken("an element has no end")),
                 Event::Eof => return Ok(None),
                 Event::Empty(_) | Event::Comment(_) | Event::Decl(_) | Event::PI(_) => continue,
             };
@@ -63,7 +63,7 @@ impl<'a> Document<'a> {
     }
 
     /// Everything inside the element that was just opened, as it is written, and goes behind its end.
-    pub(crate) fn inside(&mut self) -> Result<&'a str, Fault> {
+    pub(crate) fn inside(&mut self) -> Result<&'a str, SsapFault> {
         let (start, depth) = (self.position(), self.depth);
         let mut end = start;
         while self.depth >= depth {
@@ -76,16 +76,16 @@ impl<'a> Document<'a> {
     }
 
     /// The characters of the element that was just opened, and goes behind its end. It must have no children.
-    pub(crate) fn text(&mut self) -> Result<Cow<'a, str>, Fault> {
+    pub(crate) fn text(&mut self) -> Result<Cow<'a, str>, SsapFault> {
         let mut whole = Cow::Borrowed("");
         loop {
             match self.next()? {
-                Some(Step::Text(more)) if whole.is_empty() => whole = more,
-                Some(Step::Text(more)) => whole.to_mut().push_str(&more),
-                Some(Step::Close) | None => return Ok(whole),
-                Some(Step::Open(start)) => {
+                Some(XmlStep::Text(more)) if whole.is_empty() => whole = more,
+                Some(XmlStep::Text(more)) => whole.to_mut().push_str(&more),
+                Some(XmlStep::Close) | None => return Ok(whole),
+                Some(XmlStep::Open(start)) => {
                     let name = String::from_utf8_lossy(start.local_name().as_ref()).into_owned();
-                    return Err(Fault::syntax(format!("<{name}> where text is expected")));
+                    return Err(SsapFault::syntax(format!("<{name}> where text is expected")));
                 }
             }
         }
@@ -96,8 +96,8 @@ impl<'a> Document<'a> {
     }
 }
 
-fn utf8(bytes: &[u8]) -> Result<&str, Fault> {
-    std::str::from_utf8(bytes).map_err(|_| Fault::broken("not UTF-8"))
+fn utf8(bytes: &[u8]) -> Result<&str, SsapFault> {
+    std::str::from_utf8(bytes).map_err(|_| SsapFault::broken("not UTF-8"))
 }
 
 /// The name of an element without its prefix.
@@ -106,7 +106,7 @@ pub(crate) fn is(start: &BytesStart<'_>, name: &str) -> bool {
 }
 
 /// An attribute; none if it is not there.
-pub(crate) fn attribute(start: &BytesStart<'_>, name: &str) -> Result<Option<String>, Fault> {
-    let found = start.try_get_attribute(name).map_err(|error| Fault::broken(format!("bad attribute: {error}")))?;
-    found.map(|found| found.unescape_value().map(Cow::into_owned).map_err(Fault::from)).transpose()
+pub(crate) fn attribute(start: &BytesStart<'_>, name: &str) -> Result<Option<String>, SsapFault> {
+    let found = start.try_get_attribute(name).map_err(|error| SsapFault::broken(format!("bad attribute: {error}")))?;
+    found.map(|found| found.unescape_value().map(Cow::into_owned).map_err(SsapFault::from)).transpose()
 }

@@ -1,8 +1,8 @@
 //! Exchanges as real clients have them, byte by byte, and messages that must be refused.
 
 use tidegate_wire_ssap::{
-    Answer, Fault, Graph, Message, Node, Question, Reply, Request, Status, Transaction, Triple, read_triples,
-    write_boolean, write_triples,
+    AnswerWriter, Graph, ReceivedReply, SsapFault, SsapMessage, SsapQuery, SsapRequest, Status, Transaction, Triple,
+    TripleNode, read_triples, write_boolean, write_triples,
 };
 
 const HEAD: &str = "<SSAP_message><node_id>kp1</node_id><space_id>X</space_id>";
@@ -23,9 +23,9 @@ fn confirm(transaction: &str, id: u32, parameters: &str) -> String {
 
 fn lamp(state: &'static str) -> Triple<'static> {
     Triple {
-        subject: Node::Uri("http://ex.org/lamp1".into()),
-        predicate: Node::Uri("http://ex.org/hasState".into()),
-        object: Node::Literal(state.into()),
+        subject: TripleNode::Uri("http://ex.org/lamp1".into()),
+        predicate: TripleNode::Uri("http://ex.org/hasState".into()),
+        object: TripleNode::Literal(state.into()),
     }
 }
 
@@ -33,8 +33,8 @@ const LAMP_ON: &str = "<triple_list><triple><subject type=\"uri\">http://ex.org/
                        <predicate>http://ex.org/hasState</predicate><object type=\"literal\"><![CDATA[on]]></object>\
                        </triple></triple_list>";
 
-fn refuse(text: &str) -> Fault {
-    match Message::parse(text.as_bytes()).and_then(|message| Request::read(&message).map(|_| ())) {
+fn refuse(text: &str) -> SsapFault {
+    match SsapMessage::parse(text.as_bytes()).and_then(|message| SsapRequest::read(&message).map(|_| ())) {
         Ok(()) => panic!("accepted: {text}"),
         Err(fault) => fault,
     }
@@ -44,11 +44,11 @@ fn refuse(text: &str) -> Fault {
 fn insert_with_its_answer() {
     let graph = format!("<parameter name=\"insert_graph\" encoding=\"RDF-M3\">{LAMP_ON}</parameter>");
     let text = request("INSERT", 2, &format!("{graph}<parameter name=\"confirm\">TRUE</parameter>"));
-    let message = Message::parse(text.as_bytes()).unwrap();
-    let expected = Request::Insert { graph: Graph::Triples(vec![lamp("on")]), confirm: true };
-    assert_eq!(Request::read(&message), Ok(expected));
+    let message = SsapMessage::parse(text.as_bytes()).unwrap();
+    let expected = SsapRequest::Insert { graph: Graph::Triples(vec![lamp("on")]), confirm: true };
+    assert_eq!(SsapRequest::read(&message), Ok(expected));
     let mut out = String::new();
-    Answer::confirm(&message.header, Status::Success, &mut out).blank_nodes([("b1", "332a80fd")]).finish();
+    AnswerWriter::confirm(&message.header, Status::Success, &mut out).blank_nodes([("b1", "332a80fd")]).finish();
     let parameters = "<parameter name=\"status\">m3:Success</parameter><parameter name=\"bnodes\"><urilist>\
                       <uri tag=\"b1\">332a80fd</uri></urilist></parameter>";
     assert_eq!(out, confirm("INSERT", 2, parameters));
@@ -66,20 +66,21 @@ fn update_removes_by_wildcard_and_may_be_sparql() {
              encoding=\"RDF-M3\">{any}</parameter><parameter name=\"confirm\">FALSE</parameter>"
         ),
     );
-    let message = Message::parse(text.as_bytes()).unwrap();
-    let Ok(Request::Update { insert, remove: Some(Graph::Triples(removed)), confirm: false }) = Request::read(&message)
+    let message = SsapMessage::parse(text.as_bytes()).unwrap();
+    let Ok(SsapRequest::Update { insert, remove: Some(Graph::Triples(removed)), confirm: false }) =
+        SsapRequest::read(&message)
     else {
-        panic!("{:?}", Request::read(&message))
+        panic!("{:?}", SsapRequest::read(&message))
     };
     assert_eq!(insert, Graph::Triples(vec![lamp("on")]));
-    assert!(removed[0].is_pattern() && removed[0].object == Node::Any);
+    assert!(removed[0].is_pattern() && removed[0].object == TripleNode::Any);
 
     let sparql = "<parameter name=\"insert_graph\" encoding=\"SPARQL-UPDATE\">INSERT DATA { &lt;a:a&gt; &lt;a:b&gt; 1 }\
                   </parameter>";
     let text = request("UPDATE", 5, sparql);
-    let message = Message::parse(text.as_bytes()).unwrap();
+    let message = SsapMessage::parse(text.as_bytes()).unwrap();
     let insert = Graph::Sparql("INSERT DATA { <a:a> <a:b> 1 }".into());
-    assert_eq!(Request::read(&message), Ok(Request::Update { insert, remove: None, confirm: true }));
+    assert_eq!(SsapRequest::read(&message), Ok(SsapRequest::Update { insert, remove: None, confirm: true }));
 }
 
 #[test]
@@ -93,10 +94,10 @@ fn queries_in_every_wrapping() {
         ];
         parameters.rotate_left(order);
         let text = request("QUERY", 6, &parameters.concat());
-        let message = Message::parse(text.as_bytes()).unwrap();
-        assert_eq!(Request::read(&message), Ok(Request::Query(Question::Sparql(query.into()))));
+        let message = SsapMessage::parse(text.as_bytes()).unwrap();
+        assert_eq!(SsapRequest::read(&message), Ok(SsapRequest::Query(SsapQuery::Sparql(query.into()))));
         let mut out = String::new();
-        Answer::confirm(&message.header, Status::Success, &mut out)
+        AnswerWriter::confirm(&message.header, Status::Success, &mut out)
             .with("results", |out| write_boolean(true, out))
             .finish();
         assert!(out.ends_with(
@@ -113,9 +114,9 @@ fn rdf_xml_as_elements_escaped_or_cdata() {
     for wrapped in [document.to_owned(), escaped, format!("<![CDATA[{document}]]>")] {
         let graph = format!("<parameter name=\"insert_graph\" format=\"RDF-XML\">{wrapped}</parameter>");
         let text = request("INSERT", 2, &graph);
-        let message = Message::parse(text.as_bytes()).unwrap();
-        let expected = Request::Insert { graph: Graph::RdfXml(document.into()), confirm: true };
-        assert_eq!(Request::read(&message), Ok(expected));
+        let message = SsapMessage::parse(text.as_bytes()).unwrap();
+        let expected = SsapRequest::Insert { graph: Graph::RdfXml(document.into()), confirm: true };
+        assert_eq!(SsapRequest::read(&message), Ok(expected));
     }
 }
 
@@ -123,15 +124,15 @@ fn rdf_xml_as_elements_escaped_or_cdata() {
 fn a_subscription_from_its_confirmation_to_its_end() {
     let query = format!("<parameter name=\"type\">RDF-M3</parameter><parameter name=\"query\">{LAMP_ON}</parameter>");
     let text = request("SUBSCRIBE", 7, &query);
-    let message = Message::parse(text.as_bytes()).unwrap();
-    assert_eq!(Request::read(&message), Ok(Request::Subscribe(Question::Patterns(vec![lamp("on")]))));
+    let message = SsapMessage::parse(text.as_bytes()).unwrap();
+    assert_eq!(SsapRequest::read(&message), Ok(SsapRequest::Subscribe(SsapQuery::Patterns(vec![lamp("on")]))));
 
     let mut out = String::new();
-    Answer::indication(&message.header, 1, "s&1", &mut out)
+    AnswerWriter::indication(&message.header, 1, "s&1", &mut out)
         .with("new_results", |out| write_triples(&[lamp("on")], out))
         .with("obsolete_results", |out| write_triples(&[], out))
         .finish();
-    let reply = Reply::read(Message::parse(out.as_bytes()).unwrap()).unwrap();
+    let reply = ReceivedReply::read(SsapMessage::parse(out.as_bytes()).unwrap()).unwrap();
     assert_eq!(reply.header().transaction(), Some(Transaction::Subscribe));
     assert_eq!(reply.sequence(), Ok(Some(1)));
     assert_eq!(reply.text("subscription_id"), Ok(Some("s&1".into())));
@@ -139,7 +140,7 @@ fn a_subscription_from_its_confirmation_to_its_end() {
     assert_eq!(reply.inside("obsolete_results"), Some("<triple_list></triple_list>"));
 
     out.clear();
-    Answer::ended(&message.header, Status::Closing, "s&1", &mut out).finish();
+    AnswerWriter::ended(&message.header, Status::Closing, "s&1", &mut out).finish();
     assert!(out.starts_with(
         "<SSAP_message><message_type>INDICATION</message_type><transaction_type>UNSUBSCRIBE</transaction_type>\
          <transaction_id>7</transaction_id>"
@@ -150,9 +151,9 @@ fn a_subscription_from_its_confirmation_to_its_end() {
 fn output_is_ascii_and_never_ends_a_message_early() {
     let hostile = "é\u{1F600}</SSAP_message>]]>\r\n\u{1}\"'&";
     let triple = Triple {
-        subject: Node::Uri("http://ex.org/é".into()),
-        predicate: Node::Uri("p".into()),
-        object: Node::Literal(hostile.into()),
+        subject: TripleNode::Uri("http://ex.org/é".into()),
+        predicate: TripleNode::Uri("p".into()),
+        object: TripleNode::Literal(hostile.into()),
     };
     let mut out = String::new();
     write_triples([&triple], &mut out);
@@ -160,7 +161,7 @@ fn output_is_ascii_and_never_ends_a_message_early() {
     let read = read_triples(&out).unwrap();
     assert_eq!(read[0].subject, triple.subject);
     // Control characters cannot be said in XML at all.
-    assert_eq!(read[0].object, Node::Literal(hostile.replace('\u{1}', "\u{FFFD}").into()));
+    assert_eq!(read[0].object, TripleNode::Literal(hostile.replace('\u{1}', "\u{FFFD}").into()));
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn f097_bombs_are_refused_at_once() {
     assert_eq!(refuse(&request("JOIN", 1, &many)).status, Status::Syntax);
     let wide = " aaaa='x'".repeat(100_000);
     let wide = request("JOIN", 1, &format!("<parameter name=\"a\"{wide}>x</parameter>"));
-    assert!(Message::parse(wide.as_bytes()).is_ok(), "only the names that matter are looked at");
+    assert!(SsapMessage::parse(wide.as_bytes()).is_ok(), "only the names that matter are looked at");
     let long = format!("<node_id>{}</node_id>", "x".repeat(2000));
     assert_eq!(refuse(&format!("<SSAP_message>{long}</SSAP_message>")).status, Status::Syntax);
 }

@@ -1,7 +1,7 @@
 //! What is written is read back, and no bytes at all make the codec panic.
 
 use proptest::prelude::*;
-use tidegate_wire_ssap::{Graph, Message, Node, Question, Request, Scanned, Scanner, Triple};
+use tidegate_wire_ssap::{Graph, Scanned, Scanner, SsapMessage, SsapQuery, SsapRequest, Triple, TripleNode};
 
 fn text() -> impl Strategy<Value = String> {
     // Characters of XML without the carriage return, and what is special in it.
@@ -9,12 +9,12 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 /// A URI that is neither a wildcard nor begins with a prefix that is expanded.
-fn uri() -> impl Strategy<Value = Node<'static>> {
-    text().prop_map(|text| Node::Uri(format!("u:{text}").into()))
+fn uri() -> impl Strategy<Value = TripleNode<'static>> {
+    text().prop_map(|text| TripleNode::Uri(format!("u:{text}").into()))
 }
 
-fn object() -> impl Strategy<Value = Node<'static>> {
-    prop_oneof![uri(), Just(Node::Any), text().prop_map(|text| Node::Literal(format!("l{text}").into()))]
+fn object() -> impl Strategy<Value = TripleNode<'static>> {
+    prop_oneof![uri(), Just(TripleNode::Any), text().prop_map(|text| TripleNode::Literal(format!("l{text}").into()))]
 }
 
 fn triples() -> impl Strategy<Value = Vec<Triple<'static>>> {
@@ -23,25 +23,26 @@ fn triples() -> impl Strategy<Value = Vec<Triple<'static>>> {
     proptest::collection::vec(triple, 0..4)
 }
 
-fn requests() -> impl Strategy<Value = Request<'static>> {
+fn requests() -> impl Strategy<Value = SsapRequest<'static>> {
     let identifier = "[a-z]{1,8}";
     prop_oneof![
-        Just(Request::Leave),
-        text().prop_map(|text| Request::Join { credentials: Some(text.into()) }),
+        Just(SsapRequest::Leave),
+        text().prop_map(|text| SsapRequest::Join { credentials: Some(text.into()) }),
         (triples(), any::<bool>())
-            .prop_map(|(triples, confirm)| Request::Insert { graph: Graph::Triples(triples), confirm }),
+            .prop_map(|(triples, confirm)| SsapRequest::Insert { graph: Graph::Triples(triples), confirm }),
         (text(), any::<bool>())
-            .prop_map(|(text, confirm)| Request::Remove { graph: Graph::RdfXml(text.into()), confirm }),
-        (triples(), triples(), any::<bool>()).prop_map(|(insert, remove, confirm)| Request::Update {
+            .prop_map(|(text, confirm)| SsapRequest::Remove { graph: Graph::RdfXml(text.into()), confirm }),
+        (triples(), triples(), any::<bool>()).prop_map(|(insert, remove, confirm)| SsapRequest::Update {
             insert: Graph::Triples(insert),
             remove: Some(Graph::Triples(remove)),
             confirm
         }),
-        triples().prop_map(|patterns| Request::Query(Question::Patterns(patterns))),
-        text().prop_map(|text| Request::Subscribe(Question::Sparql(text.into()))),
-        identifier.prop_map(|id| Request::Unsubscribe { subscription_id: id.into() }),
-        (text(), any::<bool>()).prop_map(|(text, confirm)| Request::PersistentUpdate { update: text.into(), confirm }),
-        identifier.prop_map(|id| Request::CancelPersistentUpdate { update_id: id.into() }),
+        triples().prop_map(|patterns| SsapRequest::Query(SsapQuery::Patterns(patterns))),
+        text().prop_map(|text| SsapRequest::Subscribe(SsapQuery::Sparql(text.into()))),
+        identifier.prop_map(|id| SsapRequest::Unsubscribe { subscription_id: id.into() }),
+        (text(), any::<bool>())
+            .prop_map(|(text, confirm)| SsapRequest::PersistentUpdate { update: text.into(), confirm }),
+        identifier.prop_map(|id| SsapRequest::CancelPersistentUpdate { update_id: id.into() }),
     ]
 }
 
@@ -53,10 +54,10 @@ proptest! {
         request.write(id, &node, "X", &[("pace-want-ms", "12")], &mut out);
         prop_assert!(out.is_ascii());
         prop_assert_eq!(Scanner::default().scan(out.as_bytes(), out.len()), Scanned::Message(0..out.len()));
-        let message = Message::parse(out.as_bytes()).unwrap();
+        let message = SsapMessage::parse(out.as_bytes()).unwrap();
         prop_assert_eq!(&*message.header.node_id, node.as_str());
         prop_assert_eq!(message.text("pace-want-ms").unwrap(), Some("12".into()));
-        prop_assert_eq!(Request::read(&message).unwrap(), request);
+        prop_assert_eq!(SsapRequest::read(&message).unwrap(), request);
     }
 
     #[test]
@@ -72,8 +73,8 @@ proptest! {
             if is_cut && bytes.len() > 1 { bytes.remove(place); } else { bytes[place] = byte; }
         }
         let _ = Scanner::default().scan(&bytes, 1 << 20);
-        if let Ok(message) = Message::parse(&bytes) {
-            let _ = Request::read(&message);
+        if let Ok(message) = SsapMessage::parse(&bytes) {
+            let _ = SsapRequest::read(&message);
         }
     }
 
@@ -88,7 +89,7 @@ proptest! {
         for piece in stream.as_bytes().chunks(piece) {
             buffer.extend_from_slice(piece);
             while let Scanned::Message(range) = scanner.scan(&buffer, 1 << 20) {
-                prop_assert!(Message::parse(&buffer[range.clone()]).is_ok());
+                prop_assert!(SsapMessage::parse(&buffer[range.clone()]).is_ok());
                 buffer.drain(..range.end);
                 found += 1;
             }

@@ -9,7 +9,7 @@ use std::thread;
 
 use libfuzzer_sys::fuzz_target;
 use spargebra::SparqlParser;
-use tidegate_graph::{PARSE_STACK_BYTES, Query, QueryLimits, Results, Space, SpaceLimits, Update};
+use tidegate_graph::{GraphSpace, PARSE_STACK_BYTES, Query, QueryAnswer, QueryLimits, SpaceLimits, Update};
 
 /// The scanner itself, which the crate does not show.
 #[path = "../../../crates/graph/src"]
@@ -56,13 +56,13 @@ static PARSER: LazyLock<Worker> = LazyLock::new(|| Worker::new(LARGE_STACK_BYTES
 
 fn whole_chain(text: &str) {
     let limits = QueryLimits { steps_max: 200, rows_max: 10, value_bytes_max: 1 << 12, ..QueryLimits::default() };
-    let mut space = Space::new(1, SpaceLimits { standing: limits.clone(), ..SpaceLimits::default() });
+    let mut space = GraphSpace::new(1, SpaceLimits { standing: limits.clone(), ..SpaceLimits::default() });
     if let Ok(query) = Query::parse(text, &limits) {
         let _ = query.canonical();
         let snapshot = space.snapshot();
         match query.run(&snapshot, &limits) {
-            Ok(Results::Rows(rows)) => rows.for_each(drop),
-            Ok(Results::Triples(triples)) => triples.for_each(drop),
+            Ok(QueryAnswer::Rows(rows)) => rows.for_each(drop),
+            Ok(QueryAnswer::Triples(triples)) => triples.for_each(drop),
             _ => {}
         }
         let _ = space.subscribe(&query);

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tidegate_wire_ssap::{Message, Request, Scanned, Scanner, read_triples};
+use tidegate_wire_ssap::{Scanned, Scanner, SsapMessage, SsapRequest, read_triples};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -13,6 +13,6 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = split.scan(&bytes[..bytes.len() / 2], 1 << 16);
     assert_eq!(split.scan(bytes, 1 << 16), whole);
     let Scanned::Message(range) = whole else { return };
-    let Ok(message) = Message::parse(&bytes[range]) else { return };
-    let _ = Request::read(&message);
+    let Ok(message) = SsapMessage::parse(&bytes[range]) else { return };
+    let _ = SsapRequest::read(&message);
 });

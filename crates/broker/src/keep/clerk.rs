@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use tidegate_store::records::Record;
-use tidegate_store::{Batch, Done, Producer};
+use tidegate_store::{KeptBatch, Producer, RecordBatch};
 
 use crate::inbox::lock;
 
@@ -31,7 +31,7 @@ struct Desk {
     producer: Producer,
     /// Everything up to this ticket is kept.
     kept: Option<u64>,
-    done: Vec<Done>,
+    done: Vec<KeptBatch>,
 }
 
 impl Clerk {
@@ -42,7 +42,7 @@ impl Clerk {
 
     /// Hands a record over; the ticket with which to wait for it. None if there is no room, or the record is too large.
     pub(super) fn write(&self, record: &Record<'_>) -> Option<u64> {
-        let mut batch = Batch::new();
+        let mut batch = RecordBatch::new();
         record.push_to(&mut batch).ok()?;
         lock(&self.desk).producer.submit(batch).ok()
     }

@@ -2,7 +2,7 @@
 
 use tidegate_core::persist::{Change, Kept, SavedWish, Turn};
 use tidegate_store::records::{IDS_MAX, MessageRecord, Record, WishRecord};
-use tidegate_store::{Batch, FRAME_BYTES, Location, Position, StoreError};
+use tidegate_store::{FRAME_BYTES, Location, Position, RecordBatch, StoreError};
 
 use super::spot::spot_of;
 use super::wall::Wall;
@@ -17,7 +17,7 @@ const BATCH_BYTES: usize = 4 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub struct Written {
     /// What is to be written.
-    pub batch: Batch,
+    pub batch: RecordBatch,
     pub(super) messages: Messages,
 }
 
@@ -48,7 +48,7 @@ impl Messages {
 
 impl Written {
     /// Takes out the batch, for who has to hand it over, and the messages.
-    pub fn split(self) -> (Batch, Messages) {
+    pub fn split(self) -> (RecordBatch, Messages) {
         (self.batch, self.messages)
     }
 
@@ -88,7 +88,7 @@ pub fn batches(turn: &Turn, wall: &Wall) -> Vec<Written> {
     batches
 }
 
-fn push(change: &Change, wall: &Wall, batch: &mut Batch) -> Result<(), StoreError> {
+fn push(change: &Change, wall: &Wall, batch: &mut RecordBatch) -> Result<(), StoreError> {
     let record = match *change {
         Change::Whole => return Ok(()),
         Change::Message(ref message) => {

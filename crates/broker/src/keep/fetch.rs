@@ -16,7 +16,7 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::Fetch;
 use tidegate_store::disk::FsFiles;
-use tidegate_store::{Location, Reader, StoreError, Trouble, Vital};
+use tidegate_store::{DiskTrouble, Location, RecordReader, StoreError, Vital};
 
 use super::restore::saved;
 use super::spot::location_of;
@@ -84,7 +84,7 @@ impl fmt::Debug for Fetcher {
 
 impl Fetcher {
     /// Starts it with what makes a reader.
-    pub(crate) fn start(reader: impl Fn() -> Reader<FsFiles> + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(reader: impl Fn() -> RecordReader<FsFiles> + Send + 'static) -> io::Result<Self> {
         let (jobs, receiver) = sync_channel(JOBS_MAX);
         thread::Builder::new().name("store-read".to_owned()).spawn(move || {
             let _vital = Vital::guard();
@@ -100,7 +100,7 @@ impl Fetcher {
     }
 }
 
-fn run(jobs: &Receiver<Job>, reader: impl Fn() -> Reader<FsFiles>) {
+fn run(jobs: &Receiver<Job>, reader: impl Fn() -> RecordReader<FsFiles>) {
     let mut current = None;
     loop {
         let job = match jobs.try_recv() {
@@ -135,7 +135,7 @@ fn read_page(
     let read = |at: Location| {
         let mut record = Vec::new();
         let Err(error) = read(at, &mut record) else { return Ok(Some(record)) };
-        let is_device = error.trouble() == Trouble::Device;
+        let is_device = error.trouble() == DiskTrouble::Device;
         if matches!(error, StoreError::Io { .. }) && !(is_device && failures + 1 >= FAILURES_MAX) {
             // It may last for days.
             if (tries + 1).is_power_of_two() {
@@ -240,8 +240,8 @@ mod tests {
     use tidegate_core::access::{Identity, Open};
     use tidegate_core::settings::Settings;
     use tidegate_core::{Hello, shard_of};
-    use tidegate_store::records::{Image, MessageRecord, Record, WishRecord};
-    use tidegate_store::{FileId, State as _};
+    use tidegate_store::records::{MessageRecord, Record, StoreImage, WishRecord};
+    use tidegate_store::{FileId, LogState as _};
     use tidegate_wire_mqtt::{Connect, Properties, Version};
 
     use super::super::restore::restore;
@@ -305,7 +305,7 @@ mod tests {
 
     /// A shard with this many connected sessions that have a message on disk each.
     fn shard_with_pages(sessions: u64, wall: &Wall, now: Timestamp) -> Shard {
-        let mut image = Image::default();
+        let mut image = StoreImage::default();
         let mut take = |record: Record<'_>, offset| {
             let at = Location { file: FileId::segment(1), offset, len: 1 };
             record.with_raw(|raw| image.apply(raw, at)).unwrap();

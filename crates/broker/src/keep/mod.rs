@@ -24,9 +24,10 @@ use tidegate_core::persist::Trouble;
 use tidegate_core::settings::Rate;
 use tidegate_core::{Shard, Whom};
 use tidegate_store::disk::{FsDisk, FsFiles};
-use tidegate_store::records::{Image, Record};
+use tidegate_store::records::{Record, StoreImage};
 use tidegate_store::{
-    Batch, Log, LogOptions, Producer, RecoveryReport, Said, Say, State, StoreError, Writer, WriterOptions,
+    Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, Say, StoreError, TroubleMemory,
+    WriterOptions,
 };
 
 use clerk::Clerk;
@@ -60,12 +61,12 @@ pub(crate) struct Keeper {
     config: StoreConfig,
     wall: Wall,
     /// Locked only to take hold of it: a copy takes long, and meanwhile everything goes on.
-    writer: Mutex<Option<Arc<Writer>>>,
+    writer: Mutex<Option<Arc<LogWriter>>>,
     /// Reads pages of long queues.
     fetcher: Mutex<Option<Fetcher>>,
     clerk: Clerk,
     /// What was logged about its health.
-    said: Mutex<Said>,
+    said: Mutex<TroubleMemory>,
 }
 
 /// A store that was opened.
@@ -73,7 +74,7 @@ pub(crate) struct Opened {
     pub(crate) keeper: Keeper,
     pub(crate) opening: Opening,
     /// What each shard has to write first.
-    pub(crate) first: Vec<Vec<Batch>>,
+    pub(crate) first: Vec<Vec<RecordBatch>>,
     /// Who is not let in, for how long, and why.
     pub(crate) bans: Vec<Ban>,
     /// What operators have set.
@@ -95,7 +96,7 @@ impl Keeper {
     /// Opens the store and puts the shards back as they were.
     pub(crate) fn open(config: &StoreConfig, shards: &mut [Shard], now: Timestamp) -> io::Result<Opened> {
         let options = LogOptions { strict: config.strict, size_max: config.size_max, ..LogOptions::default() };
-        let mut image = Image::default();
+        let mut image = StoreImage::default();
         let disk = FsDisk::open(&config.dir).map_err(failed)?;
         let mut notes: Vec<String> = disk.narrowed().map(str::to_owned).into_iter().collect();
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at)).map_err(failed)?;
@@ -110,7 +111,7 @@ impl Keeper {
         let first = write_first(&mut log, shards, &wall, now);
         let options =
             WriterOptions { durability: config.durability, takes_while_failed: true, ..WriterOptions::default() };
-        let writer = Writer::start::<Image, _>(log, options).map_err(failed)?;
+        let writer = LogWriter::start::<StoreImage, _>(log, options).map_err(failed)?;
         if !report.is_sound() {
             writer.compact();
         }
@@ -172,7 +173,7 @@ impl Keeper {
 
     /// Whether anything can be kept. Changes are logged, by whoever sees them first.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
-        let health = self.with(Writer::health)?;
+        let health = self.with(LogWriter::health)?;
         let say = self.said.lock().unwrap_or_else(PoisonError::into_inner).hear(&health);
         let dir = self.config.dir.display();
         match (say, &health) {
@@ -189,7 +190,7 @@ impl Keeper {
         }
         match health {
             Health::Fine => None,
-            Health::Full { .. } | Health::Failed { trouble: tidegate_store::Trouble::DiskFull, .. } => {
+            Health::Full { .. } | Health::Failed { trouble: tidegate_store::DiskTrouble::DiskFull, .. } => {
                 Some(Trouble::Full)
             }
             Health::Failed { .. } => Some(Trouble::Failing),
@@ -198,7 +199,7 @@ impl Keeper {
 
     /// How long the disk has been with what it does now.
     pub(crate) fn busy_for(&self) -> Duration {
-        self.with(Writer::busy_for).unwrap_or_default()
+        self.with(LogWriter::busy_for).unwrap_or_default()
     }
 
     pub(crate) fn report(&self) -> Option<StoreReport> {
@@ -209,7 +210,7 @@ impl Keeper {
 
     /// Copies everything that is kept by now; writing goes on.
     pub(crate) fn backup(&self, to: &Path) -> Result<RecoveryReport, StoreError> {
-        let answer = self.with(|writer| tidegate_store::backup_online::<Image>(writer, &self.config.dir, to));
+        let answer = self.with(|writer| tidegate_store::backup_online::<StoreImage>(writer, &self.config.dir, to));
         answer.unwrap_or(Err(StoreError::Failed))
     }
 
@@ -222,14 +223,14 @@ impl Keeper {
         }
     }
 
-    fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
+    fn with<T>(&self, then: impl FnOnce(&LogWriter) -> T) -> Option<T> {
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner).clone();
         writer.map(|writer| then(&writer))
     }
 }
 
 /// The bans that hold; what cannot be understood was written by somebody else.
-fn bans(image: &Image, wall: &Wall, now: Timestamp) -> Vec<Ban> {
+fn bans(image: &StoreImage, wall: &Wall, now: Timestamp) -> Vec<Ban> {
     let ban = |(text, until_ms, reason): (&str, Option<u64>, &str)| {
         let left = wall.timestamp(until_ms?).since(now);
         Some(Ban { whom: subject::read(text)?, left, reason: reason.to_owned() })
@@ -246,15 +247,15 @@ fn rate((subject, interval_ns, burst): (&str, u64, u32)) -> Option<(Setting, Who
 /// What was done while restoring (sessions that had expired, messages that were on their way) is written before anything
 /// else, the first shard last: it is the one that says that something is done. What cannot be written is for the
 /// scribes.
-fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> Vec<Vec<Batch>> {
-    let mut first: Vec<Vec<Batch>> = shards.iter().map(|_| Vec::new()).collect();
+fn write_first(log: &mut Log<FsDisk>, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> Vec<Vec<RecordBatch>> {
+    let mut first: Vec<Vec<RecordBatch>> = shards.iter().map(|_| Vec::new()).collect();
     for (index, shard) in shards.iter_mut().enumerate().rev() {
         let turn = shard.poll_journal();
         // Whatever these messages are, they stay in memory: there are few of them.
         let written = turn.iter().flat_map(|turn| batches(turn, wall));
-        let mut batches: Vec<Batch> = written.map(|written| written.batch).collect();
+        let mut batches: Vec<RecordBatch> = written.map(|written| written.batch).collect();
         if index == 0 {
-            let mut batch = Batch::new();
+            let mut batch = RecordBatch::new();
             if (Record::Clock { now_ms: wall.ms(now) }).push_to(&mut batch).is_ok() {
                 batches.push(batch);
             }

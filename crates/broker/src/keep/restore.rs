@@ -10,7 +10,9 @@ use tidegate_core::persist::{
     ID_SETS_MAX, Kept, SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, SavedWish, wants_latest,
 };
 use tidegate_core::{Shard, shard_of};
-use tidegate_store::records::{Entry, Image, MessageRecord, Outline, RoutingImage, SessionImage, Stage, WishRecord};
+use tidegate_store::records::{
+    DeliveryStage, MessageRecord, Outline, QueueEntry, RoutingImage, SessionImage, StoreImage, WishRecord,
+};
 use tidegate_store::{Location, StoreError};
 use tidegate_wire_mqtt::{PacketId, QoS};
 
@@ -38,7 +40,7 @@ pub struct Restored {
 pub type Read<'a> = &'a mut dyn FnMut(Location, &mut Vec<u8>) -> Result<(), StoreError>;
 
 /// Puts everything back, and lets the shards tell each other what they have to. They are fresh, and nobody is connected.
-pub fn restore(image: &Image, read: Read<'_>, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> Restored {
+pub fn restore(image: &StoreImage, read: Read<'_>, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> Restored {
     for shard in &mut *shards {
         shard.keep_journal(image.id_max());
     }
@@ -107,7 +109,7 @@ fn carry(shards: &mut [Shard], now: Timestamp) {
 }
 
 struct Restoring<'a> {
-    image: &'a Image,
+    image: &'a StoreImage,
     read: Read<'a>,
     wall: &'a Wall,
     payload: Vec<u8>,
@@ -144,7 +146,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// A message that waits stays where it is, if it can.
-    fn on_disk(&mut self, entry: &'a Entry, shard: &Shard) -> Option<SavedStage> {
+    fn on_disk(&mut self, entry: &'a QueueEntry, shard: &Shard) -> Option<SavedStage> {
         let Outline { origin, bytes, class } = self.image.outline(entry.message)?;
         if !shard.may_restore_on_disk(class) {
             return None;
@@ -202,14 +204,20 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    fn delivery(&mut self, place: u64, entry: &'a Entry, index: usize, shard: &mut Shard) -> Option<SavedDelivery> {
+    fn delivery(
+        &mut self,
+        place: u64,
+        entry: &'a QueueEntry,
+        index: usize,
+        shard: &mut Shard,
+    ) -> Option<SavedDelivery> {
         let stage = match entry.stage {
-            Stage::Waiting => match self.on_disk(entry, shard) {
+            DeliveryStage::Waiting => match self.on_disk(entry, shard) {
                 Some(stage) => stage,
                 None => SavedStage::Waiting(self.message(entry.message, index, shard)?),
             },
-            Stage::Sent(id) => SavedStage::Sent(self.message(entry.message, index, shard)?, PacketId::new(id)?),
-            Stage::Released(id) => SavedStage::Released(PacketId::new(id)?),
+            DeliveryStage::Sent(id) => SavedStage::Sent(self.message(entry.message, index, shard)?, PacketId::new(id)?),
+            DeliveryStage::Released(id) => SavedStage::Released(PacketId::new(id)?),
         };
         let ids = entry.ids.iter().flatten().filter_map(|id| NonZeroU32::new(*id)).collect();
         Some(SavedDelivery { place, stage, qos: QoS::from_bits(entry.qos)?, retain: entry.retain, ids })
@@ -238,14 +246,14 @@ mod tests {
     use tidegate_core::access::Open;
     use tidegate_core::settings::Settings;
     use tidegate_store::records::Record;
-    use tidegate_store::{FileId, State as _};
+    use tidegate_store::{FileId, LogState as _};
 
     use super::*;
 
     /// Of a session with both, only what one wants the newest of is read into memory.
     #[test]
     fn a_subscription_to_the_newest_leaves_the_others_on_disk() {
-        let (mut image, mut records) = (Image::default(), Vec::new());
+        let (mut image, mut records) = (StoreImage::default(), Vec::new());
         let mut take = |record: Record<'_>| {
             let at = Location { file: FileId::segment(1), offset: records.len() as u64, len: 1 };
             record.with_raw(|raw| {
@@ -280,7 +288,7 @@ mod tests {
     /// How many messages wait after a crash on two shards, for members of a group on both; the first has another
     /// subscription, too. A message was on its way and had reached these.
     fn waiting_after(reached: &[Record<'_>]) -> usize {
-        let (mut image, mut records) = (Image::default(), Vec::new());
+        let (mut image, mut records) = (StoreImage::default(), Vec::new());
         let mut take = |record: &Record<'_>| {
             let at = Location { file: FileId::segment(1), offset: records.len() as u64, len: 1 };
             record.with_raw(|raw| {

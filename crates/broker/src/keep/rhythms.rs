@@ -9,8 +9,8 @@ use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_store::disk::FsDisk;
-use tidegate_store::records::{Image, Record, TEXT_BYTES_MAX};
-use tidegate_store::{Batch, Log, LogOptions, StoreError};
+use tidegate_store::records::{Record, StoreImage, TEXT_BYTES_MAX};
+use tidegate_store::{Log, LogOptions, RecordBatch, StoreError};
 
 use super::wall::Wall;
 
@@ -42,7 +42,7 @@ impl Rhythms {
     }
 
     /// The next part, if it is time for it.
-    pub(super) fn write(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Option<Batch> {
+    pub(super) fn write(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Option<RecordBatch> {
         if now < self.due {
             return None;
         }
@@ -62,7 +62,7 @@ impl Rhythms {
     }
 
     /// Everything that is not written yet.
-    pub(super) fn write_all(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Vec<Batch> {
+    pub(super) fn write_all(&mut self, shard: &mut Shard, wall: &Wall, now: Timestamp) -> Vec<RecordBatch> {
         let mut batches = Vec::new();
         self.next = 0;
         loop {
@@ -75,8 +75,8 @@ impl Rhythms {
     }
 }
 
-fn batch(rhythms: &[SavedRhythm], wall: &Wall) -> Option<Batch> {
-    let mut batch = Batch::new();
+fn batch(rhythms: &[SavedRhythm], wall: &Wall) -> Option<RecordBatch> {
+    let mut batch = RecordBatch::new();
     for SavedRhythm { key, interval, batch: at_once, last_at } in rhythms {
         let nanos = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         let state = [&nanos.to_le_bytes()[..], &at_once.to_le_bytes()].concat();
@@ -94,13 +94,14 @@ fn batch(rhythms: &[SavedRhythm], wall: &Wall) -> Option<Batch> {
 pub fn write_learned(dir: &Path, learned: &[SavedRhythm], now: Timestamp) -> Result<(), StoreError> {
     let (mut log, _) = Log::open(FsDisk::open(dir)?, LogOptions::default(), |_, _| Ok(()))?;
     let wall = Wall::now(now, 0);
-    let batches: Vec<Batch> = learned.chunks(PLACES_PER_TURN as usize).filter_map(|part| batch(part, &wall)).collect();
+    let batches: Vec<RecordBatch> =
+        learned.chunks(PLACES_PER_TURN as usize).filter_map(|part| batch(part, &wall)).collect();
     log.append(&batches, &mut Vec::new())?;
     log.close().map(drop)
 }
 
 /// Puts back what is in the image.
-pub(super) fn restore(image: &Image, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> usize {
+pub(super) fn restore(image: &StoreImage, shards: &mut [Shard], wall: &Wall, now: Timestamp) -> usize {
     let mut restored = 0;
     for (key, seen_ms, state) in image.rhythms() {
         let Some((nanos, at_once)) = read(state) else { continue };

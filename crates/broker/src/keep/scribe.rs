@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_core::Shard;
 use tidegate_store::records::Record;
-use tidegate_store::{Batch, Done, Producer};
+use tidegate_store::{KeptBatch, Producer, RecordBatch};
 
 use super::rhythms::Rhythms;
 use super::{Desk, Keeper, Messages, Written, batches};
@@ -26,12 +26,12 @@ pub(crate) struct Scribe {
     /// Where pages of long queues come from.
     desk: Desk,
     /// Batches that the store had no room for, with the turn that the last of them ends.
-    backlog: VecDeque<(Batch, End)>,
+    backlog: VecDeque<(RecordBatch, End)>,
     /// Those that it has, in order.
     sent: VecDeque<(u64, End)>,
     /// The first turn that was handed over as one that nobody waits for, and behind which none came that somebody does.
     unawaited: Option<u64>,
-    done: Vec<Done>,
+    done: Vec<KeptBatch>,
     look_at: Option<Timestamp>,
     /// How often the health had changed when somebody looked.
     health_changes: u64,
@@ -57,7 +57,7 @@ impl Scribe {
     pub(crate) fn new(
         keeper: Arc<Keeper>,
         (producer, desk): (Producer, Desk),
-        first: Vec<Batch>,
+        first: Vec<RecordBatch>,
         has_clock: bool,
         now: Timestamp,
     ) -> Self {
@@ -126,7 +126,7 @@ impl Scribe {
         }
         if self.clock_at.is_some_and(|at| at <= now) {
             self.clock_at = Some(now + CLOCK_EVERY);
-            let mut batch = Batch::new();
+            let mut batch = RecordBatch::new();
             if (Record::Clock { now_ms: self.keeper.wall().ms(now) }).push_to(&mut batch).is_ok() {
                 self.backlog.push_back((batch, End::default()));
             }

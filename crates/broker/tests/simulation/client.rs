@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_wire_mqtt::{
     Ack, AckKind, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Publish, QoS, ReasonCode,
-    Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version, decode,
+    Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version, decode,
 };
 
 use crate::{Dice, trace};
@@ -185,7 +185,7 @@ impl Client {
         let Some((filter, qos)) = self.filter.clone() else { return };
         let filter = TopicFilter::parse(&filter, &Limits::default()).unwrap();
         let list = [Subscription { filter, options: SubscriptionOptions::with_qos(qos) }];
-        let subscriptions = Subscriptions::new(&list);
+        let subscriptions = SubscriptionList::new(&list);
         self.say(&Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions });
     }
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use tidegate_store::records::Image;
-use tidegate_store::{Log, StoreError, Trouble};
+use tidegate_store::records::StoreImage;
+use tidegate_store::{DiskTrouble, Log, StoreError};
 use tidegate_wire_mqtt::{QoS, Version};
 
 use crate::client::{Client, Habit};
@@ -20,7 +20,7 @@ impl World {
     /// What the writer does about a disk with little room; whether it is full.
     pub(crate) fn look(&mut self, error: Option<&StoreError>) -> bool {
         let (Some(log), Some(room)) = (&mut self.log, &mut self.room) else { return false };
-        let is_disk_full = |error: &StoreError| error.trouble() == Trouble::DiskFull;
+        let is_disk_full = |error: &StoreError| error.trouble() == DiskTrouble::DiskFull;
         if error.is_some_and(is_disk_full) {
             log.release_reserve();
         }
@@ -32,7 +32,7 @@ impl World {
         let records = log.metrics().records;
         if room.wants_compaction(records) && self.dice.one_in(3) {
             room.on_compaction(records);
-            let done = log.compact::<Image>();
+            let done = log.compact::<StoreImage>();
             trace(|| format!("compacted for want of room: {:?}, {:?}", done.as_ref().map(drop), log.usage()));
             match done {
                 Ok(compacted) => {

@@ -11,9 +11,9 @@ use tidegate_core::event::Why;
 use tidegate_core::persist::{Fetch, Trouble};
 use tidegate_core::settings::Settings;
 use tidegate_core::{Batch as Mail, ConnId, Hello, Shard, shard_of};
-use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
-use tidegate_store::records::Image;
-use tidegate_store::{Batch, Location, Log, LogOptions, Room, State, StoreError};
+use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
+use tidegate_store::records::StoreImage;
+use tidegate_store::{Location, Log, LogOptions, LogRoom, LogState, RecordBatch, StoreError};
 use tidegate_wire_mqtt::{Connect, Properties, Property, QoS, Version, Will};
 
 use crate::client::{Client, Habit};
@@ -53,7 +53,7 @@ pub(crate) struct World {
     /// Whoever is fickle is.
     is_restless: bool,
     /// A disk that may be full; and how often it was found to be.
-    pub(crate) room: Option<Room>,
+    pub(crate) room: Option<LogRoom>,
     pub(crate) fulls: u64,
 }
 
@@ -84,7 +84,7 @@ impl World {
             // On a full disk the writer looks by itself.
             is_lazy: seed % 4 == 1 && !is_small,
             is_restless: true,
-            room: is_small.then(Room::default),
+            room: is_small.then(LogRoom::default),
             fulls: 0,
         };
         world.start();
@@ -96,7 +96,7 @@ impl World {
         let count = 1 + self.dice.below(3) as usize;
         let options =
             LogOptions { segment_bytes: 4000, compact_bytes_min: 8000, compact_percent: 100, ..LogOptions::default() };
-        let mut image = Image::default();
+        let mut image = StoreImage::default();
         let opened = Log::open(self.disk.boot(), options, |record, at| image.apply(record, at));
         let Ok((mut log, report)) = opened else {
             self.disk.set_broken(None);
@@ -153,12 +153,13 @@ impl World {
             match self.dice.below(100) {
                 0 => self.crash(),
                 1 if self.is_disk_bad => {
-                    let (n, fault) = (self.dice.below(6), [Fault::Full, Fault::Device][self.dice.below(2) as usize]);
+                    let (n, fault) =
+                        (self.dice.below(6), [DiskFault::Full, DiskFault::Device][self.dice.below(2) as usize]);
                     self.disk.fail_call(n, fault);
                     trace(|| format!("call {n} from now fails: {fault:?}"));
                 }
                 2 if self.is_disk_bad => {
-                    self.disk.set_broken([Some(Fault::Full), None, None][self.dice.below(3) as usize]);
+                    self.disk.set_broken([Some(DiskFault::Full), None, None][self.dice.below(3) as usize]);
                 }
                 3 | 4 => {
                     let client = self.dice.below(self.clients.len() as u64) as usize;
@@ -273,7 +274,8 @@ impl World {
         }
         let Some(log) = &mut self.log else { return };
         let count = self.unwritten.len().min(1 + self.dice.below(8) as usize);
-        let group: Vec<Batch> = self.unwritten.iter().take(count).map(|(.., written)| written.batch.clone()).collect();
+        let group: Vec<RecordBatch> =
+            self.unwritten.iter().take(count).map(|(.., written)| written.batch.clone()).collect();
         let mut places = Vec::new();
         let mut attempt = || {
             if log.is_failed() {
@@ -291,7 +293,7 @@ impl World {
         let written = attempt();
         let is_well = written.is_ok();
         if is_well && self.dice.one_in(10) {
-            let done = log.compact::<Image>();
+            let done = log.compact::<StoreImage>();
             if let Ok(compacted) = &done {
                 self.moves.values_mut().for_each(|to| *to = compacted.moved.get(to).copied().unwrap_or(*to));
                 self.moves.extend(&compacted.moved);

@@ -16,7 +16,7 @@ use tidegate_core::access::Open;
 use tidegate_core::shard_of;
 use tidegate_wire_mqtt::{
     Connect, Decoded, Delivery, Encode, Encoded, Limits, Packet, PacketId, Peer, Properties, Publish, QoS, ReasonCode,
-    Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version, decode,
+    Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version, decode,
 };
 
 /// Nothing in these tests takes that long, unless it never happens.
@@ -165,7 +165,7 @@ impl Client {
         self.send(&Subscribe {
             packet_id: PacketId::new(7).unwrap(),
             properties: Properties::EMPTY,
-            subscriptions: Subscriptions::new(&list),
+            subscriptions: SubscriptionList::new(&list),
         });
         self.next(|packet| assert!(matches!(packet, Packet::SubAck(_)), "{packet:?}"));
     }

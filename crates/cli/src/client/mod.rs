@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tidegate_wire_mqtt::property::PropertySite;
 use tidegate_wire_mqtt::{
     Connect, Delivery, Disconnect, Encode, Encoded, Limits, Packet, PacketId, Peer, Properties, Property, Publish, QoS,
-    ReasonCode, Subscribe, Subscription, Subscriptions, TopicFilter, TopicFilters, Unsubscribe, Version, Will,
+    ReasonCode, Subscribe, Subscription, SubscriptionList, TopicFilter, TopicFilters, Unsubscribe, Version, Will,
 };
 
 pub(crate) use error::ClientError;
@@ -249,7 +249,7 @@ impl Client {
         let properties = properties::of_site(&typed, PropertySite::Subscribe);
         let packet_id = self.take_id();
         let properties = Properties::new(&properties);
-        self.send(&Packet::Subscribe(Subscribe { packet_id, properties, subscriptions: Subscriptions::new(list) }))
+        self.send(&Packet::Subscribe(Subscribe { packet_id, properties, subscriptions: SubscriptionList::new(list) }))
     }
 
     /// Asks for them no more; [`Happened::Unsubscribed`] follows.

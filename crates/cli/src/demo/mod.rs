@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use tidegate_admin::{Admin, UserDirectory, Reloaded, ProcessControl};
+use tidegate_admin::{Admin, ProcessControl, Reloaded, UserDirectory};
 use tidegate_broker::Broker;
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, Listener, ListenerKind};

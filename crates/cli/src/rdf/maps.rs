@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use tidegate_graph::{Mask, MaskGraph};
-use tidegate_map::{Arrived, Edit, Kept};
+use tidegate_map::{Additions, Edit, IncomingMessage};
 
 use super::print;
 use crate::arguments::MapTestArgs;
@@ -16,8 +16,8 @@ pub(crate) fn test(args: &MapTestArgs) -> Result<u8> {
     let loaded = load(&args.serve.sources())?;
     let now = iso_time();
     let payload = args.payload.as_bytes();
-    let arrived = Arrived { topic: &args.topic, payload, now: &now, id: "id", chain: 0 };
-    let (mut text, mut kept, mut code) = (String::new(), Kept::new(0), 1);
+    let arrived = IncomingMessage { topic: &args.topic, payload, now: &now, id: "id", chain: 0 };
+    let (mut text, mut kept, mut code) = (String::new(), Additions::new(0), 1);
     for (number, (_, ingest, at)) in loaded.maps.ingest.iter().enumerate() {
         match ingest.apply(number, &arrived, &mut kept) {
             None => {}

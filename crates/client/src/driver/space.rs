@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::hints::{Accept, Asks};
-use tidegate_wire_ssap::{Graph, Question, Request, Triple};
+use tidegate_wire_ssap::{Graph, SsapQuery, SsapRequest, Triple};
 use tokio::sync::mpsc;
 
 use super::address::Address;
@@ -123,7 +123,7 @@ impl Space {
     /// Takes part no longer. Persistent queries go on until they are dropped.
     pub async fn leave(&self) -> Result<(), Error> {
         match &*self.door {
-            Door::Ssap(door) => door.ask(&Request::Leave, &self.asks(), self.answer_time).await.map(drop),
+            Door::Ssap(door) => door.ask(&SsapRequest::Leave, &self.asks(), self.answer_time).await.map(drop),
             Door::Http(_) => Ok(()),
         }
     }
@@ -147,9 +147,9 @@ impl Space {
         let graph = |triples: &[Triple<'_>]| Graph::Triples(triples.iter().cloned().map(Triple::into_owned).collect());
         let request = match (insert.is_empty(), remove.is_empty()) {
             (true, true) => return Ok(()),
-            (false, true) => Request::Insert { graph: graph(insert), confirm: true },
-            (true, false) => Request::Remove { graph: graph(remove), confirm: true },
-            (false, false) => Request::Update { insert: graph(insert), remove: Some(graph(remove)), confirm: true },
+            (false, true) => SsapRequest::Insert { graph: graph(insert), confirm: true },
+            (true, false) => SsapRequest::Remove { graph: graph(remove), confirm: true },
+            (false, false) => SsapRequest::Update { insert: graph(insert), remove: Some(graph(remove)), confirm: true },
         };
         let mut effort = self.patience.begin(Kind::Change, self.asks());
         loop {
@@ -167,7 +167,7 @@ impl Space {
             let outcome = match &*self.door {
                 // In a query, which is how every broker of Smart-M3 takes it.
                 Door::Ssap(door) => {
-                    let request = Request::Query(Question::Sparql(sparql.into()));
+                    let request = SsapRequest::Query(SsapQuery::Sparql(sparql.into()));
                     door.ask(&request, &effort.asks, self.answer_time).await.map(drop)
                 }
                 Door::Http(door) => door.requests.update(sparql.to_owned(), &effort.asks, self.answer_time).await,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_control::hints::{Asks, Hints};
-use tidegate_wire_ssap::{Question, Request};
+use tidegate_wire_ssap::{SsapQuery, SsapRequest};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
@@ -72,11 +72,16 @@ impl Door {
     }
 
     /// A request and its answer.
-    pub(crate) async fn ask(&self, request: &Request<'_>, asks: &Asks, patience: Duration) -> Result<Confirmed, Error> {
+    pub(crate) async fn ask(
+        &self,
+        request: &SsapRequest<'_>,
+        asks: &Asks,
+        patience: Duration,
+    ) -> Result<Confirmed, Error> {
         within(patience, self.ask_once(request, asks)).await?
     }
 
-    async fn ask_once(&self, request: &Request<'_>, asks: &Asks) -> Result<Confirmed, Error> {
+    async fn ask_once(&self, request: &SsapRequest<'_>, asks: &Asks) -> Result<Confirmed, Error> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
         let text = self.speaker.say(request, transaction, self.polite(asks));
         let _place = self.places.acquire().await.map_err(|_| Error::Closed)?;
@@ -96,7 +101,7 @@ impl Door {
     /// Takes part, and finds out whether the broker can be told about pace: one that closes at what it does not know is
     /// told nothing from then on.
     pub(crate) async fn join(&self, asks: &Asks, patience: Duration) -> Result<(), Error> {
-        let request = Request::Join { credentials: None };
+        let request = SsapRequest::Join { credentials: None };
         let error = match self.ask(&request, asks, patience).await {
             // An old broker says so to whoever has joined before.
             Ok(_) | Err(Error::Rejected(_)) => return Ok(()),
@@ -138,7 +143,7 @@ impl Door {
     }
 
     pub(crate) async fn check(&self, what: &What, asks: &Asks, patience: Duration) -> Result<Checked, Error> {
-        let answer = self.ask(&Request::Query(question(what)), asks, patience).await?;
+        let answer = self.ask(&SsapRequest::Query(question(what)), asks, patience).await?;
         let rows = rows_of(&answer)?;
         Ok(Checked::Whole { rows, version: None, hints: answer.hints })
     }
@@ -231,7 +236,7 @@ impl Door {
     ) -> Result<(), Error> {
         let resume = name.map(|name| (name, since.last));
         let transaction = asked.map_or(0, |(transaction, _)| transaction);
-        let request = Request::Subscribe(question(what));
+        let request = SsapRequest::Subscribe(question(what));
         line.write(&self.speaker.say_again(&request, transaction, self.polite(&since.asks), resume)).await
     }
 
@@ -272,7 +277,7 @@ impl Door {
         let mut line = Line { stream: self.address.open().await?, listener: Listener::default() };
         let resume = resume.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed));
         let resume = resume.map(|(name, last)| (name.as_str(), *last));
-        let request = Request::Subscribe(question(what));
+        let request = SsapRequest::Subscribe(question(what));
         line.write(&self.speaker.say_again(&request, transaction, self.polite(asks), resume)).await?;
         loop {
             if let Heard::Confirmed { transaction: of, answer } = line.hear().await?
@@ -292,7 +297,7 @@ impl Door {
             return;
         }
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
-        let request = Request::Unsubscribe { subscription_id: name.into() };
+        let request = SsapRequest::Unsubscribe { subscription_id: name.into() };
         let _ = line.write(&self.speaker.say(&request, transaction, &Asks::default())).await;
         let _ = line.stream.shutdown().await;
     }
@@ -321,10 +326,10 @@ impl Line {
     }
 }
 
-fn question(what: &What) -> Question<'_> {
+fn question(what: &What) -> SsapQuery<'_> {
     match what {
-        What::Sparql(text) => Question::Sparql((&**text).into()),
-        What::Patterns(patterns) => Question::Patterns(patterns.to_vec()),
+        What::Sparql(text) => SsapQuery::Sparql((&**text).into()),
+        What::Patterns(patterns) => SsapQuery::Patterns(patterns.to_vec()),
     }
 }
 

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use siphasher::sip::SipHasher13;
-pub use tidegate_wire_ssap::Value as Term;
+pub use tidegate_wire_ssap::SsapValue as Term;
 
 /// One solution: terms by name, in the order of names. What is unbound is not there. Names and not columns, because
 /// brokers leave out the head of an empty result, and then name variables in another order.

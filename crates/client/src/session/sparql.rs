@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tidegate_wire_ssap::{Node, Triple};
+use tidegate_wire_ssap::{Triple, TripleNode};
 
 use super::Refusal;
 use super::row::{Row, Term, write_term};
@@ -63,7 +63,7 @@ pub fn update_of(insert: &[Triple<'_>], remove: &[Triple<'_>]) -> Result<String,
     let mut text = String::new();
     for pattern in remove {
         let word = if pattern.is_pattern() { "DELETE WHERE" } else { "DELETE DATA" };
-        if matches!(pattern.subject, Node::Blank(_)) || matches!(pattern.object, Node::Blank(_)) {
+        if matches!(pattern.subject, TripleNode::Blank(_)) || matches!(pattern.object, TripleNode::Blank(_)) {
             return Err(Refusal::Rejected("a blank node cannot be removed by its label".to_owned()));
         }
         let _ = writeln!(text, "{word} {{ {} }};", statement(pattern)?);
@@ -88,7 +88,7 @@ pub fn query_of(patterns: &[Triple<'_>]) -> Result<String, Refusal> {
         let union = if place > 0 { " UNION" } else { "" };
         let _ = write!(text, "{union} {{ {}", statement(pattern)?);
         for (name, node) in places(pattern) {
-            if *node != Node::Any {
+            if *node != TripleNode::Any {
                 let _ = write!(text, " BIND({} AS ?{name})", node_of(name, node)?);
             }
         }
@@ -98,7 +98,7 @@ pub fn query_of(patterns: &[Triple<'_>]) -> Result<String, Refusal> {
     Ok(text)
 }
 
-fn places<'t, 'a>(triple: &'t Triple<'a>) -> [(&'static str, &'t Node<'a>); 3] {
+fn places<'t, 'a>(triple: &'t Triple<'a>) -> [(&'static str, &'t TripleNode<'a>); 3] {
     [("subject", &triple.subject), ("predicate", &triple.predicate), ("object", &triple.object)]
 }
 
@@ -107,23 +107,23 @@ fn statement(triple: &Triple<'_>) -> Result<String, Refusal> {
     Ok(format!("{} {} {}", s?, p?, o?))
 }
 
-fn node_of(name: &str, node: &Node<'_>) -> Result<String, Refusal> {
+fn node_of(name: &str, node: &TripleNode<'_>) -> Result<String, Refusal> {
     let term = match node {
-        Node::Any => return Ok(format!("?{name}")),
-        Node::Uri(text) => {
+        TripleNode::Any => return Ok(format!("?{name}")),
+        TripleNode::Uri(text) => {
             let is_bad = |c: char| c.is_whitespace() || c.is_control() || "<>\"{}|^`\\".contains(c);
             if text.contains(is_bad) {
                 return Err(Refusal::Rejected(format!("{text:?} is no URI")));
             }
             Term::Uri(text.to_string())
         }
-        Node::Blank(text) => {
+        TripleNode::Blank(text) => {
             if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric()) {
                 return Err(Refusal::Rejected(format!("{text:?} is no label of a blank node")));
             }
             Term::Blank(text.to_string())
         }
-        Node::Literal(text) => Term::Literal { text: text.to_string(), datatype: None, language: None },
+        TripleNode::Literal(text) => Term::Literal { text: text.to_string(), datatype: None, language: None },
     };
     let mut out = String::new();
     let _ = write_term(&term, &mut out);
@@ -134,14 +134,14 @@ fn node_of(name: &str, node: &Node<'_>) -> Result<String, Refusal> {
 mod tests {
     use super::*;
 
-    fn triple<'a>(subject: &'a str, object: Node<'a>) -> Triple<'a> {
-        Triple { subject: Node::Uri(subject.into()), predicate: Node::Uri("urn:p".into()), object }
+    fn triple<'a>(subject: &'a str, object: TripleNode<'a>) -> Triple<'a> {
+        Triple { subject: TripleNode::Uri(subject.into()), predicate: TripleNode::Uri("urn:p".into()), object }
     }
 
     #[test]
     fn triples_become_updates_and_patterns_queries() {
-        let on = triple("urn:a", Node::Literal("o\"n\\".into()));
-        let any = triple("urn:a", Node::Any);
+        let on = triple("urn:a", TripleNode::Literal("o\"n\\".into()));
+        let any = triple("urn:a", TripleNode::Any);
         assert_eq!(
             update_of(std::slice::from_ref(&on), std::slice::from_ref(&any)).unwrap(),
             "DELETE WHERE { <urn:a> <urn:p> ?object };\nINSERT DATA { <urn:a> <urn:p> \"o\\\"n\\\\\" . }"
@@ -152,7 +152,7 @@ mod tests {
              BIND(<urn:p> AS ?predicate) } }"
         );
         assert!(update_of(&[any], &[]).is_err());
-        assert!(update_of(&[triple("urn:a> <urn:x", Node::Any)], &[]).is_err(), "nothing escapes from a URI");
-        assert!(query_of(&[triple("urn:a> . ?s ?p ?o . <x", Node::Any)]).is_err());
+        assert!(update_of(&[triple("urn:a> <urn:x", TripleNode::Any)], &[]).is_err(), "nothing escapes from a URI");
+        assert!(query_of(&[triple("urn:a> . ?s ?p ?o . <x", TripleNode::Any)]).is_err());
     }
 }

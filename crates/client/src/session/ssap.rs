@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tidegate_control::hints::{Asks, Hints};
 use tidegate_wire_ssap::{
-    Fault, Kind, Message, Node, Reply, Request, Results, SEQUENCE_MAX, Scanned, Scanner, Status, Transaction, Triple,
-    read_triples,
+    Kind, ReceivedReply, SEQUENCE_MAX, Scanned, Scanner, SsapFault, SsapMessage, SsapRequest, SsapResults, Status,
+    Transaction, Triple, TripleNode, read_triples,
 };
 
 use super::Refusal;
@@ -27,14 +27,14 @@ pub struct Speaker {
 
 impl Speaker {
     /// A request as bytes, with what is to be said about pace.
-    pub fn say(&self, request: &Request<'_>, transaction: u64, asks: &Asks) -> String {
+    pub fn say(&self, request: &SsapRequest<'_>, transaction: u64, asks: &Asks) -> String {
         self.say_again(request, transaction, asks, None)
     }
 
     /// The same, of a subscription that shall go on: its name, and the number of the last notification.
     pub fn say_again(
         &self,
-        request: &Request<'_>,
+        request: &SsapRequest<'_>,
         transaction: u64,
         asks: &Asks,
         resume: Option<(&str, u64)>,
@@ -138,10 +138,10 @@ impl Listener {
         }
     }
 
-    fn understand(&mut self, bytes: &[u8]) -> Result<Option<Heard>, Fault> {
-        let message = Message::parse(bytes)?;
+    fn understand(&mut self, bytes: &[u8]) -> Result<Option<Heard>, SsapFault> {
+        let message = SsapMessage::parse(bytes)?;
         let hints = hints_of(&message)?;
-        let reply = Reply::read(message)?;
+        let reply = ReceivedReply::read(message)?;
         let header = reply.header();
         let transaction = header.transaction_id.trim().parse().unwrap_or(0);
         Ok(match (header.kind(), header.transaction()) {
@@ -181,7 +181,7 @@ impl Listener {
     }
 }
 
-fn hints_of(message: &Message<'_>) -> Result<Hints, Fault> {
+fn hints_of(message: &SsapMessage<'_>) -> Result<Hints, SsapFault> {
     let mut hints = Hints::default();
     for name in [
         "pace-queued-ms",
@@ -199,7 +199,7 @@ fn hints_of(message: &Message<'_>) -> Result<Hints, Fault> {
     Ok(hints)
 }
 
-fn confirmed(reply: &Reply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusal>, Fault> {
+fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusal>, SsapFault> {
     let status = reply.status()?.unwrap_or_default();
     let words = || {
         let reason = reply.text("reason").ok().flatten().unwrap_or_default();
@@ -230,7 +230,7 @@ fn confirmed(reply: &Reply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusa
         }
         _ => None,
     };
-    let text = |name: &str| Ok::<_, Fault>(reply.text(name)?.map(|text| text.trim().to_owned()));
+    let text = |name: &str| Ok::<_, SsapFault>(reply.text(name)?.map(|text| text.trim().to_owned()));
     Ok(Ok(Confirmed {
         rows,
         truth,
@@ -244,13 +244,13 @@ fn confirmed(reply: &Reply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusa
 }
 
 /// Rows of either form: a list of triples, or results of SPARQL.
-fn read(inside: &str) -> Result<(Vec<Row>, Option<bool>), Fault> {
+fn read(inside: &str) -> Result<(Vec<Row>, Option<bool>), SsapFault> {
     if inside.contains("triple_list") && !inside.contains("sparql-results#") {
         return Ok((read_triples(inside)?.iter().map(row_of).collect(), None));
     }
-    match Results::read(inside)? {
-        Results::Boolean(truth) => Ok((Vec::new(), Some(truth))),
-        Results::Rows { variables, rows } => {
+    match SsapResults::read(inside)? {
+        SsapResults::Boolean(truth) => Ok((Vec::new(), Some(truth))),
+        SsapResults::Rows { variables, rows } => {
             let names: Vec<Arc<str>> = variables.into_iter().map(Into::into).collect();
             let of = |row: Vec<Option<Term>>| {
                 Row::new(names.iter().zip(row).filter_map(|(name, term)| Some((Arc::clone(name), term?))))
@@ -262,11 +262,11 @@ fn read(inside: &str) -> Result<(Vec<Row>, Option<bool>), Fault> {
 
 /// A triple as a row of three names.
 pub(crate) fn row_of(triple: &Triple<'_>) -> Row {
-    let term = |node: &Node<'_>| match node {
-        Node::Uri(text) => Some(Term::Uri(text.to_string())),
-        Node::Literal(text) => Some(Term::Literal { text: text.to_string(), datatype: None, language: None }),
-        Node::Blank(text) => Some(Term::Blank(text.to_string())),
-        Node::Any => None,
+    let term = |node: &TripleNode<'_>| match node {
+        TripleNode::Uri(text) => Some(Term::Uri(text.to_string())),
+        TripleNode::Literal(text) => Some(Term::Literal { text: text.to_string(), datatype: None, language: None }),
+        TripleNode::Blank(text) => Some(Term::Blank(text.to_string())),
+        TripleNode::Any => None,
     };
     let places = [("subject", &triple.subject), ("predicate", &triple.predicate), ("object", &triple.object)];
     Row::new(places.into_iter().filter_map(|(name, node)| Some((name.into(), term(node)?))))

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_client::{Node, Triple};
+use tidegate_client::{Triple, TripleNode};
 use tidegate_graph::SpaceLimits;
 use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
 use tokio::net::{TcpListener, TcpStream};
@@ -79,14 +79,14 @@ impl Line {
 
 pub(crate) fn triple(subject: &str, object: &str) -> Triple<'static> {
     Triple {
-        subject: Node::Uri(subject.to_owned().into()),
-        predicate: Node::Uri("urn:state".into()),
-        object: Node::Literal(object.to_owned().into()),
+        subject: TripleNode::Uri(subject.to_owned().into()),
+        predicate: TripleNode::Uri("urn:state".into()),
+        object: TripleNode::Literal(object.to_owned().into()),
     }
 }
 
 pub(crate) fn pattern(subject: &str) -> Triple<'static> {
-    Triple { object: Node::Any, ..triple(subject, "") }
+    Triple { object: TripleNode::Any, ..triple(subject, "") }
 }
 
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {

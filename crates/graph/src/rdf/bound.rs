@@ -4,14 +4,14 @@ use oxrdf::{GraphName, NamedOrBlankNode, Quad, Term};
 use oxrdfio::RdfFormat;
 
 use super::{RdfLimits, json, turtle, xml};
-use crate::error::Error;
+use crate::error::GraphError;
 use crate::query::term_bytes;
 
 /// Brackets within brackets, and elements within elements. Data that people write has less than a dozen levels; the
 /// parsers keep some hundred bytes for each.
 pub(crate) const DEPTH_MAX: usize = 128;
 
-pub(super) fn check(document: &[u8], format: RdfFormat, limits: &RdfLimits) -> Result<(), Error> {
+pub(super) fn check(document: &[u8], format: RdfFormat, limits: &RdfLimits) -> Result<(), GraphError> {
     match format {
         RdfFormat::JsonLd { .. } => json::check(document, limits),
         RdfFormat::RdfXml => xml::check(document, limits),

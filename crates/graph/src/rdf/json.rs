@@ -6,7 +6,7 @@
 use json_event_parser::{JsonEvent, LowLevelJsonParser};
 
 use super::RdfLimits;
-use crate::error::{Error, Limit, Place};
+use crate::error::{GraphError, Limit, TextPlace};
 
 /// Levels of objects and lists. The cost of the worst documents grows with the level, and with 5000 they took half a
 /// minute, more than a gigabyte, or the process.
@@ -24,11 +24,11 @@ const COPIES_MAX: usize = 1 << 20;
 /// Bytes of all names, if each were the longest text of a context and itself.
 const EXPANSION_MAX: usize = 64 << 20;
 
-pub(super) fn check(document: &[u8], limits: &RdfLimits) -> Result<(), Error> {
+pub(super) fn check(document: &[u8], limits: &RdfLimits) -> Result<(), GraphError> {
     if document.len() > BYTES_MAX {
         return Err(Limit::DocumentBytes.into());
     }
-    let (mut parser, mut shape, mut offset) = (LowLevelJsonParser::new(), Shape::default(), 0);
+    let (mut parser, mut shape, mut offset) = (LowLevelJsonParser::new(), DocumentShape::default(), 0);
     loop {
         let read = parser.parse_next(&document[offset..], true);
         offset += read.consumed_bytes;
@@ -37,20 +37,20 @@ pub(super) fn check(document: &[u8], limits: &RdfLimits) -> Result<(), Error> {
             Some(Ok(event)) => {
                 shape
                     .on(&event)
-                    .map_err(|limit| Error::LimitAt(limit, Place::of(document, offset.saturating_sub(1))))?;
+                    .map_err(|limit| GraphError::LimitAt(limit, TextPlace::of(document, offset.saturating_sub(1))))?;
             }
-            Some(Err(error)) => return Err(Error::NotRdf(error.to_string())),
+            Some(Err(error)) => return Err(GraphError::NotRdf(error.to_string())),
             None => {}
         }
         if shape.texts % 1024 == 0 && limits.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
+            return Err(GraphError::Cancelled);
         }
     }
 }
 
 /// What is counted of a document.
 #[derive(Default)]
-struct Shape {
+struct DocumentShape {
     depth: usize,
     work: usize,
     /// Which of the levels, the innermost as the lowest bit, are lists.
@@ -69,7 +69,7 @@ struct Shape {
     longest: usize,
 }
 
-impl Shape {
+impl DocumentShape {
     fn on(&mut self, event: &JsonEvent<'_>) -> Result<(), Limit> {
         let follows = std::mem::take(&mut self.context_follows);
         self.work += self.depth;

@@ -14,9 +14,9 @@ mod xml;
 use oxrdf::{GraphName, Quad};
 use oxrdfio::{RdfFormat, RdfParser};
 
-use crate::error::{Error, Limit};
+use crate::error::{GraphError, Limit};
 use crate::limits::{CancelToken, MemorySource, memory_free};
-use source::Source;
+use source::ParserInput;
 
 pub(crate) use bound::DEPTH_MAX;
 
@@ -46,7 +46,7 @@ impl Default for RdfLimits {
 
 /// What was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Document {
+pub struct RdfDocument {
     /// The quads, in the order of the document.
     pub quads: Vec<Quad>,
     /// Their bytes in memory, for whoever has a budget.
@@ -61,20 +61,21 @@ pub fn read_rdf(
     base: Option<&str>,
     graph: Option<&GraphName>,
     limits: &RdfLimits,
-) -> Result<Document, Error> {
+) -> Result<RdfDocument, GraphError> {
     bound::check(document, format, limits)?;
     let mut parser = RdfParser::from_format(format);
     if let Some(base) = base {
-        parser = parser.with_base_iri(base).map_err(|error| Error::NotRdf(error.to_string()))?;
+        parser = parser.with_base_iri(base).map_err(|error| GraphError::NotRdf(error.to_string()))?;
     }
     if let Some(graph) = graph {
         parser = parser.with_default_graph(graph.clone()).without_named_graphs();
     }
-    let words = |error: String| if limits.cancel.is_cancelled() { Error::Cancelled } else { Error::NotRdf(error) };
+    let words =
+        |error: String| if limits.cancel.is_cancelled() { GraphError::Cancelled } else { GraphError::NotRdf(error) };
     let free = memory_free(document.len());
     if bound::is_buffered(format) {
         // Much may happen between two quads: the source looks at the token, too.
-        let quads = parser.for_reader(Source::new(document, &limits.cancel));
+        let quads = parser.for_reader(ParserInput::new(document, &limits.cancel));
         collect(quads.map(|quad| quad.map_err(|error| words(error.to_string()))), free, limits)
     } else {
         collect(parser.for_slice(document).map(|quad| quad.map_err(|error| words(error.to_string()))), free, limits)
@@ -85,14 +86,14 @@ pub fn read_rdf(
 const MEMORY_STEP: usize = 64 << 10;
 
 fn collect(
-    quads: impl Iterator<Item = Result<Quad, Error>>,
+    quads: impl Iterator<Item = Result<Quad, GraphError>>,
     mut paid: usize,
     limits: &RdfLimits,
-) -> Result<Document, Error> {
-    let mut read = Document::default();
+) -> Result<RdfDocument, GraphError> {
+    let mut read = RdfDocument::default();
     for quad in quads {
         if limits.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
+            return Err(GraphError::Cancelled);
         }
         let quad = quad?;
         read.bytes = read.bytes.saturating_add(bound::quad_bytes(&quad));

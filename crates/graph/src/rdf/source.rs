@@ -6,18 +6,18 @@ use crate::limits::CancelToken;
 
 /// Gives whatever is asked for: a parser that waits for the end of a long token asks for more each time, and would read
 /// the token's beginning as often as it is given a small piece.
-pub(super) struct Source<'a> {
+pub(super) struct ParserInput<'a> {
     rest: &'a [u8],
     cancel: &'a CancelToken,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ParserInput<'a> {
     pub(super) fn new(rest: &'a [u8], cancel: &'a CancelToken) -> Self {
         Self { rest, cancel }
     }
 }
 
-impl Read for Source<'_> {
+impl Read for ParserInput<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.cancel.is_cancelled() {
             return Err(io::Error::other("cancelled"));

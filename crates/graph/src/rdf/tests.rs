@@ -6,11 +6,11 @@ use oxrdf::NamedNode;
 use oxrdfio::{JsonLdProfileSet, RdfFormat};
 
 use super::*;
-use crate::error::Place;
+use crate::error::TextPlace;
 
 const JSON: RdfFormat = RdfFormat::JsonLd { profile: JsonLdProfileSet::empty() };
 
-fn read(document: &str, format: RdfFormat) -> Result<Document, Error> {
+fn read(document: &str, format: RdfFormat) -> Result<RdfDocument, GraphError> {
     read_rdf(document.as_bytes(), format, None, None, &RdfLimits::default())
 }
 
@@ -49,7 +49,7 @@ fn documents_of_every_format_are_read() {
         assert_eq!(read_rdf(text.as_bytes(), format, None, None, &none), Err(Limit::ChangeQuads.into()), "{format}");
         let cancelled = RdfLimits::default();
         cancelled.cancel.cancel();
-        assert_eq!(read_rdf(text.as_bytes(), format, None, None, &cancelled), Err(Error::Cancelled), "{format}");
+        assert_eq!(read_rdf(text.as_bytes(), format, None, None, &cancelled), Err(GraphError::Cancelled), "{format}");
     }
 }
 
@@ -57,7 +57,9 @@ fn documents_of_every_format_are_read() {
 fn a_base_makes_relative_names_whole() {
     let read = |base| read_rdf(b"<a> <urn:b> 1 .", RdfFormat::Turtle, base, None, &RdfLimits::default());
     assert_eq!(read(Some("http://e/")).unwrap().quads[0].subject.to_string(), "<http://e/a>");
-    assert!(matches!(read(None), Err(Error::NotRdf(_))) && matches!(read(Some("x y")), Err(Error::NotRdf(_))));
+    assert!(
+        matches!(read(None), Err(GraphError::NotRdf(_))) && matches!(read(Some("x y")), Err(GraphError::NotRdf(_)))
+    );
 }
 
 #[test]
@@ -83,8 +85,8 @@ fn f096_nested_json_is_refused_before_it_is_understood() {
         let text = format!(r#"{{"urn:p":{text}}}"#);
         assert_eq!(limit(&text, JSON), None, "{open}");
     }
-    let place = Place { line: 2, column: json::DEPTH_MAX + 1 };
-    assert_eq!(read(&format!("\n{}", "[".repeat(99)), JSON), Err(Error::LimitAt(Limit::Depth, place)));
+    let place = TextPlace { line: 2, column: json::DEPTH_MAX + 1 };
+    assert_eq!(read(&format!("\n{}", "[".repeat(99)), JSON), Err(GraphError::LimitAt(Limit::Depth, place)));
 }
 
 #[test]
@@ -183,7 +185,7 @@ fn nested_elements_are_refused() {
 fn entities_of_ones_own_are_refused_in_every_spelling() {
     for entity in ["<!ENTITY a 'x'>", "<!entity a \"x\">"] {
         let text = format!("<!DOCTYPE r [{entity}]>{}", xml("", ""));
-        assert!(matches!(read(&text, RdfFormat::RdfXml), Err(Error::NotRdf(_))), "{text}");
+        assert!(matches!(read(&text, RdfFormat::RdfXml), Err(GraphError::NotRdf(_))), "{text}");
     }
     assert_eq!(read(&format!("<!DOCTYPE r SYSTEM 'file:///x'>{}", xml("", "")), RdfFormat::RdfXml).unwrap().bytes, 0);
 }

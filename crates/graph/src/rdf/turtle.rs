@@ -7,9 +7,9 @@
 use memchr::{memchr2, memchr3};
 
 use super::DEPTH_MAX;
-use crate::error::{Error, Limit, Place};
+use crate::error::{GraphError, Limit, TextPlace};
 
-pub(super) fn check(document: &[u8]) -> Result<(), Error> {
+pub(super) fn check(document: &[u8]) -> Result<(), GraphError> {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(&byte) = document.get(at) {
         at = match byte {
@@ -36,7 +36,7 @@ pub(super) fn check(document: &[u8]) -> Result<(), Error> {
             _ => at + 1,
         };
         if depth > DEPTH_MAX {
-            return Err(Error::LimitAt(Limit::Depth, Place::of(document, at - 1)));
+            return Err(GraphError::LimitAt(Limit::Depth, TextPlace::of(document, at - 1)));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::{DEPTH_MAX, RdfLimits};
-use crate::error::{Error, Limit, Place};
+use crate::error::{GraphError, Limit, TextPlace};
 
 /// Attributes of one element; comparing each with all costs some microseconds.
 const ATTRIBUTES_MAX: usize = 128;
@@ -16,14 +16,14 @@ const NAMESPACES_MAX: usize = 256;
 /// Bytes of an element's prefix or namespace, which the parser joins to each name.
 const NAMESPACE_BYTES_MAX: usize = 4 << 10;
 
-pub(super) fn check(document: &[u8], limits: &RdfLimits) -> Result<(), Error> {
+pub(super) fn check(document: &[u8], limits: &RdfLimits) -> Result<(), GraphError> {
     let mut reader = Reader::from_reader(document);
     reader.config_mut().expand_empty_elements = true;
     // Namespaces that hold, before each element that is open.
     let mut outside = Vec::new();
     let mut namespaces = 0;
     loop {
-        let event = reader.read_event().map_err(|error| Error::NotRdf(error.to_string()))?;
+        let event = reader.read_event().map_err(|error| GraphError::NotRdf(error.to_string()))?;
         let outcome = match &event {
             Event::Start(start) => {
                 outside.push(namespaces);
@@ -43,15 +43,15 @@ pub(super) fn check(document: &[u8], limits: &RdfLimits) -> Result<(), Error> {
                 Ok(())
             }
             Event::DocType(text) if has_entity(text) => {
-                return Err(Error::NotRdf("entities of one's own are not allowed in RDF/XML".to_owned()));
+                return Err(GraphError::NotRdf("entities of one's own are not allowed in RDF/XML".to_owned()));
             }
             Event::Eof => return Ok(()),
             _ => Ok(()),
         };
-        let here = || Place::of(document, usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX));
-        outcome.map_err(|limit| Error::LimitAt(limit, here()))?;
+        let here = || TextPlace::of(document, usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX));
+        outcome.map_err(|limit| GraphError::LimitAt(limit, here()))?;
         if limits.cancel.is_cancelled() {
-            return Err(Error::Cancelled);
+            return Err(GraphError::Cancelled);
         }
     }
 }

@@ -8,9 +8,9 @@
 mod scan;
 mod terminal;
 
-use crate::error::{Error, Limit, Place};
+use crate::error::{GraphError, Limit, TextPlace};
 use crate::limits::{QueryLimits, memory_free};
-use scan::{Scan, Step};
+use scan::{ScanStep, TextScan};
 use terminal::piece;
 
 /// Second readings of one text. Whoever writes spaces around comparisons has none.
@@ -18,7 +18,7 @@ const FORKS_MAX: usize = 16;
 
 /// What was found in a text, by whichever reading found more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Survey {
+pub(crate) struct TextSurvey {
     /// Some reading came to the end of the text. The parser accepts no other text.
     pub is_whole: bool,
     /// The most brackets that were open at once.
@@ -28,31 +28,31 @@ pub(crate) struct Survey {
 }
 
 /// Refuses a text whose evaluation could exhaust the stack, or whose parsing could take for ever.
-pub(crate) fn check(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<Survey, Error> {
+pub(crate) fn check(text: &str, base: Option<&str>, limits: &QueryLimits) -> Result<TextSurvey, GraphError> {
     if limits.cancel.is_cancelled() {
-        return Err(Error::Cancelled);
+        return Err(GraphError::Cancelled);
     }
     if text.len() > limits.text_bytes_max {
         return Err(Limit::TextBytes.into());
     }
-    let (mut survey, mut forks, mut expansion) = (Survey::default(), 0, 0);
-    let mut pending = vec![Scan::new(text, base.map_or(0, str::len))];
+    let (mut survey, mut forks, mut expansion) = (TextSurvey::default(), 0, 0);
+    let mut pending = vec![TextScan::new(text, base.map_or(0, str::len))];
     while let Some(mut scan) = pending.pop() {
         loop {
             let begin = scan.at;
             let refused = |limit| {
                 let place = terminal::space(text.as_bytes(), begin);
-                Error::LimitAt(limit, Place::of(text.as_bytes(), place))
+                GraphError::LimitAt(limit, TextPlace::of(text.as_bytes(), place))
             };
             match scan.step(limits).map_err(refused)? {
-                Step::On => {}
-                Step::End => {
+                ScanStep::On => {}
+                ScanStep::End => {
                     survey.is_whole |= scan.at == text.len();
                     expansion = scan.expansion().max(expansion);
                     break;
                 }
-                Step::Fork(_) if forks == FORKS_MAX => return Err(refused(Limit::Ambiguous)),
-                Step::Fork(fork) => {
+                ScanStep::Fork(_) if forks == FORKS_MAX => return Err(refused(Limit::Ambiguous)),
+                ScanStep::Fork(fork) => {
                     forks += 1;
                     pending.push(*fork);
                 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use super::terminal::{self, Kind, iri, piece};
+use super::terminal::{self, TerminalKind, iri, piece};
 use crate::error::Limit;
 use crate::limits::QueryLimits;
 
@@ -49,7 +49,7 @@ enum Bracket {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Level {
+struct BracketLevel {
     bracket: Bracket,
     /// How often the parser reads what is inside, as a power of two.
     doublings: u8,
@@ -59,7 +59,7 @@ struct Level {
 
 /// The piece before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Before {
+enum PrecedingPiece {
     /// Nothing that can be compared.
     Other,
     Operand,
@@ -78,20 +78,20 @@ enum Values {
 }
 
 /// What a step found.
-pub(super) enum Step<'a> {
+pub(super) enum ScanStep<'a> {
     On,
     /// The text ends, or the parser cannot go on.
     End,
     /// There is another reading.
-    Fork(Box<Scan<'a>>),
+    Fork(Box<TextScan<'a>>),
 }
 
 #[derive(Clone)]
-pub(super) struct Scan<'a> {
+pub(super) struct TextScan<'a> {
     text: &'a str,
     pub(super) at: usize,
-    levels: Vec<Level>,
-    before: Before,
+    levels: Vec<BracketLevel>,
+    before: PrecedingPiece,
     values: Values,
     is_data: bool,
     is_describe: bool,
@@ -106,13 +106,13 @@ pub(super) struct Scan<'a> {
     variables: BTreeSet<&'a str>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> TextScan<'a> {
     pub(super) fn new(text: &'a str, base_bytes: usize) -> Self {
         Self {
             text,
             at: 0,
             levels: Vec::new(),
-            before: Before::Other,
+            before: PrecedingPiece::Other,
             values: Values::No,
             is_data: false,
             is_describe: false,
@@ -129,21 +129,21 @@ impl<'a> Scan<'a> {
     }
 
     /// Reads one piece, and says which limit it reaches.
-    pub(super) fn step(&mut self, limits: &QueryLimits) -> Result<Step<'a>, Limit> {
+    pub(super) fn step(&mut self, limits: &QueryLimits) -> Result<ScanStep<'a>, Limit> {
         self.at = terminal::space(self.text.as_bytes(), self.at);
         if self.at == self.text.len() {
-            return Ok(Step::End);
+            return Ok(ScanStep::End);
         }
         let step = if self.text.as_bytes()[self.at] == b'<' {
             self.less()
         } else {
-            let Some((kind, end)) = piece(self.text, self.at) else { return Ok(Step::End) };
+            let Some((kind, end)) = piece(self.text, self.at) else { return Ok(ScanStep::End) };
             let goes_on = self.take(kind, end);
             self.at = end;
             if !goes_on {
-                return Ok(Step::End);
+                return Ok(ScanStep::End);
             }
-            Step::On
+            ScanStep::On
         };
         self.verdict(limits)?;
         Ok(step)
@@ -193,67 +193,72 @@ impl<'a> Scan<'a> {
     }
 
     /// `<`: an IRI, a quoted triple, or a comparison.
-    fn less(&mut self) -> Step<'a> {
+    fn less(&mut self) -> ScanStep<'a> {
         let bytes = self.text.as_bytes();
         let is_quoted = bytes.get(self.at + 1) == Some(&b'<');
         let end = iri(bytes, self.at);
-        let compares = self.innermost() == Some(Bracket::Round) && !self.is_data && self.before != Before::Other;
+        let compares =
+            self.innermost() == Some(Bracket::Round) && !self.is_data && self.before != PrecedingPiece::Other;
         self.read();
         if !compares {
             match end {
                 _ if is_quoted => self.quote(),
-                Some(end) => self.name(Kind::Iri, end),
-                None => return Step::End,
+                Some(end) => self.name(TerminalKind::Iri, end),
+                None => return ScanStep::End,
             }
-            return Step::On;
+            return ScanStep::On;
         }
-        let mut step = Step::On;
+        let mut step = ScanStep::On;
         if is_quoted {
             let inner = iri(bytes, self.at + 1);
             if !inner.is_some_and(|inner| is_plain(&bytes[self.at + 2..inner - 1])) {
                 let mut fork = self.clone();
                 fork.quote();
-                step = Step::Fork(Box::new(fork));
+                step = ScanStep::Fork(Box::new(fork));
             }
             self.quoted += 1;
         } else if let Some(end) = end {
             let inside = &bytes[self.at + 1..end - 1];
             if is_plain(inside) || is_no_operand(inside) {
-                self.name(Kind::Iri, end);
-                return Step::On;
+                self.name(TerminalKind::Iri, end);
+                return ScanStep::On;
             }
             let mut fork = self.clone();
-            fork.name(Kind::Iri, end);
-            step = Step::Fork(Box::new(fork));
+            fork.name(TerminalKind::Iri, end);
+            step = ScanStep::Fork(Box::new(fork));
         }
         self.at += 1 + usize::from(bytes.get(self.at + 1) == Some(&b'='));
-        self.before = Before::Other;
+        self.before = PrecedingPiece::Other;
         step
     }
 
     fn quote(&mut self) {
         self.quoted += 1;
         self.at += 2;
-        self.before = Before::Other;
+        self.before = PrecedingPiece::Other;
     }
 
     /// An IRI, or a name that becomes one.
-    fn name(&mut self, kind: Kind, end: usize) {
+    fn name(&mut self, kind: TerminalKind, end: usize) {
         self.names += 1;
         if self.levels.is_empty() {
             self.chain += usize::from(self.is_describe);
-            if kind == Kind::Iri {
+            if kind == TerminalKind::Iri {
                 self.longest = self.longest.max(end - self.at);
             }
         }
-        let name = if kind == Kind::Name { Before::Name(self.at, end) } else { Before::Name(end, end) };
+        let name = if kind == TerminalKind::Name {
+            PrecedingPiece::Name(self.at, end)
+        } else {
+            PrecedingPiece::Name(end, end)
+        };
         self.operand(name);
         self.at = end;
     }
 
     /// Operands side by side are in a list, or columns.
-    fn operand(&mut self, operand: Before) {
-        if self.before != Before::Other && self.innermost() == Some(Bracket::Round) && !self.is_data {
+    fn operand(&mut self, operand: PrecedingPiece) {
+        if self.before != PrecedingPiece::Other && self.innermost() == Some(Bracket::Round) && !self.is_data {
             self.patterns += 2;
         }
         self.before = operand;
@@ -267,16 +272,16 @@ impl<'a> Scan<'a> {
     }
 
     /// False if the parser cannot go on.
-    fn take(&mut self, kind: Kind, end: usize) -> bool {
+    fn take(&mut self, kind: TerminalKind, end: usize) -> bool {
         self.read();
         let piece = &self.text[self.at..end];
         match kind {
-            Kind::Word => {
+            TerminalKind::Word => {
                 // What follows without a space may belong to the name of a prefix.
                 self.word_bytes = terminal::prefix(self.text, self.at) - self.at;
                 self.word(piece, end);
             }
-            Kind::Name => {
+            TerminalKind::Name => {
                 // `true-1-a:b` is a name, or two subtractions if the prefix is not known.
                 let prefix = piece.split(':').next().unwrap_or_default();
                 self.word_bytes = prefix.len();
@@ -285,25 +290,25 @@ impl<'a> Scan<'a> {
                 }
                 self.name(kind, end);
             }
-            Kind::Variable => {
+            TerminalKind::Variable => {
                 self.variables.insert(&piece[1..]);
-                self.operand(Before::Operand);
+                self.operand(PrecedingPiece::Operand);
                 self.values = match self.values {
                     Values::Begun => Values::Ready,
                     other => other,
                 };
             }
-            Kind::Blank | Kind::String | Kind::Number => self.operand(Before::Operand),
-            Kind::Language => self.before = Before::Operand,
-            Kind::Iri => self.name(kind, end),
-            Kind::Sign => return self.sign(piece.as_bytes()[0]),
+            TerminalKind::Blank | TerminalKind::String | TerminalKind::Number => self.operand(PrecedingPiece::Operand),
+            TerminalKind::Language => self.before = PrecedingPiece::Operand,
+            TerminalKind::Iri => self.name(kind, end),
+            TerminalKind::Sign => return self.sign(piece.as_bytes()[0]),
         }
         true
     }
 
     fn word(&mut self, word: &str, end: usize) {
         if self.levels.is_empty() && word.eq_ignore_ascii_case("DATA") {
-            self.is_data |= matches!(self.before, Before::Word(start, end)
+            self.is_data |= matches!(self.before, PrecedingPiece::Word(start, end)
                 if ["INSERT", "DELETE"].iter().any(|begin| self.text[start..end].eq_ignore_ascii_case(begin)));
         }
         self.is_describe |= self.levels.is_empty() && ends_with(word, "DESCRIBE");
@@ -313,7 +318,7 @@ impl<'a> Scan<'a> {
         if !self.is_data && NESTING.iter().any(|nesting| word.eq_ignore_ascii_case(nesting)) {
             self.chain += 1;
         }
-        self.operand(Before::Word(self.at, end));
+        self.operand(PrecedingPiece::Word(self.at, end));
     }
 
     /// False if the parser cannot go on.
@@ -341,7 +346,7 @@ impl<'a> Scan<'a> {
             _ => self.chain += 1,
         }
         if !matches!(sign, b')' | b']' | b'}') {
-            self.before = Before::Other;
+            self.before = PrecedingPiece::Other;
         }
         self.is_negated = sign == b'!' || (self.is_negated && matches!(sign, b'+' | b'-'));
         true
@@ -364,7 +369,7 @@ impl<'a> Scan<'a> {
             self.chain += usize::from(bracket == Bracket::Brace);
             self.patterns += usize::from(bracket == Bracket::Round && inside != Some(Bracket::Round));
         }
-        if matches!(self.before, Before::Word(start, end)
+        if matches!(self.before, PrecedingPiece::Word(start, end)
             if sign == b'(' && AGGREGATES.iter().any(|name| ends_with(&self.text[start..end], name)))
         {
             self.patterns += AGGREGATE_PATTERNS;
@@ -372,7 +377,7 @@ impl<'a> Scan<'a> {
         let more = if self.is_data { 0 } else { self.doubled(sign) };
         let doublings = self.doublings().saturating_add(more);
         let groups = self.groups().saturating_add(u8::from(bracket == Bracket::Brace));
-        self.levels.push(Level { bracket, doublings, groups });
+        self.levels.push(BracketLevel { bracket, doublings, groups });
     }
 
     /// How often the parser reads what is in this bracket, as a power of two.
@@ -380,14 +385,14 @@ impl<'a> Scan<'a> {
         let negated = u8::from(self.is_negated);
         negated
             + match self.before {
-                Before::Word(start, end) if sign == b'(' => {
+                PrecedingPiece::Word(start, end) if sign == b'(' => {
                     let is = |name: &&str| ends_with(&self.text[start..end], name);
                     u8::from(TWICE.iter().chain(&AGGREGATES).any(is)) + u8::from(is(&"GROUP_CONCAT"))
                 }
                 // A condition: tried as a function, and twice as an aggregate.
-                Before::Name(..) if sign == b'(' && self.innermost() != Some(Bracket::Round) => 2,
+                PrecedingPiece::Name(..) if sign == b'(' && self.innermost() != Some(Bracket::Round) => 2,
                 // `SERVICE SILENTa:b {` has two readings.
-                Before::Name(start, end) if sign == b'{' => {
+                PrecedingPiece::Name(start, end) if sign == b'{' => {
                     u8::from(self.text[start..end].to_ascii_uppercase().contains("SILENT"))
                 }
                 _ => 0,
@@ -405,7 +410,7 @@ impl<'a> Scan<'a> {
         if self.values == Values::InVariables {
             self.values = Values::Ready;
         }
-        self.before = Before::Operand;
+        self.before = PrecedingPiece::Operand;
         self.is_negated = false;
         fits
     }

@@ -3,7 +3,7 @@
 
 /// What a piece of a text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum TerminalKind {
     /// A run of letters: a keyword, several of them without a space, `a`, `true`.
     Word,
     /// `prefix:local`.
@@ -26,23 +26,23 @@ pub(crate) enum Kind {
 
 /// The piece that begins at a byte which is no white space, with `<` taken for an IRI; `None` if the parser cannot go on
 /// from here.
-pub(crate) fn piece(text: &str, at: usize) -> Option<(Kind, usize)> {
+pub(crate) fn piece(text: &str, at: usize) -> Option<(TerminalKind, usize)> {
     let bytes = text.as_bytes();
     match bytes[at] {
-        b'"' | b'\'' => Some((Kind::String, string(bytes, at)?)),
+        b'"' | b'\'' => Some((TerminalKind::String, string(bytes, at)?)),
         b'?' | b'$' => match variable(text, at) {
-            Some(end) => Some((Kind::Variable, end)),
-            None if bytes[at] == b'?' => Some((Kind::Sign, at + 1)),
+            Some(end) => Some((TerminalKind::Variable, end)),
+            None if bytes[at] == b'?' => Some((TerminalKind::Sign, at + 1)),
             None => None,
         },
-        b'0'..=b'9' => Some((Kind::Number, number(bytes, at))),
-        b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => Some((Kind::Number, number(bytes, at))),
-        b'<' => Some((Kind::Iri, iri(bytes, at)?)),
-        b'@' => Some((Kind::Language, language(bytes, at)?)),
-        b'_' => Some((Kind::Blank, blank(text, at)?)),
-        b':' => Some((Kind::Name, local(text, at + 1))),
+        b'0'..=b'9' => Some((TerminalKind::Number, number(bytes, at))),
+        b'.' if bytes.get(at + 1).is_some_and(u8::is_ascii_digit) => Some((TerminalKind::Number, number(bytes, at))),
+        b'<' => Some((TerminalKind::Iri, iri(bytes, at)?)),
+        b'@' => Some((TerminalKind::Language, language(bytes, at)?)),
+        b'_' => Some((TerminalKind::Blank, blank(text, at)?)),
+        b':' => Some((TerminalKind::Name, local(text, at + 1))),
         b'(' | b')' | b'[' | b']' | b'{' | b'}' | b',' | b';' | b'.' | b'+' | b'-' | b'*' | b'/' | b'|' | b'&'
-        | b'!' | b'=' | b'>' | b'^' | b'~' => Some((Kind::Sign, at + 1)),
+        | b'!' | b'=' | b'>' | b'^' | b'~' => Some((TerminalKind::Sign, at + 1)),
         b'a'..=b'z' | b'A'..=b'Z' | 0x80.. => word(text, at),
         _ => None,
     }
@@ -169,15 +169,15 @@ fn blank(text: &str, at: usize) -> Option<usize> {
 }
 
 /// A keyword, or a name with a prefix: the parser tries the latter first.
-fn word(text: &str, at: usize) -> Option<(Kind, usize)> {
+fn word(text: &str, at: usize) -> Option<(TerminalKind, usize)> {
     text.get(at..)?.chars().next().filter(|c| is_name_start(*c))?;
     let prefix = prefix(text, at);
     if text.as_bytes().get(prefix) == Some(&b':') {
-        return Some((Kind::Name, local(text, prefix + 1)));
+        return Some((TerminalKind::Name, local(text, prefix + 1)));
     }
     // No keyword has any other sign.
     let length = text.as_bytes()[at..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_').count();
-    (length > 0).then_some((Kind::Word, at + length))
+    (length > 0).then_some((TerminalKind::Word, at + length))
 }
 
 /// `PN_PREFIX`, which begins here.

@@ -3,7 +3,7 @@
 use oxrdf::{Dataset, GraphName, NamedNode, Quad};
 use sparesults::QueryResultsFormat;
 use spargebra::SparqlParser;
-use tidegate_graph::{Query, QueryLimits, Results, Row, Snapshot, Space, SpaceLimits, Update};
+use tidegate_graph::{GraphSpace, Query, QueryAnswer, QueryLimits, Row, Snapshot, SpaceLimits, Update};
 
 use crate::compare::{Table, same_dataset, same_graph, same_table, table_of_graph};
 use crate::manifest::{Data, Suite, Test};
@@ -13,8 +13,8 @@ pub(crate) fn run(suite: &Suite, test: &Test) -> Result<(), String> {
     let text = || suite.text(&test.action);
     let query = || Query::parse_at(&text(), Some(&test.action), &limits);
     let update = || Update::parse_at(&text(), Some(&test.action), &limits);
-    let parsed = |outcome: Result<(), tidegate_graph::Error>| outcome.map_err(|error| error.to_string());
-    let refused = |outcome: Result<(), tidegate_graph::Error>| match outcome {
+    let parsed = |outcome: Result<(), tidegate_graph::GraphError>| outcome.map_err(|error| error.to_string());
+    let refused = |outcome: Result<(), tidegate_graph::GraphError>| match outcome {
         Ok(()) => Err("accepted".to_owned()),
         Err(_) => Ok(()),
     };
@@ -29,8 +29,8 @@ pub(crate) fn run(suite: &Suite, test: &Test) -> Result<(), String> {
     }
 }
 
-fn space(suite: &Suite, data: &Data, more: &[String]) -> Space {
-    let mut space = Space::new(7, SpaceLimits::default());
+fn space(suite: &Suite, data: &Data, more: &[String]) -> GraphSpace {
+    let mut space = GraphSpace::new(7, SpaceLimits::default());
     space.restore(1, quads(suite, data, more)).expect("the data fits");
     space
 }
@@ -58,12 +58,12 @@ fn evaluate(suite: &Suite, test: &Test) -> Result<(), String> {
     let snapshot = space(suite, &test.data, &from).snapshot();
     let expected = test.result.as_ref().ok_or("no result")?;
     match query.run(&snapshot, &limits).map_err(|error| error.to_string())? {
-        Results::Triples(triples) => {
+        QueryAnswer::Triples(triples) => {
             let found = triples.collect::<Result<oxrdf::Graph, _>>().map_err(|error| error.to_string())?;
             same_graph(found, suite.graph(expected))
         }
-        Results::Boolean(holds) => same_table(&Table::Boolean(holds), &table(suite, expected)?, false, false),
-        Results::Rows(rows) => {
+        QueryAnswer::Boolean(holds) => same_table(&Table::Boolean(holds), &table(suite, expected)?, false, false),
+        QueryAnswer::Rows(rows) => {
             let variables = rows.variables().iter().map(|variable| variable.as_str().to_owned()).collect();
             let rows: Vec<Row> = rows.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
             let rows = rows.iter().map(|row| row.to_vec()).collect();

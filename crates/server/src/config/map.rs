@@ -17,7 +17,7 @@
 use std::path::Path;
 
 use tidegate_map::limits::{CHAIN_MAX, KEEP_MAX, RULES_MAX};
-use tidegate_map::{Emit, EmitRule, Fault, Ingest, IngestRule, Mode, On, Prefixes};
+use tidegate_map::{Emit, EmitOn, EmitRule, Ingest, IngestMode, IngestRule, MapFault, Prefixes};
 use tidegate_wire_mqtt::QoS;
 
 use super::problem::{Origin, Problem};
@@ -150,7 +150,7 @@ pub fn compile(raw: &[RawMap], prefixes: &PrefixList, problems: &mut Vec<Problem
 }
 
 /// A fault at the place of its field.
-fn problem(kind: Kind, at: &Origin, fields: &[Entry], fault: &Fault) -> Problem {
+fn problem(kind: Kind, at: &Origin, fields: &[Entry], fault: &MapFault) -> Problem {
     let origin = fields.iter().find(|field| field.path == fault.field).map_or(at, |field| &field.origin);
     let meant =
         fault.unknown.as_ref().and_then(|(name, known)| suggest::did_you_mean(name, known.iter().map(String::as_str)));
@@ -172,24 +172,24 @@ fn set(kind: Kind, rules: &mut (IngestRule, EmitRule), field: &str, value: &Valu
         },
         (_, "mode") => {
             ingest.mode = match (value.text(), ingest.mode) {
-                (Some("replace"), _) => Mode::Replace,
-                (Some("append"), Mode::Append { keep }) => Mode::Append { keep },
-                (Some("append"), Mode::Replace) => Mode::Append { keep: KEEP },
+                (Some("replace"), _) => IngestMode::Replace,
+                (Some("append"), IngestMode::Append { keep }) => IngestMode::Append { keep },
+                (Some("append"), IngestMode::Replace) => IngestMode::Append { keep: KEEP },
                 _ => return Err("\"replace\" or \"append\"".to_owned()),
             };
         }
         (_, "keep") => {
             let keep = number::<1, { KEEP_MAX as u64 }>(value)? as usize;
-            ingest.mode = Mode::Append { keep };
+            ingest.mode = IngestMode::Append { keep };
         }
         (_, "chain") => ingest.chain = number::<0, { CHAIN_MAX as u64 }>(value)? as u8,
         (_, "qos") => emit.qos = QoS::from_bits(number::<0, 2>(value)? as u8).unwrap_or_default(),
         (_, "retain") => emit.retain = bool::read(value, None).ok_or_else(bool::expected)?,
         _ => {
             emit.on = match value.text() {
-                Some("added") => On::Added,
-                Some("removed") => On::Removed,
-                Some("both") => On::Both,
+                Some("added") => EmitOn::Added,
+                Some("removed") => EmitOn::Removed,
+                Some("both") => EmitOn::Both,
                 _ => return Err("\"added\", \"removed\" or \"both\"".to_owned()),
             };
         }
@@ -268,8 +268,8 @@ mod tests {
                     [[map.emit]]\nquery = \"SELECT ?s { ?s ?p ?o }\"\ntopic = \"a/{s}\"\nqos = 1\non = \"both\"\n";
         let (maps, problems) = maps(text);
         assert_eq!(problems, [""; 0]);
-        assert_eq!(maps.ingest[0].0.mode, Mode::Append { keep: 5 });
-        assert_eq!((maps.emit[0].0.qos, maps.emit[0].0.on), (QoS::AtLeastOnce, On::Both));
+        assert_eq!(maps.ingest[0].0.mode, IngestMode::Append { keep: 5 });
+        assert_eq!((maps.emit[0].0.qos, maps.emit[0].0.on), (QoS::AtLeastOnce, EmitOn::Both));
     }
 
     #[test]

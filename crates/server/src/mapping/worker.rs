@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow};
 use oxrdf::Quad;
 use tidegate_broker::{Handle as Broker, Mapped};
 use tidegate_graph::ResultDelta;
-use tidegate_map::{Arrived, Chain, Edit, Emit, Ingest, Kept, Loss};
+use tidegate_map::{Additions, Chain, Edit, Emit, IncomingMessage, Ingest, Loss};
 use tidegate_space::{
     Answer, Answered, Ask, Asker, Begun, Handle as Space, Inlet, Outlet, Refused, Told, Waiting, Watched,
 };
@@ -48,7 +48,7 @@ pub(super) struct Worker {
     emit: Vec<Emit>,
     /// The standing queries, by subscriber: which rule, and the version it was told last.
     standing: BTreeMap<u64, (usize, u64)>,
-    kept: Kept,
+    kept: Additions,
     chain: Chain,
     /// Standing queries that have ended or never stood, and when to try whether they stand.
     due: Vec<(Instant, usize)>,
@@ -72,7 +72,7 @@ impl Worker {
             ingest: maps.ingest.into_iter().map(|(_, ingest, _)| ingest).collect(),
             emit: maps.emit.into_iter().map(|(_, emit, _)| emit).collect(),
             standing: BTreeMap::new(),
-            kept: Kept::new(boot),
+            kept: Additions::new(boot),
             chain: Chain::default(),
             due: Vec::new(),
             under_way: VecDeque::new(),
@@ -186,7 +186,7 @@ impl Worker {
         let (now, id) = (iso_time(), format!("{:x}-{:x}", self.boot, self.number));
         let tapped = &queued.tapped;
         let (topic, payload, chain) = (&*tapped.topic, &*tapped.payload, tapped.chain);
-        let arrived = Arrived { topic, payload, now: &now, id: &id, chain };
+        let arrived = IncomingMessage { topic, payload, now: &now, id: &id, chain };
         for (number, ingest) in self.ingest.iter().enumerate() {
             match ingest.apply(number, &arrived, &mut self.kept) {
                 None => {}

@@ -10,7 +10,7 @@ use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Hello, Shard, Then};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Publish, QoS,
-    ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version, decode,
+    ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version, decode,
 };
 
 use super::trace::Arrival;
@@ -86,7 +86,7 @@ impl Stage {
     fn subscribe(&mut self, now: Timestamp) -> Option<()> {
         let filter = TopicFilter::parse("#", &Limits::default()).ok()?;
         let list = [Subscription { filter, options: SubscriptionOptions::with_qos(QoS::AtLeastOnce) }];
-        let (packet_id, properties, subscriptions) = (PacketId::MIN, Properties::EMPTY, Subscriptions::new(&list));
+        let (packet_id, properties, subscriptions) = (PacketId::MIN, Properties::EMPTY, SubscriptionList::new(&list));
         let mut bytes = Vec::new();
         let _ = Subscribe { packet_id, properties, subscriptions }.encode(Peer::new(Version::V5), &mut bytes);
         self.shard.handle_input(self.reader, &bytes, now);

@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 use tidegate_control::hints::Hints;
 use tidegate_wire_mqtt::{
     Connect, Decoded, Encode, Limits, Packet, PacketId, Properties, Property, Publish, Sender, Subscribe, Subscription,
-    SubscriptionOptions, Subscriptions, TopicFilter, Will, decode,
+    SubscriptionList, SubscriptionOptions, TopicFilter, Will, decode,
 };
 
 use super::message::{Head, Look, Template, peer, qos};
@@ -451,7 +451,7 @@ fn subscribe(filters: &[String], level: u8, speaks: Speaks, out: &mut Vec<u8>) {
     let parsed = filters.iter().filter_map(|filter| TopicFilter::parse(filter, &limits).ok());
     let wanted: Vec<_> = parsed.map(|filter| Subscription { filter, options }).collect();
     if !wanted.is_empty() {
-        let subscriptions = Subscriptions::new(&wanted);
+        let subscriptions = SubscriptionList::new(&wanted);
         let packet = Subscribe { packet_id: PacketId::MIN, properties: Properties::EMPTY, subscriptions };
         let _ = packet.encode(peer(speaks), out);
     }

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tidegate_control::hints::Hints;
-use tidegate_graph::Error;
+use tidegate_graph::GraphError;
 
 use crate::limits::DISK_RETRY;
 use crate::machine::request::Refused;
@@ -105,16 +105,16 @@ impl From<Refused> for Problem {
     }
 }
 
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
+impl From<GraphError> for Problem {
+    fn from(error: GraphError) -> Self {
         let (status, name) = match &error {
-            Error::Cancelled => return Refused::Late.into(),
-            Error::Syntax(_) => (StatusCode::BAD_REQUEST, "not-sparql"),
-            Error::Refused(_) => (StatusCode::BAD_REQUEST, "not-done-here"),
-            Error::NotRdf(_) => (StatusCode::BAD_REQUEST, "not-rdf"),
-            Error::Limit(_) | Error::LimitAt(..) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
-            Error::Unknown => (StatusCode::NOT_FOUND, "unknown"),
-            Error::Evaluation(_) | Error::OutOfStep => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+            GraphError::Cancelled => return Refused::Late.into(),
+            GraphError::Syntax(_) => (StatusCode::BAD_REQUEST, "not-sparql"),
+            GraphError::Refused(_) => (StatusCode::BAD_REQUEST, "not-done-here"),
+            GraphError::NotRdf(_) => (StatusCode::BAD_REQUEST, "not-rdf"),
+            GraphError::Limit(_) | GraphError::LimitAt(..) => (StatusCode::PAYLOAD_TOO_LARGE, "limit"),
+            GraphError::Unknown => (StatusCode::NOT_FOUND, "unknown"),
+            GraphError::Evaluation(_) | GraphError::OutOfStep => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
         };
         Self::new(status, name, error.to_string())
     }

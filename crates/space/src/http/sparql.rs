@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tidegate_control::admission::Class;
-use tidegate_graph::{Error, Query, QueryLimits, Update};
+use tidegate_graph::{GraphError, Query, QueryLimits, Update};
 
 use super::body::{Parameters, content_type};
 use super::problem::{Problem, announce};
@@ -121,7 +121,7 @@ async fn ask(
     let work = move |limits: &QueryLimits| {
         let mut query = match Query::parse(&text, limits) {
             Ok(query) => query,
-            Err(Error::Cancelled) => return (Noted::Wrong(Refused::Late.into()), Err(Refused::Late)),
+            Err(GraphError::Cancelled) => return (Noted::Wrong(Refused::Late.into()), Err(Refused::Late)),
             Err(error) => return (Noted::Wrong(error.into()), Err(Refused::Declined)),
         };
         if !(default.is_empty() && named.is_empty()) {

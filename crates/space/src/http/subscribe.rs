@@ -10,7 +10,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use futures_util::SinkExt;
 use tidegate_control::admission::Class;
-use tidegate_graph::{Error, SubscriberId};
+use tidegate_graph::{GraphError, SubscriberId};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
@@ -73,7 +73,7 @@ struct Socket {
     handle: Handle,
     client: u64,
     subscriptions: HashMap<u64, Subscription>,
-    under_way: VecDeque<(Asked, Reading<Option<Error>>)>,
+    under_way: VecDeque<(Asked, Reading<Option<GraphError>>)>,
     outlet: Arc<Outlet>,
     out: VecDeque<Message>,
     out_bytes: usize,
@@ -150,7 +150,7 @@ impl Socket {
                         let (what, seen) = (Watched::Query(Box::new(query)), wanted.seen);
                         (None, Ok(Ask::Subscribe { what, name: spuid(), seen, outlet }))
                     }
-                    Err(Error::Cancelled) => (None, Err(Refused::Late)),
+                    Err(GraphError::Cancelled) => (None, Err(Refused::Late)),
                     Err(error) => (Some(error), Err(Refused::Declined)),
                 });
                 self.under_way.push_back((Asked { alias, is_return }, reading));
@@ -222,8 +222,8 @@ async fn flush(out: &mut VecDeque<Message>, socket: &mut WebSocket) -> Result<Re
 
 /// The answer to the request that came first; never, if there is none.
 async fn next(
-    under_way: &mut VecDeque<(Asked, Reading<Option<Error>>)>,
-) -> (Asked, Result<Answered, Refused>, Option<Error>) {
+    under_way: &mut VecDeque<(Asked, Reading<Option<GraphError>>)>,
+) -> (Asked, Result<Answered, Refused>, Option<GraphError>) {
     let Some((_, reading)) = under_way.front_mut() else { return std::future::pending().await };
     let (outcome, unread) = reading.wait().await;
     (under_way.pop_front().map(|(asked, _)| asked).unwrap_or_default(), outcome, unread.flatten())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_graph::Error;
+use tidegate_graph::GraphError;
 
 use crate::change::Change;
 
@@ -19,5 +19,5 @@ pub enum Told {
         delta: Arc<Change>,
     },
     /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.
-    Ended(Option<Error>),
+    Ended(Option<GraphError>),
 }

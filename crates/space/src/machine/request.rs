@@ -10,7 +10,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use sparesults::QueryResultsFormat;
 use tidegate_control::admission::{Class, Key};
 use tidegate_control::hints::Hints;
-use tidegate_graph::{Baseline, Error, Mask, Query, ResultDelta, SubscriberId, Update};
+use tidegate_graph::{GraphError, Mask, Query, ResultBaseline, ResultDelta, SubscriberId, Update};
 
 use crate::limits::{TEXT_SHOWN_BYTES, TIME_MAX, TIME_MIN};
 use crate::machine::condition::Condition;
@@ -101,7 +101,7 @@ impl Subscribed {
 #[derive(Clone, Debug)]
 pub enum Begun {
     /// The whole result, in place of everything before.
-    Whole(Baseline),
+    Whole(ResultBaseline),
     /// What was missed, exactly, and nothing else.
     Missed {
         /// The number that it has.
@@ -212,7 +212,7 @@ pub enum Refused {
     /// Done, but whether it is stored is not known: it holds if the disk comes back before the process ends.
     Unconfirmed,
     /// The request is at fault, or a limit.
-    Failed(Error),
+    Failed(GraphError),
     /// The answer is longer than answers may be.
     TooLong,
     /// The service ends.

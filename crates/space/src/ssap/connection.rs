@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tidegate_control::hints::Asks;
 use tidegate_graph::{QueryLimits, SubscriberId};
-use tidegate_wire_ssap::{Header, Scanned, Scanner, Status, Transaction};
+use tidegate_wire_ssap::{Scanned, Scanner, SsapHeader, Status, Transaction};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -38,7 +38,7 @@ use crate::panics::{Panicked, Part};
 
 /// A request that was started.
 struct Started {
-    header: Header,
+    header: SsapHeader,
     kind: Kind,
     /// Its client wants to know about pace.
     is_told: bool,
@@ -339,12 +339,12 @@ impl Connection {
         }
     }
 
-    fn has_too_many(&self, header: &Header) -> bool {
+    fn has_too_many(&self, header: &SsapHeader) -> bool {
         header.transaction() == Some(Transaction::Subscribe) && self.subscriptions.len() >= SUBSCRIPTIONS_MAX
     }
 
     /// Does what needs nothing of the space.
-    fn conclude(&mut self, header: &Header, step: Step) {
+    fn conclude(&mut self, header: &SsapHeader, step: Step) {
         match step {
             Step::Reply(status, words) => self.settle(header, status, &words),
             Step::Close(status, words) => {
@@ -386,7 +386,7 @@ impl Connection {
     }
 
     /// Answers with a status and nothing else.
-    fn settle(&mut self, header: &Header, status: Status, words: &str) {
+    fn settle(&mut self, header: &SsapHeader, status: Status, words: &str) {
         let outcome = match status {
             Status::Success => Ssap::Done,
             Status::OutOfResources => Ssap::Busy,

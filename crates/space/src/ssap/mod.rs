@@ -10,7 +10,7 @@ mod write;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tidegate_wire_ssap::Header;
+use tidegate_wire_ssap::SsapHeader;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
@@ -37,7 +37,7 @@ pub(crate) struct Door {
 #[derive(Debug)]
 pub(crate) struct Farewell {
     pub(crate) name: String,
-    pub(crate) request: Header,
+    pub(crate) request: SsapHeader,
 }
 
 impl Door {
@@ -50,7 +50,7 @@ impl Door {
     }
 
     /// Tells the connection that has this subscription; false if there is none.
-    pub(crate) fn end(&self, name: &str, request: &Header) -> bool {
+    pub(crate) fn end(&self, name: &str, request: &SsapHeader) -> bool {
         let connection = lock(&self.subscriptions).get(name).cloned();
         let farewell = Farewell { name: name.to_owned(), request: request.clone() };
         connection.is_some_and(|connection| connection.try_send(farewell).is_ok())

@@ -1,8 +1,8 @@
 //! From a message to what is to be done about it, without doing it.
 
 use tidegate_control::hints::Asks;
-use tidegate_graph::{Error, Query, QueryLimits, Update};
-use tidegate_wire_ssap::{Fault, Graph, Header, Message, Question, Request, SEQUENCE_MAX, Status};
+use tidegate_graph::{GraphError, Query, QueryLimits, Update};
+use tidegate_wire_ssap::{Graph, SEQUENCE_MAX, SsapFault, SsapHeader, SsapMessage, SsapQuery, SsapRequest, Status};
 
 use super::terms::{Wrong, masks, masks_of, quads, rdf_xml};
 use crate::limits::INLINE_BYTES;
@@ -12,7 +12,7 @@ use crate::outlet::Ask;
 /// A message, understood.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) header: Header,
+    pub(crate) header: SsapHeader,
     /// What the sender says about pace; only those who do are told about it.
     pub(crate) asks: Box<Asks>,
     pub(crate) step: Step,
@@ -84,13 +84,13 @@ pub(crate) fn plan(bytes: &[u8], limits: &QueryLimits, name: impl FnMut() -> Str
 }
 
 /// What is known of the sender of a message that is too long to be read.
-pub(crate) fn header_of(bytes: &[u8]) -> Header {
+pub(crate) fn header_of(bytes: &[u8]) -> SsapHeader {
     let mut end = bytes.len().min(HEAD_BYTES);
     // Not in the middle of a character.
     while end > 0 && bytes.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
         end -= 1;
     }
-    match Message::parse(bytes.get(..end).unwrap_or_default()) {
+    match SsapMessage::parse(bytes.get(..end).unwrap_or_default()) {
         Ok(message) => message.header,
         Err(fault) => *fault.header,
     }
@@ -100,22 +100,22 @@ pub(crate) fn header_of(bytes: &[u8]) -> Header {
 const HEAD_BYTES: usize = 4 << 10;
 
 /// Whether there is SPARQL or RDF/XML in it.
-fn has_text(request: &Request<'_>) -> bool {
+fn has_text(request: &SsapRequest<'_>) -> bool {
     let of_graph = |graph: &Graph<'_>| !matches!(graph, Graph::Triples(_));
     match request {
-        Request::Insert { graph, .. } | Request::Remove { graph, .. } => of_graph(graph),
-        Request::Update { insert, remove, .. } => of_graph(insert) || remove.as_ref().is_some_and(of_graph),
-        Request::Query(question) | Request::Subscribe(question) => matches!(question, Question::Sparql(_)),
-        Request::PersistentUpdate { .. } => true,
-        Request::Join { .. }
-        | Request::Leave
-        | Request::Unsubscribe { .. }
-        | Request::CancelPersistentUpdate { .. } => false,
+        SsapRequest::Insert { graph, .. } | SsapRequest::Remove { graph, .. } => of_graph(graph),
+        SsapRequest::Update { insert, remove, .. } => of_graph(insert) || remove.as_ref().is_some_and(of_graph),
+        SsapRequest::Query(question) | SsapRequest::Subscribe(question) => matches!(question, SsapQuery::Sparql(_)),
+        SsapRequest::PersistentUpdate { .. } => true,
+        SsapRequest::Join { .. }
+        | SsapRequest::Leave
+        | SsapRequest::Unsubscribe { .. }
+        | SsapRequest::CancelPersistentUpdate { .. } => false,
     }
 }
 
-fn of_message(bytes: &[u8], step: impl FnOnce(Request<'_>) -> Result<Step, Wrong>) -> Plan {
-    let message = match Message::parse(bytes) {
+fn of_message(bytes: &[u8], step: impl FnOnce(SsapRequest<'_>) -> Result<Step, Wrong>) -> Plan {
+    let message = match SsapMessage::parse(bytes) {
         Ok(message) => message,
         Err(fault) => return of_fault(fault),
     };
@@ -125,7 +125,7 @@ fn of_message(bytes: &[u8], step: impl FnOnce(Request<'_>) -> Result<Step, Wrong
             asks.read(known, text.trim());
         }
     }
-    match Request::read(&message) {
+    match SsapRequest::read(&message) {
         Ok(request) => {
             let mut step = step(request).unwrap_or_else(|(status, words)| Step::Reply(status, words));
             if let Step::Subscribe(_, _, seen) = &mut step {
@@ -138,42 +138,44 @@ fn of_message(bytes: &[u8], step: impl FnOnce(Request<'_>) -> Result<Step, Wrong
 }
 
 /// The protocol knows no coming back: a SUBSCRIBE with the parameters of an indication is ours.
-fn seen_of(message: &Message<'_>) -> Option<Seen> {
+fn seen_of(message: &SsapMessage<'_>) -> Option<Seen> {
     let name = message.text("subscription_id").ok()??.into_owned();
     let sequence = message.text("ind_sequence").ok()??.trim().parse().ok()?;
     Some(Seen { name, sequence, round: Some(SEQUENCE_MAX.into()) })
 }
 
-fn of_fault(fault: Fault) -> Plan {
-    let Fault { status, detail, header, is_broken } = fault;
+fn of_fault(fault: SsapFault) -> Plan {
+    let SsapFault { status, detail, header, is_broken } = fault;
     let step = if is_broken { Step::Close(status, detail) } else { Step::Reply(status, detail) };
     Plan { header: *header, asks: Box::default(), step }
 }
 
-fn step(request: Request<'_>, limits: &QueryLimits, mut name: impl FnMut() -> String) -> Result<Step, Wrong> {
+fn step(request: SsapRequest<'_>, limits: &QueryLimits, mut name: impl FnMut() -> String) -> Result<Step, Wrong> {
     Ok(match request {
-        Request::Join { .. } | Request::Leave => Step::Reply(Status::Success, String::new()),
-        Request::Insert { graph, confirm } => change((Some(graph), None), (confirm, true), limits, name)?,
-        Request::Remove { graph, confirm } => change((None, Some(graph)), (confirm, false), limits, name)?,
-        Request::Update { insert, remove, confirm } => change((Some(insert), remove), (confirm, true), limits, name)?,
-        Request::Query(Question::Patterns(patterns)) => {
+        SsapRequest::Join { .. } | SsapRequest::Leave => Step::Reply(Status::Success, String::new()),
+        SsapRequest::Insert { graph, confirm } => change((Some(graph), None), (confirm, true), limits, name)?,
+        SsapRequest::Remove { graph, confirm } => change((None, Some(graph)), (confirm, false), limits, name)?,
+        SsapRequest::Update { insert, remove, confirm } => {
+            change((Some(insert), remove), (confirm, true), limits, name)?
+        }
+        SsapRequest::Query(SsapQuery::Patterns(patterns)) => {
             Step::Ask(Ask::Match { masks: masks(&patterns)?, form: Form::Ssap }, Reply::Results)
         }
-        Request::Query(Question::Sparql(text)) => sparql(&text, limits)?,
-        Request::Subscribe(Question::Patterns(patterns)) => {
+        SsapRequest::Query(SsapQuery::Sparql(text)) => sparql(&text, limits)?,
+        SsapRequest::Subscribe(SsapQuery::Patterns(patterns)) => {
             Step::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples, None)
         }
-        Request::Subscribe(Question::Sparql(text)) => {
+        SsapRequest::Subscribe(SsapQuery::Sparql(text)) => {
             let query = Query::parse(&text, limits).map_err(|error| refused(&error))?;
             Step::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql, None)
         }
-        Request::Unsubscribe { subscription_id } => Step::Unsubscribe(subscription_id.into_owned()),
-        Request::PersistentUpdate { update, confirm } => {
+        SsapRequest::Unsubscribe { subscription_id } => Step::Unsubscribe(subscription_id.into_owned()),
+        SsapRequest::PersistentUpdate { update, confirm } => {
             // Judged here, so that what is wrong with it is said at once.
             Update::parse(&update, limits).map_err(|error| refused(&error))?;
             Step::Ask(Ask::AddRule { name: name(), text: update.into_owned() }, Reply::Rule { confirm })
         }
-        Request::CancelPersistentUpdate { update_id } => {
+        SsapRequest::CancelPersistentUpdate { update_id } => {
             Step::Ask(Ask::RemoveRule(update_id.into_owned()), Reply::Status { confirm: true })
         }
     })
@@ -213,22 +215,25 @@ fn sparql(text: &str, limits: &QueryLimits) -> Result<Step, Wrong> {
     match (Update::parse(text, limits), error) {
         (Ok(update), _) => Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Truth)),
         // It is an update, and something else is the matter with it.
-        (Err(other @ (Error::Refused(_) | Error::Limit(_) | Error::LimitAt(..))), Error::Syntax(_)) => {
-            Err(refused(&other))
-        }
+        (
+            Err(other @ (GraphError::Refused(_) | GraphError::Limit(_) | GraphError::LimitAt(..))),
+            GraphError::Syntax(_),
+        ) => Err(refused(&other)),
         (Err(_), error) => Err(refused(&error)),
     }
 }
 
-fn refused(error: &Error) -> Wrong {
+fn refused(error: &GraphError) -> Wrong {
     (status_of(error), error.to_string())
 }
 
 /// The status that says best what happened.
-pub(crate) fn status_of(error: &Error) -> Status {
+pub(crate) fn status_of(error: &GraphError) -> Status {
     match error {
-        Error::Syntax(_) | Error::NotRdf(_) | Error::Refused(_) | Error::Unknown => Status::KpRequest,
-        Error::Limit(_) | Error::LimitAt(..) | Error::Cancelled => Status::OutOfResources,
-        Error::Evaluation(_) | Error::OutOfStep => Status::SibError,
+        GraphError::Syntax(_) | GraphError::NotRdf(_) | GraphError::Refused(_) | GraphError::Unknown => {
+            Status::KpRequest
+        }
+        GraphError::Limit(_) | GraphError::LimitAt(..) | GraphError::Cancelled => Status::OutOfResources,
+        GraphError::Evaluation(_) | GraphError::OutOfStep => Status::SibError,
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
-use tidegate_wire_ssap::{Header, Status, Transaction};
+use tidegate_wire_ssap::{SsapHeader, Status, Transaction};
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 /// A message that was read.
 #[derive(Debug)]
 pub(super) struct Understood {
-    pub(super) header: Header,
+    pub(super) header: SsapHeader,
     /// Its client wants to know about pace.
     pub(super) is_told: bool,
     pub(super) what: What,
@@ -66,7 +66,7 @@ impl Waits {
 }
 
 /// What a message is taken for until it is read.
-pub(super) fn class_of(header: &Header) -> Class {
+pub(super) fn class_of(header: &SsapHeader) -> Class {
     match header.transaction() {
         Some(Transaction::Query) => Class::Query,
         Some(Transaction::Subscribe) => Class::Subscribe,

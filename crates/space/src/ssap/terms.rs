@@ -4,7 +4,7 @@ use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Te
 use oxrdfio::RdfFormat;
 use tidegate_graph::{Mask, MaskGraph, QueryLimits, RdfLimits, read_rdf};
 use tidegate_wire_ssap::limits::TRIPLES_MAX;
-use tidegate_wire_ssap::{Node, Status, Triple};
+use tidegate_wire_ssap::{Status, Triple, TripleNode};
 
 use super::plan::status_of;
 
@@ -37,19 +37,19 @@ pub(crate) fn masks(patterns: &[Triple<'_>]) -> Result<Vec<Mask>, Wrong> {
     let mask = |pattern: &Triple<'_>| {
         Ok(Mask {
             subject: match &pattern.subject {
-                Node::Any => None,
-                Node::Blank(label) => Some(NamedOrBlankNode::from(blank(label)?)),
-                Node::Uri(text) | Node::Literal(text) => Some(uri(text)?.into()),
+                TripleNode::Any => None,
+                TripleNode::Blank(label) => Some(NamedOrBlankNode::from(blank(label)?)),
+                TripleNode::Uri(text) | TripleNode::Literal(text) => Some(uri(text)?.into()),
             },
             predicate: match &pattern.predicate {
-                Node::Any => None,
-                Node::Uri(text) | Node::Literal(text) | Node::Blank(text) => Some(uri(text)?),
+                TripleNode::Any => None,
+                TripleNode::Uri(text) | TripleNode::Literal(text) | TripleNode::Blank(text) => Some(uri(text)?),
             },
             object: match &pattern.object {
-                Node::Any => None,
-                Node::Uri(text) => Some(Term::from(uri(text)?)),
-                Node::Blank(label) => Some(blank(label)?.into()),
-                Node::Literal(text) => Some(Literal::new_simple_literal(text.as_ref()).into()),
+                TripleNode::Any => None,
+                TripleNode::Uri(text) => Some(Term::from(uri(text)?)),
+                TripleNode::Blank(label) => Some(blank(label)?.into()),
+                TripleNode::Literal(text) => Some(Literal::new_simple_literal(text.as_ref()).into()),
             },
             graph: MaskGraph::Default,
         })
@@ -75,19 +75,19 @@ pub(crate) fn quads(triples: &[Triple<'_>], mut name: impl FnMut() -> String) ->
             return Err(wrong("a wildcard among triples to insert"));
         }
         let subject = match &triple.subject {
-            Node::Blank(label) => named(label),
-            Node::Uri(text) | Node::Literal(text) => uri(text)?,
-            Node::Any => continue,
+            TripleNode::Blank(label) => named(label),
+            TripleNode::Uri(text) | TripleNode::Literal(text) => uri(text)?,
+            TripleNode::Any => continue,
         };
         let predicate = match &triple.predicate {
-            Node::Uri(text) | Node::Literal(text) | Node::Blank(text) => uri(text)?,
-            Node::Any => continue,
+            TripleNode::Uri(text) | TripleNode::Literal(text) | TripleNode::Blank(text) => uri(text)?,
+            TripleNode::Any => continue,
         };
         let object = match &triple.object {
-            Node::Blank(label) => Term::from(named(label)),
-            Node::Uri(text) => uri(text)?.into(),
-            Node::Literal(text) => Literal::new_simple_literal(text.as_ref()).into(),
-            Node::Any => continue,
+            TripleNode::Blank(label) => Term::from(named(label)),
+            TripleNode::Uri(text) => uri(text)?.into(),
+            TripleNode::Literal(text) => Literal::new_simple_literal(text.as_ref()).into(),
+            TripleNode::Any => continue,
         };
         quads.push(Quad::new(subject, predicate, object, GraphName::DefaultGraph));
     }
@@ -117,12 +117,12 @@ pub(crate) fn masks_of(quads: Vec<Quad>) -> Vec<Mask> {
     quads.into_iter().map(mask).collect()
 }
 
-fn node(term: &Term) -> Node<'static> {
+fn node(term: &Term) -> TripleNode<'static> {
     match term {
-        Term::NamedNode(node) => Node::Uri(node.as_str().to_owned().into()),
-        Term::BlankNode(node) => Node::Blank(node.as_str().to_owned().into()),
+        Term::NamedNode(node) => TripleNode::Uri(node.as_str().to_owned().into()),
+        Term::BlankNode(node) => TripleNode::Blank(node.as_str().to_owned().into()),
         // RDF-M3 has no place for a datatype or a language.
-        Term::Literal(literal) => Node::Literal(literal.value().to_owned().into()),
+        Term::Literal(literal) => TripleNode::Literal(literal.value().to_owned().into()),
     }
 }
 
@@ -135,15 +135,15 @@ pub(crate) fn triple_of(subject: &Term, predicate: &Term, object: &Term) -> Trip
 mod tests {
     use super::*;
 
-    fn triple<'a>(subject: Node<'a>, object: Node<'a>) -> Triple<'a> {
-        Triple { subject, predicate: Node::Uri("p".into()), object }
+    fn triple<'a>(subject: TripleNode<'a>, object: TripleNode<'a>) -> Triple<'a> {
+        Triple { subject, predicate: TripleNode::Uri("p".into()), object }
     }
 
     #[test]
     fn labels_become_resources_with_new_names_once_each() {
         let triples = [
-            triple(Node::Blank("a".into()), Node::Blank("".into())),
-            triple(Node::Blank("".into()), Node::Blank("a".into())),
+            triple(TripleNode::Blank("a".into()), TripleNode::Blank("".into())),
+            triple(TripleNode::Blank("".into()), TripleNode::Blank("a".into())),
         ];
         let mut number = 0;
         let (quads, names) = quads(&triples, || {
@@ -158,12 +158,12 @@ mod tests {
 
     #[test]
     fn what_would_leave_its_brackets_is_refused_and_bare_names_are_not() {
-        let bad = [triple(Node::Uri("a> <b".into()), Node::Literal("x".into()))];
+        let bad = [triple(TripleNode::Uri("a> <b".into()), TripleNode::Literal("x".into()))];
         assert_eq!(quads(&bad, String::new).unwrap_err().0, Status::Syntax);
         assert!(masks(&bad).is_err());
-        let bare = [triple(Node::Uri("Agent_X".into()), Node::Literal("<any> \"text\"\n".into()))];
+        let bare = [triple(TripleNode::Uri("Agent_X".into()), TripleNode::Literal("<any> \"text\"\n".into()))];
         assert_eq!(quads(&bare, String::new).unwrap().0.len(), 1);
-        let pattern = [triple(Node::Any, Node::Any)];
+        let pattern = [triple(TripleNode::Any, TripleNode::Any)];
         assert!(quads(&pattern, String::new).is_err() && masks(&pattern).is_ok());
     }
 

@@ -2,7 +2,7 @@
 
 use tidegate_control::hints::Hints;
 use tidegate_graph::Row;
-use tidegate_wire_ssap::{Answer as Message, Header, RowWriter, SEQUENCE_MAX, Status, write_triples};
+use tidegate_wire_ssap::{AnswerWriter as Message, RowWriter, SEQUENCE_MAX, SsapHeader, Status, write_triples};
 
 use super::plan::{Reply, Rows, status_of};
 use super::terms::triple_of;
@@ -13,13 +13,13 @@ use crate::machine::request::{Answer, Answered, Begun, Refused, Subscribed};
 use crate::render::write_row;
 
 /// A status and nothing else. The words are for people; clients pass over parameters that they do not know.
-pub(crate) fn status(header: &Header, status: Status, words: &str, out: &mut String) {
+pub(crate) fn status(header: &SsapHeader, status: Status, words: &str, out: &mut String) {
     let message = Message::confirm(header, status, out);
     if words.is_empty() { message.finish() } else { message.text("reason", words).finish() }
 }
 
 /// The answer to a change, a question or a rule.
-pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, is_told: bool, out: &mut String) {
+pub(crate) fn answer(header: &SsapHeader, reply: &Reply, answered: &Answered, is_told: bool, out: &mut String) {
     let confirm = |out| {
         let message = Message::confirm(header, Status::Success, out);
         if is_told {
@@ -54,7 +54,7 @@ pub(crate) fn answer(header: &Header, reply: &Reply, answered: &Answered, is_tol
 }
 
 /// The client has the answer already; there is no `results`.
-pub(crate) fn not_modified(header: &Header, version: u64, out: &mut String) {
+pub(crate) fn not_modified(header: &SsapHeader, version: u64, out: &mut String) {
     let message = Message::confirm(header, Status::Success, out).text("pace-not-modified", "TRUE");
     message.text("pace-version", &version.to_string()).finish();
 }
@@ -70,7 +70,7 @@ fn paced<'a>(mut message: Message<'a>, hints: &Hints) -> Message<'a> {
 }
 
 /// Why there is no answer, and when to come back.
-pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
+pub(crate) fn refusal(header: &SsapHeader, refused: &Refused, out: &mut String) {
     let after = |retry_after| Hints { retry_after, ..Hints::default() };
     let (status, words, hints) = match refused {
         Refused::Busy(hints) => (Status::OutOfResources, "too much to do".to_owned(), (**hints).clone()),
@@ -97,7 +97,7 @@ pub(crate) fn refusal(header: &Header, refused: &Refused, out: &mut String) {
 /// A subscription as it is written about.
 #[derive(Clone, Debug)]
 pub(crate) struct Subscription {
-    pub(crate) header: Header,
+    pub(crate) header: SsapHeader,
     /// Its name on the wire.
     pub(crate) name: String,
     pub(crate) rows: Rows,
@@ -110,7 +110,7 @@ fn in_circle(sequence: u64) -> u32 {
 }
 
 impl Subscription {
-    pub(crate) fn new(header: Header, subscribed: &Subscribed, rows: Rows) -> Self {
+    pub(crate) fn new(header: SsapHeader, subscribed: &Subscribed, rows: Rows) -> Self {
         let variables = match &subscribed.begun {
             Begun::Whole(baseline) => &baseline.variables,
             Begun::Missed { variables, .. } => variables,
@@ -166,7 +166,7 @@ impl Subscription {
     }
 
     /// The client ends it, by a request that may have come elsewhere.
-    pub(crate) fn left(&self, request: &Header, out: &mut String) {
+    pub(crate) fn left(&self, request: &SsapHeader, out: &mut String) {
         Message::confirm(request, Status::Success, out).text("subscription_id", &self.name).finish();
     }
 
@@ -199,9 +199,9 @@ mod tests {
 
     use super::*;
 
-    fn header() -> Header {
+    fn header() -> SsapHeader {
         let text = |text: &str| text.into();
-        Header {
+        SsapHeader {
             transaction_type: text("SUBSCRIBE"),
             message_type: text("REQUEST"),
             transaction_id: text("7"),

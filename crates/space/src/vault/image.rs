@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_graph::{DatasetLimits, Delta, QueryLimits, RuleId, Space, SpaceLimits};
-use tidegate_store::{Location, RawRecord, Sink, State, StoreError};
+use tidegate_graph::{DatasetLimits, GraphSpace, QuadDelta, QueryLimits, RuleId, SpaceLimits};
+use tidegate_store::{Location, LogState, RawRecord, SnapshotSink, StoreError};
 use tracing::error;
 
 use super::records::Record;
@@ -15,7 +15,7 @@ const PORTION_BYTES: usize = 1 << 20;
 
 /// The state of the space's log.
 pub struct Image {
-    space: Space,
+    space: GraphSpace,
     /// Name and text of each rule.
     rules: BTreeMap<u64, (String, String)>,
     rules_made: u64,
@@ -39,7 +39,7 @@ impl Default for Image {
             change_bytes_max: usize::MAX,
         };
         let limits = SpaceLimits { dataset, ..SpaceLimits::default() };
-        let space = Space::new(u64::from_le_bytes(random()), limits);
+        let space = GraphSpace::new(u64::from_le_bytes(random()), limits);
         Self { space, rules: BTreeMap::new(), rules_made: 0, holes: 0 }
     }
 }
@@ -47,7 +47,7 @@ impl Default for Image {
 /// A space as it was, and the names that its rules have on the wire.
 pub struct Restored {
     /// The space.
-    pub space: Space,
+    pub space: GraphSpace,
     /// Rules by name.
     pub names: Vec<(String, RuleId)>,
 }
@@ -81,7 +81,7 @@ impl Image {
     }
 }
 
-impl State for Image {
+impl LogState for Image {
     fn apply(&mut self, raw: RawRecord<'_>, _: Location) -> Result<(), StoreError> {
         let does_not_fit = |_| StoreError::Record { tag: raw.tag, what: "does not fit the data" };
         match Record::read(raw)? {
@@ -105,7 +105,7 @@ impl State for Image {
     /// Nothing is read later: the data are in memory.
     fn live(&self, _: &mut dyn FnMut(Location)) {}
 
-    fn dump(&self, sink: &mut dyn Sink) -> Result<(), StoreError> {
+    fn dump(&self, sink: &mut dyn SnapshotSink) -> Result<(), StoreError> {
         let snapshot = self.space.snapshot();
         let (mut portion, mut bytes) = (Vec::new(), 0);
         let mut quads = snapshot.quads().peekable();
@@ -114,7 +114,7 @@ impl State for Image {
             portion.push(quad);
             if bytes >= PORTION_BYTES || quads.peek().is_none() {
                 let added = std::mem::take(&mut portion);
-                let delta = Delta { version: snapshot.version(), added, removed: Vec::new() };
+                let delta = QuadDelta { version: snapshot.version(), added, removed: Vec::new() };
                 Record::Quads(Box::new(delta)).with_raw(|raw| sink.push(raw))?;
                 bytes = 0;
             }

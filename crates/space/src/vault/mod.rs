@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use tidegate_graph::SpaceLimits;
 use tidegate_store::disk::Disk;
 use tidegate_store::{
-    Batch, Done, Durability, Health, Log, LogOptions, Producer, RecoveryReport, Said, Say, State, StoreConfig,
-    StoreError, StoreReport, Writer, WriterOptions,
+    Durability, Health, KeptBatch, Log, LogOptions, LogState, LogWriter, Producer, RecordBatch, RecoveryReport, Say,
+    StoreConfig, StoreError, StoreReport, TroubleMemory, WriterOptions,
 };
 use tracing::{error, info};
 
@@ -53,9 +53,9 @@ const QUEUE_BYTES_MAX: usize = 256 << 20;
 pub struct Vault {
     config: StoreConfig,
     /// Locked only to take hold of it: a copy takes long, and meanwhile everything goes on.
-    writer: Mutex<Option<Arc<Writer>>>,
+    writer: Mutex<Option<Arc<LogWriter>>>,
     /// What was logged about its health.
-    said: Mutex<Said>,
+    said: Mutex<TroubleMemory>,
 }
 
 impl fmt::Debug for Vault {
@@ -88,7 +88,7 @@ impl Vault {
         let is_surely_whole = report.is_closed || config.durability == Durability::Always;
         if !is_surely_whole && report.records > 0 {
             restored.space.replay_version(restored.space.version() + VERSIONS_LEFT_OUT);
-            let mut batch = Batch::new();
+            let mut batch = RecordBatch::new();
             Record::Version(restored.space.version()).with_raw(|raw| batch.push(raw))?;
             // If this fails, the writer finds out; without it the next start reports a change that does not follow.
             let _ = log.append(&[batch], &mut Vec::new()).and_then(|()| log.sync());
@@ -100,7 +100,7 @@ impl Vault {
             is_vital: false,
             ..WriterOptions::default()
         };
-        let writer = Writer::start::<Image, _>(log, options)?;
+        let writer = LogWriter::start::<Image, _>(log, options)?;
         if !report.is_sound() {
             writer.compact();
         }
@@ -134,7 +134,7 @@ impl Vault {
 
     /// How it is; none after the end. Changes are logged, by whoever sees them first.
     fn health(&self) -> Option<Health> {
-        let health = self.with(Writer::health)?;
+        let health = self.with(LogWriter::health)?;
         let dir = self.config.dir.display();
         match (lock(&self.said).hear(&health), &health) {
             (Some(Say::Trouble), Health::Failed { why, .. }) => error!(
@@ -151,7 +151,7 @@ impl Vault {
         Some(health)
     }
 
-    fn with<T>(&self, then: impl FnOnce(&Writer) -> T) -> Option<T> {
+    fn with<T>(&self, then: impl FnOnce(&LogWriter) -> T) -> Option<T> {
         let writer = lock(&self.writer).clone();
         writer.map(|writer| then(&writer))
     }
@@ -162,9 +162,9 @@ pub(crate) struct Shelf {
     vault: Arc<Vault>,
     producer: Option<Producer>,
     /// Batches that the store had no room for yet: of one request at most.
-    backlog: VecDeque<Batch>,
+    backlog: VecDeque<RecordBatch>,
     submitted: u64,
-    done: Vec<Done>,
+    done: Vec<KeptBatch>,
     kept: u64,
     /// Something could not even be written down: the log must not go on without it.
     broken: Option<String>,
@@ -194,8 +194,8 @@ impl Shelf {
 }
 
 /// What one request did, as batches.
-pub(crate) fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<Batch>, StoreError> {
-    let (mut batches, mut batch) = (VecDeque::new(), Batch::new());
+pub(crate) fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<RecordBatch>, StoreError> {
+    let (mut batches, mut batch) = (VecDeque::new(), RecordBatch::new());
     for kept in what {
         if let Err(error) = records::push(*kept, &mut batch) {
             if batch.is_empty() {

@@ -1,8 +1,8 @@
 //! What the space keeps, as records of the store: a tag, the version of its layout, and bytes. A release refuses what it
 //! does not know; it never guesses.
 
-use tidegate_graph::{Delta, RuleId};
-use tidegate_store::{Batch, RawRecord, StoreError};
+use tidegate_graph::{QuadDelta, RuleId};
+use tidegate_store::{RawRecord, RecordBatch, StoreError};
 
 use crate::keep::Kept;
 
@@ -23,8 +23,8 @@ const RULES_MADE: u8 = 6;
 /// A record, read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record<'a> {
-    Delta(Box<Delta>),
-    Quads(Box<Delta>),
+    Delta(Box<QuadDelta>),
+    Quads(Box<QuadDelta>),
     Version(u64),
     Rule(RuleId, &'a str, &'a str),
     NoRule(RuleId),
@@ -39,7 +39,7 @@ impl<'a> Record<'a> {
             let error = wrong("is not known to this release");
             return if raw.is_skippable { Ok(None) } else { Err(error) };
         }
-        let delta = || Delta::decode(raw.payload).map(Box::new).ok_or(wrong("is no change of a graph"));
+        let delta = || QuadDelta::decode(raw.payload).map(Box::new).ok_or(wrong("is no change of a graph"));
         let number = || {
             let bytes = raw.payload.try_into().map_err(|_| wrong("is no number"))?;
             Ok::<_, StoreError>(u64::from_le_bytes(bytes))
@@ -69,7 +69,7 @@ impl<'a> Record<'a> {
 }
 
 /// Adds what was done to a batch.
-pub(super) fn push(kept: Kept<'_>, batch: &mut Batch) -> Result<(), StoreError> {
+pub(super) fn push(kept: Kept<'_>, batch: &mut RecordBatch) -> Result<(), StoreError> {
     let (tag, payload) = match kept {
         Kept::Delta(delta) => (DELTA, delta.encode()),
         Kept::Rule(id, name, text) => (RULE, rule_bytes(id, name, text)),
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_anything_else_is_refused() {
-        let delta = || Box::new(Delta { version: 7, ..Delta::default() });
+        let delta = || Box::new(QuadDelta { version: 7, ..QuadDelta::default() });
         for record in [
             Record::Delta(delta()),
             Record::Quads(delta()),

@@ -30,7 +30,7 @@ pub enum Crash {
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum DiskFault {
     /// No space left.
     Full,
     /// The device failed.
@@ -39,7 +39,7 @@ pub enum Fault {
     ReadOnly,
 }
 
-impl Fault {
+impl DiskFault {
     fn error(self) -> io::Error {
         match self {
             Self::Full => io::ErrorKind::StorageFull.into(),
@@ -70,9 +70,9 @@ struct Machine {
     /// Calls that change something, so far.
     calls: u64,
     /// Which of them fails, and how.
-    faults: BTreeMap<u64, Fault>,
+    faults: BTreeMap<u64, DiskFault>,
     /// Every one from this on fails.
-    broken: Option<Fault>,
+    broken: Option<DiskFault>,
     capacity: Option<u64>,
     sync_time: Duration,
 }
@@ -108,7 +108,7 @@ impl SimDisk {
 
     fn alive(&self) -> io::Result<MutexGuard<'_, Machine>> {
         let machine = self.machine();
-        if machine.life == self.life { Ok(machine) } else { Err(Fault::Device.error()) }
+        if machine.life == self.life { Ok(machine) } else { Err(DiskFault::Device.error()) }
     }
 
     /// Pulls the plug; what is on it afterwards is what a restart finds.
@@ -117,14 +117,14 @@ impl SimDisk {
     }
 
     /// Lets the n-th changing call from now fail once; 0 is the next one.
-    pub fn fail_call(&self, n: u64, fault: Fault) {
+    pub fn fail_call(&self, n: u64, fault: DiskFault) {
         let mut machine = self.machine();
         let call = machine.calls + n;
         machine.faults.insert(call, fault);
     }
 
     /// Lets every changing call fail, until told otherwise.
-    pub fn set_broken(&self, fault: Option<Fault>) {
+    pub fn set_broken(&self, fault: Option<DiskFault>) {
         self.machine().broken = fault;
     }
 
@@ -311,7 +311,7 @@ impl Disk for SimDisk {
     fn append(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut machine = self.alive()?;
         let room = usize::try_from(machine.room()).unwrap_or(usize::MAX);
-        let result = if bytes.len() > room { Err(Fault::Full.error()) } else { machine.call() };
+        let result = if bytes.len() > room { Err(DiskFault::Full.error()) } else { machine.call() };
         // A write that fails may have written a part.
         let part = if result.is_ok() { bytes.len() } else { bytes.len().min(room) / 2 };
         machine.file(name)?.bytes.extend_from_slice(&bytes[..part]);
@@ -388,7 +388,7 @@ impl Disk for SimDisk {
         let mut machine = self.alive()?;
         machine.call()?;
         if bytes > machine.room() {
-            return Err(Fault::Full.error());
+            return Err(DiskFault::Full.error());
         }
         let id = machine.new_file(name);
         let file = SimFile { bytes: vec![0; bytes as usize], synced: bytes as usize, ..SimFile::default() };

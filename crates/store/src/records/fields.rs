@@ -27,12 +27,12 @@ pub(crate) fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
 
 /// Reads the fields of one record, in order.
 #[derive(Debug)]
-pub(crate) struct Fields<'a> {
+pub(crate) struct RecordFields<'a> {
     rest: &'a [u8],
     tag: u8,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> RecordFields<'a> {
     pub(crate) fn new(tag: u8, payload: &'a [u8]) -> Self {
         Self { rest: payload, tag }
     }
@@ -97,14 +97,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-pub(super) fn check_qos(qos: u8, fields: &Fields<'_>) -> Result<u8, StoreError> {
+pub(super) fn check_qos(qos: u8, fields: &RecordFields<'_>) -> Result<u8, StoreError> {
     if qos <= 2 { Ok(qos) } else { Err(fields.wrong("has a quality of service above 2")) }
 }
 
 /// A field by its type. `u8` is a quality of service: there is no other number that small.
 pub(super) trait Field<'a>: Sized {
     fn put(&self, out: &mut Vec<u8>);
-    fn take(fields: &mut Fields<'a>) -> Result<Self, StoreError>;
+    fn take(fields: &mut RecordFields<'a>) -> Result<Self, StoreError>;
 }
 
 macro_rules! field {
@@ -115,7 +115,7 @@ macro_rules! field {
                 $put;
             }
 
-            fn take($fields: &mut Fields<'a>) -> Result<Self, StoreError> {
+            fn take($fields: &mut RecordFields<'a>) -> Result<Self, StoreError> {
                 $take
             }
         }

@@ -13,7 +13,7 @@ use crate::file::Location;
 
 /// Everything that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Image {
+pub struct StoreImage {
     sessions: BTreeMap<u64, SessionImage>,
     messages: BTreeMap<u64, Stored>,
     retained: BTreeMap<Box<str>, u64>,
@@ -69,7 +69,7 @@ pub struct SessionImage {
     /// Filters as the client wrote them.
     pub subscriptions: BTreeMap<Box<str>, WishRecord>,
     /// Messages that wait or are under way, by place.
-    pub queue: BTreeMap<u64, Entry>,
+    pub queue: BTreeMap<u64, QueueEntry>,
     /// Identifiers of QoS 2 messages that were taken and not released.
     pub inbound: BTreeSet<u16>,
     /// Its will.
@@ -78,28 +78,28 @@ pub struct SessionImage {
 
 /// A message in a session's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Which one; see [`Image::message`].
+pub struct QueueEntry {
+    /// Which one; see [`StoreImage::message`].
     pub message: u64,
     /// Quality of service of the delivery.
     pub qos: u8,
     /// Flag of the delivery.
     pub retain: bool,
     /// How far it is.
-    pub stage: Stage,
+    pub stage: DeliveryStage,
     /// Identifiers of the subscriptions that want it; None is none.
     pub ids: Option<Box<[u32]>>,
 }
 
-impl Entry {
+impl QueueEntry {
     fn released(packet_id: u16) -> Self {
-        Self { message: 0, qos: 2, retain: false, stage: Stage::Released(packet_id), ids: None }
+        Self { message: 0, qos: 2, retain: false, stage: DeliveryStage::Released(packet_id), ids: None }
     }
 }
 
 /// How far a delivery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum DeliveryStage {
     /// Not sent.
     Waiting,
     /// Sent under this identifier.
@@ -128,7 +128,7 @@ pub struct WillImage {
     pub due_ms: Option<u64>,
 }
 
-impl Image {
+impl StoreImage {
     /// Sessions by number.
     pub fn sessions(&self) -> impl Iterator<Item = (u64, &SessionImage)> {
         self.sessions.iter().map(|(&session, image)| (session, image))
@@ -314,7 +314,7 @@ impl Image {
                     return None;
                 }
                 let ids = (!ids.is_empty()).then(|| ids.into_boxed_slice());
-                let entry = Entry { message, qos, retain, stage: Stage::Waiting, ids };
+                let entry = QueueEntry { message, qos, retain, stage: DeliveryStage::Waiting, ids };
                 let before = self.sessions.get_mut(&session)?.queue.insert(place, entry);
                 self.leave_entry(before.as_ref());
             }
@@ -324,19 +324,19 @@ impl Image {
             }
             Record::Sent { session, place, packet_id } => {
                 let entry = self.sessions.get_mut(&session)?.queue.get_mut(&place)?;
-                if matches!(entry.stage, Stage::Released(_)) {
+                if matches!(entry.stage, DeliveryStage::Released(_)) {
                     return None;
                 }
-                entry.stage = Stage::Sent(packet_id);
+                entry.stage = DeliveryStage::Sent(packet_id);
             }
             Record::Released { session, place } => {
                 let entry = self.sessions.get_mut(&session)?.queue.get_mut(&place)?;
-                let Stage::Sent(packet_id) = entry.stage else { return None };
-                let before = std::mem::replace(entry, Entry::released(packet_id));
+                let DeliveryStage::Sent(packet_id) = entry.stage else { return None };
+                let before = std::mem::replace(entry, QueueEntry::released(packet_id));
                 self.leave_entry(Some(&before));
             }
             Record::ReleasedAt { session, place, packet_id } => {
-                let before = self.sessions.get_mut(&session)?.queue.insert(place, Entry::released(packet_id));
+                let before = self.sessions.get_mut(&session)?.queue.insert(place, QueueEntry::released(packet_id));
                 self.leave_entry(before.as_ref());
             }
             Record::InboundNoted { session, packet_id } => {
@@ -375,8 +375,8 @@ impl Image {
         true
     }
 
-    fn leave_entry(&mut self, entry: Option<&Entry>) {
-        self.leave(entry.filter(|entry| !matches!(entry.stage, Stage::Released(_))).map(|entry| entry.message));
+    fn leave_entry(&mut self, entry: Option<&QueueEntry>) {
+        self.leave(entry.filter(|entry| !matches!(entry.stage, DeliveryStage::Released(_))).map(|entry| entry.message));
     }
 
     fn leave(&mut self, id: Option<u64>) {
@@ -406,7 +406,7 @@ fn class_of(standing: u64) -> u8 {
 }
 
 #[cfg(test)]
-impl Image {
+impl StoreImage {
     /// What counts, without places, counters and messages that nobody needs.
     pub(super) fn essence(&self) -> Self {
         let nowhere = Location { file: crate::file::FileId::from_bits(0), offset: 0, len: 0 };

@@ -11,11 +11,11 @@ mod tests;
 
 use crate::error::StoreError;
 use crate::file::Location;
-use crate::frame::{Batch, RawRecord};
-use fields::{Field, Fields, check_qos, put_bytes, put_number, put_option};
+use crate::frame::{RawRecord, RecordBatch};
+use fields::{Field, RecordFields, check_qos, put_bytes, put_number, put_option};
 
 pub use fields::TEXT_BYTES_MAX;
-pub use image::{Entry, Image, Outline, RoutingImage, SessionImage, Stage, WillImage};
+pub use image::{DeliveryStage, Outline, QueueEntry, RoutingImage, SessionImage, StoreImage, WillImage};
 
 /// Subscription identifiers of one delivery.
 pub const IDS_MAX: usize = 1024;
@@ -56,7 +56,7 @@ pub struct MessageRecord<'a> {
 impl<'a> MessageRecord<'a> {
     /// Reads the payload of a message's record, as a reader or a log gives it.
     pub fn decode(payload: &'a [u8]) -> Result<Self, StoreError> {
-        decode_message(&mut Fields::new(MESSAGE, payload))
+        decode_message(&mut RecordFields::new(MESSAGE, payload))
     }
 }
 
@@ -104,7 +104,7 @@ macro_rules! records {
 
             /// Reads a record; None for one that is not known and may be skipped.
             pub fn decode(raw: RawRecord<'a>) -> Result<Option<Self>, StoreError> {
-                let mut fields = Fields::new(raw.tag, raw.payload);
+                let mut fields = RecordFields::new(raw.tag, raw.payload);
                 if raw.version != VERSION {
                     let error = fields.wrong("has a version that this release does not know");
                     return if raw.is_skippable { Ok(None) } else { Err(error) };
@@ -355,7 +355,7 @@ impl Record<'_> {
     }
 
     /// Adds it to a batch.
-    pub fn push_to(&self, batch: &mut Batch) -> Result<(), StoreError> {
+    pub fn push_to(&self, batch: &mut RecordBatch) -> Result<(), StoreError> {
         if self.is_skippable() {
             return self.with_raw(|raw| batch.push(raw));
         }
@@ -386,7 +386,7 @@ fn encode_message(message: &MessageRecord<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(message.payload);
 }
 
-fn decode_message<'a>(fields: &mut Fields<'a>) -> Result<MessageRecord<'a>, StoreError> {
+fn decode_message<'a>(fields: &mut RecordFields<'a>) -> Result<MessageRecord<'a>, StoreError> {
     let id = fields.number()?;
     let flags: u8 = fields.small()?;
     let (qos, retain) = ((flags & !HAS_STANDING) >> 1, flags & 1 == 1);

@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::compact::State;
+use crate::compact::LogState;
 use crate::disk::sim::{Crash, SimDisk};
 use crate::file::FileId;
 use crate::log::{Log, LogOptions};
@@ -89,7 +89,7 @@ fn record() -> impl Strategy<Value = Record<'static>> {
 }
 
 /// A message comes in the same batch as the first who needs it.
-fn with_messages(records: Vec<Record<'static>>, so_far: &Image) -> Vec<Record<'static>> {
+fn with_messages(records: Vec<Record<'static>>, so_far: &StoreImage) -> Vec<Record<'static>> {
     let known = so_far.live_messages();
     let mut batch = Vec::new();
     for record in &records {
@@ -114,8 +114,8 @@ fn with_messages(records: Vec<Record<'static>>, so_far: &Image) -> Vec<Record<'s
 }
 
 /// The naive way: what a batch means is what its records mean, one after the other.
-fn apply_all(batches: &[Vec<Record<'static>>]) -> Image {
-    let mut image = Image::default();
+fn apply_all(batches: &[Vec<Record<'static>>]) -> StoreImage {
+    let mut image = StoreImage::default();
     let nowhere = Location { file: FileId::segment(1), offset: 0, len: 0 };
     for record in batches.iter().flatten() {
         record.with_raw(|raw| image.apply(raw, nowhere)).unwrap();
@@ -123,8 +123,8 @@ fn apply_all(batches: &[Vec<Record<'static>>]) -> Image {
     image
 }
 
-fn open(disk: &SimDisk) -> (Log<SimDisk>, Image) {
-    let mut image = Image::default();
+fn open(disk: &SimDisk) -> (Log<SimDisk>, StoreImage) {
+    let mut image = StoreImage::default();
     let options = LogOptions { segment_bytes: 1000, ..LogOptions::default() };
     let (log, report) = Log::open(disk.boot(), options, |record, at| image.apply(record, at)).unwrap();
     assert!(report.is_sound(), "{report}");
@@ -168,7 +168,7 @@ proptest! {
         let mut written = Vec::new();
         for (records, what) in batches {
             let records = with_messages(records, &apply_all(&written));
-            let mut batch = Batch::new();
+            let mut batch = RecordBatch::new();
             for record in &records {
                 record.push_to(&mut batch).unwrap();
             }
@@ -179,7 +179,7 @@ proptest! {
             }
             written.push(records);
             match what {
-                0 => drop(log.compact::<Image>().unwrap()),
+                0 => drop(log.compact::<StoreImage>().unwrap()),
                 1 => {
                     disk.crash(Crash::LoseUnsynced);
                     log = open(&disk).0;
@@ -215,7 +215,7 @@ fn unknown_records_are_passed_over_only_if_they_may_be() {
 fn a_class_outlives_a_compaction() {
     let disk = SimDisk::new(1);
     let (mut log, _) = open(&disk);
-    let mut batch = Batch::new();
+    let mut batch = RecordBatch::new();
     // Of 300 the lowest seven bits are 44.
     let cases = (0..=8).map(|class| (Some(class), class as u8 + 1)).chain([(Some(300), 45), (None, 0)]);
     // A topic that tells the class is still known to, and the highest class there could be stays one.
@@ -230,7 +230,7 @@ fn a_class_outlives_a_compaction() {
     log.append(&[batch], &mut Vec::new()).unwrap();
     log.sync().unwrap();
     log.rotate().unwrap();
-    log.compact::<Image>().unwrap();
+    log.compact::<StoreImage>().unwrap();
     drop(log);
     let (_, image) = open(&disk);
     for (id, (standing, class)) in (1..).zip(cases) {

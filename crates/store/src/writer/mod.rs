@@ -16,18 +16,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::compact::State;
+use crate::compact::LogState;
 use crate::disk::{Disk, Files};
-use crate::error::{StoreError, Trouble};
+use crate::error::{DiskTrouble, StoreError};
 use crate::file::FileId;
-use crate::frame::Batch;
+use crate::frame::RecordBatch;
 use crate::limits::GATHER_MAX;
 use crate::log::{Log, Position};
 use crate::mark::Mark;
 use crate::metrics::LogMetrics;
-use crate::read::{Moves, Reader};
+use crate::read::{Moves, RecordReader};
 use crate::vital::Vital;
-use queue::{Command, Mailbox, Shared, Submitted, give_back};
+use queue::{Mailbox, Submitted, WriterCommand, WriterShared, give_back};
 use thread::Thread;
 
 /// What a ticket that came back promises.
@@ -82,7 +82,7 @@ pub struct WriterOptions {
     pub queue_batches_max: usize,
     /// How long a group is waited for, at most, and how long what nobody waits for.
     pub gather_max: Duration,
-    /// Take batches also while the disk fails, as far as there is room: for producers that look at [`Writer::health`]
+    /// Take batches also while the disk fails, as far as there is room: for producers that look at [`LogWriter::health`]
     /// themselves, and need the order of what they have submitted.
     pub takes_while_failed: bool,
     /// The process ends if a thread of this store panics. Otherwise that costs this store only: a compaction has failed
@@ -116,7 +116,7 @@ pub enum Health {
     /// It does not; it is tried again and again.
     Failed {
         /// What kind of trouble it is.
-        trouble: Trouble,
+        trouble: DiskTrouble,
         /// What happened, with the name of the file.
         why: String,
     },
@@ -127,7 +127,7 @@ impl Health {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Fine => "fine",
-            Self::Full { .. } | Self::Failed { trouble: Trouble::DiskFull, .. } => "full",
+            Self::Full { .. } | Self::Failed { trouble: DiskTrouble::DiskFull, .. } => "full",
             Self::Failed { .. } => "failed",
         }
     }
@@ -143,10 +143,10 @@ impl Health {
 
 /// Why a batch was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum BatchRefusal {
     /// Too much is waiting already.
     Full,
-    /// The disk fails; see [`Writer::health`].
+    /// The disk fails; see [`LogWriter::health`].
     Failed,
     /// The writer is closing.
     Closed,
@@ -154,10 +154,10 @@ pub enum Refusal {
 
 /// A batch that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Done {
+pub struct KeptBatch {
     /// The number that [`Producer::submit`] gave.
     pub ticket: u64,
-    /// Where the batch stands: with [`Batch::places`] the location of each record.
+    /// Where the batch stands: with [`RecordBatch::places`] the location of each record.
     pub at: Position,
 }
 
@@ -194,18 +194,18 @@ pub struct WriterMetrics {
 
 /// The writer; dropping it closes it.
 #[derive(Debug)]
-pub struct Writer {
-    shared: Arc<Shared>,
+pub struct LogWriter {
+    shared: Arc<WriterShared>,
     thread: Mutex<Option<JoinHandle<Result<(), StoreError>>>>,
 }
 
-impl Writer {
+impl LogWriter {
     /// Starts the thread. `S` is what compactions read the log into.
-    pub fn start<S: State + 'static, D: Disk + Send + 'static>(
+    pub fn start<S: LogState + 'static, D: Disk + Send + 'static>(
         log: Log<D>,
         options: WriterOptions,
     ) -> Result<Self, StoreError> {
-        let shared = Arc::new(Shared::new(options));
+        let shared = Arc::new(WriterShared::new(options));
         let worker = Thread::<D>::new(log, options, Arc::clone(&shared));
         let own = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -233,13 +233,13 @@ impl Writer {
     }
 
     /// A reader of single records, which finds them also after compactions.
-    pub fn reader<F: Files>(&self, files: F) -> Reader<F> {
+    pub fn reader<F: Files>(&self, files: F) -> RecordReader<F> {
         self.readers().reader(files)
     }
 
     /// The same for later, and for another thread.
-    pub fn readers(&self) -> Readers {
-        Readers { moves: Arc::clone(&self.shared.moves) }
+    pub fn readers(&self) -> RecordReaders {
+        RecordReaders { moves: Arc::clone(&self.shared.moves) }
     }
 
     /// How the disk is.
@@ -266,14 +266,14 @@ impl Writer {
 
     /// Asks for a compaction now.
     pub fn compact(&self) {
-        self.shared.command(Command::Compact);
+        self.shared.command(WriterCommand::Compact);
     }
 
     /// Ends the current segment, and keeps every file until the guard is dropped: for a copy of the whole store. An
     /// error while the disk fails.
     pub fn seal(&self) -> Result<Sealed, StoreError> {
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.shared.command(Command::Seal(reply));
+        self.shared.command(WriterCommand::Seal(reply));
         answer.recv().unwrap_or(Err(StoreError::Failed))
     }
 
@@ -290,7 +290,7 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
+impl Drop for LogWriter {
     fn drop(&mut self) {
         let _ = self.close();
     }
@@ -298,21 +298,21 @@ impl Drop for Writer {
 
 /// Makes readers of a store.
 #[derive(Clone, Debug)]
-pub struct Readers {
+pub struct RecordReaders {
     moves: Moves,
 }
 
-impl Readers {
+impl RecordReaders {
     /// A reader of single records, which finds them also after compactions.
-    pub fn reader<F: Files>(&self, files: F) -> Reader<F> {
-        Reader::new(files, Arc::clone(&self.moves))
+    pub fn reader<F: Files>(&self, files: F) -> RecordReader<F> {
+        RecordReader::new(files, Arc::clone(&self.moves))
     }
 }
 
-/// The files of a store at one moment; see [`Writer::seal`].
+/// The files of a store at one moment; see [`LogWriter::seal`].
 #[derive(Debug)]
 pub struct Sealed {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     /// Names of the files that hold everything until then.
     pub files: Vec<FileId>,
     /// How far the newest of them goes.
@@ -328,24 +328,24 @@ impl Drop for Sealed {
 /// A handle to submit with; each thread has its own.
 #[derive(Debug)]
 pub struct Producer {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     mailbox: Arc<Mailbox>,
     next_ticket: u64,
 }
 
 impl Producer {
     /// Hands a batch over. The ticket is one more than the last one. A batch that is refused comes back.
-    pub fn submit(&mut self, batch: Batch) -> Result<u64, (Refusal, Batch)> {
+    pub fn submit(&mut self, batch: RecordBatch) -> Result<u64, (BatchRefusal, RecordBatch)> {
         self.hand_over(batch, true)
     }
 
     /// The same for a batch that nobody waits for: it is written with the next one that somebody does wait for, or when
     /// [`WriterOptions::gather_max`] is over.
-    pub fn submit_unawaited(&mut self, batch: Batch) -> Result<u64, (Refusal, Batch)> {
+    pub fn submit_unawaited(&mut self, batch: RecordBatch) -> Result<u64, (BatchRefusal, RecordBatch)> {
         self.hand_over(batch, false)
     }
 
-    fn hand_over(&mut self, batch: Batch, is_awaited: bool) -> Result<u64, (Refusal, Batch)> {
+    fn hand_over(&mut self, batch: RecordBatch, is_awaited: bool) -> Result<u64, (BatchRefusal, RecordBatch)> {
         let (ticket, mailbox) = (self.next_ticket, Arc::clone(&self.mailbox));
         self.shared.submit(Submitted { batch, ticket, mailbox, is_awaited })?;
         self.next_ticket += 1;
@@ -357,20 +357,20 @@ impl Producer {
         self.shared.hurry();
     }
 
-    /// How often the health of the disk has changed: whoever remembers the number knows when to ask [`Writer::health`].
+    /// How often the health of the disk has changed: whoever remembers the number knows when to ask [`LogWriter::health`].
     pub fn health_changes(&self) -> u64 {
         self.shared.health_changes.load(Ordering::Relaxed)
     }
 
     /// Takes the tickets that came back.
-    pub fn poll(&mut self, into: &mut Vec<Done>) {
+    pub fn poll(&mut self, into: &mut Vec<KeptBatch>) {
         let mut done = self.mailbox.done.lock().unwrap_or_else(PoisonError::into_inner);
         into.append(&mut done);
         give_back(&mut done);
     }
 
     /// Waits until there is one. For those who have nothing else to do; false if the writer is gone.
-    pub fn wait(&mut self, into: &mut Vec<Done>) -> bool {
+    pub fn wait(&mut self, into: &mut Vec<KeptBatch>) -> bool {
         self.mailbox.wait(into)
     }
 }

@@ -7,10 +7,10 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use super::{Done, Health, Refusal, Sealed, WriterMetrics, WriterOptions};
+use super::{BatchRefusal, Health, KeptBatch, Sealed, WriterMetrics, WriterOptions};
 use crate::compact::Compacted;
-use crate::error::{StoreError, Trouble};
-use crate::frame::Batch;
+use crate::error::{DiskTrouble, StoreError};
+use crate::frame::RecordBatch;
 use crate::limits::GROUP_BYTES_MAX;
 use crate::read::Moves;
 
@@ -28,7 +28,7 @@ pub(super) fn give_back<T>(table: &mut Vec<T>) {
 }
 
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum WriterCommand {
     Compact,
     Seal(SyncSender<Result<Sealed, StoreError>>),
 }
@@ -36,7 +36,7 @@ pub(super) enum Command {
 /// A batch with the way back.
 #[derive(Debug)]
 pub(super) struct Submitted {
-    pub(super) batch: Batch,
+    pub(super) batch: RecordBatch,
     pub(super) ticket: u64,
     pub(super) mailbox: Arc<Mailbox>,
     /// Somebody waits for it.
@@ -44,14 +44,14 @@ pub(super) struct Submitted {
 }
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct WriterQueue {
     pub(super) pending: VecDeque<Submitted>,
     /// Those of them that somebody waits for.
     pub(super) awaited: usize,
     /// Batches and their bytes, those being written included.
     pub(super) batches: usize,
     pub(super) bytes: usize,
-    pub(super) commands: VecDeque<Command>,
+    pub(super) commands: VecDeque<WriterCommand>,
     pub(super) compacted: Option<Result<Compacted, StoreError>>,
     /// Copies under way: no file may go.
     pub(super) holds: usize,
@@ -62,7 +62,7 @@ pub(super) struct Queue {
     pub(super) busy_since: Option<Instant>,
 }
 
-impl Queue {
+impl WriterQueue {
     /// The next group: at least one batch, and not more than one write should have.
     pub(super) fn take_group(&mut self, into: &mut Vec<Submitted>) {
         let mut bytes = 0;
@@ -82,8 +82,8 @@ impl Queue {
     /// Whoever wants a copy need not wait until a failed disk is well again.
     pub(super) fn refuse_seals(&mut self) {
         self.commands.retain(|command| match command {
-            Command::Compact => true,
-            Command::Seal(reply) => {
+            WriterCommand::Compact => true,
+            WriterCommand::Seal(reply) => {
                 let _ = reply.try_send(Err(StoreError::Failed));
                 false
             }
@@ -91,8 +91,8 @@ impl Queue {
     }
 }
 
-pub(super) struct Shared {
-    queue: Mutex<Queue>,
+pub(super) struct WriterShared {
+    queue: Mutex<WriterQueue>,
     pub(super) changed: Condvar,
     metrics: Mutex<WriterMetrics>,
     pub(super) moves: Moves,
@@ -101,15 +101,15 @@ pub(super) struct Shared {
     options: WriterOptions,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for WriterShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("queue", &self.queue).finish_non_exhaustive()
     }
 }
 
-impl Shared {
+impl WriterShared {
     pub(super) fn new(options: WriterOptions) -> Self {
-        let queue = Queue {
+        let queue = WriterQueue {
             pending: VecDeque::new(),
             awaited: 0,
             batches: 0,
@@ -132,7 +132,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn queue(&self) -> MutexGuard<'_, WriterQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -140,17 +140,17 @@ impl Shared {
         self.metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn submit(&self, submitted: Submitted) -> Result<(), (Refusal, Batch)> {
+    pub(super) fn submit(&self, submitted: Submitted) -> Result<(), (BatchRefusal, RecordBatch)> {
         let Submitted { batch, is_awaited, .. } = &submitted;
         let mut queue = self.queue();
         let is_full = queue.batches >= self.options.queue_batches_max
             || queue.batches > 0 && queue.bytes + batch.bytes() > self.options.queue_bytes_max;
         let refusal = match () {
-            () if queue.is_closing => Refusal::Closed,
+            () if queue.is_closing => BatchRefusal::Closed,
             () if queue.health != Health::Fine && !self.options.takes_while_failed => {
-                if matches!(queue.health, Health::Full { .. }) { Refusal::Full } else { Refusal::Failed }
+                if matches!(queue.health, Health::Full { .. }) { BatchRefusal::Full } else { BatchRefusal::Failed }
             }
-            () if is_full => Refusal::Full,
+            () if is_full => BatchRefusal::Full,
             () => {
                 queue.batches += 1;
                 queue.bytes += batch.bytes();
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn command(&self, command: Command) {
+    pub(super) fn command(&self, command: WriterCommand) {
         let mut queue = self.queue();
         if queue.commands.len() < COMMANDS_MAX && !queue.is_closing {
             queue.commands.push_back(command);
@@ -201,7 +201,7 @@ impl Shared {
 
     /// There is no thread any more: nothing that waits is kept, and nothing more is taken.
     pub(super) fn fail(&self, why: &str) {
-        self.set_health(Health::Failed { trouble: Trouble::Other, why: why.to_owned() });
+        self.set_health(Health::Failed { trouble: DiskTrouble::Other, why: why.to_owned() });
         let mut queue = self.queue();
         queue.is_closing = true;
         let left = std::mem::take(&mut queue.pending);
@@ -225,7 +225,7 @@ impl Shared {
 
 /// Where the tickets of one producer come back.
 pub(super) struct Mailbox {
-    pub(super) done: Mutex<Vec<Done>>,
+    pub(super) done: Mutex<Vec<KeptBatch>>,
     ready: Condvar,
     /// Tickets were put in since it was woken.
     is_filled: AtomicBool,
@@ -246,7 +246,7 @@ impl Mailbox {
     }
 
     /// Puts a ticket in; true if the owner has to be woken for it.
-    pub(super) fn put(&self, done: Done) -> bool {
+    pub(super) fn put(&self, done: KeptBatch) -> bool {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).push(done);
         !self.is_filled.swap(true, Ordering::Relaxed)
     }
@@ -264,7 +264,7 @@ impl Mailbox {
         self.ready.notify_one();
     }
 
-    pub(super) fn wait(&self, into: &mut Vec<Done>) -> bool {
+    pub(super) fn wait(&self, into: &mut Vec<KeptBatch>) -> bool {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         while done.is_empty() {
             if self.is_closed.load(Ordering::Relaxed) {

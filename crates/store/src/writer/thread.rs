@@ -4,27 +4,27 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::queue::{Command, Shared, Submitted, give_back};
-use super::{Done, Durability, Health, WriterOptions};
-use crate::compact::{Compacted, State};
+use super::queue::{Submitted, WriterCommand, WriterShared, give_back};
+use super::{Durability, Health, KeptBatch, WriterOptions};
+use crate::compact::{Compacted, LogState};
 use crate::disk::Disk;
-use crate::error::{StoreError, Trouble};
+use crate::error::{DiskTrouble, StoreError};
 use crate::file::Location;
-use crate::frame::Batch;
+use crate::frame::RecordBatch;
 use crate::gather::Gather;
 use crate::limits::{GROUP_BYTES_MAX, RETRY_MAX, RETRY_MIN};
 use crate::log::{Log, Position};
-use crate::room::Room;
+use crate::room::LogRoom;
 
 pub(super) struct Thread<D> {
     pub(super) log: Log<D>,
     options: WriterOptions,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WriterShared>,
     gather: Gather,
     group: Vec<Submitted>,
     places: Vec<Position>,
     /// Written and told, and not synced: needed once more if the disk fails.
-    held: Vec<(Batch, Position)>,
+    held: Vec<(RecordBatch, Position)>,
     held_bytes: usize,
     sync_at: Option<Instant>,
     pub(super) retry_at: Option<Instant>,
@@ -33,7 +33,7 @@ pub(super) struct Thread<D> {
     pub(super) compaction_began: Instant,
     pub(super) compact_not_before: Option<Instant>,
     pub(super) compact_doublings: u32,
-    pub(super) room: Room,
+    pub(super) room: LogRoom,
     /// When to look how much room there is, whatever happens.
     pub(super) look_at: Instant,
     /// And at how many bytes written.
@@ -41,11 +41,11 @@ pub(super) struct Thread<D> {
 }
 
 /// What is due.
-enum Turn {
+enum WriterTurn {
     Group,
     /// Sync, or try a failed disk again.
     Sync,
-    Command(Command),
+    Command(WriterCommand),
     Compacted(Result<Compacted, StoreError>),
     /// See how much room there is.
     Look,
@@ -53,7 +53,7 @@ enum Turn {
 }
 
 impl<D: Disk + Send + 'static> Thread<D> {
-    pub(super) fn new(log: Log<D>, options: WriterOptions, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(log: Log<D>, options: WriterOptions, shared: Arc<WriterShared>) -> Self {
         Self {
             log,
             options,
@@ -70,13 +70,13 @@ impl<D: Disk + Send + 'static> Thread<D> {
             compaction_began: Instant::now(),
             compact_not_before: None,
             compact_doublings: 0,
-            room: Room::default(),
+            room: LogRoom::default(),
             look_at: Instant::now(),
             look_at_bytes: 0,
         }
     }
 
-    pub(super) fn run<S: State + 'static>(mut self) -> Result<(), StoreError> {
+    pub(super) fn run<S: LogState + 'static>(mut self) -> Result<(), StoreError> {
         if self.log.is_failed() {
             // A disk that was full when it was opened.
             let displaced = self.log.displaced();
@@ -87,16 +87,16 @@ impl<D: Disk + Send + 'static> Thread<D> {
         self.tend::<S>();
         loop {
             match self.next_turn() {
-                Turn::Group => self.commit::<S>(),
-                Turn::Look => {}
-                Turn::Sync => match self.try_write().and_then(|()| self.sync()) {
+                WriterTurn::Group => self.commit::<S>(),
+                WriterTurn::Look => {}
+                WriterTurn::Sync => match self.try_write().and_then(|()| self.sync()) {
                     Ok(()) => self.on_success(),
                     Err(error) => self.on_failure(&error),
                 },
-                Turn::Command(Command::Compact) => self.compact::<S>(),
-                Turn::Command(Command::Seal(reply)) => self.seal(&reply),
-                Turn::Compacted(result) => self.on_compacted(result),
-                Turn::Close => break,
+                WriterTurn::Command(WriterCommand::Compact) => self.compact::<S>(),
+                WriterTurn::Command(WriterCommand::Seal(reply)) => self.seal(&reply),
+                WriterTurn::Compacted(result) => self.on_compacted(result),
+                WriterTurn::Close => break,
             }
             self.count();
             self.tend::<S>();
@@ -104,31 +104,31 @@ impl<D: Disk + Send + 'static> Thread<D> {
         self.close()
     }
 
-    fn next_turn(&mut self) -> Turn {
+    fn next_turn(&mut self) -> WriterTurn {
         let shared = Arc::clone(&self.shared);
         let mut queue = shared.queue();
         queue.busy_since = None;
         let (mut first_at, mut awaited_at) = (None, None);
         loop {
             if queue.is_closing && (queue.pending.is_empty() || self.log.is_failed()) {
-                return Turn::Close;
+                return WriterTurn::Close;
             }
             let now = Instant::now();
             let due = if self.log.is_failed() { self.retry_at } else { self.sync_at };
             if due.is_some_and(|due| due <= now) {
                 queue.busy_since = Some(now);
-                return Turn::Sync;
+                return WriterTurn::Sync;
             }
             if queue.holds == 0
                 && let Some(result) = queue.compacted.take()
             {
-                return Turn::Compacted(result);
+                return WriterTurn::Compacted(result);
             }
             if let Some(command) = queue.commands.pop_front() {
-                return Turn::Command(command);
+                return WriterTurn::Command(command);
             }
             if self.room.is_tight() && self.look_at <= now {
-                return Turn::Look;
+                return WriterTurn::Look;
             }
             let mut until = due;
             if self.room.is_tight() {
@@ -143,7 +143,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
                 if go_at <= now || queue.is_closing || queue.bytes >= GROUP_BYTES_MAX {
                     queue.take_group(&mut self.group);
                     queue.busy_since = Some(now);
-                    return Turn::Group;
+                    return WriterTurn::Group;
                 }
                 until = Some(until.map_or(go_at, |due| due.min(go_at)));
             }
@@ -158,7 +158,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
     }
 
     /// Writes the group until it is kept, or until the writer is closed.
-    fn commit<S: State + 'static>(&mut self) {
+    fn commit<S: LogState + 'static>(&mut self) {
         loop {
             match self.try_write() {
                 Ok(()) => break,
@@ -199,7 +199,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
         let is_held = matches!(self.options.durability, Durability::Interval(_));
         for (submitted, &at) in self.group.drain(..).zip(&self.places) {
             let Submitted { batch, ticket, mailbox, .. } = submitted;
-            if mailbox.put(Done { ticket, at }) {
+            if mailbox.put(KeptBatch { ticket, at }) {
                 wakes.push(mailbox);
             }
             if is_held {
@@ -234,7 +234,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
             self.log.rotate()?;
         }
         self.places.clear();
-        let batches: Vec<Batch> = self.group.iter_mut().map(|s| std::mem::take(&mut s.batch)).collect();
+        let batches: Vec<RecordBatch> = self.group.iter_mut().map(|s| std::mem::take(&mut s.batch)).collect();
         let mut result = self.log.append(&batches, &mut self.places);
         for (submitted, batch) in self.group.iter_mut().zip(batches) {
             submitted.batch = batch;
@@ -252,7 +252,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
     /// Begins anew behind a failure. Batches that were told and lost before they were synced get a new place; who asks
     /// for the old one finds it.
     fn repair(&mut self) -> Result<(), StoreError> {
-        let (batches, before): (Vec<Batch>, Vec<Position>) = std::mem::take(&mut self.held).into_iter().unzip();
+        let (batches, before): (Vec<RecordBatch>, Vec<Position>) = std::mem::take(&mut self.held).into_iter().unzip();
         let displaced: Vec<Location> = self.log.displaced().map(|(said, _)| said).collect();
         let mut places = Vec::new();
         let result = self.log.repair_with(&batches, &mut places);
@@ -312,13 +312,13 @@ impl<D: Disk + Send + 'static> Thread<D> {
         let trouble = error.trouble();
         let is_failed = matches!(self.shared.queue().health, Health::Failed { .. });
         // A later "has failed" says less than the first error did.
-        if trouble != Trouble::Other || !is_failed {
+        if trouble != DiskTrouble::Other || !is_failed {
             self.shared.set_health(Health::Failed { trouble, why: error.to_string() });
         }
     }
 
     /// True if the writer is closed meanwhile.
-    fn wait_for_retry<S: State + 'static>(&mut self) -> bool {
+    fn wait_for_retry<S: LogState + 'static>(&mut self) -> bool {
         self.count();
         let shared = Arc::clone(&self.shared);
         loop {

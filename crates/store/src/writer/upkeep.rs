@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::thread::Thread;
 use super::{Health, Sealed};
-use crate::compact::{Compacted, State};
+use crate::compact::{Compacted, LogState};
 use crate::disk::Disk;
 use crate::error::StoreError;
 use crate::file::{FileId, Location};
@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl<D: Disk + Send + 'static> Thread<D> {
     /// Whatever is due besides writing.
-    pub(super) fn tend<S: State + 'static>(&mut self) {
+    pub(super) fn tend<S: LogState + 'static>(&mut self) {
         let now = Instant::now();
         let written = self.log.metrics().bytes;
         if self.look_at <= now || self.look_at_bytes <= written {
@@ -64,7 +64,7 @@ impl<D: Disk + Send + 'static> Thread<D> {
         self.shared.set_health(if self.room.is_full() { Health::Full { why: why() } } else { Health::Fine });
     }
 
-    pub(super) fn compact<S: State + 'static>(&mut self) {
+    pub(super) fn compact<S: LogState + 'static>(&mut self) {
         // What was told and not synced has to be written again before files may go.
         if self.compaction.is_some() || self.log.is_failed() && self.holds_unsynced() {
             return;

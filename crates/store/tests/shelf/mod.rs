@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 
 use tidegate_store::disk::Disk;
-use tidegate_store::{Batch, Kept, Location, Log, LogOptions, RawRecord, RecoveryReport, Sink, State, StoreError};
+use tidegate_store::{
+    Location, Log, LogOptions, LogState, Placement, RawRecord, RecordBatch, RecoveryReport, SnapshotSink, StoreError,
+};
 
 pub const PUT: u8 = 1;
 pub const TAKE: u8 = 2;
@@ -25,8 +27,8 @@ pub enum Move {
     Take(u32),
 }
 
-pub fn batch(moves: &[Move]) -> Batch {
-    let mut batch = Batch::new();
+pub fn batch(moves: &[Move]) -> RecordBatch {
+    let mut batch = RecordBatch::new();
     for step in moves {
         let (tag, number, content): (_, _, &[u8]) = match step {
             Move::Put(number, content) => (PUT, number, content),
@@ -38,7 +40,7 @@ pub fn batch(moves: &[Move]) -> Batch {
     batch
 }
 
-impl State for Shelf {
+impl LogState for Shelf {
     fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError> {
         let (number, rest) = record.payload.split_first_chunk().unwrap();
         let number = u32::from_le_bytes(*number);
@@ -59,9 +61,9 @@ impl State for Shelf {
         self.0.values().for_each(|at| each(*at));
     }
 
-    fn dump(&self, sink: &mut dyn Sink) -> Result<(), StoreError> {
+    fn dump(&self, sink: &mut dyn SnapshotSink) -> Result<(), StoreError> {
         for (number, &at) in &self.0 {
-            if sink.keep(at)? == Kept::InPlace {
+            if sink.keep(at)? == Placement::InPlace {
                 let words = [at.file.to_bits(), at.offset, at.len.into()];
                 let mut payload = number.to_le_bytes().to_vec();
                 payload.extend(words.iter().flat_map(|word| word.to_le_bytes()));

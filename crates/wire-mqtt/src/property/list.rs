@@ -7,20 +7,20 @@ use super::value::Property;
 use crate::error::{Parse, Violation, violation};
 use crate::kind::Sender;
 use crate::limits::Limits;
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::sink::{Counter, Sink};
 use crate::varint;
 
 /// The properties of a packet. Always empty before MQTT 5.
 #[derive(Clone, Copy)]
 pub struct Properties<'a> {
-    source: Source<'a>,
+    source: PropertySource<'a>,
     /// One bit per identifier, so that asking for a property that is not there costs nothing.
     present: u64,
 }
 
 #[derive(Clone, Copy)]
-enum Source<'a> {
+enum PropertySource<'a> {
     /// As on the wire, without the leading length.
     Wire(&'a [u8]),
     /// Put together by the caller.
@@ -29,12 +29,12 @@ enum Source<'a> {
 
 impl<'a> Properties<'a> {
     /// No properties.
-    pub const EMPTY: Self = Self { source: Source::Wire(&[]), present: 0 };
+    pub const EMPTY: Self = Self { source: PropertySource::Wire(&[]), present: 0 };
 
     /// Properties to send.
     pub fn new(list: &'a [Property<'a>]) -> Self {
         let present = list.iter().fold(0, |present, property| present | property.id().bit());
-        Self { source: Source::Typed(list), present }
+        Self { source: PropertySource::Typed(list), present }
     }
 
     /// Check a list that stands at `site`, given without its leading length.
@@ -42,7 +42,7 @@ impl<'a> Properties<'a> {
         if bytes.len() > limits.property_bytes_max {
             return Err(violation!(QuotaExceeded, "too many bytes of properties", "2.2.2"));
         }
-        let mut reader = Reader::new(bytes);
+        let mut reader = PacketReader::new(bytes);
         let mut present = 0;
         let mut count = 0;
         while !reader.is_empty() {
@@ -59,7 +59,7 @@ impl<'a> Properties<'a> {
             }
             present |= id.bit();
         }
-        let properties = Self { source: Source::Wire(bytes), present };
+        let properties = Self { source: PropertySource::Wire(bytes), present };
         properties.check_together(site, limits.sender)?;
         Ok(properties)
     }
@@ -80,7 +80,7 @@ impl<'a> Properties<'a> {
 
     /// Read a list with its leading length.
     #[inline]
-    pub(crate) fn read(reader: &mut Reader<'a>, site: PropertySite, limits: &Limits) -> Parse<Self> {
+    pub(crate) fn read(reader: &mut PacketReader<'a>, site: PropertySite, limits: &Limits) -> Parse<Self> {
         let len = reader.varint()?;
         if len == 0 {
             return Ok(Self::EMPTY);
@@ -91,7 +91,7 @@ impl<'a> Properties<'a> {
     /// A list that [`Properties::encode`] wrote, read back without checking it again, as from a queue or a store. On
     /// other bytes the list ends where it stops making sense.
     pub fn from_encoded(bytes: &'a [u8]) -> Self {
-        let mut list = Self { source: Source::Wire(bytes), present: 0 };
+        let mut list = Self { source: PropertySource::Wire(bytes), present: 0 };
         list.present = list.iter().fold(0, |present, property| present | property.id().bit());
         list
     }
@@ -131,9 +131,9 @@ impl<'a> Properties<'a> {
 
     /// Append length and properties, without those that need not be sent.
     #[inline]
-    pub(crate) fn write(&self, keep: Keep, out: &mut impl Sink) {
+    pub(crate) fn write(&self, keep: KeptProperties, out: &mut impl Sink) {
         match self.source {
-            Source::Wire(bytes) if keep == Keep::Everything => {
+            PropertySource::Wire(bytes) if keep == KeptProperties::Everything => {
                 varint::write(bytes.len().min(varint::MAX), out);
                 out.put(bytes);
             }
@@ -141,7 +141,7 @@ impl<'a> Properties<'a> {
         }
     }
 
-    fn write_some(&self, keep: Keep, out: &mut impl Sink) {
+    fn write_some(&self, keep: KeptProperties, out: &mut impl Sink) {
         let mut counter = Counter::default();
         self.encode(&mut counter, |property| keep.wants(property.id()));
         varint::write(counter.len().min(varint::MAX), out);
@@ -149,14 +149,14 @@ impl<'a> Properties<'a> {
     }
 
     /// True if [`Properties::write`] would write nothing but a length of zero.
-    pub(crate) fn is_empty_under(&self, keep: Keep) -> bool {
+    pub(crate) fn is_empty_under(&self, keep: KeptProperties) -> bool {
         self.present & !keep.dropped() == 0
     }
 }
 
 /// What may be left out so that a packet fits its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum KeptProperties {
     Everything,
     /// The reason string goes first: it is for people, while user properties may carry hints for machines.
     NoReasonString,
@@ -164,7 +164,7 @@ pub(crate) enum Keep {
     Essential,
 }
 
-impl Keep {
+impl KeptProperties {
     const fn dropped(self) -> u64 {
         match self {
             Self::Everything => 0,
@@ -219,7 +219,7 @@ impl<'a> IntoIterator for &Properties<'a> {
 /// Iterator over a list of properties.
 #[derive(Clone)]
 pub struct PropertyIter<'a> {
-    source: Source<'a>,
+    source: PropertySource<'a>,
 }
 
 impl<'a> Iterator for PropertyIter<'a> {
@@ -227,13 +227,13 @@ impl<'a> Iterator for PropertyIter<'a> {
 
     fn next(&mut self) -> Option<Property<'a>> {
         match &mut self.source {
-            Source::Typed(list) => {
+            PropertySource::Typed(list) => {
                 let (first, rest) = list.split_first()?;
                 *list = rest;
                 Some(*first)
             }
-            Source::Wire(bytes) => {
-                let mut reader = Reader::new(bytes);
+            PropertySource::Wire(bytes) => {
+                let mut reader = PacketReader::new(bytes);
                 // Checked by `parse`, so this only ends at the end.
                 let property = Property::read(&mut reader).ok()?;
                 *bytes = reader.remainder();

@@ -18,4 +18,4 @@ pub use id::{PropertyId, PropertySite};
 pub use list::{Properties, PropertyIter};
 pub use value::{PayloadFormat, Property};
 
-pub(crate) use list::Keep;
+pub(crate) use list::KeptProperties;

@@ -7,7 +7,7 @@ use core::num::{NonZeroU16, NonZeroU32};
 use super::id::PropertyId;
 use crate::error::{Parse, Violation, violation};
 use crate::qos::QoS;
-use crate::reader::Reader;
+use crate::reader::PacketReader;
 use crate::sink::Sink;
 use crate::varint;
 
@@ -107,7 +107,7 @@ impl<'a> Property<'a> {
     }
 
     /// Read one property, with the rules that hold for its value wherever it stands.
-    pub(super) fn read(reader: &mut Reader<'a>) -> Parse<Self> {
+    pub(super) fn read(reader: &mut PacketReader<'a>) -> Parse<Self> {
         use PropertyId as Id;
         let id = reader.u8()?;
         let id = Id::from_byte(id).ok_or(violation!(MalformedPacket, "unknown property", "2.2.2.2"))?;
@@ -175,7 +175,7 @@ impl<'a> Property<'a> {
     }
 }
 
-fn flag(reader: &mut Reader<'_>) -> Parse<bool> {
+fn flag(reader: &mut PacketReader<'_>) -> Parse<bool> {
     match reader.u8()? {
         0 => Ok(false),
         1 => Ok(true),
@@ -183,25 +183,25 @@ fn flag(reader: &mut Reader<'_>) -> Parse<bool> {
     }
 }
 
-fn payload_format(reader: &mut Reader<'_>) -> Parse<PayloadFormat> {
+fn payload_format(reader: &mut PacketReader<'_>) -> Parse<PayloadFormat> {
     Ok(if flag(reader)? { PayloadFormat::Utf8 } else { PayloadFormat::Bytes })
 }
 
-fn maximum_qos(reader: &mut Reader<'_>) -> Parse<QoS> {
+fn maximum_qos(reader: &mut PacketReader<'_>) -> Parse<QoS> {
     Ok(if flag(reader)? { QoS::AtLeastOnce } else { QoS::AtMostOnce })
 }
 
-fn subscription_id(reader: &mut Reader<'_>) -> Parse<NonZeroU32> {
+fn subscription_id(reader: &mut PacketReader<'_>) -> Parse<NonZeroU32> {
     let id = reader.varint()?;
     NonZeroU32::new(id).ok_or(violation!(ProtocolError, "subscription identifier is zero", "3.8.2.1.2"))
 }
 
-fn topic_alias(reader: &mut Reader<'_>) -> Parse<NonZeroU16> {
+fn topic_alias(reader: &mut PacketReader<'_>) -> Parse<NonZeroU16> {
     let alias = reader.u16()?;
     NonZeroU16::new(alias).ok_or(violation!(TopicAliasInvalid, "topic alias is zero", "MQTT-3.3.2-8"))
 }
 
-fn response_topic<'a>(reader: &mut Reader<'a>) -> Parse<&'a str> {
+fn response_topic<'a>(reader: &mut PacketReader<'a>) -> Parse<&'a str> {
     let topic = reader.text()?;
     if topic.is_empty() {
         return Err(violation!(ProtocolError, "response topic is empty", "MQTT-4.7.3-1"));

@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::property::{PayloadFormat, PropertyId, PropertySite};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Auth, ConnAck, Connect, Delivery, Disconnect, Limits, Packet, PacketId, PacketType, Properties,
     Property, Publish, QoS, ReasonCode, ReasonCodes, RetainHandling, Sender, SubAck, Subscribe, Subscription,
-    SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters, UnsubAck, Unsubscribe, Version, Will,
+    SubscriptionList, SubscriptionOptions, TopicFilter, TopicFilters, UnsubAck, Unsubscribe, Version, Will,
 };
 
 pub(crate) type Text = &'static str;
@@ -113,7 +113,7 @@ fn subscribe(version: Version) -> impl Strategy<Value = Subscribe<'static>> {
                 Subscription { filter, options }
             })
             .collect();
-        Subscribe { packet_id, properties, subscriptions: Subscriptions::new(list.leak()) }
+        Subscribe { packet_id, properties, subscriptions: SubscriptionList::new(list.leak()) }
     })
 }
 

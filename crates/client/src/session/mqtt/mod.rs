@@ -23,7 +23,7 @@ use tidegate_control::hints::Hints;
 use tidegate_control::rand_core::Rng;
 use tidegate_wire_mqtt::{
     Connect, Delivery, Disconnect, Encode, Encoded, Limits, Packet, PacketId, Peer, Properties, Property, Publish, QoS,
-    ReasonCode, Sender, Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, Version,
+    ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version,
 };
 
 use super::comeback::Comeback;
@@ -326,7 +326,7 @@ impl Session {
         let packet_id = self.take_id();
         self.asked.insert(packet_id, token);
         let list = [Subscription { filter: wanted, options: SubscriptionOptions::with_qos(qos) }];
-        let subscriptions = Subscriptions::new(&list);
+        let subscriptions = SubscriptionList::new(&list);
         self.write(&Packet::Subscribe(Subscribe { packet_id, properties: Properties::EMPTY, subscriptions }));
     }
 

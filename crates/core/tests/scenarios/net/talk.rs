@@ -2,7 +2,7 @@
 
 use tidegate_wire_mqtt::{
     Ack, AckKind, Decoded, Delivery, Limits, Packet, PacketId, Properties, Property, Publish, QoS, ReasonCode, Sender,
-    Subscribe, Subscription, SubscriptionOptions, Subscriptions, TopicFilter, TopicFilters, Unsubscribe, decode,
+    Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, TopicFilters, Unsubscribe, decode,
 };
 
 use super::{End, Net, Wire};
@@ -52,7 +52,7 @@ impl Net {
         let packet = Subscribe {
             packet_id: PacketId::MIN,
             properties: Properties::new(properties),
-            subscriptions: Subscriptions::new(&list),
+            subscriptions: SubscriptionList::new(&list),
         };
         self.send(wire, &packet);
         match self.receive_one(wire) {
@@ -76,7 +76,7 @@ impl Net {
     pub(crate) fn subscribe_quietly(&mut self, wire: Wire, filter: &str) {
         let filter = TopicFilter::parse(filter, &Limits::default()).unwrap();
         let list = [Subscription { filter, options: SubscriptionOptions::with_qos(QoS::AtLeastOnce) }];
-        let (packet_id, properties, subscriptions) = (PacketId::MIN, Properties::EMPTY, Subscriptions::new(&list));
+        let (packet_id, properties, subscriptions) = (PacketId::MIN, Properties::EMPTY, SubscriptionList::new(&list));
         self.send(wire, &Subscribe { packet_id, properties, subscriptions });
     }
 

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use tidegate_graph::SpaceLimits;
-use tidegate_store::disk::sim::{Crash, Fault, SimDisk};
-use tidegate_store::{Batch, Log, LogOptions, State};
+use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
+use tidegate_store::{Log, LogOptions, LogState, RecordBatch};
 
 use super::Dice;
 use crate::machine::writer::{StoreHealth, Write};
@@ -15,7 +15,7 @@ pub(super) struct Store {
     disk: SimDisk,
     log: Option<Log<SimDisk>>,
     /// What was handed over and is not stored, with the version that each leads to.
-    waiting: VecDeque<(u64, Vec<Batch>)>,
+    waiting: VecDeque<(u64, Vec<RecordBatch>)>,
     /// The version of the last change that is on the medium.
     pub(super) stored: u64,
     pub(super) health: StoreHealth,
@@ -59,10 +59,10 @@ impl Store {
     /// Something goes wrong, or is well again.
     pub(super) fn disturb(&mut self, dice: &mut Dice) {
         match dice.below(4) {
-            0 => self.disk.set_broken(Some([Fault::Full, Fault::Device][dice.below(2) as usize])),
+            0 => self.disk.set_broken(Some([DiskFault::Full, DiskFault::Device][dice.below(2) as usize])),
             1 => self.disk.set_broken(None),
             2 => self.is_full = !self.is_full,
-            _ => self.disk.fail_call(dice.below(4), Fault::Device),
+            _ => self.disk.fail_call(dice.below(4), DiskFault::Device),
         }
     }
 
@@ -79,7 +79,7 @@ impl Store {
             self.health = well;
             return false;
         }
-        let batches: Vec<Batch> = self.waiting.iter().flat_map(|(_, batches)| batches.clone()).collect();
+        let batches: Vec<RecordBatch> = self.waiting.iter().flat_map(|(_, batches)| batches.clone()).collect();
         let written = if log.is_failed() {
             log.repair_with(&batches, &mut Vec::new())
         } else {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{Delta, Error, Evaluated, RuleId, Snapshot, Space, SubscriberId};
+use tidegate_graph::{Evaluated, GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId};
 
 use group::{Done, Group, share};
 use standing::Beside;
@@ -69,7 +69,7 @@ impl<R, C> Work<R, C> {
 pub(crate) struct Write {
     rule: Option<RuleChange>,
     stopped: Vec<RuleId>,
-    deltas: Vec<Delta>,
+    deltas: Vec<QuadDelta>,
 }
 
 #[derive(Debug)]
@@ -118,12 +118,12 @@ pub(crate) enum Event<C> {
     /// Another connection goes on with the subscription of this one.
     Displaced(SubscriberId, C),
     /// A rule was removed: it failed, or did not come to rest.
-    RuleStopped(RuleId, Error),
+    RuleStopped(RuleId, GraphError),
 }
 
 /// The owner of the data. `R` is whoever waits for an answer, `C` a connection that is told of changes.
 pub(crate) struct Writer<R, C> {
-    space: Space,
+    space: GraphSpace,
     /// Rules by their names on the wire; as many as the space has rules.
     rules: BTreeMap<String, RuleId>,
     /// None if nothing is kept.
@@ -151,7 +151,7 @@ pub(crate) struct Writer<R, C> {
 
 impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// A space with its rules; it is kept, or is not.
-    pub(crate) fn new(space: Space, rules: Vec<(String, RuleId)>, store: Option<StoreHealth>) -> Self {
+    pub(crate) fn new(space: GraphSpace, rules: Vec<(String, RuleId)>, store: Option<StoreHealth>) -> Self {
         let visible = space.version();
         Self {
             space,

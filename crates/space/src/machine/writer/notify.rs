@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{Check, Event as GraphEvent, SubscriberId};
+use tidegate_graph::{CatchUp, SubscriberEvent as GraphEvent, SubscriberId};
 
 use super::{Event, Writer};
 use crate::change::Change;
@@ -36,11 +36,11 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             }
             // It would see a number missing and ask; we know what it will ask.
             Ok(Some(GraphEvent::Gap { .. })) => match self.space.check(id, subscription.last()) {
-                Ok(Check::Missed { sequence, version, delta }) => {
+                Ok(CatchUp::Missed { sequence, version, delta }) => {
                     let delta = Arc::new(Change::from(Arc::new(delta)));
                     Told::Changed { sequence: subscription.number(sequence), version, delta }
                 }
-                Ok(Check::Fresh(_)) => Told::Ended(None),
+                Ok(CatchUp::Fresh(_)) => Told::Ended(None),
                 Err(error) => Told::Ended(Some(error)),
             },
             Ok(Some(GraphEvent::Ended(error))) | Err(error) => Told::Ended(Some(error)),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
-use tidegate_graph::{CancelToken, Check, Error, Evaluated, Outcome, QueryLimits};
+use tidegate_graph::{CancelToken, CatchUp, Evaluated, GraphError, QueryLimits, UpdateOutcome};
 
 use super::group::{Done, Group};
 use super::standing::query_of;
@@ -80,10 +80,10 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 Ok(Answer::Rule(name))
             }
             Ask::RemoveRule(name) => {
-                let id = *self.rules.get(&name).ok_or(Refused::Failed(Error::Unknown))?;
+                let id = *self.rules.get(&name).ok_or(Refused::Failed(GraphError::Unknown))?;
                 self.space.remove_rule(id)?;
                 self.rules.remove(&name);
-                self.changed(Outcome::default(), Some(RuleChange::Removed(id)), &task.requester);
+                self.changed(UpdateOutcome::default(), Some(RuleChange::Removed(id)), &task.requester);
                 Ok(Answer::Rule(name))
             }
             // Questions go to the readers.
@@ -95,7 +95,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     fn resume(&mut self, now: Timestamp, seen: &Seen, watched: &str, outlet: Option<&C>) -> Option<Subscribed> {
         let (id, since) = self.registry.find(&seen.name, watched, seen.sequence, seen.round)?;
         match self.space.check(id, since) {
-            Ok(Check::Missed { sequence, delta, .. }) => {
+            Ok(CatchUp::Missed { sequence, delta, .. }) => {
                 let variables = self.space.variables(id).unwrap_or_default();
                 if let Some(displaced) = self.registry.attach(now, id, outlet.cloned())
                     && outlet != Some(&displaced)
@@ -106,7 +106,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 let begun = Begun::Missed { sequence, variables, delta };
                 Some(Subscribed { id, name: seen.name.clone(), begun })
             }
-            Ok(Check::Fresh(_)) | Err(_) => {
+            Ok(CatchUp::Fresh(_)) | Err(_) => {
                 self.leave(id);
                 None
             }
@@ -114,8 +114,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// Hands over what a request did, as one.
-    fn changed(&mut self, outcome: Outcome, rule: Option<RuleChange>, requester: &R) -> Answer {
-        let Outcome { deltas, stopped, blanks } = outcome;
+    fn changed(&mut self, outcome: UpdateOutcome, rule: Option<RuleChange>, requester: &R) -> Answer {
+        let UpdateOutcome { deltas, stopped, blanks } = outcome;
         let is_change = !deltas.is_empty();
         let mut removed = Vec::with_capacity(stopped.len());
         for (stopped, error) in stopped {

@@ -1,13 +1,13 @@
 //! An image as the state that compactions read a log into, and write down.
 
-use super::{Entry, Image, Outline, SessionImage, Stage, WillImage};
-use crate::compact::{Kept, Sink, State};
+use super::{DeliveryStage, Outline, QueueEntry, SessionImage, StoreImage, WillImage};
+use crate::compact::{LogState, Placement, SnapshotSink};
 use crate::error::StoreError;
 use crate::file::Location;
 use crate::frame::RawRecord;
 use crate::records::Record;
 
-impl State for Image {
+impl LogState for StoreImage {
     fn apply(&mut self, record: RawRecord<'_>, at: Location) -> Result<(), StoreError> {
         match Record::decode(record)? {
             Some(record) => self.take(record, at),
@@ -20,7 +20,7 @@ impl State for Image {
         self.messages.values().filter(|stored| stored.users > 0).for_each(|stored| each(stored.at));
     }
 
-    fn dump(&self, sink: &mut dyn Sink) -> Result<(), StoreError> {
+    fn dump(&self, sink: &mut dyn SnapshotSink) -> Result<(), StoreError> {
         let mut put = |record: &Record<'_>| record.with_raw(|raw| sink.push(raw));
         put(&Record::Numbers { id_max: self.id_max })?;
         put(&Record::Clock { now_ms: self.clock_ms })?;
@@ -38,7 +38,7 @@ impl State for Image {
             self.messages.iter().filter(|(_, stored)| stored.users > 0).map(|(&id, stored)| (stored.at, id)).collect();
         messages.sort_unstable();
         for (at, id) in messages {
-            if sink.keep(at)? == Kept::InPlace {
+            if sink.keep(at)? == Placement::InPlace {
                 let record = match self.outline(id) {
                     Some(Outline { origin, bytes, class }) => {
                         Record::MessageStands { id, at, origin, bytes, class: class.into() }
@@ -82,14 +82,14 @@ impl SessionImage {
             put(&Record::Will { session, message, delay_s, due_ms })?;
         }
         for (&place, entry) in &self.queue {
-            let &Entry { message, qos, retain, stage, .. } = entry;
-            if let Stage::Released(packet_id) = stage {
+            let &QueueEntry { message, qos, retain, stage, .. } = entry;
+            if let DeliveryStage::Released(packet_id) = stage {
                 put(&Record::ReleasedAt { session, place, packet_id })?;
                 continue;
             }
             let ids = entry.ids.as_deref().unwrap_or_default().to_vec();
             put(&Record::Queued { session, place, message, qos, retain, ids })?;
-            if let Stage::Sent(packet_id) = stage {
+            if let DeliveryStage::Sent(packet_id) = stage {
                 put(&Record::Sent { session, place, packet_id })?;
             }
         }

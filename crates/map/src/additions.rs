@@ -12,7 +12,7 @@ use crate::limits::{KEPT_TRIPLES_MAX, OWED_MAX, OWED_PER_EDIT};
 
 /// The additions of all rules, each rule's in order.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Additions {
     /// By rule and by what its captures were; the triples of each message that are its own.
     lists: BTreeMap<(usize, String), VecDeque<Vec<Quad>>>,
     /// How many messages have each: what two have said is gone with the second.
@@ -22,7 +22,7 @@ pub struct Kept {
     owed: VecDeque<Quad>,
 }
 
-impl Kept {
+impl Additions {
     /// Nothing. The seed feeds the hash table.
     pub fn new(seed: u64) -> Self {
         let counts = HashMap::with_hasher(FixedState::with_seed(seed));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_unless_a_newer_message_said_the_same() {
-        let mut kept = Kept::new(7);
+        let mut kept = Additions::new(7);
         let mut add = |value, captures: &str| kept.add(0, captures.to_owned(), vec![quad(value)], 2).len();
         assert_eq!((add(1, "a"), add(2, "a"), add(1, "a"), add(3, "b")), (0, 0, 0, 0));
         assert_eq!(add(4, "a"), 1, "the 2: the first 1 was said again");
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_is_bounded_and_what_does_not_vary_takes_no_room() {
-        let mut kept = Kept::new(7);
+        let mut kept = Additions::new(7);
         assert!(kept.add(0, "a".to_owned(), Vec::new(), 2).is_empty());
         assert!(kept.lists.is_empty());
         assert_eq!(kept.owe((0..5).map(quad).collect()), 0);
