@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tidegate_sim::broker::trace::{Arrival, MESSAGES_MAX, NUMBERS_MAX, Trace};
+use tidegate_core::trace::{Arrival, MESSAGES_MAX, NUMBERS_MAX, Trace};
 
 use crate::arguments::TraceRecordArgs;
 use tidegate_program::AdminError;

@@ -50,6 +50,7 @@ mod subscribe;
 mod subscriptions;
 mod tap;
 mod timers;
+pub mod trace;
 mod tree;
 
 pub use classify::ClassReport;

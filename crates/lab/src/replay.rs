@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tidegate_sim::broker::trace::{MESSAGES_MAX, Trace};
+use tidegate_core::trace::{MESSAGES_MAX, Trace};
 use tidegate_sim::experiment::Experiment;
 use tidegate_sim::report;
 use tidegate_sim::scenario::{Axis, Scenario, Setting, Value};

@@ -6,7 +6,6 @@ pub mod chance;
 pub mod experiment;
 pub mod histogram;
 pub mod polling;
-pub mod publishers;
 pub mod report;
 pub mod scenario;
 pub mod statistics;

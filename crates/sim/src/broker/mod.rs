@@ -1,4 +1,4 @@
-//! The broker itself in virtual time: a real shard of `tidegate-core`, with its gate, its classes and its queues, fed by
+//! Publishers with a rhythm (paper 003) before the broker itself in virtual time: a real shard of `tidegate-core`, with its gate, its classes and its queues, fed by
 //! publishers that are drawn, or by arrivals that were recorded. One reader subscribes to everything and takes as many
 //! messages per second as the scenario's capacity says.
 //!
@@ -6,10 +6,12 @@
 //! that the broker itself takes: its loop is never pressed, only receivers are. A publisher that is cut off comes back with
 //! its next message after five seconds; what it would have sent meanwhile is not sent.
 
+mod config;
+mod device;
 mod stage;
+mod tally;
 #[cfg(test)]
 mod tests;
-pub mod trace;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +20,16 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Enforcement, RhythmConfig, RhythmRule};
 use tidegate_core::classes::{Priority, PriorityMode};
 use tidegate_core::settings::{BackOff, Settings};
+use tidegate_core::trace::{Arrival, Trace};
+
+pub use config::{Interval, Order, Publishers};
+pub use tally::METRICS;
 
 use crate::polling::Outcome;
-use crate::publishers::device::{Device, GROUPS, devices};
-use crate::publishers::tally::Tally;
-use crate::publishers::{Order, Publishers};
 use crate::wheel::Wheel;
+use device::{Device, GROUPS, devices};
 use stage::{Done, Stage};
-use trace::{Arrival, Trace};
+use tally::Tally;
 
 /// After this time a publisher that was cut off comes back.
 const AWAY: Duration = Duration::from_secs(5);
@@ -168,9 +172,13 @@ impl<'a> World<'a> {
                 trace.arrivals()[event as usize]
             }
             Source::Devices { devices, .. } => {
-                devices[event as usize].note_sent();
-                self.tally.after_sent +=
-                    u64::from(devices[event as usize].attacks && self.config.is_after_attack(self.now.as_secs_f64()));
+                let (device, now) = (&mut devices[event as usize], self.now.as_secs_f64());
+                device.note_sent();
+                self.tally.after_sent += u64::from(device.attacks && self.config.is_after_attack(now));
+                if device.attacks && self.config.is_attack(now) && !device.has_attacked {
+                    device.has_attacked = true;
+                    self.tally.attack_learned += self.stage.learned_rate(event, self.now) * self.config.attack_length;
+                }
                 Arrival {
                     micros: 0,
                     publisher: event,

@@ -7,13 +7,12 @@ use tidegate_control::Timestamp;
 use tidegate_core::access::{Identity, Open};
 use tidegate_core::event::{Stats, Why};
 use tidegate_core::settings::Settings;
+use tidegate_core::trace::Arrival;
 use tidegate_core::{ConnId, Hello, Shard, Then};
 use tidegate_wire_mqtt::{
     Ack, AckKind, Connect, Decoded, Delivery, Encode, Limits, Packet, PacketId, Peer, Properties, Publish, QoS,
     ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version, decode,
 };
-
-use super::trace::Arrival;
 
 /// Bytes of a publisher that wait in its socket; what it wants to send beyond is not sent.
 const SOCKET_BYTES_MAX: usize = 128 * 1024;
@@ -137,7 +136,7 @@ impl Stage {
         if self.ends[publisher as usize].conn.is_some() {
             return true;
         }
-        let Some(conn) = greet(&mut self.shard, &format!("publisher-{publisher}"), now) else { return false };
+        let Some(conn) = greet(&mut self.shard, &name_of(publisher), now) else { return false };
         let place = conn.index as usize;
         if self.by_place.len() <= place {
             self.by_place.resize(place + 1, None);
@@ -287,6 +286,13 @@ impl Stage {
         }
     }
 
+    /// Messages a second that the shard has learned to expect of a publisher; zero while it has learned nothing.
+    pub(super) fn learned_rate(&self, publisher: u32, now: Timestamp) -> f64 {
+        let known = self.shard.publisher(&name_of(publisher), now);
+        let interval = known.and_then(|known| known.learned_interval);
+        interval.map_or(0.0, |interval| 1.0 / interval.as_secs_f64().max(1e-9))
+    }
+
     /// Publishers of whom something is held.
     pub(super) fn blocked(&self) -> u64 {
         self.stats().clients_held
@@ -320,6 +326,10 @@ fn greet(shard: &mut Shard, name: &str, now: Timestamp) -> Option<ConnId> {
     };
     let identity = Identity { user: None, peer: "trace".into(), listener: LISTENER };
     shard.handle_connect(&Hello { connect: &connect, client_id: name, identity }, now)
+}
+
+fn name_of(publisher: u32) -> String {
+    format!("publisher-{publisher}")
 }
 
 /// As long as the real one was, and the same for the same number.

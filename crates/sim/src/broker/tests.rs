@@ -1,10 +1,9 @@
 use std::sync::Arc;
 
 use tidegate_control::rhythm::RhythmRule;
+use tidegate_core::trace::{Arrival, Trace};
 
-use super::trace::{Arrival, Trace};
 use super::*;
-use crate::publishers::{Interval, Order, Publishers};
 
 fn metric(config: &Publishers, trace: Option<&Arc<Trace>>, name: &str) -> f64 {
     run(config, trace, 1).unwrap().metric(name).unwrap()
@@ -42,24 +41,39 @@ fn the_same_seed_gives_the_same_run() {
 #[test]
 fn a_flooder_passes_little_more_than_its_rhythm_and_is_heard_afterwards() {
     let attacked = Publishers { attackers: 1, attack_factor: 50.0, attack_from: 20.0, attack_length: 20.0, ..steady() };
-    let passed = metric(&attacked, None, "attack_passed");
+    let outcome = run(&attacked, None, 1).unwrap();
+    let passed = outcome.metric("attack_passed").unwrap();
     assert!(passed < 5.0, "{passed} times its rate");
+    let of_learned = outcome.metric("attack_over_learned").unwrap();
+    assert!((0.5..5.0).contains(&of_learned), "{of_learned} times what was learned, {passed} times its rate");
     let free = metric(&Publishers { rule: None, ..attacked }, None, "attack_passed");
     assert!(free > 40.0, "without control {free} times its rate");
 }
 
 #[test]
-fn the_two_worlds_agree_about_the_paper() {
-    // Closed loops, intervals of 0 to 20 s, the paper's rule: only the rhythm decides, and it is the same code.
-    let config = Publishers { rule: Some(RhythmRule::Paper), ..Publishers::default() };
-    let bytes = |rule| metric(&Publishers { rule, ..config.clone() }, None, "uplink_bytes");
-    let model = |rule| {
-        let outcome = crate::publishers::run(&Publishers { rule, ..config.clone() }, 1).unwrap();
-        outcome.metric("uplink_bytes").unwrap()
+fn the_paper_saves_bytes_with_closed_loops_only() {
+    for (closed_loop, low, high) in [(true, 0.75, 0.95), (false, 0.6, 1.01)] {
+        let mean = |rule| -> f64 {
+            let config =
+                Publishers { closed_loop, rule, interval: Interval::WholeSeconds(1, 5), ..Publishers::default() };
+            (0..3).map(|seed| run(&config, None, seed).unwrap().metric("uplink_bytes").unwrap()).sum()
+        };
+        let ratio = mean(Some(RhythmRule::Paper)) / mean(None);
+        assert!((low..=high).contains(&ratio), "closed loop {closed_loop}: {ratio}");
+    }
+}
+
+#[test]
+fn a_healthy_sensor_is_delayed_by_the_paper_and_not_by_us() {
+    let config = |rule| Publishers {
+        rule: Some(rule),
+        interval: Interval::Periodic(10.0, 0.2),
+        closed_loop: false,
+        duration: 3600.0,
+        ..Publishers::default()
     };
-    assert_eq!(bytes(None), model(None));
-    let (real, model) = (bytes(config.rule), model(config.rule));
-    assert!((real / model - 1.0).abs() < 0.1, "{real} and {model}");
+    assert_eq!(metric(&config(RhythmRule::Practical), None, "held"), 0.0);
+    assert!(metric(&config(RhythmRule::Paper), None, "held") > 0.3);
 }
 
 #[test]

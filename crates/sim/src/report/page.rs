@@ -52,7 +52,7 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
             "shed",
             "jain",
         ],
-        WorldKind::Publishers | WorldKind::Broker if experiment.scenario.primary.starts_with("latency") => &[
+        WorldKind::Broker if experiment.scenario.primary.starts_with("latency") => &[
             "latency_rare_mean",
             "latency_rare_p99",
             "lost_rare",
@@ -60,7 +60,7 @@ fn columns(experiment: &Experiment) -> Vec<&'static str> {
             "latency_busy_p99",
             "lost_busy",
         ],
-        WorldKind::Publishers | WorldKind::Broker => &[
+        WorldKind::Broker => &[
             "uplink_bytes",
             "messages",
             "held",

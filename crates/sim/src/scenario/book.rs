@@ -42,9 +42,6 @@ book![
     "p3-priority",
     "p4-attack",
     "p5-jitter",
-    "broker-uplink",
-    "broker-priority",
-    "broker-attack",
 ];
 
 /// A scenario of the book by its name.

@@ -5,8 +5,8 @@ use tidegate_control::rhythm::RhythmRule;
 
 use super::suggest::did_you_mean;
 use super::value::Value;
+use crate::broker::{Interval, Order, Publishers};
 use crate::polling::{Algorithm, Baseline, Broker, Change, Count, Polling, Service, StepChoice};
-use crate::publishers::{Interval, Order, Publishers};
 
 /// Keys of the polling world.
 pub const POLLING_KEYS: &[&str] = &[
@@ -69,7 +69,7 @@ pub const POLLING_KEYS: &[&str] = &[
     "updates.data",
 ];
 
-/// Keys of the publishers' world.
+/// Keys of the world of the broker.
 pub const PUBLISHER_KEYS: &[&str] = &[
     "run.duration",
     "run.warm_up",
@@ -249,7 +249,7 @@ fn set_surroundings(world: &mut Polling, path: &str, value: &Value) -> Result<()
     Ok(())
 }
 
-/// Changes one thing of a publishers' world.
+/// Changes one thing of a world of the broker.
 pub(super) fn set_publishers(world: &mut Publishers, path: &str, value: &Value) -> Result<(), String> {
     match path {
         "run.duration" | "run.warm_up" => set_run(&mut world.warm_up, &mut world.duration, path, value)?,

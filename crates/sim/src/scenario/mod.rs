@@ -15,14 +15,15 @@ mod world;
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_core::trace::Trace;
+
 pub use book::{BOOK, named};
 pub use keys::{POLLING_KEYS, PUBLISHER_KEYS, algorithms};
 pub use value::Value;
 pub use world::World;
 
-use crate::broker::trace::Trace;
+use crate::broker::{self, Publishers};
 use crate::polling::{self, Polling};
-use crate::publishers::{self, Publishers};
 
 /// A scenario that has been checked.
 #[derive(Clone, Debug)]
@@ -62,8 +63,6 @@ pub struct Scenario {
 pub enum WorldKind {
     /// Clients that poll.
     Polling,
-    /// Publishers.
-    Publishers,
     /// Publishers before a real shard.
     Broker,
 }
@@ -181,7 +180,7 @@ impl Scenario {
     pub fn metrics(&self) -> &'static [(&'static str, &'static str, &'static str)] {
         match self.world {
             WorldKind::Polling => polling::METRICS,
-            WorldKind::Publishers | WorldKind::Broker => publishers::METRICS,
+            WorldKind::Broker => broker::METRICS,
         }
     }
 
@@ -236,13 +235,13 @@ impl Scenario {
         for Setting { path, value, line } in settings {
             match self.world {
                 WorldKind::Polling => keys::set_polling(&mut polling, path, value),
-                WorldKind::Publishers | WorldKind::Broker => keys::set_publishers(&mut publishers, path, value),
+                WorldKind::Broker => keys::set_publishers(&mut publishers, path, value),
             }
             .map_err(|text| Problem { line: *line, key: path.clone(), text })?;
         }
         let (warm_up, duration) = match self.world {
             WorldKind::Polling => (polling.warm_up, polling.duration),
-            WorldKind::Publishers | WorldKind::Broker => (publishers.warm_up, publishers.duration),
+            WorldKind::Broker => (publishers.warm_up, publishers.duration),
         };
         if warm_up >= duration {
             let text = format!("{warm_up} s is not before the end of the run at {duration} s");
@@ -250,7 +249,6 @@ impl Scenario {
         }
         Ok(match self.world {
             WorldKind::Polling => World::Polling(Box::new(polling)),
-            WorldKind::Publishers => World::Publishers(Box::new(publishers)),
             WorldKind::Broker => World::Broker(Box::new(publishers), self.trace.clone()),
         })
     }

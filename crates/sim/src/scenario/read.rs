@@ -71,7 +71,7 @@ impl Reader<'_> {
     fn keys(&self) -> &'static [&'static str] {
         match self.scenario.world {
             WorldKind::Polling => POLLING_KEYS,
-            WorldKind::Publishers | WorldKind::Broker => PUBLISHER_KEYS,
+            WorldKind::Broker => PUBLISHER_KEYS,
         }
     }
 
@@ -128,11 +128,7 @@ impl Reader<'_> {
                 Ok(())
             }
             ("world", Some(value)) => value
-                .one_of(&[
-                    ("polling", WorldKind::Polling),
-                    ("publishers", WorldKind::Publishers),
-                    ("broker", WorldKind::Broker),
-                ])
+                .one_of(&[("polling", WorldKind::Polling), ("broker", WorldKind::Broker)])
                 .map(|world| scenario.world = world),
             ("version", Some(value)) => value.count(1, 1).map(|_| ()),
             ("replications", Some(value)) => value.count(1, 10_000).map(|count| scenario.replications = count),

@@ -2,18 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::broker;
-use crate::broker::trace::Trace;
+use tidegate_core::trace::Trace;
+
+use crate::broker::{self, Publishers};
 use crate::polling::{self, Outcome, Polling};
-use crate::publishers::{self, Publishers};
 
 /// A world ready to run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum World {
     /// Clients that poll.
     Polling(Box<Polling>),
-    /// Publishers.
-    Publishers(Box<Publishers>),
     /// Publishers, or arrivals that were recorded, before a real shard.
     Broker(Box<Publishers>, Option<Arc<Trace>>),
 }
@@ -23,7 +21,6 @@ impl World {
     pub fn run(&self, seed: u64) -> Result<Outcome, String> {
         match self {
             Self::Polling(config) => polling::run(config, seed).map_err(|error| error.to_string()),
-            Self::Publishers(config) => publishers::run(config, seed).map_err(|error| error.to_string()),
             Self::Broker(config, trace) => broker::run(config, trace.as_ref(), seed),
         }
     }
@@ -32,7 +29,7 @@ impl World {
     pub(super) fn clients(&self) -> u32 {
         match self {
             Self::Polling(config) => config.clients_count(),
-            Self::Publishers(config) | Self::Broker(config, None) => config.count,
+            Self::Broker(config, None) => config.count,
             Self::Broker(_, Some(trace)) => trace.publishers(),
         }
     }
@@ -47,7 +44,7 @@ impl World {
                 (clients * config.updates.rate + checks) * config.duration
             }
             Self::Broker(_, Some(trace)) => trace.arrivals().len() as f64 * EVENTS_OF_A_MESSAGE,
-            Self::Publishers(config) | Self::Broker(config, None) => {
+            Self::Broker(config, None) => {
                 let interval = match (config.load, config.capacity) {
                     (Some(load), Some(capacity)) => f64::from(config.count) / (load * capacity),
                     _ => config.interval.mean(),
@@ -60,7 +57,7 @@ impl World {
     pub(super) fn shorten(&mut self) {
         match self {
             Self::Polling(config) => config.shorten(),
-            Self::Publishers(config) | Self::Broker(config, None) => config.shorten(),
+            Self::Broker(config, None) => config.shorten(),
             Self::Broker(_, Some(_)) => {}
         }
     }
@@ -69,8 +66,6 @@ impl World {
     pub fn memory_estimate(&self) -> u64 {
         match self {
             Self::Polling(config) => config.memory_estimate(),
-            // A publisher is a rhythm, a flow and an event.
-            Self::Publishers(config) => u64::from(config.count) * 512,
             // A session, its connection and a rhythm; a message is remembered to the end.
             Self::Broker(config, None) => {
                 u64::from(config.count) * 4096 + (self.work_estimate() / EVENTS_OF_A_MESSAGE) as u64 * 64

@@ -1,8 +1,8 @@
-//! What is simulated: publishers, their rhythm, and how the broker serves them.
+//! What is simulated: publishers, their rhythm, how much the reader takes, and the settings of the broker that vary.
 
 use tidegate_control::rhythm::RhythmRule;
 
-/// A world of publishers. Times are in seconds, rates per second, shares in 0 ..= 1.
+/// Publishers before a broker. Times are in seconds, rates per second, shares in 0 ..= 1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Publishers {
     /// Latencies and losses are measured from here on: ranks have to be learned first.

@@ -1,4 +1,4 @@
-//! Arrivals that were written down by a broker, or by anything else that can write a table.
+//! The text form of a recording: when messages came, written by a broker or by anything else that can write a table.
 //!
 //! ```csv
 //! # tidegate trace 1
@@ -6,9 +6,14 @@
 //! 0,0,0,12,24,1,0
 //! ```
 //!
-//! Microseconds since the beginning, in any order; publishers and topics are numbers without a meaning.
+//! Microseconds since the beginning, in any order; publishers and topics are numbers without a meaning. Pure text: files are
+//! opened by those who record (`tidegate trace record`) and replay (`tidegate lab replay`).
 
-use std::fmt::Write as _;
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 /// Messages of a trace at most: 32 bytes each.
 pub const MESSAGES_MAX: usize = 20_000_000;

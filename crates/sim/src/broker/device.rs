@@ -4,21 +4,23 @@ use super::config::{Interval, Publishers};
 use crate::chance::Stream;
 
 /// A publisher by itself: what it would send if nobody slowed it.
-pub(crate) struct Device {
+pub(super) struct Device {
     chance: Stream,
     /// Its own mean interval is the common one times this.
-    pub(crate) slowness: f64,
+    pub(super) slowness: f64,
     sent: u32,
     /// Which third it belongs to by its rate; 0 is the rarest.
-    pub(crate) group: usize,
-    pub(crate) attacks: bool,
+    pub(super) group: usize,
+    pub(super) attacks: bool,
+    /// Its attack has begun.
+    pub(super) has_attacked: bool,
 }
 
 /// Thirds of the publishers by rate.
-pub(crate) const GROUPS: usize = 3;
+pub(super) const GROUPS: usize = 3;
 
 /// All of them, the busiest first, and the seconds between messages of one whose factor is 1.
-pub(crate) fn devices(config: &Publishers, seed: u64) -> (Vec<Device>, f64) {
+pub(super) fn devices(config: &Publishers, seed: u64) -> (Vec<Device>, f64) {
     let slowness = slowness(config);
     let demand: f64 = slowness.iter().map(|slowness| 1.0 / slowness).sum();
     let mean_interval = match (config.load, config.capacity) {
@@ -33,23 +35,24 @@ pub(crate) fn devices(config: &Publishers, seed: u64) -> (Vec<Device>, f64) {
         sent: 0,
         group: third(number),
         attacks: (number as u32) < config.attackers,
+        has_attacked: false,
     };
     (slowness.iter().enumerate().map(device).collect(), mean_interval)
 }
 
 impl Device {
     /// The time until its first message.
-    pub(crate) fn first(&mut self, config: &Publishers, mean_interval: f64) -> f64 {
+    pub(super) fn first(&mut self, config: &Publishers, mean_interval: f64) -> f64 {
         self.chance.unit() * self.interval(config, mean_interval, 0.0)
     }
 
     /// It has sent one.
-    pub(crate) fn note_sent(&mut self) {
+    pub(super) fn note_sent(&mut self) {
         self.sent += 1;
     }
 
     /// The time until its next message.
-    pub(crate) fn interval(&mut self, config: &Publishers, mean_interval: f64, now: f64) -> f64 {
+    pub(super) fn interval(&mut self, config: &Publishers, mean_interval: f64, now: f64) -> f64 {
         let scale = mean_interval / config.interval.mean();
         let drawn = match config.interval {
             _ if self.sent < config.regular => config.interval.mean(),

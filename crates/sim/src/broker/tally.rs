@@ -28,33 +28,33 @@ pub const METRICS: &[(&str, &str, &str)] = &[
 ];
 
 #[derive(Default)]
-pub(crate) struct Tally {
-    pub(crate) sent: u64,
-    pub(crate) taken: u64,
-    pub(crate) taken_bytes: u64,
-    pub(crate) held: u64,
-    pub(crate) hold_sum: f64,
-    pub(crate) refused: u64,
-    pub(crate) blocked: u64,
-    pub(crate) events: u64,
-    pub(crate) groups: [Group; GROUPS],
-    pub(crate) attack_passed: u64,
-    pub(crate) attack_nominal: f64,
+pub(super) struct Tally {
+    pub(super) sent: u64,
+    pub(super) taken: u64,
+    pub(super) taken_bytes: u64,
+    pub(super) held: u64,
+    pub(super) hold_sum: f64,
+    pub(super) refused: u64,
+    pub(super) blocked: u64,
+    pub(super) events: u64,
+    pub(super) groups: [Group; GROUPS],
+    pub(super) attack_passed: u64,
+    pub(super) attack_nominal: f64,
     /// Messages that attackers would have sent at the rates learned before.
-    pub(crate) attack_learned: f64,
-    pub(crate) after_sent: u64,
-    pub(crate) after_taken: u64,
+    pub(super) attack_learned: f64,
+    pub(super) after_sent: u64,
+    pub(super) after_taken: u64,
 }
 
 #[derive(Default)]
-pub(crate) struct Group {
-    pub(crate) offered: u64,
-    pub(crate) lost: u64,
-    pub(crate) latency: Histogram,
+pub(super) struct Group {
+    pub(super) offered: u64,
+    pub(super) lost: u64,
+    pub(super) latency: Histogram,
 }
 
 impl Tally {
-    pub(crate) fn metrics(&self, publishers: u32) -> Vec<Metric> {
+    pub(super) fn metrics(&self, publishers: u32) -> Vec<Metric> {
         let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
         let [rare, middle, busy] = &self.groups;
         let values = [
