@@ -26,7 +26,7 @@ const GROUPS: usize = 4;
 const FIRST_ROLES: [&str; 2] = ["admin", tidegate_auth::MONITOR];
 
 /// The files of a new broker.
-struct Place {
+struct NewFiles {
     folder: PathBuf,
     config: PathBuf,
     users: PathBuf,
@@ -34,7 +34,7 @@ struct Place {
     key: PathBuf,
 }
 
-impl Place {
+impl NewFiles {
     /// What `serve` must be told to find it: nothing, in the folder itself.
     fn as_flag(&self) -> String {
         if std::env::current_dir().is_ok_and(|here| here == self.folder) {
@@ -60,7 +60,7 @@ impl Place {
 
 /// Makes the files and says what to do next.
 pub(crate) fn run(args: &InitArgs) -> Result<()> {
-    let place = Place::new(&args.folder);
+    let place = NewFiles::new(&args.folder);
     for path in
         [Some(&place.config), args.tls.then_some(&place.cert), args.tls.then_some(&place.key)].into_iter().flatten()
     {
@@ -159,7 +159,7 @@ fn year_of(time: SystemTime) -> i32 {
     1970 + i32::try_from(days * 10_000 / 3_652_425).unwrap_or(0)
 }
 
-fn report(args: &InitArgs, place: &Place, made_up: Option<&str>) -> String {
+fn report(args: &InitArgs, place: &NewFiles, made_up: Option<&str>) -> String {
     let InitArgs { user, tls, .. } = args;
     let program = crate::arguments::program();
     let mut text = format!("created {}\n        {}\n", place.config.display(), place.users.display());
@@ -242,7 +242,7 @@ mod tests {
         std::fs::write(folder.path().join("pw"), "secret\n").unwrap();
         let with_file = InitArgs { password_file: Some(folder.path().join("pw")), ..args(folder.path(), false) };
         run(&with_file).unwrap();
-        let text = report(&with_file, &Place::new(folder.path()), None);
+        let text = report(&with_file, &NewFiles::new(folder.path()), None);
         assert!(text.contains("user    admin\n") && !text.contains("secret"), "{text}");
         let users = std::fs::read_to_string(folder.path().join("tidegate-data/users")).unwrap();
         let users = tidegate_auth::Users::parse(&users).unwrap();

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::arguments::{CheckArgs, ShowArgs};
-use tidegate_server::config::keys::{Change, KEYS};
+use tidegate_server::config::keys::{KEYS, TakesEffect};
 use tidegate_server::config::{Loaded, Origin, Problems, load};
 use tidegate_server::{security, serve};
 
@@ -31,7 +31,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<bool> {
             eprintln!("{problems}\n{count} problem{}", if count == 1 { "" } else { "s" });
         }
         (Err(Problems(problems)), true) => {
-            let problems: Vec<_> = problems.iter().map(tidegate_server::config::Problem::to_json).collect();
+            let problems: Vec<_> = problems.iter().map(tidegate_server::config::ConfigProblem::to_json).collect();
             writeln!(out, "{}", json!({ "ok": false, "problems": problems }))?;
         }
     }
@@ -57,7 +57,7 @@ pub(crate) fn show(args: &ShowArgs) -> Result<()> {
         }
         let value = (key.show)(&loaded.options);
         let line = if value == "unset" { format!("# {name} =") } else { format!("{name} = {value}") };
-        let restart = if key.change == Change::Restart { " (restart)" } else { "" };
+        let restart = if key.change == TakesEffect::Restart { " (restart)" } else { "" };
         if args.origin {
             writeln!(out, "{line:<44} # {}", loaded.origin(key.path))?;
         } else {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
-use tidegate_client::{Change, Error, PersistentQuery, Row, Source, Space, Term, Triple, TripleNode, WatchStats};
+use tidegate_client::{
+    ChangeSource, Error, PersistentQuery, ResultChange, Row, Space, Term, Triple, TripleNode, WatchStats,
+};
 
 use crate::arguments::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 use tidegate_program::Usage;
@@ -132,38 +134,38 @@ async fn follow(space: &Space, how: &FollowArgs, is_json: bool, with_pacer: bool
     let mut changes = 0;
     while how.count.is_none_or(|count| changes < count) {
         match next(&mut query, with_pacer).await {
-            Next::Change(change) => {
+            KpEvent::Change(change) => {
                 changes += 1;
                 print_change(&change, is_json)?;
             }
-            Next::Glance => print_pacer(&query.stats().await.map_err(KpError)?, is_json)?,
-            Next::Over => break,
+            KpEvent::Glance => print_pacer(&query.stats().await.map_err(KpError)?, is_json)?,
+            KpEvent::Over => break,
         }
     }
     Ok(())
 }
 
-enum Next {
-    Change(Change),
+enum KpEvent {
+    Change(ResultChange),
     Glance,
     Over,
 }
 
-async fn next(query: &mut PersistentQuery, with_pacer: bool) -> Next {
-    let change = async { query.next().await.map_or(Next::Over, Next::Change) };
+async fn next(query: &mut PersistentQuery, with_pacer: bool) -> KpEvent {
+    let change = async { query.next().await.map_or(KpEvent::Over, KpEvent::Change) };
     if !with_pacer {
         return change.await;
     }
-    tokio::time::timeout(GLANCE, change).await.unwrap_or(Next::Glance)
+    tokio::time::timeout(GLANCE, change).await.unwrap_or(KpEvent::Glance)
 }
 
-fn print_change(change: &Change, is_json: bool) -> Result<()> {
+fn print_change(change: &ResultChange, is_json: bool) -> Result<()> {
     // Written as a whole, so that a line is never half of one.
     let mut out = std::io::stdout().lock();
     let source = match change.source {
-        Source::Baseline => "baseline",
-        Source::Notification => "notification",
-        Source::Check => "check",
+        ChangeSource::Baseline => "baseline",
+        ChangeSource::Notification => "notification",
+        ChangeSource::Check => "check",
     };
     if is_json {
         let rows = |rows: &[Row]| rows.iter().map(binding).collect::<Vec<Value>>();

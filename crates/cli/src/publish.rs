@@ -12,7 +12,7 @@ use tidegate_wire_mqtt::{PacketId, QoS, ReasonCode};
 use crate::arguments::PubArgs;
 use crate::client::again::come_back;
 use crate::client::{Client, ClientError, Happened};
-use crate::target::{self, Connection};
+use crate::target::{self, ConnectTarget};
 use tidegate_program::{Stop, Usage};
 
 /// What is to be published.
@@ -21,13 +21,13 @@ struct Publishing {
     topic: String,
     qos: QoS,
     retain: bool,
-    source: Source,
+    source: PayloadSource,
     /// Between two messages.
     delay: Duration,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Source {
+enum PayloadSource {
     /// The same payload, so many times.
     Payload(Vec<u8>, u32),
     /// Each line of standard input.
@@ -42,13 +42,13 @@ impl Publishing {
             topic: topic.to_owned(),
             qos: target::qos(args.qos),
             retain: args.retain,
-            source: Source::of(args)?,
+            source: PayloadSource::of(args)?,
             delay: Duration::try_from_secs_f64(args.repeat_delay).context("--repeat-delay")?,
         })
     }
 }
 
-impl Source {
+impl PayloadSource {
     fn of(args: &PubArgs) -> Result<Self> {
         if args.stdin_line {
             return Ok(Self::Lines);
@@ -85,8 +85,8 @@ impl Source {
 
 /// Publishes everything; the exit code.
 pub(crate) fn run(args: &PubArgs) -> Result<u8> {
-    let Connection { target, hello, topic } = Connection::of(&args.connect)?;
-    let mut work = Work::new(Publishing::of(args, topic.as_deref())?);
+    let ConnectTarget { target, hello, topic } = ConnectTarget::of(&args.connect)?;
+    let mut work = UnsentWork::new(Publishing::of(args, topic.as_deref())?);
     let stop = Stop::on_signals()?;
     let window = args.max_inflight.unwrap_or(WINDOW_MAX);
     let connect = || {
@@ -130,7 +130,7 @@ const GLANCE: Duration = Duration::from_millis(1);
 const WINDOW_MAX: u16 = 1024;
 
 /// What is still to be sent, and what was sent and nobody has acknowledged.
-struct Work {
+struct UnsentWork {
     topic: String,
     qos: QoS,
     retain: bool,
@@ -148,10 +148,10 @@ struct Work {
     refused: Option<ReasonCode>,
 }
 
-impl Work {
+impl UnsentWork {
     fn new(publishing: Publishing) -> Self {
         let Publishing { topic, qos, retain, source, delay } = publishing;
-        let is_long = !matches!(source, Source::Payload(_, 0..=1));
+        let is_long = !matches!(source, PayloadSource::Payload(_, 0..=1));
         Self {
             topic,
             qos,
@@ -261,14 +261,14 @@ mod tests {
 
     fn publishing(words: &[&str]) -> Result<Publishing, String> {
         let args = parsed(words)?;
-        let connection = Connection::of(&args.connect).map_err(|error| format!("{error:#}"))?;
+        let connection = ConnectTarget::of(&args.connect).map_err(|error| format!("{error:#}"))?;
         Publishing::of(&args, connection.topic.as_deref()).map_err(|error| format!("{error:#}"))
     }
 
     #[test]
     fn the_letters_of_mosquitto_are_understood() {
         let source = publishing(&["-t", "a", "-m", "-21.5"]).unwrap().source;
-        assert_eq!(source, Source::Payload(b"-21.5".to_vec(), 1), "a payload may begin with a dash");
+        assert_eq!(source, PayloadSource::Payload(b"-21.5".to_vec(), 1), "a payload may begin with a dash");
         let words = "-h broker -p 1884 -t a -m x -q 1 -r -V 5 -i me -u ann -P pw -k 30 -d \
                      -D publish user-property n v -D connect receive-maximum 5 --will-topic w --will-qos 2";
         let args = parsed(&words.split_whitespace().collect::<Vec<_>>()).unwrap();
@@ -277,15 +277,15 @@ mod tests {
             ("broker", Some(1884), 1, true)
         );
         assert_eq!(args.connect.property.len(), 7);
-        let connection = Connection::of(&args.connect).unwrap();
+        let connection = ConnectTarget::of(&args.connect).unwrap();
         assert_eq!(connection.hello.properties.len(), 2);
         assert_eq!(connection.hello.keep_alive, 30);
     }
 
     #[test]
     fn one_source_is_needed_and_no_more() {
-        assert_eq!(publishing(&["-t", "a", "-n"]).unwrap().source, Source::Payload(Vec::new(), 1));
-        assert_eq!(publishing(&["-t", "a", "-l"]).unwrap().source, Source::Lines);
+        assert_eq!(publishing(&["-t", "a", "-n"]).unwrap().source, PayloadSource::Payload(Vec::new(), 1));
+        assert_eq!(publishing(&["-t", "a", "-l"]).unwrap().source, PayloadSource::Lines);
         assert!(parsed(&["-t", "a"]).is_err());
         assert!(parsed(&["-t", "a", "-m", "x", "-n"]).is_err());
         assert!(parsed(&["-t", "a", "-m", "x", "-q", "3"]).is_err());

@@ -7,8 +7,8 @@ use std::io::Write as _;
 
 use anyhow::Result;
 
-use tidegate_server::config::keys::{Change, KEYS, Options, SECTIONS};
-use tidegate_server::config::map::Kind;
+use tidegate_server::config::keys::{KEYS, Options, SECTIONS, TakesEffect};
+use tidegate_server::config::map::MapDirection;
 use tidegate_server::config::{Fields, class, rule};
 
 const HEAD: &str = "\
@@ -46,7 +46,7 @@ fn page() -> String {
         let prefix = format!("{section}.");
         for key in KEYS {
             let Some(name) = key.path.strip_prefix(&prefix) else { continue };
-            let restart = if key.change == Change::Restart { " *restart*" } else { "" };
+            let restart = if key.change == TakesEffect::Restart { " *restart*" } else { "" };
             let default = match (key.show)(&defaults).as_str() {
                 "unset" => "unset".to_owned(),
                 shown => format!("`{shown}`"),
@@ -75,9 +75,9 @@ fn lists() -> [(&'static str, &'static str, Fields); 4] {
         (
             "[[map.ingest]]",
             "From MQTT into the smart space ([smart-space.md](smart-space.md)). *restart*",
-            Kind::Ingest.fields(),
+            MapDirection::Ingest.fields(),
         ),
-        ("[[map.emit]]", "From the smart space to MQTT. *restart*", Kind::Emit.fields()),
+        ("[[map.emit]]", "From the smart space to MQTT. *restart*", MapDirection::Emit.fields()),
         (
             "[classes.NAME]",
             "A class of messages ([OPERATIONS.md](OPERATIONS.md)). A message belongs to the first one whose rules it meets; \

@@ -14,7 +14,7 @@ use crate::client::again::come_back;
 use crate::client::{Client, ClientError, Happened, Message};
 use crate::format::Format;
 use crate::show::Show;
-use crate::target::{self, Connection};
+use crate::target::{self, ConnectTarget};
 use tidegate_program::{Stop, Usage};
 
 /// mosquitto's `MOSQ_ERR_TIMEOUT`.
@@ -48,12 +48,12 @@ enum Which {
 }
 
 /// Why a connection is over, if it was not an error.
-enum Outcome {
+enum SubscribeEnd {
     Done(u8),
     Signal,
 }
 
-impl Outcome {
+impl SubscribeEnd {
     /// The exit code. That the time was over is said, as by mosquitto_sub.
     fn end(self, is_quiet: bool) -> u8 {
         match self {
@@ -126,11 +126,11 @@ impl Subscribing {
     }
 
     /// That was all of it, if the time is over or somebody says so.
-    fn is_over(&self, stop: &Stop) -> Option<Outcome> {
+    fn is_over(&self, stop: &Stop) -> Option<SubscribeEnd> {
         if stop.is_wanted() {
-            return Some(Outcome::Signal);
+            return Some(SubscribeEnd::Signal);
         }
-        self.until.is_some_and(|until| until <= Instant::now()).then_some(Outcome::Done(TIMED_OUT))
+        self.until.is_some_and(|until| until <= Instant::now()).then_some(SubscribeEnd::Done(TIMED_OUT))
     }
 }
 
@@ -142,7 +142,7 @@ fn parse(filter: &str) -> Result<TopicFilter<'_>> {
 
 /// Prints messages; the exit code.
 pub(crate) fn run(args: &SubArgs) -> Result<u8> {
-    let Connection { target, hello, topic } = Connection::of(&args.connect)?;
+    let ConnectTarget { target, hello, topic } = ConnectTarget::of(&args.connect)?;
     let mut subscribing = Subscribing::of(args, topic).context(Usage)?;
     let stop = Stop::on_signals()?;
     let mut client = Client::connect(&target, hello.clone())?;
@@ -179,7 +179,7 @@ fn refusal(reason: ReasonCode, version: Version) -> String {
     }
 }
 
-fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> Result<Outcome> {
+fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> Result<SubscribeEnd> {
     let unsubscribe = subscribing.unsubscribe.iter().map(|filter| parse(filter)).collect::<Result<Vec<_>>>()?;
     if !unsubscribe.is_empty() {
         client.unsubscribe(&unsubscribe)?;
@@ -196,7 +196,7 @@ fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> R
             return Ok(outcome);
         }
         if subscribing.show.tick(Instant::now(), &mut out).is_err() {
-            return Ok(Outcome::Done(0));
+            return Ok(SubscribeEnd::Done(0));
         }
         let deadline = subscribing.until.into_iter().chain(subscribing.show.due()).min();
         match client.next(deadline)? {
@@ -213,18 +213,18 @@ fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> R
                 if let Some(worst) = reasons.iter().find(|reason| reason.is_failure()) {
                     eprintln!("error: {}", refusal(*worst, client.version()));
                     if reasons.iter().all(|reason| reason.is_failure()) {
-                        return Ok(Outcome::Done(worst.code()));
+                        return Ok(SubscribeEnd::Done(worst.code()));
                     }
                 }
                 if subscribing.exit_after_subscribe {
-                    return Ok(Outcome::Done(0));
+                    return Ok(SubscribeEnd::Done(0));
                 }
                 if subscribing.debug {
                     eprintln!("subscribed");
                 }
             }
             // With nothing but -U that was all.
-            Happened::Unsubscribed if subscribing.filters.is_empty() => return Ok(Outcome::Done(0)),
+            Happened::Unsubscribed if subscribing.filters.is_empty() => return Ok(SubscribeEnd::Done(0)),
             Happened::Published(_, reason) if reason.is_failure() => {
                 eprintln!("error: a retained message was not deleted: {} (0x{:02x})", reason.name(), reason.code());
             }
@@ -234,21 +234,21 @@ fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> R
 }
 
 /// Prints a message if it is wanted; an outcome if it was the last.
-fn show(message: &Message, subscribing: &mut Subscribing, out: &mut impl Write) -> Option<Outcome> {
+fn show(message: &Message, subscribing: &mut Subscribing, out: &mut impl Write) -> Option<SubscribeEnd> {
     if subscribing.which == Which::OnlyRetained && !message.retain {
         // Those that were retained come first: there are no more of them.
-        return Some(Outcome::Done(0));
+        return Some(SubscribeEnd::Done(0));
     }
     if !subscribing.is_wanted(message) || subscribing.percent <= chance() {
         return None;
     }
     if subscribing.show.message(message, out).is_err() {
         // Nobody reads any more (`sub | head -1`): not an error of ours.
-        return Some(Outcome::Done(0));
+        return Some(SubscribeEnd::Done(0));
     }
     let left = subscribing.left.as_mut()?;
     *left = left.saturating_sub(1);
-    (*left == 0).then_some(Outcome::Done(0))
+    (*left == 0).then_some(SubscribeEnd::Done(0))
 }
 
 /// What was deleted is deleted when the broker says so, not before.
@@ -309,7 +309,7 @@ mod tests {
         let mut wanted = subscribing("-t # --retained-only").unwrap();
         let mut out = Vec::new();
         assert!(show(&message("a", true), &mut wanted, &mut out).is_none());
-        assert!(matches!(show(&message("b", false), &mut wanted, &mut out), Some(Outcome::Done(0))));
+        assert!(matches!(show(&message("b", false), &mut wanted, &mut out), Some(SubscribeEnd::Done(0))));
         assert_eq!(out, b"x\n");
     }
 
@@ -339,7 +339,7 @@ mod tests {
         let mut wanted = subscribing("-t # -v -C 2").unwrap();
         let mut out = Vec::new();
         assert!(show(&message("a", false), &mut wanted, &mut out).is_none());
-        assert!(matches!(show(&message("b", false), &mut wanted, &mut out), Some(Outcome::Done(0))));
+        assert!(matches!(show(&message("b", false), &mut wanted, &mut out), Some(SubscribeEnd::Done(0))));
         assert_eq!(out, b"a x\nb x\n");
     }
 }

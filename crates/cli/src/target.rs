@@ -11,7 +11,7 @@ use crate::client::{Hello, Target, WillMessage, properties};
 
 /// Where to, how, and the topic if the URL had one.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectTarget {
     pub(crate) target: Target,
     pub(crate) hello: Hello,
     pub(crate) topic: Option<String>,
@@ -29,7 +29,7 @@ struct Url {
     topic: Option<String>,
 }
 
-impl Connection {
+impl ConnectTarget {
     /// Judges the arguments.
     pub(crate) fn of(args: &ConnectArgs) -> Result<Self> {
         Self::judge(args).context(Usage)
@@ -224,19 +224,19 @@ mod tests {
 
     #[test]
     fn ports_follow_tls() {
-        assert_eq!(Connection::of(&args()).unwrap().target.port, 1883);
-        let secure = Connection::of(&ConnectArgs { tls_use_os_certs: true, ..args() }).unwrap();
+        assert_eq!(ConnectTarget::of(&args()).unwrap().target.port, 1883);
+        let secure = ConnectTarget::of(&ConnectArgs { tls_use_os_certs: true, ..args() }).unwrap();
         assert_eq!((secure.target.port, secure.target.tls.is_some()), (8883, true));
-        let insecure = Connection::of(&ConnectArgs { insecure: true, port: Some(8883), ..args() }).unwrap();
+        let insecure = ConnectTarget::of(&ConnectArgs { insecure: true, port: Some(8883), ..args() }).unwrap();
         assert!(insecure.target.tls.is_some_and(|trust| trust.everybody));
-        let by_port = Connection::of(&ConnectArgs { port: Some(8883), ..args() }).unwrap();
+        let by_port = ConnectTarget::of(&ConnectArgs { port: Some(8883), ..args() }).unwrap();
         assert!(by_port.target.tls.is_some());
     }
 
     #[test]
     fn only_the_oldest_version_needs_a_made_up_identifier() {
         let id = |version: &str| {
-            Connection::of(&ConnectArgs { protocol_version: version.into(), ..args() }).unwrap().hello.client_id
+            ConnectTarget::of(&ConnectArgs { protocol_version: version.into(), ..args() }).unwrap().hello.client_id
         };
         assert_eq!((id("311"), id("5")), (String::new(), String::new()));
         assert!(id("31").starts_with("tidegate-"));
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_prefix_is_followed_by_the_process() {
-        let id = Connection::of(&ConnectArgs { id_prefix: Some("lamp-".into()), ..args() }).unwrap().hello.client_id;
+        let id = ConnectTarget::of(&ConnectArgs { id_prefix: Some("lamp-".into()), ..args() }).unwrap().hello.client_id;
         assert_eq!(id, format!("lamp-{}", std::process::id()));
     }
 
@@ -261,13 +261,13 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_said() {
-        let refused = |args: ConnectArgs| format!("{:#}", Connection::of(&args).unwrap_err());
+        let refused = |args: ConnectArgs| format!("{:#}", ConnectTarget::of(&args).unwrap_err());
         let refused_expiry = refused(ConnectArgs { session_expiry_interval: Some(1), ..args() });
         assert_eq!(refused_expiry, "wrong usage: -D and -x need MQTT 5: add -V 5");
         assert!(refused(ConnectArgs { insecure: true, ..args() }).contains("does not switch TLS on"));
         let with_port = refused(ConnectArgs { host: "127.0.0.1:19081".into(), ..args() });
         assert!(with_port.ends_with("give the port with -p, as in -h 127.0.0.1 -p 19081"), "{with_port}");
-        assert!(Connection::of(&ConnectArgs { host: "::1".into(), ..args() }).is_ok());
+        assert!(ConnectTarget::of(&ConnectArgs { host: "::1".into(), ..args() }).is_ok());
         assert!(refused(ConnectArgs { disable_clean_session: true, ..args() }).contains("add -i ID"));
         assert!(refused(ConnectArgs { will_topic: Some("a/#".into()), ..args() }).contains("wildcard"));
         let old = ConnectArgs { tls_version: Some("tlsv1.1".into()), tls_use_os_certs: true, ..args() };

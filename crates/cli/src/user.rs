@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use tidegate_auth::{FileFault, Salt, Users};
 
 use crate::arguments::{UserArgs, UserCommand};
-use tidegate_server::config::{Entry, Problems, Sources, load};
+use tidegate_server::config::{ConfigEntry, Problems, Sources, load};
 use tidegate_server::{plan, security};
 
 /// Does what was asked.
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
             check_name(name)?;
             let password = if *password_stdin { first_line()? } else { ask_twice(name)? };
             let roles = roles.as_deref();
-            let is_new = edit(&path, Missing::IsEmpty, |users| add(users, name, &password, roles))?;
+            let is_new = edit(&path, MissingFile::IsEmpty, |users| add(users, name, &password, roles))?;
             roles.into_iter().flatten().filter_map(|role| hint_for_role(role)).for_each(|hint| eprintln!("{hint}"));
             let what = if is_new { "added" } else { "changed" };
             println!(
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &UserArgs) -> Result<()> {
             if plan::is_missing(&path) {
                 bail!("there are no users: {} does not exist", path.display());
             }
-            edit(&path, Missing::IsError, |users| users.remove(name).with_context(|| format!("{name:?}")))?;
+            edit(&path, MissingFile::IsError, |users| users.remove(name).with_context(|| format!("{name:?}")))?;
             println!(
                 "removed {name} from {}; a running broker reads it again with `tidegate reload` or on SIGHUP",
                 path.display()
@@ -62,7 +62,7 @@ fn password_file(args: &UserArgs) -> Result<PathBuf> {
     if let Some(path) = &args.password_file {
         return Ok(tidegate_server::config::absolute(Path::new(path)));
     }
-    let flags = args.data.iter().map(|data| Entry::flag("--data", "server.data", data)).collect();
+    let flags = args.data.iter().map(|data| ConfigEntry::flag("--data", "server.data", data)).collect();
     let options = load(&Sources::of_process(args.file.config.clone(), flags))?.options;
     Ok(plan::password_file(&options).unwrap_or_else(|| plan::usual_password_file(&options)))
 }
@@ -71,7 +71,7 @@ fn password_file(args: &UserArgs) -> Result<PathBuf> {
 pub(crate) fn add_new(path: &Path, name: &str, password: &str, roles: &[&str]) -> Result<()> {
     check_name(name)?;
     let roles: Vec<String> = roles.iter().map(|&role| role.to_owned()).collect();
-    edit(path, Missing::IsEmpty, |users| {
+    edit(path, MissingFile::IsEmpty, |users| {
         if users.contains(name) {
             bail!("{} has a user {name:?} already, and nothing was changed", path.display());
         }
@@ -101,7 +101,7 @@ fn add(users: &mut Users, name: &str, password: &str, roles: Option<&[String]>) 
 }
 
 fn list(path: &Path) -> Result<()> {
-    let users = read(path, Missing::IsEmpty)?;
+    let users = read(path, MissingFile::IsEmpty)?;
     if users.is_empty() {
         // Not on stdout: a script that counts lines finds none.
         eprintln!("no users in {}; add one with `tidegate user add NAME`", path.display());
@@ -116,20 +116,20 @@ fn list(path: &Path) -> Result<()> {
 
 /// What a missing file means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
+enum MissingFile {
     IsEmpty,
     IsError,
 }
 
-fn read(path: &Path, missing: Missing) -> Result<Users> {
-    if missing == Missing::IsEmpty && plan::is_missing(path) {
+fn read(path: &Path, missing: MissingFile) -> Result<Users> {
+    if missing == MissingFile::IsEmpty && plan::is_missing(path) {
         return Ok(Users::default());
     }
     let mut problems = Vec::new();
     security::read(path, Users::parse, &mut problems).ok_or_else(|| Problems(problems).into())
 }
 
-fn edit<T>(path: &Path, missing: Missing, change: impl FnOnce(&mut Users) -> Result<T>) -> Result<T> {
+fn edit<T>(path: &Path, missing: MissingFile, change: impl FnOnce(&mut Users) -> Result<T>) -> Result<T> {
     let mut users = read(path, missing)?;
     let outcome = change(&mut users)?;
     replace(path, &users.to_text()).with_context(|| format!("{} cannot be written", path.display()))?;
@@ -196,14 +196,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/users");
         let roles = ["a".to_owned()];
-        assert!(edit(&path, Missing::IsEmpty, |users| add(users, "ann", "pw", Some(&roles))).unwrap());
+        assert!(edit(&path, MissingFile::IsEmpty, |users| add(users, "ann", "pw", Some(&roles))).unwrap());
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert!(!edit(&path, Missing::IsEmpty, |users| add(users, "ann", "pw2", None)).unwrap());
-        let users = read(&path, Missing::IsError).unwrap();
+        assert!(!edit(&path, MissingFile::IsEmpty, |users| add(users, "ann", "pw2", None)).unwrap());
+        let users = read(&path, MissingFile::IsError).unwrap();
         assert_eq!(users.roles("ann").len(), 1, "a new password keeps the roles");
         assert_eq!(users.verify("ann", b"pw2"), tidegate_auth::PasswordVerdict::Right);
-        edit(&path, Missing::IsError, |users| Ok(users.remove("ann")?)).unwrap();
-        assert!(read(&path, Missing::IsError).unwrap().is_empty());
+        edit(&path, MissingFile::IsError, |users| Ok(users.remove("ann")?)).unwrap();
+        assert!(read(&path, MissingFile::IsError).unwrap().is_empty());
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left behind");
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let path = folder.path().join("users");
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        edit(&path, Missing::IsError, |users| add(users, "ann", "pw", None)).unwrap();
+        edit(&path, MissingFile::IsError, |users| add(users, "ann", "pw", None)).unwrap();
         assert_eq!(mode(&path), 0o640);
     }
 
@@ -230,7 +230,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("users");
         std::fs::write(&path, "ann\n").unwrap();
-        let refused = edit(&path, Missing::IsEmpty, |users| add(users, "bob", "pw", None)).unwrap_err().to_string();
+        let refused = edit(&path, MissingFile::IsEmpty, |users| add(users, "bob", "pw", None)).unwrap_err().to_string();
         assert!(refused.contains("users:1:1: password hash missing"), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "ann\n");
     }

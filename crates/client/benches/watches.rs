@@ -17,7 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use rustix::time::{ClockId, clock_gettime};
 use tidegate_client::session::hub::Hub;
-use tidegate_client::session::watch::{Action, Delivery, Input, WatchPlan};
+use tidegate_client::session::watch::{ChangeDelivery, Input, WatchAction, WatchPlan};
 use tidegate_client::{Level, PacerConfig, Row, Space, Term};
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
@@ -63,7 +63,7 @@ fn row(number: usize) -> Row {
 fn state_alone(queries: usize) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     let pacer = PacerConfig::default().build().expect("the usual one");
-    let plan = Arc::new(WatchPlan { pacer, delivery: Delivery::Push, check_timeout: Duration::from_secs(2) });
+    let plan = Arc::new(WatchPlan { pacer, delivery: ChangeDelivery::Push, check_timeout: Duration::from_secs(2) });
     let before = resident();
     let mut hub = Hub::default();
     let mut now = Timestamp::ZERO;
@@ -75,8 +75,8 @@ fn state_alone(queries: usize) {
         while let Some((id, action)) = hub.poll_action() {
             let rows = vec![row(id.0 as usize)];
             let input = match action {
-                Action::Subscribe { attempt, .. } => Input::Subscribed { attempt, sequence: 0, rows },
-                Action::Check { attempt, .. } => {
+                WatchAction::Subscribe { attempt, .. } => Input::Subscribed { attempt, sequence: 0, rows },
+                WatchAction::Check { attempt, .. } => {
                     checks += 1;
                     Input::Whole { attempt, rows, version: None, hints: Hints::default() }
                 }

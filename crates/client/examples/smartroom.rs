@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tidegate_client::{AstStep, Counts, Error, Level, PacerConfig, PersistentQuery, Space};
+use tidegate_client::{AstStep, Error, Level, PacerConfig, PersistentQuery, Space, WatchCounts};
 use tidegate_graph::SpaceLimits;
 use tidegate_space::{Binds, Bound, Doors, Everybody, Service};
 
@@ -151,7 +151,7 @@ async fn present(room: &Room, level: Level) -> Result<Show, Error> {
 }
 
 /// When each slide was seen, and what it took.
-async fn listen(mut query: PersistentQuery, began: Instant) -> ([Option<Duration>; SLIDES], Counts) {
+async fn listen(mut query: PersistentQuery, began: Instant) -> ([Option<Duration>; SLIDES], WatchCounts) {
     let mut saw = [None; SLIDES];
     loop {
         let change = tokio::time::timeout(Duration::from_secs(20), query.next()).await;

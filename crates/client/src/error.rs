@@ -6,7 +6,7 @@ use std::{fmt, io};
 use tidegate_control::ConfigError;
 use tidegate_control::hints::Hints;
 
-use crate::session::Refusal;
+use crate::session::BrokerRefusal;
 
 /// Why something was not done.
 #[derive(Debug)]
@@ -66,16 +66,16 @@ impl Error {
     }
 }
 
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
+impl From<BrokerRefusal> for Error {
+    fn from(refusal: BrokerRefusal) -> Self {
         match refusal {
-            Refusal::Busy(hints) => Self::Busy { retry_after: hints.retry_after, hints: Box::new(hints) },
-            Refusal::Denied(words) => Self::Denied(words),
-            Refusal::Rejected(words) => Self::Rejected(words),
-            Refusal::Unsupported(words) => Self::Unsupported(words),
-            Refusal::Unconfirmed(words) => Self::Unconfirmed(words),
-            Refusal::Failed(words) => Self::Failed(words),
-            Refusal::Nonsense(words) => Self::Nonsense(words),
+            BrokerRefusal::Busy(hints) => Self::Busy { retry_after: hints.retry_after, hints: Box::new(hints) },
+            BrokerRefusal::Denied(words) => Self::Denied(words),
+            BrokerRefusal::Rejected(words) => Self::Rejected(words),
+            BrokerRefusal::Unsupported(words) => Self::Unsupported(words),
+            BrokerRefusal::Unconfirmed(words) => Self::Unconfirmed(words),
+            BrokerRefusal::Failed(words) => Self::Failed(words),
+            BrokerRefusal::Nonsense(words) => Self::Nonsense(words),
         }
     }
 }

@@ -10,11 +10,11 @@ pub use driver::{
     Ack, Events, Mqtt, MqttStats, PersistentQuery, PublishError, QueryBuilder, Space, SpaceConfig, SpaceStats,
 };
 pub use error::Error;
-pub use session::event::{Event, EventKind};
+pub use session::event::{ClientEvent, EventKind};
 pub use session::mqtt::{Message, MqttConfig, OnFull};
 pub use session::row::{Delta, Row, Term, View};
-pub use session::watch::{Change, Counts, Source, WatchStats};
-pub use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Preset, Step as AstStep};
+pub use session::watch::{ChangeSource, ResultChange, WatchCounts, WatchStats};
+pub use tidegate_control::pacer::{AdditiveStep as AstStep, DetectorRule, InitialRule, Level, PacerConfig, Preset};
 pub use tidegate_wire_mqtt::{QoS, ReasonCode};
 pub use tidegate_wire_ssap::{Triple, TripleNode};
 

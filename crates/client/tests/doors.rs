@@ -7,7 +7,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Broker, Line, pattern, soon, triple};
-use tidegate_client::{Error, EventKind, Level, PersistentQuery, Row, Source, Space};
+use tidegate_client::{ChangeSource, Error, EventKind, Level, PersistentQuery, Row, Space};
 
 const LAMP: &str = "SELECT ?o { <urn:lamp> <urn:state> ?o }";
 
@@ -53,7 +53,7 @@ async fn changes_come_in_order_and_add_up() {
         space.insert(&[triple("urn:lamp", "0")]).await.unwrap();
         let mut query = soon(space.persistent_query(LAMP).control(Level::Active).open()).await.unwrap();
         let first = soon(query.next()).await.unwrap();
-        assert_eq!((first.source, texts(&first.added, "o")), (Source::Baseline, vec!["0".to_owned()]), "{url}");
+        assert_eq!((first.source, texts(&first.added, "o")), (ChangeSource::Baseline, vec!["0".to_owned()]), "{url}");
         for round in 1..=20 {
             let next = round.to_string();
             space.edit(&[triple("urn:lamp", &next)], &[pattern("urn:lamp")]).await.unwrap();

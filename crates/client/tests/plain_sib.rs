@@ -8,7 +8,7 @@ mod common;
 use std::time::Duration;
 
 use common::{soon, triple};
-use tidegate_client::{Error, Level, Row, Source, Space, SpaceConfig};
+use tidegate_client::{ChangeSource, Error, Level, Row, Space, SpaceConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -119,7 +119,7 @@ async fn a_gap_in_the_numbers_of_a_plain_sib_ends_in_a_new_subscription() {
     loop {
         let change = soon(query.next()).await.unwrap();
         lost += change.lost;
-        if change.source == Source::Check || texts(&query.view().await.unwrap()) == ["d"] {
+        if change.source == ChangeSource::Check || texts(&query.view().await.unwrap()) == ["d"] {
             break;
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use tidegate_client::session::hub::{Hub, WatchId};
-use tidegate_client::session::watch::{Action, Attempt, Delivery, Failure, Input, WatchPlan};
+use tidegate_client::session::watch::{Attempt, ChangeDelivery, ExchangeFailure, Input, WatchAction, WatchPlan};
 use tidegate_client::{Delta, DetectorRule, InitialRule, Level, PacerConfig, Row, Term};
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
@@ -34,7 +34,7 @@ enum Happens {
     Update,
     Cut,
     /// A request arrives at the broker.
-    Request(WatchId, Action),
+    Request(WatchId, WatchAction),
     /// Something arrives at the client, on the subscription of this number if it is one.
     Arrive(WatchId, Input, Option<u64>),
 }
@@ -86,7 +86,7 @@ impl World {
         let plan = WatchPlan {
             check_timeout: config.request_timeout,
             pacer: config.build().unwrap(),
-            delivery: Delivery::Push,
+            delivery: ChangeDelivery::Push,
         };
         let plan = Arc::new(plan);
         let mut hub = Hub::default();
@@ -185,7 +185,7 @@ impl World {
     fn drain(&mut self) {
         while let Some((id, action)) = self.hub.poll_action() {
             // At most one check and one subscription of a watch are under way: no busy loop.
-            let is_check = matches!(action, Action::Check { .. });
+            let is_check = matches!(action, WatchAction::Check { .. });
             self.tally.checks += u64::from(is_check);
             if !self.strikes(0.03) {
                 let delay = self.latency();
@@ -339,35 +339,35 @@ impl World {
         true
     }
 
-    fn serve(&mut self, id: WatchId, action: &Action) {
+    fn serve(&mut self, id: WatchId, action: &WatchAction) {
         let query = self.queries[&id].clone();
         let attempt = match *action {
-            Action::Subscribe { attempt, .. } | Action::Check { attempt, .. } => attempt,
+            WatchAction::Subscribe { attempt, .. } | WatchAction::Check { attempt, .. } => attempt,
         };
         if self.strikes(0.1) {
             let kinds = if self.is_absurd { 4 } else { 2 };
             let retry_after = [None, Some(Duration::from_secs(2)), Some(Duration::ZERO), Some(Duration::MAX)];
             let retry_after = retry_after[(self.rng.next_u64() % kinds) as usize];
             let stretch = [None, Some(1.5), Some(0.0), Some(f64::MAX)][(self.rng.next_u64() % kinds) as usize];
-            let failure = Failure::Denied(Hints { retry_after, stretch, ..Hints::default() });
+            let failure = ExchangeFailure::Denied(Hints { retry_after, stretch, ..Hints::default() });
             let delay = self.latency();
             return self.plan(delay, Happens::Arrive(id, Input::Refused { attempt, failure }, None));
         }
         let hints = Hints::default();
         match *action {
-            Action::Subscribe { attempt, resume: Some((before, since)), .. }
+            WatchAction::Subscribe { attempt, resume: Some((before, since)), .. }
                 if self.go_on(id, attempt, before, since) => {}
-            Action::Subscribe { attempt, .. } => {
+            WatchAction::Subscribe { attempt, .. } => {
                 let made = self.space.subscribe(&query).unwrap();
                 let rows = rows_of(&self.names[&id], &made.baseline.rows);
                 self.lines.insert(made.subscriber.0, (id, attempt, self.now));
                 self.send_on(made.subscriber, id, Input::Subscribed { attempt, sequence: 0, rows });
             }
-            Action::Check { attempt, since: Some((of, since)), .. } => {
+            WatchAction::Check { attempt, since: Some((of, since)), .. } => {
                 let line =
                     self.lines.iter().find(|(_, (on, number, _))| *on == id && *number == of).map(|(line, _)| *line);
                 let Some(line) = line else {
-                    let input = Input::Refused { attempt, failure: Failure::Failed(None) };
+                    let input = Input::Refused { attempt, failure: ExchangeFailure::Failed(None) };
                     let delay = self.latency();
                     return self.plan(delay, Happens::Arrive(id, input, None));
                 };
@@ -385,7 +385,7 @@ impl World {
                 };
                 self.send_on(SubscriberId(line), id, input);
             }
-            Action::Check { attempt, .. } => {
+            WatchAction::Check { attempt, .. } => {
                 let rows = result(&query, &mut self.space);
                 let delay = self.latency();
                 self.plan(delay, Happens::Arrive(id, Input::Whole { attempt, rows, version: None, hints }, None));

@@ -13,7 +13,7 @@ use divan::{Bencher, black_box};
 use governor::clock::FakeRelativeClock;
 use governor::{Quota, RateLimiter};
 use rand_xoshiro::{Xoshiro256PlusPlus, rand_core::SeedableRng};
-use tidegate_control::admission::{Class, PoolConfig, Request, RequestPool};
+use tidegate_control::admission::{AdmissionRequest, Class, PoolConfig, RequestPool};
 use tidegate_control::hints::Hints;
 use tidegate_control::pacer::{Outcome, Pacer, PacerConfig, Preset};
 use tidegate_control::rhythm::{Enforcement, Pressure, Rhythm, RhythmConfig, RhythmRule};
@@ -139,7 +139,7 @@ mod request_pool {
     #[divan::bench(args = [1, 16, 256])]
     fn offer_take_served(bencher: Bencher, servers: u32) {
         let mut pool = RequestPool::new(&PoolConfig { servers, ..PoolConfig::default() }).unwrap();
-        let query = || Request { class: Class::Query, key: None, deadline: None, value: 1_u64 };
+        let query = || AdmissionRequest { class: Class::Query, key: None, deadline: None, value: 1_u64 };
         let busy: Vec<_> = (1..servers)
             .filter_map(|_| {
                 let _ = pool.offer(Timestamp::ZERO, query());
@@ -165,7 +165,7 @@ mod request_pool {
         bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
             for step in 0..BATCH {
                 let class = Class::ALL[1 + step % (Class::COUNT - 1)];
-                let _ = black_box(pool.offer(now, Request { class, key: None, deadline: None, value: 1_u64 }));
+                let _ = black_box(pool.offer(now, AdmissionRequest { class, key: None, deadline: None, value: 1_u64 }));
                 if step % 10 == 0
                     && let Some(taken) = pool.take(now)
                 {
@@ -185,12 +185,12 @@ mod analyses {
     use super::*;
 
     #[divan::bench]
-    fn estimate_closed_form() -> analysis::Estimates {
+    fn estimate_closed_form() -> analysis::AimdEstimates {
         analysis::Aimd::clamped(black_box(0.02), black_box(0.5), black_box(2.0)).estimate()
     }
 
     #[divan::bench]
-    fn estimate_fixed_point() -> analysis::Estimates {
+    fn estimate_fixed_point() -> analysis::AimdEstimates {
         analysis::Aimd::clamped(black_box(0.5), black_box(0.5), black_box(2.0)).estimate()
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A hint is optional and may be ignored. It travels as a pair of short texts: a user property in MQTT 5, a header in
 //! HTTP, a parameter in SSAP. Numbers are decimal digits, times are whole milliseconds, the stretch is in thousandths.
-//! Reading never fails a connection: what is not a number is [`Read::Malformed`] and leaves everything as it was, what
+//! Reading never fails a connection: what is not a number is [`HintRead::Malformed`] and leaves everything as it was, what
 //! is out of range is clamped where it is used. This module knows the words; the sockets and headers are elsewhere.
 
 use alloc::string::{String, ToString};
@@ -53,7 +53,7 @@ pub enum Accept {
 
 /// What became of a pair of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum HintRead {
     /// It was a hint, and it was taken.
     Taken,
     /// It was not one of ours.
@@ -64,7 +64,7 @@ pub enum Read {
 
 impl Hints {
     /// Takes one pair of texts.
-    pub fn read(&mut self, name: &str, text: &str) -> Read {
+    pub fn read(&mut self, name: &str, text: &str) -> HintRead {
         match name {
             "pace-queued-ms" => take(&mut self.queued, millis(text)),
             "pace-dbr-ms" => take(&mut self.permitted, millis(text)),
@@ -73,7 +73,7 @@ impl Hints {
             "pace-retry-after-ms" => take(&mut self.retry_after, millis(text)),
             "pace-ticket" => take(&mut self.ticket, text.parse().ok()),
             "pace-spread-ms" => take(&mut self.spread, millis(text)),
-            _ => Read::Unknown,
+            _ => HintRead::Unknown,
         }
     }
 
@@ -99,14 +99,14 @@ impl Hints {
 
 impl Asks {
     /// Takes one pair of texts.
-    pub fn read(&mut self, name: &str, text: &str) -> Read {
+    pub fn read(&mut self, name: &str, text: &str) -> HintRead {
         match name {
             "pace-deadline-ms" => take(&mut self.deadline, millis(text)),
             "pace-want-ms" => take(&mut self.want, millis(text)),
             "pace-version" => take(&mut self.version, whole(text)),
             "pace-ticket" => take(&mut self.ticket, text.parse().ok()),
             "pace-accept" => take(&mut self.accept, (text == "ticket").then_some(Accept::Ticket)),
-            _ => Read::Unknown,
+            _ => HintRead::Unknown,
         }
     }
 
@@ -126,12 +126,12 @@ impl Asks {
     }
 }
 
-fn take<T>(field: &mut Option<T>, value: Option<T>) -> Read {
+fn take<T>(field: &mut Option<T>, value: Option<T>) -> HintRead {
     if value.is_none() {
-        return Read::Malformed;
+        return HintRead::Malformed;
     }
     *field = value;
-    Read::Taken
+    HintRead::Taken
 }
 
 /// Decimal digits only: `u64::from_str` would also take a plus sign.
@@ -167,7 +167,7 @@ mod tests {
             spread: Some(Duration::from_millis(1)),
         };
         let mut again = Hints::default();
-        hints.write(|name, text| assert_eq!(again.read(name, &text), Read::Taken, "{name}={text}"));
+        hints.write(|name, text| assert_eq!(again.read(name, &text), HintRead::Taken, "{name}={text}"));
         assert_eq!(again, hints);
 
         let asks = Asks {
@@ -178,7 +178,7 @@ mod tests {
             accept: Some(Accept::Ticket),
         };
         let mut again = Asks::default();
-        asks.write(|name, text| assert_eq!(again.read(name, &text), Read::Taken, "{name}={text}"));
+        asks.write(|name, text| assert_eq!(again.read(name, &text), HintRead::Taken, "{name}={text}"));
         assert_eq!(again, asks);
     }
 
@@ -186,12 +186,12 @@ mod tests {
     fn nonsense_is_named_and_changes_nothing() {
         let mut hints = Hints::default();
         for text in ["", "NaN", "inf", "-1", "+1", "1.5", "1e3", " 1", "18446744073709551616", "１"] {
-            assert_eq!(hints.read("pace-queued-ms", text), Read::Malformed, "{text:?}");
-            assert_eq!(hints.read("pace-stretch", text), Read::Malformed, "{text:?}");
-            assert_eq!(hints.read("pace-ticket", text), Read::Malformed, "{text:?}");
-            assert_eq!(Asks::default().read("pace-accept", text), Read::Malformed, "{text:?}");
+            assert_eq!(hints.read("pace-queued-ms", text), HintRead::Malformed, "{text:?}");
+            assert_eq!(hints.read("pace-stretch", text), HintRead::Malformed, "{text:?}");
+            assert_eq!(hints.read("pace-ticket", text), HintRead::Malformed, "{text:?}");
+            assert_eq!(Asks::default().read("pace-accept", text), HintRead::Malformed, "{text:?}");
         }
-        assert_eq!(hints.read("Pace-Stretch", "1000"), Read::Unknown);
+        assert_eq!(hints.read("Pace-Stretch", "1000"), HintRead::Unknown);
         assert_eq!(hints, Hints::default());
     }
 
@@ -213,7 +213,7 @@ mod tests {
                 ..Hints::default()
             };
             let mut again = Hints::default();
-            hints.write(|name, text| assert_eq!(again.read(name, &text), Read::Taken, "{name}={text}"));
+            hints.write(|name, text| assert_eq!(again.read(name, &text), HintRead::Taken, "{name}={text}"));
             assert!(
                 again.stretch.is_some_and(|read| read >= 1.0 && read >= stretch.clamp(1.0, 1e15) || stretch.is_nan())
             );

@@ -46,21 +46,21 @@ impl<J> PaceLayer<J> {
 pub struct Paced<S, J> {
     inner: S,
     judge: J,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LayerState>>,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct LayerState {
     pace: Pace,
-    next: Next,
+    next: NextSend,
     /// Who waits for the outcome.
     waker: Option<Waker>,
 }
 
 /// When the next request may be sent.
 #[derive(Clone, Copy, Debug)]
-enum Next {
+enum NextSend {
     At(Instant),
     /// After the outcome of the one under way.
     UnderWay,
@@ -68,7 +68,7 @@ enum Next {
     Never,
 }
 
-impl Next {
+impl NextSend {
     fn after(delay: Option<Duration>) -> Self {
         delay.map_or(Self::Never, |delay| Self::At(Instant::now() + delay.min(FAR)))
     }
@@ -80,22 +80,22 @@ const FAR: Duration = Duration::from_secs(365 * 86_400);
 /// A request under way. Without an outcome it was given up.
 #[derive(Debug)]
 struct UnderWay {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LayerState>>,
     is_over: bool,
 }
 
 impl UnderWay {
-    fn begin(state: &Arc<Mutex<State>>) -> Self {
+    fn begin(state: &Arc<Mutex<LayerState>>) -> Self {
         let mut held = lock(state);
         held.pace.sent();
-        held.next = Next::UnderWay;
+        held.next = NextSend::UnderWay;
         Self { state: Arc::clone(state), is_over: false }
     }
 
     fn end(&mut self, outcome: &Outcome) {
         self.is_over = true;
         let mut state = lock(&self.state);
-        state.next = Next::after(state.pace.outcome(outcome));
+        state.next = NextSend::after(state.pace.outcome(outcome));
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
@@ -118,8 +118,8 @@ impl<S, J: Clone> Layer<S> for PaceLayer<J> {
     fn layer(&self, inner: S) -> Self::Service {
         let mut pace = Pace::of(&self.plan);
         // The first one need not wait: somebody asks.
-        let next = Next::after(pace.first_delay().map(|_| Duration::ZERO));
-        let state = State { pace, next, waker: None };
+        let next = NextSend::after(pace.first_delay().map(|_| Duration::ZERO));
+        let state = LayerState { pace, next, waker: None };
         Paced { inner, judge: self.judge.clone(), state: Arc::new(Mutex::new(state)), waiting: None }
     }
 }
@@ -139,12 +139,12 @@ where
         let due = {
             let mut state = lock(&self.state);
             match state.next {
-                Next::At(due) => due,
-                Next::UnderWay => {
+                NextSend::At(due) => due,
+                NextSend::UnderWay => {
                     state.waker = Some(context.waker().clone());
                     return Poll::Pending;
                 }
-                Next::Never => return Poll::Pending,
+                NextSend::Never => return Poll::Pending,
             }
         };
         if due > Instant::now() {
@@ -171,7 +171,7 @@ where
     }
 }
 
-fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
+fn lock(state: &Mutex<LayerState>) -> std::sync::MutexGuard<'_, LayerState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(ask(&mut service, &woken), (false, true), "it was woken, and has to wait for its pace");
         let after = lock(&service.state).pace.snapshot();
         assert!(after.rbt > before.rbt, "no answer is a sign of congestion: {before:?} {after:?}");
-        let Next::At(due) = lock(&service.state).next else { panic!("it is over") };
+        let NextSend::At(due) = lock(&service.state).next else { panic!("it is over") };
         assert!(due > Instant::now());
     }
 

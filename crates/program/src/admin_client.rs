@@ -27,7 +27,7 @@ pub struct AdminClient {
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct AdminRequest<'a> {
     /// GET, POST, …
     pub method: &'a str,
     /// From the slash on.
@@ -42,9 +42,9 @@ pub struct Request<'a> {
 
 /// All that came back.
 #[derive(Debug)]
-pub struct Answer(Vec<u8>);
+pub struct AdminAnswer(Vec<u8>);
 
-impl Answer {
+impl AdminAnswer {
     /// Status and body; none if it is not HTTP.
     pub fn parts(&self) -> Option<(u16, &[u8])> {
         parse(&self.0)
@@ -89,7 +89,7 @@ impl AdminClient {
     pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AdminError> {
         let body = body.map(ToString::to_string).unwrap_or_default();
         let request =
-            Request { method, path, accept: "application/json", kind: "application/json", body: body.as_bytes() };
+            AdminRequest { method, path, accept: "application/json", kind: "application/json", body: body.as_bytes() };
         let answer = self.exchange(&request).map_err(|error| AdminError::unreachable(&self.host, &error))?;
         let (status, body) = answer.parts().ok_or_else(|| {
             AdminError::failure(format!("{} does not speak HTTP as a broker's admin endpoint does", self.host))
@@ -99,7 +99,7 @@ impl AdminClient {
     }
 
     /// Asks, whatever comes back.
-    pub fn exchange(&self, request: &Request<'_>) -> std::io::Result<Answer> {
+    pub fn exchange(&self, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {
         let mut last = std::io::Error::new(std::io::ErrorKind::NotFound, "no such address");
         for address in self.host.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
@@ -110,10 +110,10 @@ impl AdminClient {
         Err(last)
     }
 
-    fn talk(&self, mut stream: TcpStream, request: &Request<'_>) -> std::io::Result<Answer> {
+    fn talk(&self, mut stream: TcpStream, request: &AdminRequest<'_>) -> std::io::Result<AdminAnswer> {
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_write_timeout(Some(READ_TIMEOUT))?;
-        let Request { method, path, accept, kind, body } = *request;
+        let AdminRequest { method, path, accept, kind, body } = *request;
         let authorization = self.authorization.as_ref().map(|it| format!("Authorization: {it}\r\n"));
         let kind = if kind.is_empty() { String::new() } else { format!("Content-Type: {kind}\r\n") };
         // HTTP/1.0: the answer comes in one piece, and ends with the connection.
@@ -129,7 +129,7 @@ impl AdminClient {
         if length as u64 > ANSWER_BYTES_MAX {
             return Err(std::io::Error::other("the answer is longer than answers may be"));
         }
-        Ok(Answer(answer))
+        Ok(AdminAnswer(answer))
     }
 }
 

@@ -10,7 +10,7 @@ mod stop;
 
 use std::fmt;
 
-pub use admin_client::{AdminClient, Answer, Request, escaped};
+pub use admin_client::{AdminAnswer, AdminClient, AdminRequest, escaped};
 pub use admin_error::AdminError;
 pub use beside::{Missing, program_beside};
 pub use stop::Stop;

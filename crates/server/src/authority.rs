@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use tracing::warn;
 
 use crate::config::keys::Options;
-use crate::config::{Loaded, Problem, Problems};
+use crate::config::{ConfigProblem, Loaded, Problems};
 use crate::plan::{is_missing, password_file, usual_password_file};
 
 /// In the data folder: this broker has had users there.
@@ -35,7 +35,7 @@ pub fn check(loaded: &Loaded) -> Result<(), Problems> {
     }
     let users = usual_password_file(options);
     let problem =
-        Problem::of_file(&users, "the users of this broker are gone, and without them everybody could come in");
+        ConfigProblem::of_file(&users, "the users of this broker are gone, and without them everybody could come in");
     let hint = format!("put the file back, or remove {} to run without users", mark.display());
     Err(Problems(vec![problem.with_hint(hint)]))
 }
@@ -60,9 +60,9 @@ pub fn note(options: &Options) {
 /// Refuses a reload that would widen what somebody may do because something is gone.
 pub fn check_reload(before: &Loaded, new: &Loaded, had_users: bool, has_users: bool) -> Result<(), Problems> {
     let gone = before.files.iter().filter(|path| !new.files.contains(path));
-    let mut problems: Vec<Problem> = gone
+    let mut problems: Vec<ConfigProblem> = gone
         .map(|path| {
-            Problem::of_file(
+            ConfigProblem::of_file(
                 path,
                 "was read before and is not any more; what it says about users and rules would be lost",
             )
@@ -76,7 +76,7 @@ pub fn check_reload(before: &Loaded, new: &Loaded, had_users: bool, has_users: b
             users.display()
         );
         let hint = "put them back, or restart the broker if everybody is meant to come in".to_owned();
-        problems.push(Problem::general(message).with_hint(hint));
+        problems.push(ConfigProblem::general(message).with_hint(hint));
     }
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
@@ -84,11 +84,11 @@ pub fn check_reload(before: &Loaded, new: &Loaded, had_users: bool, has_users: b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Entry, Sources, load};
+    use crate::config::{ConfigEntry, Sources, load};
 
     fn loaded(folder: &std::path::Path, file: &str) -> Loaded {
         let data = folder.display().to_string();
-        let flags = vec![Entry::flag("--data", "server.data", &data)];
+        let flags = vec![ConfigEntry::flag("--data", "server.data", &data)];
         load(&Sources { file: Some(file.into()), flags, ..Sources::default() }).unwrap()
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use tidegate_broker::config::Listener;
 
-use crate::config::{Problem, Problems};
+use crate::config::{ConfigProblem, Problems};
 use crate::plan::door_name;
 
 /// Some listener cannot be opened now. Not a mistake of the configuration: the port may be free tomorrow.
@@ -31,7 +31,7 @@ pub fn check(listeners: &[Listener]) -> Result<(), CannotListen> {
         let error = TcpListener::bind(listener.bind).err()?;
         Some(explain(door_name(listener.kind), listener.bind, &error))
     };
-    let problems: Vec<Problem> = listeners.iter().filter_map(failed).collect();
+    let problems: Vec<ConfigProblem> = listeners.iter().filter_map(failed).collect();
     if problems.is_empty() { Ok(()) } else { Err(CannotListen(Problems(problems))) }
 }
 
@@ -40,7 +40,7 @@ pub fn cannot_listen(name: &str, at: SocketAddr, error: &std::io::Error) -> Cann
     CannotListen(Problems(vec![explain(name, at, error)]))
 }
 
-fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> Problem {
+fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> ConfigProblem {
     let elsewhere = format!("move it with --{name} ADDR (listeners.{name}), or switch it off with --{name} off");
     let (why, hint) = match error.kind() {
         ErrorKind::AddrInUse => {
@@ -53,7 +53,7 @@ fn explain(name: &str, at: SocketAddr, error: &std::io::Error) -> Problem {
         ErrorKind::AddrNotAvailable => ("this machine has no such address".to_owned(), elsewhere),
         _ => (error.to_string(), elsewhere),
     };
-    Problem::general(format!("cannot listen for {name} on {at}: {why}")).with_hint(hint)
+    ConfigProblem::general(format!("cannot listen for {name} on {at}: {why}")).with_hint(hint)
 }
 
 /// Name and process id of who listens on this port, where the system tells (Linux, and only as far as we may look).

@@ -14,10 +14,10 @@ use rustls::sign::CertifiedKey;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
-use crate::config::Problem;
+use crate::config::ConfigProblem;
 
 /// Everything that is wrong with these files.
-pub fn check(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Vec<Problem> {
+pub fn check(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
     let chain = chain(cert).map_err(|problem| problems.push(problem)).ok();
     let private = private_key(key).map_err(|problem| problems.push(problem)).ok();
@@ -34,7 +34,7 @@ pub fn check(cert: &Path, key: &Path, client_ca: Option<&Path>) -> Vec<Problem> 
             rustls::Error::InconsistentKeys(_) => format!("does not belong to the private key {}", key.display()),
             other => format!("cannot be used with {}: {other}", key.display()),
         };
-        problems.push(Problem::of_file(cert, message));
+        problems.push(ConfigProblem::of_file(cert, message));
     }
     problems
 }
@@ -52,16 +52,16 @@ pub fn describe(path: &Path) -> (String, Option<SystemTime>) {
     (certificate.subject().to_string(), Some(UNIX_EPOCH + Duration::from_secs(seconds)))
 }
 
-fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Problem> {
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigProblem> {
     let list = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     match list {
-        Ok(list) if list.is_empty() => Err(Problem::of_file(path, "contains no PEM certificate")),
+        Ok(list) if list.is_empty() => Err(ConfigProblem::of_file(path, "contains no PEM certificate")),
         Ok(list) => Ok(list),
-        Err(error) => Err(Problem::of_file(path, format_args!("is not PEM: {error}"))),
+        Err(error) => Err(ConfigProblem::of_file(path, format_args!("is not PEM: {error}"))),
     }
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Problem> {
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigProblem> {
     let error = match PrivateKeyDer::from_pem_file(path) {
         Ok(key) => return Ok(key),
         Err(error) => error,
@@ -70,12 +70,12 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, Problem> {
     let is_encrypted = std::fs::read_to_string(path).is_ok_and(|text| text.contains("ENCRYPTED"));
     Err(if is_encrypted {
         let hint = format!("decrypt it with `openssl pkey -in {} -out plain.key`, chmod 600 plain.key", path.display());
-        Problem::of_file(path, "is an encrypted private key, and nobody is there to ask for the password")
+        ConfigProblem::of_file(path, "is an encrypted private key, and nobody is there to ask for the password")
             .with_hint(hint)
     } else if matches!(error, pem::Error::NoItemsFound) {
-        Problem::of_file(path, "contains no PEM private key")
+        ConfigProblem::of_file(path, "contains no PEM private key")
     } else {
-        Problem::of_file(path, format_args!("is not a PEM private key: {error}"))
+        ConfigProblem::of_file(path, format_args!("is not a PEM private key: {error}"))
     })
 }
 

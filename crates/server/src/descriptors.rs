@@ -8,7 +8,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tidegate_space::limits::DOORS_CONNECTIONS_MAX;
 use tracing::warn;
 
-use crate::config::setting::{Count, Or};
+use crate::config::setting::{Or, WholeNumber};
 use crate::config::{Loaded, Origin};
 
 /// Left for the operator (256 connections, 128 that listen, a reserve of 8) and for files, which are few: segments of two
@@ -29,7 +29,7 @@ pub fn raise() {
 
 /// Connections that may be open at the same time, by who comes in. Together they leave what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shares {
+pub struct DescriptorShares {
     /// Clients of MQTT.
     pub clients: usize,
     /// All doors of the smart space.
@@ -38,22 +38,22 @@ pub struct Shares {
 
 /// What the system permits, divided. The same whenever it is asked: shares are given at the start, and a reload that wants
 /// more clients does not take them from the space.
-pub fn shares(has_space: bool) -> Shares {
+pub fn shares(has_space: bool) -> DescriptorShares {
     raise();
     shares_of(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX), has_space)
 }
 
 /// The space has a quarter of what is not kept, and no more than it can use; nothing if all its doors are off.
-fn shares_of(limit: u64, has_space: bool) -> Shares {
+fn shares_of(limit: u64, has_space: bool) -> DescriptorShares {
     let open = limit - KEPT_MAX.min(limit / 2);
     let space = if has_space { (open / 4).min(DOORS_CONNECTIONS_MAX as u64) } else { 0 };
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    Shares { clients: count(open - space), space: count(space) }
+    DescriptorShares { clients: count(open - space), space: count(space) }
 }
 
 /// What an operator should know who wants more clients than the system permits.
 pub fn warning(loaded: &Loaded, has_space: bool) -> Option<String> {
-    let Or::Is(Count(wanted)) = loaded.options.limits.connections_max else { return None };
+    let Or::Is(WholeNumber(wanted)) = loaded.options.limits.connections_max else { return None };
     let is_said = *loaded.origin("limits.connections_max") != Origin::Default;
     let max = shares(has_space).clients as u64;
     (is_said && wanted > max).then(|| {
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn doors_leave_descriptors_to_each_other_and_to_the_operator() {
         let shares = |limit| {
-            let Shares { clients, space } = shares_of(limit, true);
+            let DescriptorShares { clients, space } = shares_of(limit, true);
             (clients, space)
         };
         assert_eq!(shares(64), (24, 8));

@@ -21,9 +21,9 @@ use crate::config::words::LogFormat;
 
 /// Changes the level while the process runs.
 #[derive(Clone, Debug)]
-pub struct Level(reload::Handle<LevelFilter, Registry>);
+pub struct LevelHandle(reload::Handle<LevelFilter, Registry>);
 
-impl Level {
+impl LevelHandle {
     /// Log this much from now on.
     pub fn set(&self, level: LevelFilter) {
         // It fails only when the subscriber is gone, and then nothing is logged anyway.
@@ -37,7 +37,7 @@ impl Level {
 }
 
 /// Starts logging; called once.
-pub fn start(level: LevelFilter, format: LogFormat) -> Level {
+pub fn start(level: LevelFilter, format: LogFormat) -> LevelHandle {
     let (filter, handle) = reload::Layer::new(level);
     let registry = tracing_subscriber::registry().with(filter);
     let base = lines::layer().with_writer(std::io::stderr).with_ansi(false);
@@ -46,7 +46,7 @@ pub fn start(level: LevelFilter, format: LogFormat) -> Level {
         LogFormat::Text => registry.with(base.event_format(Text)).try_init(),
         LogFormat::Json => registry.with(base.json().flatten_event(true).with_target(false)).try_init(),
     };
-    Level(handle)
+    LevelHandle(handle)
 }
 
 /// `ts=… level=… msg="…" key=value …`
@@ -62,7 +62,7 @@ where
         SystemTime.format_time(&mut writer)?;
         let level = event.metadata().level().as_str().to_ascii_lowercase();
         write!(writer, " level={level}")?;
-        let mut fields = Fields { line: String::new() };
+        let mut fields = LogFields { line: String::new() };
         event.record(&mut fields);
         writeln!(writer, "{}", fields.line)
     }
@@ -71,11 +71,11 @@ where
 /// Fields whose values strangers choose: quoted whatever they look like. (In JSON every text is.)
 const STRANGERS: [&str; 4] = ["client", "user", "topic", "whom"];
 
-struct Fields {
+struct LogFields {
     line: String,
 }
 
-impl Fields {
+impl LogFields {
     fn push(&mut self, field: &Field, value: &str) {
         let name = if field.name() == "message" { "msg" } else { field.name() };
         let _ = write!(self.line, " {name}=");
@@ -87,7 +87,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for LogFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.push(field, &format!("{value:?}"));
     }

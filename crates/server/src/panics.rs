@@ -13,7 +13,7 @@ const REASON_BYTES: usize = 500;
 
 /// From now on panics are log lines.
 pub fn log() {
-    let (began, pace) = (Instant::now(), Pace::default());
+    let (began, pace) = (Instant::now(), LineLimiter::default());
     std::panic::set_hook(Box::new(move |info| {
         if let Some(suppressed) = pace.next(began.elapsed().as_secs()) {
             let current = std::thread::current();
@@ -33,13 +33,13 @@ fn reason(info: &PanicHookInfo<'_>) -> String {
 
 /// One line a second.
 #[derive(Debug, Default)]
-struct Pace {
+struct LineLimiter {
     /// The second of the last line, plus one.
     last: AtomicU64,
     suppressed: AtomicU64,
 }
 
-impl Pace {
+impl LineLimiter {
     /// How many were left out since the last line; none if this one is, too.
     fn next(&self, second: u64) -> Option<u64> {
         if self.last.fetch_max(second + 1, Ordering::Relaxed) > second {
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn there_is_a_line_a_second_and_none_is_forgotten() {
-        let pace = Pace::default();
+        let pace = LineLimiter::default();
         let lines: Vec<_> = [0, 0, 0, 1, 1, 7].map(|second| pace.next(second)).into();
         assert_eq!(lines, [Some(0), None, None, Some(2), None, Some(1)]);
     }

@@ -22,9 +22,9 @@ use admission::pointless_delays;
 
 use crate::certificate;
 use crate::config::keys::{Limits, Options};
-use crate::config::setting::{Count, FOREVER, Or, Size, Span};
-use crate::config::words::{Address, BindIds, Door, Origins, SecureDoor};
-use crate::config::{Loaded, Origin, Problem, Problems};
+use crate::config::setting::{FOREVER, Or, Size, Span, WholeNumber};
+use crate::config::words::{BindAddress, BindIds, Door, Origins, SecureDoor};
+use crate::config::{ConfigProblem, Loaded, Origin, Problems};
 
 /// Names and keys of the listeners, for messages.
 pub const DOORS: &[(ListenerKind, &str)] = &[
@@ -108,7 +108,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     problems.extend(pointless_delays(loaded));
     if listeners.is_empty() && problems.is_empty() {
         problems.push(
-            Problem::general("every listener is off, nobody could connect")
+            ConfigProblem::general("every listener is off, nobody could connect")
                 .with_hint("switch one on, for instance with --mqtt 127.0.0.1:1883".to_owned()),
         );
     }
@@ -118,7 +118,7 @@ pub fn broker(loaded: &Loaded) -> Result<Config, Problems> {
     let limits = &options.limits;
     Ok(Config {
         listeners,
-        shards: options.server.shards.value().map_or(0, |Count(shards)| shards as usize),
+        shards: options.server.shards.value().map_or(0, |WholeNumber(shards)| shards as usize),
         settings: Settings { priority, ..settings(options) },
         memory_max: limits.memory.value().map(|Size(bytes)| bytes),
         connections_max: count(limits.connections_max),
@@ -173,7 +173,7 @@ fn settings(options: &Options) -> Settings {
 fn back_off(options: &Options) -> BackOff {
     let backoff = &options.backoff;
     let usual = BackOff::default();
-    let learn = backoff.learn.value().map(|Count(learn)| learn as u32);
+    let learn = backoff.learn.value().map(|WholeNumber(learn)| learn as u32);
     let rhythm = |config: RhythmConfig| RhythmConfig {
         enforcement: backoff.enforce.0,
         learn_messages: learn.unwrap_or(config.learn_messages),
@@ -203,22 +203,22 @@ fn arrivals(limits: &Limits) -> ArrivalRules {
     }
 }
 
-fn priority(loaded: &Loaded, problems: &mut Vec<Problem>) -> Priority {
+fn priority(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Priority {
     let section = &loaded.options.priority;
     problems.extend(loaded.classes.iter().filter_map(|(class, origin)| pointless(class, origin, loaded)));
     let own = loaded.classes.iter().map(|(class, _)| class.clone()).collect();
     let classes = Classes::new(own).unwrap_or_else(|message| {
-        problems.push(Problem::general(message));
+        problems.push(ConfigProblem::general(message));
         Classes::default()
     });
     Priority { mode: section.mode.0, by: section.by.0, classes }
 }
 
 /// What a class asks for and will never get.
-fn pointless(class: &Class, origin: &Origin, loaded: &Loaded) -> Option<Problem> {
+fn pointless(class: &Class, origin: &Origin, loaded: &Loaded) -> Option<ConfigProblem> {
     let queue = loaded.options.limits.queue_bytes_max.0;
     let problem = |field: &str, message: String| {
-        Some(Problem::of_key(origin, &format!("classes.{}.{field}", class.name), message))
+        Some(ConfigProblem::of_key(origin, &format!("classes.{}.{field}", class.name), message))
     };
     if class.max_bytes.is_some_and(|bytes| bytes as u64 > queue) {
         return problem("max_bytes", format!("more than limits.queue_bytes_max ({queue} bytes), which comes first"));
@@ -231,11 +231,11 @@ fn pointless(class: &Class, origin: &Origin, loaded: &Loaded) -> Option<Problem>
     }
 }
 
-fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, Count<MIN, MAX>>) -> usize {
-    limit.value().map_or(usize::MAX, |Count(number)| number as usize)
+fn count<W: Copy, const MIN: u64, const MAX: u64>(limit: Or<W, WholeNumber<MIN, MAX>>) -> usize {
+    limit.value().map_or(usize::MAX, |WholeNumber(number)| number as usize)
 }
 
-fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
+fn tls_files(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<TlsFiles> {
     let tls = &loaded.options.tls;
     let named = [("tls.cert", &tls.cert), ("tls.key", &tls.key), ("tls.client_ca", &tls.client_ca)];
     problems.extend(unreadable(loaded, &named));
@@ -255,12 +255,14 @@ fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
         }
         (None, None) => None,
         (Some(_), None) => {
-            let problem = Problem::of_key(loaded.origin("tls.cert"), "tls.cert", "a certificate needs its private key");
+            let problem =
+                ConfigProblem::of_key(loaded.origin("tls.cert"), "tls.cert", "a certificate needs its private key");
             problems.push(problem.with_hint("set tls.key (--key FILE)".to_owned()));
             None
         }
         (None, Some(_)) => {
-            let problem = Problem::of_key(loaded.origin("tls.key"), "tls.key", "a private key needs its certificate");
+            let problem =
+                ConfigProblem::of_key(loaded.origin("tls.key"), "tls.key", "a private key needs its certificate");
             problems.push(problem.with_hint("set tls.cert (--cert FILE)".to_owned()));
             None
         }
@@ -268,7 +270,7 @@ fn tls_files(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<TlsFiles> {
 }
 
 /// Files that are named and cannot be read, for a configuration that is wrong in other ways, too.
-pub fn unreadable_files(loaded: &Loaded) -> Vec<Problem> {
+pub fn unreadable_files(loaded: &Loaded) -> Vec<ConfigProblem> {
     let (tls, security) = (&loaded.options.tls, &loaded.options.security);
     let named = [
         ("tls.cert", &tls.cert),
@@ -280,13 +282,13 @@ pub fn unreadable_files(loaded: &Loaded) -> Vec<Problem> {
     unreadable(loaded, &named)
 }
 
-fn unreadable(loaded: &Loaded, named: &[(&'static str, &Option<PathBuf>)]) -> Vec<Problem> {
+fn unreadable(loaded: &Loaded, named: &[(&'static str, &Option<PathBuf>)]) -> Vec<ConfigProblem> {
     let problem = |(key, path): &(&'static str, &Option<PathBuf>)| {
         let path = path.as_deref()?;
         // Opened, not only looked at: a file that exists and may not be read is the more usual mistake.
         let error = std::fs::File::open(path).err()?;
         let message = format!("{} cannot be read: {error}", path.display());
-        Some(Problem::of_key(loaded.origin(key), key, message))
+        Some(ConfigProblem::of_key(loaded.origin(key), key, message))
     };
     named.iter().filter_map(problem).collect()
 }
@@ -316,11 +318,11 @@ pub fn check_data(loaded: &Loaded) -> Result<(), Problems> {
 
 fn no_data(loaded: &Loaded, why: &str) -> Problems {
     let message = format!("{} {why}", loaded.options.server.data.display());
-    let problem = Problem::of_key(loaded.origin("server.data"), "server.data", message);
+    let problem = ConfigProblem::of_key(loaded.origin("server.data"), "server.data", message);
     Problems(vec![problem.with_hint("name another folder with --data DIR".to_owned())])
 }
 
-fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Problem>) -> Vec<Listener> {
+fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<ConfigProblem>) -> Vec<Listener> {
     let doors = &options.listeners;
     let plain = [(ListenerKind::Mqtt, doors.mqtt), (ListenerKind::Ws, doors.ws)];
     let secure = [(ListenerKind::Mqtts, doors.mqtts, 8883), (ListenerKind::Wss, doors.wss, 8084)];
@@ -332,7 +334,8 @@ fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Probl
         let any_tls = options.tls.cert.is_some() || options.tls.key.is_some();
         if tls.is_none() && !any_tls {
             let message = format!("listeners.{name} needs a certificate and its private key");
-            problems.push(Problem::general(message).with_hint("set tls.cert and tls.key (--cert, --key)".to_owned()));
+            problems
+                .push(ConfigProblem::general(message).with_hint("set tls.cert and tls.key (--cert, --key)".to_owned()));
         }
         open.push((kind, at));
     }
@@ -343,7 +346,7 @@ fn listeners(options: &Options, tls: Option<&TlsFiles>, problems: &mut Vec<Probl
 }
 
 fn address(door: Door) -> Option<SocketAddr> {
-    door.value().map(|Address(at)| at)
+    door.value().map(|BindAddress(at)| at)
 }
 
 fn secure_address(door: SecureDoor, port: u16, has_certificate: bool) -> Option<SocketAddr> {
@@ -354,11 +357,11 @@ fn secure_address(door: SecureDoor, port: u16, has_certificate: bool) -> Option<
 }
 
 /// Two listeners on one address: said here, where both names are known, instead of "address in use" later.
-fn check_apart(open: &[(ListenerKind, SocketAddr)], problems: &mut Vec<Problem>) {
+fn check_apart(open: &[(ListenerKind, SocketAddr)], problems: &mut Vec<ConfigProblem>) {
     for (index, (kind, at)) in open.iter().enumerate() {
         for (other, _) in open[..index].iter().filter(|(_, before)| before == at && at.port() != 0) {
             let (a, b) = (door_name(*other), door_name(*kind));
-            problems.push(Problem::general(format!("listeners.{a} and listeners.{b} are both at {at}")));
+            problems.push(ConfigProblem::general(format!("listeners.{a} and listeners.{b} are both at {at}")));
         }
     }
 }

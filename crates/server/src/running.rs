@@ -22,19 +22,19 @@ use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
 
 use crate::certificate::Reminder;
-use crate::config::keys::{Change, KEYS, Key};
+use crate::config::keys::{KEYS, SettingKey, TakesEffect};
 use crate::config::{Loaded, Problems, Sources};
-use crate::log::Level;
+use crate::log::LevelHandle;
 use crate::security::Security;
 use crate::serve::{Ready, log_warnings, prepare_for};
 use crate::{authority, backup, certificate, plan};
 
 /// A broker that runs, and all that is needed to change it.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningProcess {
     pub handle: Handle,
     pub sources: Sources,
-    pub level: Level,
+    pub level: LevelHandle,
     /// As they were opened.
     pub listeners: Vec<Listener>,
     /// The configuration at the start: what only a restart changes is still in force as it says.
@@ -62,11 +62,11 @@ struct Now {
 /// A door beside the broker's own: its name, where it was to be, and where it is.
 pub type OtherDoor = (&'static str, Option<SocketAddr>, Option<SocketAddr>);
 
-impl Running {
+impl RunningProcess {
     pub fn new(
         handle: Handle,
         sources: Sources,
-        level: Level,
+        level: LevelHandle,
         listeners: Vec<Listener>,
         loaded: Loaded,
         keeper: Option<UserDirectory>,
@@ -150,7 +150,7 @@ impl Running {
     }
 }
 
-impl ProcessControl for Running {
+impl ProcessControl for RunningProcess {
     fn reload(&self) -> Result<Reloaded, Vec<String>> {
         Self::reload(self)
     }
@@ -200,12 +200,12 @@ impl ProcessControl for Running {
 
     fn settings(&self) -> Vec<SettingInForce> {
         let now = self.now();
-        let setting = |key: &Key| SettingInForce {
+        let setting = |key: &SettingKey| SettingInForce {
             path: key.path.to_owned(),
             value: (key.show)(&now.loaded.options),
             origin: now.loaded.origin(key.path).to_string(),
             about: key.about.trim().to_owned(),
-            needs_restart: key.change == Change::Restart,
+            needs_restart: key.change == TakesEffect::Restart,
         };
         KEYS.iter().map(setting).collect()
     }
@@ -258,7 +258,7 @@ impl ProcessControl for Running {
 }
 
 /// Looks at the certificates now and then, for as long as the broker runs: most of them end while nobody looks.
-pub fn watch_certificates(running: &Arc<Running>) -> std::io::Result<()> {
+pub fn watch_certificates(running: &Arc<RunningProcess>) -> std::io::Result<()> {
     let running = Arc::downgrade(running);
     let watch = move || {
         let (mut reminder, mut is_start) = (Reminder::default(), true);
@@ -289,16 +289,16 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
         let keys = new.changed_from(other).filter(move |key| key.change == when);
         keys.map(|key| key.path.to_owned()).collect()
     };
-    let mut changed = keys(before, Change::Reload);
+    let mut changed = keys(before, TakesEffect::Reload);
     changed.extend(new.changed_lists(before));
-    let mut restart = keys(started, Change::Restart);
+    let mut restart = keys(started, TakesEffect::Restart);
     if new.maps.texts() != started.maps.texts() {
         restart.push("map.ingest, map.emit".to_owned());
     }
     Reloaded { changed, restart }
 }
 
-impl Porter for Running {
+impl Porter for RunningProcess {
     fn rule(&self) -> Rule {
         let now = self.now();
         match &now.keeper {
@@ -360,16 +360,16 @@ impl Roles for RoleTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Entry, load};
+    use crate::config::{ConfigEntry, load};
 
     fn loaded(text: &str, listener: &str) -> Loaded {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tidegate.toml");
         std::fs::write(&file, text).unwrap();
         let flags = vec![
-            Entry::flag("--mqtt", "listeners.mqtt", listener),
+            ConfigEntry::flag("--mqtt", "listeners.mqtt", listener),
             // Else beside the file, which is elsewhere each time.
-            Entry::flag("--data", "server.data", "/nonexistent"),
+            ConfigEntry::flag("--data", "server.data", "/nonexistent"),
         ];
         load(&Sources { file: Some(file), flags, ..Sources::default() }).unwrap()
     }

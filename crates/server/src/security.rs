@@ -15,9 +15,9 @@ use tidegate_broker::authenticate::{Anonymous, Authenticator};
 use tidegate_broker::config::{Config, Listener};
 use tidegate_core::access::{Open, Policy};
 
-use crate::config::rule::{Effect, Rule, Subject};
+use crate::config::rule::{RuleEffect, RuleSetting, RuleSubject};
 use crate::config::words::BindIds;
-use crate::config::{Loaded, Origin, Problem, Problems};
+use crate::config::{ConfigProblem, Loaded, Origin, Problems};
 use crate::plan::{admin, door_name, has_space, password_file, space as space_doors};
 use crate::running::RoleTable;
 use crate::{certificate, descriptors, disk_free};
@@ -86,51 +86,53 @@ fn strangers(acl: &Acl, users: &Users) -> Vec<String> {
 }
 
 /// The rules of the ACL file or of the configuration; none if there are neither.
-fn access_list(loaded: &Loaded, problems: &mut Vec<Problem>) -> Option<Acl> {
+fn access_list(loaded: &Loaded, problems: &mut Vec<ConfigProblem>) -> Option<Acl> {
     let file = loaded.options.security.acl_file.as_deref();
     match (file, loaded.rules.as_slice()) {
         (None, []) => None,
         (Some(path), []) => read(path, Acl::parse_mosquitto, problems),
         (Some(_), [rule, ..]) => {
             let message = "rules stand both here and in security.acl_file; the two read rules differently";
-            let problem = Problem::of_key(&rule.origin, "security.rule", message);
+            let problem = ConfigProblem::of_key(&rule.origin, "security.rule", message);
             problems.push(problem.with_hint("keep them in one place".to_owned()));
             None
         }
         (None, rules) => {
             let compiled: Vec<_> = rules.iter().filter_map(|rule| compile(rule, problems)).collect();
-            Acl::new(compiled).map_err(|fault| problems.push(Problem::general(fault.to_string()))).ok()
+            Acl::new(compiled).map_err(|fault| problems.push(ConfigProblem::general(fault.to_string()))).ok()
         }
     }
 }
 
-fn compile(rule: &Rule, problems: &mut Vec<Problem>) -> Option<tidegate_auth::AclRule> {
+fn compile(rule: &RuleSetting, problems: &mut Vec<ConfigProblem>) -> Option<tidegate_auth::AclRule> {
     let subject = match &rule.subject {
-        Subject::Everyone => tidegate_auth::AclSubject::Everyone,
-        Subject::Anonymous => tidegate_auth::AclSubject::Anonymous,
-        Subject::User(name) => tidegate_auth::AclSubject::User(name.as_str().into()),
-        Subject::Role(name) => tidegate_auth::AclSubject::Role(name.as_str().into()),
-        Subject::Client(name) => tidegate_auth::AclSubject::Client(name.as_str().into()),
+        RuleSubject::Everyone => tidegate_auth::AclSubject::Everyone,
+        RuleSubject::Anonymous => tidegate_auth::AclSubject::Anonymous,
+        RuleSubject::User(name) => tidegate_auth::AclSubject::User(name.as_str().into()),
+        RuleSubject::Role(name) => tidegate_auth::AclSubject::Role(name.as_str().into()),
+        RuleSubject::Client(name) => tidegate_auth::AclSubject::Client(name.as_str().into()),
     };
     let effect = match rule.effect {
-        Effect::Allow => tidegate_auth::AclEffect::Allow,
-        Effect::Deny => tidegate_auth::AclEffect::Deny,
+        RuleEffect::Allow => tidegate_auth::AclEffect::Allow,
+        RuleEffect::Deny => tidegate_auth::AclEffect::Deny,
     };
     let compiled =
         rule.actions.parse().and_then(|actions| tidegate_auth::AclRule::new(subject, effect, actions, &rule.topic));
-    compiled.map_err(|fault| problems.push(Problem::of_key(&rule.origin, "security.rule", fault.to_string()))).ok()
+    compiled
+        .map_err(|fault| problems.push(ConfigProblem::of_key(&rule.origin, "security.rule", fault.to_string())))
+        .ok()
 }
 
 /// Reads a file; its errors become problems with their lines.
 pub fn read<T>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, Vec<FileError>>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigProblem>,
 ) -> Option<T> {
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(error) => {
-            problems.push(Problem::of_file(path, format_args!("cannot be read: {error}")));
+            problems.push(ConfigProblem::of_file(path, format_args!("cannot be read: {error}")));
             return None;
         }
     };
@@ -139,10 +141,10 @@ pub fn read<T>(
         Err(errors) => errors,
     };
     problems.extend(errors.into_iter().map(|FileError { line, what }| match line {
-        0 => Problem::of_file(path, what),
+        0 => ConfigProblem::of_file(path, what),
         line => {
             let origin = Origin::File { path: path.into(), line, column: 1 };
-            Problem { origin: Some(origin), ..Problem::general(what.to_string()) }
+            ConfigProblem { origin: Some(origin), ..ConfigProblem::general(what.to_string()) }
         }
     }));
     None
@@ -155,7 +157,7 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
     if let Some(at) = doors.ssap.filter(is_exposed).filter(|_| !security.allow_anonymous) {
         let message = format!("listeners.ssap = \"{at}\" accepts other machines, but Smart-M3 knows no users");
         let hint = "listen on this machine only, or insist on an open door with --allow-anonymous".to_owned();
-        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+        return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
     if security.has_users {
         return Ok(());
@@ -164,13 +166,13 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
     if let Some((name, at)) = plain.into_iter().find_map(|(name, at)| Some((name, at.filter(is_exposed)?))) {
         let message = format!("listeners.{name} = \"{at}\" accepts other machines, but there are no users");
         let hint = "add one with `tidegate user add NAME`, or listen on this machine only".to_owned();
-        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+        return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
     // Who may not be kept from publishing may still be kept from ending connections.
     if let Some(at) = admin(&loaded.options).filter(|at| !is_loopback(at.ip())) {
         let message = format!("listeners.admin = \"{at}\" accepts other machines, but there are no users");
         let hint = "add one with `tidegate user add NAME --roles admin`, or listen on this machine only".to_owned();
-        return Err(Problems(vec![Problem::general(message).with_hint(hint)]));
+        return Err(Problems(vec![ConfigProblem::general(message).with_hint(hint)]));
     }
     if loaded.options.security.allow_anonymous {
         return Ok(());
@@ -179,12 +181,12 @@ pub fn check_exposure(config: &Config, security: &Security, loaded: &Loaded) -> 
         let name = door_name(listener.kind);
         let message =
             format!("listeners.{name} = \"{}\" accepts other machines, but there are no users", listener.bind);
-        Problem::general(message).with_hint(
+        ConfigProblem::general(message).with_hint(
             "add one with `tidegate user add NAME`, or insist on an open broker with --allow-anonymous".to_owned(),
         )
     };
     let exposed = |listener: &&Listener| !is_loopback(listener.bind.ip()) && !asks_for_certificate(listener);
-    let problems: Vec<Problem> = config.listeners.iter().filter(exposed).map(problem).collect();
+    let problems: Vec<ConfigProblem> = config.listeners.iter().filter(exposed).map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(Problems(problems)) }
 }
 

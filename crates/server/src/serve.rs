@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 use crate::config::{Loaded, Origin, Problems, Sources, absolute, read};
 use crate::plan::password_file;
-use crate::running::{self, Running};
+use crate::running::{self, RunningProcess};
 use crate::security::{Audience, Security};
 use crate::supervisor::Supervisor;
 use crate::{authority, bind, descriptors, log, panics, plan, security, space_service};
@@ -102,7 +102,7 @@ pub fn run(sources: Sources, command: ServeCommand, demo: Arc<dyn Demo>) -> Resu
     let (authenticator, policy) = (Arc::clone(&security.authenticator), Arc::clone(&security.policy));
     let broker = Broker::start(config, authenticator, policy).context("the broker did not start")?;
     let (handle, keeper) = (broker.handle(), running::keeper(&security));
-    let running = Arc::new(Running::new(handle, sources, level, listeners, loaded.clone(), keeper, demo));
+    let running = Arc::new(RunningProcess::new(handle, sources, level, listeners, loaded.clone(), keeper, demo));
     let admin = open_admin(&loaded, &running)?;
     log_opening(&broker);
     let space = space_service::open(&loaded, has_users, &running)?;
@@ -158,7 +158,7 @@ fn log_opening(broker: &Broker) {
 }
 
 /// The operator's door. One that nobody asked for, at a port that is taken, is no reason not to serve.
-fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> {
+fn open_admin(loaded: &Loaded, running: &Arc<RunningProcess>) -> Result<Option<Admin>> {
     let Some(bind) = plan::admin(&loaded.options) else { return Ok(None) };
     let process = Arc::clone(running) as Arc<dyn ProcessControl>;
     match Admin::start(bind, running.handle.clone(), process) {
@@ -177,7 +177,7 @@ fn open_admin(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Admin>> 
 }
 
 /// Metrics for a collector, if there is one.
-fn send_metrics(loaded: &Loaded, running: &Arc<Running>) -> Result<Option<Otlp>> {
+fn send_metrics(loaded: &Loaded, running: &Arc<RunningProcess>) -> Result<Option<Otlp>> {
     let telemetry = &loaded.options.telemetry;
     let Some(receiver) = telemetry.otlp.clone().value() else { return Ok(None) };
     let process = Arc::clone(running) as Arc<dyn ProcessControl>;
@@ -191,7 +191,7 @@ pub fn log_warnings(ready: &Ready) {
     }
 }
 
-fn wait(broker: Broker, mut signals: Signals, running: &Running, supervisor: &Supervisor) {
+fn wait(broker: Broker, mut signals: Signals, running: &RunningProcess, supervisor: &Supervisor) {
     for signal in signals.forever() {
         match signal {
             SIGHUP => {
@@ -321,9 +321,11 @@ mod tests {
             (ListenerKind::Mqtt, "127.0.0.1:1999".parse().unwrap()),
             (ListenerKind::Ws, "127.0.0.1:8083".parse().unwrap()),
         ];
-        let mut flags: Vec<_> =
-            flags.iter().map(|(flag, value)| crate::config::Entry::flag("--allow-anonymous", flag, value)).collect();
-        flags.push(crate::config::Entry::flag("--data", "server.data", "/nonexistent"));
+        let mut flags: Vec<_> = flags
+            .iter()
+            .map(|(flag, value)| crate::config::ConfigEntry::flag("--allow-anonymous", flag, value))
+            .collect();
+        flags.push(crate::config::ConfigEntry::flag("--data", "server.data", "/nonexistent"));
         let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
         let command = ServeCommand { program: "./tidegate".into(), place: " --data x".into() };
         Banner { audience, command, loaded: &loaded }.text(
@@ -373,7 +375,7 @@ mod tests {
     fn a_reload_judges_the_doors_that_are_open() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().display().to_string();
-        let flags = vec![crate::config::Entry::flag("--data", "server.data", &data)];
+        let flags = vec![crate::config::ConfigEntry::flag("--data", "server.data", &data)];
         let sources = Sources { file: Some("/dev/null".into()), flags, ..Sources::default() };
         let open = |bind: &str| [Listener { kind: ListenerKind::Mqtt, bind: bind.parse().unwrap(), tls: None }];
         assert!(prepare(&sources).is_ok(), "by itself the configuration is sound: this machine only");

@@ -10,8 +10,8 @@ use tracing::{info, warn};
 
 use crate::config::setting::Size;
 use crate::config::{Loaded, Origin};
-use crate::mapping::{Counts, Mapping};
-use crate::running::Running;
+use crate::mapping::{MapCounts, Mapping};
+use crate::running::RunningProcess;
 use crate::{bind, descriptors, plan};
 
 /// The smart space while it is open. The maps end first; the doors close before what is behind them ends.
@@ -29,7 +29,7 @@ impl SpaceService {
 }
 
 /// Opens the doors that are on; nothing if all are off and there are no maps.
-pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> Result<Option<SpaceService>> {
+pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> Result<Option<SpaceService>> {
     let binds = plan::space(&loaded.options, has_users);
     let (http, ssap) = (door(loaded, "http", binds.http)?, door(loaded, "ssap", binds.ssap)?);
     let sepa_http = door(loaded, "sepa_http", binds.sepa_http)?;
@@ -60,9 +60,9 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<Running>) -> Result<
 
 /// The memory budget of the broker, of which the texts that the space reads are a part.
 #[derive(Debug)]
-struct Memory(tidegate_broker::Handle);
+struct BrokerMemory(tidegate_broker::Handle);
 
-impl Budget for Memory {
+impl Budget for BrokerMemory {
     fn take(&self, bytes: usize) -> bool {
         self.0.take_memory(bytes)
     }
@@ -73,7 +73,7 @@ impl Budget for Memory {
 }
 
 /// The numbers of the space and its maps, as `$SYS` and metrics have them.
-fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> {
+fn beside(space: &tidegate_space::Handle, maps: Option<&MapCounts>) -> Vec<Beside> {
     let one = |family, help, is_counter, value| Beside { family, help, is_counter, labels: Vec::new(), value };
     let (running, bytes) = space.load();
     let mut all = vec![
@@ -119,16 +119,16 @@ fn beside(space: &tidegate_space::Handle, maps: Option<&Counts>) -> Vec<Beside> 
         labels: vec![("class", class), ("outcome", outcome)],
         value,
     }));
-    for (name, value) in maps.map(Counts::all).unwrap_or_default() {
+    for (name, value) in maps.map(MapCounts::all).unwrap_or_default() {
         all.push(one(name, "What became of messages and solutions in maps.", true, value));
     }
     all
 }
 
 /// The space as it was kept; an empty one if nothing is to be kept.
-fn service(loaded: &Loaded, running: &Running) -> std::io::Result<Service> {
+fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service> {
     let store = &loaded.options.store;
-    let budget: Option<Arc<dyn Budget>> = Some(Arc::new(Memory(running.handle.clone())));
+    let budget: Option<Arc<dyn Budget>> = Some(Arc::new(BrokerMemory(running.handle.clone())));
     let options = Options { admission: plan::admission(&loaded.options), budget, ..Options::default() };
     if !store.keep {
         return Service::start_by(&options);

@@ -166,7 +166,7 @@ pub(crate) enum LimitsCommand {
         /// So many messages in a time and no more: rate=500/s, rate=30/m or rate=10/h; or as many come first where
         /// something is scarce: entitled=500/s
         #[arg(value_name = "rate=N/TIME|entitled=N/TIME", value_parser = rate)]
-        rate: Wanted,
+        rate: RateChange,
         /// The name is a user's: a rate is for all its clients together, an entitlement for each of them
         #[arg(long)]
         user: bool,
@@ -185,12 +185,12 @@ pub(crate) enum LimitsCommand {
 
 /// What is set, and to which rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct RateChange {
     pub(crate) setting: &'static str,
     pub(crate) rate: String,
 }
 
-fn rate(text: &str) -> Result<Wanted, String> {
+fn rate(text: &str) -> Result<RateChange, String> {
     let (setting, rate) = match text.split_once('=') {
         None | Some(("rate", _)) => ("rate", text.strip_prefix("rate=").unwrap_or(text)),
         Some(("entitled", rate)) => ("entitled", rate),
@@ -199,7 +199,7 @@ fn rate(text: &str) -> Result<Wanted, String> {
     if !rate.contains('/') {
         return Err(format!("expected {setting}=500/s, {setting}=30/m or {setting}=10/h"));
     }
-    Ok(Wanted { setting, rate: rate.to_owned() })
+    Ok(RateChange { setting, rate: rate.to_owned() })
 }
 
 /// Arguments of `tidegate ban`.
@@ -274,8 +274,8 @@ pub(crate) struct FloodArgs {
     #[arg(long, value_name = "TIME", default_value = "6s", value_parser = interval)]
     pub(crate) flood: std::time::Duration,
     /// Slow publishers always, or only under pressure
-    #[arg(long, value_enum, default_value_t = Enforce::Always)]
-    pub(crate) enforce: Enforce,
+    #[arg(long, value_enum, default_value_t = EnforceWhen::Always)]
+    pub(crate) enforce: EnforceWhen,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -283,7 +283,7 @@ pub(crate) struct FloodArgs {
 
 /// When publishers that break their rhythm are slowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Enforce {
+pub(crate) enum EnforceWhen {
     /// Whenever they do.
     Always,
     /// While the broker is busy.

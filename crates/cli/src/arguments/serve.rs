@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use tidegate_server::config::{Entry, Sources};
+use tidegate_server::config::{ConfigEntry, Sources};
 use tidegate_server::serve::ServeCommand;
 
 /// Arguments of `tidegate serve`.
@@ -111,13 +111,13 @@ impl ServeArgs {
     }
 
     /// The flags as values of the configuration.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
+    pub(crate) fn entries(&self) -> Vec<ConfigEntry> {
         // `--set` first: a flag with a name of its own is the more deliberate one.
         let split = |set: &String| {
             let (path, value) = set.split_once('=').unwrap_or((set, ""));
-            Entry::flag("--set", path.trim(), value.trim())
+            ConfigEntry::flag("--set", path.trim(), value.trim())
         };
-        let mut entries: Vec<Entry> = self.set.iter().map(split).collect();
+        let mut entries: Vec<ConfigEntry> = self.set.iter().map(split).collect();
         let flags = [
             ("--data", "server.data", &self.data),
             ("--shards", "server.shards", &self.shards),
@@ -139,9 +139,9 @@ impl ServeArgs {
             ("--log-format", "log.format", &self.log_format),
         ];
         let given = flags.into_iter().filter_map(|(flag, path, value)| Some((flag, path, value.as_deref()?)));
-        entries.extend(given.map(|(flag, path, value)| Entry::flag(flag, path, value)));
+        entries.extend(given.map(|(flag, path, value)| ConfigEntry::flag(flag, path, value)));
         if self.allow_anonymous {
-            entries.push(Entry::flag("--allow-anonymous", "security.allow_anonymous", "true"));
+            entries.push(ConfigEntry::flag("--allow-anonymous", "security.allow_anonymous", "true"));
         }
         entries
     }
@@ -167,7 +167,7 @@ pub(crate) fn in_shell(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_server::config::keys::Key;
+    use tidegate_server::config::keys::SettingKey;
 
     #[test]
     fn every_flag_is_a_key() {
@@ -182,7 +182,7 @@ mod tests {
         let entries = args.entries();
         assert_eq!(entries.len(), 4);
         for entry in &entries {
-            assert!(Key::find(&entry.path).is_some(), "{}", entry.path);
+            assert!(SettingKey::find(&entry.path).is_some(), "{}", entry.path);
         }
         assert_eq!(entries[0].path, "limits.receive_max");
     }

@@ -20,7 +20,7 @@ const ROOT: &str = "demo";
 
 /// What all of them share.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct DemoShared {
     started: Instant,
     is_over: AtomicBool,
     /// The flooder's messages per second, at the moment.
@@ -39,7 +39,7 @@ pub(super) struct Trip {
     pub(super) took: Option<Duration>,
 }
 
-impl Stage {
+impl DemoShared {
     pub(super) fn new(flooder_rate: u32) -> Arc<Self> {
         Arc::new(Self {
             started: Instant::now(),
@@ -105,7 +105,7 @@ fn connect(at: SocketAddr, client_id: &str) -> Result<Client, ClientError> {
 pub(super) type Actor = JoinHandle<Result<(), ClientError>>;
 
 /// A publisher that keeps its rhythm.
-pub(super) fn sensor(stage: &Arc<Stage>, at: SocketAddr, number: u32, qos: QoS) -> Result<Actor> {
+pub(super) fn sensor(stage: &Arc<DemoShared>, at: SocketAddr, number: u32, qos: QoS) -> Result<Actor> {
     let stage = Arc::clone(stage);
     let name = format!("sensor-{number:02}");
     let mut client = connect(at, &name)?;
@@ -128,7 +128,7 @@ pub(super) fn sensor(stage: &Arc<Stage>, at: SocketAddr, number: u32, qos: QoS) 
 }
 
 /// A publisher whose rate changes when the stage says so. It ignores what it is told.
-pub(super) fn flooder(stage: &Arc<Stage>, at: SocketAddr) -> Result<Actor> {
+pub(super) fn flooder(stage: &Arc<DemoShared>, at: SocketAddr) -> Result<Actor> {
     let stage = Arc::clone(stage);
     let mut client = connect(at, "flooder")?;
     let act = move || {
@@ -151,7 +151,7 @@ pub(super) fn flooder(stage: &Arc<Stage>, at: SocketAddr) -> Result<Actor> {
 }
 
 /// Subscribes to everything, and takes its time for each message.
-pub(super) fn database(stage: &Arc<Stage>, at: SocketAddr) -> Result<Actor> {
+pub(super) fn database(stage: &Arc<DemoShared>, at: SocketAddr) -> Result<Actor> {
     let stage = Arc::clone(stage);
     let mut client = connect(at, "database")?;
     let filter = format!("{ROOT}/#");

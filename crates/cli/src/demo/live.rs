@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tidegate_admin::Demo;
 use tidegate_control::rhythm::{Enforcement, RhythmConfig};
 
-use super::fleet::{Stage, Trip};
+use super::fleet::{DemoShared, Trip};
 use super::{CALM, SENSORS, Theatre, USUAL_RATE};
 use crate::operate::why_text;
 use tidegate_program::AdminClient;
@@ -35,11 +35,11 @@ struct Act {
     gate: bool,
     is_over: AtomicBool,
     is_to_end: AtomicBool,
-    shown: Mutex<Shown>,
+    shown: Mutex<LiveView>,
 }
 
 #[derive(Default)]
-struct Shown {
+struct LiveView {
     phase: &'static str,
     points: Vec<Value>,
     flooder: Value,
@@ -63,7 +63,7 @@ impl Demo for LiveDemo {
         if present.as_ref().is_some_and(|act| !act.is_over.load(Ordering::Acquire)) {
             return Ok(false);
         }
-        let shown = Mutex::new(Shown { phase: "calm", ..Shown::default() });
+        let shown = Mutex::new(LiveView { phase: "calm", ..LiveView::default() });
         let (is_over, is_to_end) = (AtomicBool::new(false), AtomicBool::new(false));
         let act = Arc::new(Act { gate, is_over, is_to_end, shown });
         let playing = Arc::clone(&act);
@@ -112,7 +112,7 @@ impl Demo for LiveDemo {
 fn play(act: &Act) -> anyhow::Result<()> {
     let rhythm = act.gate.then(|| RhythmConfig { enforcement: Enforcement::Always, ..RhythmConfig::default() });
     let mut theatre = Theatre::open(rhythm)?;
-    let (began, mut due, mut before) = (Instant::now(), Instant::now(), Before::default());
+    let (began, mut due, mut before) = (Instant::now(), Instant::now(), LastPoint::default());
     while began.elapsed() < CALM + FLOOD && !act.is_to_end.load(Ordering::Acquire) {
         if began.elapsed() >= CALM && lock(&act.shown).phase == "calm" {
             lock(&act.shown).phase = "flood";
@@ -132,14 +132,14 @@ fn play(act: &Act) -> anyhow::Result<()> {
 
 /// The counters at the last point.
 #[derive(Default)]
-struct Before {
+struct LastPoint {
     at: Duration,
     offered: u64,
     passed: u64,
     refused: u64,
 }
 
-fn note(act: &Act, door: &AdminClient, stage: &Stage, at: Duration, before: &mut Before) -> anyhow::Result<()> {
+fn note(act: &Act, door: &AdminClient, stage: &DemoShared, at: Duration, before: &mut LastPoint) -> anyhow::Result<()> {
     let flooder = door.get("/api/v1/clients/flooder")?;
     let why = why_text(door, "flooder")?;
     let passed = flooder["passed"].as_u64().unwrap_or(0);
@@ -154,7 +154,7 @@ fn note(act: &Act, door: &AdminClient, stage: &Stage, at: Duration, before: &mut
         "held": flooder["held"],
         "others_p99_ms": p99_ms(&stage.trips(), stage.elapsed()),
     });
-    *before = Before { at, offered, passed, refused };
+    *before = LastPoint { at, offered, passed, refused };
     let mut shown = lock(&act.shown);
     shown.points.push(point);
     (shown.flooder, shown.why) = (flooder, why);

@@ -24,10 +24,10 @@ use tidegate_core::access::Open;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_wire_mqtt::QoS;
 
-use crate::arguments::{Enforce, FloodArgs};
+use crate::arguments::{EnforceWhen, FloodArgs};
 use crate::operate::why_text;
-use fleet::{Actor, Stage, database, flooder, sensor};
-use report::{Report, Run};
+use fleet::{Actor, DemoShared, database, flooder, sensor};
+use report::{DemoRun, Report};
 use tidegate_program::AdminClient;
 
 /// Well-behaved publishers.
@@ -55,8 +55,8 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
     }
     let off = run(None, rate, args).context("the run without the gate")?;
     let enforcement = match args.enforce {
-        Enforce::Always => Enforcement::Always,
-        Enforce::Pressure => Enforcement::Pressure,
+        EnforceWhen::Always => Enforcement::Always,
+        EnforceWhen::Pressure => Enforcement::Pressure,
     };
     let on = run(Some(RhythmConfig { enforcement, ..RhythmConfig::default() }), rate, args)
         .context("the run with the gate")?;
@@ -70,13 +70,13 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
 }
 
 /// What the gate is told, as a configuration would.
-fn settings_of(enforce: Enforce) -> &'static str {
+fn settings_of(enforce: EnforceWhen) -> &'static str {
     match enforce {
-        Enforce::Always => {
+        EnforceWhen::Always => {
             "backoff.enforce = \"always\": whoever breaks its rhythm is slowed; \"pressure\", the default,\n          \
              waits until the broker or a receiver is short of something (--enforce pressure)"
         }
-        Enforce::Pressure => {
+        EnforceWhen::Pressure => {
             "backoff.enforce = \"pressure\", the default: whoever breaks its rhythm is slowed while the broker\n          \
              or a receiver is short of something"
         }
@@ -84,7 +84,7 @@ fn settings_of(enforce: Enforce) -> &'static str {
 }
 
 /// One run, with or without the gate.
-fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Run> {
+fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
     let name = if rhythm.is_some() { "on" } else { "off" };
     let Theatre { door, stage, actors, .. } = &mut Theatre::open(rhythm)?;
     progress(&format!("gate {name}: everybody keeps its rhythm"));
@@ -111,13 +111,19 @@ fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Run>
     let passed = after["passed"].as_u64().unwrap_or(0).saturating_sub(before["passed"].as_u64().unwrap_or(0));
     let held = after["held"].as_u64().unwrap_or(0);
     let calm = flooded_at.saturating_sub(BEFORE)..flooded_at;
-    Ok(Run::new(&stage.trips(), calm, flooded_at..ended_at, report::Flooder { offered, passed, held, refused }, why))
+    Ok(DemoRun::new(
+        &stage.trips(),
+        calm,
+        flooded_at..ended_at,
+        report::Flooder { offered, passed, held, refused },
+        why,
+    ))
 }
 
 /// A broker of its own on free ports of this machine, and everybody in it. Closed when it is dropped.
 struct Theatre {
     door: AdminClient,
-    stage: Arc<Stage>,
+    stage: Arc<DemoShared>,
     actors: Vec<Actor>,
     _admin: Admin,
     _broker: Broker,
@@ -137,7 +143,7 @@ impl Theatre {
         let broker = Broker::start(config, Arc::new(Anonymous), Arc::new(Open))?;
         let at = broker.addresses().first().map(|(_, at)| *at).context("the broker has no address")?;
         let admin = Admin::start(bind, broker.handle(), Arc::new(Nobody))?;
-        let stage = Stage::new(USUAL_RATE);
+        let stage = DemoShared::new(USUAL_RATE);
         let mut actors = vec![database(&stage, at)?, flooder(&stage, at)?];
         for number in 0..SENSORS {
             let qos = [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce][number as usize % 3];

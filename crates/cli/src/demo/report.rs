@@ -13,7 +13,7 @@ pub(super) const LATE: Duration = Duration::from_secs(1);
 
 /// One run.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct DemoRun {
     pub(super) before: Latencies,
     pub(super) flooded: Latencies,
     pub(super) flooder: Flooder,
@@ -88,7 +88,7 @@ impl Latencies {
     }
 }
 
-impl Run {
+impl DemoRun {
     pub(super) fn new(
         trips: &[Trip],
         calm: Range<Duration>,
@@ -115,8 +115,8 @@ impl Run {
 /// Both runs.
 #[derive(Debug)]
 pub(super) struct Report {
-    pub(super) off: Run,
-    pub(super) on: Run,
+    pub(super) off: DemoRun,
+    pub(super) on: DemoRun,
     pub(super) times: u32,
 }
 

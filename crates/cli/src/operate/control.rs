@@ -3,9 +3,9 @@
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 
-use super::table::{Align, Table, number, shown};
+use super::table::{Align, TextTable, number, shown};
 use super::{out, print_json};
-use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, Wanted};
+use crate::arguments::{BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange};
 use tidegate_program::escaped;
 
 /// `tidegate limits`.
@@ -19,7 +19,7 @@ pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
             (answer, text)
         }
         LimitsCommand::Set { name, rate, user } => {
-            let Wanted { setting, rate } = rate;
+            let RateChange { setting, rate } = rate;
             let body = json!({ kind(*user): name, *setting: rate });
             let answer = door.request("PUT", "/api/v1/limits", Some(&body))?;
             let does = if *setting == "rate" { "may publish" } else { "is entitled to" };
@@ -44,7 +44,7 @@ fn limits_text(answer: &Value) -> String {
         return "no limits of single clients; set one:  tidegate limits set CLIENT rate=500/s (or entitled=500/s)\n"
             .to_owned();
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("KIND", Align::Left),
         ("NAME", Align::Left),
         ("RATE/s", Align::Right),
@@ -107,7 +107,7 @@ fn bans_text(answer: &Value) -> String {
     if bans.is_empty() {
         return "nobody is kept out; to do so:  tidegate ban add CLIENT --for 1h\n".to_owned();
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("CLIENT", Align::Left),
         ("USER", Align::Left),
         ("NETWORK", Align::Left),

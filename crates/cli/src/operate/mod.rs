@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::arguments::{ClientArgs, ClientsArgs, PlainArgs};
 pub(crate) use control::{ban, limits};
 pub(crate) use status::status;
-use table::{Align, Table, number, shown, whole};
+use table::{Align, TextTable, number, shown, whole};
 use tidegate_program::{AdminClient, AdminError, escaped};
 pub(crate) use top::top;
 
@@ -52,8 +52,8 @@ pub(crate) fn clients(args: &ClientsArgs) -> Result<u8> {
     Ok(0)
 }
 
-fn clients_table(rows: &[Value]) -> Table {
-    let mut table = Table::new(&[
+fn clients_table(rows: &[Value]) -> TextTable {
+    let mut table = TextTable::new(&[
         ("CLIENT", Align::Left),
         ("STATE", Align::Left),
         ("RATE/s", Align::Right),
@@ -95,8 +95,8 @@ fn clients_table(rows: &[Value]) -> Table {
     table
 }
 
-fn closed_table(rows: &[Value]) -> Table {
-    let mut table = Table::new(&[
+fn closed_table(rows: &[Value]) -> TextTable {
+    let mut table = TextTable::new(&[
         ("CLOSED", Align::Left),
         ("CLIENT", Align::Left),
         ("REASON", Align::Left),
@@ -152,7 +152,7 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
         out("nothing was lost\n");
         return Ok(0);
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("MESSAGES", Align::Right),
         ("NOW/s", Align::Right),
         ("REASON", Align::Left),
@@ -166,7 +166,7 @@ pub(crate) fn drops(args: &PlainArgs) -> Result<u8> {
     let rows = |name: &str| answer[name].as_array().map_or(&[][..], Vec::as_slice);
     let clients: Vec<&Value> = rows("clients").iter().chain(rows("closed")).collect();
     if !clients.is_empty() {
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("CLIENT", Align::Left),
             ("STATE", Align::Left),
             ("LOST OF ITS OWN", Align::Right),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::Value;
 
-use super::table::{Align, Table, number, shown};
+use super::table::{Align, TextTable, number, shown};
 use super::{out, print_json};
 use crate::arguments::PlainArgs;
 
@@ -49,7 +49,7 @@ fn text(answer: &Value) -> String {
         shown(&waiting["inflight"]),
         shown(&waiting["retained_messages"]),
     );
-    let mut table = Table::new(&[("LISTENER", Align::Left), ("ADDRESS", Align::Left), ("STATE", Align::Left)]);
+    let mut table = TextTable::new(&[("LISTENER", Align::Left), ("ADDRESS", Align::Left), ("STATE", Align::Left)]);
     for listener in answer["listeners"].as_array().into_iter().flatten() {
         table.row(["name", "address", "state"].map(|name| shown(&listener[name])));
     }

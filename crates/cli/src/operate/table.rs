@@ -16,12 +16,12 @@ const CELL_MAX: usize = 40;
 const LAST_COLUMN_MIN: usize = 20;
 
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     align: Vec<Align>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         let head = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
         Self { align: columns.iter().map(|(_, align)| *align).collect(), rows: vec![head] }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("N", Align::Right)]);
+        let mut table = TextTable::new(&[("NAME", Align::Left), ("N", Align::Right)]);
         table.row(["a".to_owned(), "10".to_owned()]);
         table.row(["longer".to_owned(), "1".to_owned()]);
         assert_eq!(table.text(), "NAME     N\na       10\nlonger   1\n");
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_last_column_is_broken_where_the_terminal_ends() {
-        let mut table = Table::new(&[("N", Align::Right), ("MEANING", Align::Left)]);
+        let mut table = TextTable::new(&[("N", Align::Right), ("MEANING", Align::Left)]);
         table.row(["1".to_owned(), "no room was left in the queue".to_owned()]);
         assert_eq!(table.text_within(Some(24)), "N  MEANING\n1  no room was left in\n   the queue\n");
         assert!(table.text().ends_with("1  no room was left in the queue\n"));

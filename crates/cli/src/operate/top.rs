@@ -12,7 +12,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::Value;
 use tidegate_core::RATE_WINDOW;
 
-use super::table::{Align, Table, number, shown};
+use super::table::{Align, TextTable, number, shown};
 use super::{delay, out};
 use crate::arguments::TopArgs;
 use tidegate_program::AdminClient;
@@ -155,8 +155,8 @@ fn summary(status: &Value) -> String {
     )
 }
 
-fn table(clients: &[Value]) -> Table {
-    let mut table = Table::new(&[
+fn table(clients: &[Value]) -> TextTable {
+    let mut table = TextTable::new(&[
         ("CLIENT", Align::Left),
         ("STATE", Align::Left),
         ("RATE/s", Align::Right),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::arguments::{RdfArgs, RdfCommand, SpaceArgs, TextArgs};
 pub(crate) use maps::test as test_map;
 use tidegate_program::AdminError;
-use tidegate_program::{AdminClient, Request, escaped};
+use tidegate_program::{AdminClient, AdminRequest, escaped};
 
 /// Names of formats: of results, of graphs, and whether it can name graphs.
 const RESULTS: &[(&str, &str)] = &[
@@ -71,15 +71,15 @@ pub(crate) fn run(args: &RdfArgs) -> Result<u8> {
     }
 }
 
-fn request<'a>(method: &'a str, path: &'a str, accept: &'a str, kind: &'a str, body: &'a [u8]) -> Request<'a> {
-    Request { method, path, accept, kind, body }
+fn request<'a>(method: &'a str, path: &'a str, accept: &'a str, kind: &'a str, body: &'a [u8]) -> AdminRequest<'a> {
+    AdminRequest { method, path, accept, kind, body }
 }
 
 fn door(args: &SpaceArgs) -> Result<AdminClient> {
     Ok(AdminClient::of("--url", &args.url, 7878, args.username.as_deref(), args.password.as_deref())?)
 }
 
-fn ask(door: &AdminClient, request: &Request<'_>) -> Result<Vec<u8>> {
+fn ask(door: &AdminClient, request: &AdminRequest<'_>) -> Result<Vec<u8>> {
     let answer = door.exchange(request).map_err(|error| {
         let at = door.host();
         AdminError::unreached(format!("cannot ask the smart space at http://{at}: {error}; name it with --url URL"))

@@ -11,7 +11,7 @@ use crate::limits::{CONNECT_TIMEOUT, SIGN_INTERVAL};
 
 /// A URL, as far as we need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Address {
+pub(crate) struct BrokerUrl {
     pub(crate) scheme: String,
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -20,7 +20,7 @@ pub(crate) struct Address {
     pub(crate) user: Option<(String, String)>,
 }
 
-impl Address {
+impl BrokerUrl {
     pub(crate) fn read(text: &str, ports: &[(&str, u16)]) -> Result<Self, Error> {
         let wrong = |why| Error::Address { address: text.to_owned(), why };
         let (scheme, rest) = text.split_once("://").ok_or_else(|| wrong("no scheme, such as http://"))?;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let read = |text| Address::read(text, &[("http", 7878), ("ssap", 10010)]);
+        let read = |text| BrokerUrl::read(text, &[("http", 7878), ("ssap", 10010)]);
         let plain = read("SSAP://localhost").unwrap();
         assert_eq!((plain.scheme.as_str(), plain.authority().as_str()), ("ssap", "localhost:10010"));
         let full = read("http://me:a%3A+b@[::1]:80/space/").unwrap();

@@ -6,11 +6,11 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{self, Receiver, Sender};
 
 use crate::limits::EVENTS_MAX;
-use crate::session::event::{Event, EventKind};
+use crate::session::event::{ClientEvent, EventKind};
 
 /// Where a client tells what happens.
 #[derive(Debug, Default)]
-pub(crate) struct Notices(OnceLock<Sender<Event>>);
+pub(crate) struct Notices(OnceLock<Sender<ClientEvent>>);
 
 impl Notices {
     /// Whether anybody has ever asked.
@@ -21,7 +21,7 @@ impl Notices {
     pub(crate) fn tell(&self, query: Option<u64>, kind: EventKind) {
         if let Some(sender) = self.0.get() {
             // Without a reader it is not wanted any more.
-            let _ = sender.send(Event { query, kind });
+            let _ = sender.send(ClientEvent { query, kind });
         }
     }
 
@@ -33,11 +33,11 @@ impl Notices {
 /// A stream of what happens from now on. Whoever reads too slowly is told how many were left out
 /// ([`EventKind::Missed`]), and goes on with the oldest that is still there.
 #[derive(Debug)]
-pub struct Events(Receiver<Event>);
+pub struct Events(Receiver<ClientEvent>);
 
 impl Events {
     /// The next one; none when the client is gone.
-    pub async fn next(&mut self) -> Option<Event> {
+    pub async fn next(&mut self) -> Option<ClientEvent> {
         match self.0.recv().await {
             Ok(event) => Some(event),
             Err(RecvError::Lagged(number)) => Some(missed(number)),
@@ -46,7 +46,7 @@ impl Events {
     }
 
     /// One that is there already.
-    pub fn try_next(&mut self) -> Option<Event> {
+    pub fn try_next(&mut self) -> Option<ClientEvent> {
         match self.0.try_recv() {
             Ok(event) => Some(event),
             Err(TryRecvError::Lagged(number)) => Some(missed(number)),
@@ -55,8 +55,8 @@ impl Events {
     }
 }
 
-fn missed(number: u64) -> Event {
-    Event { query: None, kind: EventKind::Missed(number) }
+fn missed(number: u64) -> ClientEvent {
+    ClientEvent { query: None, kind: EventKind::Missed(number) }
 }
 
 #[cfg(test)]

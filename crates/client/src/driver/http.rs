@@ -15,14 +15,14 @@ use serde_json::Value;
 use tidegate_control::hints::{Asks, Hints};
 use tokio::sync::Semaphore;
 
-use super::address::{Address, within};
+use super::address::{BrokerUrl, within};
 use super::idle::Idle;
-use super::patience::Kind;
+use super::retry::RequestKind;
 use super::tls::Road;
-use super::{Checked, What};
+use super::{CheckAnswer, SpaceQuery};
 use crate::error::Error;
 use crate::limits::{ANSWER_BYTES_MAX, LINES_MAX};
-use crate::session::Refusal;
+use crate::session::BrokerRefusal;
 use crate::session::row::Row;
 use crate::session::sparql::{query_of, rows_of, truth_row};
 
@@ -30,14 +30,14 @@ type Line = SendRequest<Full<Bytes>>;
 
 /// A broker that speaks SPARQL's protocol.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct HttpEndpoint {
     pub(crate) road: Road,
     idle: Idle<Line>,
     places: Semaphore,
 }
 
 /// An answer that has arrived as a whole.
-struct Answer {
+struct HttpResponse {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
@@ -49,7 +49,7 @@ const PROBLEM: &str = "urn:tidegate:problem:";
 /// Queries up to this go into the URL, where an equal version needs no answer.
 const GET_BYTES_MAX: usize = 4096;
 
-impl Door {
+impl HttpEndpoint {
     pub(crate) fn new(road: Road) -> Self {
         Self { road, idle: Idle::default(), places: Semaphore::new(LINES_MAX) }
     }
@@ -57,16 +57,16 @@ impl Door {
     pub(crate) async fn update(&self, text: String, asks: &Asks, patience: Duration) -> Result<(), Error> {
         let request = self.request(Method::POST, "/update", asks);
         let request = request.header(header::CONTENT_TYPE, "application/sparql-update").body(text.into());
-        self.send(request, patience).await?.good(Kind::Change).map(drop)
+        self.send(request, patience).await?.good(RequestKind::Change).map(drop)
     }
 
     pub(crate) async fn check(
         &self,
-        what: &What,
+        what: &SpaceQuery,
         version: Option<&str>,
         asks: &Asks,
         patience: Duration,
-    ) -> Result<Checked, Error> {
+    ) -> Result<CheckAnswer, Error> {
         let text = text_of(what)?;
         let request = if text.len() <= GET_BYTES_MAX {
             let query: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
@@ -82,10 +82,10 @@ impl Door {
         let answer = self.send(request, patience).await?;
         let hints = answer.hints();
         if answer.status == StatusCode::NOT_MODIFIED && version.is_some() {
-            return Ok(Checked::NotModified { hints });
+            return Ok(CheckAnswer::NotModified { hints });
         }
         let version = answer.headers.get(header::ETAG).and_then(|tag| tag.to_str().ok()).map(Into::into);
-        Ok(Checked::Whole { rows: answer.rows()?, version, hints })
+        Ok(CheckAnswer::Whole { rows: answer.rows()?, version, hints })
     }
 
     /// Whether anybody is there.
@@ -113,13 +113,13 @@ impl Door {
         &self,
         request: hyper::http::Result<Request<Full<Bytes>>>,
         patience: Duration,
-    ) -> Result<Answer, Error> {
+    ) -> Result<HttpResponse, Error> {
         let request = request.map_err(|error| Error::Rejected(error.to_string()))?;
         let exchange = async {
             let _place = self.places.acquire().await.map_err(|_| Error::Closed)?;
             let mut line = self.line().await?;
             let response = line.send_request(request).await.map_err(lost)?;
-            let answer = Answer::read(response).await?;
+            let answer = HttpResponse::read(response).await?;
             if line.ready().await.is_ok() {
                 self.put_back(line);
             }
@@ -150,11 +150,11 @@ impl Door {
     }
 }
 
-impl Answer {
+impl HttpResponse {
     async fn read(response: Response<hyper::body::Incoming>) -> Result<Self, Error> {
         let (head, body) = response.into_parts();
         if body.size_hint().lower() > ANSWER_BYTES_MAX as u64 {
-            return Err(Refusal::Nonsense("an answer that is longer than answers may be".to_owned()).into());
+            return Err(BrokerRefusal::Nonsense("an answer that is longer than answers may be".to_owned()).into());
         }
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| Error::Lost(io::Error::other(error)))?.to_bytes();
@@ -165,7 +165,7 @@ impl Answer {
         hints_of(&self.headers)
     }
 
-    fn good(self, kind: Kind) -> Result<Self, Error> {
+    fn good(self, kind: RequestKind) -> Result<Self, Error> {
         if self.status.is_success() {
             return Ok(self);
         }
@@ -176,37 +176,37 @@ impl Answer {
         let is_unknown = problem == "unconfirmed"
             // Another server, or one in between, may mean anything by it.
             || self.status == StatusCode::SERVICE_UNAVAILABLE && !NOT_DONE.contains(&problem.as_str());
-        if kind == Kind::Change && is_unknown {
-            return Err(Refusal::Unconfirmed(words).into());
+        if kind == RequestKind::Change && is_unknown {
+            return Err(BrokerRefusal::Unconfirmed(words).into());
         }
         if matches!(self.status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT) {
             // Whoever stands before the broker has lost it.
             return Err(Error::Lost(io::Error::other(words)));
         }
         Err(match self.status {
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => Refusal::Busy(self.hints()),
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Refusal::Denied(words),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => BrokerRefusal::Busy(self.hints()),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => BrokerRefusal::Denied(words),
             StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED | StatusCode::METHOD_NOT_ALLOWED => {
-                Refusal::Unsupported(words)
+                BrokerRefusal::Unsupported(words)
             }
-            status if status.is_client_error() => Refusal::Rejected(words),
-            status if status.is_server_error() => Refusal::Failed(words),
+            status if status.is_client_error() => BrokerRefusal::Rejected(words),
+            status if status.is_server_error() => BrokerRefusal::Failed(words),
             // Elsewhere, or not modified since nothing: no answer to what was asked.
-            _ => Refusal::Nonsense(words),
+            _ => BrokerRefusal::Nonsense(words),
         }
         .into())
     }
 
     fn rows(self) -> Result<Vec<Row>, Error> {
-        let answer = self.good(Kind::Question)?;
+        let answer = self.good(RequestKind::Question)?;
         let results: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| Refusal::Nonsense(format!("no results in JSON: {error}")))?;
+            .map_err(|error| BrokerRefusal::Nonsense(format!("no results in JSON: {error}")))?;
         if let Some(truth) = results.get("boolean").and_then(Value::as_bool) {
             return Ok(vec![truth_row(truth)]);
         }
         // In a notification a side may be left out. An answer without results is none, and not an empty one.
         if results.get("results").is_none() {
-            return Err(Refusal::Nonsense("an answer without results".to_owned()).into());
+            return Err(BrokerRefusal::Nonsense("an answer without results".to_owned()).into());
         }
         Ok(rows_of(&results)?)
     }
@@ -232,15 +232,15 @@ pub(crate) fn hints_of(headers: &HeaderMap) -> Hints {
 }
 
 /// The text of what is asked for.
-pub(crate) fn text_of(what: &What) -> Result<String, Error> {
+pub(crate) fn text_of(what: &SpaceQuery) -> Result<String, Error> {
     match what {
-        What::Sparql(text) => Ok(text.to_string()),
-        What::Patterns(patterns) => Ok(query_of(patterns)?),
+        SpaceQuery::Sparql(text) => Ok(text.to_string()),
+        SpaceQuery::Patterns(patterns) => Ok(query_of(patterns)?),
     }
 }
 
 /// Name and password, as HTTP wants them.
-pub(crate) fn basic(address: &Address) -> Option<String> {
+pub(crate) fn basic(address: &BrokerUrl) -> Option<String> {
     let (name, password) = address.user.as_ref()?;
     let text = base64::engine::general_purpose::STANDARD.encode(format!("{name}:{password}"));
     Some(format!("Basic {text}"))

@@ -11,12 +11,12 @@ use crate::limits::{IDLE_LINES_MAX, IDLE_TIME, LINES_MAX};
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Idle<L> {
-    shelf: Arc<Mutex<Shelf<L>>>,
+    shelf: Arc<Mutex<IdleLines<L>>>,
     time: Duration,
 }
 
 #[derive(Debug)]
-struct Shelf<L> {
+struct IdleLines<L> {
     /// Each with the time at which it is closed, the oldest first.
     lines: VecDeque<(Instant, L)>,
     /// A task closes those whose time has come.
@@ -31,7 +31,7 @@ impl<L: Send + 'static> Default for Idle<L> {
 
 impl<L: Send + 'static> Idle<L> {
     fn lasting(time: Duration) -> Self {
-        let shelf = Shelf { lines: VecDeque::new(), is_tended: false };
+        let shelf = IdleLines { lines: VecDeque::new(), is_tended: false };
         Self { shelf: Arc::new(Mutex::new(shelf)), time }
     }
 
@@ -57,13 +57,13 @@ impl<L: Send + 'static> Idle<L> {
 }
 
 /// Closes those whose time has come, until there is none.
-async fn tend<L>(shelf: Weak<Mutex<Shelf<L>>>) {
+async fn tend<L>(shelf: Weak<Mutex<IdleLines<L>>>) {
     while let Some(due) = shelf.upgrade().and_then(|shelf| lock(&shelf).close(Instant::now())) {
         sleep_until(due).await;
     }
 }
 
-impl<L> Shelf<L> {
+impl<L> IdleLines<L> {
     /// When the next one is to be closed.
     fn close(&mut self, now: Instant) -> Option<Instant> {
         while self.lines.front().is_some_and(|(due, _)| *due <= now) {
@@ -75,7 +75,7 @@ impl<L> Shelf<L> {
     }
 }
 
-fn lock<L>(shelf: &Mutex<Shelf<L>>) -> MutexGuard<'_, Shelf<L>> {
+fn lock<L>(shelf: &Mutex<IdleLines<L>>) -> MutexGuard<'_, IdleLines<L>> {
     shelf.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

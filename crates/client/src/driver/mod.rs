@@ -4,11 +4,11 @@ pub(crate) mod address;
 mod events;
 mod http;
 mod idle;
-mod keeper;
 mod mqtt;
 mod outlet;
-mod patience;
 mod query;
+mod query_task;
+mod retry;
 mod socket;
 mod space;
 mod ssap;
@@ -25,31 +25,31 @@ use tokio::time::Instant;
 
 pub use events::Events;
 pub use mqtt::{Ack, Mqtt, MqttStats, PublishError};
-pub use patience::SpaceStats;
 pub use query::{PersistentQuery, QueryBuilder};
+pub use retry::SpaceStats;
 pub use space::{Space, SpaceConfig};
 
 use crate::session::row::Row;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum SpaceQuery {
     Sparql(Arc<str>),
     Patterns(Arc<[Triple<'static>]>),
 }
 
 /// The answer to a check.
 #[derive(Debug)]
-pub(crate) enum Checked {
+pub(crate) enum CheckAnswer {
     Whole { rows: Vec<Row>, version: Option<Box<str>>, hints: tidegate_control::hints::Hints },
     NotModified { hints: tidegate_control::hints::Hints },
 }
 
 /// A clock that begins with zero.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock(Instant);
+pub(crate) struct DriverClock(Instant);
 
-impl Clock {
+impl DriverClock {
     pub(crate) fn new() -> Self {
         Self(Instant::now())
     }

@@ -5,56 +5,58 @@ use std::sync::Mutex;
 use tokio::sync::Notify;
 
 use crate::session::row::{Delta, Net};
-use crate::session::watch::{Change, Source};
+use crate::session::watch::{ChangeSource, ResultChange};
 
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(crate) struct Outlet {
-    pending: Mutex<Option<Pending>>,
+    pending: Mutex<Option<PendingChange>>,
     pub(crate) wake: Notify,
 }
 
 /// Most changes are taken before the next one comes; only those that are not need a sum.
 #[derive(Debug)]
-enum Pending {
-    One(Change),
-    Sum { net: Net, lost: u32, source: Source },
+enum PendingChange {
+    One(ResultChange),
+    Sum { net: Net, lost: u32, source: ChangeSource },
 }
 
 impl Outlet {
-    pub(crate) fn take(&self) -> Option<Change> {
-        self.pending.lock().ok()?.take().map(Pending::into_change)
+    pub(crate) fn take(&self) -> Option<ResultChange> {
+        self.pending.lock().ok()?.take().map(PendingChange::into_change)
     }
 
-    pub(crate) fn put(&self, change: Change) {
+    pub(crate) fn put(&self, change: ResultChange) {
         if let Ok(mut pending) = self.pending.lock() {
             *pending = Some(match pending.take() {
                 Some(before) => before.then(change),
-                None => Pending::One(change),
+                None => PendingChange::One(change),
             });
         }
         self.wake.notify_one();
     }
 }
 
-impl Pending {
+impl PendingChange {
     /// Costs what the next one has, whatever waits already.
-    fn then(self, next: Change) -> Self {
+    fn then(self, next: ResultChange) -> Self {
         let (mut net, lost, source) = match self {
             Self::Sum { net, lost, source } => (net, lost, source),
-            Self::One(Change { added, removed, lost, source }) => (Net::of(Delta { added, removed }), lost, source),
+            Self::One(ResultChange { added, removed, lost, source }) => {
+                (Net::of(Delta { added, removed }), lost, source)
+            }
         };
         net.add(Delta { added: next.added, removed: next.removed });
-        let source = if source == Source::Baseline { source } else { next.source };
+        let source = if source == ChangeSource::Baseline { source } else { next.source };
         Self::Sum { net, lost: lost.saturating_add(next.lost), source }
     }
 
-    fn into_change(self) -> Change {
+    fn into_change(self) -> ResultChange {
         match self {
             Self::One(change) => change,
             Self::Sum { net, lost, source } => {
                 let Delta { added, removed } = net.into_delta();
-                Change { added, removed, lost, source }
+                ResultChange { added, removed, lost, source }
             }
         }
     }
@@ -72,9 +74,10 @@ mod tests {
             .prop_map(|texts| texts.iter().map(|text| literal_row("o", &text.to_string())).collect())
     }
 
-    fn change() -> impl Strategy<Value = Change> {
-        let source = prop_oneof![Just(Source::Baseline), Just(Source::Notification), Just(Source::Check)];
-        (rows(), rows(), 0u32..3, source).prop_map(|(added, removed, lost, source)| Change {
+    fn change() -> impl Strategy<Value = ResultChange> {
+        let source =
+            prop_oneof![Just(ChangeSource::Baseline), Just(ChangeSource::Notification), Just(ChangeSource::Check)];
+        (rows(), rows(), 0u32..3, source).prop_map(|(added, removed, lost, source)| ResultChange {
             added,
             removed,
             lost,
@@ -90,7 +93,7 @@ mod tests {
             for change in &changes {
                 outlet.put(change.clone());
             }
-            let sum = changes.into_iter().reduce(Change::then);
+            let sum = changes.into_iter().reduce(ResultChange::then);
             prop_assert_eq!(outlet.take(), sum);
             prop_assert_eq!(outlet.take(), None);
         }

@@ -6,25 +6,25 @@ use std::time::Duration;
 use tidegate_control::pacer::{DetectorRule, InitialRule, Level, PacerConfig, Preset};
 use tokio::sync::{mpsc, oneshot};
 
-use super::What;
+use super::SpaceQuery;
 use super::address::within;
-use super::keeper::Command;
 use super::outlet::Outlet;
+use super::query_task::SpaceCommand;
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, PLANS_MAX};
 use crate::session::hub::WatchId;
 use crate::session::row::Row;
-use crate::session::watch::{Change, Delivery, WatchPlan, WatchStats};
+use crate::session::watch::{ChangeDelivery, ResultChange, WatchPlan, WatchStats};
 
 /// A persistent query that is being described.
 #[derive(Debug)]
 #[must_use = "a persistent query begins with `open`"]
 pub struct QueryBuilder {
-    what: What,
-    commands: mpsc::Sender<Command>,
+    what: SpaceQuery,
+    commands: mpsc::Sender<SpaceCommand>,
     plans: Arc<Plans>,
     pacer: PacerConfig,
-    delivery: Delivery,
+    delivery: ChangeDelivery,
 }
 
 /// Settings that were checked: queries that are paced alike share them.
@@ -32,7 +32,7 @@ pub struct QueryBuilder {
 pub(crate) struct Plans(Mutex<Vec<(PacerConfig, Arc<WatchPlan>)>>);
 
 impl Plans {
-    fn plan(&self, pacer: PacerConfig, delivery: Delivery) -> Result<Arc<WatchPlan>, Error> {
+    fn plan(&self, pacer: PacerConfig, delivery: ChangeDelivery) -> Result<Arc<WatchPlan>, Error> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_it = |(config, plan): &&(PacerConfig, Arc<WatchPlan>)| *config == pacer && plan.delivery == delivery;
         if let Some((_, plan)) = held.iter().find(is_it) {
@@ -52,12 +52,12 @@ impl Plans {
 pub struct PersistentQuery {
     id: WatchId,
     outlet: Arc<Outlet>,
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<SpaceCommand>,
 }
 
 impl QueryBuilder {
-    pub(crate) fn new(what: What, commands: mpsc::Sender<Command>, plans: &Arc<Plans>) -> Self {
-        Self { what, commands, plans: Arc::clone(plans), pacer: PacerConfig::default(), delivery: Delivery::Push }
+    pub(crate) fn new(what: SpaceQuery, commands: mpsc::Sender<SpaceCommand>, plans: &Arc<Plans>) -> Self {
+        Self { what, commands, plans: Arc::clone(plans), pacer: PacerConfig::default(), delivery: ChangeDelivery::Push }
     }
 
     /// The level of control; `active` if nothing is said.
@@ -98,7 +98,7 @@ impl QueryBuilder {
 
     /// No subscription, only checks: for brokers that have none.
     pub fn poll(mut self) -> Self {
-        self.delivery = Delivery::Poll;
+        self.delivery = ChangeDelivery::Poll;
         self
     }
 
@@ -107,7 +107,7 @@ impl QueryBuilder {
         let outlet = Arc::new(Outlet::default());
         let plan = self.plans.plan(self.pacer, self.delivery)?;
         let (opened, answer) = oneshot::channel();
-        let order = Command::Open { what: self.what, plan, outlet: Arc::downgrade(&outlet), opened };
+        let order = SpaceCommand::Open { what: self.what, plan, outlet: Arc::downgrade(&outlet), opened };
         self.commands.send(order).await.map_err(|_| Error::Closed)?;
         // Two rounds: one attempt may fail for a reason that passes.
         let id = within(ANSWER_TIMEOUT * 2, answer).await?.map_err(|_| Error::Closed)??;
@@ -123,7 +123,7 @@ impl PersistentQuery {
 
     /// The next change: the whole result first, then differences. If changes came faster than they were taken, their
     /// sum. `None` when the space is closed.
-    pub async fn next(&mut self) -> Option<Change> {
+    pub async fn next(&mut self) -> Option<ResultChange> {
         loop {
             // Registered before looking, so that nothing is missed in between.
             let woken = self.outlet.wake.notified();
@@ -138,33 +138,33 @@ impl PersistentQuery {
     }
 
     /// A change that is there already.
-    pub fn try_next(&mut self) -> Option<Change> {
+    pub fn try_next(&mut self) -> Option<ResultChange> {
         self.outlet.take()
     }
 
     /// Checks now, whatever the pace: somebody waits.
     pub async fn check(&self) -> Result<(), Error> {
-        self.commands.send(Command::CheckNow(self.id)).await.map_err(|_| Error::Closed)
+        self.commands.send(SpaceCommand::CheckNow(self.id)).await.map_err(|_| Error::Closed)
     }
 
     /// AST, RBT, σ, estimates and counts.
     pub async fn stats(&self) -> Result<WatchStats, Error> {
         let (answer, stats) = oneshot::channel();
-        self.commands.send(Command::Stats(self.id, answer)).await.map_err(|_| Error::Closed)?;
+        self.commands.send(SpaceCommand::Stats(self.id, answer)).await.map_err(|_| Error::Closed)?;
         stats.await.map_err(|_| Error::Closed)
     }
 
     /// The whole result as it is known.
     pub async fn view(&self) -> Result<Vec<Row>, Error> {
         let (answer, rows) = oneshot::channel();
-        self.commands.send(Command::View(self.id, answer)).await.map_err(|_| Error::Closed)?;
+        self.commands.send(SpaceCommand::View(self.id, answer)).await.map_err(|_| Error::Closed)?;
         rows.await.map_err(|_| Error::Closed)
     }
 }
 
 impl Drop for PersistentQuery {
     fn drop(&mut self) {
-        // If there is no room, the keeper finds the outlet gone.
-        let _ = self.commands.try_send(Command::Close(self.id));
+        // If there is no room, the query task finds the outlet gone.
+        let _ = self.commands.try_send(SpaceCommand::Close(self.id));
     }
 }

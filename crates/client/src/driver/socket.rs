@@ -17,58 +17,58 @@ use tracing::debug;
 
 use super::address::within;
 use super::http::{basic, hints_of, text_of};
-use super::keeper::News;
-use super::space::Door;
+use super::query_task::News;
+use super::space::Endpoint;
 use super::tls::{Road, Stream};
-use super::{Clock, What, chance};
+use super::{DriverClock, SpaceQuery, chance};
 use crate::error::Error;
 use crate::limits::{
     ANSWER_BYTES_MAX, CONNECT_TIMEOUT, PING_INTERVAL, PINGS_MAX, SUBSCRIPTIONS_PER_SOCKET, WRITE_TIMEOUT,
 };
-use crate::session::comeback::Comeback;
 use crate::session::hub::WatchId;
-use crate::session::sepa::{self, Heard};
-use crate::session::watch::{Attempt, Failure, Input};
+use crate::session::reconnect::Reconnect;
+use crate::session::sepa::{self, SepaInput};
+use crate::session::watch::{Attempt, ExchangeFailure, Input};
 
 /// All sockets of a space.
-pub(crate) struct Sockets {
-    door: Arc<Door>,
+pub(crate) struct SocketPool {
+    endpoint: Arc<Endpoint>,
     news: mpsc::Sender<News>,
-    lanes: Vec<Lane>,
+    lanes: Vec<SocketLane>,
     /// Where each subscription is: the one that stands, and the newest that was asked for.
     at: BTreeMap<(WatchId, Attempt), usize>,
     live: BTreeMap<WatchId, Attempt>,
 }
 
-struct Lane {
-    orders: mpsc::Sender<Order>,
+struct SocketLane {
+    orders: mpsc::Sender<SocketOrder>,
     load: usize,
 }
 
-struct Order {
+struct SocketOrder {
     id: WatchId,
     attempt: Attempt,
     /// None to leave.
-    wish: Option<Wish>,
+    wish: Option<SubscribeRequest>,
 }
 
 /// A subscription that is asked for.
-struct Wish {
-    what: What,
+struct SubscribeRequest {
+    what: SpaceQuery,
     resume: Option<(Attempt, u64)>,
     asks: Asks,
 }
 
-impl Sockets {
-    pub(crate) fn new(door: Arc<Door>, news: mpsc::Sender<News>) -> Self {
-        Self { door, news, lanes: Vec::new(), at: BTreeMap::new(), live: BTreeMap::new() }
+impl SocketPool {
+    pub(crate) fn new(endpoint: Arc<Endpoint>, news: mpsc::Sender<News>) -> Self {
+        Self { endpoint, news, lanes: Vec::new(), at: BTreeMap::new(), live: BTreeMap::new() }
     }
 
     pub(crate) fn subscribe(
         &mut self,
         id: WatchId,
         attempt: Attempt,
-        what: What,
+        what: SpaceQuery,
         resume: Option<(Attempt, u64)>,
         asks: Asks,
     ) {
@@ -80,7 +80,11 @@ impl Sockets {
         });
         let Some(lane) = self.lanes.get_mut(place) else { return };
         // Room for everybody to come and to leave. If there is none all the same, the attempt times out.
-        if lane.orders.try_send(Order { id, attempt, wish: Some(Wish { what, resume, asks }) }).is_ok() {
+        if lane
+            .orders
+            .try_send(SocketOrder { id, attempt, wish: Some(SubscribeRequest { what, resume, asks }) })
+            .is_ok()
+        {
             lane.load += 1;
             self.at.insert((id, attempt), place);
         }
@@ -115,16 +119,16 @@ impl Sockets {
             self.at.remove(&(id, attempt));
             if let Some(lane) = self.lanes.get_mut(place) {
                 lane.load = lane.load.saturating_sub(1);
-                let _ = lane.orders.try_send(Order { id, attempt, wish: None });
+                let _ = lane.orders.try_send(SocketOrder { id, attempt, wish: None });
             }
         }
     }
 
-    fn lane(&self) -> Lane {
+    fn lane(&self) -> SocketLane {
         let (orders, incoming) = mpsc::channel(SUBSCRIPTIONS_PER_SOCKET * 4);
-        if let Door::Http(door) = &*self.door {
-            let task = Task {
-                road: door.subscribe.clone(),
+        if let Endpoint::Http(endpoint) = &*self.endpoint {
+            let task = SocketTask {
+                road: endpoint.subscribe.clone(),
                 orders: incoming,
                 news: self.news.clone(),
                 asked: BTreeMap::new(),
@@ -133,15 +137,15 @@ impl Sockets {
             };
             tokio::spawn(task.run());
         }
-        Lane { orders, load: 0 }
+        SocketLane { orders, load: 0 }
     }
 }
 
 type Socket = WebSocketStream<Stream>;
 
-struct Task {
+struct SocketTask {
     road: Road,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<SocketOrder>,
     news: mpsc::Sender<News>,
     /// Subscriptions without an answer, by alias.
     asked: BTreeMap<String, (WatchId, Attempt)>,
@@ -151,10 +155,10 @@ struct Task {
     past: BTreeMap<(WatchId, Attempt), String>,
 }
 
-impl Task {
+impl SocketTask {
     async fn run(mut self) {
-        let (clock, mut rng) = (Clock::new(), chance());
-        let mut comeback = Comeback::default();
+        let (clock, mut rng) = (DriverClock::new(), chance());
+        let mut reconnect = Reconnect::default();
         let mut not_before = clock.now();
         while let Some(order) = self.orders.recv().await {
             if order.wish.is_none() {
@@ -162,12 +166,12 @@ impl Task {
             }
             let now = clock.now();
             if now < not_before {
-                self.refuse(&order, Failure::Failed(Some(not_before.since(now)))).await;
+                self.refuse(&order, ExchangeFailure::Failed(Some(not_before.since(now)))).await;
                 continue;
             }
             let error = match self.connect().await {
                 Ok(socket) => {
-                    comeback.on_success(clock.now());
+                    reconnect.on_success(clock.now());
                     match self.serve(socket, order).await {
                         Some(error) => error,
                         None => return,
@@ -175,12 +179,12 @@ impl Task {
                 }
                 Err(error) => {
                     let hints = if let Error::Busy { hints, .. } = &error { Some(&**hints) } else { None };
-                    not_before = clock.now() + comeback.on_failure(clock.now(), hints, &mut rng);
+                    not_before = clock.now() + reconnect.on_failure(clock.now(), hints, &mut rng);
                     let _ = self.news.send((order.id, Err((order.attempt, error)))).await;
                     continue;
                 }
             };
-            let delay = comeback.on_failure(clock.now(), None, &mut rng);
+            let delay = reconnect.on_failure(clock.now(), None, &mut rng);
             not_before = clock.now() + delay;
             debug!(event = "socket_lost", address = %self.road.address.authority(), %error, ?delay);
             self.lose(delay).await;
@@ -222,7 +226,7 @@ impl Task {
     }
 
     /// Until the socket breaks, or nobody has orders any more.
-    async fn serve(&mut self, mut socket: Socket, first: Order) -> Option<Error> {
+    async fn serve(&mut self, mut socket: Socket, first: SocketOrder) -> Option<Error> {
         let mut heard_at = Instant::now();
         let mut pings = 0;
         if let Err(error) = self.obey(&mut socket, first).await {
@@ -258,9 +262,9 @@ impl Task {
         }
     }
 
-    async fn obey(&mut self, socket: &mut Socket, order: Order) -> Result<(), Error> {
-        let Order { id, attempt, wish } = order;
-        let Some(Wish { what, resume, asks }) = wish else {
+    async fn obey(&mut self, socket: &mut Socket, order: SocketOrder) -> Result<(), Error> {
+        let SocketOrder { id, attempt, wish } = order;
+        let Some(SubscribeRequest { what, resume, asks }) = wish else {
             self.past.remove(&(id, attempt));
             self.asked.retain(|_, asked| *asked != (id, attempt));
             let name = self.live.iter().find(|(_, live)| **live == (id, attempt)).map(|(name, _)| name.clone());
@@ -287,7 +291,7 @@ impl Task {
     async fn hear(&mut self, socket: &mut Socket, text: &str) -> Result<(), Error> {
         let news = match sepa::read(text)? {
             None => return Ok(()),
-            Some(Heard::Notification { spuid, alias, sequence, delta, resumed, spread }) => {
+            Some(SepaInput::Notification { spuid, alias, sequence, delta, resumed, spread }) => {
                 let asked = alias.as_ref().and_then(|alias| self.asked.remove(alias));
                 if let Some((id, attempt)) = asked {
                     self.past.retain(|(of, _), _| *of != id);
@@ -305,11 +309,11 @@ impl Task {
                     return say(socket, Message::text(sepa::unsubscribe(&spuid))).await;
                 }
             }
-            Some(Heard::Unsubscribed { spuid }) => {
+            Some(SepaInput::Unsubscribed { spuid }) => {
                 let Some((id, attempt)) = self.live.remove(&spuid) else { return Ok(()) };
                 (id, Ok(Input::Ended { attempt, hints: Hints::default() }))
             }
-            Some(Heard::Refused { alias, refusal }) => {
+            Some(SepaInput::Refused { alias, refusal }) => {
                 // Some brokers do not repeat the alias; if only one request is open, it is that one.
                 let alias = alias.or_else(|| self.asked.keys().next().filter(|_| self.asked.len() == 1).cloned());
                 let Some((id, attempt)) = alias.and_then(|alias| self.asked.remove(&alias)) else { return Ok(()) };
@@ -336,7 +340,7 @@ impl Task {
         }
     }
 
-    async fn refuse(&self, order: &Order, failure: Failure) {
+    async fn refuse(&self, order: &SocketOrder, failure: ExchangeFailure) {
         let _ = self.news.send((order.id, Ok(Input::Refused { attempt: order.attempt, failure }))).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A smart space, by whichever door.
+//! A smart space, over SSAP or HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tidegate_control::hints::{Accept, Asks};
 use tidegate_wire_ssap::{Graph, SsapQuery, SsapRequest, Triple};
 use tokio::sync::mpsc;
 
-use super::address::Address;
+use super::address::BrokerUrl;
 use super::events::Events;
-use super::keeper::{Command, Keeper};
-use super::patience::{Kind, Patience, SpaceStats};
 use super::query::{Plans, QueryBuilder};
+use super::query_task::{QueryTask, SpaceCommand};
+use super::retry::{RequestKind, RetryPolicy, SpaceStats};
 use super::tls::Road;
-use super::{Checked, What, chance, http, ssap};
+use super::{CheckAnswer, SpaceQuery, chance, http, ssap};
 use crate::error::Error;
 use crate::limits::ANSWER_TIMEOUT;
 use crate::session::row::Row;
@@ -35,28 +35,28 @@ pub struct SpaceConfig {
     pub ca: Option<Vec<u8>>,
 }
 
-/// The door that is used.
+/// The way in that is used: SSAP, or SPARQL over HTTP.
 #[derive(Debug)]
-pub(crate) enum Door {
-    Ssap(ssap::Door),
-    Http(HttpDoor),
+pub(crate) enum Endpoint {
+    Ssap(ssap::SsapEndpoint),
+    Http(SparqlEndpoint),
 }
 
 /// HTTP has two: requests, and subscriptions over WebSocket.
 #[derive(Debug)]
-pub(crate) struct HttpDoor {
-    pub(crate) requests: http::Door,
+pub(crate) struct SparqlEndpoint {
+    pub(crate) requests: http::HttpEndpoint,
     pub(crate) subscribe: Road,
 }
 
 /// A connection to a smart space; clones share it.
 #[derive(Clone, Debug)]
 pub struct Space {
-    door: Arc<Door>,
-    commands: mpsc::Sender<Command>,
+    endpoint: Arc<Endpoint>,
+    commands: mpsc::Sender<SpaceCommand>,
     /// How long one answer is awaited.
     answer_time: Duration,
-    patience: Patience,
+    retry: RetryPolicy,
     plans: Arc<Plans>,
 }
 
@@ -68,27 +68,27 @@ impl Space {
 
     /// The same, with more to say.
     pub async fn connect_with(address: &str, config: SpaceConfig) -> Result<Self, Error> {
-        let address = Address::read(address, &[("http", 7878), ("https", 443), ("ssap", 10010)])?;
+        let address = BrokerUrl::read(address, &[("http", 7878), ("https", 443), ("ssap", 10010)])?;
         let answer_time = config.patience.unwrap_or(ANSWER_TIMEOUT);
-        let door = if address.scheme == "ssap" {
+        let endpoint = if address.scheme == "ssap" {
             let node = config.node.unwrap_or_else(|| {
                 use tidegate_control::rand_core::Rng;
                 format!("tidegate-{:016x}", chance().next_u64())
             });
             let speaker = Speaker { node, space: config.space.unwrap_or_else(|| "X".to_owned()) };
-            Door::Ssap(ssap::Door::new(address, speaker))
+            Endpoint::Ssap(ssap::SsapEndpoint::new(address, speaker))
         } else {
             let road = Road::new(address, config.ca.as_deref())?;
             let subscribe = match config.subscribe {
-                Some(text) => Road::new(Address::read(&text, &[("ws", 9000), ("wss", 9443)])?, config.ca.as_deref())?,
+                Some(text) => Road::new(BrokerUrl::read(&text, &[("ws", 9000), ("wss", 9443)])?, config.ca.as_deref())?,
                 None => road.to("ws", format!("{}/subscribe", road.address.path)),
             };
-            Door::Http(HttpDoor { requests: http::Door::new(road), subscribe })
+            Endpoint::Http(SparqlEndpoint { requests: http::HttpEndpoint::new(road), subscribe })
         };
-        let door = Arc::new(door);
-        let patience = Patience::default();
-        let commands = Keeper::start(Arc::clone(&door), Arc::clone(&patience.notices));
-        let space = Self { commands, door, answer_time, patience, plans: Arc::default() };
+        let endpoint = Arc::new(endpoint);
+        let retry = RetryPolicy::default();
+        let commands = QueryTask::start(Arc::clone(&endpoint), Arc::clone(&retry.notices));
+        let space = Self { commands, endpoint, answer_time, retry, plans: Arc::default() };
         space.join().await?;
         Ok(space)
     }
@@ -99,32 +99,34 @@ impl Space {
     /// [`Error::TimedOut`].
     #[must_use]
     pub fn waiting(&self, at_most: Duration) -> Self {
-        Self { patience: Patience { wait: at_most, ..self.patience.clone() }, ..self.clone() }
+        Self { retry: RetryPolicy { wait: at_most, ..self.retry.clone() }, ..self.clone() }
     }
 
     /// What happens from now on: cuts, returns, refusals, checks, losses, advice; of all persistent queries, too.
     pub fn events(&self) -> Events {
-        self.patience.notices.read()
+        self.retry.notices.read()
     }
 
     /// What its requests went through.
     pub fn stats(&self) -> SpaceStats {
-        self.patience.tally.stats()
+        self.retry.tally.stats()
     }
 
     /// Takes part. Over HTTP this only looks whether anybody is there.
     pub async fn join(&self) -> Result<(), Error> {
-        match &*self.door {
-            Door::Ssap(door) => door.join(&self.asks(), self.answer_time).await,
-            Door::Http(door) => door.requests.knock().await,
+        match &*self.endpoint {
+            Endpoint::Ssap(endpoint) => endpoint.join(&self.asks(), self.answer_time).await,
+            Endpoint::Http(endpoint) => endpoint.requests.knock().await,
         }
     }
 
     /// Takes part no longer. Persistent queries go on until they are dropped.
     pub async fn leave(&self) -> Result<(), Error> {
-        match &*self.door {
-            Door::Ssap(door) => door.ask(&SsapRequest::Leave, &self.asks(), self.answer_time).await.map(drop),
-            Door::Http(_) => Ok(()),
+        match &*self.endpoint {
+            Endpoint::Ssap(endpoint) => {
+                endpoint.ask(&SsapRequest::Leave, &self.asks(), self.answer_time).await.map(drop)
+            }
+            Endpoint::Http(_) => Ok(()),
         }
     }
 
@@ -140,9 +142,9 @@ impl Space {
 
     /// Removes what matches, then adds, as one change.
     pub async fn edit(&self, insert: &[Triple<'_>], remove: &[Triple<'_>]) -> Result<(), Error> {
-        let door = match &*self.door {
-            Door::Http(_) => return self.update(&update_of(insert, remove)?).await,
-            Door::Ssap(door) => door,
+        let endpoint = match &*self.endpoint {
+            Endpoint::Http(_) => return self.update(&update_of(insert, remove)?).await,
+            Endpoint::Ssap(endpoint) => endpoint,
         };
         let graph = |triples: &[Triple<'_>]| Graph::Triples(triples.iter().cloned().map(Triple::into_owned).collect());
         let request = match (insert.is_empty(), remove.is_empty()) {
@@ -151,9 +153,9 @@ impl Space {
             (true, false) => SsapRequest::Remove { graph: graph(remove), confirm: true },
             (false, false) => SsapRequest::Update { insert: graph(insert), remove: Some(graph(remove)), confirm: true },
         };
-        let mut effort = self.patience.begin(Kind::Change, self.asks());
+        let mut effort = self.retry.begin(RequestKind::Change, self.asks());
         loop {
-            let outcome = door.ask(&request, &effort.asks, self.answer_time).await;
+            let outcome = endpoint.ask(&request, &effort.asks, self.answer_time).await;
             if let Some(done) = effort.settle(outcome).await {
                 return done.map(drop);
             }
@@ -162,15 +164,17 @@ impl Space {
 
     /// Does a SPARQL update.
     pub async fn update(&self, sparql: &str) -> Result<(), Error> {
-        let mut effort = self.patience.begin(Kind::Change, self.asks());
+        let mut effort = self.retry.begin(RequestKind::Change, self.asks());
         loop {
-            let outcome = match &*self.door {
+            let outcome = match &*self.endpoint {
                 // In a query, which is how every broker of Smart-M3 takes it.
-                Door::Ssap(door) => {
+                Endpoint::Ssap(endpoint) => {
                     let request = SsapRequest::Query(SsapQuery::Sparql(sparql.into()));
-                    door.ask(&request, &effort.asks, self.answer_time).await.map(drop)
+                    endpoint.ask(&request, &effort.asks, self.answer_time).await.map(drop)
                 }
-                Door::Http(door) => door.requests.update(sparql.to_owned(), &effort.asks, self.answer_time).await,
+                Endpoint::Http(endpoint) => {
+                    endpoint.requests.update(sparql.to_owned(), &effort.asks, self.answer_time).await
+                }
             };
             if let Some(done) = effort.settle(outcome).await {
                 return done;
@@ -180,7 +184,7 @@ impl Space {
 
     /// Asks a SPARQL query. The answer to `ASK` is one row with the name `boolean`.
     pub async fn query(&self, sparql: &str) -> Result<Vec<Row>, Error> {
-        self.ask(&What::Sparql(sparql.into())).await
+        self.ask(&SpaceQuery::Sparql(sparql.into())).await
     }
 
     /// Everything that matches one of the patterns, as rows of `subject`, `predicate` and `object`.
@@ -188,12 +192,12 @@ impl Space {
         self.ask(&patterns_of(patterns)).await
     }
 
-    async fn ask(&self, what: &What) -> Result<Vec<Row>, Error> {
-        let mut effort = self.patience.begin(Kind::Question, self.asks());
+    async fn ask(&self, what: &SpaceQuery) -> Result<Vec<Row>, Error> {
+        let mut effort = self.retry.begin(RequestKind::Question, self.asks());
         loop {
-            let outcome = match self.door.check(what, None, &effort.asks).await {
-                Ok(Checked::Whole { rows, .. }) => Ok(rows),
-                Ok(Checked::NotModified { .. }) => Err(Error::Nonsense("not modified since nothing".to_owned())),
+            let outcome = match self.endpoint.check(what, None, &effort.asks).await {
+                Ok(CheckAnswer::Whole { rows, .. }) => Ok(rows),
+                Ok(CheckAnswer::NotModified { .. }) => Err(Error::Nonsense("not modified since nothing".to_owned())),
                 Err(error) => Err(error),
             };
             if let Some(done) = effort.settle(outcome).await {
@@ -204,7 +208,7 @@ impl Space {
 
     /// A SPARQL query whose result is followed.
     pub fn persistent_query(&self, sparql: &str) -> QueryBuilder {
-        QueryBuilder::new(What::Sparql(sparql.into()), self.commands.clone(), &self.plans)
+        QueryBuilder::new(SpaceQuery::Sparql(sparql.into()), self.commands.clone(), &self.plans)
     }
 
     /// Patterns whose matches are followed.
@@ -214,22 +218,27 @@ impl Space {
 
     fn asks(&self) -> Asks {
         // Who fails at the first refusal has no use for a kept place.
-        let accept = (!self.patience.wait.is_zero()).then_some(Accept::Ticket);
+        let accept = (!self.retry.wait.is_zero()).then_some(Accept::Ticket);
         Asks { deadline: Some(self.answer_time), accept, ..Asks::default() }
     }
 }
 
-fn patterns_of(patterns: &[Triple<'_>]) -> What {
-    What::Patterns(patterns.iter().cloned().map(Triple::into_owned).collect())
+fn patterns_of(patterns: &[Triple<'_>]) -> SpaceQuery {
+    SpaceQuery::Patterns(patterns.iter().cloned().map(Triple::into_owned).collect())
 }
 
-impl Door {
+impl Endpoint {
     /// The whole result, or that nothing has changed.
-    pub(crate) async fn check(&self, what: &What, version: Option<&str>, asks: &Asks) -> Result<Checked, Error> {
+    pub(crate) async fn check(
+        &self,
+        what: &SpaceQuery,
+        version: Option<&str>,
+        asks: &Asks,
+    ) -> Result<CheckAnswer, Error> {
         let patience = asks.deadline.unwrap_or(ANSWER_TIMEOUT);
         match self {
-            Self::Ssap(door) => door.check(what, asks, patience).await,
-            Self::Http(door) => door.requests.check(what, version, asks, patience).await,
+            Self::Ssap(endpoint) => endpoint.check(what, asks, patience).await,
+            Self::Http(endpoint) => endpoint.requests.check(what, version, asks, patience).await,
         }
     }
 }

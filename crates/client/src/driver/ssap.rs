@@ -13,24 +13,24 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
 
-use super::address::{Address, within};
+use super::address::{BrokerUrl, within};
 use super::idle::Idle;
-use super::keeper::Tell;
-use super::{Checked, What};
+use super::query_task::Tell;
+use super::{CheckAnswer, SpaceQuery};
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, LINES_MAX, WRITE_TIMEOUT};
-use crate::session::Refusal;
+use crate::session::BrokerRefusal;
 use crate::session::hub::WatchId;
-use crate::session::ssap::{Confirmed, Heard, Listener, Speaker};
-use crate::session::watch::{Attempt, Failure, Input};
+use crate::session::ssap::{Confirmed, Speaker, SsapInput, SsapReader};
+use crate::session::watch::{Attempt, ExchangeFailure, Input};
 
 /// A broker that speaks SSAP.
 #[derive(Debug)]
-pub(crate) struct Door {
-    address: Address,
+pub(crate) struct SsapEndpoint {
+    address: BrokerUrl,
     speaker: Speaker,
     transactions: AtomicU64,
-    idle: Idle<Line>,
+    idle: Idle<SsapLine>,
     places: Semaphore,
     /// A broker that stumbles over parameters that it does not know: it gets none.
     is_plain: AtomicBool,
@@ -52,13 +52,13 @@ pub(crate) struct Since {
 
 /// A connection and what was read from it.
 #[derive(Debug)]
-struct Line {
+struct SsapLine {
     stream: TcpStream,
-    listener: Listener,
+    listener: SsapReader,
 }
 
-impl Door {
-    pub(crate) fn new(address: Address, speaker: Speaker) -> Self {
+impl SsapEndpoint {
+    pub(crate) fn new(address: BrokerUrl, speaker: Speaker) -> Self {
         Self {
             address,
             speaker,
@@ -89,7 +89,7 @@ impl Door {
         line.write(&text).await?;
         let answer = loop {
             match line.hear().await? {
-                Heard::Confirmed { transaction: of, answer } if of == transaction => break answer,
+                SsapInput::Confirmed { transaction: of, answer } if of == transaction => break answer,
                 // The answer to a request that was given up, or a notification of somebody else's.
                 _ => {}
             }
@@ -126,7 +126,7 @@ impl Door {
     }
 
     /// A connection that is not known to be dead.
-    async fn line(&self) -> Result<Line, Error> {
+    async fn line(&self) -> Result<SsapLine, Error> {
         loop {
             let Some(line) = self.idle.take() else { break };
             let mut byte = [0];
@@ -135,17 +135,17 @@ impl Door {
                 _ => {}
             }
         }
-        Ok(Line { stream: self.address.open().await?, listener: Listener::default() })
+        Ok(SsapLine { stream: self.address.open().await?, listener: SsapReader::default() })
     }
 
-    fn put_back(&self, line: Line) {
+    fn put_back(&self, line: SsapLine) {
         self.idle.put(line, self.places.available_permits() == 0);
     }
 
-    pub(crate) async fn check(&self, what: &What, asks: &Asks, patience: Duration) -> Result<Checked, Error> {
+    pub(crate) async fn check(&self, what: &SpaceQuery, asks: &Asks, patience: Duration) -> Result<CheckAnswer, Error> {
         let answer = self.ask(&SsapRequest::Query(question(what)), asks, patience).await?;
         let rows = rows_of(&answer)?;
-        Ok(Checked::Whole { rows, version: None, hints: answer.hints })
+        Ok(CheckAnswer::Whole { rows, version: None, hints: answer.hints })
     }
 
     /// Whether a broker that says this can be asked what was missed: only ours has such words, and knows them.
@@ -156,7 +156,7 @@ impl Door {
     /// Subscribes, and tells what comes until it is over or nobody has `orders` any more.
     pub(crate) async fn follow(
         &self,
-        what: &What,
+        what: &SpaceQuery,
         attempt: Attempt,
         resume: Option<(Attempt, u64)>,
         asks: &Asks,
@@ -204,11 +204,11 @@ impl Door {
                 },
             };
             match heard {
-                Ok(Heard::Changed { sequence, delta, spread }) => {
+                Ok(SsapInput::Changed { sequence, delta, spread }) => {
                     tell.input(Input::Changed { attempt, sequence, delta, spread }).await;
                 }
-                Ok(Heard::Ended(hints)) => return tell.input(Input::Ended { attempt, hints }).await,
-                Ok(Heard::Confirmed { transaction, answer }) => {
+                Ok(SsapInput::Ended(hints)) => return tell.input(Input::Ended { attempt, hints }).await,
+                Ok(SsapInput::Confirmed { transaction, answer }) => {
                     let check = asked.take_if(|(of, _)| *of == transaction);
                     if let Some((_, check)) = check
                         && !self.answer_since(check, answer, tell).await
@@ -228,8 +228,8 @@ impl Door {
     /// On the connection of the subscription itself, so that the answer stands in order with its notifications.
     async fn ask_since(
         &self,
-        line: &mut Line,
-        what: &What,
+        line: &mut SsapLine,
+        what: &SpaceQuery,
         name: Option<&str>,
         since: &Since,
         asked: Option<(u64, Attempt)>,
@@ -241,7 +241,7 @@ impl Door {
     }
 
     /// Passes on what was missed. False if the subscription did not go on.
-    async fn answer_since(&self, attempt: Attempt, answer: Result<Confirmed, Refusal>, tell: &Tell) -> bool {
+    async fn answer_since(&self, attempt: Attempt, answer: Result<Confirmed, BrokerRefusal>, tell: &Tell) -> bool {
         match answer {
             Ok(Confirmed { resumed: Some((sequence, delta)), hints, .. }) => {
                 tell.input(Input::Missed { attempt, sequence, delta, hints }).await;
@@ -249,7 +249,7 @@ impl Door {
             }
             Ok(Confirmed { knows_return, .. }) => {
                 self.cannot_tell.fetch_or(!knows_return, Ordering::Relaxed);
-                let failure = if knows_return { Failure::Failed(None) } else { Failure::Unsupported };
+                let failure = if knows_return { ExchangeFailure::Failed(None) } else { ExchangeFailure::Unsupported };
                 tell.input(Input::Refused { attempt, failure }).await;
                 false
             }
@@ -269,18 +269,18 @@ impl Door {
 
     async fn subscribe(
         &self,
-        what: &What,
+        what: &SpaceQuery,
         resume: Option<(String, u64)>,
         asks: &Asks,
-    ) -> Result<(Line, Confirmed), Error> {
+    ) -> Result<(SsapLine, Confirmed), Error> {
         let transaction = self.transactions.fetch_add(1, Ordering::Relaxed);
-        let mut line = Line { stream: self.address.open().await?, listener: Listener::default() };
+        let mut line = SsapLine { stream: self.address.open().await?, listener: SsapReader::default() };
         let resume = resume.as_ref().filter(|_| !self.is_plain.load(Ordering::Relaxed));
         let resume = resume.map(|(name, last)| (name.as_str(), *last));
         let request = SsapRequest::Subscribe(question(what));
         line.write(&self.speaker.say_again(&request, transaction, self.polite(asks), resume)).await?;
         loop {
-            if let Heard::Confirmed { transaction: of, answer } = line.hear().await?
+            if let SsapInput::Confirmed { transaction: of, answer } = line.hear().await?
                 && of == transaction
             {
                 return Ok((line, answer?));
@@ -289,7 +289,7 @@ impl Door {
     }
 
     /// Ends a subscription on its own connection; a broker that does not read there sees it close.
-    async fn goodbye(&self, mut line: Line, name: Option<String>, id: WatchId, attempt: Attempt) {
+    async fn goodbye(&self, mut line: SsapLine, name: Option<String>, id: WatchId, attempt: Attempt) {
         let Some(name) = name else { return };
         let newest = self.names.lock().ok().and_then(|names| names.get(&id).cloned());
         if newest.is_some_and(|(of, newest)| of != attempt && newest == name) {
@@ -303,12 +303,12 @@ impl Door {
     }
 }
 
-impl Line {
+impl SsapLine {
     async fn write(&mut self, text: &str) -> Result<(), Error> {
         within(WRITE_TIMEOUT, self.stream.write_all(text.as_bytes())).await?.map_err(Error::Lost)
     }
 
-    async fn hear(&mut self) -> Result<Heard, Error> {
+    async fn hear(&mut self) -> Result<SsapInput, Error> {
         loop {
             if let Some(heard) = self.listener.hear() {
                 return heard.map_err(Error::from);
@@ -326,27 +326,27 @@ impl Line {
     }
 }
 
-fn question(what: &What) -> SsapQuery<'_> {
+fn question(what: &SpaceQuery) -> SsapQuery<'_> {
     match what {
-        What::Sparql(text) => SsapQuery::Sparql((&**text).into()),
-        What::Patterns(patterns) => SsapQuery::Patterns(patterns.to_vec()),
+        SpaceQuery::Sparql(text) => SsapQuery::Sparql((&**text).into()),
+        SpaceQuery::Patterns(patterns) => SsapQuery::Patterns(patterns.to_vec()),
     }
 }
 
 /// The rows of an answer; a truth value is a row, too.
 fn rows_of(answer: &Confirmed) -> Result<Vec<crate::session::row::Row>, Error> {
     match answer.truth {
-        Some(_) if !answer.rows.is_empty() => Err(Refusal::Nonsense("rows and a truth value".to_owned()).into()),
+        Some(_) if !answer.rows.is_empty() => Err(BrokerRefusal::Nonsense("rows and a truth value".to_owned()).into()),
         Some(truth) => Ok(vec![crate::session::sparql::truth_row(truth)]),
         None => Ok(answer.rows.clone()),
     }
 }
 
 /// What an error means to a watch.
-pub(crate) fn failure_of(error: &Error) -> Failure {
+pub(crate) fn failure_of(error: &Error) -> ExchangeFailure {
     match error {
-        Error::Busy { hints, .. } => Failure::Denied((**hints).clone()),
-        Error::TimedOut => Failure::TimedOut,
-        _ => Failure::Failed(None),
+        Error::Busy { hints, .. } => ExchangeFailure::Denied((**hints).clone()),
+        Error::TimedOut => ExchangeFailure::TimedOut,
+        _ => ExchangeFailure::Failed(None),
     }
 }

@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use super::address::{Address, within};
+use super::address::{BrokerUrl, within};
 use crate::error::Error;
 use crate::limits::CONNECT_TIMEOUT;
 
@@ -20,7 +20,7 @@ pub(crate) type Stream = Box<dyn Bytes>;
 /// How a broker is reached: where it is, and whom to trust.
 #[derive(Clone)]
 pub(crate) struct Road {
-    pub(crate) address: Address,
+    pub(crate) address: BrokerUrl,
     tls: Option<TlsConnector>,
 }
 
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Road {
 
 impl Road {
     /// The scheme says whether there is TLS; `ca` are certificates to trust, as PEM, instead of those of this machine.
-    pub(crate) fn new(address: Address, ca: Option<&[u8]>) -> Result<Self, Error> {
+    pub(crate) fn new(address: BrokerUrl, ca: Option<&[u8]>) -> Result<Self, Error> {
         let is_secure = matches!(address.scheme.as_str(), "mqtts" | "wss" | "https");
         let tls = if is_secure { Some(connector(ca)?) } else { None };
         Ok(Self { address, tls })
@@ -40,7 +40,7 @@ impl Road {
 
     /// The same broker and the same trust, another path.
     pub(crate) fn to(&self, scheme: &str, path: String) -> Self {
-        Self { address: Address { scheme: scheme.into(), path, ..self.address.clone() }, tls: self.tls.clone() }
+        Self { address: BrokerUrl { scheme: scheme.into(), path, ..self.address.clone() }, tls: self.tls.clone() }
     }
 
     pub(crate) fn is_secure(&self) -> bool {
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn without_anybody_to_trust_there_is_an_error_before_any_connection() {
-        let read = |text| Address::read(text, &[("https", 443), ("http", 80)]).unwrap();
+        let read = |text| BrokerUrl::read(text, &[("https", 443), ("http", 80)]).unwrap();
         assert!(matches!(Road::new(read("https://localhost"), Some(b"nothing")), Err(Error::Trust(_))));
         assert!(!Road::new(read("http://localhost"), Some(b"nothing")).unwrap().is_secure());
     }

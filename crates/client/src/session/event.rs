@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tidegate_control::hints::Hints;
 
-use super::watch::{Action, Failure, Input};
+use super::watch::{ExchangeFailure, Input, WatchAction};
 
 /// Something happened.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Event {
+pub struct ClientEvent {
     /// To which persistent query, by its number; to the whole connection if there is none.
     pub query: Option<u64>,
     /// What.
@@ -70,10 +70,10 @@ pub enum EventKind {
 
 impl EventKind {
     /// What it means that this is sent.
-    pub fn of_action(action: &Action) -> Option<Self> {
+    pub fn of_action(action: &WatchAction) -> Option<Self> {
         match action {
-            Action::Check { .. } => Some(Self::CheckSent),
-            Action::Subscribe { .. } => None,
+            WatchAction::Check { .. } => Some(Self::CheckSent),
+            WatchAction::Subscribe { .. } => None,
         }
     }
 
@@ -85,8 +85,8 @@ impl EventKind {
             Input::Whole { .. } | Input::Fresh { .. } => Self::CheckAnswered { is_short: false },
             Input::Missed { .. } | Input::NotModified { .. } => Self::CheckAnswered { is_short: true },
             Input::Ended { .. } => Self::Cut,
-            Input::Refused { failure: Failure::Denied(hints), .. } => Self::refused(hints),
-            Input::Refused { failure: Failure::Unsupported, .. } | Input::Changed { .. } => return None,
+            Input::Refused { failure: ExchangeFailure::Denied(hints), .. } => Self::refused(hints),
+            Input::Refused { failure: ExchangeFailure::Unsupported, .. } | Input::Changed { .. } => return None,
             Input::Refused { .. } => Self::Failed,
         })
     }
@@ -97,7 +97,7 @@ impl EventKind {
         | Input::Fresh { hints, .. }
         | Input::Missed { hints, .. }
         | Input::NotModified { hints, .. }
-        | Input::Refused { failure: Failure::Denied(hints), .. }) = input
+        | Input::Refused { failure: ExchangeFailure::Denied(hints), .. }) = input
         else {
             return None;
         };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tidegate_control::Timestamp;
 use tidegate_control::rand_core::Rng;
 
-use super::watch::{Action, Change, Input, Watch, WatchPlan};
+use super::watch::{Input, ResultChange, Watch, WatchAction, WatchPlan};
 use crate::limits::WATCHES_MAX;
 
 /// The name of a watch in its hub.
@@ -21,15 +21,15 @@ pub struct WatchId(pub u64);
 #[derive(Debug, Default)]
 pub struct Hub {
     /// Boxed: names grow, and a tree that is filled in order leaves almost half of its places empty.
-    watches: BTreeMap<WatchId, Box<Entry>>,
+    watches: BTreeMap<WatchId, Box<ScheduledWatch>>,
     made: u64,
     agenda: BinaryHeap<Reverse<(Timestamp, WatchId)>>,
-    actions: VecDeque<(WatchId, Action)>,
+    actions: VecDeque<(WatchId, WatchAction)>,
     changed: VecDeque<WatchId>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ScheduledWatch {
     watch: Watch,
     /// Its place on the agenda.
     due: Option<Timestamp>,
@@ -45,7 +45,7 @@ impl Hub {
         self.made += 1;
         let id = WatchId(self.made);
         let watch = Watch::new(plan, now, rng);
-        self.watches.insert(id, Box::new(Entry { watch, due: None, is_changed: false }));
+        self.watches.insert(id, Box::new(ScheduledWatch { watch, due: None, is_changed: false }));
         self.serve(id, now, rng);
         Some(id)
     }
@@ -100,12 +100,12 @@ impl Hub {
     }
 
     /// What to send next.
-    pub fn poll_action(&mut self) -> Option<(WatchId, Action)> {
+    pub fn poll_action(&mut self) -> Option<(WatchId, WatchAction)> {
         self.actions.pop_front()
     }
 
     /// What has changed next.
-    pub fn poll_change(&mut self) -> Option<(WatchId, Change)> {
+    pub fn poll_change(&mut self) -> Option<(WatchId, ResultChange)> {
         while let Some(id) = self.changed.pop_front() {
             let Some(entry) = self.watches.get_mut(&id) else { continue };
             entry.is_changed = false;
@@ -151,14 +151,14 @@ mod tests {
     use tidegate_control::pacer::PacerConfig;
 
     use super::*;
-    use crate::session::watch::{Attempt, Delivery, Failure};
+    use crate::session::watch::{Attempt, ChangeDelivery, ExchangeFailure};
 
     #[test]
     fn each_is_served_at_its_time_and_old_deadlines_are_passed_over() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let pacer = PacerConfig::default().build().unwrap();
         let check_timeout = std::time::Duration::from_secs(2);
-        let plan = Arc::new(WatchPlan { pacer, delivery: Delivery::Poll, check_timeout });
+        let plan = Arc::new(WatchPlan { pacer, delivery: ChangeDelivery::Poll, check_timeout });
         let mut hub = Hub::default();
         let mut now = Timestamp::ZERO;
         let ids: Vec<WatchId> = (0..50).map(|_| hub.open(&plan, now, &mut rng).unwrap()).collect();
@@ -166,11 +166,16 @@ mod tests {
         let mut sent = 0;
         while sent < 2000 {
             while let Some((id, action)) = hub.poll_action() {
-                let Action::Check { attempt, .. } = action else { panic!("{action:?}") };
+                let WatchAction::Check { attempt, .. } = action else { panic!("{action:?}") };
                 sent += 1;
-                let failure = if sent % 3 == 0 { Failure::TimedOut } else { Failure::Failed(None) };
+                let failure = if sent % 3 == 0 { ExchangeFailure::TimedOut } else { ExchangeFailure::Failed(None) };
                 hub.handle(id, Input::Refused { attempt, failure }, now, &mut rng);
-                hub.handle(id, Input::Refused { attempt: Attempt(0), failure: Failure::TimedOut }, now, &mut rng);
+                hub.handle(
+                    id,
+                    Input::Refused { attempt: Attempt(0), failure: ExchangeFailure::TimedOut },
+                    now,
+                    &mut rng,
+                );
             }
             let next = hub.poll_timeout().unwrap();
             assert!(next >= now, "time does not stand still");

@@ -1,10 +1,10 @@
 //! Everything that decides: no socket, no clock, no chance of its own. The driver, the simulation and the tests are three
 //! rims around it.
 
-pub mod comeback;
 pub mod event;
 pub mod hub;
 pub mod mqtt;
+pub mod reconnect;
 pub mod row;
 pub mod sepa;
 pub mod sparql;
@@ -15,7 +15,7 @@ use tidegate_control::hints::Hints;
 
 /// Why a broker did not do what it was asked.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refusal {
+pub enum BrokerRefusal {
     /// Too busy: come back later.
     Busy(Hints),
     /// Not allowed.

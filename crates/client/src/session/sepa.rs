@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tidegate_control::hints::{Asks, Hints};
 
-use super::Refusal;
+use super::BrokerRefusal;
 use super::row::{Delta, Row};
 use super::sparql::rows_of;
 
 /// What a broker said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum SepaInput {
     /// A notification; number 0 is the baseline.
     Notification {
         /// The subscription.
@@ -37,7 +37,7 @@ pub enum Heard {
         /// The name that we gave it, if the broker repeats it.
         alias: Option<String>,
         /// Why.
-        refusal: Refusal,
+        refusal: BrokerRefusal,
     },
 }
 
@@ -59,8 +59,8 @@ pub fn unsubscribe(spuid: &str) -> String {
 }
 
 /// Reads one message. `None` for one that means nothing to us.
-pub fn read(text: &str) -> Result<Option<Heard>, Refusal> {
-    let nonsense = |words: &str| Refusal::Nonsense(words.to_owned());
+pub fn read(text: &str) -> Result<Option<SepaInput>, BrokerRefusal> {
+    let nonsense = |words: &str| BrokerRefusal::Nonsense(words.to_owned());
     let message: Value = serde_json::from_str(text).map_err(|error| nonsense(&error.to_string()))?;
     let word = |of: &Value, name: &str| of.get(name).and_then(Value::as_str).map(str::to_owned);
     if let Some(told) = message.get("notification") {
@@ -74,24 +74,31 @@ pub fn read(text: &str) -> Result<Option<Heard>, Refusal> {
         let delta = Delta { added: rows("addedResults")?, removed: rows("removedResults")? };
         let spread = hints_of(told).spread;
         let resumed = told.get("resumed").and_then(Value::as_bool) == Some(true);
-        return Ok(Some(Heard::Notification { spuid, alias: word(told, "alias"), sequence, delta, resumed, spread }));
+        return Ok(Some(SepaInput::Notification {
+            spuid,
+            alias: word(told, "alias"),
+            sequence,
+            delta,
+            resumed,
+            spread,
+        }));
     }
     if let Some(told) = message.get("unsubscribed") {
-        return Ok(word(told, "spuid").map(|spuid| Heard::Unsubscribed { spuid }));
+        return Ok(word(told, "spuid").map(|spuid| SepaInput::Unsubscribed { spuid }));
     }
     if let Some(error) = word(&message, "error") {
         let alias = word(&message, "alias");
         let words = word(&message, "error_description").map_or(error.clone(), |more| format!("{error}: {more}"));
         let code = message.get("status_code").and_then(Value::as_u64).unwrap_or(500);
         let refusal = match code {
-            429 | 503 => Refusal::Busy(hints_of(&message)),
-            _ if error == "too_many_requests" => Refusal::Busy(hints_of(&message)),
-            401 | 403 => Refusal::Denied(words),
-            501 => Refusal::Unsupported(words),
-            400..=499 => Refusal::Rejected(words),
-            _ => Refusal::Failed(words),
+            429 | 503 => BrokerRefusal::Busy(hints_of(&message)),
+            _ if error == "too_many_requests" => BrokerRefusal::Busy(hints_of(&message)),
+            401 | 403 => BrokerRefusal::Denied(words),
+            501 => BrokerRefusal::Unsupported(words),
+            400..=499 => BrokerRefusal::Rejected(words),
+            _ => BrokerRefusal::Failed(words),
         };
-        return Ok(Some(Heard::Refused { alias, refusal }));
+        return Ok(Some(SepaInput::Refused { alias, refusal }));
     }
     Ok(None)
 }
@@ -126,20 +133,20 @@ mod tests {
         let delta = Delta { added: vec![literal_row("o", "off")], removed: Vec::new() };
         let spuid = "sepa://subscription/3756".to_owned();
         let alias = Some("lamp1".into());
-        let told = Heard::Notification { spuid, alias, sequence: 0, delta, resumed: false, spread: None };
+        let told = SepaInput::Notification { spuid, alias, sequence: 0, delta, resumed: false, spread: None };
         assert_eq!(read(text), Ok(Some(told)));
         let busy = r#"{"error":"too_many_requests","status_code":500,"pace-retry-after-ms":70}"#;
         let hints = Hints { retry_after: Some(Duration::from_millis(70)), ..Hints::default() };
-        assert_eq!(read(busy), Ok(Some(Heard::Refused { alias: None, refusal: Refusal::Busy(hints) })));
+        assert_eq!(read(busy), Ok(Some(SepaInput::Refused { alias: None, refusal: BrokerRefusal::Busy(hints) })));
         assert_eq!(read(r#"{"ping":1}"#), Ok(None));
     }
 
     #[test]
     fn nonsense_is_named() {
         for text in ["", "[", "nonsense", r#"{"notification":{}}"#, r#"{"notification":{"spuid":"s","sequence":-1}}"#] {
-            assert!(matches!(read(text), Err(Refusal::Nonsense(_))), "{text}");
+            assert!(matches!(read(text), Err(BrokerRefusal::Nonsense(_))), "{text}");
         }
         let bad = r#"{"notification":{"spuid":"s","sequence":1,"addedResults":{"results":{"bindings":[{"o":5}]}}}}"#;
-        assert!(matches!(read(bad), Err(Refusal::Nonsense(_))));
+        assert!(matches!(read(bad), Err(BrokerRefusal::Nonsense(_))));
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 use tidegate_wire_ssap::{Triple, TripleNode};
 
-use super::Refusal;
+use super::BrokerRefusal;
 use super::row::{Row, Term, write_term};
 use crate::limits::ROWS_MAX;
 
 /// The rows of a result of SELECT. Nothing at all is no rows.
-pub fn rows_of(results: &Value) -> Result<Vec<Row>, Refusal> {
-    let nonsense = |words: &str| Refusal::Nonsense(words.to_owned());
+pub fn rows_of(results: &Value) -> Result<Vec<Row>, BrokerRefusal> {
+    let nonsense = |words: &str| BrokerRefusal::Nonsense(words.to_owned());
     let Some(bindings) = results.get("results").and_then(|results| results.get("bindings")) else {
         return Ok(Vec::new());
     };
@@ -30,7 +30,7 @@ pub fn rows_of(results: &Value) -> Result<Vec<Row>, Refusal> {
         Arc::from(name)
     };
     let mut row = |binding: &Map<String, Value>| {
-        let terms: Result<Vec<_>, Refusal> =
+        let terms: Result<Vec<_>, BrokerRefusal> =
             binding.iter().map(|(name, value)| Ok((name_of(name), term_of(value)?))).collect();
         Ok(Row::new(terms?))
     };
@@ -43,10 +43,10 @@ pub fn truth_row(truth: bool) -> Row {
     Row::new([(Arc::from("boolean"), Term::Literal { text: truth.to_string(), datatype, language: None })])
 }
 
-fn term_of(value: &Value) -> Result<Term, Refusal> {
+fn term_of(value: &Value) -> Result<Term, BrokerRefusal> {
     let word = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let (Some(kind), Some(text)) = (word("type"), word("value")) else {
-        return Err(Refusal::Nonsense("a term without type or value".to_owned()));
+        return Err(BrokerRefusal::Nonsense("a term without type or value".to_owned()));
     };
     match kind.as_str() {
         "uri" => Ok(Term::Uri(text)),
@@ -54,17 +54,17 @@ fn term_of(value: &Value) -> Result<Term, Refusal> {
         "literal" | "typed-literal" => {
             Ok(Term::Literal { text, datatype: word("datatype"), language: word("xml:lang") })
         }
-        other => Err(Refusal::Nonsense(format!("a term of the unknown type {other:?}"))),
+        other => Err(BrokerRefusal::Nonsense(format!("a term of the unknown type {other:?}"))),
     }
 }
 
 /// Triples to add and patterns to remove, as one SPARQL update: first what goes, then what comes.
-pub fn update_of(insert: &[Triple<'_>], remove: &[Triple<'_>]) -> Result<String, Refusal> {
+pub fn update_of(insert: &[Triple<'_>], remove: &[Triple<'_>]) -> Result<String, BrokerRefusal> {
     let mut text = String::new();
     for pattern in remove {
         let word = if pattern.is_pattern() { "DELETE WHERE" } else { "DELETE DATA" };
         if matches!(pattern.subject, TripleNode::Blank(_)) || matches!(pattern.object, TripleNode::Blank(_)) {
-            return Err(Refusal::Rejected("a blank node cannot be removed by its label".to_owned()));
+            return Err(BrokerRefusal::Rejected("a blank node cannot be removed by its label".to_owned()));
         }
         let _ = writeln!(text, "{word} {{ {} }};", statement(pattern)?);
     }
@@ -72,7 +72,7 @@ pub fn update_of(insert: &[Triple<'_>], remove: &[Triple<'_>]) -> Result<String,
         text.push_str("INSERT DATA {");
         for triple in insert {
             if triple.is_pattern() {
-                return Err(Refusal::Rejected("a wildcard cannot be inserted".to_owned()));
+                return Err(BrokerRefusal::Rejected("a wildcard cannot be inserted".to_owned()));
             }
             let _ = write!(text, " {} .", statement(triple)?);
         }
@@ -82,7 +82,7 @@ pub fn update_of(insert: &[Triple<'_>], remove: &[Triple<'_>]) -> Result<String,
 }
 
 /// A query whose rows are the triples that match any of the patterns, as `subject`, `predicate` and `object`.
-pub fn query_of(patterns: &[Triple<'_>]) -> Result<String, Refusal> {
+pub fn query_of(patterns: &[Triple<'_>]) -> Result<String, BrokerRefusal> {
     let mut text = String::from("SELECT DISTINCT ?subject ?predicate ?object {");
     for (place, pattern) in patterns.iter().enumerate() {
         let union = if place > 0 { " UNION" } else { "" };
@@ -102,24 +102,24 @@ fn places<'t, 'a>(triple: &'t Triple<'a>) -> [(&'static str, &'t TripleNode<'a>)
     [("subject", &triple.subject), ("predicate", &triple.predicate), ("object", &triple.object)]
 }
 
-fn statement(triple: &Triple<'_>) -> Result<String, Refusal> {
+fn statement(triple: &Triple<'_>) -> Result<String, BrokerRefusal> {
     let [s, p, o] = places(triple).map(|(name, node)| node_of(name, node));
     Ok(format!("{} {} {}", s?, p?, o?))
 }
 
-fn node_of(name: &str, node: &TripleNode<'_>) -> Result<String, Refusal> {
+fn node_of(name: &str, node: &TripleNode<'_>) -> Result<String, BrokerRefusal> {
     let term = match node {
         TripleNode::Any => return Ok(format!("?{name}")),
         TripleNode::Uri(text) => {
             let is_bad = |c: char| c.is_whitespace() || c.is_control() || "<>\"{}|^`\\".contains(c);
             if text.contains(is_bad) {
-                return Err(Refusal::Rejected(format!("{text:?} is no URI")));
+                return Err(BrokerRefusal::Rejected(format!("{text:?} is no URI")));
             }
             Term::Uri(text.to_string())
         }
         TripleNode::Blank(text) => {
             if text.is_empty() || !text.chars().all(|c| c.is_ascii_alphanumeric()) {
-                return Err(Refusal::Rejected(format!("{text:?} is no label of a blank node")));
+                return Err(BrokerRefusal::Rejected(format!("{text:?} is no label of a blank node")));
             }
             Term::Blank(text.to_string())
         }

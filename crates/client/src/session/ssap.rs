@@ -12,7 +12,7 @@ use tidegate_wire_ssap::{
     Transaction, Triple, TripleNode, read_triples,
 };
 
-use super::Refusal;
+use super::BrokerRefusal;
 use super::row::{Delta, Row, Term};
 use crate::limits::ANSWER_BYTES_MAX;
 
@@ -55,13 +55,13 @@ impl Speaker {
 
 /// What a broker said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum SsapInput {
     /// The answer to a request.
     Confirmed {
         /// Of which transaction.
         transaction: u64,
         /// What it says.
-        answer: Result<Confirmed, Refusal>,
+        answer: Result<Confirmed, BrokerRefusal>,
     },
     /// A notification.
     Changed {
@@ -99,7 +99,7 @@ pub struct Confirmed {
 
 /// Reads the bytes of a connection.
 #[derive(Debug, Default)]
-pub struct Listener {
+pub struct SsapReader {
     bytes: Vec<u8>,
     scanner: Scanner,
     /// The number of the last indication on the wire, and how much to add to it.
@@ -107,14 +107,14 @@ pub struct Listener {
     rounds: u64,
 }
 
-impl Listener {
+impl SsapReader {
     /// Takes bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next thing that was said; an error if the rest of the connection is not to be trusted.
-    pub fn hear(&mut self) -> Option<Result<Heard, Refusal>> {
+    pub fn hear(&mut self) -> Option<Result<SsapInput, BrokerRefusal>> {
         loop {
             match self.scanner.scan(&self.bytes, ANSWER_BYTES_MAX) {
                 Scanned::Incomplete => {
@@ -125,20 +125,20 @@ impl Listener {
                     }
                     return None;
                 }
-                Scanned::TooLarge => return Some(Err(Refusal::Nonsense("a message without end".to_owned()))),
+                Scanned::TooLarge => return Some(Err(BrokerRefusal::Nonsense("a message without end".to_owned()))),
                 Scanned::Message(range) => {
                     let message: Vec<u8> = self.bytes.drain(..range.end).skip(range.start).collect();
                     match self.understand(&message) {
                         Ok(Some(heard)) => return Some(Ok(heard)),
                         Ok(None) => {}
-                        Err(fault) => return Some(Err(Refusal::Nonsense(fault.to_string()))),
+                        Err(fault) => return Some(Err(BrokerRefusal::Nonsense(fault.to_string()))),
                     }
                 }
             }
         }
     }
 
-    fn understand(&mut self, bytes: &[u8]) -> Result<Option<Heard>, SsapFault> {
+    fn understand(&mut self, bytes: &[u8]) -> Result<Option<SsapInput>, SsapFault> {
         let message = SsapMessage::parse(bytes)?;
         let hints = hints_of(&message)?;
         let reply = ReceivedReply::read(message)?;
@@ -152,15 +152,15 @@ impl Listener {
                     None => Ok(Vec::new()),
                 };
                 let delta = Delta { added: rows("new_results")?, removed: rows("obsolete_results")? };
-                Some(Heard::Changed { sequence, delta, spread: hints.spread })
+                Some(SsapInput::Changed { sequence, delta, spread: hints.spread })
             }
-            (Some(Kind::Indication | Kind::Confirm), Some(Transaction::Unsubscribe)) => Some(Heard::Ended(hints)),
+            (Some(Kind::Indication | Kind::Confirm), Some(Transaction::Unsubscribe)) => Some(SsapInput::Ended(hints)),
             (Some(Kind::Confirm), _) => {
                 let mut answer = confirmed(&reply, hints)?;
                 if let Ok(Confirmed { resumed: Some((sequence, _)), .. }) = &mut answer {
                     *sequence = self.number(*sequence);
                 }
-                Some(Heard::Confirmed { transaction, answer })
+                Some(SsapInput::Confirmed { transaction, answer })
             }
             _ => None,
         })
@@ -199,7 +199,7 @@ fn hints_of(message: &SsapMessage<'_>) -> Result<Hints, SsapFault> {
     Ok(hints)
 }
 
-fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed, Refusal>, SsapFault> {
+fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed, BrokerRefusal>, SsapFault> {
     let status = reply.status()?.unwrap_or_default();
     let words = || {
         let reason = reply.text("reason").ok().flatten().unwrap_or_default();
@@ -207,14 +207,14 @@ fn confirmed(reply: &ReceivedReply<'_>, hints: Hints) -> Result<Result<Confirmed
     };
     match Status::of(&status) {
         Some(Status::Success) => {}
-        Some(Status::OutOfResources | Status::Closing | Status::Reset) => return Ok(Err(Refusal::Busy(hints))),
-        Some(Status::AccessDenied) => return Ok(Err(Refusal::Denied(words()))),
-        Some(Status::NotImplemented) => return Ok(Err(Refusal::Unsupported(words()))),
+        Some(Status::OutOfResources | Status::Closing | Status::Reset) => return Ok(Err(BrokerRefusal::Busy(hints))),
+        Some(Status::AccessDenied) => return Ok(Err(BrokerRefusal::Denied(words()))),
+        Some(Status::NotImplemented) => return Ok(Err(BrokerRefusal::Unsupported(words()))),
         Some(Status::KpError | Status::KpRequest | Status::Incomplete | Status::Syntax) => {
-            return Ok(Err(Refusal::Rejected(words())));
+            return Ok(Err(BrokerRefusal::Rejected(words())));
         }
         // The word that a plain SIB has for everything.
-        Some(Status::SibError) | None => return Ok(Err(Refusal::Failed(words()))),
+        Some(Status::SibError) | None => return Ok(Err(BrokerRefusal::Failed(words()))),
     }
     let (rows, truth) = reply.inside("results").map_or(Ok((Vec::new(), None)), read)?;
     let word = reply.text("resumed")?;
@@ -288,12 +288,12 @@ mod tests {
 
     #[test]
     fn numbers_go_on_after_9999_and_an_older_one_stays_older() {
-        let mut listener = Listener::default();
+        let mut listener = SsapReader::default();
         let mut number = |wire: u32| {
             listener.push(b" \n");
             listener.push(indication(wire).as_bytes());
             match listener.hear() {
-                Some(Ok(Heard::Changed { sequence: Some(number), .. })) => number,
+                Some(Ok(SsapInput::Changed { sequence: Some(number), .. })) => number,
                 other => panic!("{other:?}"),
             }
         };
@@ -303,14 +303,14 @@ mod tests {
 
     #[test]
     fn a_number_that_was_overtaken_at_9999_stays_in_its_round() {
-        let mut listener = Listener::default();
+        let mut listener = SsapReader::default();
         let numbers: Vec<u64> = [9998, 9999, 1, 9999, 2, 9998, 3].map(|wire| listener.number(wire)).into();
         assert_eq!(numbers, [9998, 9999, 10000, 9999, 10001, 9998, 10002]);
     }
 
     #[test]
     fn busy_is_told_with_its_hints_and_nonsense_ends_trust() {
-        let mut listener = Listener::default();
+        let mut listener = SsapReader::default();
         listener.push(
             b"<SSAP_message><message_type>CONFIRM</message_type><transaction_type>QUERY</transaction_type>\
               <transaction_id>3</transaction_id><space_id>X</space_id><node_id>k</node_id><parameter \
@@ -318,8 +318,8 @@ mod tests {
               name=\"pace-retry-after-ms\">250</parameter></SSAP_message><SSAP_message>x</SSAP_message>",
         );
         let hints = Hints { retry_after: Some(Duration::from_millis(250)), ..Hints::default() };
-        let answer = Err(Refusal::Busy(hints));
-        assert_eq!(listener.hear(), Some(Ok(Heard::Confirmed { transaction: 3, answer })));
-        assert!(matches!(listener.hear(), Some(Err(Refusal::Nonsense(_)))));
+        let answer = Err(BrokerRefusal::Busy(hints));
+        assert_eq!(listener.hear(), Some(Ok(SsapInput::Confirmed { transaction: 3, answer })));
+        assert!(matches!(listener.hear(), Some(Err(BrokerRefusal::Nonsense(_)))));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, PoolConfig, Request, RequestPool};
+use tidegate_control::admission::{AdmissionRequest, Class, PoolConfig, RequestPool};
 use tidegate_control::advice::{AdviceConfig, Declared, StretchAdvice};
 use tidegate_control::appointments::{Appointment, Appointments, AppointmentsConfig, Server, TicketKey, Visitor};
 use tidegate_control::hints::Hints;
@@ -40,7 +40,7 @@ fn serve(config: &PoolConfig, load: f64) -> Drawn<Served> {
             queued += next.queued.as_secs_f64();
         }
         free = f64::max(free, arrival);
-        let request = Request { class: Class::Query, key: None, deadline: None, value: arrival };
+        let request = AdmissionRequest { class: Class::Query, key: None, deadline: None, value: arrival };
         // Refused or not, the arrivals go on: an open loop.
         let _ = pool.offer(Timestamp::from_secs_f64(arrival), request);
         while pool.poll_ended().is_some() {}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::hints::{Hints, Read};
+use tidegate_control::hints::{HintRead, Hints};
 use tidegate_control::pacer::{
     AverageRule, DetectorRule, InitialRule, Noise, Outcome, Pacer, PacerConfig, PacerPlan, PacerSnapshot, Preset,
 };
@@ -221,7 +221,7 @@ pub(crate) fn hints() -> Drawn<Figure> {
     for (column, (name, answered, texts)) in (1_u32..).map(f64::from).zip(cases) {
         names.push((column, name));
         let mut hints = Hints::default();
-        if !texts.iter().all(|(word, text)| hints.read(word, text) == Read::Taken) {
+        if !texts.iter().all(|(word, text)| hints.read(word, text) == HintRead::Taken) {
             return Err("a hint that is not one".into());
         }
         let outcome = if answered {

@@ -194,7 +194,7 @@ impl PoolConfig {
 }
 
 /// Names of a class's fields for errors: an error that says `weight` and not whose sends its reader to seven places.
-struct Fields {
+struct ClassFields {
     items_max: &'static str,
     delay_max: &'static str,
     waiters_max: &'static str,
@@ -206,7 +206,7 @@ struct Fields {
 
 macro_rules! fields {
     ($($class:literal),+) => {
-        [$(Fields {
+        [$(ClassFields {
             items_max: concat!($class, ".items_max"),
             delay_max: concat!($class, ".delay_max"),
             waiters_max: concat!($class, ".waiters_max"),
@@ -219,7 +219,7 @@ macro_rules! fields {
 }
 
 /// In the order of [`Class::ALL`].
-const FIELDS: [Fields; Class::COUNT] =
+const FIELDS: [ClassFields; Class::COUNT] =
     fields!["control", "publish", "update", "query", "advanced-query", "subscribe", "check"];
 
 /// No bound on the delay, as in the papers.

@@ -25,25 +25,27 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 pub use config::{Class, ClassConfig, DELAY_UNBOUNDED, Deadlines, Policy, PoolConfig, PoolRule};
-pub use request::{Counts, Ended, Job, Key, Offered, Request, ShedReason, Taken};
+pub use request::{
+    AdmissionRequest, AdmittedJob, ClassCounts, EndedRequest, OfferOutcome, QueryKey, ShedReason, TakenRequest,
+};
 
 use crate::config::ConfigError;
 use crate::time::{Timestamp, nanos};
-use queue::{Entry, Queue};
-use service::Service;
+use queue::{ClassQueue, QueuedRequest};
+use service::ServerPool;
 use turns::Turns;
 
 /// The request pool. See the [module](self).
 #[derive(Debug)]
 pub struct RequestPool<T> {
     config: PoolConfig,
-    queues: [Queue<T>; Class::COUNT],
-    counts: [Counts; Class::COUNT],
+    queues: [ClassQueue<T>; Class::COUNT],
+    counts: [ClassCounts; Class::COUNT],
     /// Mean service time by class, nanoseconds.
     costs: [u64; Class::COUNT],
     turns: Turns,
-    service: Service,
-    ended: VecDeque<Ended<T>>,
+    service: ServerPool,
+    ended: VecDeque<EndedRequest<T>>,
 }
 
 impl<T> RequestPool<T> {
@@ -52,35 +54,35 @@ impl<T> RequestPool<T> {
         config.check()?;
         Ok(Self {
             config: *config,
-            queues: [const { Queue::new() }; Class::COUNT],
-            counts: [Counts::default(); Class::COUNT],
+            queues: [const { ClassQueue::new() }; Class::COUNT],
+            counts: [ClassCounts::default(); Class::COUNT],
             costs: config.classes.map(|class| nanos(class.cost_initial)),
             turns: Turns::new(config),
-            service: Service::new(config.servers),
+            service: ServerPool::new(config.servers),
             ended: VecDeque::new(),
         })
     }
 
     /// A request arrives.
-    pub fn offer(&mut self, now: Timestamp, request: Request<T>) -> Offered<T> {
+    pub fn offer(&mut self, now: Timestamp, request: AdmissionRequest<T>) -> OfferOutcome<T> {
         self.offer_within(now, request, 1)
     }
 
     /// A request arrives that was promised a place: it may find a queue several times as long as others may. The promises
     /// keep the queue short; without this room the first inaccuracy would break them.
-    pub fn offer_promised(&mut self, now: Timestamp, request: Request<T>) -> Offered<T> {
+    pub fn offer_promised(&mut self, now: Timestamp, request: AdmissionRequest<T>) -> OfferOutcome<T> {
         self.offer_within(now, request, PROMISED_ROOM)
     }
 
-    fn offer_within(&mut self, now: Timestamp, request: Request<T>, times: u32) -> Offered<T> {
+    fn offer_within(&mut self, now: Timestamp, request: AdmissionRequest<T>, times: u32) -> OfferOutcome<T> {
         let class = request.class;
         self.counts[class.index()].offered += 1;
         if class == Class::Control {
             self.counts[class.index()].taken += 1;
-            return Offered::Immediate(request.value);
+            return OfferOutcome::Immediate(request.value);
         }
         let deadline = now + request.deadline.unwrap_or(self.config.deadline_default);
-        let entry = Entry::new(request, now, deadline, self.costs[class.index()]);
+        let entry = QueuedRequest::new(request, now, deadline, self.costs[class.index()]);
         let entry = match self.join(now, class, entry) {
             Ok(offered) => return offered,
             Err(entry) => entry,
@@ -95,14 +97,14 @@ impl<T> RequestPool<T> {
         let is_first = times > 1 || self.queues[class.index()].parked_len() == 0;
         if is_first && !self.is_crowded(class) && self.fits_times(now, class, entry.work, times) {
             self.enqueue(class, entry);
-            return Offered::Queued;
+            return OfferOutcome::Queued;
         }
         self.overflow(now, class, entry)
     }
 
     /// The next request for a server that is free; `None` only if nothing waits.
     #[must_use = "a job that is not handed back stays in service for ever"]
-    pub fn take(&mut self, now: Timestamp) -> Option<Taken<T>> {
+    pub fn take(&mut self, now: Timestamp) -> Option<TakenRequest<T>> {
         loop {
             for class in Class::ALL {
                 self.move_up(now, *class);
@@ -117,8 +119,8 @@ impl<T> RequestPool<T> {
 
     /// A job ended after this time, spent on executing it and on answering everybody.
     #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
-    pub fn on_served(&mut self, job: Job, elapsed: Duration) {
-        let Job { class, joined, end } = job;
+    pub fn on_served(&mut self, job: AdmittedJob, elapsed: Duration) {
+        let AdmittedJob { class, joined, end } = job;
         self.service.on_ended(end);
         let cost = &mut self.costs[class.index()];
         // The answers of those that joined are in the estimate of an entry already; learned as cost they would count
@@ -133,12 +135,12 @@ impl<T> RequestPool<T> {
     /// A job ended without a result: its worker died, or its query was cancelled. It leaves the service, and nothing is
     /// learned from it: how long a query lived says little about how long it takes.
     #[expect(clippy::needless_pass_by_value, reason = "a job ends once, so it is given back for good")]
-    pub fn on_cancelled(&mut self, job: Job) {
+    pub fn on_cancelled(&mut self, job: AdmittedJob) {
         self.service.on_ended(job.end);
     }
 
     /// A request that ended in the queue, to be told or counted. Drain it after `offer` and `take`.
-    pub fn poll_ended(&mut self) -> Option<Ended<T>> {
+    pub fn poll_ended(&mut self) -> Option<EndedRequest<T>> {
         self.ended.pop_front()
     }
 
@@ -150,7 +152,7 @@ impl<T> RequestPool<T> {
     /// Estimated time until everything that waits or is parked now is under way: for pressure and appointments. Not the
     /// sum over the classes, which would count what is in service once for each.
     pub fn backlog_total(&self, now: Timestamp) -> Duration {
-        self.wait(now, self.queues.iter().map(Queue::work_with_parked).fold(0, u64::saturating_add))
+        self.wait(now, self.queues.iter().map(ClassQueue::work_with_parked).fold(0, u64::saturating_add))
     }
 
     /// What a request of this class may have to wait and last: the `D_br` of the papers.
@@ -164,7 +166,7 @@ impl<T> RequestPool<T> {
     }
 
     /// What has happened to the requests of a class.
-    pub fn counts(&self, class: Class) -> Counts {
+    pub fn counts(&self, class: Class) -> ClassCounts {
         self.counts[class.index()]
     }
 
@@ -181,7 +183,12 @@ impl<T> RequestPool<T> {
     /// An equal query that waits already is joined, before any refusal for want of room: refusing equal queries would
     /// make them come one by one, and cost more. Joining takes room for an answer only, and for that it may use one
     /// execution more than the delay bound; else a full queue could not be joined.
-    fn join(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Result<Offered<T>, Entry<T>> {
+    fn join(
+        &mut self,
+        now: Timestamp,
+        class: Class,
+        entry: QueuedRequest<T>,
+    ) -> Result<OfferOutcome<T>, QueuedRequest<T>> {
         let (index, limits) = (class.index(), &self.config.classes[class.index()]);
         let Some(seat) = entry.key.and_then(|key| self.queues[index].seat(key, self.config.shared_max)) else {
             return Err(entry);
@@ -197,7 +204,7 @@ impl<T> RequestPool<T> {
         }
         self.queues[index].join(&seat, entry.first, answer);
         self.counts[index].waiting += 1;
-        Ok(Offered::Joined)
+        Ok(OfferOutcome::Joined)
     }
 
     /// Whether this work, behind that of others, would be done too late.
@@ -244,12 +251,12 @@ impl<T> RequestPool<T> {
         items < limits.items_max as usize && (delay <= limits.delay_max || empty_and_idle)
     }
 
-    fn enqueue(&mut self, class: Class, entry: Entry<T>) {
+    fn enqueue(&mut self, class: Class, entry: QueuedRequest<T>) {
         self.counts[class.index()].waiting += 1;
         self.queues[class.index()].push(entry);
     }
 
-    fn overflow(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Offered<T> {
+    fn overflow(&mut self, now: Timestamp, class: Class, entry: QueuedRequest<T>) -> OfferOutcome<T> {
         let limits = self.config.classes[class.index()];
         match limits.policy {
             // Where even an empty queue would have no room, the overload is in service and displacing is in vain.
@@ -260,7 +267,7 @@ impl<T> RequestPool<T> {
                     self.end(class, oldest, ShedReason::Displaced);
                 }
                 self.enqueue(class, entry);
-                Offered::Queued
+                OfferOutcome::Queued
             }
             Policy::TailDrop | Policy::HeadDrop => self.drop(class, entry),
             Policy::Postpone
@@ -269,25 +276,25 @@ impl<T> RequestPool<T> {
                 let until = now + self.wait(now, self.queues[class.index()].work_with_parked());
                 self.counts[class.index()].waiting += 1;
                 self.queues[class.index()].park(entry);
-                Offered::Parked { until }
+                OfferOutcome::Parked { until }
             }
             Policy::Deny | Policy::Postpone => self.deny(now, class, entry, ShedReason::QueueFull),
         }
     }
 
-    fn deny(&mut self, now: Timestamp, class: Class, entry: Entry<T>, reason: ShedReason) -> Offered<T> {
+    fn deny(&mut self, now: Timestamp, class: Class, entry: QueuedRequest<T>, reason: ShedReason) -> OfferOutcome<T> {
         self.counts[class.index()].denied += 1;
         let retry_after = self.backlog(class, now).max(Duration::from_nanos(entry.work));
-        Offered::Denied { value: entry.first.value, reason, retry_after }
+        OfferOutcome::Denied { value: entry.first.value, reason, retry_after }
     }
 
-    fn drop(&mut self, class: Class, entry: Entry<T>) -> Offered<T> {
+    fn drop(&mut self, class: Class, entry: QueuedRequest<T>) -> OfferOutcome<T> {
         self.counts[class.index()].dropped += 1;
-        Offered::Dropped { value: entry.first.value, reason: ShedReason::QueueFull }
+        OfferOutcome::Dropped { value: entry.first.value, reason: ShedReason::QueueFull }
     }
 
     /// Ends every request of an entry.
-    fn end(&mut self, class: Class, entry: Entry<T>, reason: ShedReason) {
+    fn end(&mut self, class: Class, entry: QueuedRequest<T>, reason: ShedReason) {
         for waiter in core::iter::once(entry.first).chain(entry.joined) {
             self.end_one(class, waiter.value, reason);
         }
@@ -300,7 +307,7 @@ impl<T> RequestPool<T> {
             ShedReason::Expired => counts.expired += 1,
             _ => counts.displaced += 1,
         }
-        self.ended.push_back(Ended { class, value, reason });
+        self.ended.push_back(EndedRequest { class, value, reason });
     }
 
     /// Parked requests move up as far as there is room; into an empty queue one always does.
@@ -313,7 +320,7 @@ impl<T> RequestPool<T> {
     }
 
     /// Makes a job of an entry, for those of its requests that are still alive; `None` if none is.
-    fn start(&mut self, now: Timestamp, class: Class, entry: Entry<T>) -> Option<Taken<T>> {
+    fn start(&mut self, now: Timestamp, class: Class, entry: QueuedRequest<T>) -> Option<TakenRequest<T>> {
         let enforce = self.config.deadlines == Deadlines::Enforce;
         let mut alive = Vec::with_capacity(entry.joined.len());
         let mut first = None;
@@ -336,8 +343,8 @@ impl<T> RequestPool<T> {
         // Only what is executed and answered is paid for.
         let work = entry.work.saturating_add(nanos(answers));
         self.turns.on_started(class, work);
-        let job = Job { class, joined, end: self.service.on_started(now, work) };
-        Some(Taken { job, value, joined: alive, queued: now.since(arrived) })
+        let job = AdmittedJob { class, joined, end: self.service.on_started(now, work) };
+        Some(TakenRequest { job, value, joined: alive, queued: now.since(arrived) })
     }
 }
 

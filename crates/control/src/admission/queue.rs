@@ -6,33 +6,33 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use super::{Key, Request};
+use super::{AdmissionRequest, QueryKey};
 use crate::time::Timestamp;
 
 /// A request that waits, and whoever asked for the same since.
 #[derive(Debug)]
-pub(super) struct Entry<T> {
-    pub(super) first: Waiter<T>,
-    pub(super) joined: Vec<Waiter<T>>,
-    pub(super) key: Option<Key>,
+pub(super) struct QueuedRequest<T> {
+    pub(super) first: RequestWaiter<T>,
+    pub(super) joined: Vec<RequestWaiter<T>>,
+    pub(super) key: Option<QueryKey>,
     /// Estimated work of the execution in nanoseconds, as it was counted into the backlog.
     pub(super) work: u64,
     /// Estimated work of answering those that joined, nanoseconds.
     answers: u64,
-    /// What [`Queue::entered`] was before it; the difference to [`Queue::left`] is the work ahead.
+    /// What [`ClassQueue::entered`] was before it; the difference to [`ClassQueue::left`] is the work ahead.
     entered: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct Waiter<T> {
+pub(super) struct RequestWaiter<T> {
     pub(super) value: T,
     pub(super) arrived: Timestamp,
     pub(super) deadline: Timestamp,
 }
 
-impl<T> Entry<T> {
-    pub(super) fn new(request: Request<T>, arrived: Timestamp, deadline: Timestamp, work: u64) -> Self {
-        let first = Waiter { value: request.value, arrived, deadline };
+impl<T> QueuedRequest<T> {
+    pub(super) fn new(request: AdmissionRequest<T>, arrived: Timestamp, deadline: Timestamp, work: u64) -> Self {
+        let first = RequestWaiter { value: request.value, arrived, deadline };
         Self { first, joined: Vec::new(), key: request.key, work, answers: 0, entered: 0 }
     }
 
@@ -43,7 +43,7 @@ impl<T> Entry<T> {
 
 /// An entry that one more may join.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct JoinableEntry {
     position: usize,
     /// Estimated work of the executions ahead of it, nanoseconds.
     pub(super) ahead: u64,
@@ -54,14 +54,14 @@ pub(super) struct Seat {
 }
 
 #[derive(Debug)]
-pub(super) struct Queue<T> {
-    entries: VecDeque<Entry<T>>,
+pub(super) struct ClassQueue<T> {
+    entries: VecDeque<QueuedRequest<T>>,
     /// How many of the entries wait; the others are parked behind them.
     waiting: usize,
     /// Sequence number of the front; an entry's number never changes.
     front: u64,
     /// Which entry others may join: the last one with this key; those before it were full when it came.
-    shared: BTreeMap<Key, u64>,
+    shared: BTreeMap<QueryKey, u64>,
     /// Estimated work of what waits, and of what is parked, in nanoseconds.
     work: u64,
     parked_work: u64,
@@ -70,7 +70,7 @@ pub(super) struct Queue<T> {
     left: u64,
 }
 
-impl<T> Queue<T> {
+impl<T> ClassQueue<T> {
     pub(super) const fn new() -> Self {
         Self {
             entries: VecDeque::new(),
@@ -103,12 +103,12 @@ impl<T> Queue<T> {
     }
 
     /// Appends an entry to those that wait; nothing may be parked.
-    pub(super) fn push(&mut self, entry: Entry<T>) {
+    pub(super) fn push(&mut self, entry: QueuedRequest<T>) {
         self.park(entry);
         self.unpark();
     }
 
-    pub(super) fn park(&mut self, mut entry: Entry<T>) {
+    pub(super) fn park(&mut self, mut entry: QueuedRequest<T>) {
         if let Some(key) = entry.key {
             self.shared.insert(key, self.front + self.entries.len() as u64);
         }
@@ -120,7 +120,7 @@ impl<T> Queue<T> {
 
     /// Work of the parked entry that moves up next.
     pub(super) fn parked_next(&self) -> Option<u64> {
-        self.entries.get(self.waiting).map(Entry::work_with_answers)
+        self.entries.get(self.waiting).map(QueuedRequest::work_with_answers)
     }
 
     /// The oldest parked entry moves up.
@@ -132,7 +132,7 @@ impl<T> Queue<T> {
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<Entry<T>> {
+    pub(super) fn pop(&mut self) -> Option<QueuedRequest<T>> {
         self.waiting = self.waiting.checked_sub(1)?;
         let entry = self.entries.pop_front()?;
         self.work = self.work.saturating_sub(entry.work_with_answers());
@@ -147,17 +147,17 @@ impl<T> Queue<T> {
     }
 
     /// Where an equal query waits or is parked that has room for one more recipient.
-    pub(super) fn seat(&self, key: Key, recipients_max: u32) -> Option<Seat> {
+    pub(super) fn seat(&self, key: QueryKey, recipients_max: u32) -> Option<JoinableEntry> {
         let position = (self.shared.get(&key)? - self.front) as usize;
         let entry = self.entries.get(position)?;
         let work = entry.work_with_answers();
         let bounded = if position < self.waiting { self.work } else { work };
-        let seat = Seat { position, ahead: entry.entered.wrapping_sub(self.left), work, bounded };
+        let seat = JoinableEntry { position, ahead: entry.entered.wrapping_sub(self.left), work, bounded };
         (entry.joined.len() + 1 < recipients_max as usize).then_some(seat)
     }
 
     /// One more recipient, at this price in nanoseconds.
-    pub(super) fn join(&mut self, seat: &Seat, waiter: Waiter<T>, answer: u64) {
+    pub(super) fn join(&mut self, seat: &JoinableEntry, waiter: RequestWaiter<T>, answer: u64) {
         if let Some(entry) = self.entries.get_mut(seat.position) {
             entry.joined.push(waiter);
             entry.answers = entry.answers.saturating_add(answer);

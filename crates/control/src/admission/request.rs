@@ -9,15 +9,15 @@ use crate::time::Timestamp;
 
 /// Names equal queries: a hash of the canonical text and of what the client may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(pub u128);
+pub struct QueryKey(pub u128);
 
 /// A request as it arrives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request<T> {
+pub struct AdmissionRequest<T> {
     /// Where it waits.
     pub class: Class,
     /// Equal keys of a class may be answered by one execution.
-    pub key: Option<Key>,
+    pub key: Option<QueryKey>,
     /// How long the client will wait, from now.
     pub deadline: Option<Duration>,
     /// Whatever the caller needs to serve it.
@@ -27,7 +27,7 @@ pub struct Request<T> {
 /// What became of an offer.
 #[derive(Debug, PartialEq)]
 #[must_use = "a request that was given back is to be answered, or its client waits for nothing"]
-pub enum Offered<T> {
+pub enum OfferOutcome<T> {
     /// It waits.
     Queued,
     /// It waits with an equal one.
@@ -75,7 +75,7 @@ named! {
 
 /// A request that ended in the queue.
 #[derive(Debug, PartialEq)]
-pub struct Ended<T> {
+pub struct EndedRequest<T> {
     /// Its class.
     pub class: Class,
     /// The request, given back.
@@ -87,10 +87,10 @@ pub struct Ended<T> {
 /// Work for a server.
 #[derive(Debug, PartialEq)]
 #[must_use = "a job that is not handed back stays in service for ever"]
-pub struct Taken<T> {
+pub struct TakenRequest<T> {
     /// Hand it back with [`RequestPool::on_served`](super::RequestPool::on_served) or
     /// [`RequestPool::on_cancelled`](super::RequestPool::on_cancelled).
-    pub job: Job,
+    pub job: AdmittedJob,
     /// The request to execute.
     pub value: T,
     /// Equal requests that get the same answer, in order of arrival.
@@ -102,17 +102,17 @@ pub struct Taken<T> {
 /// A piece of work under way. Not `Clone`: each is finished once.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a job that is not handed back stays in service for ever"]
-pub struct Job {
+pub struct AdmittedJob {
     pub(super) class: Class,
     /// Recipients of the answer beside the first.
     pub(super) joined: u32,
-    /// When it should end: its name in [`Service`](super::service::Service).
+    /// When it should end: its name in [`ServerPool`](super::service::ServerPool).
     pub(super) end: u64,
 }
 
 /// What has happened to the requests of a class. Always: `offered = denied + dropped + expired + displaced + taken + waiting`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ClassCounts {
     /// Requests offered.
     pub offered: u64,
     /// Refused at the door.

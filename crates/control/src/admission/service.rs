@@ -14,18 +14,18 @@ use alloc::vec::Vec;
 use crate::time::Timestamp;
 
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct ServerPool {
     servers: u32,
     /// When the jobs under way should end, in nanoseconds, the soonest first. Seldom more than there are servers.
     ends: Vec<u64>,
 }
 
-impl Service {
+impl ServerPool {
     pub(super) const fn new(servers: u32) -> Self {
         Self { servers, ends: Vec::new() }
     }
 
-    /// A job begins; the result is what [`Service::on_ended`] wants back.
+    /// A job begins; the result is what [`ServerPool::on_ended`] wants back.
     pub(super) fn on_started(&mut self, now: Timestamp, work: u64) -> u64 {
         let end = now.as_nanos().saturating_add(work);
         self.ends.insert(self.ends.partition_point(|other| *other <= end), end);
@@ -80,7 +80,7 @@ mod tests {
             queued in 0..300_u64,
             passed in 0..20_u64,
         ) {
-            let mut service = Service::new((idle + jobs.len()) as u32);
+            let mut service = ServerPool::new((idle + jobs.len()) as u32);
             let start = Timestamp::from_nanos(1000);
             for job in &jobs {
                 service.on_started(start, *job);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn jobs_beyond_the_servers_share_them() {
-        let mut service = Service::new(2);
+        let mut service = ServerPool::new(2);
         let ends = [10, 20, 30].map(|work| service.on_started(Timestamp::ZERO, work));
         // 10 of work and 5 more behind 20: the first server is full at 35, above what the other one has.
         assert_eq!(service.wait(Timestamp::ZERO, 5), 33);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn nothing_overflows() {
-        let mut service = Service::new(2);
+        let mut service = ServerPool::new(2);
         service.on_started(Timestamp::MAX, u64::MAX);
         service.on_started(Timestamp::ZERO, u64::MAX);
         assert_eq!(service.wait(Timestamp::ZERO, u64::MAX), u64::MAX);

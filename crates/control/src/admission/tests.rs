@@ -13,8 +13,8 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_nanos(millis * 1_000_000)
 }
 
-fn query(value: u32) -> Request<u32> {
-    Request { class: Class::Query, key: None, deadline: None, value }
+fn query(value: u32) -> AdmissionRequest<u32> {
+    AdmissionRequest { class: Class::Query, key: None, deadline: None, value }
 }
 
 fn pool(policy: Policy, change: impl FnOnce(&mut PoolConfig)) -> RequestPool<u32> {
@@ -31,9 +31,9 @@ fn pool(policy: Policy, change: impl FnOnce(&mut PoolConfig)) -> RequestPool<u32
 fn delay_is_bounded_not_items() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..10 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
-    let Offered::Denied { value, reason, retry_after } = pool.offer(at(0), query(10)) else { panic!("taken") };
+    let OfferOutcome::Denied { value, reason, retry_after } = pool.offer(at(0), query(10)) else { panic!("taken") };
     assert_eq!((value, reason), (10, ShedReason::QueueFull));
     assert_eq!(retry_after, Duration::from_millis(100));
 }
@@ -42,15 +42,15 @@ fn delay_is_bounded_not_items() {
 fn whoever_was_promised_a_place_finds_more_room_but_not_without_end() {
     let mut pool = pool(Policy::Deny, |config| config.deadline_default = Duration::from_secs(60));
     for value in 0..10 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
     assert_eq!(pool.permitted(Class::Query), Duration::from_millis(110));
-    assert!(matches!(pool.offer(at(0), query(10)), Offered::Denied { .. }));
+    assert!(matches!(pool.offer(at(0), query(10)), OfferOutcome::Denied { .. }));
     for value in 10..50 {
-        assert_eq!(pool.offer_promised(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer_promised(at(0), query(value)), OfferOutcome::Queued);
     }
     let refused = pool.offer_promised(at(0), query(50));
-    assert!(matches!(refused, Offered::Denied { reason: ShedReason::QueueFull, value: 50, .. }));
+    assert!(matches!(refused, OfferOutcome::Denied { reason: ShedReason::QueueFull, value: 50, .. }));
     let order: Vec<u32> = core::iter::from_fn(|| pool.take(at(0)).map(|taken| taken.value)).collect();
     assert!(order.into_iter().eq(0..50), "in the order of arrival");
 }
@@ -61,35 +61,35 @@ fn control_is_never_behind_work() {
     for value in 0..20 {
         let _ = pool.offer(at(0), query(value));
     }
-    let ping = Request { class: Class::Control, key: None, deadline: None, value: 99 };
-    assert_eq!(pool.offer(at(0), ping), Offered::Immediate(99));
+    let ping = AdmissionRequest { class: Class::Control, key: None, deadline: None, value: 99 };
+    assert_eq!(pool.offer(at(0), ping), OfferOutcome::Immediate(99));
 }
 
 #[test]
 fn what_cannot_be_in_time_is_denied_and_what_is_late_is_not_executed() {
     let mut pool = pool(Policy::Deny, |_| {});
-    let patient = Request { deadline: Some(Duration::from_millis(50)), ..query(1) };
-    let hurried = Request { deadline: Some(Duration::from_millis(15)), ..query(2) };
-    assert_eq!(pool.offer(at(0), patient), Offered::Queued);
+    let patient = AdmissionRequest { deadline: Some(Duration::from_millis(50)), ..query(1) };
+    let hurried = AdmissionRequest { deadline: Some(Duration::from_millis(15)), ..query(2) };
+    assert_eq!(pool.offer(at(0), patient), OfferOutcome::Queued);
     assert!(matches!(
         pool.offer(at(0), hurried),
-        Offered::Denied { reason: ShedReason::DeadlineHopeless, value: 2, .. }
+        OfferOutcome::Denied { reason: ShedReason::DeadlineHopeless, value: 2, .. }
     ));
     assert_eq!(pool.take(at(51)), None);
-    let late = Ended { class: Class::Query, value: 1, reason: ShedReason::Expired };
+    let late = EndedRequest { class: Class::Query, value: 1, reason: ShedReason::Expired };
     assert_eq!(pool.poll_ended(), Some(late));
 }
 
 #[test]
 fn a_stall_does_not_make_everything_hopeless_for_ever() {
     let mut pool = pool(Policy::Deny, |_| {});
-    assert_eq!(pool.offer(at(0), query(0)), Offered::Queued);
+    assert_eq!(pool.offer(at(0), query(0)), OfferOutcome::Queued);
     let stalled = pool.take(at(0)).unwrap();
     // The estimate is now some 4 s, beyond the deadline of 1.8 s.
     pool.on_served(stalled.job, Duration::from_secs(60));
     let mut now = 60_000;
     for value in 1..40 {
-        assert_eq!(pool.offer(at(now), query(value)), Offered::Queued, "an idle server takes whoever comes");
+        assert_eq!(pool.offer(at(now), query(value)), OfferOutcome::Queued, "an idle server takes whoever comes");
         let taken = pool.take(at(now)).unwrap();
         pool.on_served(taken.job, Duration::from_millis(10));
         now += 10;
@@ -101,7 +101,7 @@ fn a_stall_does_not_make_everything_hopeless_for_ever() {
 fn head_drop_keeps_the_newest() {
     let mut pool = pool(Policy::HeadDrop, |_| {});
     for value in 0..12 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
     let displaced: Vec<u32> = core::iter::from_fn(|| pool.poll_ended()).map(|ended| ended.value).collect();
     assert_eq!(displaced, [0, 1]);
@@ -114,20 +114,20 @@ fn head_drop_displaces_nobody_in_vain() {
         config.classes[Class::AdvancedQuery.index()].cost_initial = Duration::from_millis(95);
     });
     for value in 0..5 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
-    assert_eq!(pool.offer(at(0), Request { class: Class::AdvancedQuery, ..query(9) }), Offered::Queued);
+    assert_eq!(pool.offer(at(0), AdmissionRequest { class: Class::AdvancedQuery, ..query(9) }), OfferOutcome::Queued);
     let short = pool.take(at(0)).unwrap();
     pool.on_served(short.job, Duration::from_millis(10));
     let long = pool.take(at(0)).unwrap();
     assert_eq!((short.value, long.value), (0, 9));
     // 95 ms are under way: there is no room even in an empty queue.
-    assert!(matches!(pool.offer(at(0), query(5)), Offered::Dropped { value: 5, .. }));
+    assert!(matches!(pool.offer(at(0), query(5)), OfferOutcome::Dropped { value: 5, .. }));
     assert_eq!(pool.poll_ended(), None);
     assert_eq!(pool.len(Class::Query), 4);
     // 35 ms under way and 40 ms in the queue leave room for two; the third displaces one.
     for value in 6..9 {
-        assert_eq!(pool.offer(at(60), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(60), query(value)), OfferOutcome::Queued);
     }
     let displaced: Vec<u32> = core::iter::from_fn(|| pool.poll_ended()).map(|ended| ended.value).collect();
     assert_eq!(displaced, [1]);
@@ -138,10 +138,10 @@ fn head_drop_displaces_nobody_in_vain() {
 fn postponed_requests_move_up_in_order_and_are_not_overtaken() {
     let mut pool = pool(Policy::Postpone, |_| {});
     for value in 0..10 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
-    assert_eq!(pool.offer(at(0), query(10)), Offered::Parked { until: at(100) });
-    assert_eq!(pool.offer(at(0), query(11)), Offered::Parked { until: at(110) });
+    assert_eq!(pool.offer(at(0), query(10)), OfferOutcome::Parked { until: at(100) });
+    assert_eq!(pool.offer(at(0), query(11)), OfferOutcome::Parked { until: at(110) });
     let mut order = Vec::new();
     let mut now = 0;
     while let Some(taken) = pool.take(at(now)) {
@@ -156,7 +156,7 @@ fn postponed_requests_move_up_in_order_and_are_not_overtaken() {
 fn the_cost_of_a_class_is_learned() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..200 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
         let taken = pool.take(at(0)).unwrap();
         pool.on_served(taken.job, Duration::from_millis(40));
     }
@@ -174,22 +174,22 @@ fn with_servers(servers: u32, advanced_secs: u64) -> RequestPool<u32> {
     })
 }
 
-fn advanced(value: u32) -> Request<u32> {
-    Request { class: Class::AdvancedQuery, deadline: Some(Duration::from_secs(60)), ..query(value) }
+fn advanced(value: u32) -> AdmissionRequest<u32> {
+    AdmissionRequest { class: Class::AdvancedQuery, deadline: Some(Duration::from_secs(60)), ..query(value) }
 }
 
 #[test]
 fn a_long_query_does_not_delay_what_another_server_can_do() {
     let mut pool = with_servers(4, 10);
-    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    assert_eq!(pool.offer(at(0), advanced(0)), OfferOutcome::Queued);
     let long = pool.take(at(0)).unwrap();
-    assert_eq!(pool.offer(at(0), query(1)), Offered::Queued, "three servers are idle");
+    assert_eq!(pool.offer(at(0), query(1)), OfferOutcome::Queued, "three servers are idle");
     let short = pool.take(at(0)).unwrap();
     for value in 2..4 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
     let others = [pool.take(at(0)).unwrap(), pool.take(at(0)).unwrap()];
-    assert_eq!(pool.offer(at(0), query(4)), Offered::Queued, "all are busy, three of them for 10 ms");
+    assert_eq!(pool.offer(at(0), query(4)), OfferOutcome::Queued, "all are busy, three of them for 10 ms");
     for taken in [long, short].into_iter().chain(others) {
         pool.on_served(taken.job, Duration::from_millis(10));
     }
@@ -198,19 +198,19 @@ fn a_long_query_does_not_delay_what_another_server_can_do() {
 #[test]
 fn work_in_service_counts_as_far_as_it_is_not_done() {
     let mut pool = with_servers(1, 1);
-    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    assert_eq!(pool.offer(at(0), advanced(0)), OfferOutcome::Queued);
     let taken = pool.take(at(0)).unwrap();
-    assert!(matches!(pool.offer(at(100), query(1)), Offered::Denied { reason: ShedReason::QueueFull, .. }));
-    let hurried = Request { deadline: Some(Duration::from_millis(800)), ..query(2) };
-    assert!(matches!(pool.offer(at(100), hurried), Offered::Denied { reason: ShedReason::DeadlineHopeless, .. }));
-    assert_eq!(pool.offer(at(920), query(3)), Offered::Queued, "80 ms are left of the second");
+    assert!(matches!(pool.offer(at(100), query(1)), OfferOutcome::Denied { reason: ShedReason::QueueFull, .. }));
+    let hurried = AdmissionRequest { deadline: Some(Duration::from_millis(800)), ..query(2) };
+    assert!(matches!(pool.offer(at(100), hurried), OfferOutcome::Denied { reason: ShedReason::DeadlineHopeless, .. }));
+    assert_eq!(pool.offer(at(920), query(3)), OfferOutcome::Queued, "80 ms are left of the second");
     pool.on_served(taken.job, Duration::from_secs(1));
 }
 
 #[test]
 fn a_cancelled_job_leaves_the_service_and_teaches_nothing() {
     let mut pool = with_servers(1, 1);
-    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    assert_eq!(pool.offer(at(0), advanced(0)), OfferOutcome::Queued);
     let taken = pool.take(at(0)).unwrap();
     assert_eq!(pool.backlog(Class::Query, at(10)), Duration::from_millis(990));
     pool.on_cancelled(taken.job);
@@ -221,10 +221,10 @@ fn a_cancelled_job_leaves_the_service_and_teaches_nothing() {
 #[test]
 fn the_total_backlog_counts_the_service_once() {
     let mut pool = with_servers(1, 1);
-    assert_eq!(pool.offer(at(0), advanced(0)), Offered::Queued);
+    assert_eq!(pool.offer(at(0), advanced(0)), OfferOutcome::Queued);
     let taken = pool.take(at(0)).unwrap();
     for class in [Class::Update, Class::Query, Class::Check] {
-        assert_eq!(pool.offer(at(950), Request { class, ..query(1) }), Offered::Queued);
+        assert_eq!(pool.offer(at(950), AdmissionRequest { class, ..query(1) }), OfferOutcome::Queued);
     }
     assert_eq!(pool.backlog(Class::Query, at(950)), Duration::from_millis(60));
     assert_eq!(pool.backlog_total(at(950)), Duration::from_millis(80));
@@ -244,7 +244,7 @@ fn classes_share_by_weight_and_none_starves() {
     });
     for value in 0..10_000 {
         for class in [Class::AdvancedQuery, Class::Update] {
-            assert_eq!(pool.offer(at(0), Request { class, ..query(value) }), Offered::Queued);
+            assert_eq!(pool.offer(at(0), AdmissionRequest { class, ..query(value) }), OfferOutcome::Queued);
         }
     }
     for _ in 0..6000 {
@@ -270,12 +270,18 @@ fn a_queue_that_is_empty_for_a_moment_keeps_its_debt() {
     let (mut now, mut busy) = (Timestamp::ZERO, [Duration::ZERO; Class::COUNT]);
     for round in 0..100_000 {
         while pool.len(Class::Update) < 2 {
-            assert_eq!(pool.offer(now, Request { class: Class::Update, ..query(round) }), Offered::Queued);
+            assert_eq!(
+                pool.offer(now, AdmissionRequest { class: Class::Update, ..query(round) }),
+                OfferOutcome::Queued
+            );
         }
         let taken = pool.take(now).unwrap();
         let class = taken.job.class;
         if class == Class::Update && pool.len(Class::AdvancedQuery) == 0 {
-            assert_eq!(pool.offer(now, Request { class: Class::AdvancedQuery, ..query(round) }), Offered::Queued);
+            assert_eq!(
+                pool.offer(now, AdmissionRequest { class: Class::AdvancedQuery, ..query(round) }),
+                OfferOutcome::Queued
+            );
         }
         let cost = pool.cost(class);
         busy[class.index()] += cost;
@@ -301,7 +307,7 @@ fn every_class_gets_its_weight() {
     for value in 0..60_000 {
         for class in &Class::ALL[1..] {
             while pool.len(*class) < 2 {
-                assert_eq!(pool.offer(at(0), Request { class: *class, ..query(value) }), Offered::Queued);
+                assert_eq!(pool.offer(at(0), AdmissionRequest { class: *class, ..query(value) }), OfferOutcome::Queued);
             }
         }
         let taken = pool.take(at(0)).unwrap();
@@ -321,16 +327,16 @@ fn every_class_gets_its_weight() {
 fn a_class_does_not_pay_for_requests_that_were_not_executed() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..9 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
-    let other = Request { class: Class::Check, deadline: Some(Duration::from_secs(60)), ..query(9) };
-    assert_eq!(pool.offer(at(0), other), Offered::Queued);
+    let other = AdmissionRequest { class: Class::Check, deadline: Some(Duration::from_secs(60)), ..query(9) };
+    assert_eq!(pool.offer(at(0), other), OfferOutcome::Queued);
     // All nine are late; the class comes back and is served at its next turn.
     let taken = pool.take(at(5000)).unwrap();
     pool.on_served(taken.job, Duration::from_millis(10));
     for value in 10..20 {
-        let request = Request { class: [Class::Query, Class::Check][value as usize % 2], ..query(value) };
-        assert_eq!(pool.offer(at(5000), request), Offered::Queued);
+        let request = AdmissionRequest { class: [Class::Query, Class::Check][value as usize % 2], ..query(value) };
+        assert_eq!(pool.offer(at(5000), request), OfferOutcome::Queued);
     }
     let mut served = Vec::new();
     for _ in 0..4 {

@@ -29,7 +29,7 @@ pub struct Aimd {
 
 /// Long-run means of the map. Finite and not negative, whatever they were computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimates {
+pub struct AimdEstimates {
     /// τ, mean timeout over all checks, in seconds; 1/τ is the rate of checks.
     pub timeout: f64,
     /// T, mean timeout just before a decrease, in seconds.
@@ -89,7 +89,7 @@ impl Aimd {
     }
 
     /// F3: Poisson losses, ε → 0. τ = c·s, T = α/((α−1)c)·s, N = 1/(cε), D = T/2, where s = sqrt(δ/λ).
-    pub fn fluid(&self) -> Estimates {
+    pub fn fluid(&self) -> AimdEstimates {
         let before = self.fluid_before_decrease();
         self.scaled(self.c, before, 0.5 * before)
     }
@@ -108,7 +108,7 @@ impl Aimd {
     ///
     /// Against the exact law, ε ≤ 0.3: for 1.25 ≤ α ≤ 4 within 1.1 % (τ), 0.7 % (T, N, D) and 0.4 % (p); for all α
     /// within 1.3 %. Above 0.3 see [`Aimd::mean_field`]; the two differ by up to 3 % where they meet.
-    pub fn estimate(&self) -> Estimates {
+    pub fn estimate(&self) -> AimdEstimates {
         let epsilon = self.epsilon();
         if epsilon > EPSILON_CORRECTED_MAX {
             return self.mean_field();
@@ -125,7 +125,7 @@ impl Aimd {
     ///
     /// Against the exact law, all α: τ within 1.7 % for ε ≤ 0.3 and 3.7 % up to 1; T and N within 2.6 % and 6.1 %, D
     /// within 3.2 % and 8.8 %. Costs 50 sums of about 6/ε terms, 7 500 at most.
-    pub fn mean_field(&self) -> Estimates {
+    pub fn mean_field(&self) -> AimdEstimates {
         let point = mean_field::solve(self.epsilon(), self.alpha);
         self.scaled(point.timeout, point.before_decrease, point.detection_delay)
     }
@@ -135,7 +135,7 @@ impl Aimd {
     /// T = `sqrt(E[T²])·(1 + v)^(−1/8)` with v = cv2·(α²−1)/(α²+1) and `E[T²]` from F2; N by F1; τ = 1/(λN); D = T/2.
     ///
     /// Within 5 % at ε = 0.05 for `cv2` up to 4. NaN and negative values count as 0, values above 10⁶ as 10⁶.
-    pub fn renewal(&self, cv2: f64) -> Estimates {
+    pub fn renewal(&self, cv2: f64) -> AimdEstimates {
         let square = self.alpha * self.alpha;
         let variation = in_range(cv2, 0.0, CV2_MAX) * (square - 1.0) / (square + 1.0);
         let before = libm::sqrt(2.0 / (1.0 - 1.0 / square)) * libm::pow(1.0 + variation, -0.125);
@@ -148,10 +148,10 @@ impl Aimd {
     }
 
     /// Estimates from τ, T and D in units of sqrt(δ/λ). N is taken from T, so that F1 holds whatever the method.
-    fn scaled(&self, timeout: f64, before_decrease: f64, detection_delay: f64) -> Estimates {
+    fn scaled(&self, timeout: f64, before_decrease: f64, detection_delay: f64) -> AimdEstimates {
         let unit = libm::sqrt(self.step / self.event_rate);
         let growths = before_decrease * (1.0 - 1.0 / self.alpha) / self.epsilon();
-        Estimates {
+        AimdEstimates {
             timeout: timeout * unit,
             before_decrease: before_decrease * unit,
             growths,

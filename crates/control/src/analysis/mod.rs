@@ -18,4 +18,4 @@ pub mod poisson;
 #[cfg(test)]
 mod exact;
 
-pub use aimd::{Aimd, Estimates};
+pub use aimd::{Aimd, AimdEstimates};

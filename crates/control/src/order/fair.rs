@@ -11,7 +11,7 @@ use core::cmp::Reverse;
 pub(super) const ONE: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
+pub(super) struct FairEntry {
     pub(super) tag: u64,
     /// Of equal tags, who came first.
     turn: u64,
@@ -21,7 +21,7 @@ pub(super) struct Entry {
 
 #[derive(Debug, Default)]
 pub(super) struct Fair {
-    heap: BinaryHeap<Reverse<Entry>>,
+    heap: BinaryHeap<Reverse<FairEntry>>,
     /// The tag that is served now.
     clock: u64,
     turns: u64,
@@ -31,11 +31,11 @@ impl Fair {
     /// Waits from `tag` on, or from where service is now.
     pub(super) fn push(&mut self, key: u32, stamp: u32, tag: u64) {
         self.turns += 1;
-        let entry = Entry { tag: tag.max(self.clock), turn: self.turns, key, stamp };
+        let entry = FairEntry { tag: tag.max(self.clock), turn: self.turns, key, stamp };
         self.heap.push(Reverse(entry));
     }
 
-    pub(super) fn pop(&mut self) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Option<FairEntry> {
         let Reverse(entry) = self.heap.pop()?;
         self.clock = self.clock.max(entry.tag);
         Some(entry)
@@ -49,7 +49,7 @@ impl Fair {
         self.heap.len()
     }
 
-    pub(super) fn retain(&mut self, mut is_valid: impl FnMut(&Entry) -> bool) {
+    pub(super) fn retain(&mut self, mut is_valid: impl FnMut(&FairEntry) -> bool) {
         self.heap.retain(|Reverse(entry)| is_valid(entry));
     }
 

@@ -87,7 +87,7 @@ pub enum Served {
 }
 
 #[derive(Debug)]
-struct Flow {
+struct ReadFlow {
     key: u32,
     parent: u32,
     /// Which of the flows that had this place.
@@ -96,7 +96,7 @@ struct Flow {
     stamp: u32,
     standing: Standing,
     /// In which of its parent's lists it is.
-    list: List,
+    list: ParentList,
     tag: u64,
     since: Timestamp,
     is_waiting: bool,
@@ -104,7 +104,7 @@ struct Flow {
 
 /// The lists of a parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum List {
+enum ParentList {
     Granted,
     Entitled,
     Excess,
@@ -113,7 +113,7 @@ enum List {
 const LISTS: usize = 3;
 
 #[derive(Debug, Default)]
-struct Parent {
+struct ReadParent {
     key: u64,
     u: u64,
     n: u32,
@@ -133,9 +133,9 @@ struct Parent {
 /// The flows that wait.
 #[derive(Debug, Default)]
 pub struct ReadOrder {
-    flows: Vec<Flow>,
+    flows: Vec<ReadFlow>,
     free_flows: Vec<u32>,
-    parents: Vec<Parent>,
+    parents: Vec<ReadParent>,
     free_parents: Vec<u32>,
     by_key: BTreeMap<u64, u32>,
     orders: [Fair; LISTS],
@@ -183,10 +183,10 @@ impl ReadOrder {
         let list = list_of(&standing, now);
         self.generations = self.generations.wrapping_add(1);
         let generation = self.generations;
-        let flow = Flow { key, parent, generation, stamp: 0, standing, list, tag: 0, since: now, is_waiting: true };
+        let flow = ReadFlow { key, parent, generation, stamp: 0, standing, list, tag: 0, since: now, is_waiting: true };
         let index = if let Some(index) = self.free_flows.pop() {
             let stamp = self.flows[index as usize].stamp.wrapping_add(1);
-            self.flows[index as usize] = Flow { stamp, ..flow };
+            self.flows[index as usize] = ReadFlow { stamp, ..flow };
             index
         } else {
             self.flows.push(flow);
@@ -250,7 +250,7 @@ impl ReadOrder {
             let Some((index, flow_tag)) = self.take_flow(entry.key, order) else { continue };
             let flow = &mut self.flows[index as usize];
             let place = Place { index, generation: flow.generation };
-            let is_granted = flow.list == List::Granted;
+            let is_granted = flow.list == ParentList::Granted;
             let weight = if is_granted { flow.standing.grant.max(1) } else { flow.standing.weight.max(1) };
             flow.tag = flow_tag;
             let key = flow.key;
@@ -283,7 +283,7 @@ impl ReadOrder {
         self.since_excess = match current.order {
             Order::Excess => self.since_excess.saturating_sub(units.saturating_mul(self.excess_every() - 1)),
             // Nobody saves up for a time at which nobody is there.
-            _ if self.parents_in[List::Excess as usize] == 0 => 0,
+            _ if self.parents_in[ParentList::Excess as usize] == 0 => 0,
             Order::Sparse | Order::Entitled => self.since_excess.saturating_add(units),
         };
         let parent = &mut self.parents[current.parent as usize];
@@ -328,7 +328,7 @@ impl ReadOrder {
 
     /// Rule 6.
     fn excess_every(&self) -> u32 {
-        let entitled = self.parents_in[List::Entitled as usize] + self.parents_in[List::Granted as usize];
+        let entitled = self.parents_in[ParentList::Entitled as usize] + self.parents_in[ParentList::Granted as usize];
         EXCESS_EVERY.max(entitled + 1)
     }
 
@@ -339,11 +339,11 @@ impl ReadOrder {
     /// Takes the next flow of a parent that is served in this order out of its list.
     fn take_flow(&mut self, parent: u32, order: Order) -> Option<(u32, u64)> {
         let is_sparse = self.is_sparse(parent);
-        let lists: &[List] = match order {
-            Order::Sparse if is_sparse => &[List::Granted, List::Entitled, List::Excess],
-            Order::Sparse => &[List::Granted],
-            Order::Entitled => &[List::Entitled],
-            Order::Excess => &[List::Excess],
+        let lists: &[ParentList] = match order {
+            Order::Sparse if is_sparse => &[ParentList::Granted, ParentList::Entitled, ParentList::Excess],
+            Order::Sparse => &[ParentList::Granted],
+            Order::Entitled => &[ParentList::Entitled],
+            Order::Excess => &[ParentList::Excess],
         };
         for list in lists {
             while let Some(entry) = self.parents[parent as usize].lists[*list as usize].pop() {
@@ -395,7 +395,7 @@ impl ReadOrder {
             it.lists[list as usize].retain(|entry| is_entry(flows, entry.key, entry.stamp));
         }
         self.parents_in[list as usize] += u32::from(it.lens[list as usize] == 1);
-        if list == List::Excess && at < Timestamp::MAX {
+        if list == ParentList::Excess && at < Timestamp::MAX {
             self.promised.push(Reverse((at, index, stamp)));
         }
         self.list_parent(parent);
@@ -433,7 +433,7 @@ impl ReadOrder {
         is_entry(&self.flows, index, stamp)
     }
 
-    fn flow(&self, place: Place) -> Option<&Flow> {
+    fn flow(&self, place: Place) -> Option<&ReadFlow> {
         let flow = self.flows.get(place.index as usize)?;
         (flow.is_waiting && flow.generation == place.generation).then_some(flow)
     }
@@ -444,15 +444,15 @@ impl ReadOrder {
 }
 
 /// Whether this entry of a list is the one that counts.
-fn is_entry(flows: &[Flow], index: u32, stamp: u32) -> bool {
+fn is_entry(flows: &[ReadFlow], index: u32, stamp: u32) -> bool {
     flows.get(index as usize).is_some_and(|flow| flow.is_waiting && flow.stamp == stamp)
 }
 
-fn list_of(standing: &Standing, now: Timestamp) -> List {
+fn list_of(standing: &Standing, now: Timestamp) -> ParentList {
     match (standing.entitled_at <= now, standing.grant) {
-        (false, _) => List::Excess,
-        (true, 0) => List::Entitled,
-        (true, _) => List::Granted,
+        (false, _) => ParentList::Excess,
+        (true, 0) => ParentList::Entitled,
+        (true, _) => ParentList::Granted,
     }
 }
 

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 
 use super::fair::Fair;
-use super::{LISTS, Parent, ReadOrder, is_entry};
+use super::{LISTS, ReadOrder, ReadParent, is_entry};
 
 impl ReadOrder {
     /// A flow that is in no list waits no more.
@@ -51,12 +51,12 @@ impl ReadOrder {
             return *index;
         }
         let index = self.free_parents.pop().unwrap_or_else(|| {
-            self.parents.push(Parent::default());
+            self.parents.push(ReadParent::default());
             (self.parents.len() - 1) as u32
         });
         let it = &mut self.parents[index as usize];
         let stamp = it.stamp.wrapping_add(1);
-        *it = Parent { key, stamp, is_used: true, ..Parent::default() };
+        *it = ReadParent { key, stamp, is_used: true, ..ReadParent::default() };
         self.by_key.insert(key, index);
         index
     }

@@ -26,7 +26,7 @@ use core::time::Duration;
 use rand_core::Rng;
 
 pub use crate::measure::AverageRule;
-pub use ast::{AstConfig, AstRule, Growth, Step};
+pub use ast::{AdditiveStep, AstConfig, AstRule, Growth};
 pub use config::{HintUse, Level, PacerConfig, PacerPlan, Preset, Start};
 pub use detect::{DenialRule, DetectorConfig, DetectorRule};
 pub use initial::InitialRule;
@@ -37,11 +37,11 @@ use crate::draw;
 use crate::hints::Hints;
 use crate::measure::LossEstimator;
 use crate::time::{Timestamp, duration, seconds};
-use ast::{Ast, Check};
+use ast::{Ast, CheckResult};
 use config::Arc;
 use detect::Detector;
 use initial::{Past, Situation};
-use rbt::BackOff;
+use rbt::BackOffState;
 
 /// The pacing state of one standing query. See the [module](self) for the contract.
 ///
@@ -50,14 +50,14 @@ use rbt::BackOff;
 #[derive(Clone, Debug)]
 pub struct Pacer {
     plan: Arc<PacerPlan>,
-    state: State,
+    state: PacerState,
 }
 
 /// Everything but the plan, so that a method can borrow both.
 #[derive(Clone, Debug)]
-struct State {
+struct PacerState {
     ast: Ast,
-    back_off: BackOff,
+    back_off: BackOffState,
     detector: Detector,
     past: Past,
     losses: LossEstimator,
@@ -72,7 +72,7 @@ struct State {
     /// Failed attempts of the current urgent fetch, saturating.
     failures: u8,
     urgency: Urgency,
-    phase: Phase,
+    phase: PacerPhase,
     congestion: Congestion,
 }
 
@@ -86,7 +86,7 @@ enum Urgency {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PacerPhase {
     Waiting,
     Outstanding,
 }
@@ -131,9 +131,9 @@ impl Pacer {
     /// A pacer that knows nothing yet.
     pub fn new(plan: &Arc<PacerPlan>) -> Self {
         let ast = Ast::new(&plan.ast, plan.interval);
-        let state = State {
+        let state = PacerState {
             ast,
-            back_off: BackOff::new(&plan.back_off),
+            back_off: BackOffState::new(&plan.back_off),
             detector: Detector::NEW,
             past: Past::NONE,
             losses: LossEstimator::default(),
@@ -143,7 +143,7 @@ impl Pacer {
             fetch_again: None,
             failures: 0,
             urgency: Urgency::Periodic,
-            phase: Phase::Waiting,
+            phase: PacerPhase::Waiting,
             congestion: Congestion::Clear,
         };
         Self { plan: Arc::clone(plan), state }
@@ -154,7 +154,7 @@ impl Pacer {
         let mut pacer = Self::new(plan);
         pacer.state.ast = Ast::new(&plan.ast, seconds(saved.ast));
         pacer.state.want = pacer.state.ast.value() as f32;
-        pacer.state.back_off = BackOff::resumed(&plan.back_off, saved.stretch, seconds(saved.rbt));
+        pacer.state.back_off = BackOffState::resumed(&plan.back_off, saved.stretch, seconds(saved.rbt));
         pacer
     }
 
@@ -169,7 +169,7 @@ impl Pacer {
 
     /// A request is being sent. Without this a change announced during the request would be fetched beside it.
     pub fn on_sent(&mut self) {
-        self.state.phase = Phase::Outstanding;
+        self.state.phase = PacerPhase::Outstanding;
         self.state.forget_plan();
         // Whatever was announced before is asked for now.
         self.state.fetch_again = None;
@@ -231,7 +231,7 @@ impl Pacer {
     }
 }
 
-impl State {
+impl PacerState {
     fn on_outcome<R: Rng + ?Sized>(
         &mut self,
         plan: &PacerPlan,
@@ -239,13 +239,13 @@ impl State {
         outcome: &Outcome,
         rng: &mut R,
     ) -> Option<Duration> {
-        self.phase = Phase::Waiting;
+        self.phase = PacerPhase::Waiting;
         self.forget_plan();
         let congested = self.detector.is_congested(&plan.detector, now, outcome, plan.request_timeout, plan.obey);
         if let Outcome::Answered { losses, not_modified, .. } = outcome {
             let losses = if *not_modified { 0 } else { *losses };
             let exposure = self.count_losses(now, losses);
-            self.ast.on_check(&plan.ast, &Check { losses, exposure, congested }, &self.losses, rng);
+            self.ast.on_check(&plan.ast, &CheckResult { losses, exposure, congested }, &self.losses, rng);
             self.want += (self.ast.value() as f32 - self.want) * WANT_WEIGHT;
         }
         let hints = if plan.obey { outcome.hints() } else { None };
@@ -363,7 +363,7 @@ impl State {
     ) -> Option<Duration> {
         let told = if plan.obey { spread.map(seconds) } else { None };
         let spread = told.unwrap_or_else(|| self.ast.value().min(SPREAD_SECS)).min(plan.delay_max);
-        if self.phase == Phase::Outstanding {
+        if self.phase == PacerPhase::Outstanding {
             self.fetch_again = Some(spread as f32);
             return None;
         }

@@ -134,14 +134,14 @@ impl BackOffPlan {
 
 /// The state of either rule: one number.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum BackOff {
+pub(super) enum BackOffState {
     /// σ.
     Stretch(f64),
     /// b, seconds.
     Algorithm3(f64),
 }
 
-impl BackOff {
+impl BackOffState {
     pub(super) fn new(plan: &BackOffPlan) -> Self {
         if plan.exact() { Self::Algorithm3(0.0) } else { Self::Stretch(1.0) }
     }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn a_good_check_gives_back_rate_not_time() {
         let plan = plan(RbtRule::Stretch);
-        let mut back_off = BackOff::Stretch(10.0);
+        let mut back_off = BackOffState::Stretch(10.0);
         back_off.on_clear(&plan);
         assert!((1.0 / back_off.stretch() - 0.12).abs() < 1e-12);
     }
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn stretch_is_home_after_one_over_g_good_checks() {
         let plan = plan(RbtRule::Stretch);
-        let mut back_off = BackOff::Stretch(plan.stretch_max);
+        let mut back_off = BackOffState::Stretch(plan.stretch_max);
         for _ in 0..50 {
             back_off.on_clear(&plan);
         }
@@ -257,7 +257,7 @@ mod tests {
             (RbtRule::S19, 100.0, 500.0),
         ] {
             let plan = plan(rule);
-            let mut back_off = BackOff::new(&plan);
+            let mut back_off = BackOffState::new(&plan);
             for _ in 0..20 {
                 back_off.on_congestion(&plan, None, 10.0, average, &mut rng);
             }

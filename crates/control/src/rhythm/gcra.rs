@@ -27,7 +27,7 @@
 
 use core::time::Duration;
 
-use super::learn::{Interval, SILENCE_MAX};
+use super::learn::{LearnedInterval, SILENCE_MAX};
 use super::{ArrivalTime, Verdict};
 use crate::time::{Timestamp, duration, seconds};
 
@@ -46,7 +46,7 @@ pub(super) struct GcraPlan {
 
 #[derive(Clone, Debug)]
 pub(super) struct Gcra {
-    pub(super) interval: Interval,
+    pub(super) interval: LearnedInterval,
     /// Theoretical arrival time of the next message, the state of GCRA.
     pub(super) arrival: Timestamp,
     pub(super) last: Timestamp,
@@ -63,7 +63,7 @@ pub(super) struct Gcra {
 
 impl Gcra {
     pub(super) const NEW: Self = Self {
-        interval: Interval::Unseen,
+        interval: LearnedInterval::Unseen,
         arrival: Timestamp::ZERO,
         last: Timestamp::ZERO,
         refused_since: NEVER,
@@ -76,7 +76,7 @@ impl Gcra {
     pub(super) fn resume(plan: &GcraPlan, interval: Duration, batch: u32, now: Timestamp) -> Self {
         let interval = plan.allowed(interval);
         Self {
-            interval: Interval::learned(interval),
+            interval: LearnedInterval::learned(interval),
             arrival: now,
             last: now,
             short: interval as f32,
@@ -86,7 +86,7 @@ impl Gcra {
     }
 
     pub(super) fn pin(plan: &GcraPlan, interval: Duration, now: Timestamp) -> Self {
-        Self { interval: Interval::Pinned(plan.allowed(interval)), ..Self::resume(plan, interval, 0, now) }
+        Self { interval: LearnedInterval::Pinned(plan.allowed(interval)), ..Self::resume(plan, interval, 0, now) }
     }
 
     pub(super) fn on_publish(&mut self, plan: &GcraPlan, at: ArrivalTime, enforced: bool) -> Verdict {
@@ -160,21 +160,21 @@ impl Gcra {
         // knows, and it says nothing about the rate of late.
         let is_late = came < self.last;
         if came <= self.last
-            && let Interval::Learned { mean, .. } = &mut self.interval
+            && let LearnedInterval::Learned { mean, .. } = &mut self.interval
             && self.level > 0.0
         {
             // One of many that were read at once, and nearly all of a flood. What follows, for an interval of nothing.
             if !is_late {
                 self.short = (self.short.max(0.0) * (1.0 - SHORT_WEIGHT)).max(NANOSECOND);
             }
-            Interval::shorten(mean, self.batch);
+            LearnedInterval::shorten(mean, self.batch);
             self.fill(plan);
             return;
         }
         let came = came.max(self.last);
         let latest = came.secs_since(self.last);
         self.last = came;
-        if !is_late && !matches!(self.interval, Interval::Unseen) {
+        if !is_late && !matches!(self.interval, LearnedInterval::Unseen) {
             let sample = self.interval().map_or(latest, |interval| latest.min(SILENCE_MAX * interval)) as f32;
             let weight = if self.short < 0.0 { 1.0 } else { SHORT_WEIGHT };
             self.short = (self.short.max(0.0) + (sample - self.short.max(0.0)) * weight).max(NANOSECOND);
@@ -194,10 +194,10 @@ impl Gcra {
     /// Counts the messages of a batch.
     fn count(&mut self, plan: &GcraPlan, latest: f64) {
         let over = match &self.interval {
-            Interval::Unseen => true,
-            Interval::Pinned(_) => return,
-            Interval::Learning(first) => first.ends_batch(latest),
-            Interval::Learned { interval, .. } => {
+            LearnedInterval::Unseen => true,
+            LearnedInterval::Pinned(_) => return,
+            LearnedInterval::Learning(first) => first.ends_batch(latest),
+            LearnedInterval::Learned { interval, .. } => {
                 self.level -= (latest * plan.headroom / interval) as f32;
                 self.level <= 0.0
             }
@@ -206,7 +206,7 @@ impl Gcra {
             self.batch *= 1.0 - (latest as f32 * FORGET_PER_SEC).min(FORGET_MAX);
             if self.peak <= plan.burst_max {
                 // While learning the largest counts; later it may grow to the double of what would have passed.
-                let is_known = matches!(self.interval, Interval::Learned { .. });
+                let is_known = matches!(self.interval, LearnedInterval::Learned { .. });
                 let most = if is_known { 2.0 * (self.batch + plan.burst as f32).max(1.0) } else { plan.burst_max };
                 self.batch = self.batch.max(self.peak.min(most));
             }

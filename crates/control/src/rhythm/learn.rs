@@ -20,10 +20,10 @@ use super::gcra::{GcraPlan, NANOSECOND};
 
 /// Times in seconds.
 #[derive(Clone, Debug)]
-pub(super) enum Interval {
+pub(super) enum LearnedInterval {
     /// No message yet.
     Unseen,
-    Learning(First),
+    Learning(FirstIntervals),
     Learned {
         /// ι.
         interval: f64,
@@ -35,7 +35,7 @@ pub(super) enum Interval {
 
 /// The first intervals of a publisher, in seconds.
 #[derive(Clone, Debug)]
-pub(super) struct First {
+pub(super) struct FirstIntervals {
     /// In falling order.
     pub(super) longest: [f32; 3],
     /// Sum of the others.
@@ -43,7 +43,7 @@ pub(super) struct First {
     pub(super) seen: u16,
 }
 
-impl Interval {
+impl LearnedInterval {
     pub(super) fn learned(interval: f64) -> Self {
         Self::Learned { interval, mean: interval as f32 }
     }
@@ -58,7 +58,7 @@ impl Interval {
     /// `batch`: b.
     pub(super) fn on_interval(&mut self, plan: &GcraPlan, latest: f64, batch: f32) {
         match self {
-            Self::Unseen => *self = Self::Learning(First { longest: [0.0; 3], rest: 0.0, seen: 0 }),
+            Self::Unseen => *self = Self::Learning(FirstIntervals { longest: [0.0; 3], rest: 0.0, seen: 0 }),
             Self::Pinned(_) => {}
             Self::Learning(first) => {
                 first.on_interval(latest);
@@ -99,7 +99,7 @@ fn towards(from: f64, to: f64) -> f64 {
     })
 }
 
-impl First {
+impl FirstIntervals {
     /// Whether so long an interval separates two batches, as far as one can tell without ι.
     pub(super) fn ends_batch(&self, latest: f64) -> bool {
         2.0 * latest > f64::from(self.longest[0])
@@ -177,7 +177,7 @@ mod tests {
         for _ in 0..2 {
             for turn in 0..5 {
                 intervals.rotate_left(1);
-                let mut first = First { longest: [0.0; 3], rest: 0.0, seen: 0 };
+                let mut first = FirstIntervals { longest: [0.0; 3], rest: 0.0, seen: 0 };
                 for interval in intervals {
                     first.on_interval(interval);
                 }

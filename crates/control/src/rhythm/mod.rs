@@ -207,23 +207,23 @@ impl RhythmPlan {
 
 /// What is known of one publisher: at most 36 bytes.
 #[derive(Clone, Debug)]
-pub struct Rhythm(State);
+pub struct Rhythm(RhythmState);
 
 #[derive(Clone, Debug)]
-enum State {
+enum RhythmState {
     Gcra(PackedGcra),
     Paper(PackedPaper),
 }
 
 impl From<Gcra> for Rhythm {
     fn from(gcra: Gcra) -> Self {
-        Self(State::Gcra(PackedGcra::close(&gcra)))
+        Self(RhythmState::Gcra(PackedGcra::close(&gcra)))
     }
 }
 
 impl From<Paper> for Rhythm {
     fn from(paper: Paper) -> Self {
-        Self(State::Paper(PackedPaper::close(&paper)))
+        Self(RhythmState::Paper(PackedPaper::close(&paper)))
     }
 }
 
@@ -267,7 +267,7 @@ impl Rhythm {
     /// A message is seen that may have arrived before: nobody had the time to look. (CONTROL B8)
     pub fn on_arrival(&mut self, plan: &RhythmPlan, at: ArrivalTime, pressure: Pressure) -> Verdict {
         match &mut self.0 {
-            State::Gcra(packed) => {
+            RhythmState::Gcra(packed) => {
                 let enforced = plan.enforcement == Enforcement::Always || pressure != Pressure::Idle;
                 let at =
                     ArrivalTime { earliest: on_tick(at.earliest), likely: on_tick(at.likely), seen: on_tick(at.seen) };
@@ -276,7 +276,7 @@ impl Rhythm {
                 *packed = PackedGcra::close(&gcra);
                 verdict
             }
-            State::Paper(packed) => {
+            RhythmState::Paper(packed) => {
                 let mut paper = packed.open();
                 let verdict = paper.on_publish(&plan.paper, at);
                 *packed = PackedPaper::close(&paper);
@@ -289,8 +289,8 @@ impl Rhythm {
     /// nothing. Without this a publisher that is refused most of the time would run up a debt for what was never sent on.
     pub fn give_back(&mut self, plan: &RhythmPlan) {
         match &mut self.0 {
-            State::Gcra(gcra) => gcra.give_back(nanos(duration(plan.gcra.increment(gcra.interval())))),
-            State::Paper(_) => {}
+            RhythmState::Gcra(gcra) => gcra.give_back(nanos(duration(plan.gcra.increment(gcra.interval())))),
+            RhythmState::Paper(_) => {}
         }
     }
 
@@ -302,8 +302,8 @@ impl Rhythm {
 
     fn interval_secs(&self) -> Option<f64> {
         match &self.0 {
-            State::Gcra(gcra) => gcra.interval(),
-            State::Paper(paper) => paper.open().interval(),
+            RhythmState::Gcra(gcra) => gcra.interval(),
+            RhythmState::Paper(paper) => paper.open().interval(),
         }
     }
 
@@ -315,25 +315,25 @@ impl Rhythm {
     /// Messages that this publisher is known to send at once, at least 1 (practical; always 1 with the paper's rule).
     pub fn batch(&self) -> u32 {
         match &self.0 {
-            State::Gcra(gcra) => gcra.batch() as u32 + 1,
-            State::Paper(_) => 1,
+            RhythmState::Gcra(gcra) => gcra.batch() as u32 + 1,
+            RhythmState::Paper(_) => 1,
         }
     }
 
     /// The rate of the last few messages (practical) or of the last two (paper), per second; 0 before the second one.
     pub fn current_rate(&self) -> f64 {
         match &self.0 {
-            State::Gcra(gcra) if gcra.short() < 0.0 => 0.0,
-            State::Gcra(gcra) => 1.0 / f64::from(gcra.short()).max(1e-9),
-            State::Paper(paper) => paper.open().current_rate(),
+            RhythmState::Gcra(gcra) if gcra.short() < 0.0 => 0.0,
+            RhythmState::Gcra(gcra) => 1.0 / f64::from(gcra.short()).max(1e-9),
+            RhythmState::Paper(paper) => paper.open().current_rate(),
         }
     }
 
     /// When the last message came, as seen from now; something of no use before the first.
     pub fn last_at(&self, now: Timestamp) -> Timestamp {
         match &self.0 {
-            State::Gcra(gcra) => gcra.last(now),
-            State::Paper(paper) => paper.open().last(),
+            RhythmState::Gcra(gcra) => gcra.last(now),
+            RhythmState::Paper(paper) => paper.open().last(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //! - what is only compared or smoothed quickly has ten bits of mantissa, what is smoothed slowly keeps all of an `f32`.
 
 use super::gcra::{Gcra, NEVER};
-use super::learn::{First, Interval};
+use super::learn::{FirstIntervals, LearnedInterval};
 use super::paper::{Mean, Paper};
 use crate::compact;
 use crate::time::Timestamp;
@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 /// `Gcra`, closed.
 #[derive(Clone, Debug)]
 pub(super) struct PackedGcra {
-    phase: Phase,
+    phase: PackedPhase,
     last: [u8; 6],
     /// From `last` to the theoretical arrival, signed.
     debt: [u8; 6],
@@ -29,7 +29,7 @@ pub(super) struct PackedGcra {
 
 /// What `body` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PackedPhase {
     Unseen,
     Learning,
     Learned,
@@ -113,40 +113,44 @@ impl PackedGcra {
         now.saturating_add_signed(-signed(low(ago)))
     }
 
-    fn open_interval(&self) -> Interval {
+    fn open_interval(&self) -> LearnedInterval {
         let [a, b, c, d, e, f, g, h, i, j] = self.body;
         match self.phase {
-            Phase::Unseen => Interval::Unseen,
-            Phase::Pinned => Interval::Pinned(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
-            Phase::Learned => {
+            PackedPhase::Unseen => LearnedInterval::Unseen,
+            PackedPhase::Pinned => LearnedInterval::Pinned(f64::from_le_bytes([a, b, c, d, e, f, g, h])),
+            PackedPhase::Learned => {
                 let [interval, mean] = [[a, b, c, d], [e, f, g, h]].map(f32::from_le_bytes);
-                Interval::Learned { interval: interval.into(), mean }
+                LearnedInterval::Learned { interval: interval.into(), mean }
             }
-            Phase::Learning => {
+            PackedPhase::Learning => {
                 let [first, second, third, rest] =
                     [[a, b], [c, d], [e, f], [g, h]].map(|code| compact::open(u16::from_le_bytes(code)));
-                Interval::Learning(First { longest: [first, second, third], rest, seen: u16::from_le_bytes([i, j]) })
+                LearnedInterval::Learning(FirstIntervals {
+                    longest: [first, second, third],
+                    rest,
+                    seen: u16::from_le_bytes([i, j]),
+                })
             }
         }
     }
 }
 
-fn close_interval(interval: &Interval) -> (Phase, [u8; 10]) {
+fn close_interval(interval: &LearnedInterval) -> (PackedPhase, [u8; 10]) {
     match interval {
-        Interval::Unseen => (Phase::Unseen, [0; 10]),
-        Interval::Pinned(interval) => {
+        LearnedInterval::Unseen => (PackedPhase::Unseen, [0; 10]),
+        LearnedInterval::Pinned(interval) => {
             let [a, b, c, d, e, f, g, h] = interval.to_le_bytes();
-            (Phase::Pinned, [a, b, c, d, e, f, g, h, 0, 0])
+            (PackedPhase::Pinned, [a, b, c, d, e, f, g, h, 0, 0])
         }
-        Interval::Learned { interval, mean } => {
+        LearnedInterval::Learned { interval, mean } => {
             let [[a, b, c, d], [e, f, g, h]] = [*interval as f32, *mean].map(f32::to_le_bytes);
-            (Phase::Learned, [a, b, c, d, e, f, g, h, 0, 0])
+            (PackedPhase::Learned, [a, b, c, d, e, f, g, h, 0, 0])
         }
-        Interval::Learning(First { longest: [first, second, third], rest, seen }) => {
+        LearnedInterval::Learning(FirstIntervals { longest: [first, second, third], rest, seen }) => {
             let [[a, b], [c, d], [e, f], [g, h]] =
                 [*first, *second, *third, *rest].map(|value| compact::close(value).to_le_bytes());
             let [i, j] = seen.to_le_bytes();
-            (Phase::Learning, [a, b, c, d, e, f, g, h, i, j])
+            (PackedPhase::Learning, [a, b, c, d, e, f, g, h, i, j])
         }
     }
 }

@@ -39,14 +39,14 @@ pub enum Claim {
 /// Who is next, by claim, parent and flow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims {
-    flows: Vec<Flow>,
-    parents: Vec<Parent>,
+    flows: Vec<ClaimFlow>,
+    parents: Vec<ClaimParent>,
     by_key: BTreeMap<u64, u32>,
     free: Vec<u32>,
-    orders: [Order; 2],
+    orders: [ClaimOrder; 2],
     /// Items since one in excess was served, or nobody waited for that.
     since_excess: usize,
-    /// The time of a server that gives every busy flow the same; see [`Parent::used`].
+    /// The time of a server that gives every busy flow the same; see [`ClaimParent::used`].
     fair: u64,
     by_entitled: Sizes,
     by_excess: Sizes,
@@ -55,7 +55,7 @@ pub(super) struct Claims {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Order {
+struct ClaimOrder {
     clock: u64,
     /// Parents that have something to send here.
     parents: BTreeSet<(u64, u32)>,
@@ -64,7 +64,7 @@ struct Order {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flow {
+struct ClaimFlow {
     parent: u32,
     weight: u32,
     tags: [u64; 2],
@@ -74,7 +74,7 @@ struct Flow {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Parent {
+struct ClaimParent {
     key: u64,
     /// Flows that belong to it.
     members: u32,
@@ -114,14 +114,14 @@ impl Sizes {
     }
 }
 
-impl Flow {
+impl ClaimFlow {
     const UNKNOWN: Self = Self { parent: NIL, weight: 1, tags: [0; 2], waiting: [0; 2], stands: None };
 }
 
 impl Claims {
     pub(super) fn grow(&mut self, len: usize) {
         if self.flows.len() < len {
-            self.flows.resize(len, Flow::UNKNOWN);
+            self.flows.resize(len, ClaimFlow::UNKNOWN);
         }
     }
 
@@ -131,7 +131,7 @@ impl Claims {
 
     /// Whom a flow belongs to, from when it has nothing waiting.
     pub(super) fn set_parent(&mut self, flow: u32, key: u64) {
-        let Flow { parent, stands, .. } = self.flows[flow as usize];
+        let ClaimFlow { parent, stands, .. } = self.flows[flow as usize];
         let is_same = self.parents.get(parent as usize).is_some_and(|parent| parent.key == key);
         if is_same || stands.is_some() {
             return;
@@ -149,9 +149,9 @@ impl Claims {
     fn found_parent(&mut self, key: u64) -> u32 {
         let parent = self.free.pop().unwrap_or(self.parents.len() as u32);
         if parent as usize == self.parents.len() {
-            self.parents.push(Parent::default());
+            self.parents.push(ClaimParent::default());
         }
-        self.parents[parent as usize] = Parent { key, ..Parent::default() };
+        self.parents[parent as usize] = ClaimParent { key, ..ClaimParent::default() };
         self.by_key.insert(key, parent);
         parent
     }
@@ -172,7 +172,7 @@ impl Claims {
             // Nobody's: a parent of its own, beyond all that callers name.
             self.set_parent(flow, u64::MAX - u64::from(flow));
         }
-        let Flow { parent, stands, .. } = self.flows[flow as usize];
+        let ClaimFlow { parent, stands, .. } = self.flows[flow as usize];
         let is_sparse = claim == Claim::Excess && stands.is_none() && self.take_fair_share(parent);
         let claim = if is_sparse { Claim::Entitled } else { claim };
         let items = &mut self.parents[parent as usize].items;
@@ -195,7 +195,7 @@ impl Claims {
 
     /// An item of this flow has left in its turn.
     pub(super) fn on_served(&mut self, flow: u32, cost: u32) {
-        let Flow { parent, stands, weight, .. } = self.flows[flow as usize];
+        let ClaimFlow { parent, stands, weight, .. } = self.flows[flow as usize];
         let Some(claim) = stands else { return };
         self.count_out(parent);
         let order = claim as usize;
@@ -241,7 +241,7 @@ impl Claims {
     /// Items of a parent that wait, and of how many flows.
     pub(super) fn parent_share(&self, key: u64) -> (usize, usize) {
         let parent = self.by_key.get(&key).map(|parent| &self.parents[*parent as usize]);
-        let flows = |parent: &Parent| parent.branches.iter().map(|branch| branch.flows.len()).sum();
+        let flows = |parent: &ClaimParent| parent.branches.iter().map(|branch| branch.flows.len()).sum();
         parent.map_or((0, 0), |parent| (parent.items, flows(parent)))
     }
 
@@ -249,7 +249,7 @@ impl Claims {
     pub(super) fn forget(&mut self, flow: u32) {
         if (flow as usize) < self.flows.len() {
             self.leave_parent(flow);
-            self.flows[flow as usize] = Flow::UNKNOWN;
+            self.flows[flow as usize] = ClaimFlow::UNKNOWN;
         }
     }
 
@@ -266,7 +266,7 @@ impl Claims {
 
     /// Whether a flow is as good as the longest for an item with this claim: nobody else would have to make room for it.
     pub(super) fn is_longest(&self, flow: u32, claim: Claim) -> bool {
-        let Some(Flow { parent, waiting, .. }) = self.flows.get(flow as usize) else { return false };
+        let Some(ClaimFlow { parent, waiting, .. }) = self.flows.get(flow as usize) else { return false };
         let entitled = self.by_entitled.longest().map_or(0, |flow| self.flows[flow as usize].waiting[0]);
         let excess = self.by_excess.longest().map_or(0, |parent| self.parents[parent as usize].excess);
         match claim {
@@ -320,7 +320,7 @@ impl Claims {
 
     /// Puts a flow where it belongs now.
     fn stand(&mut self, flow: u32) {
-        let Flow { parent, waiting, stands, tags, .. } = self.flows[flow as usize];
+        let ClaimFlow { parent, waiting, stands, tags, .. } = self.flows[flow as usize];
         let belongs = match waiting {
             [0, 0] => None,
             [0, _] => Some(Claim::Excess),
@@ -350,7 +350,7 @@ impl Claims {
 
     /// Takes a flow from where it stands, and its parent with it, which may have to be listed again.
     fn leave_order(&mut self, flow: u32, claim: Claim) {
-        let Flow { parent, tags, .. } = self.flows[flow as usize];
+        let ClaimFlow { parent, tags, .. } = self.flows[flow as usize];
         let order = claim as usize;
         let branch = &mut self.parents[parent as usize].branches[order];
         branch.flows.remove(&(tags[order], flow));

@@ -18,19 +18,19 @@
 
 use alloc::vec::Vec;
 
-use super::links::{Links, List};
+use super::links::{Links, ListEnds};
 
 /// Who is next, by weight.
 #[derive(Clone, Debug)]
 pub(super) struct Drr {
-    flows: Vec<Flow>,
+    flows: Vec<DrrFlow>,
     links: Links,
     /// The flow whose turn it is; it is in no list.
     turn: Option<u32>,
     /// Fresh flows by their weight, in doublings.
-    fresh: [List; LEVELS],
+    fresh: [ListEnds; LEVELS],
     /// Standing flows: those still to come in this round, and those of the next. `now` tells which is which.
-    rings: [List; 2],
+    rings: [ListEnds; 2],
     now: Ring,
     /// Starts at 1; a flow never seen was credited in round 0.
     round: u64,
@@ -40,17 +40,17 @@ pub(super) struct Drr {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flow {
+struct DrrFlow {
     /// What may still be spent up to and in round `credited`; negative is a debt.
     credit: i64,
     /// The last round whose quantum is contained in `credit`.
     credited: u64,
     weight: u32,
-    place: Place,
+    place: RingPlace,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum RingPlace {
     Idle,
     Turn,
     Fresh(u8),
@@ -79,8 +79,8 @@ impl Drr {
             flows: Vec::new(),
             links: Links::default(),
             turn: None,
-            fresh: [List::EMPTY; LEVELS],
-            rings: [List::EMPTY; 2],
+            fresh: [ListEnds::EMPTY; LEVELS],
+            rings: [ListEnds::EMPTY; 2],
             now: Ring::Even,
             round: 1,
             skip: u64::MAX,
@@ -90,7 +90,7 @@ impl Drr {
 
     pub(super) fn grow(&mut self, len: usize) {
         if self.flows.len() < len {
-            self.flows.resize(len, Flow::UNKNOWN);
+            self.flows.resize(len, DrrFlow::UNKNOWN);
             self.links.grow(len);
         }
     }
@@ -112,7 +112,7 @@ impl Drr {
         loop {
             let flow = self.next_listed()?;
             if self.credit(flow) > 0 {
-                self.flows[flow as usize].place = Place::Turn;
+                self.flows[flow as usize].place = RingPlace::Turn;
                 self.turn = Some(flow);
                 return self.turn;
             }
@@ -141,25 +141,25 @@ impl Drr {
             self.stand(flow);
         } else {
             let level = level(self.flows[flow as usize].weight);
-            self.flows[flow as usize].place = Place::Fresh(level);
+            self.flows[flow as usize].place = RingPlace::Fresh(level);
             self.links.push_back(&mut self.fresh[usize::from(level)], flow);
         }
     }
 
     /// A flow has nothing left to send: it was served, or lost the rest.
     pub(super) fn on_emptied(&mut self, flow: u32) {
-        match core::mem::replace(&mut self.flows[flow as usize].place, Place::Idle) {
-            Place::Idle => {}
-            Place::Turn => self.turn = None,
-            Place::Fresh(level) => self.links.remove(&mut self.fresh[usize::from(level)], flow),
-            Place::Standing(ring) => self.links.remove(&mut self.rings[ring as usize], flow),
+        match core::mem::replace(&mut self.flows[flow as usize].place, RingPlace::Idle) {
+            RingPlace::Idle => {}
+            RingPlace::Turn => self.turn = None,
+            RingPlace::Fresh(level) => self.links.remove(&mut self.fresh[usize::from(level)], flow),
+            RingPlace::Standing(ring) => self.links.remove(&mut self.rings[ring as usize], flow),
         }
     }
 
     /// Forgets the weight and the debt of a flow with an empty queue.
     pub(super) fn forget(&mut self, flow: u32) {
         if let Some(flow) = self.flows.get_mut(flow as usize) {
-            *flow = Flow::UNKNOWN;
+            *flow = DrrFlow::UNKNOWN;
         }
     }
 
@@ -179,7 +179,7 @@ impl Drr {
     fn stand(&mut self, flow: u32) {
         let next = self.now.other();
         let standing = &mut self.flows[flow as usize];
-        standing.place = Place::Standing(next);
+        standing.place = RingPlace::Standing(next);
         self.skip = self.skip.min(standing.rounds_in_debt(self.quantum));
         self.links.push_back(&mut self.rings[next as usize], flow);
     }
@@ -202,8 +202,8 @@ fn level(weight: u32) -> u8 {
     weight.clamp(1, super::WEIGHT_MAX).ilog2() as u8
 }
 
-impl Flow {
-    const UNKNOWN: Self = Self { credit: 0, credited: 0, weight: 1, place: Place::Idle };
+impl DrrFlow {
+    const UNKNOWN: Self = Self { credit: 0, credited: 0, weight: 1, place: RingPlace::Idle };
 
     /// How many rounds from now its credit is positive again.
     fn rounds_in_debt(&self, quantum: i64) -> u64 {

@@ -10,22 +10,22 @@ pub(super) const NIL: u32 = u32::MAX;
 
 /// By flow: its neighbours.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Links(Vec<Link>);
+pub(super) struct Links(Vec<ListLink>);
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct ListLink {
     before: u32,
     after: u32,
 }
 
 /// Both ends of a list; [`NIL`] if it is empty.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct List {
+pub(super) struct ListEnds {
     first: u32,
     last: u32,
 }
 
-impl List {
+impl ListEnds {
     pub(super) const EMPTY: Self = Self { first: NIL, last: NIL };
 
     pub(super) fn first(self) -> Option<u32> {
@@ -41,13 +41,13 @@ impl Links {
     /// Makes room for flows below `len`.
     pub(super) fn grow(&mut self, len: usize) {
         if self.0.len() < len {
-            self.0.resize(len, Link { before: NIL, after: NIL });
+            self.0.resize(len, ListLink { before: NIL, after: NIL });
         }
     }
 
     /// Appends a flow that is in no list.
-    pub(super) fn push_back(&mut self, list: &mut List, flow: u32) {
-        self.0[flow as usize] = Link { before: list.last, after: NIL };
+    pub(super) fn push_back(&mut self, list: &mut ListEnds, flow: u32) {
+        self.0[flow as usize] = ListLink { before: list.last, after: NIL };
         match list.last {
             NIL => list.first = flow,
             last => self.0[last as usize].after = flow,
@@ -56,8 +56,8 @@ impl Links {
     }
 
     /// Takes a flow out of the list in which it is.
-    pub(super) fn remove(&mut self, list: &mut List, flow: u32) {
-        let Link { before, after } = self.0[flow as usize];
+    pub(super) fn remove(&mut self, list: &mut ListEnds, flow: u32) {
+        let ListLink { before, after } = self.0[flow as usize];
         match before {
             NIL => list.first = after,
             before => self.0[before as usize].after = after,
@@ -69,7 +69,7 @@ impl Links {
     }
 
     /// Takes the first flow of a list.
-    pub(super) fn pop_front(&mut self, list: &mut List) -> Option<u32> {
+    pub(super) fn pop_front(&mut self, list: &mut ListEnds) -> Option<u32> {
         let flow = list.first()?;
         self.remove(list, flow);
         Some(flow)
@@ -80,7 +80,7 @@ impl Links {
 mod tests {
     use super::*;
 
-    fn drain(links: &mut Links, list: &mut List) -> Vec<u32> {
+    fn drain(links: &mut Links, list: &mut ListEnds) -> Vec<u32> {
         core::iter::from_fn(|| links.pop_front(list)).collect()
     }
 
@@ -89,7 +89,7 @@ mod tests {
         for leaving in 0..5 {
             let mut links = Links::default();
             links.grow(5);
-            let mut list = List::EMPTY;
+            let mut list = ListEnds::EMPTY;
             for flow in [3, 1, 4, 0, 2] {
                 links.push_back(&mut list, flow);
             }

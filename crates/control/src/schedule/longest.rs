@@ -6,14 +6,14 @@
 
 use alloc::vec::Vec;
 
-use super::links::{Links, List};
+use super::links::{Links, ListEnds};
 
 /// Flows by the size of their backlog.
 #[derive(Clone, Debug)]
 pub(super) struct Longest {
     links: Links,
     /// Up to the highest that was ever used: a pool of a few small items has room for a few dozen, not for all.
-    buckets: Vec<List>,
+    buckets: Vec<ListEnds>,
     /// One bit for each bucket that is not empty.
     occupied: [u64; BUCKETS / 64],
 }
@@ -41,7 +41,7 @@ impl Longest {
         }
         if after > 0 {
             if self.buckets.len() <= new {
-                self.buckets.resize(new + 1, List::EMPTY);
+                self.buckets.resize(new + 1, ListEnds::EMPTY);
             }
             self.links.push_back(&mut self.buckets[new], flow);
             self.occupied[new / 64] |= 1 << (new % 64);

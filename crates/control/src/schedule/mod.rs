@@ -99,14 +99,14 @@ pub const WEIGHT_MAX: u32 = 256;
 #[derive(Clone, Debug)]
 pub struct Scheduler<T> {
     pool: Pool<T>,
-    order: Order,
+    order: RuleState,
     cost_max: u32,
     flows_max: u32,
 }
 
 /// Who is next: the state of the rule.
 #[derive(Clone, Debug)]
-enum Order {
+enum RuleState {
     Drr(Drr),
     Strict(Strict),
     Claims(Claims),
@@ -136,7 +136,7 @@ pub enum Refusal {
 
 /// An item that left the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taken<T> {
+pub struct ScheduledItem<T> {
     /// Whose it was.
     pub flow: FlowId,
     /// What was pushed.
@@ -182,9 +182,9 @@ impl SchedulerConfig {
         count("backlog_max", self.backlog_max, self.cost_max.into(), u64::MAX / 2)?;
         count("flows_max", self.flows_max.into(), 1, INDEX_MAX.into())?;
         let order = match self.rule {
-            SchedulerRule::Drr => Order::Drr(Drr::new(self.quantum)),
-            SchedulerRule::Strict => Order::Strict(Strict::default()),
-            SchedulerRule::Claims => Order::Claims(Claims::default()),
+            SchedulerRule::Drr => RuleState::Drr(Drr::new(self.quantum)),
+            SchedulerRule::Strict => RuleState::Strict(Strict::default()),
+            SchedulerRule::Claims => RuleState::Claims(Claims::default()),
         };
         let pool = Pool::new(self.items_max, self.backlog_max);
         Ok(Scheduler { pool, order, cost_max: self.cost_max, flows_max: self.flows_max })
@@ -235,16 +235,16 @@ impl<T> Scheduler<T> {
     /// Parents that have something waiting; as many as flows where the rule knows no parents.
     pub fn busy_parents(&self) -> usize {
         match &self.order {
-            Order::Claims(claims) => claims.busy_parents(),
-            Order::Drr(_) | Order::Strict(_) => self.busy_flows(),
+            RuleState::Claims(claims) => claims.busy_parents(),
+            RuleState::Drr(_) | RuleState::Strict(_) => self.busy_flows(),
         }
     }
 
     /// Items of a parent that wait, and of how many flows; none where the rule knows no parents.
     pub fn parent_share(&self, key: u64) -> (usize, usize) {
         match &self.order {
-            Order::Claims(claims) => claims.parent_share(key),
-            Order::Drr(_) | Order::Strict(_) => (0, 0),
+            RuleState::Claims(claims) => claims.parent_share(key),
+            RuleState::Drr(_) | RuleState::Strict(_) => (0, 0),
         }
     }
 
@@ -259,9 +259,9 @@ impl<T> Scheduler<T> {
         self.know(flow)?;
         let weight = weight.clamp(1, WEIGHT_MAX);
         match &mut self.order {
-            Order::Drr(drr) => drr.set_weight(flow.0, weight),
-            Order::Claims(claims) => claims.set_weight(flow.0, weight),
-            Order::Strict(_) => {}
+            RuleState::Drr(drr) => drr.set_weight(flow.0, weight),
+            RuleState::Claims(claims) => claims.set_weight(flow.0, weight),
+            RuleState::Strict(_) => {}
         }
         Ok(())
     }
@@ -270,7 +270,7 @@ impl<T> Scheduler<T> {
     /// waiting, and under [`SchedulerRule::Claims`] only; until it is set, the flow is a parent of its own.
     pub fn set_parent(&mut self, flow: FlowId, key: u64) -> Result<(), FlowOverMaximum> {
         self.know(flow)?;
-        if let Order::Claims(claims) = &mut self.order {
+        if let RuleState::Claims(claims) = &mut self.order {
             claims.set_parent(flow.0, key);
         }
         Ok(())
@@ -280,7 +280,7 @@ impl<T> Scheduler<T> {
     /// under [`SchedulerRule::Strict`] only.
     pub fn set_order(&mut self, flow: FlowId, key: u64) -> Result<(), FlowOverMaximum> {
         self.know(flow)?;
-        if let Order::Strict(strict) = &mut self.order {
+        if let RuleState::Strict(strict) = &mut self.order {
             strict.set_order(flow.0, key);
         }
         Ok(())
@@ -299,16 +299,16 @@ impl<T> Scheduler<T> {
         }
         if self.pool.is_full(cost) {
             return match self.order {
-                Order::Drr(_) | Order::Claims(_) => Pushed::Full(item),
-                Order::Strict(_) => Pushed::Refused(item, Refusal::PoolFull),
+                RuleState::Drr(_) | RuleState::Claims(_) => Pushed::Full(item),
+                RuleState::Strict(_) => Pushed::Refused(item, Refusal::PoolFull),
             };
         }
         let is_first = self.pool.put(flow.0, item, cost) == 1;
         match &mut self.order {
-            Order::Claims(claims) => claims.on_pushed(flow.0, cost, claim),
-            Order::Drr(drr) if is_first => drr.on_busy(flow.0),
-            Order::Strict(strict) if is_first => strict.on_busy(flow.0),
-            Order::Drr(_) | Order::Strict(_) => {}
+            RuleState::Claims(claims) => claims.on_pushed(flow.0, cost, claim),
+            RuleState::Drr(drr) if is_first => drr.on_busy(flow.0),
+            RuleState::Strict(strict) if is_first => strict.on_busy(flow.0),
+            RuleState::Drr(_) | RuleState::Strict(_) => {}
         }
         Pushed::Queued
     }
@@ -320,30 +320,30 @@ impl<T> Scheduler<T> {
     }
 
     /// Takes the next item; nothing only if nothing waits.
-    pub fn pop(&mut self) -> Option<Taken<T>> {
+    pub fn pop(&mut self) -> Option<ScheduledItem<T>> {
         let flow = self.next_flow()?;
         let (item, cost) = self.pool.take(flow)?;
         match &mut self.order {
-            Order::Drr(drr) => drr.on_served(flow, cost),
-            Order::Claims(claims) => claims.on_served(flow, cost),
-            Order::Strict(_) => {}
+            RuleState::Drr(drr) => drr.on_served(flow, cost),
+            RuleState::Claims(claims) => claims.on_served(flow, cost),
+            RuleState::Strict(_) => {}
         }
         self.settle(flow);
-        Some(Taken { flow: FlowId(flow), item, cost })
+        Some(ScheduledItem { flow: FlowId(flow), item, cost })
     }
 
     /// Drops the oldest item of a flow whose backlog is at least 8/9 of the longest. The oldest, because it is the most
     /// outdated, and because its publisher sees the gap soonest. Under [`SchedulerRule::Claims`] the longest is a flow by
     /// what it has entitled, or a parent by what it has in excess, and then its longest flow.
-    pub fn evict_longest(&mut self) -> Option<Taken<T>> {
+    pub fn evict_longest(&mut self) -> Option<ScheduledItem<T>> {
         self.take(self.longest()?)
     }
 
     /// The flow that [`Scheduler::evict_longest`] would take from.
     pub fn longest(&self) -> Option<FlowId> {
         let flow = match &self.order {
-            Order::Claims(claims) => claims.longest(),
-            Order::Drr(_) | Order::Strict(_) => self.pool.longest(),
+            RuleState::Claims(claims) => claims.longest(),
+            RuleState::Drr(_) | RuleState::Strict(_) => self.pool.longest(),
         };
         flow.map(FlowId)
     }
@@ -352,56 +352,56 @@ impl<T> Scheduler<T> {
     /// this claim: evicting from anybody else would not be fairer.
     pub fn is_longest(&self, flow: FlowId, claim: Claim) -> bool {
         match &self.order {
-            Order::Claims(claims) => claims.is_longest(flow.0, claim),
-            Order::Drr(_) | Order::Strict(_) => self.longest() == Some(flow),
+            RuleState::Claims(claims) => claims.is_longest(flow.0, claim),
+            RuleState::Drr(_) | RuleState::Strict(_) => self.longest() == Some(flow),
         }
     }
 
     /// Drops the oldest item of this flow.
-    pub fn evict(&mut self, flow: FlowId) -> Option<Taken<T>> {
+    pub fn evict(&mut self, flow: FlowId) -> Option<ScheduledItem<T>> {
         self.take(flow)
     }
 
     /// Forgets a flow with its weight and order, and hands over what it had waiting, the oldest first. What the
     /// iterator has not returned when it is dropped, is dropped too.
-    pub fn remove_flow(&mut self, flow: FlowId) -> Drain<'_, T> {
-        Drain { scheduler: self, flow }
+    pub fn remove_flow(&mut self, flow: FlowId) -> FlowDrain<'_, T> {
+        FlowDrain { scheduler: self, flow }
     }
 
     /// Whose turn it is. Asking may begin the turn, which whoever comes later has to wait for.
     fn next_flow(&mut self) -> Option<u32> {
         match &mut self.order {
-            Order::Drr(drr) => drr.next(),
-            Order::Strict(strict) => strict.next(),
-            Order::Claims(claims) => claims.next(),
+            RuleState::Drr(drr) => drr.next(),
+            RuleState::Strict(strict) => strict.next(),
+            RuleState::Claims(claims) => claims.next(),
         }
     }
 
     /// Takes the oldest item of a flow out of turn.
-    fn take(&mut self, flow: FlowId) -> Option<Taken<T>> {
+    fn take(&mut self, flow: FlowId) -> Option<ScheduledItem<T>> {
         let (item, cost) = self.pool.take(flow.0)?;
-        if let Order::Claims(claims) = &mut self.order {
+        if let RuleState::Claims(claims) = &mut self.order {
             claims.on_evicted(flow.0, cost);
         } else if self.pool.queue(flow.0).items == 0 {
             self.on_emptied(flow.0);
         }
-        Some(Taken { flow, item, cost })
+        Some(ScheduledItem { flow, item, cost })
     }
 
     /// Tells the rule what a served flow has left.
     fn settle(&mut self, flow: u32) {
         if self.pool.queue(flow).items == 0 {
             self.on_emptied(flow);
-        } else if let Order::Drr(drr) = &mut self.order {
+        } else if let RuleState::Drr(drr) = &mut self.order {
             drr.on_waiting(flow);
         }
     }
 
     fn on_emptied(&mut self, flow: u32) {
         match &mut self.order {
-            Order::Drr(drr) => drr.on_emptied(flow),
-            Order::Strict(strict) => strict.on_emptied(flow),
-            Order::Claims(_) => {}
+            RuleState::Drr(drr) => drr.on_emptied(flow),
+            RuleState::Strict(strict) => strict.on_emptied(flow),
+            RuleState::Claims(_) => {}
         }
     }
 
@@ -411,9 +411,9 @@ impl<T> Scheduler<T> {
         let len = flow.index() + 1;
         self.pool.grow(len);
         match &mut self.order {
-            Order::Drr(drr) => drr.grow(len),
-            Order::Strict(strict) => strict.grow(len),
-            Order::Claims(claims) => claims.grow(len),
+            RuleState::Drr(drr) => drr.grow(len),
+            RuleState::Strict(strict) => strict.grow(len),
+            RuleState::Claims(claims) => claims.grow(len),
         }
         Ok(())
     }
@@ -421,26 +421,26 @@ impl<T> Scheduler<T> {
 
 /// The items of a flow that is being removed.
 #[derive(Debug)]
-pub struct Drain<'a, T> {
+pub struct FlowDrain<'a, T> {
     scheduler: &'a mut Scheduler<T>,
     flow: FlowId,
 }
 
-impl<T> Iterator for Drain<'_, T> {
-    type Item = Taken<T>;
+impl<T> Iterator for FlowDrain<'_, T> {
+    type Item = ScheduledItem<T>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.scheduler.take(self.flow)
     }
 }
 
-impl<T> Drop for Drain<'_, T> {
+impl<T> Drop for FlowDrain<'_, T> {
     fn drop(&mut self) {
         self.by_ref().for_each(drop);
         match &mut self.scheduler.order {
-            Order::Drr(drr) => drr.forget(self.flow.0),
-            Order::Strict(strict) => strict.forget(self.flow.0),
-            Order::Claims(claims) => claims.forget(self.flow.0),
+            RuleState::Drr(drr) => drr.forget(self.flow.0),
+            RuleState::Strict(strict) => strict.forget(self.flow.0),
+            RuleState::Claims(claims) => claims.forget(self.flow.0),
         }
     }
 }

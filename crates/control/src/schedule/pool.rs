@@ -14,11 +14,11 @@ const SLOTS_KEPT: usize = 256;
 /// First in, first out for every flow, within one bound for all of them.
 #[derive(Clone, Debug)]
 pub(super) struct Pool<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<PoolSlot<T>>,
     /// The first free slot of `slots`.
     free: u32,
     /// By flow.
-    queues: Vec<Queue>,
+    queues: Vec<FlowQueue>,
     longest: Longest,
     items: u32,
     /// Queues that are not empty.
@@ -29,7 +29,7 @@ pub(super) struct Pool<T> {
 }
 
 #[derive(Clone, Debug)]
-struct Slot<T> {
+struct PoolSlot<T> {
     item: Option<T>,
     cost: u32,
     /// The slot behind this one in the same queue, or the next free one.
@@ -38,14 +38,14 @@ struct Slot<T> {
 
 /// What waits for one flow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queue {
+pub(super) struct FlowQueue {
     first: u32,
     last: u32,
     pub(super) items: u32,
     pub(super) backlog: u64,
 }
 
-impl Queue {
+impl FlowQueue {
     pub(super) const EMPTY: Self = Self { first: NIL, last: NIL, items: 0, backlog: 0 };
 }
 
@@ -76,14 +76,14 @@ impl<T> Pool<T> {
     /// Makes room for flows below `len`.
     pub(super) fn grow(&mut self, len: usize) {
         if self.queues.len() < len {
-            self.queues.resize(len, Queue::EMPTY);
+            self.queues.resize(len, FlowQueue::EMPTY);
             self.longest.grow(len);
         }
     }
 
     /// The queue of a flow, also of one never heard of.
-    pub(super) fn queue(&self, flow: u32) -> Queue {
-        self.queues.get(flow as usize).copied().unwrap_or(Queue::EMPTY)
+    pub(super) fn queue(&self, flow: u32) -> FlowQueue {
+        self.queues.get(flow as usize).copied().unwrap_or(FlowQueue::EMPTY)
     }
 
     /// A flow with about the longest backlog.
@@ -148,7 +148,7 @@ impl<T> Pool<T> {
     }
 
     fn occupy(&mut self, item: T, cost: u32) -> u32 {
-        let filled = Slot { item: Some(item), cost, next: NIL };
+        let filled = PoolSlot { item: Some(item), cost, next: NIL };
         if let Some(slot) = self.slots.get_mut(self.free as usize) {
             let index = core::mem::replace(&mut self.free, slot.next);
             *slot = filled;

@@ -67,8 +67,8 @@ fn costs_are_clamped() {
     push(&mut scheduler, 0, 1, 0);
     push(&mut scheduler, 0, 2, u32::MAX);
     assert_eq!(scheduler.backlog(), 17);
-    assert_eq!(scheduler.pop(), Some(Taken { flow: FlowId(0), item: 1, cost: 1 }));
-    assert_eq!(scheduler.pop(), Some(Taken { flow: FlowId(0), item: 2, cost: 16 }));
+    assert_eq!(scheduler.pop(), Some(ScheduledItem { flow: FlowId(0), item: 1, cost: 1 }));
+    assert_eq!(scheduler.pop(), Some(ScheduledItem { flow: FlowId(0), item: 2, cost: 16 }));
 }
 
 #[test]

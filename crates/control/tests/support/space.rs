@@ -16,10 +16,10 @@ use std::time::Duration;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Job, Offered, PoolConfig, Request, RequestPool};
+use tidegate_control::admission::{AdmissionRequest, AdmittedJob, Class, OfferOutcome, PoolConfig, RequestPool};
 use tidegate_control::analysis::aimd::step_for_rate;
 use tidegate_control::hints::Hints;
-use tidegate_control::pacer::{Outcome, Pacer, PacerConfig, PacerPlan, Preset, Step};
+use tidegate_control::pacer::{AdditiveStep, Outcome, Pacer, PacerConfig, PacerPlan, Preset};
 
 /// What is simulated.
 struct Scenario {
@@ -105,7 +105,7 @@ impl Load {
         let mut config = PacerConfig::from(preset);
         let step = step_for_rate(self.update_rate * self.radio_loss, 1.0 / self.interval, config.ast.alpha);
         config.interval = Duration::from_secs_f64(self.interval);
-        config.ast.step = Step::Fixed(Duration::from_secs_f64(step));
+        config.ast.step = AdditiveStep::Fixed(Duration::from_secs_f64(step));
         config.request_timeout = Duration::from_secs(2);
         change(&mut config);
         Scenario {
@@ -152,7 +152,7 @@ struct Space<'a> {
     rng: Xoshiro256PlusPlus,
     clients: Vec<Client>,
     pool: RequestPool<(usize, u32)>,
-    serving: Option<(Job, usize, u32, Timestamp, Duration)>,
+    serving: Option<(AdmittedJob, usize, u32, Timestamp, Duration)>,
     /// Work of denials that the server still has to do, seconds.
     denials: f64,
     tally: Tally,
@@ -243,15 +243,15 @@ impl<'a> Space<'a> {
             self.tally.offered += 1;
         }
         let deadline = Some(Duration::from_secs_f64(self.scenario.request_timeout));
-        let request = Request { class: Class::Query, key: None, deadline, value: (client, attempt) };
+        let request = AdmissionRequest { class: Class::Query, key: None, deadline, value: (client, attempt) };
         let offered = self.pool.offer(self.now, request);
         while self.pool.poll_ended().is_some() {}
         match offered {
-            Offered::Denied { .. } => {
+            OfferOutcome::Denied { .. } => {
                 self.denials += DENIAL_COST / self.capacity();
                 self.after_secs(RTT / 2.0, Event::Reply { client, attempt, queued: None, losses: 0 });
             }
-            Offered::Dropped { .. } => self.denials += DROP_COST / self.capacity(),
+            OfferOutcome::Dropped { .. } => self.denials += DROP_COST / self.capacity(),
             _ => self.serve(),
         }
     }

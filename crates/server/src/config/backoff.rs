@@ -6,22 +6,26 @@ use std::time::Duration;
 use tidegate_control::rhythm::{Enforcement, RhythmRule};
 use tidegate_core::settings::Rate;
 
-use super::setting::{Setting, Value};
+use super::setting::{ConfigValue, Setting};
 use super::units;
 
 /// How publishers that break their rhythm are slowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum BackOffMode {
     Practical,
     Paper,
     PaperTable,
     Off,
 }
 
-const MODES: &[(&str, Mode)] =
-    &[("practical", Mode::Practical), ("paper", Mode::Paper), ("paper-table", Mode::PaperTable), ("off", Mode::Off)];
+const MODES: &[(&str, BackOffMode)] = &[
+    ("practical", BackOffMode::Practical),
+    ("paper", BackOffMode::Paper),
+    ("paper-table", BackOffMode::PaperTable),
+    ("off", BackOffMode::Off),
+];
 
-impl Mode {
+impl BackOffMode {
     /// The rule of the core; none: nobody is slowed.
     pub fn rule(self) -> Option<RhythmRule> {
         match self {
@@ -33,8 +37,8 @@ impl Mode {
     }
 }
 
-impl Setting for Mode {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+impl Setting for BackOffMode {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let text = value.text()?;
         MODES.iter().find(|(name, _)| *name == text).map(|(_, mode)| *mode)
     }
@@ -51,10 +55,10 @@ impl Setting for Mode {
 
 /// When the practical rule has consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enforce(pub Enforcement);
+pub struct EnforceSetting(pub Enforcement);
 
-impl Setting for Enforce {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+impl Setting for EnforceSetting {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         value.text()?.parse().ok().map(Self)
     }
 
@@ -71,12 +75,12 @@ impl Setting for Enforce {
 
 /// So many per time: "500/s", "10/m", "1/1d".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct RateSetting {
     count: u32,
     per: Duration,
 }
 
-impl Pace {
+impl RateSetting {
     /// The pace of a default.
     pub fn of(rate: &Rate) -> Self {
         let per_second = Duration::from_secs(1).as_nanos() / rate.interval().as_nanos().max(1);
@@ -102,8 +106,8 @@ impl Pace {
 
 const MONTH: Duration = Duration::from_secs(30 * 86_400);
 
-impl Setting for Pace {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+impl Setting for RateSetting {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         Self::parse(value.text()?)
     }
 
@@ -131,19 +135,19 @@ mod tests {
             ("1000000/s", Duration::from_micros(1)),
             (" 3 / 30s ", Duration::from_secs(10)),
         ] {
-            assert_eq!(Pace::parse(text).map(|pace| pace.rate(None).interval()), Some(interval), "{text}");
+            assert_eq!(RateSetting::parse(text).map(|pace| pace.rate(None).interval()), Some(interval), "{text}");
         }
         for bad in ["", "0/s", "-1/s", "1", "1/", "/s", "1/x", "18446744073709551615/s", "1/31d", "2000000/s", "1.5/s"]
         {
-            assert_eq!(Pace::parse(bad), None, "{bad}");
+            assert_eq!(RateSetting::parse(bad), None, "{bad}");
         }
     }
 
     #[test]
     fn what_is_shown_reads_back() {
         for text in ["500/s", "10/m", "1/d", "3/30s", "7/90m"] {
-            let pace = Pace::parse(text).unwrap();
-            assert_eq!(Pace::parse(pace.show().trim_matches('"')), Some(pace), "{text}");
+            let pace = RateSetting::parse(text).unwrap();
+            assert_eq!(RateSetting::parse(pace.show().trim_matches('"')), Some(pace), "{text}");
         }
         for (name, mode) in MODES {
             assert_eq!(mode.show(), format!("\"{name}\""));

@@ -15,10 +15,10 @@
 use tidegate_core::classes::{CLASS_BYTES_MIN, CLASS_DELAY_MIN, Class};
 use tidegate_core::glob::Glob;
 
-use super::problem::{Origin, Problem};
-use super::setting::{Count, Setting, Size, Span, Value};
+use super::problem::{ConfigProblem, Origin};
+use super::setting::{ConfigValue, Setting, Size, Span, WholeNumber};
 use super::words::OnFullWord;
-use super::{Entry, Fields, has_field, names, suggest};
+use super::{ConfigEntry, Fields, has_field, names, suggest};
 
 /// Every field with its meaning.
 pub const FIELDS: Fields = &[
@@ -35,34 +35,35 @@ pub const FIELDS: Fields = &[
     ("max_delay", "It waits for its receiver at most so long, at least 10 ms. Unset: as long as it lives."),
 ];
 
-type Weight = Count<1, 256>;
+type Weight = WholeNumber<1, 256>;
 type Bytes = Size<{ CLASS_BYTES_MIN as u64 }, { 1 << 40 }>;
 type Delay = Span<{ CLASS_DELAY_MIN.as_millis() as u64 }>;
 
 /// Reads the fields of one class; what is wrong goes to `problems`.
-pub fn read(name: &str, at: &Origin, fields: &[Entry], problems: &mut Vec<Problem>) -> Option<Class> {
+pub fn read(name: &str, at: &Origin, fields: &[ConfigEntry], problems: &mut Vec<ConfigProblem>) -> Option<Class> {
     let before = problems.len();
     let mut class = Class::new(name, 0);
-    for Entry { path, value, origin } in fields {
+    for ConfigEntry { path, value, origin } in fields {
         let key = format!("classes.{name}.{path}");
         if !has_field(FIELDS, path) {
             let hint = suggest::did_you_mean(path, names(FIELDS));
-            problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
+            problems.push(ConfigProblem::of_key(origin, &key, "unknown key").with_hint(hint));
         } else if let Err(expected) = set(&mut class, path, value) {
-            problems.push(Problem::of_key(origin, &key, format!("{value} does not fit: expected {expected}")));
+            problems.push(ConfigProblem::of_key(origin, &key, format!("{value} does not fit: expected {expected}")));
         }
     }
     if !fields.iter().any(|field| field.path == "weight") {
-        problems.push(Problem::of_key(at, &format!("classes.{name}"), "a class needs \"weight\""));
+        problems.push(ConfigProblem::of_key(at, &format!("classes.{name}"), "a class needs \"weight\""));
     }
     (problems.len() == before).then_some(class)
 }
 
 /// Or what was expected.
-fn set(class: &mut Class, field: &str, value: &Value) -> Result<(), String> {
+fn set(class: &mut Class, field: &str, value: &ConfigValue) -> Result<(), String> {
     match field {
         "weight" => {
-            class.weight = Weight::read(value, None).map(|Count(weight)| weight as u32).ok_or_else(Weight::expected)?;
+            class.weight =
+                Weight::read(value, None).map(|WholeNumber(weight)| weight as u32).ok_or_else(Weight::expected)?;
         }
         "on_full" => {
             class.on_full =
@@ -80,9 +81,9 @@ fn set(class: &mut Class, field: &str, value: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn list(value: &Value) -> Result<&[String], String> {
+fn list(value: &ConfigValue) -> Result<&[String], String> {
     match value {
-        Value::List(list) if !list.is_empty() && list.iter().all(|text| !text.is_empty()) => Ok(list),
+        ConfigValue::List(list) if !list.is_empty() && list.iter().all(|text| !text.is_empty()) => Ok(list),
         _ => Err("a list of texts such as [\"a\", \"b\"]".to_owned()),
     }
 }
@@ -100,7 +101,8 @@ mod tests {
     fn classes(text: &str) -> (Vec<Class>, Vec<String>) {
         let contents = file::parse(Path::new("t.toml"), text);
         let mut problems = contents.problems;
-        let read = |(head, fields): &(Entry, Vec<Entry>)| read(&head.path, &head.origin, fields, &mut problems);
+        let read =
+            |(head, fields): &(ConfigEntry, Vec<ConfigEntry>)| read(&head.path, &head.origin, fields, &mut problems);
         let found = contents.classes.iter().filter_map(read).collect();
         (found, problems.iter().map(ToString::to_string).collect())
     }

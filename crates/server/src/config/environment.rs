@@ -4,11 +4,11 @@
 //! `TIDEGATE_SERVICE_HOST` when the service has this name); one with them that names no key is an error, because
 //! somebody meant it.
 
-use super::Entry;
+use super::ConfigEntry;
 use super::file::hint_for_key;
-use super::keys::Key;
-use super::problem::{Origin, Problem};
-use super::setting::Value;
+use super::keys::SettingKey;
+use super::problem::{ConfigProblem, Origin};
+use super::setting::ConfigValue;
 
 const PREFIX: &str = "TIDEGATE_";
 
@@ -16,7 +16,7 @@ const PREFIX: &str = "TIDEGATE_";
 pub(super) const CONFIG: &str = "TIDEGATE_CONFIG";
 
 /// Entries and problems of these variables, in the order of their names.
-pub(super) fn parse(variables: &[(String, String)]) -> (Vec<Entry>, Vec<Problem>) {
+pub(super) fn parse(variables: &[(String, String)]) -> (Vec<ConfigEntry>, Vec<ConfigProblem>) {
     let mut entries = Vec::new();
     let mut problems = Vec::new();
     let mut ours: Vec<_> = variables.iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
@@ -25,10 +25,10 @@ pub(super) fn parse(variables: &[(String, String)]) -> (Vec<Entry>, Vec<Problem>
         let Some((section, key)) = name[PREFIX.len()..].split_once("__") else { continue };
         let path = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
         let origin = Origin::Environment(name.clone());
-        if Key::find(&path).is_some() {
-            entries.push(Entry { path, value: Value::Bare(value.clone()), origin });
+        if SettingKey::find(&path).is_some() {
+            entries.push(ConfigEntry { path, value: ConfigValue::Bare(value.clone()), origin });
         } else {
-            problems.push(Problem::of_key(&origin, &path, "unknown key").with_hint(hint_for_key(&path)));
+            problems.push(ConfigProblem::of_key(&origin, &path, "unknown key").with_hint(hint_for_key(&path)));
         }
     }
     (entries, problems)
@@ -38,7 +38,7 @@ pub(super) fn parse(variables: &[(String, String)]) -> (Vec<Entry>, Vec<Problem>
 mod tests {
     use super::*;
 
-    fn parsed(name: &str, value: &str) -> (Vec<Entry>, Vec<Problem>) {
+    fn parsed(name: &str, value: &str) -> (Vec<ConfigEntry>, Vec<ConfigProblem>) {
         parse(&[(name.to_owned(), value.to_owned())])
     }
 

@@ -9,25 +9,25 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{KEYS, Key, SECTIONS};
-use super::map::{Kind, RawMap};
-use super::problem::{Origin, Problem};
-use super::setting::Value;
-use super::{Entry, suggest};
+use super::keys::{KEYS, SECTIONS, SettingKey};
+use super::map::{MapDirection, RawMap};
+use super::problem::{ConfigProblem, Origin};
+use super::setting::ConfigValue;
+use super::{ConfigEntry, suggest};
 
 /// What a file says.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Keys that exist, with their values.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ConfigEntry>,
     /// Rules of access, in order; each a list of fields.
-    pub rules: Vec<Vec<Entry>>,
+    pub rules: Vec<Vec<ConfigEntry>>,
     /// Classes of messages, in order; each with where it begins and a list of fields.
-    pub classes: Vec<(Entry, Vec<Entry>)>,
+    pub classes: Vec<(ConfigEntry, Vec<ConfigEntry>)>,
     /// Maps, in order; each with where it begins and a list of fields.
     pub maps: Vec<RawMap>,
     /// Everything that is wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConfigProblem>,
 }
 
 /// Reads the text of the file at `path`.
@@ -36,7 +36,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Contents {
     let (root, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let origin = file.origin(error.span().map_or(0, |span| span.start));
-        let problem = Problem { origin: Some(origin), ..Problem::general(error.message().trim()) };
+        let problem = ConfigProblem { origin: Some(origin), ..ConfigProblem::general(error.message().trim()) };
         file.contents.problems.push(problem);
     }
     for (section, value) in root.get_ref() {
@@ -100,14 +100,14 @@ impl File<'_> {
             // A key before the first section, most likely one that belongs into it.
             let home = KEYS.iter().find(|key| key.path.rsplit('.').next() == Some(section));
             let hint = home.map(|key| format!("did you mean \"{}\"? It belongs into a section", key.path));
-            self.problem(Problem::of_key(&origin, section, "key outside of a section").with_hint(hint));
+            self.problem(ConfigProblem::of_key(&origin, section, "key outside of a section").with_hint(hint));
             return;
         };
         let mut section = section;
         if section != CLASSES && !SECTIONS.contains(&section) {
             let meant = suggest::nearest(section, SECTIONS.iter().copied().chain([CLASSES]));
             let hint = meant.map(|name| format!("did you mean \"{name}\"?"));
-            self.problem(Problem::of_key(&origin, section, "unknown section").with_hint(hint));
+            self.problem(ConfigProblem::of_key(&origin, section, "unknown section").with_hint(hint));
             // Its keys are judged as if it had its right name: one run shows all mistakes.
             let Some(meant) = meant else { return };
             section = meant;
@@ -121,22 +121,22 @@ impl File<'_> {
             if path == "security.rule" {
                 let rules = self.tables(&origin, &path, value);
                 self.contents.rules.extend(rules.into_iter().map(|(_, fields)| fields));
-            } else if let Some(kind) = Kind::of(&path) {
+            } else if let Some(kind) = MapDirection::of(&path) {
                 let maps = self.tables(&origin, &path, value);
                 self.contents.maps.extend(maps.into_iter().map(|(at, fields)| RawMap { kind, at, fields }));
-            } else if Key::find(&path).is_some() {
-                self.contents.entries.push(Entry { path, value: value_of(value.get_ref()), origin });
+            } else if SettingKey::find(&path).is_some() {
+                self.contents.entries.push(ConfigEntry { path, value: value_of(value.get_ref()), origin });
             } else {
-                self.problem(Problem::of_key(&origin, &path, "unknown key").with_hint(hint_for_key(&path)));
+                self.problem(ConfigProblem::of_key(&origin, &path, "unknown key").with_hint(hint_for_key(&path)));
             }
         }
     }
 
     /// `[[LIST]]`: each table with where it begins.
-    fn tables(&mut self, origin: &Origin, path: &str, value: &Spanned<DeValue<'_>>) -> Vec<(Origin, Vec<Entry>)> {
+    fn tables(&mut self, origin: &Origin, path: &str, value: &Spanned<DeValue<'_>>) -> Vec<(Origin, Vec<ConfigEntry>)> {
         let Some(list) = value.get_ref().as_array() else {
             let hint = format!("write [[{path}]] with two brackets");
-            self.problem(Problem::of_key(origin, path, "expected a list of rules").with_hint(hint));
+            self.problem(ConfigProblem::of_key(origin, path, "expected a list of rules").with_hint(hint));
             return Vec::new();
         };
         let mut tables = Vec::new();
@@ -150,7 +150,7 @@ impl File<'_> {
                     let at = first.map_or(at, |first| first.origin.clone());
                     tables.push((at, fields));
                 }
-                None => self.problem(Problem::of_key(&at, path, "expected a table")),
+                None => self.problem(ConfigProblem::of_key(&at, path, "expected a table")),
             }
         }
         tables
@@ -164,18 +164,18 @@ impl File<'_> {
             let Some(table) = value.get_ref().as_table() else {
                 let hint = "write [classes.NAME] and below it weight = 4".to_owned();
                 self.problem(
-                    Problem::of_key(&origin, &format!("{CLASSES}.{path}"), "expected a class").with_hint(hint),
+                    ConfigProblem::of_key(&origin, &format!("{CLASSES}.{path}"), "expected a class").with_hint(hint),
                 );
                 continue;
             };
             let fields = self.fields(table);
-            let head = Entry { path, value: Value::Other("a section"), origin };
+            let head = ConfigEntry { path, value: ConfigValue::Other("a section"), origin };
             self.contents.classes.push((head, fields));
         }
     }
 
-    fn fields(&self, table: &DeTable<'_>) -> Vec<Entry> {
-        let field = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| Entry {
+    fn fields(&self, table: &DeTable<'_>) -> Vec<ConfigEntry> {
+        let field = |(key, value): (&Spanned<std::borrow::Cow<'_, str>>, &Spanned<DeValue<'_>>)| ConfigEntry {
             path: key.get_ref().to_string(),
             value: value_of(value.get_ref()),
             origin: self.origin(key.span().start),
@@ -183,7 +183,7 @@ impl File<'_> {
         table.iter().map(field).collect()
     }
 
-    fn problem(&mut self, problem: Problem) {
+    fn problem(&mut self, problem: ConfigProblem) {
         self.contents.problems.push(problem);
     }
 
@@ -212,19 +212,21 @@ pub(super) fn hint_for_key(path: &str) -> Option<String> {
 }
 
 /// A TOML value as settings take it.
-pub(super) fn value_of(value: &DeValue<'_>) -> Value {
+pub(super) fn value_of(value: &DeValue<'_>) -> ConfigValue {
     match value {
-        DeValue::String(text) => Value::Text(text.to_string()),
-        DeValue::Boolean(value) => Value::Boolean(*value),
+        DeValue::String(text) => ConfigValue::Text(text.to_string()),
+        DeValue::Boolean(value) => ConfigValue::Boolean(*value),
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .map_or(Value::Other("a number too large"), Value::Integer),
-        DeValue::Float(_) => Value::Other("a fraction"),
-        DeValue::Datetime(_) => Value::Other("a date"),
+            .map_or(ConfigValue::Other("a number too large"), ConfigValue::Integer),
+        DeValue::Float(_) => ConfigValue::Other("a fraction"),
+        DeValue::Datetime(_) => ConfigValue::Other("a date"),
         DeValue::Array(list) => {
             let texts = list.iter().map(|item| item.get_ref().as_str().map(str::to_owned));
-            texts.collect::<Option<_>>().map_or(Value::Other("a list of other things than text"), Value::List)
+            texts
+                .collect::<Option<_>>()
+                .map_or(ConfigValue::Other("a list of other things than text"), ConfigValue::List)
         }
-        DeValue::Table(_) => Value::Other("a section"),
+        DeValue::Table(_) => ConfigValue::Other("a section"),
     }
 }
 
@@ -296,7 +298,7 @@ mod tests {
     fn f146_tabs_and_comments_are_welcome() {
         let contents = parse(Path::new("t.toml"), "[limits]\n\treceive_max\t= 5 # five\n");
         assert!(contents.problems.is_empty());
-        assert_eq!(contents.entries[0].value, Value::Integer(5));
+        assert_eq!(contents.entries[0].value, ConfigValue::Integer(5));
         assert_eq!(contents.entries[0].origin.to_string(), "t.toml:2");
     }
 

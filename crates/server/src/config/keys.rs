@@ -11,17 +11,17 @@ use tidegate_core::settings::Settings;
 use tidegate_space::Admission;
 use tracing::level_filters::LevelFilter;
 
-use super::backoff::{Enforce, Mode, Pace};
+use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
 use super::map::{PrefixList, UserName};
-use super::setting::{Auto, Count, Off, Or, Setting, Size, Span, Unlimited, Value};
+use super::setting::{Auto, ConfigValue, Off, Or, Setting, Size, Span, Unlimited, WholeNumber};
 use super::words::{
-    Address, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord, Receiver,
+    BindAddress, BindIds, ByWord, Door, Durable, LogFormat, LogLevel, Origins, PolicyWord, PriorityWord, Receiver,
     SecureDoor,
 };
 
 /// When a changed value takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum TakesEffect {
     /// At the next reload.
     Reload,
     /// When the process starts.
@@ -29,22 +29,22 @@ pub enum Change {
 }
 
 /// One key.
-pub struct Key {
+pub struct SettingKey {
     /// Section and name: `limits.receive_max`.
     pub path: &'static str,
     /// What it is, in one line.
     pub about: &'static str,
     /// When a change takes effect.
-    pub change: Change,
+    pub change: TakesEffect,
     /// Reads a value into the options; `None` if it does not fit.
-    pub set: fn(&mut Options, &Value, Option<&Path>) -> Option<()>,
+    pub set: fn(&mut Options, &ConfigValue, Option<&Path>) -> Option<()>,
     /// What is expected, to follow the word "expected".
     pub expected: fn() -> String,
     /// The value as the file would have it.
     pub show: fn(&Options) -> String,
 }
 
-impl Key {
+impl SettingKey {
     /// The key with this path.
     pub fn find(path: &str) -> Option<&'static Self> {
         KEYS.iter().find(|key| key.path == path)
@@ -82,10 +82,10 @@ macro_rules! keys {
         }
 
         /// All keys, in the order in which they are shown.
-        pub const KEYS: &[Key] = &[$($(Key {
+        pub const KEYS: &[SettingKey] = &[$($(SettingKey {
             path: concat!(stringify!($section), ".", stringify!($name)),
             about: $about,
-            change: Change::$change,
+            change: TakesEffect::$change,
             set: |options, value, folder| {
                 options.$section.$name = <$type as Setting>::read(value, folder)?;
                 Some(())
@@ -115,7 +115,7 @@ fn admission() -> Admission {
     Admission::default()
 }
 
-type CountLimit<const MIN: u64> = Or<Unlimited, Count<MIN, MANY>>;
+type CountLimit<const MIN: u64> = Or<Unlimited, WholeNumber<MIN, MANY>>;
 
 keys! {
     (core, broker)
@@ -123,7 +123,7 @@ keys! {
         /// Folder for what the broker keeps; the users are in its file "users" unless security.password_file is set.
         Restart data: PathBuf = PathBuf::from("tidegate-data");
         /// Shard threads; auto is one for every two cores.
-        Restart shards: Or<Auto, Count<1, 1024>> = Or::WORD;
+        Restart shards: Or<Auto, WholeNumber<1, 1024>> = Or::WORD;
         /// Longest time that a drain takes before connections are cut.
         Reload drain_timeout: Span<0> = Span(broker.drain_timeout);
     }
@@ -139,23 +139,23 @@ keys! {
     }
     listeners: Listeners {
         /// MQTT over TCP.
-        Restart mqtt: Door = Or::Is(Address(([127, 0, 0, 1], 1883).into()));
+        Restart mqtt: Door = Or::Is(BindAddress(([127, 0, 0, 1], 1883).into()));
         /// MQTT over TLS; auto is 127.0.0.1:8883 when there is a certificate.
         Restart mqtts: SecureDoor = Or::WORD;
         /// MQTT over WebSocket, at the path /mqtt.
-        Restart ws: Door = Or::Is(Address(([127, 0, 0, 1], 8083).into()));
+        Restart ws: Door = Or::Is(BindAddress(([127, 0, 0, 1], 8083).into()));
         /// MQTT over secure WebSocket, at the path /mqtt; auto is 127.0.0.1:8084 when there is a certificate.
         Restart wss: SecureDoor = Or::WORD;
         /// Smart-M3 (SSAP), which knows no users; auto is 127.0.0.1:10010 while there are none.
         Restart ssap: SecureDoor = Or::WORD;
         /// SPARQL and subscriptions over HTTP; beyond this machine it needs users.
-        Restart http: Door = Or::Is(Address(([127, 0, 0, 1], 7878).into()));
+        Restart http: Door = Or::Is(BindAddress(([127, 0, 0, 1], 7878).into()));
         /// The door of SPARQL once more, where clients of SEPA look for queries and updates: port 8000.
         Restart sepa_http: Door = Or::WORD;
         /// The same, where they look for subscriptions: port 9000.
         Restart sepa_ws: Door = Or::WORD;
         /// Status, clients, metrics and health over HTTP, for operators; beyond this machine it needs users.
-        Restart admin: Door = Or::Is(Address(([127, 0, 0, 1], 18830).into()));
+        Restart admin: Door = Or::Is(BindAddress(([127, 0, 0, 1], 18830).into()));
     }
     space: SpaceSection {
         /// Longest time of a request to the smart space, which is that of one that says nothing about it.
@@ -215,21 +215,21 @@ keys! {
     }
     limits: Limits {
         /// Connections at the same time, over all listeners.
-        Reload connections_max: CountLimit<1> = Or::Is(Count(broker.connections_max as u64));
+        Reload connections_max: CountLimit<1> = Or::Is(WholeNumber(broker.connections_max as u64));
         /// Time for a client to finish TLS, WebSocket and MQTT handshakes.
         Reload handshake_timeout: Span<1> = Span(broker.handshake_timeout);
         /// Handshakes under way at the same time.
-        Reload handshakes_max: Count<1, MANY> = Count(broker.handshakes_max as u64);
+        Reload handshakes_max: WholeNumber<1, MANY> = WholeNumber(broker.handshakes_max as u64);
         /// Password checks running at the same time.
-        Restart password_threads: Count<1, 64> = Count(broker.password_threads as u64);
+        Restart password_threads: WholeNumber<1, 64> = WholeNumber(broker.password_threads as u64);
         /// Size of one packet from a client.
         Reload packet_bytes_max: Size<128, PACKET> = Size(core.packet_bytes_max.into());
         /// Unacknowledged messages that a client may have under way to the broker.
-        Reload receive_max: Count<1, U16> = Count(core.receive_max.into());
+        Reload receive_max: WholeNumber<1, U16> = WholeNumber(core.receive_max.into());
         /// Unacknowledged messages that the broker has under way to a client.
-        Reload inflight_max: Count<1, U16> = Count(core.inflight_max.into());
+        Reload inflight_max: WholeNumber<1, U16> = WholeNumber(core.inflight_max.into());
         /// Messages that wait for one client beyond those under way.
-        Reload queue_messages_max: Count<0, MANY> = Count(core.queue_messages_max as u64);
+        Reload queue_messages_max: WholeNumber<0, MANY> = WholeNumber(core.queue_messages_max as u64);
         /// Size of those messages.
         Reload queue_bytes_max: Size<0, HUGE> = Size(core.queue_bytes_max as u64);
         /// Of those, what stays in memory of a session that is kept; the rest waits on disk, at 40 bytes each.
@@ -241,9 +241,9 @@ keys! {
         /// Keep QoS 0 messages for clients that are away.
         Reload queue_qos0: bool = core.queue_qos0;
         /// Topic aliases that a client may use.
-        Reload topic_alias_max: Count<0, U16> = Count(core.topic_alias_max.into());
+        Reload topic_alias_max: WholeNumber<0, U16> = WholeNumber(core.topic_alias_max.into());
         /// Topic aliases that the broker uses towards a client that offers them.
-        Reload topic_alias_out_max: Count<0, U16> = Count(core.topic_alias_out_max.into());
+        Reload topic_alias_out_max: WholeNumber<0, U16> = WholeNumber(core.topic_alias_out_max.into());
         /// Longest keep-alive that a client may ask for.
         Reload keep_alive_max: Or<Unlimited, Span<1000, KEEP_ALIVE>> = keep_alive(&core);
         /// Longest time that a session is kept without a connection.
@@ -251,31 +251,31 @@ keys! {
         /// Expiry of sessions of clients before MQTT 5 that did not ask for a clean session.
         Reload session_expiry_v3: Or<Unlimited, Span<0>> = Or::Is(Span(core.session_expiry_v3));
         /// Best quality of service that is granted.
-        Reload qos_max: Count<0, 2> = Count(core.qos_max.bits().into());
+        Reload qos_max: WholeNumber<0, 2> = WholeNumber(core.qos_max.bits().into());
         /// Whether messages are retained.
         Reload retain_available: bool = core.retain_available;
         /// Retained messages.
-        Reload retained_messages_max: CountLimit<0> = Or::Is(Count(core.retained_messages_max as u64));
+        Reload retained_messages_max: CountLimit<0> = Or::Is(WholeNumber(core.retained_messages_max as u64));
         /// Size of all retained messages.
         Reload retained_bytes_max: Or<Unlimited, Size<0, HUGE>> = Or::Is(Size(core.retained_bytes_max as u64));
         /// Subscriptions of one session.
-        Reload subscriptions_max: CountLimit<1> = Or::Is(Count(core.subscriptions_max as u64));
+        Reload subscriptions_max: CountLimit<1> = Or::Is(WholeNumber(core.subscriptions_max as u64));
         /// Sessions of one shard, connected or not.
-        Reload sessions_max: CountLimit<1> = Or::Is(Count(core.sessions_max as u64));
+        Reload sessions_max: CountLimit<1> = Or::Is(WholeNumber(core.sessions_max as u64));
         /// Messages that each publisher may send, such as "500/s"; so many at once, and then evenly.
-        Reload rate: Or<Unlimited, Pace> = Or::WORD;
+        Reload rate: Or<Unlimited, RateSetting> = Or::WORD;
         /// New client identifiers from one user, or one network without users.
-        Reload new_clients: Pace = Pace::of(&core.arrivals.new_clients);
+        Reload new_clients: RateSetting = RateSetting::of(&core.arrivals.new_clients);
         /// How many of them may come at once.
-        Reload new_clients_burst: Count<1, MANY> = Count(core.arrivals.new_clients.burst().into());
+        Reload new_clients_burst: WholeNumber<1, MANY> = WholeNumber(core.arrivals.new_clients.burst().into());
         /// New clients that are let in while the broker is strained.
-        Reload paced_clients: Pace = Pace::of(&core.arrivals.paced);
+        Reload paced_clients: RateSetting = RateSetting::of(&core.arrivals.paced);
         /// Bytes kept for clients and messages, all together; auto is half of what the machine or control group has.
         Reload memory: Or<Auto, Size<MEMORY_MIN, HUGE>> = Or::WORD;
         /// Size of a client identifier.
         Reload client_id_bytes_max: Size<23, U16> = Size(core.client_id_bytes_max as u64);
         /// Levels of a topic.
-        Reload topic_levels_max: Count<1, U16> = Count(core.topic_levels_max as u64);
+        Reload topic_levels_max: WholeNumber<1, U16> = WholeNumber(core.topic_levels_max as u64);
     }
     priority: PrioritySection {
         /// Who is served first: by weight, the longest queue pays (practical); the rarest publisher (paper); nobody (off).
@@ -285,21 +285,21 @@ keys! {
     }
     backoff: Backoff {
         /// How it is learned what is usual for a publisher; "off": nobody comes first, and nobody is slowed.
-        Reload mode: Mode = Mode::Practical;
+        Reload mode: BackOffMode = BackOffMode::Practical;
         /// What becomes of those who send more than is usual for them.
-        Reload enforce: Enforce = Enforce(rhythm(&core).enforcement);
+        Reload enforce: EnforceSetting = EnforceSetting(rhythm(&core).enforcement);
         /// Intervals between messages after which a rhythm is known (practical), or messages (paper).
-        Reload learn: Or<Auto, Count<2, 254>> = Or::WORD;
+        Reload learn: Or<Auto, WholeNumber<2, 254>> = Or::WORD;
         /// How many times its usual rate a publisher may have.
-        Reload headroom: Count<1, 100> = Count(rhythm(&core).headroom as u64);
+        Reload headroom: WholeNumber<1, 100> = WholeNumber(rhythm(&core).headroom as u64);
         /// Messages that may come at once, on top of the rate.
-        Reload burst: Count<0, 10_000> = Count(rhythm(&core).burst.into());
+        Reload burst: WholeNumber<0, 10_000> = WholeNumber(rhythm(&core).burst.into());
         /// With enforce = "always": longest delay of a message, and what a refused one is told to wait at most.
         Reload max_delay: Span<1, 86_400_000> = Span(rhythm(&core).delay_max);
         /// The paper's mode mentions a maximum and gives none: whether max_delay bounds it, too.
         Reload paper_bounded: bool = rhythm(&core).paper_bounded;
         /// Messages of one client that may wait.
-        Reload hold_messages: Count<0, 1_000_000> = Count(core.back_off.hold_messages_max as u64);
+        Reload hold_messages: WholeNumber<0, 1_000_000> = WholeNumber(core.back_off.hold_messages_max as u64);
         /// Size of them.
         Reload hold_bytes: Size<0, HUGE> = Size(core.back_off.hold_bytes_max as u64);
         /// After how long a typical client repeats what was not acknowledged; messages are held for three quarters of it.

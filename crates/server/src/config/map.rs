@@ -20,26 +20,26 @@ use tidegate_map::limits::{CHAIN_MAX, KEEP_MAX, RULES_MAX};
 use tidegate_map::{Emit, EmitOn, EmitRule, Ingest, IngestMode, IngestRule, MapFault, Prefixes};
 use tidegate_wire_mqtt::QoS;
 
-use super::problem::{Origin, Problem};
-use super::setting::{Count, Setting, Value};
-use super::{Entry, Fields, has_field, names, suggest};
+use super::problem::{ConfigProblem, Origin};
+use super::setting::{ConfigValue, Setting, WholeNumber};
+use super::{ConfigEntry, Fields, has_field, names, suggest};
 
 /// A rule as it stands in a file: its kind and its fields.
 #[derive(Clone, Debug)]
 pub struct RawMap {
-    pub kind: Kind,
+    pub kind: MapDirection,
     pub at: Origin,
-    pub fields: Vec<Entry>,
+    pub fields: Vec<ConfigEntry>,
 }
 
 /// Which way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MapDirection {
     Ingest,
     Emit,
 }
 
-impl Kind {
+impl MapDirection {
     /// By the key of the list.
     pub fn of(path: &str) -> Option<Self> {
         match path {
@@ -111,63 +111,69 @@ impl Maps {
 }
 
 /// Compiles all rules; what is wrong goes to `problems`.
-pub fn compile(raw: &[RawMap], prefixes: &PrefixList, problems: &mut Vec<Problem>) -> Maps {
+pub fn compile(raw: &[RawMap], prefixes: &PrefixList, problems: &mut Vec<ConfigProblem>) -> Maps {
     let mut known = Prefixes::default();
     for text in &prefixes.0 {
         if let Err(fault) = known.add(text) {
-            problems.push(Problem::of_key(&Origin::Default, "map.prefixes", fault.message));
+            problems.push(ConfigProblem::of_key(&Origin::Default, "map.prefixes", fault.message));
         }
     }
     let mut maps = Maps::default();
     for RawMap { kind, at, fields } in raw {
         let before = problems.len();
         let mut rules = (IngestRule::default(), EmitRule::default());
-        for Entry { path, value, origin } in fields {
+        for ConfigEntry { path, value, origin } in fields {
             let key = format!("{}.{path}", kind.path());
             if !has_field(kind.fields(), path) {
                 let hint = suggest::did_you_mean(path, names(kind.fields()));
-                problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
+                problems.push(ConfigProblem::of_key(origin, &key, "unknown key").with_hint(hint));
             } else if let Err(expected) = set(*kind, &mut rules, path, value) {
-                problems.push(Problem::of_key(origin, &key, format!("{value} does not fit: expected {expected}")));
+                problems.push(ConfigProblem::of_key(
+                    origin,
+                    &key,
+                    format!("{value} does not fit: expected {expected}"),
+                ));
             }
         }
         for needed in kind.needed().iter().filter(|name| !fields.iter().any(|field| field.path == **name)) {
-            problems.push(Problem::of_key(at, kind.path(), format!("a map needs \"{needed}\"")));
+            problems.push(ConfigProblem::of_key(at, kind.path(), format!("a map needs \"{needed}\"")));
         }
         if problems.len() > before {
             continue;
         }
         let judged = match kind {
-            Kind::Ingest => Ingest::new(&rules.0, &known).map(|map| maps.ingest.push((rules.0, map, at.clone()))),
-            Kind::Emit => Emit::new(&rules.1, &known).map(|map| maps.emit.push((rules.1, map, at.clone()))),
+            MapDirection::Ingest => {
+                Ingest::new(&rules.0, &known).map(|map| maps.ingest.push((rules.0, map, at.clone())))
+            }
+            MapDirection::Emit => Emit::new(&rules.1, &known).map(|map| maps.emit.push((rules.1, map, at.clone()))),
         };
         problems.extend(judged.err().map(|fault| problem(*kind, at, fields, &fault)));
     }
     if maps.ingest.len().max(maps.emit.len()) > RULES_MAX {
-        problems.push(Problem::general(format!("there are more than {RULES_MAX} maps of one kind")));
+        problems.push(ConfigProblem::general(format!("there are more than {RULES_MAX} maps of one kind")));
     }
     maps
 }
 
 /// A fault at the place of its field.
-fn problem(kind: Kind, at: &Origin, fields: &[Entry], fault: &MapFault) -> Problem {
+fn problem(kind: MapDirection, at: &Origin, fields: &[ConfigEntry], fault: &MapFault) -> ConfigProblem {
     let origin = fields.iter().find(|field| field.path == fault.field).map_or(at, |field| &field.origin);
     let meant =
         fault.unknown.as_ref().and_then(|(name, known)| suggest::did_you_mean(name, known.iter().map(String::as_str)));
-    let problem = Problem::of_key(origin, &format!("{}.{}", kind.path(), fault.field), fault.message.clone());
+    let problem = ConfigProblem::of_key(origin, &format!("{}.{}", kind.path(), fault.field), fault.message.clone());
     problem.with_hint(meant.or_else(|| fault.hint.clone()))
 }
 
 /// Or what was expected.
-fn set(kind: Kind, rules: &mut (IngestRule, EmitRule), field: &str, value: &Value) -> Result<(), String> {
+fn set(kind: MapDirection, rules: &mut (IngestRule, EmitRule), field: &str, value: &ConfigValue) -> Result<(), String> {
     let (ingest, emit) = rules;
     match (kind, field) {
-        (Kind::Ingest, "topic") => ingest.topic = text(value)?,
+        (MapDirection::Ingest, "topic") => ingest.topic = text(value)?,
         (_, "topic") => emit.topic = text(value)?,
         (_, "query") => emit.query = text(value)?,
         (_, "graph") => ingest.graph = Some(text(value)?),
         (_, "triples") => match value {
-            Value::List(list) => ingest.triples.clone_from(list),
+            ConfigValue::List(list) => ingest.triples.clone_from(list),
             _ => return Err("a list of texts, each a triple such as \"<urn:s:{sensor}> <urn:value> {$.v}\"".to_owned()),
         },
         (_, "mode") => {
@@ -200,13 +206,15 @@ fn set(kind: Kind, rules: &mut (IngestRule, EmitRule), field: &str, value: &Valu
 /// Messages of an `append` map that are kept, unless it says how many.
 const KEEP: usize = 100;
 
-fn text(value: &Value) -> Result<String, String> {
+fn text(value: &ConfigValue) -> Result<String, String> {
     let text = value.text().filter(|text| !text.is_empty());
     text.map(str::to_owned).ok_or_else(|| "text in quotes".to_owned())
 }
 
-fn number<const MIN: u64, const MAX: u64>(value: &Value) -> Result<u64, String> {
-    Count::<MIN, MAX>::read(value, None).map(|Count(number)| number).ok_or_else(Count::<MIN, MAX>::expected)
+fn number<const MIN: u64, const MAX: u64>(value: &ConfigValue) -> Result<u64, String> {
+    WholeNumber::<MIN, MAX>::read(value, None)
+        .map(|WholeNumber(number)| number)
+        .ok_or_else(WholeNumber::<MIN, MAX>::expected)
 }
 
 /// Prefixes of the operator's.
@@ -214,10 +222,10 @@ fn number<const MIN: u64, const MAX: u64>(value: &Value) -> Result<u64, String> 
 pub struct PrefixList(pub Vec<String>);
 
 impl Setting for PrefixList {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let list: Vec<String> = match value {
-            Value::List(list) => list.clone(),
-            Value::Bare(text) => text.split(',').map(|part| part.trim().to_owned()).collect(),
+            ConfigValue::List(list) => list.clone(),
+            ConfigValue::Bare(text) => text.split(',').map(|part| part.trim().to_owned()).collect(),
             _ => return None,
         };
         list.iter().all(|text| Prefixes::default().add(text).is_ok()).then_some(Self(list))
@@ -237,7 +245,7 @@ impl Setting for PrefixList {
 pub struct UserName(pub Option<String>);
 
 impl Setting for UserName {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         value.text().filter(|text| !text.is_empty()).map(|text| Self(Some(text.to_owned())))
     }
 

@@ -21,29 +21,29 @@ pub mod words;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use keys::{KEYS, Key, Options};
+use keys::{KEYS, Options, SettingKey};
 use map::Maps;
-pub use problem::{Origin, Problem, Problems};
-use rule::Rule;
-use setting::Value;
+pub use problem::{ConfigProblem, Origin, Problems};
+use rule::RuleSetting;
+use setting::ConfigValue;
 use tidegate_core::classes::Class;
 
 /// A value for a key, from somewhere.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct ConfigEntry {
     /// Section and name.
     pub path: String,
     /// What was written.
-    pub value: Value,
+    pub value: ConfigValue,
     /// Where.
     pub origin: Origin,
 }
 
-impl Entry {
+impl ConfigEntry {
     /// A value from the command line.
     pub fn flag(flag: &str, path: &str, value: &str) -> Self {
         let origin = Origin::Flag(flag.to_owned());
-        Self { path: path.to_owned(), value: Value::Bare(value.to_owned()), origin }
+        Self { path: path.to_owned(), value: ConfigValue::Bare(value.to_owned()), origin }
     }
 }
 
@@ -66,12 +66,12 @@ pub struct Sources {
     /// The environment.
     pub environment: Vec<(String, String)>,
     /// The command line.
-    pub flags: Vec<Entry>,
+    pub flags: Vec<ConfigEntry>,
 }
 
 impl Sources {
     /// The environment of this process and what the command line says.
-    pub fn of_process(file: Option<PathBuf>, flags: Vec<Entry>) -> Self {
+    pub fn of_process(file: Option<PathBuf>, flags: Vec<ConfigEntry>) -> Self {
         // A variable that is not Unicode cannot be one of ours.
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -88,7 +88,7 @@ pub struct Loaded {
     /// Where those come from that are not defaults.
     origins: BTreeMap<&'static str, Origin>,
     /// Rules of access, in order.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<RuleSetting>,
     /// Classes of messages, in order, with where they stand.
     pub classes: Vec<(Class, Origin)>,
     /// Maps between MQTT and the smart space.
@@ -106,7 +106,8 @@ impl Loaded {
     /// What rules and classes have become, in words, where they differ from another configuration's.
     pub fn changed_lists(&self, before: &Self) -> Vec<String> {
         // Where a rule stands is no part of what it says.
-        let same_rule = |(a, b): (&Rule, &Rule)| a == &Rule { origin: a.origin.clone(), ..b.clone() };
+        let same_rule =
+            |(a, b): (&RuleSetting, &RuleSetting)| a == &RuleSetting { origin: a.origin.clone(), ..b.clone() };
         let rules = (self.rules.len(), before.rules.len());
         let classes = (self.classes.len(), before.classes.len());
         let same_rules = rules.0 == rules.1 && self.rules.iter().zip(&before.rules).all(same_rule);
@@ -120,7 +121,7 @@ impl Loaded {
     }
 
     /// Keys whose values differ from another configuration's.
-    pub fn changed_from(&self, before: &Self) -> impl Iterator<Item = &'static Key> {
+    pub fn changed_from(&self, before: &Self) -> impl Iterator<Item = &'static SettingKey> {
         KEYS.iter().filter(|key| (key.show)(&self.options) != (key.show)(&before.options))
     }
 }
@@ -132,7 +133,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, Problems> {
 }
 
 /// What could be read of all sources, and every problem.
-pub fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
+pub fn read(sources: &Sources) -> (Loaded, Vec<ConfigProblem>) {
     let mut loaded = Loaded::default();
     let mut problems = Vec::new();
     let (mut entries, mut maps) = (Vec::new(), Vec::new());
@@ -142,13 +143,13 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) => {
-                problems.push(Problem::of_file(&path, format_args!("cannot be read: {error}")));
+                problems.push(ConfigProblem::of_file(&path, format_args!("cannot be read: {error}")));
                 continue;
             }
         };
         let contents = file::parse(&path, &text);
         if !contents.problems.is_empty() && file::looks_like_mosquitto(&text) {
-            let problem = Problem::of_file(&path, "this looks like a mosquitto.conf, and Tidegate reads TOML");
+            let problem = ConfigProblem::of_file(&path, "this looks like a mosquitto.conf, and Tidegate reads TOML");
             problems.push(problem.with_hint(
                 "`tidegate config show` prints such a file; mosquitto's password_file and acl_file can be used as they \
                  are (--password-file, --acl-file)"
@@ -159,7 +160,7 @@ pub fn read(sources: &Sources) -> (Loaded, Vec<Problem>) {
         problems.extend(contents.problems);
         entries.extend(contents.entries);
         maps.extend(contents.maps);
-        loaded.rules.extend(contents.rules.iter().filter_map(|fields| Rule::read(fields, &mut problems)));
+        loaded.rules.extend(contents.rules.iter().filter_map(|fields| RuleSetting::read(fields, &mut problems)));
         loaded.classes.extend(contents.classes.iter().filter_map(|(head, fields)| {
             class::read(&head.path, &head.origin, fields, &mut problems).map(|class| (class, head.origin.clone()))
         }));
@@ -197,13 +198,17 @@ impl Options {
 }
 
 impl Loaded {
-    fn apply(&mut self, entry: &Entry) -> Option<Problem> {
-        let Entry { path, value, origin } = entry;
-        let Some(key) = Key::find(path) else {
-            return Some(Problem::of_key(origin, path, "unknown key").with_hint(file::hint_for_key(path)));
+    fn apply(&mut self, entry: &ConfigEntry) -> Option<ConfigProblem> {
+        let ConfigEntry { path, value, origin } = entry;
+        let Some(key) = SettingKey::find(path) else {
+            return Some(ConfigProblem::of_key(origin, path, "unknown key").with_hint(file::hint_for_key(path)));
         };
         if (key.set)(&mut self.options, value, origin.folder()).is_none() {
-            return Some(Problem::of_key(origin, path, format!("{value} does not fit: expected {}", (key.expected)())));
+            return Some(ConfigProblem::of_key(
+                origin,
+                path,
+                format!("{value} does not fit: expected {}", (key.expected)()),
+            ));
         }
         self.origins.insert(key.path, origin.clone());
         None

@@ -60,7 +60,7 @@ impl fmt::Display for Origin {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// Where; none for a rule between several keys.
     pub origin: Option<Origin>,
     /// The key, with its section.
@@ -71,7 +71,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// A problem with the value of a key.
     pub fn of_key(origin: &Origin, key: &str, message: impl Into<String>) -> Self {
         let origin = Some(origin.clone()).filter(|origin| *origin != Origin::Default);
@@ -107,7 +107,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.origin {
             Some(Origin::File { path, line, column }) => write!(f, "{}:{line}:{column}: ", path.display())?,
@@ -127,7 +127,7 @@ impl fmt::Display for Problem {
 
 /// All that is wrong, as one error of the program.
 #[derive(Debug)]
-pub struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<ConfigProblem>);
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

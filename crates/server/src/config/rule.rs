@@ -9,13 +9,13 @@
 
 use tidegate_wire_mqtt::{Limits, TopicFilter};
 
-use super::problem::{Origin, Problem};
-use super::setting::Value;
-use super::{Entry, Fields, has_field, names, suggest};
+use super::problem::{ConfigProblem, Origin};
+use super::setting::ConfigValue;
+use super::{ConfigEntry, Fields, has_field, names, suggest};
 
 /// Whom a rule concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum RuleSubject {
     /// All clients.
     Everyone,
     /// Clients without a user name.
@@ -30,7 +30,7 @@ pub enum Subject {
 
 /// What a rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum RuleEffect {
     /// Permits.
     Allow,
     /// Refuses.
@@ -39,11 +39,11 @@ pub enum Effect {
 
 /// One rule, as it was written and found sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct RuleSetting {
     /// For whom.
-    pub subject: Subject,
+    pub subject: RuleSubject,
     /// Granted or taken away.
-    pub effect: Effect,
+    pub effect: RuleEffect,
     /// What: `publish`, `subscribe`, `receive`, `read`, `write`, `readwrite` or `priority`.
     pub actions: String,
     /// For which topics.
@@ -75,51 +75,57 @@ const ACTIONS: &[&str] = &["publish", "subscribe", "receive", "read", "write", "
 
 #[derive(Default)]
 struct Draft {
-    subject: Option<Subject>,
-    grant: Option<(Effect, String)>,
+    subject: Option<RuleSubject>,
+    grant: Option<(RuleEffect, String)>,
     topic: Option<String>,
 }
 
-impl Rule {
+impl RuleSetting {
     /// Reads the fields of one rule; what is wrong goes to `problems`.
-    pub fn read(fields: &[Entry], problems: &mut Vec<Problem>) -> Option<Self> {
+    pub fn read(fields: &[ConfigEntry], problems: &mut Vec<ConfigProblem>) -> Option<Self> {
         let before = problems.len();
         let mut draft = Draft::default();
-        for Entry { path, value, origin } in fields {
+        for ConfigEntry { path, value, origin } in fields {
             let key = format!("security.rule.{path}");
             if !has_field(FIELDS, path) {
                 let hint = suggest::did_you_mean(path, names(FIELDS));
-                problems.push(Problem::of_key(origin, &key, "unknown key").with_hint(hint));
+                problems.push(ConfigProblem::of_key(origin, &key, "unknown key").with_hint(hint));
             } else if let Err(message) = draft.set(path, value) {
-                problems.push(Problem::of_key(origin, &key, message));
+                problems.push(ConfigProblem::of_key(origin, &key, message));
             }
         }
         let origin = fields.first().map_or(Origin::Default, |entry| entry.origin.clone());
         let given = |names: &[&str]| fields.iter().any(|entry| names.contains(&entry.path.as_str()));
         for required in [&["allow", "deny"][..], &["topic"]].iter().filter(|names| !given(names)) {
             let message = format!("a rule needs \"{}\"", required.join("\" or \""));
-            problems.push(Problem::of_key(&origin, "security.rule", message));
+            problems.push(ConfigProblem::of_key(&origin, "security.rule", message));
         }
         if problems.len() > before {
             return None;
         }
         let (effect, actions) = draft.grant?;
-        Some(Self { subject: draft.subject.unwrap_or(Subject::Everyone), effect, actions, topic: draft.topic?, origin })
+        Some(Self {
+            subject: draft.subject.unwrap_or(RuleSubject::Everyone),
+            effect,
+            actions,
+            topic: draft.topic?,
+            origin,
+        })
     }
 }
 
 impl Draft {
-    fn set(&mut self, field: &str, value: &Value) -> Result<(), String> {
+    fn set(&mut self, field: &str, value: &ConfigValue) -> Result<(), String> {
         match field {
             "anonymous" => match value {
-                Value::Boolean(true) => self.set_subject(Subject::Anonymous),
+                ConfigValue::Boolean(true) => self.set_subject(RuleSubject::Anonymous),
                 _ => Err(format!("{value} does not fit: expected true")),
             },
-            "user" => self.set_subject(Subject::User(text(value)?)),
-            "role" => self.set_subject(Subject::Role(text(value)?)),
-            "client" => self.set_subject(Subject::Client(text(value)?)),
-            "allow" => self.set_grant(Effect::Allow, text(value)?),
-            "deny" => self.set_grant(Effect::Deny, text(value)?),
+            "user" => self.set_subject(RuleSubject::User(text(value)?)),
+            "role" => self.set_subject(RuleSubject::Role(text(value)?)),
+            "client" => self.set_subject(RuleSubject::Client(text(value)?)),
+            "allow" => self.set_grant(RuleEffect::Allow, text(value)?),
+            "deny" => self.set_grant(RuleEffect::Deny, text(value)?),
             _ => {
                 let topic = text(value)?;
                 check_topic(&topic).map_err(|why| format!("{value} does not fit: {why}"))?;
@@ -129,14 +135,14 @@ impl Draft {
         }
     }
 
-    fn set_subject(&mut self, subject: Subject) -> Result<(), String> {
+    fn set_subject(&mut self, subject: RuleSubject) -> Result<(), String> {
         match self.subject.replace(subject) {
             None => Ok(()),
             Some(_) => Err("a rule has one of user, role, client and anonymous".to_owned()),
         }
     }
 
-    fn set_grant(&mut self, effect: Effect, actions: String) -> Result<(), String> {
+    fn set_grant(&mut self, effect: RuleEffect, actions: String) -> Result<(), String> {
         if !ACTIONS.contains(&actions.as_str()) {
             return Err(format!("{actions:?} does not fit: expected one of \"{}\"", ACTIONS.join("\", \"")));
         }
@@ -147,9 +153,9 @@ impl Draft {
     }
 }
 
-fn text(value: &Value) -> Result<String, String> {
+fn text(value: &ConfigValue) -> Result<String, String> {
     match value {
-        Value::Text(text) if !text.is_empty() => Ok(text.clone()),
+        ConfigValue::Text(text) if !text.is_empty() => Ok(text.clone()),
         _ => Err(format!("{value} does not fit: expected text in quotes")),
     }
 }
@@ -166,15 +172,15 @@ fn check_topic(text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn rule(fields: &[(&str, &str)]) -> (Option<Rule>, Vec<String>) {
-        let entry = |(path, value): &(&str, &str)| Entry {
+    fn rule(fields: &[(&str, &str)]) -> (Option<RuleSetting>, Vec<String>) {
+        let entry = |(path, value): &(&str, &str)| ConfigEntry {
             path: (*path).to_owned(),
-            value: Value::Text((*value).to_owned()),
+            value: ConfigValue::Text((*value).to_owned()),
             origin: Origin::Default,
         };
-        let fields: Vec<Entry> = fields.iter().map(entry).collect();
+        let fields: Vec<ConfigEntry> = fields.iter().map(entry).collect();
         let mut problems = Vec::new();
-        let rule = Rule::read(&fields, &mut problems);
+        let rule = RuleSetting::read(&fields, &mut problems);
         (rule, problems.iter().map(ToString::to_string).collect())
     }
 
@@ -183,8 +189,8 @@ mod tests {
         let (rule, problems) = rule(&[("user", "ann"), ("allow", "write"), ("topic", "a/%u/#")]);
         let rule = rule.unwrap();
         assert!(problems.is_empty());
-        assert_eq!(rule.subject, Subject::User("ann".into()));
-        assert_eq!((rule.effect, rule.actions.as_str(), rule.topic.as_str()), (Effect::Allow, "write", "a/%u/#"));
+        assert_eq!(rule.subject, RuleSubject::User("ann".into()));
+        assert_eq!((rule.effect, rule.actions.as_str(), rule.topic.as_str()), (RuleEffect::Allow, "write", "a/%u/#"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::units;
 
 /// A value as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum ConfigValue {
     /// A string of TOML.
     Text(String),
     /// A number of TOML.
@@ -28,7 +28,7 @@ pub enum Value {
     Other(&'static str),
 }
 
-impl Value {
+impl ConfigValue {
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) | Self::Bare(text) => Some(text),
@@ -53,7 +53,7 @@ impl Value {
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ConfigValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) | Self::Bare(text) => write!(f, "{text:?}"),
@@ -68,7 +68,7 @@ impl fmt::Display for Value {
 /// A kind of setting.
 pub trait Setting: Sized {
     /// Reads a value; `folder` is where relative paths start.
-    fn read(value: &Value, folder: Option<&Path>) -> Option<Self>;
+    fn read(value: &ConfigValue, folder: Option<&Path>) -> Option<Self>;
     /// What is expected, to follow the word "expected".
     fn expected() -> String;
     /// As it would be written in the file.
@@ -76,7 +76,7 @@ pub trait Setting: Sized {
 }
 
 impl Setting for bool {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         value.boolean()
     }
 
@@ -91,7 +91,7 @@ impl Setting for bool {
 
 /// A file or folder that need not be named.
 impl Setting for Option<PathBuf> {
-    fn read(value: &Value, folder: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, folder: Option<&Path>) -> Option<Self> {
         PathBuf::read(value, folder).map(Some)
     }
 
@@ -105,7 +105,7 @@ impl Setting for Option<PathBuf> {
 }
 
 impl Setting for PathBuf {
-    fn read(value: &Value, folder: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, folder: Option<&Path>) -> Option<Self> {
         let text = value.text().filter(|text| !text.is_empty())?;
         // `join` with an absolute path is that path.
         Some(folder.map_or_else(|| Self::from(text), |folder| folder.join(text)))
@@ -122,10 +122,10 @@ impl Setting for PathBuf {
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count<const MIN: u64, const MAX: u64>(pub u64);
+pub struct WholeNumber<const MIN: u64, const MAX: u64>(pub u64);
 
-impl<const MIN: u64, const MAX: u64> Setting for Count<MIN, MAX> {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+impl<const MIN: u64, const MAX: u64> Setting for WholeNumber<MIN, MAX> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let number = u64::try_from(value.integer()?).ok()?;
         (MIN..=MAX).contains(&number).then_some(Self(number))
     }
@@ -144,7 +144,7 @@ impl<const MIN: u64, const MAX: u64> Setting for Count<MIN, MAX> {
 pub struct Size<const MIN: u64, const MAX: u64>(pub u64);
 
 impl<const MIN: u64, const MAX: u64> Setting for Size<MIN, MAX> {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let bytes = match value.integer() {
             Some(number) => u64::try_from(number).ok()?,
             None => units::parse_size(value.text()?)?,
@@ -171,7 +171,7 @@ pub const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
 const FOREVER_MS: u64 = u32::MAX as u64 * 1000;
 
 impl<const MIN: u64, const MAX: u64> Setting for Span<MIN, MAX> {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let duration = units::parse_duration(value.text()?)?;
         (Duration::from_millis(MIN)..=Duration::from_millis(MAX)).contains(&duration).then_some(Self(duration))
     }
@@ -237,7 +237,7 @@ impl<W, T> Or<W, T> {
 }
 
 impl<W: Word, T: Setting> Setting for Or<W, T> {
-    fn read(value: &Value, folder: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, folder: Option<&Path>) -> Option<Self> {
         match value.text() {
             Some(text) if text == W::NAME => Some(Self::WORD),
             _ => T::read(value, folder).map(Self::Is),
@@ -260,36 +260,41 @@ impl<W: Word, T: Setting> Setting for Or<W, T> {
 mod tests {
     use super::*;
 
-    type Window = Count<1, 65_535>;
+    type Window = WholeNumber<1, 65_535>;
 
     #[test]
     fn numbers_are_numbers_and_inside_their_range() {
-        assert_eq!(Window::read(&Value::Integer(64), None), Some(Count(64)));
-        assert_eq!(Window::read(&Value::Bare("64".into()), None), Some(Count(64)));
-        for bad in [Value::Integer(0), Value::Integer(-1), Value::Integer(65_536), Value::Text("64".into())] {
+        assert_eq!(Window::read(&ConfigValue::Integer(64), None), Some(WholeNumber(64)));
+        assert_eq!(Window::read(&ConfigValue::Bare("64".into()), None), Some(WholeNumber(64)));
+        for bad in [
+            ConfigValue::Integer(0),
+            ConfigValue::Integer(-1),
+            ConfigValue::Integer(65_536),
+            ConfigValue::Text("64".into()),
+        ] {
             assert_eq!(Window::read(&bad, None), None, "{bad}");
         }
     }
 
     #[test]
     fn zero_is_not_unlimited() {
-        type Limit = Or<Unlimited, Count<0, 100>>;
-        assert_eq!(Limit::read(&Value::Integer(0), None), Some(Or::Is(Count(0))));
-        assert_eq!(Limit::read(&Value::Text("unlimited".into()), None), Some(Or::WORD));
+        type Limit = Or<Unlimited, WholeNumber<0, 100>>;
+        assert_eq!(Limit::read(&ConfigValue::Integer(0), None), Some(Or::Is(WholeNumber(0))));
+        assert_eq!(Limit::read(&ConfigValue::Text("unlimited".into()), None), Some(Or::WORD));
         assert_eq!(Limit::expected(), "a whole number from 0 to 100, or \"unlimited\"");
     }
 
     #[test]
     fn a_duration_without_a_unit_is_refused() {
-        assert_eq!(Span::<1>::read(&Value::Integer(10), None), None);
-        assert_eq!(Span::<1>::read(&Value::Text("0s".into()), None), None);
-        assert_eq!(Span::<0>::read(&Value::Text("0s".into()), None), Some(Span(Duration::ZERO)));
+        assert_eq!(Span::<1>::read(&ConfigValue::Integer(10), None), None);
+        assert_eq!(Span::<1>::read(&ConfigValue::Text("0s".into()), None), None);
+        assert_eq!(Span::<0>::read(&ConfigValue::Text("0s".into()), None), Some(Span(Duration::ZERO)));
     }
 
     #[test]
     fn relative_paths_start_at_the_file_that_names_them() {
         let etc = Path::new("/etc/tidegate");
-        let read = |text: &str, folder| PathBuf::read(&Value::Text(text.into()), folder);
+        let read = |text: &str, folder| PathBuf::read(&ConfigValue::Text(text.into()), folder);
         assert_eq!(read("users", Some(etc)), Some("/etc/tidegate/users".into()));
         assert_eq!(read("/srv/users", Some(etc)), Some("/srv/users".into()));
         assert_eq!(read("users", None), Some("users".into()));

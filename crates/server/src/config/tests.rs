@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 
-fn sources(file: &Path, environment: &[(&str, &str)], flags: Vec<Entry>) -> Sources {
+fn sources(file: &Path, environment: &[(&str, &str)], flags: Vec<ConfigEntry>) -> Sources {
     let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     Sources { file: Some(file.to_owned()), environment: environment.iter().map(own).collect(), flags }
 }
@@ -29,8 +29,8 @@ const RECEIVE_MAX: &str = "limits.receive_max";
 fn f151_flag_beats_environment_beats_file_beats_default() {
     let (_folder, path) = written("[limits]\nreceive_max = 10\n");
     let environment = [("TIDEGATE_LIMITS__RECEIVE_MAX", "20")];
-    let flag = vec![Entry::flag("--set", RECEIVE_MAX, "30")];
-    let show = |loaded: &Loaded| (Key::find(RECEIVE_MAX).unwrap().show)(&loaded.options);
+    let flag = vec![ConfigEntry::flag("--set", RECEIVE_MAX, "30")];
+    let show = |loaded: &Loaded| (SettingKey::find(RECEIVE_MAX).unwrap().show)(&loaded.options);
 
     let file = load(&sources(&path, &[], Vec::new())).unwrap();
     assert_eq!((show(&file), file.origin(RECEIVE_MAX).to_string()), ("10".into(), format!("{}:2", path.display())));
@@ -93,7 +93,8 @@ fn the_environment_can_name_the_file() {
 #[test]
 fn problems_of_all_sources_come_together() {
     let (_folder, path) = written("[limits]\nreceive_max = 0\nnope = 1\n");
-    let flags = vec![Entry::flag("--set", "limits.qos_max", "9"), Entry::flag("--set", "limits.qos_mx", "1")];
+    let flags =
+        vec![ConfigEntry::flag("--set", "limits.qos_max", "9"), ConfigEntry::flag("--set", "limits.qos_mx", "1")];
     let Problems(found) = load(&sources(&path, &[("TIDEGATE_LIMITS__QOS_MAX", "x")], flags)).unwrap_err();
     let text = Problems(found).to_string();
     assert_eq!(text.lines().count(), 5, "{text}");
@@ -107,6 +108,6 @@ fn paths_start_at_the_file_that_names_them_and_are_absolute() {
     let loaded = load(&sources(&path, &[], Vec::new())).unwrap();
     assert_eq!(loaded.options.server.data, folder.path().join("kept"));
     assert_eq!(loaded.options.security.acl_file, Some(folder.path().join("acl")));
-    let here = load(&sources(&path, &[], vec![Entry::flag("--data", "server.data", "kept")])).unwrap();
+    let here = load(&sources(&path, &[], vec![ConfigEntry::flag("--data", "server.data", "kept")])).unwrap();
     assert_eq!(here.options.server.data, std::env::current_dir().unwrap().join("kept"));
 }

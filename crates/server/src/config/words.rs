@@ -9,14 +9,14 @@ use tidegate_space::Policy;
 use tidegate_store::Durability;
 use tracing::level_filters::LevelFilter;
 
-use super::setting::{Auto, Off, Or, Setting, Value};
+use super::setting::{Auto, ConfigValue, Off, Or, Setting};
 
 /// An address to listen on. Loopback unless another one is written, so that nothing is opened to the world by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address(pub SocketAddr);
+pub struct BindAddress(pub SocketAddr);
 
-impl Setting for Address {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+impl Setting for BindAddress {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let text = value.text()?.trim();
         if let Ok(address) = text.parse() {
             return Some(Self(address));
@@ -42,7 +42,7 @@ impl Setting for Address {
 pub struct Durable(pub Durability);
 
 impl Setting for Durable {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         value.text()?.trim().parse().ok().map(Self)
     }
 
@@ -56,7 +56,7 @@ impl Setting for Durable {
 }
 
 /// A listener: an address, or switched off.
-pub type Door = Or<Off, Address>;
+pub type Door = Or<Off, BindAddress>;
 
 /// A listener that is only opened by itself when something else is so: a certificate is there, or no users are.
 pub type SecureDoor = Or<Auto, Door>;
@@ -66,10 +66,10 @@ pub type SecureDoor = Or<Auto, Door>;
 pub struct Origins(pub Vec<String>);
 
 impl Setting for Origins {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let list: Vec<String> = match value {
-            Value::List(list) => list.iter().map(|origin| origin.trim().to_ascii_lowercase()).collect(),
-            Value::Bare(text) => text.split(',').map(|origin| origin.trim().to_ascii_lowercase()).collect(),
+            ConfigValue::List(list) => list.iter().map(|origin| origin.trim().to_ascii_lowercase()).collect(),
+            ConfigValue::Bare(text) => text.split(',').map(|origin| origin.trim().to_ascii_lowercase()).collect(),
             _ => return None,
         };
         list.iter().all(|origin| is_origin(origin)).then_some(Self(list))
@@ -100,7 +100,7 @@ pub struct Receiver {
 }
 
 impl Setting for Receiver {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let url = value.text()?.trim();
         Some(Self { url: url.to_owned(), collector: OtlpCollector::parse(url)? })
     }
@@ -129,7 +129,7 @@ const LEVELS: &[(&str, LevelFilter)] = &[
 ];
 
 impl Setting for LogLevel {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         let text = value.text()?;
         LEVELS.iter().find(|(name, _)| *name == text).map(|(_, level)| Self(*level))
     }
@@ -153,7 +153,7 @@ pub enum LogFormat {
 }
 
 impl Setting for LogFormat {
-    fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
         match value.text()? {
             "text" => Some(Self::Text),
             "json" => Some(Self::Json),
@@ -185,7 +185,7 @@ pub enum BindIds {
 }
 
 impl Setting for BindIds {
-    fn read(value: &Value, folder: Option<&Path>) -> Option<Self> {
+    fn read(value: &ConfigValue, folder: Option<&Path>) -> Option<Self> {
         if value.text().is_some_and(|text| text.trim() == "session") {
             return Some(Self::Sessions);
         }
@@ -219,7 +219,7 @@ macro_rules! one_of {
         }
 
         impl Setting for $type {
-            fn read(value: &Value, _: Option<&Path>) -> Option<Self> {
+            fn read(value: &ConfigValue, _: Option<&Path>) -> Option<Self> {
                 let text = value.text()?;
                 Self::WORDS.iter().find(|(word, _)| *word == text).map(|(_, value)| Self(*value))
             }
@@ -281,12 +281,12 @@ mod tests {
     use super::*;
 
     fn door(text: &str) -> Option<Door> {
-        Door::read(&Value::Text(text.to_owned()), None)
+        Door::read(&ConfigValue::Text(text.to_owned()), None)
     }
 
     #[test]
     fn f147_addresses_are_loopback_unless_said_otherwise() {
-        let at = |text: &str| Some(Or::Is(Address(text.parse().unwrap())));
+        let at = |text: &str| Some(Or::Is(BindAddress(text.parse().unwrap())));
         assert_eq!(door("0.0.0.0:1883"), at("0.0.0.0:1883"));
         assert_eq!(door("1884"), at("127.0.0.1:1884"));
         assert_eq!(door("localhost:0"), at("127.0.0.1:0"));
@@ -300,27 +300,27 @@ mod tests {
     #[test]
     fn origins_are_what_a_browser_sends_and_nothing_more() {
         let read =
-            |list: &[&str]| Origins::read(&Value::List(list.iter().map(|&text| text.to_owned()).collect()), None);
+            |list: &[&str]| Origins::read(&ConfigValue::List(list.iter().map(|&text| text.to_owned()).collect()), None);
         let app = || Some(Origins(vec!["https://app.example".to_owned()]));
         assert_eq!(read(&["https://App.example"]), app());
-        assert_eq!(Origins::read(&Value::Bare("https://app.example".to_owned()), None), app());
+        assert_eq!(Origins::read(&ConfigValue::Bare("https://app.example".to_owned()), None), app());
         assert_eq!(read(&["*"]).map(|list| list.show()).as_deref(), Some("[\"*\"]"));
         assert_eq!(read(&[]), Some(Origins(Vec::new())), "no page at all");
         for bad in ["app.example", "https://", "https://app.example/", "https://*.example", "https://a b", ""] {
             assert_eq!(read(&[bad]), None, "{bad}");
         }
-        assert_eq!(Origins::read(&Value::Text("https://app.example".into()), None), None, "a list has brackets");
+        assert_eq!(Origins::read(&ConfigValue::Text("https://app.example".into()), None), None, "a list has brackets");
     }
 
     #[test]
     fn f039_whose_an_identifier_is_was_once_a_switch() {
-        let read = |value: Value| BindIds::read(&value, None);
-        assert_eq!(read(Value::Text("session".into())), Some(BindIds::Sessions));
+        let read = |value: ConfigValue| BindIds::read(&value, None);
+        assert_eq!(read(ConfigValue::Text("session".into())), Some(BindIds::Sessions));
         assert_eq!(
-            (read(Value::Boolean(true)), read(Value::Bare("false".into()))),
+            (read(ConfigValue::Boolean(true)), read(ConfigValue::Bare("false".into()))),
             (Some(BindIds::Names), Some(BindIds::Off))
         );
-        assert_eq!((read(Value::Text("true".into())), read(Value::Text("name".into()))), (None, None));
+        assert_eq!((read(ConfigValue::Text("true".into())), read(ConfigValue::Text("name".into()))), (None, None));
     }
 
     #[test]

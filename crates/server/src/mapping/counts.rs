@@ -6,13 +6,13 @@ use tidegate_map::Loss;
 
 /// Counters of the maps.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct MapCounts {
     ingested: AtomicU64,
     emitted: AtomicU64,
     losses: [AtomicU64; Loss::ALL.len()],
 }
 
-impl Counts {
+impl MapCounts {
     /// A message has changed the space, as far as there was something to change.
     pub(super) fn ingested(&self) {
         self.ingested.fetch_add(1, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{error, warn};
 
-pub use counts::Counts;
+pub use counts::MapCounts;
 use worker::Worker;
 
 use crate::config::map::Maps;
@@ -34,14 +34,14 @@ const START_MAX: Duration = Duration::from_secs(30);
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// A message on its way.
-struct Queued {
+struct QueuedMessage {
     tapped: Tapped,
     bytes: usize,
     /// Bytes of all that are on their way.
     waiting: Arc<AtomicUsize>,
 }
 
-impl Drop for Queued {
+impl Drop for QueuedMessage {
     fn drop(&mut self) {
         self.waiting.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -52,7 +52,7 @@ impl Drop for Queued {
 pub struct Mapping {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-    counts: Arc<Counts>,
+    counts: Arc<MapCounts>,
 }
 
 impl Mapping {
@@ -62,7 +62,7 @@ impl Mapping {
         let (queue, mut messages) = mpsc::channel(QUEUE_MAX);
         let (stop, mut stopped) = oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::sync_channel(1);
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(MapCounts::default());
         let (own, broker_too, space) = (Arc::clone(&counts), broker.clone(), space.clone());
         let make = move || Worker::new(maps.clone(), broker_too.clone(), space.clone(), Arc::clone(&own));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -93,7 +93,7 @@ impl Mapping {
         let take = move |tapped: Tapped| {
             let bytes = tapped.topic.len() + tapped.payload.len();
             let before = waiting.fetch_add(bytes, Ordering::Relaxed);
-            let queued = Queued { tapped, bytes, waiting: Arc::clone(&waiting) };
+            let queued = QueuedMessage { tapped, bytes, waiting: Arc::clone(&waiting) };
             before <= QUEUE_BYTES_MAX && queue.try_send(queued).is_ok()
         };
         broker.tap(Tap { filters, user: user.map(Into::into), take: Box::new(take) });
@@ -101,7 +101,7 @@ impl Mapping {
     }
 
     /// What became of messages and solutions.
-    pub fn counts(&self) -> Arc<Counts> {
+    pub fn counts(&self) -> Arc<MapCounts> {
         Arc::clone(&self.counts)
     }
 }

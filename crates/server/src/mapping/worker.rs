@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::warn;
 
-use super::{Counts, Queued};
+use super::{MapCounts, QueuedMessage};
 use crate::config::map::Maps;
 use crate::log::iso_time;
 
@@ -29,7 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A change under way.
 #[derive(Default)]
-struct Change {
+struct SpaceChange {
     /// The length of the chain that it belongs to.
     chain: u8,
     /// What stays for ever if it is refused, unless a later one removes it.
@@ -37,7 +37,7 @@ struct Change {
 }
 
 /// What came of a try.
-enum Standing {
+enum TryOutcome {
     Stands,
     Later(Duration),
     Never(String),
@@ -53,19 +53,19 @@ pub(super) struct Worker {
     /// Standing queries that have ended or never stood, and when to try whether they stand.
     due: Vec<(Instant, usize)>,
     /// In order.
-    under_way: VecDeque<(Change, Waiting)>,
+    under_way: VecDeque<(SpaceChange, Waiting)>,
     broker: Broker,
     space: Space,
     outlet: Arc<Outlet>,
     inlet: Option<Inlet>,
-    counts: Arc<Counts>,
+    counts: Arc<MapCounts>,
     /// What names of messages begin with, so that no other run has used them.
     boot: u64,
     number: u64,
 }
 
 impl Worker {
-    pub(super) fn new(maps: Maps, broker: Broker, space: Space, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(maps: Maps, broker: Broker, space: Space, counts: Arc<MapCounts>) -> Self {
         let (outlet, inlet) = tidegate_space::outlet(&space);
         let boot = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         Self {
@@ -117,16 +117,16 @@ impl Worker {
     async fn stand_one(&mut self, rule: usize) -> Result<()> {
         loop {
             match self.try_to_stand(rule).await {
-                Standing::Stands => return Ok(()),
-                Standing::Later(pause) => sleep(pause).await,
-                Standing::Never(why) => {
+                TryOutcome::Stands => return Ok(()),
+                TryOutcome::Later(pause) => sleep(pause).await,
+                TryOutcome::Never(why) => {
                     return Err(anyhow!("the query of map.emit number {} does not stand: {why}", rule + 1));
                 }
             }
         }
     }
 
-    async fn try_to_stand(&mut self, rule: usize) -> Standing {
+    async fn try_to_stand(&mut self, rule: usize) -> TryOutcome {
         let query = Box::new(self.emit[rule].query().clone());
         // Whoever knew the name could go on with it.
         let name = format!("map {rule} {:x}", RandomState::new().build_hasher().finish());
@@ -136,27 +136,31 @@ impl Worker {
             Ok(Answered { answer: Answer::Subscribed(subscribed), version, .. }) => {
                 let version = if let Begun::Whole(baseline) = &subscribed.begun { baseline.version } else { version };
                 self.standing.insert(subscribed.id.0, (rule, version));
-                Standing::Stands
+                TryOutcome::Stands
             }
             Err(refused) => {
-                pause_after(&refused).map_or_else(|| Standing::Never(format!("{refused:?}")), Standing::Later)
+                pause_after(&refused).map_or_else(|| TryOutcome::Never(format!("{refused:?}")), TryOutcome::Later)
             }
-            other => Standing::Never(format!("{other:?}")),
+            other => TryOutcome::Never(format!("{other:?}")),
         }
     }
 
     /// A standing query has ended, or did not stand in time: tries whether it stands now.
     async fn stand_again(&mut self, rule: usize) {
         match self.try_to_stand(rule).await {
-            Standing::Stands => {}
-            Standing::Later(pause) => self.due.push((Instant::now() + pause, rule)),
-            Standing::Never(why) => {
+            TryOutcome::Stands => {}
+            TryOutcome::Later(pause) => self.due.push((Instant::now() + pause, rule)),
+            TryOutcome::Never(why) => {
                 warn!(event = "map_emit_off", rule = rule + 1, why, "a map publishes nothing any more");
             }
         }
     }
 
-    pub(super) async fn run(&mut self, messages: &mut mpsc::Receiver<Queued>, stopped: &mut oneshot::Receiver<()>) {
+    pub(super) async fn run(
+        &mut self,
+        messages: &mut mpsc::Receiver<QueuedMessage>,
+        stopped: &mut oneshot::Receiver<()>,
+    ) {
         let Some(mut inlet) = self.inlet.take() else { return };
         loop {
             let has_room = self.under_way.len() < WINDOW;
@@ -181,7 +185,7 @@ impl Worker {
     }
 
     /// A message came: every map that wants it has its say, each by itself.
-    fn take(&mut self, queued: &Queued) {
+    fn take(&mut self, queued: &QueuedMessage) {
         self.number += 1;
         let (now, id) = (iso_time(), format!("{:x}-{:x}", self.boot, self.number));
         let tapped = &queued.tapped;
@@ -193,7 +197,7 @@ impl Worker {
                 Some(Err(loss)) => self.counts.lost(loss),
                 Some(Ok(edit)) => {
                     self.chain.begin(chain);
-                    let change = Change { chain, debt: edit.debt() };
+                    let change = SpaceChange { chain, debt: edit.debt() };
                     let Edit { remove, insert } = edit;
                     let waiting = self.space.start(Ask::Edit { remove, insert }, Asker::new(0, None));
                     self.under_way.push_back((change, waiting));
@@ -202,7 +206,7 @@ impl Worker {
         }
     }
 
-    fn changed(&mut self, change: Change, outcome: &Result<Answered, Refused>) {
+    fn changed(&mut self, change: SpaceChange, outcome: &Result<Answered, Refused>) {
         self.chain.end(change.chain, outcome.as_ref().ok().map(|answered| answered.version));
         // What is not confirmed was done all the same.
         if !matches!(outcome, Ok(_) | Err(Refused::Unconfirmed)) {
@@ -259,7 +263,7 @@ impl Worker {
 }
 
 /// The answer to the change that came first; never, if there is none.
-async fn next(under_way: &mut VecDeque<(Change, Waiting)>) -> (Change, Result<Answered, Refused>) {
+async fn next(under_way: &mut VecDeque<(SpaceChange, Waiting)>) -> (SpaceChange, Result<Answered, Refused>) {
     let Some((_, waiting)) = under_way.front_mut() else { return std::future::pending().await };
     let outcome = waiting.wait().await;
     let change = under_way.pop_front().map(|(change, _)| change).unwrap_or_default();

@@ -5,7 +5,7 @@ use tidegate_space::{Admission, Line};
 use crate::config::keys::{Options, SpaceSection};
 use crate::config::setting::{Setting, Span};
 use crate::config::words::PolicyWord;
-use crate::config::{Loaded, Origin, Problem};
+use crate::config::{ConfigProblem, Loaded, Origin};
 
 type Delay = Span<1, 60_000>;
 
@@ -33,13 +33,13 @@ fn delays(it: &SpaceSection) -> [(&'static str, Delay); 5] {
 }
 
 /// Nobody waits longer than a request may take. A delay that nobody wrote is no contradiction: the time ends it.
-pub(super) fn pointless_delays(loaded: &Loaded) -> Vec<Problem> {
+pub(super) fn pointless_delays(loaded: &Loaded) -> Vec<ConfigProblem> {
     let time_max = loaded.options.space.time_max;
     let problem = |(key, delay): (&'static str, Delay)| {
         let origin = loaded.origin(key);
         let is_pointless = delay.0 > time_max.0 && *origin != Origin::Default;
         let message = format!("{} is more than space.time_max ({}), which comes first", delay.show(), time_max.show());
-        is_pointless.then(|| Problem::of_key(origin, key, message))
+        is_pointless.then(|| ConfigProblem::of_key(origin, key, message))
     };
     delays(&loaded.options.space).into_iter().filter_map(problem).collect()
 }

@@ -3,10 +3,10 @@
 use tidegate_store::Durability;
 
 use super::*;
-use crate::config::{Entry, Sources, load};
+use crate::config::{ConfigEntry, Sources, load};
 
 fn planned(flags: &[(&str, &str)]) -> Result<Config, String> {
-    let flags = flags.iter().map(|(path, value)| Entry::flag("--set", path, value)).collect();
+    let flags = flags.iter().map(|(path, value)| ConfigEntry::flag("--set", path, value)).collect();
     // A file that is named keeps the test away from those of the machine.
     let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
     broker(&loaded).map_err(|problems| problems.to_string())
@@ -101,7 +101,7 @@ fn a_file_that_cannot_be_looked_at_is_not_missing() {
 fn a_data_folder_must_be_one() {
     let folder = tempfile::tempdir().unwrap();
     let checked = |path: &Path| {
-        let flags = vec![Entry::flag("--data", "server.data", &path.display().to_string())];
+        let flags = vec![ConfigEntry::flag("--data", "server.data", &path.display().to_string())];
         let loaded = load(&Sources { file: Some("/dev/null".into()), flags, ..Sources::default() }).unwrap();
         check_data_kind(&loaded).and_then(|()| check_data(&loaded)).map_err(|problems| problems.to_string())
     };
@@ -117,8 +117,8 @@ fn a_data_folder_must_be_one() {
 
 #[test]
 fn missing_files_are_named_beside_other_mistakes() {
-    let flags =
-        ["limits.nonsense", "tls.cert", "security.acl_file"].map(|path| Entry::flag("--set", path, "/nonexistent"));
+    let flags = ["limits.nonsense", "tls.cert", "security.acl_file"]
+        .map(|path| ConfigEntry::flag("--set", path, "/nonexistent"));
     let sources = Sources { file: Some("/dev/null".into()), flags: flags.into(), ..Sources::default() };
     let refused = crate::serve::prepare(&sources).err().unwrap().to_string();
     for part in

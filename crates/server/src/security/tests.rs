@@ -1,7 +1,7 @@
 //! Open where nothing is configured, closed wherever something is wrong.
 
 use super::*;
-use crate::config::{Entry, Sources, load as load_config};
+use crate::config::{ConfigEntry, Sources, load as load_config};
 use tidegate_broker::authenticate::{Credentials, Refusal};
 use tidegate_core::access::{Action, Identity};
 
@@ -21,8 +21,9 @@ impl Place {
 
     fn loaded(&self, flags: &[(&str, &str)]) -> Loaded {
         let data = self.folder.path().display().to_string();
-        let mut flags: Vec<Entry> = flags.iter().map(|(path, value)| Entry::flag("--set", path, value)).collect();
-        flags.push(Entry::flag("--data", "server.data", &data));
+        let mut flags: Vec<ConfigEntry> =
+            flags.iter().map(|(path, value)| ConfigEntry::flag("--set", path, value)).collect();
+        flags.push(ConfigEntry::flag("--data", "server.data", &data));
         let file = Some(self.folder.path().join("tidegate.toml"));
         load_config(&Sources { file, flags, ..Sources::default() }).unwrap()
     }

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use tidegate_control::admission::{
-    Class, ClassConfig, Counts, DELAY_UNBOUNDED, Deadlines, Key, Offered, Policy, PoolConfig, Request, RequestPool,
-    Taken,
+    AdmissionRequest, Class, ClassConfig, ClassCounts, DELAY_UNBOUNDED, Deadlines, OfferOutcome, Policy, PoolConfig,
+    QueryKey, RequestPool, TakenRequest,
 };
 use tidegate_control::advice::{AdviceConfig, Declared, Strain, StretchAdvice};
 use tidegate_control::appointments::{
@@ -35,7 +35,7 @@ pub(super) struct Visit {
 /// What a server works on.
 #[derive(Debug)]
 pub(super) enum Job {
-    Model(tidegate_control::admission::Job),
+    Model(tidegate_control::admission::AdmittedJob),
     Product(tidegate_space::request_queue::Job),
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Asked {
     pub(super) deadline: Duration,
     pub(super) ticket: Option<Ticket>,
     /// What it shares with others, if equal queries are to be executed once.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<QueryKey>,
     /// How often it wants to ask, if it says so; who does keeps appointments, too.
     pub(super) want: Option<Duration>,
 }
@@ -116,7 +116,7 @@ impl Desk {
     pub(super) fn take(&mut self, now: Timestamp) -> Option<Work> {
         match self {
             Self::Model(model) => {
-                let Taken { job, value, joined, queued, .. } = model.pool.take(now)?;
+                let TakenRequest { job, value, joined, queued, .. } = model.pool.take(now)?;
                 let visit = |asker| Visit { asker, stretch: None };
                 let joined = joined.into_iter().map(visit).collect();
                 Some(Work { job: Job::Model(job), first: visit(value), joined, queued })
@@ -150,7 +150,7 @@ impl Desk {
         }
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> ClassCounts {
         match self {
             Self::Model(model) => model.pool.counts(CLASS),
             Self::Product(product) => product.counts(),
@@ -217,11 +217,14 @@ impl Model {
         {
             return refused;
         }
-        let request = Request { class: CLASS, key: asked.key, deadline: Some(asked.deadline), value: asked.asker };
+        let request =
+            AdmissionRequest { class: CLASS, key: asked.key, deadline: Some(asked.deadline), value: asked.asker };
         match self.pool.offer(now, request) {
-            Offered::Queued | Offered::Joined | Offered::Parked { .. } | Offered::Immediate(_) => Arrival::Waits,
-            Offered::Denied { retry_after, .. } => Arrival::Denied { retry_after, ticket: None, stretch: None },
-            Offered::Dropped { .. } => Arrival::Dropped,
+            OfferOutcome::Queued | OfferOutcome::Joined | OfferOutcome::Parked { .. } | OfferOutcome::Immediate(_) => {
+                Arrival::Waits
+            }
+            OfferOutcome::Denied { retry_after, .. } => Arrival::Denied { retry_after, ticket: None, stretch: None },
+            OfferOutcome::Dropped { .. } => Arrival::Dropped,
         }
     }
 
@@ -270,7 +273,7 @@ impl Model {
         self.reports_queue.then_some(queued)
     }
 
-    fn on_served(&mut self, job: tidegate_control::admission::Job, elapsed: Duration) {
+    fn on_served(&mut self, job: tidegate_control::admission::AdmittedJob, elapsed: Duration) {
         self.pool.on_served(job, elapsed);
         if let Some(advice) = &mut self.advice {
             advice.on_served(elapsed / self.servers);

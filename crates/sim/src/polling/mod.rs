@@ -22,7 +22,7 @@ mod tests;
 
 use std::time::Duration;
 
-use tidegate_control::admission::Key;
+use tidegate_control::admission::QueryKey;
 use tidegate_control::appointments::Ticket;
 use tidegate_control::{ConfigError, Timestamp};
 
@@ -260,9 +260,9 @@ impl<'a> World<'a> {
     }
 
     /// What equal queries have in common: in a slide show and in a burst everybody asks for the same.
-    fn key(&self) -> Option<Key> {
+    fn key(&self) -> Option<QueryKey> {
         let is_shared = self.config.updates.slides.is_some() || self.config.clients.once;
-        (self.config.broker.coalescing && is_shared).then_some(Key(1))
+        (self.config.broker.coalescing && is_shared).then_some(QueryKey(1))
     }
 
     fn after(&mut self, delay: Duration, event: Event) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_control::admission::Counts;
+use tidegate_control::admission::ClassCounts;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::{ConfigError, Timestamp};
 use tidegate_space::Admission;
@@ -14,7 +14,7 @@ use crate::chance::Stream;
 
 pub(super) struct Product {
     queue: RequestQueue<Visit>,
-    counts: Counts,
+    counts: ClassCounts,
     chance: Stream,
 }
 
@@ -34,7 +34,7 @@ impl Product {
             value: worth.to_string(),
             allowed: "as many as the request queue takes".to_owned(),
         })?;
-        Ok(Self { queue, counts: Counts::default(), chance: Stream::of(seed, "broker") })
+        Ok(Self { queue, counts: ClassCounts::default(), chance: Stream::of(seed, "broker") })
     }
 
     pub(super) fn on_request(&mut self, now: Timestamp, asked: &Asked) -> Fate {
@@ -90,7 +90,7 @@ impl Product {
         self.queue.backlog(now)
     }
 
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> ClassCounts {
         self.counts
     }
 }

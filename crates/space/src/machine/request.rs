@@ -8,7 +8,7 @@ use oxrdf::{BlankNode, Quad, Variable};
 use oxrdfio::RdfFormat;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use sparesults::QueryResultsFormat;
-use tidegate_control::admission::{Class, Key};
+use tidegate_control::admission::{Class, QueryKey};
 use tidegate_control::hints::Hints;
 use tidegate_graph::{GraphError, Mask, Query, ResultBaseline, ResultDelta, SubscriberId, Update};
 
@@ -297,7 +297,7 @@ impl<C> Ask<C> {
 
     /// Its names: for sharing (equal for equal questions in equal forms by askers with equal rights; none if its answer
     /// cannot be shared), and for what it will cost.
-    pub(crate) fn names(&self, scope: u64, seed: (u64, u64)) -> (Option<Key>, Shape) {
+    pub(crate) fn names(&self, scope: u64, seed: (u64, u64)) -> (Option<QueryKey>, Shape) {
         let words = self.words();
         let shape = shape(self.class(), &words, self.size(), seed);
         let mut hasher = SipHasher24::new_with_keys(seed.0, seed.1);
@@ -308,7 +308,7 @@ impl<C> Ask<C> {
             _ => return (None, shape),
         }
         words.hash(&mut hasher);
-        (Some(Key(hasher.finish128().as_u128())), shape)
+        (Some(QueryKey(hasher.finish128().as_u128())), shape)
     }
 
     /// What it says, in one spelling; of changes without a condition only that they are changes.
@@ -383,7 +383,7 @@ mod tests {
 
     use super::*;
 
-    fn key(text: &str, form: Form, scope: u64) -> Option<Key> {
+    fn key(text: &str, form: Form, scope: u64) -> Option<QueryKey> {
         let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
         Ask::<()>::Query { query, form }.names(scope, (1, 2)).0
     }

@@ -1,7 +1,7 @@
 //! A request on its way through the machines, and what they have to know of whoever made it.
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key};
+use tidegate_control::admission::{Class, QueryKey};
 use tidegate_control::hints::Hints;
 
 use super::request::Ask;
@@ -27,7 +27,7 @@ pub(crate) trait Requester {
 pub(crate) struct Task<R, C> {
     pub(crate) ask: Ask<C>,
     pub(crate) class: Class,
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<QueryKey>,
     pub(crate) began: Timestamp,
     pub(crate) until: Timestamp,
     /// What its client is told about pace.

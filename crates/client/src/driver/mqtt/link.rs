@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
-use crate::driver::address::{Address, within};
+use crate::driver::address::{BrokerUrl, within};
 use crate::driver::tls::{Road, Stream};
 use crate::error::Error;
 use crate::limits::{CONNECT_TIMEOUT, WRITE_BYTES, WRITE_TIMEOUT};
@@ -93,7 +93,7 @@ impl Reader {
     }
 }
 
-async fn upgrade(address: &Address, stream: Stream) -> Result<WebSocketStream<Stream>, Error> {
+async fn upgrade(address: &BrokerUrl, stream: Stream) -> Result<WebSocketStream<Stream>, Error> {
     let path = if address.path.is_empty() { "/mqtt" } else { &address.path };
     let url = format!("{}://{}{path}", address.scheme, address.authority());
     let unreachable = |error| Error::Unreachable { address: address.authority(), error: io::Error::other(error) };

@@ -13,7 +13,7 @@ use tidegate_wire_mqtt::{Limits, QoS, ReasonCode};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
 use self::task::{Command, Task};
-use super::address::{Address, within};
+use super::address::{BrokerUrl, within};
 use super::events::{Events, Notices};
 use super::tls::Road;
 use crate::error::Error;
@@ -111,7 +111,7 @@ impl Mqtt {
 
     /// The same, with more to say.
     pub async fn connect_with(address: &str, config: MqttConfig) -> Result<Self, Error> {
-        let address = Address::read(address, PORTS)?;
+        let address = BrokerUrl::read(address, PORTS)?;
         let config = MqttConfig { user: config.user.or_else(|| address.user.clone()), ..config };
         let (road, notices) = (Road::new(address, config.ca.as_deref())?, Arc::new(Notices::default()));
         let (commands, orders) = mpsc::channel(CHANNEL);

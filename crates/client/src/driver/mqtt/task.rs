@@ -14,7 +14,7 @@ use super::link::Link;
 use super::{Ack, MqttStats, PublishError};
 use crate::driver::events::Notices;
 use crate::driver::tls::Road;
-use crate::driver::{Clock, chance};
+use crate::driver::{DriverClock, chance};
 use crate::error::Error;
 use crate::limits::{FILTERS_MAX, INBOX_MAX, OUTPUT_BYTES_MAX};
 use crate::session::event::EventKind;
@@ -33,7 +33,7 @@ pub(super) enum Command {
 pub(super) struct Task {
     road: Road,
     session: Session,
-    clock: Clock,
+    clock: DriverClock,
     rng: Xoshiro256PlusPlus,
     orders: mpsc::Receiver<Command>,
     /// A message that waits for room; nobody else is heard meanwhile.
@@ -72,7 +72,7 @@ impl Task {
         Self {
             road,
             session,
-            clock: Clock::new(),
+            clock: DriverClock::new(),
             rng: chance(),
             orders,
             held: None,

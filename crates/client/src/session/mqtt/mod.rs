@@ -10,7 +10,7 @@
 //! - asked: [`Session::turn`], [`Session::take_output`], [`Session::poll_event`], [`Session::poll_timeout`]
 
 mod again;
-mod hear;
+mod input;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +26,7 @@ use tidegate_wire_mqtt::{
     ReasonCode, Sender, Subscribe, Subscription, SubscriptionList, SubscriptionOptions, TopicFilter, Version,
 };
 
-use super::comeback::Comeback;
+use super::reconnect::Reconnect;
 use crate::limits::{ANSWER_TIMEOUT, DRAIN_INTERVAL, MQTT_PACKET_BYTES_MAX, RECEIVE_MAX, WINDOW_MAX};
 
 /// What happens to a message that finds the backlog full.
@@ -225,7 +225,7 @@ pub struct Session {
     /// The backlog of the time without connection is being worked off.
     is_draining: bool,
     was_up: bool,
-    comeback: Comeback,
+    reconnect: Reconnect,
 }
 
 impl Session {
@@ -258,7 +258,7 @@ impl Session {
             not_before: Timestamp::ZERO,
             is_draining: false,
             was_up: false,
-            comeback: Comeback::default(),
+            reconnect: Reconnect::default(),
         }
     }
 
@@ -366,7 +366,7 @@ impl Session {
         for id in std::mem::take(&mut self.unread) {
             self.incoming.remove(&id);
         }
-        self.comeback.on_failure(now, hints, rng)
+        self.reconnect.on_failure(now, hints, rng)
     }
 
     /// Does what it is time for. False: the broker is silent, the connection is to be given up.

@@ -13,7 +13,7 @@ use crate::session::row::{Delta, Row};
 
 /// How changes come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Delivery {
+pub enum ChangeDelivery {
     /// By notifications, and checks find what was lost.
     #[default]
     Push,
@@ -27,7 +27,7 @@ pub struct WatchPlan {
     /// How checks are paced.
     pub pacer: Arc<PacerPlan>,
     /// How changes come.
-    pub delivery: Delivery,
+    pub delivery: ChangeDelivery,
     /// How long an answer to a check is awaited.
     pub check_timeout: Duration,
 }
@@ -38,7 +38,7 @@ pub struct Attempt(pub u32);
 
 /// What the driver shall send.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Action {
+pub enum WatchAction {
     /// Subscribe, in place of a subscription that there may be.
     Subscribe {
         /// The number to answer with, also with each notification of the subscription.
@@ -147,13 +147,13 @@ pub enum Input {
         /// Of which request.
         attempt: Attempt,
         /// Why.
-        failure: Failure,
+        failure: ExchangeFailure,
     },
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Failure {
+pub enum ExchangeFailure {
     /// The broker said no for now.
     Denied(Hints),
     /// It said nothing in time.
@@ -166,7 +166,7 @@ pub enum Failure {
 
 /// How a change was learnt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ChangeSource {
     /// The whole result, at the beginning.
     Baseline,
     /// A notification.
@@ -177,7 +177,7 @@ pub enum Source {
 
 /// A difference of the result that has not been told yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct ResultChange {
     /// Rows that are new.
     pub added: Vec<Row>,
     /// Rows that are gone.
@@ -186,23 +186,23 @@ pub struct Change {
     /// control is any but `none`.
     pub lost: u32,
     /// How the last part of it was learnt.
-    pub source: Source,
+    pub source: ChangeSource,
 }
 
-impl Change {
+impl ResultChange {
     /// This change and then another, as one.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         let before = Delta { added: self.added, removed: self.removed };
         let Delta { added, removed } = before.then(Delta { added: next.added, removed: next.removed });
-        let source = if self.source == Source::Baseline { Source::Baseline } else { next.source };
+        let source = if self.source == ChangeSource::Baseline { ChangeSource::Baseline } else { next.source };
         Self { added, removed, lost: self.lost.saturating_add(next.lost), source }
     }
 }
 
 /// Numbers of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct WatchCounts {
     /// Notifications that were applied.
     pub notifications: u64,
     /// Checks that were sent.
@@ -231,7 +231,7 @@ pub struct WatchStats {
     /// The pacer: AST, RBT, σ, estimates.
     pub pacer: PacerSnapshot,
     /// What happened so far.
-    pub counts: Counts,
+    pub counts: WatchCounts,
     /// A subscription stands.
     pub is_live: bool,
     /// When the next check is due.

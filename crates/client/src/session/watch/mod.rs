@@ -11,7 +11,7 @@
 //! A subscription that fails comes back with full jitter; a check that fails is the pacer's affair.
 
 mod exchange;
-mod hear;
+mod input;
 #[cfg(test)]
 mod tests;
 
@@ -24,10 +24,13 @@ use tidegate_control::hints::{Accept, Asks, Hints};
 use tidegate_control::pacer::{Outcome, Pacer};
 use tidegate_control::rand_core::Rng;
 
-use super::comeback::Comeback;
+use super::reconnect::Reconnect;
 use super::row::{Delta, View};
 use crate::limits::ANSWER_TIMEOUT;
-pub use exchange::{Action, Attempt, Change, Counts, Delivery, Failure, Input, Source, WatchPlan, WatchStats};
+pub use exchange::{
+    Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, ResultChange, WatchAction, WatchCounts, WatchPlan,
+    WatchStats,
+};
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -38,8 +41,8 @@ pub struct Watch {
     is_founded: bool,
     pacer: Pacer,
     attempts: u32,
-    subscription: Subscription,
-    check: Check,
+    subscription: WatchSubscription,
+    check: WatchCheck,
     /// When the regular check is due.
     next: Option<Timestamp>,
     /// When what a gap announced is to be fetched.
@@ -49,12 +52,12 @@ pub struct Watch {
     can_tell_missed: bool,
     version: Option<Box<str>>,
     ticket: Option<Ticket>,
-    pending: Option<Box<Change>>,
-    counts: Counts,
+    pending: Option<Box<ResultChange>>,
+    counts: WatchCounts,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Subscription {
+struct WatchSubscription {
     /// The one that stands, and the number of its last notification.
     live: Option<(Attempt, u64)>,
     /// The one before, while the view is exactly the state of its last notification.
@@ -64,11 +67,11 @@ struct Subscription {
     due: Option<Timestamp>,
     /// Notifications up to this number were contained in the answer to a check.
     overtaken: u64,
-    comeback: Comeback,
+    reconnect: Reconnect,
 }
 
 #[derive(Clone, Debug)]
-enum Check {
+enum WatchCheck {
     Idle,
     Asking(Box<Asking>),
     /// The answer is not the view: a notification may still be on its way.
@@ -113,9 +116,9 @@ impl Watch {
         let mut pacer = Pacer::new(&plan.pacer);
         let first = pacer.first_delay(rng).map(|delay| now + delay);
         let (next, due) = match plan.delivery {
-            Delivery::Push => (first, Some(now)),
+            ChangeDelivery::Push => (first, Some(now)),
             // Somebody waits for the first result.
-            Delivery::Poll => (Some(now), None),
+            ChangeDelivery::Poll => (Some(now), None),
         };
         Self {
             plan: Arc::clone(plan),
@@ -123,8 +126,8 @@ impl Watch {
             is_founded: false,
             pacer,
             attempts: 0,
-            subscription: Subscription { due, ..Subscription::default() },
-            check: Check::Idle,
+            subscription: WatchSubscription { due, ..WatchSubscription::default() },
+            check: WatchCheck::Idle,
             next,
             fetch: None,
             gap: 0,
@@ -132,7 +135,7 @@ impl Watch {
             version: None,
             ticket: None,
             pending: None,
-            counts: Counts::default(),
+            counts: WatchCounts::default(),
         }
     }
 
@@ -169,7 +172,7 @@ impl Watch {
     }
 
     /// What has changed since this was asked last.
-    pub fn poll_change(&mut self) -> Option<Change> {
+    pub fn poll_change(&mut self) -> Option<ResultChange> {
         self.pending.take().map(|change| *change)
     }
 
@@ -183,31 +186,31 @@ impl Watch {
         let subscription = &self.subscription;
         let asked = subscription.asking.map(|(_, sent)| sent + ANSWER_TIMEOUT);
         let check = match &self.check {
-            Check::Idle => self.next.into_iter().chain(self.fetch).min(),
-            Check::Asking(asking) => Some(asking.sent + self.plan.check_timeout),
-            Check::Settling { until, .. } | Check::Overtaken { until, .. } => Some(*until),
-            Check::Repairing { .. } => None,
+            WatchCheck::Idle => self.next.into_iter().chain(self.fetch).min(),
+            WatchCheck::Asking(asking) => Some(asking.sent + self.plan.check_timeout),
+            WatchCheck::Settling { until, .. } | WatchCheck::Overtaken { until, .. } => Some(*until),
+            WatchCheck::Repairing { .. } => None,
         };
         [subscription.due, asked, check].into_iter().flatten().min()
     }
 
     /// What to send now. To be called until it is nothing.
-    pub fn turn<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) -> Option<Action> {
+    pub fn turn<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) -> Option<WatchAction> {
         self.expire(now, rng);
         if self.subscription.due.is_some_and(|due| now >= due) {
             return Some(self.subscribe(now));
         }
         match &mut self.check {
-            Check::Settling { until, losses, latency, hints, .. } if now >= *until => {
+            WatchCheck::Settling { until, losses, latency, hints, .. } if now >= *until => {
                 let answered = Some(Box::new((*latency, std::mem::take(&mut **hints))));
-                self.check = Check::Repairing { losses: *losses, answered };
+                self.check = WatchCheck::Repairing { losses: *losses, answered };
                 // If there is none any more, the next one is on its way and tells the same.
                 self.subscription.live.is_some().then(|| self.subscribe(now))
             }
-            Check::Idle if self.next.into_iter().chain(self.fetch).any(|due| now >= due) => {
+            WatchCheck::Idle if self.next.into_iter().chain(self.fetch).any(|due| now >= due) => {
                 // What was missed since the last number would leave out the numbers before it: a gap needs a baseline.
                 Some(if self.gap > 0 && self.subscription.live.is_some() {
-                    self.check = Check::Repairing { losses: 0, answered: None };
+                    self.check = WatchCheck::Repairing { losses: 0, answered: None };
                     self.subscribe(now)
                 } else {
                     self.ask(now)
@@ -227,9 +230,9 @@ impl Watch {
         Asks { deadline: Some(deadline), want, version: None, ticket, accept }
     }
 
-    fn subscribe(&mut self, now: Timestamp) -> Action {
+    fn subscribe(&mut self, now: Timestamp) -> WatchAction {
         let attempt = self.attempt();
-        if matches!(self.check, Check::Repairing { .. }) {
+        if matches!(self.check, WatchCheck::Repairing { .. }) {
             self.begin();
         }
         if self.gap == 0 && self.subscription.live.is_some() {
@@ -238,14 +241,14 @@ impl Watch {
         }
         self.subscription.due = None;
         self.subscription.asking = Some((attempt, now));
-        Action::Subscribe { attempt, resume: self.subscription.before, asks: self.asks(ANSWER_TIMEOUT) }
+        WatchAction::Subscribe { attempt, resume: self.subscription.before, asks: self.asks(ANSWER_TIMEOUT) }
     }
 
-    fn ask(&mut self, now: Timestamp) -> Action {
+    fn ask(&mut self, now: Timestamp) -> WatchAction {
         let attempt = self.attempt();
         let live = self.subscription.live;
         self.begin();
-        self.check = Check::Asking(Box::new(Asking {
+        self.check = WatchCheck::Asking(Box::new(Asking {
             attempt,
             sent: now,
             trail: vec![self.view.print()],
@@ -255,7 +258,7 @@ impl Watch {
         self.counts.checks += 1;
         let since = live.filter(|_| self.can_tell_missed);
         let asks = self.asks(self.plan.check_timeout);
-        Action::Check { attempt, since, version: self.version.clone(), asks }
+        WatchAction::Check { attempt, since, version: self.version.clone(), asks }
     }
 
     /// A request of the pacer's is being sent.
@@ -283,15 +286,15 @@ impl Watch {
         if let Some((attempt, sent)) = self.subscription.asking
             && now >= sent + ANSWER_TIMEOUT
         {
-            self.handle(Input::Refused { attempt, failure: Failure::TimedOut }, now, rng);
+            self.handle(Input::Refused { attempt, failure: ExchangeFailure::TimedOut }, now, rng);
         }
-        if let Check::Asking(asking) = &self.check
+        if let WatchCheck::Asking(asking) = &self.check
             && now >= asking.sent + self.plan.check_timeout
         {
             let attempt = asking.attempt;
-            self.handle(Input::Refused { attempt, failure: Failure::TimedOut }, now, rng);
+            self.handle(Input::Refused { attempt, failure: ExchangeFailure::TimedOut }, now, rng);
         }
-        if let Check::Overtaken { until, .. } = &self.check
+        if let WatchCheck::Overtaken { until, .. } = &self.check
             && now >= *until
         {
             self.end_overtaken(now, rng);
@@ -299,11 +302,11 @@ impl Watch {
     }
 
     /// Notes a difference for the owner; several become one.
-    fn tell(&mut self, delta: Delta, lost: u32, source: Source) {
-        if delta.is_empty() && lost == 0 && source != Source::Baseline {
+    fn tell(&mut self, delta: Delta, lost: u32, source: ChangeSource) {
+        if delta.is_empty() && lost == 0 && source != ChangeSource::Baseline {
             return;
         }
-        let change = Change { added: delta.added, removed: delta.removed, lost, source };
+        let change = ResultChange { added: delta.added, removed: delta.removed, lost, source };
         let change = match self.pending.take() {
             None => change,
             Some(before) => before.then(change),

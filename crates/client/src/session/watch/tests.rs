@@ -23,7 +23,7 @@ fn moved(from: &[&str], to: &[&str]) -> Delta {
 }
 
 impl Bed {
-    fn new(level: Level, delivery: Delivery) -> Self {
+    fn new(level: Level, delivery: ChangeDelivery) -> Self {
         let pacer = PacerConfig { level, ..PacerConfig::default() }.build().unwrap();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         let plan = Arc::new(WatchPlan { pacer, delivery, check_timeout: Duration::from_secs(2) });
@@ -34,12 +34,12 @@ impl Bed {
         self.watch.handle(input, self.now, &mut self.rng);
     }
 
-    fn turn(&mut self) -> Option<Action> {
+    fn turn(&mut self) -> Option<WatchAction> {
         self.watch.turn(self.now, &mut self.rng)
     }
 
     /// Goes on to the next thing that is sent.
-    fn next(&mut self) -> Action {
+    fn next(&mut self) -> WatchAction {
         for _ in 0..100 {
             if let Some(action) = self.turn() {
                 return action;
@@ -51,10 +51,10 @@ impl Bed {
 
     /// Up to a subscription that stands.
     fn live(level: Level, texts: &[&str]) -> (Self, Attempt) {
-        let mut bed = Self::new(level, Delivery::Push);
-        let Some(Action::Subscribe { attempt, .. }) = bed.turn() else { panic!() };
+        let mut bed = Self::new(level, ChangeDelivery::Push);
+        let Some(WatchAction::Subscribe { attempt, .. }) = bed.turn() else { panic!() };
         bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(texts) });
-        assert_eq!(bed.watch.poll_change().unwrap().source, Source::Baseline);
+        assert_eq!(bed.watch.poll_change().unwrap().source, ChangeSource::Baseline);
         (bed, attempt)
     }
 
@@ -68,8 +68,8 @@ impl Bed {
 
     fn check(&mut self) -> Attempt {
         match self.next() {
-            Action::Check { attempt, .. } => attempt,
-            other @ Action::Subscribe { .. } => panic!("{other:?}"),
+            WatchAction::Check { attempt, .. } => attempt,
+            other @ WatchAction::Subscribe { .. } => panic!("{other:?}"),
         }
     }
 
@@ -84,8 +84,8 @@ fn a_gap_is_told_and_repaired_by_a_new_subscription() {
     bed.changed(live, 1, moved(&["a"], &["b"]));
     bed.changed(live, 4, moved(&["d"], &["e"]));
     let change = bed.watch.poll_change().unwrap();
-    assert_eq!((change.lost, change.source), (2, Source::Notification));
-    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    assert_eq!((change.lost, change.source), (2, ChangeSource::Notification));
+    let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
     assert!(bed.now <= Timestamp::from_secs_f64(1.1), "what was announced is fetched within the spread");
     bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["e"]) });
     assert_eq!(bed.texts(), ["e"]);
@@ -118,9 +118,9 @@ fn a_difference_that_nothing_explains_is_a_loss_and_is_repaired() {
     let (mut bed, _) = Bed::live(Level::Active, &["a"]);
     let attempt = bed.check();
     bed.whole(attempt, &["b", "c"]);
-    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
-    bed.hear(Input::Refused { attempt, failure: Failure::Denied(Hints::default()) });
-    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Refused { attempt, failure: ExchangeFailure::Denied(Hints::default()) });
+    let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
     bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["b", "c"]) });
     let change = bed.watch.poll_change().unwrap();
     assert_eq!((change.added, change.removed, change.lost), (rows(&["b", "c"]), rows(&["a"]), 2));
@@ -132,7 +132,7 @@ fn a_broker_that_can_tell_is_asked_what_was_missed() {
     let (mut bed, live) = Bed::live(Level::Active, &["a"]);
     bed.watch.allow_missed();
     bed.changed(live, 1, moved(&["a"], &["b"]));
-    let Action::Check { attempt, since, .. } = bed.next() else { panic!() };
+    let WatchAction::Check { attempt, since, .. } = bed.next() else { panic!() };
     assert_eq!(since, Some((live, 1)));
     // Meanwhile a notification comes that the answer contains, too.
     bed.changed(live, 2, moved(&["b"], &["c"]));
@@ -143,9 +143,9 @@ fn a_broker_that_can_tell_is_asked_what_was_missed() {
     bed.changed(live, 5, moved(&["d"], &["e"]));
     assert_eq!((bed.texts(), bed.watch.stats().counts.gaps), (vec!["e".to_owned()], 0));
     // One that cannot is asked in the other way, at once.
-    let Action::Check { attempt, .. } = bed.next() else { panic!() };
-    bed.hear(Input::Refused { attempt, failure: Failure::Unsupported });
-    assert!(matches!(bed.turn(), Some(Action::Check { since: None, .. })));
+    let WatchAction::Check { attempt, .. } = bed.next() else { panic!() };
+    bed.hear(Input::Refused { attempt, failure: ExchangeFailure::Unsupported });
+    assert!(matches!(bed.turn(), Some(WatchAction::Check { since: None, .. })));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn an_absurd_number_of_an_answer_ends_in_a_baseline() {
         let attempt = bed.check();
         bed.hear(Input::Missed { attempt, sequence: absurd, delta: moved(&["b"], &["x"]), hints: Hints::default() });
         assert_eq!(bed.texts(), ["b"], "{absurd}: what was right stays");
-        let Action::Subscribe { attempt, resume: None, .. } = bed.next() else { panic!("{absurd}") };
+        let WatchAction::Subscribe { attempt, resume: None, .. } = bed.next() else { panic!("{absurd}") };
         bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["c"]) });
         bed.changed(attempt, 1, moved(&["c"], &["d"]));
         assert_eq!((bed.texts(), bed.watch.stats().counts.gaps), (vec!["d".to_owned()], 0), "{absurd}");
@@ -176,7 +176,7 @@ fn only_what_was_numbered_and_does_not_come_any_more_was_lost() {
     let (mut bed, live) = Bed::live(Level::Active, &["a"]);
     bed.watch.allow_missed();
     let ask = |bed: &mut Bed, sequence: u64, from: &str, to: &str| {
-        let Action::Check { attempt, since: Some(_), .. } = bed.next() else { panic!() };
+        let WatchAction::Check { attempt, since: Some(_), .. } = bed.next() else { panic!() };
         bed.watch.poll_change();
         bed.hear(Input::Missed { attempt, sequence, delta: moved(&[from], &[to]), hints: Hints::default() });
         assert_eq!(bed.watch.poll_change().unwrap().lost, 0, "not known yet");
@@ -190,17 +190,17 @@ fn only_what_was_numbered_and_does_not_come_any_more_was_lost() {
     assert_eq!((bed.watch.stats().counts.losses, bed.texts()), (0, vec!["c".to_owned()]));
     // Numbered, and lost: known after a grace.
     ask(&mut bed, 5, "c", "d");
-    let Action::Check { .. } = bed.next() else { panic!() };
+    let WatchAction::Check { .. } = bed.next() else { panic!() };
     assert_eq!((bed.watch.stats().counts.losses, bed.watch.poll_change().unwrap().lost), (1, 1));
 }
 
 #[test]
 fn without_notifications_each_check_is_a_difference() {
-    let mut bed = Bed::new(Level::Adaptive, Delivery::Poll);
+    let mut bed = Bed::new(Level::Adaptive, ChangeDelivery::Poll);
     let attempt = bed.check();
     assert_eq!(bed.now, Timestamp::ZERO, "somebody waits for the first one");
     bed.whole(attempt, &["a"]);
-    assert_eq!(bed.watch.poll_change().unwrap().source, Source::Baseline);
+    assert_eq!(bed.watch.poll_change().unwrap().source, ChangeSource::Baseline);
     let attempt = bed.check();
     bed.whole(attempt, &["b"]);
     assert_eq!(bed.watch.poll_change().unwrap().added, rows(&["b"]));
@@ -211,10 +211,10 @@ fn without_notifications_each_check_is_a_difference() {
 fn a_cut_ends_in_a_baseline_and_the_difference_is_told() {
     let (mut bed, live) = Bed::live(Level::None, &["a"]);
     bed.hear(Input::Ended { attempt: live, hints: Hints::default() });
-    let Action::Subscribe { attempt, .. } = bed.next() else { panic!() };
+    let WatchAction::Subscribe { attempt, .. } = bed.next() else { panic!() };
     bed.hear(Input::Subscribed { attempt, sequence: 0, rows: rows(&["a", "b"]) });
     let change = bed.watch.poll_change().unwrap();
-    assert_eq!((change.added, change.lost, change.source), (rows(&["b"]), 1, Source::Check));
+    assert_eq!((change.added, change.lost, change.source), (rows(&["b"]), 1, ChangeSource::Check));
     assert_eq!(bed.watch.poll_timeout(), None, "level none waits for notifications only");
     assert_eq!(bed.watch.stats().counts.away, 1);
 }
@@ -224,12 +224,12 @@ fn lies_about_numbers_are_found_out_and_repaired() {
     let (mut bed, live) = Bed::live(Level::Active, &["a"]);
     bed.changed(live, u64::MAX, moved(&[], &["x"]));
     assert_eq!(bed.watch.poll_change().unwrap().lost, u32::MAX);
-    let Action::Subscribe { attempt: live, .. } = bed.next() else { panic!() };
+    let WatchAction::Subscribe { attempt: live, .. } = bed.next() else { panic!() };
     bed.hear(Input::Subscribed { attempt: live, sequence: 7, rows: rows(&["a"]) });
     bed.changed(live, 8, moved(&[], &["b"]));
     bed.changed(live, 8, moved(&[], &["b"]));
     assert_eq!(bed.texts(), ["a", "b"], "the same number twice is not believed");
-    assert!(matches!(bed.next(), Action::Subscribe { .. }));
+    assert!(matches!(bed.next(), WatchAction::Subscribe { .. }));
 }
 
 #[test]
@@ -255,7 +255,7 @@ fn a_gap_is_repaired_by_a_baseline_even_if_the_broker_can_tell_what_was_missed()
     bed.watch.allow_missed();
     bed.changed(live, 2, moved(&[], &["c"]));
     // "Since 2" would leave out what 1 said.
-    assert!(matches!(bed.next(), Action::Subscribe { resume: None, .. }));
+    assert!(matches!(bed.next(), WatchAction::Subscribe { resume: None, .. }));
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn a_subscription_that_was_cut_goes_on_where_it_was() {
     bed.changed(live, 1, moved(&["a"], &["b"]));
     bed.watch.poll_change();
     bed.hear(Input::Ended { attempt: live, hints: Hints::default() });
-    let Action::Subscribe { attempt, resume, .. } = bed.next() else { panic!() };
+    let WatchAction::Subscribe { attempt, resume, .. } = bed.next() else { panic!() };
     assert_eq!(resume, Some((live, 1)));
     bed.hear(Input::Resumed { attempt, sequence: 3, delta: moved(&["b"], &["c"]) });
     let change = bed.watch.poll_change().unwrap();

@@ -7,9 +7,9 @@ use alloc::string::ToString;
 #[test]
 fn the_papers_pool_drops_at_the_tail_and_works_for_the_dead() {
     let mut pool = RequestPool::new(&PoolConfig::paper(2)).unwrap();
-    assert_eq!(pool.offer(at(0), query(0)), Offered::Queued);
-    assert_eq!(pool.offer(at(0), query(1)), Offered::Queued);
-    assert!(matches!(pool.offer(at(0), query(2)), Offered::Dropped { value: 2, .. }));
+    assert_eq!(pool.offer(at(0), query(0)), OfferOutcome::Queued);
+    assert_eq!(pool.offer(at(0), query(1)), OfferOutcome::Queued);
+    assert!(matches!(pool.offer(at(0), query(2)), OfferOutcome::Dropped { value: 2, .. }));
     assert_eq!(pool.take(at(1_000_000)).unwrap().value, 0);
 }
 
@@ -23,9 +23,12 @@ fn only_the_length_of_a_queue_bounds_the_papers_pool() {
     let mut pool = RequestPool::new(&config).unwrap();
     for class in &Class::ALL[1..] {
         for value in 0..1000 {
-            assert_eq!(pool.offer(at(0), Request { class: *class, ..query(value) }), Offered::Queued);
+            assert_eq!(pool.offer(at(0), AdmissionRequest { class: *class, ..query(value) }), OfferOutcome::Queued);
         }
-        assert!(matches!(pool.offer(at(0), Request { class: *class, ..query(0) }), Offered::Dropped { .. }));
+        assert!(matches!(
+            pool.offer(at(0), AdmissionRequest { class: *class, ..query(0) }),
+            OfferOutcome::Dropped { .. }
+        ));
     }
     let mut order = Vec::new();
     for _ in 0..12 {
@@ -39,12 +42,12 @@ fn only_the_length_of_a_queue_bounds_the_papers_pool() {
 #[test]
 fn the_papers_pool_answers_equal_queries_once() {
     let mut pool = RequestPool::new(&PoolConfig::paper(1)).unwrap();
-    let keyed = |value| Request { key: Some(Key(7)), ..query(value) };
-    assert_eq!(pool.offer(at(0), keyed(0)), Offered::Queued);
+    let keyed = |value| AdmissionRequest { key: Some(QueryKey(7)), ..query(value) };
+    assert_eq!(pool.offer(at(0), keyed(0)), OfferOutcome::Queued);
     for value in 1..100_000 {
-        assert_eq!(pool.offer(at(0), keyed(value)), Offered::Joined);
+        assert_eq!(pool.offer(at(0), keyed(value)), OfferOutcome::Joined);
     }
-    assert!(matches!(pool.offer(at(0), query(2)), Offered::Dropped { .. }));
+    assert!(matches!(pool.offer(at(0), query(2)), OfferOutcome::Dropped { .. }));
 }
 
 #[test]

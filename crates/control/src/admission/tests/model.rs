@@ -30,7 +30,7 @@ struct Model {
     now: Timestamp,
     waiting: Vec<Waiting>,
     /// With the time at which each should end.
-    jobs: Vec<(Job, Timestamp)>,
+    jobs: Vec<(AdmittedJob, Timestamp)>,
     /// The highest mean service time so far, by class.
     cost_max: [Duration; Class::COUNT],
     next: u32,
@@ -83,18 +83,18 @@ impl Model {
         let value = self.next;
         self.next += 1;
         let deadline = deadline_ms.map(Duration::from_millis);
-        let request = Request { class, key: key.map(|key| Key(key.into())), deadline, value };
+        let request = AdmissionRequest { class, key: key.map(|key| QueryKey(key.into())), deadline, value };
         let deadline = self.now + deadline.unwrap_or(Duration::from_millis(1800));
         let work = match self.pool.offer(self.now, request) {
-            Offered::Queued => {
+            OfferOutcome::Queued => {
                 // Invariant 14: what is let in waits within the bound, unless it is alone.
                 let within = self.pool.backlog(class, self.now) <= DELAY_MAX;
                 prop_assert!(within || self.pool.len(class) == 1, "let in beyond the bound");
                 self.pool.cost(class)
             }
-            Offered::Parked { .. } => self.pool.cost(class),
-            Offered::Joined => ANSWER_COST,
-            Offered::Immediate(_) | Offered::Denied { .. } | Offered::Dropped { .. } => {
+            OfferOutcome::Parked { .. } => self.pool.cost(class),
+            OfferOutcome::Joined => ANSWER_COST,
+            OfferOutcome::Immediate(_) | OfferOutcome::Denied { .. } | OfferOutcome::Dropped { .. } => {
                 self.ended += 1;
                 return Ok(());
             }
@@ -159,7 +159,7 @@ impl Model {
             prop_assert_eq!(queue.work_with_parked(), nanos(work));
             prop_assert!(self.is_wait(self.pool.backlog(*class, self.now), queue.work()));
         }
-        let total = self.pool.queues.iter().map(Queue::work_with_parked).sum();
+        let total = self.pool.queues.iter().map(ClassQueue::work_with_parked).sum();
         prop_assert!(self.is_wait(self.pool.backlog_total(self.now), total));
         Ok(())
     }
@@ -203,8 +203,8 @@ proptest! {
         let mut pool = pool(Policy::Postpone, |_| {});
         let mut waiting = [const { Vec::new() }; Class::COUNT];
         for (value, class) in classes.into_iter().enumerate() {
-            let request = Request { class, ..query(value as u32) };
-            if matches!(pool.offer(at(0), request), Offered::Queued | Offered::Parked { .. }) {
+            let request = AdmissionRequest { class, ..query(value as u32) };
+            if matches!(pool.offer(at(0), request), OfferOutcome::Queued | OfferOutcome::Parked { .. }) {
                 waiting[class.index()].push(value as u32);
             }
         }

@@ -2,33 +2,33 @@
 
 use super::*;
 
-fn keyed(value: u32, key: u128) -> Request<u32> {
-    Request { key: Some(Key(key)), ..query(value) }
+fn keyed(value: u32, key: u128) -> AdmissionRequest<u32> {
+    AdmissionRequest { key: Some(QueryKey(key)), ..query(value) }
 }
 
 /// Invariant 23: equal queries, one execution, an answer for each.
 #[test]
 fn equal_queries_share_one_execution_even_when_the_queue_is_full() {
     let mut pool = pool(Policy::Deny, |config| config.shared_max = 3);
-    assert_eq!(pool.offer(at(0), keyed(0, 7)), Offered::Queued);
+    assert_eq!(pool.offer(at(0), keyed(0, 7)), OfferOutcome::Queued);
     for value in 1..10 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
-    assert_eq!(pool.offer(at(0), keyed(10, 7)), Offered::Joined);
-    assert_eq!(pool.offer(at(0), keyed(11, 7)), Offered::Joined);
-    assert!(matches!(pool.offer(at(0), keyed(12, 7)), Offered::Denied { .. }), "three recipients at most");
-    assert!(matches!(pool.offer(at(0), keyed(13, 8)), Offered::Denied { .. }), "another query");
+    assert_eq!(pool.offer(at(0), keyed(10, 7)), OfferOutcome::Joined);
+    assert_eq!(pool.offer(at(0), keyed(11, 7)), OfferOutcome::Joined);
+    assert!(matches!(pool.offer(at(0), keyed(12, 7)), OfferOutcome::Denied { .. }), "three recipients at most");
+    assert!(matches!(pool.offer(at(0), keyed(13, 8)), OfferOutcome::Denied { .. }), "another query");
     let taken = pool.take(at(0)).unwrap();
     assert_eq!((taken.value, taken.joined), (0, vec![10, 11]));
     pool.on_served(taken.job, Duration::from_millis(10));
-    assert_eq!(pool.offer(at(0), keyed(14, 7)), Offered::Queued, "what runs already is not joined");
+    assert_eq!(pool.offer(at(0), keyed(14, 7)), OfferOutcome::Queued, "what runs already is not joined");
 }
 
 /// Fills the queue with 100 ms of work.
 fn full(policy: Policy, change: impl FnOnce(&mut PoolConfig)) -> RequestPool<u32> {
     let mut pool = pool(policy, change);
     for value in 0..10 {
-        assert_eq!(pool.offer(at(0), query(value)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), query(value)), OfferOutcome::Queued);
     }
     pool
 }
@@ -36,9 +36,9 @@ fn full(policy: Policy, change: impl FnOnce(&mut PoolConfig)) -> RequestPool<u32
 #[test]
 fn parked_queries_are_shared_too() {
     let mut pool = full(Policy::Postpone, |_| {});
-    assert_eq!(pool.offer(at(0), keyed(10, 7)), Offered::Parked { until: at(100) });
+    assert_eq!(pool.offer(at(0), keyed(10, 7)), OfferOutcome::Parked { until: at(100) });
     for value in 11..20 {
-        assert_eq!(pool.offer(at(0), keyed(value, 7)), Offered::Joined);
+        assert_eq!(pool.offer(at(0), keyed(value, 7)), OfferOutcome::Joined);
     }
     let mut executions = Vec::new();
     for step in 0..11 {
@@ -55,14 +55,14 @@ fn parked_queries_are_shared_too() {
 fn moving_up_does_not_change_who_is_joined() {
     let mut pool = full(Policy::Postpone, |config| config.shared_max = 2);
     let mut offered = |value| pool.offer(at(0), keyed(value, 7));
-    assert!(matches!(offered(10), Offered::Parked { .. }));
-    assert_eq!(offered(11), Offered::Joined);
-    assert!(matches!(offered(12), Offered::Parked { .. }));
+    assert!(matches!(offered(10), OfferOutcome::Parked { .. }));
+    assert_eq!(offered(11), OfferOutcome::Joined);
+    assert!(matches!(offered(12), OfferOutcome::Parked { .. }));
     for step in 0..10 {
         let taken = pool.take(at(10 * step)).unwrap();
         pool.on_served(taken.job, Duration::from_millis(10));
     }
-    assert_eq!(pool.offer(at(100), keyed(13, 7)), Offered::Joined);
+    assert_eq!(pool.offer(at(100), keyed(13, 7)), OfferOutcome::Joined);
     let shared = [pool.take(at(100)), pool.take(at(100))].map(|taken| {
         let taken = taken.unwrap();
         pool.on_served(taken.job, Duration::from_millis(10));
@@ -77,14 +77,14 @@ fn answers_count_against_the_delay_bound() {
         let mut pool = pool(policy, |config| {
             config.classes[Class::Query.index()].answer_cost = Duration::from_millis(1);
         });
-        assert_eq!(pool.offer(at(0), keyed(0, 7)), Offered::Queued);
+        assert_eq!(pool.offer(at(0), keyed(0, 7)), OfferOutcome::Queued);
         for value in 1..=100 {
-            assert_eq!(pool.offer(at(0), keyed(value, 7)), Offered::Joined);
+            assert_eq!(pool.offer(at(0), keyed(value, 7)), OfferOutcome::Joined);
         }
         let refused = pool.offer(at(0), keyed(101, 7));
         match policy {
-            Policy::Deny => assert!(matches!(refused, Offered::Denied { reason: ShedReason::QueueFull, .. })),
-            _ => assert!(matches!(refused, Offered::Dropped { .. })),
+            Policy::Deny => assert!(matches!(refused, OfferOutcome::Denied { reason: ShedReason::QueueFull, .. })),
+            _ => assert!(matches!(refused, OfferOutcome::Dropped { .. })),
         }
         assert_eq!(pool.backlog(Class::Query, at(0)), Duration::from_millis(110), "the bound and one request");
     }
@@ -96,7 +96,7 @@ fn waiters_are_bounded_with_those_that_joined() {
         let mut pool = pool(policy, |config| config.classes[Class::Query.index()].waiters_max = 5);
         let joined = (0..1000).filter(|value| {
             let offered = pool.offer(at(0), keyed(*value, u128::from(value % 2)));
-            matches!(offered, Offered::Queued | Offered::Joined | Offered::Parked { .. })
+            matches!(offered, OfferOutcome::Queued | OfferOutcome::Joined | OfferOutcome::Parked { .. })
         });
         assert_eq!(joined.count(), 5, "{policy}");
         assert_eq!(pool.counts(Class::Query).waiting, 5);
@@ -112,12 +112,12 @@ fn waiters_are_bounded_with_those_that_joined() {
 fn who_joins_in_vain_is_denied_at_once() {
     let mut pool = pool(Policy::Deny, |_| {});
     for value in 0..9 {
-        assert_eq!(pool.offer(at(0), keyed(value, u128::from(value))), Offered::Queued);
+        assert_eq!(pool.offer(at(0), keyed(value, u128::from(value))), OfferOutcome::Queued);
     }
-    let hurried = |key| Request { deadline: Some(Duration::from_millis(20)), ..keyed(100, key) };
-    assert_eq!(pool.offer(at(0), hurried(0)), Offered::Joined, "the first in the queue is soon enough");
+    let hurried = |key| AdmissionRequest { deadline: Some(Duration::from_millis(20)), ..keyed(100, key) };
+    assert_eq!(pool.offer(at(0), hurried(0)), OfferOutcome::Joined, "the first in the queue is soon enough");
     let offered = pool.offer(at(0), hurried(8));
-    assert!(matches!(offered, Offered::Denied { reason: ShedReason::DeadlineHopeless, .. }), "{offered:?}");
+    assert!(matches!(offered, OfferOutcome::Denied { reason: ShedReason::DeadlineHopeless, .. }), "{offered:?}");
 }
 
 #[test]

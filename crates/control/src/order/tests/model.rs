@@ -7,7 +7,7 @@ struct Waiting {
     key: u32,
     parent: u64,
     standing: Standing,
-    list: List,
+    list: ParentList,
     tag: u64,
     turn: u64,
 }
@@ -40,7 +40,7 @@ impl Model {
         self.flows.iter().any(|flow| flow.parent == parent)
     }
 
-    fn has(&self, parent: u64, list: List) -> bool {
+    fn has(&self, parent: u64, list: ParentList) -> bool {
         self.flows.iter().any(|flow| flow.parent == parent && flow.list == list)
     }
 
@@ -68,7 +68,7 @@ impl Model {
     }
 
     fn list(&mut self, parent: u64) {
-        let lists = [List::Granted, List::Entitled, List::Excess].map(|list| self.has(parent, list));
+        let lists = [ParentList::Granted, ParentList::Entitled, ParentList::Excess].map(|list| self.has(parent, list));
         let wanted = [lists[0] || self.is_sparse(parent) && (lists[1] || lists[2]), lists[1], lists[2]];
         let Some(it) = self.parents.get_mut(&parent) else { return };
         for (order, is_wanted) in wanted.into_iter().enumerate() {
@@ -90,7 +90,7 @@ impl Model {
 
     fn wait(&mut self, key: u32, parent: u64, standing: Standing, spent: u32, now: Timestamp) {
         self.parents.entry(parent).or_default();
-        let flow = Waiting { key, parent, standing, list: List::Excess, tag: 0, turn: 0 };
+        let flow = Waiting { key, parent, standing, list: ParentList::Excess, tag: 0, turn: 0 };
         if spent > 0 {
             // It counts as waiting while that is paid for.
             self.flows.push(flow.clone());
@@ -103,7 +103,7 @@ impl Model {
 
     fn every(&self) -> u32 {
         let entitled = |list| self.parents.keys().filter(|key| self.has(**key, list)).count() as u32;
-        32.max(entitled(List::Granted) + entitled(List::Entitled) + 1)
+        32.max(entitled(ParentList::Granted) + entitled(ParentList::Entitled) + 1)
     }
 
     /// Key, order, units, and what was taken out.
@@ -120,13 +120,15 @@ impl Model {
             let ((tag, _), parent) = first?;
             self.clocks[order as usize] = self.clocks[order as usize].max(tag);
             self.parents.get_mut(&parent)?.listed[order as usize] = None;
-            let lists: &[List] = match order {
-                Order::Sparse if self.is_sparse(parent) => &[List::Granted, List::Entitled, List::Excess],
-                Order::Sparse => &[List::Granted],
-                Order::Entitled => &[List::Entitled],
-                Order::Excess => &[List::Excess],
+            let lists: &[ParentList] = match order {
+                Order::Sparse if self.is_sparse(parent) => {
+                    &[ParentList::Granted, ParentList::Entitled, ParentList::Excess]
+                }
+                Order::Sparse => &[ParentList::Granted],
+                Order::Entitled => &[ParentList::Entitled],
+                Order::Excess => &[ParentList::Excess],
             };
-            let of = |list: List| {
+            let of = |list: ParentList| {
                 let own = self.flows.iter().enumerate().filter(|(_, it)| it.parent == parent && it.list == list);
                 own.min_by_key(|(_, it)| (it.tag, it.turn)).map(|(place, _)| place)
             };
@@ -136,7 +138,7 @@ impl Model {
             let it = self.parents.get_mut(&parent)?;
             it.clocks[flow.list as usize] = it.clocks[flow.list as usize].max(flow.tag);
             let units = match (order, flow.list) {
-                (Order::Sparse, List::Entitled | List::Excess) => 2 - it.n.min(1),
+                (Order::Sparse, ParentList::Entitled | ParentList::Excess) => 2 - it.n.min(1),
                 (Order::Excess, _) if self.since_excess + 1 >= self.every() => {
                     self.since_excess.div_ceil(self.every() - 1).max(1)
                 }
@@ -149,14 +151,14 @@ impl Model {
     fn served(&mut self, order: Order, tag: u64, mut flow: Waiting, units: u32, result: Served, now: Timestamp) {
         let parent = flow.parent;
         let weight = match (order, flow.list) {
-            (_, List::Granted) => flow.standing.grant,
+            (_, ParentList::Granted) => flow.standing.grant,
             (Order::Sparse, _) => 1,
             _ => flow.standing.weight,
         };
         self.flows.push(flow.clone());
         self.account(parent, units);
         self.flows.pop();
-        let is_none_in_excess = !self.parents.keys().any(|key| self.has(*key, List::Excess));
+        let is_none_in_excess = !self.parents.keys().any(|key| self.has(*key, ParentList::Excess));
         self.since_excess = match order {
             Order::Excess => self.since_excess.saturating_sub(units * (self.every() - 1)),
             _ if is_none_in_excess => 0,

@@ -131,7 +131,7 @@ impl Model {
     }
 
     /// Items leave in the order in which they came.
-    fn leave(&mut self, taken: &Taken<u64>) {
+    fn leave(&mut self, taken: &ScheduledItem<u64>) {
         assert_eq!(self.queues[taken.flow.index()].pop_front(), Some((taken.item, taken.cost)));
         self.left += 1;
     }

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key};
+use tidegate_control::admission::{Class, QueryKey};
 
 use super::estimate::Shape;
 
@@ -22,7 +22,7 @@ use super::estimate::Shape;
 pub(super) struct Entry<T> {
     pub(super) first: Waiter<T>,
     pub(super) joined: Vec<Waiter<T>>,
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<QueryKey>,
     pub(super) class: Class,
     pub(super) shape: Shape,
     /// Estimated nanoseconds, and whether requests like this one were seen before.
@@ -54,7 +54,7 @@ pub(super) struct Lane<T> {
     owing: BTreeSet<(u64, u64)>,
     virtual_time: u64,
     /// Which entry an equal question may join.
-    shared: BTreeMap<Key, (u64, u64)>,
+    shared: BTreeMap<QueryKey, (u64, u64)>,
     items: usize,
     work: u64,
 }
@@ -108,7 +108,7 @@ impl<T> Lane<T> {
     }
 
     /// An equal question that waits, if as many do not wait with it yet as may.
-    pub(super) fn equal(&mut self, key: Key, joined_max: usize) -> Option<&mut Entry<T>> {
+    pub(super) fn equal(&mut self, key: QueryKey, joined_max: usize) -> Option<&mut Entry<T>> {
         let (client, number) = *self.shared.get(&key)?;
         let line = self.lines.get_mut(&client)?;
         let entry = line.entries.get_mut(usize::try_from(number - line.front).ok()?)?;

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use tidegate_control::Timestamp;
-use tidegate_control::admission::{Class, Key, Policy, PoolConfig};
+use tidegate_control::admission::{Class, Policy, PoolConfig, QueryKey};
 
 pub use estimate::Shape;
 use estimate::{Estimate, Estimates, LONG_NANOS};
@@ -49,7 +49,7 @@ pub struct Arrival<T> {
     /// What kind of request it is.
     pub class: Class,
     /// Equal keys may be answered by one execution.
-    pub key: Option<Key>,
+    pub key: Option<QueryKey>,
     /// Whose it is: requests of one client share one line.
     pub client: u64,
     /// What its cost is estimated from.

@@ -103,7 +103,7 @@ fn one_that_sends_much_at_once_is_refused_alone() {
 #[test]
 fn equal_questions_wait_as_one_and_who_waited_too_long_is_not_served() {
     let mut order = readers();
-    let equal = |value, patience| Arrival { key: Some(Key(9)), patience, ..query(u64::from(value), 1, value) };
+    let equal = |value, patience| Arrival { key: Some(QueryKey(9)), patience, ..query(u64::from(value), 1, value) };
     assert!(matches!(order.offer(at(0), equal(1, MS)), Offered::Queued));
     assert!(matches!(order.offer(at(0), equal(2, MS * 100)), Offered::Joined));
     let taken = order.take(at(50)).unwrap();
@@ -145,7 +145,7 @@ proptest! {
             match what {
                 0 => {
                     offered += 1;
-                    let key = (exact % 2 == 0).then_some(Key(exact.into()));
+                    let key = (exact % 2 == 0).then_some(QueryKey(exact.into()));
                     let patience = MS * u32::try_from(millis * 50).unwrap();
                     let request = Arrival { key, patience, ..query(client, exact, offered) };
                     over += u32::from(matches!(order.offer(at(now), request), Offered::Denied(..)));

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use tidegate_control::admission::Key;
+use tidegate_control::admission::QueryKey;
 
 use super::*;
 use crate::machine::order::Shape;
@@ -74,7 +74,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 #[derive(Debug)]
 struct Waiter {
     client: u64,
-    key: Option<Key>,
+    key: Option<QueryKey>,
     deadline: Timestamp,
 }
 
@@ -130,7 +130,7 @@ impl World {
     fn apply(&mut self, operation: Operation) {
         match operation {
             Operation::Ask { client, class, name, is_shared, patience_ms, habit } => {
-                let key = is_shared.then_some(Key((name + 100 * class.index() as u64).into()));
+                let key = is_shared.then_some(QueryKey((name + 100 * class.index() as u64).into()));
                 self.ask(client, class, name, key, Duration::from_millis(patience_ms), habit);
             }
             Operation::Take => self.take(),
@@ -166,7 +166,7 @@ impl World {
         self.model.ended += 1;
     }
 
-    fn ask(&mut self, client: u64, class: Class, name: u64, key: Option<Key>, patience: Duration, habit: Habit) {
+    fn ask(&mut self, client: u64, class: Class, name: u64, key: Option<QueryKey>, patience: Duration, habit: Habit) {
         self.model.offered += 1;
         let number = self.model.offered;
         let want = if let Habit::Wants(millis) = habit { Some(Duration::from_millis(millis)) } else { None };

@@ -88,7 +88,7 @@ impl Session {
         }
         self.phase = Phase::Up;
         self.was_up = true;
-        self.comeback.on_success(now);
+        self.reconnect.on_success(now);
         self.events.push_back(Event::Connected { session_present: answer.session_present });
         if !answer.session_present {
             self.incoming.clear();

@@ -7,7 +7,7 @@ use tidegate_control::hints::Hints;
 use tidegate_control::pacer::{Level, Outcome};
 use tidegate_control::rand_core::Rng;
 
-use super::{Asking, Attempt, Check, Delivery, Failure, Input, Source, Watch};
+use super::{Asking, Attempt, ChangeDelivery, ChangeSource, ExchangeFailure, Input, Watch, WatchCheck};
 use crate::limits::{GRACE, MISSED_MAX, OVERLAP_ROWS_MAX, ROWS_MAX, TRAIL_MAX};
 use crate::session::row::{Delta, Row, View};
 
@@ -62,11 +62,11 @@ impl Watch {
     /// The check of this number, if it is the one under way.
     fn take_asking(&mut self, attempt: Attempt) -> Option<Box<Asking>> {
         match &self.check {
-            Check::Asking(asking) if asking.attempt == attempt => {}
+            WatchCheck::Asking(asking) if asking.attempt == attempt => {}
             _ => return None,
         }
-        match std::mem::replace(&mut self.check, Check::Idle) {
-            Check::Asking(asking) => Some(asking),
+        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+            WatchCheck::Asking(asking) => Some(asking),
             _ => None,
         }
     }
@@ -81,21 +81,21 @@ impl Watch {
     ) {
         let Some((_, sent)) = self.subscription.asking.filter(|(asked, _)| *asked == attempt) else { return };
         let Some(delta) = told else {
-            return self.on_refused(attempt, &Failure::Failed(None), now, rng);
+            return self.on_refused(attempt, &ExchangeFailure::Failed(None), now, rng);
         };
         self.subscription.asking = None;
         self.subscription.before = None;
         self.subscription.live = Some((attempt, sequence));
         self.subscription.overtaken = sequence;
-        self.subscription.comeback.on_success(now);
+        self.subscription.reconnect.on_success(now);
         self.counts.subscribed += 1;
         self.version = None;
         let delta = self.view.apply(delta);
         let changed = losses_of(&delta);
         let gap = std::mem::take(&mut self.gap);
         let was_founded = std::mem::replace(&mut self.is_founded, true);
-        let lost = match std::mem::replace(&mut self.check, Check::Idle) {
-            Check::Repairing { losses, answered } => {
+        let lost = match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+            WatchCheck::Repairing { losses, answered } => {
                 let losses = losses.max(gap);
                 let (latency, hints) = answered.map_or_else(|| (now.since(sent), Hints::default()), |known| *known);
                 self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints }, rng);
@@ -112,7 +112,7 @@ impl Watch {
             }
         };
         self.note_state();
-        self.tell(delta, lost, if was_founded { Source::Check } else { Source::Baseline });
+        self.tell(delta, lost, if was_founded { ChangeSource::Check } else { ChangeSource::Baseline });
     }
 
     fn on_changed<R: Rng + ?Sized>(
@@ -139,25 +139,25 @@ impl Watch {
         let done = if is_sound { self.view.apply(delta) } else { Delta::default() };
         self.note_overlap(&done);
         self.note_state();
-        self.tell(done, missing, Source::Notification);
+        self.tell(done, missing, ChangeSource::Notification);
         if missing > 0 {
             self.gap = self.gap.saturating_add(missing);
             if let Some(delay) = self.pacer.on_push_hint(spread, rng) {
                 self.fetch = Some(now + delay);
             }
         }
-        if let Check::Settling { print, latency, hints, .. } = &mut self.check
+        if let WatchCheck::Settling { print, latency, hints, .. } = &mut self.check
             && *print == self.view.print()
         {
             let (latency, hints) = (*latency, std::mem::take(&mut **hints));
-            self.check = Check::Idle;
+            self.check = WatchCheck::Idle;
             self.end(now, &Outcome::Answered { latency, losses: 0, not_modified: false, hints }, rng);
         }
     }
 
     fn on_ended<R: Rng + ?Sized>(&mut self, attempt: Attempt, hints: &Hints, now: Timestamp, rng: &mut R) {
         if self.subscription.asking.is_some_and(|(asked, _)| asked == attempt) {
-            return self.on_refused(attempt, &Failure::Failed(hints.retry_after), now, rng);
+            return self.on_refused(attempt, &ExchangeFailure::Failed(hints.retry_after), now, rng);
         }
         if self.subscription.live.is_none_or(|(live, _)| live != attempt) {
             return;
@@ -166,7 +166,7 @@ impl Watch {
         // Whatever was lost on it is found by the baseline of the next.
         self.gap = 0;
         if self.subscription.asking.is_none() && self.subscription.due.is_none() {
-            let delay = self.subscription.comeback.on_failure(now, Some(hints), rng);
+            let delay = self.subscription.reconnect.on_failure(now, Some(hints), rng);
             self.subscription.due = Some(now + delay);
         }
     }
@@ -191,8 +191,8 @@ impl Watch {
                 let delta = self.view.replace(rows);
                 let was_founded = std::mem::replace(&mut self.is_founded, true);
                 losses = if was_founded { losses_of(&delta) } else { 0 };
-                let lost = if self.plan.delivery == Delivery::Poll { 0 } else { losses };
-                self.tell(delta, lost, if was_founded { Source::Check } else { Source::Baseline });
+                let lost = if self.plan.delivery == ChangeDelivery::Poll { 0 } else { losses };
+                self.tell(delta, lost, if was_founded { ChangeSource::Check } else { ChangeSource::Baseline });
             }
             // It may be older than what notifications have told meanwhile, and the next baseline is on its way.
             None => self.version = None,
@@ -202,7 +202,7 @@ impl Watch {
                     self.version = None;
                     let losses = losses_of(&self.view.difference(&View::of(rows))).max(1);
                     let hints = Box::new(hints);
-                    self.check = Check::Settling { until: now + GRACE, print, losses, latency, hints };
+                    self.check = WatchCheck::Settling { until: now + GRACE, print, losses, latency, hints };
                     return;
                 }
                 if print != self.view.print() {
@@ -243,8 +243,8 @@ impl Watch {
         let done = self.view.apply(delta);
         let losses = losses_of(&done).min(numbered).max(gap);
         self.note_state();
-        self.tell(done, 0, Source::Check);
-        self.check = Check::Overtaken { until: now + GRACE, losses, latency, hints: Box::new(hints) };
+        self.tell(done, 0, ChangeSource::Check);
+        self.check = WatchCheck::Overtaken { until: now + GRACE, losses, latency, hints: Box::new(hints) };
         if losses == 0 {
             self.end_overtaken(now, rng);
         }
@@ -257,14 +257,14 @@ impl Watch {
         (self.subscription.live, self.subscription.before) = (None, None);
         self.gap = 0;
         if self.subscription.asking.is_none() && self.subscription.due.is_none() {
-            let delay = self.subscription.comeback.on_failure(now, None, rng);
+            let delay = self.subscription.reconnect.on_failure(now, None, rng);
             self.subscription.due = Some(now + delay);
         }
     }
 
     /// A notification that a check has overtaken: it was late, not lost.
     fn on_late<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
-        if let Check::Overtaken { losses, .. } = &mut self.check {
+        if let WatchCheck::Overtaken { losses, .. } = &mut self.check {
             *losses = losses.saturating_sub(1);
             if *losses == 0 {
                 self.end_overtaken(now, rng);
@@ -274,18 +274,24 @@ impl Watch {
 
     /// What has not come by now was lost.
     pub(super) fn end_overtaken<R: Rng + ?Sized>(&mut self, now: Timestamp, rng: &mut R) {
-        match std::mem::replace(&mut self.check, Check::Idle) {
-            Check::Overtaken { losses, latency, hints, .. } => {
-                self.tell(Delta::default(), losses, Source::Check);
+        match std::mem::replace(&mut self.check, WatchCheck::Idle) {
+            WatchCheck::Overtaken { losses, latency, hints, .. } => {
+                self.tell(Delta::default(), losses, ChangeSource::Check);
                 self.end(now, &Outcome::Answered { latency, losses, not_modified: false, hints: *hints }, rng);
             }
             other => self.check = other,
         }
     }
 
-    fn on_refused<R: Rng + ?Sized>(&mut self, attempt: Attempt, failure: &Failure, now: Timestamp, rng: &mut R) {
+    fn on_refused<R: Rng + ?Sized>(
+        &mut self,
+        attempt: Attempt,
+        failure: &ExchangeFailure,
+        now: Timestamp,
+        rng: &mut R,
+    ) {
         if let Some(asking) = self.take_asking(attempt) {
-            if *failure == Failure::Unsupported {
+            if *failure == ExchangeFailure::Unsupported {
                 // Asked in the other way, at once: nobody is to blame.
                 self.can_tell_missed = false;
                 self.counts.checks = self.counts.checks.saturating_sub(1);
@@ -299,28 +305,28 @@ impl Watch {
         }
         self.subscription.asking = None;
         let hints = match failure {
-            Failure::Denied(hints) => hints.clone(),
-            Failure::Failed(again) => Hints { retry_after: *again, ..Hints::default() },
-            Failure::TimedOut | Failure::Unsupported => Hints::default(),
+            ExchangeFailure::Denied(hints) => hints.clone(),
+            ExchangeFailure::Failed(again) => Hints { retry_after: *again, ..Hints::default() },
+            ExchangeFailure::TimedOut | ExchangeFailure::Unsupported => Hints::default(),
         };
-        if matches!(self.check, Check::Repairing { .. }) {
+        if matches!(self.check, WatchCheck::Repairing { .. }) {
             self.end(now, &outcome_of(failure), rng);
             self.next = None;
         } else {
             match failure {
-                Failure::Denied(_) => self.counts.denied += 1,
+                ExchangeFailure::Denied(_) => self.counts.denied += 1,
                 _ => self.counts.failed += 1,
             }
             self.ticket = hints.ticket;
         }
-        let delay = self.subscription.comeback.on_failure(now, Some(&hints), rng);
+        let delay = self.subscription.reconnect.on_failure(now, Some(&hints), rng);
         self.subscription.due = Some(now + delay);
     }
 
     /// A state of the view, for the check under way.
     fn note_state(&mut self) {
         let print = self.view.print();
-        if let Check::Asking(asking) = &mut self.check {
+        if let WatchCheck::Asking(asking) = &mut self.check {
             if asking.trail.len() == TRAIL_MAX {
                 asking.trail.remove(0);
             }
@@ -330,7 +336,7 @@ impl Watch {
 
     /// A notification, for the check under way.
     fn note_overlap(&mut self, delta: &Delta) {
-        if let Check::Asking(asking) = &mut self.check {
+        if let WatchCheck::Asking(asking) = &mut self.check {
             let before = asking.overlap.take();
             asking.overlap = before
                 .filter(|before| before.len() + delta.len() <= OVERLAP_ROWS_MAX)
@@ -349,10 +355,10 @@ fn losses_of(delta: &Delta) -> u32 {
     u32::try_from(delta.added.len().max(delta.removed.len())).unwrap_or(u32::MAX)
 }
 
-fn outcome_of(failure: &Failure) -> Outcome {
+fn outcome_of(failure: &ExchangeFailure) -> Outcome {
     match failure {
-        Failure::Denied(hints) => Outcome::Denied { hints: hints.clone() },
-        Failure::TimedOut => Outcome::TimedOut,
-        Failure::Failed(_) | Failure::Unsupported => Outcome::Failed,
+        ExchangeFailure::Denied(hints) => Outcome::Denied { hints: hints.clone() },
+        ExchangeFailure::TimedOut => Outcome::TimedOut,
+        ExchangeFailure::Failed(_) | ExchangeFailure::Unsupported => Outcome::Failed,
     }
 }

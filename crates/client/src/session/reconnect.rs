@@ -17,12 +17,12 @@ use crate::limits::{COMEBACK_MAX, COMEBACK_MIN, HINT_MAX, STABLE_AFTER};
 
 /// The state of coming back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Comeback {
+pub struct Reconnect {
     failures: u8,
     since: Option<Timestamp>,
 }
 
-impl Comeback {
+impl Reconnect {
     /// It worked.
     pub fn on_success(&mut self, now: Timestamp) {
         self.since.get_or_insert(now);
@@ -65,19 +65,19 @@ mod tests {
     #[test]
     fn the_window_doubles_to_a_minute_and_closes_only_after_a_stable_time() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
-        let mut comeback = Comeback::default();
+        let mut reconnect = Reconnect::default();
         let at = |secs: u64| Timestamp::from_nanos(secs * 1_000_000_000);
         for failure in 1..=40_u32 {
             let window = Duration::from_millis(100) * 2_u32.pow(failure.min(10));
-            let wait = comeback.on_failure(at(0), None, &mut rng);
+            let wait = reconnect.on_failure(at(0), None, &mut rng);
             assert!(wait <= window.min(COMEBACK_MAX), "{failure}: {wait:?}");
         }
-        comeback.on_success(at(10));
-        comeback.on_failure(at(20), None, &mut rng);
-        assert_eq!(comeback.failures(), 41, "ten seconds are not stable");
-        comeback.on_success(at(30));
-        comeback.on_failure(at(90), None, &mut rng);
-        assert_eq!(comeback.failures(), 1);
+        reconnect.on_success(at(10));
+        reconnect.on_failure(at(20), None, &mut rng);
+        assert_eq!(reconnect.failures(), 41, "ten seconds are not stable");
+        reconnect.on_success(at(30));
+        reconnect.on_failure(at(90), None, &mut rng);
+        assert_eq!(reconnect.failures(), 1);
     }
 
     #[test]
@@ -85,10 +85,10 @@ mod tests {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
         let ticket = Some(Ticket { slot: Timestamp::ZERO, mac: 1 });
         let told = Hints { retry_after: Some(Duration::from_secs(3)), ticket, ..Hints::default() };
-        assert_eq!(Comeback::default().on_failure(Timestamp::ZERO, Some(&told), &mut rng), Duration::from_secs(3));
+        assert_eq!(Reconnect::default().on_failure(Timestamp::ZERO, Some(&told), &mut rng), Duration::from_secs(3));
         let never = Hints { retry_after: Some(Duration::MAX), ..Hints::default() };
-        assert!(Comeback::default().on_failure(Timestamp::ZERO, Some(&never), &mut rng) <= HINT_MAX * 2);
+        assert!(Reconnect::default().on_failure(Timestamp::ZERO, Some(&never), &mut rng) <= HINT_MAX * 2);
         let now = Hints { retry_after: Some(Duration::ZERO), ..Hints::default() };
-        assert!(Comeback::default().on_failure(Timestamp::ZERO, Some(&now), &mut rng) >= COMEBACK_MIN);
+        assert!(Reconnect::default().on_failure(Timestamp::ZERO, Some(&now), &mut rng) >= COMEBACK_MIN);
     }
 }

@@ -12,20 +12,25 @@ use tracing::debug;
 
 use super::events::Notices;
 use super::outlet::Outlet;
-use super::socket::Sockets;
-use super::space::Door;
+use super::socket::SocketPool;
+use super::space::Endpoint;
 use super::ssap::{Since, failure_of};
-use super::{Checked, Clock, What, chance};
+use super::{CheckAnswer, DriverClock, SpaceQuery, chance};
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, CHANNEL, CHECKS_MAX};
 use crate::session::event::EventKind;
 use crate::session::hub::{Hub, WatchId};
 use crate::session::row::Row;
-use crate::session::watch::{Action, Attempt, Change, Input, Source, Watch, WatchPlan, WatchStats};
+use crate::session::watch::{Attempt, ChangeSource, Input, ResultChange, Watch, WatchAction, WatchPlan, WatchStats};
 
 /// What users want.
-pub(crate) enum Command {
-    Open { what: What, plan: Arc<WatchPlan>, outlet: Weak<Outlet>, opened: oneshot::Sender<Result<WatchId, Error>> },
+pub(crate) enum SpaceCommand {
+    Open {
+        what: SpaceQuery,
+        plan: Arc<WatchPlan>,
+        outlet: Weak<Outlet>,
+        opened: oneshot::Sender<Result<WatchId, Error>>,
+    },
     Close(WatchId),
     CheckNow(WatchId),
     Stats(WatchId, oneshot::Sender<WatchStats>),
@@ -44,7 +49,7 @@ pub(crate) struct Tell {
 
 impl Tell {
     pub(crate) async fn input(&self, input: Input) {
-        // Without a keeper nobody is interested.
+        // Without a task nobody is interested.
         let _ = self.news.send((self.id, Ok(input))).await;
     }
 
@@ -53,8 +58,8 @@ impl Tell {
     }
 }
 
-struct Kept {
-    what: What,
+struct WatchedQuery {
+    what: SpaceQuery,
     outlet: Weak<Outlet>,
     /// Whoever waits for the first result.
     opened: Option<oneshot::Sender<Result<WatchId, Error>>>,
@@ -62,39 +67,39 @@ struct Kept {
     lanes: Vec<(Attempt, mpsc::Sender<Since>)>,
 }
 
-pub(crate) struct Keeper {
-    door: Arc<Door>,
+pub(crate) struct QueryTask {
+    endpoint: Arc<Endpoint>,
     hub: Hub,
-    clock: Clock,
+    clock: DriverClock,
     rng: Xoshiro256PlusPlus,
-    kept: BTreeMap<WatchId, Kept>,
-    sockets: Sockets,
+    kept: BTreeMap<WatchId, WatchedQuery>,
+    sockets: SocketPool,
     checks: Arc<Semaphore>,
     news: mpsc::Sender<News>,
     notices: Arc<Notices>,
 }
 
-impl Keeper {
+impl QueryTask {
     /// Begins; the task ends when nobody can command it any more.
-    pub(crate) fn start(door: Arc<Door>, notices: Arc<Notices>) -> mpsc::Sender<Command> {
+    pub(crate) fn start(endpoint: Arc<Endpoint>, notices: Arc<Notices>) -> mpsc::Sender<SpaceCommand> {
         let (commands, orders) = mpsc::channel(CHANNEL);
         let (news, incoming) = mpsc::channel(CHANNEL);
-        let keeper = Self {
-            sockets: Sockets::new(Arc::clone(&door), news.clone()),
-            door,
+        let task = Self {
+            sockets: SocketPool::new(Arc::clone(&endpoint), news.clone()),
+            endpoint,
             hub: Hub::default(),
-            clock: Clock::new(),
+            clock: DriverClock::new(),
             rng: chance(),
             kept: BTreeMap::new(),
             checks: Arc::new(Semaphore::new(CHECKS_MAX)),
             news,
             notices,
         };
-        tokio::spawn(keeper.run(orders, incoming));
+        tokio::spawn(task.run(orders, incoming));
         commands
     }
 
-    async fn run(mut self, mut orders: mpsc::Receiver<Command>, mut incoming: mpsc::Receiver<News>) {
+    async fn run(mut self, mut orders: mpsc::Receiver<SpaceCommand>, mut incoming: mpsc::Receiver<News>) {
         loop {
             let due = self.hub.poll_timeout().map(|at| self.clock.instant(at));
             let timer = async {
@@ -120,24 +125,24 @@ impl Keeper {
         }
     }
 
-    fn obey(&mut self, order: Command) {
+    fn obey(&mut self, order: SpaceCommand) {
         let now = self.clock.now();
         match order {
-            Command::Open { what, plan, outlet, opened } => {
+            SpaceCommand::Open { what, plan, outlet, opened } => {
                 let Some(id) = self.hub.open(&plan, now, &mut self.rng) else {
                     let _ = opened.send(Err(Error::TooMany("persistent queries")));
                     return;
                 };
-                self.kept.insert(id, Kept { what, outlet, opened: Some(opened), lanes: Vec::new() });
+                self.kept.insert(id, WatchedQuery { what, outlet, opened: Some(opened), lanes: Vec::new() });
             }
-            Command::Close(id) => self.close(id),
-            Command::CheckNow(id) => self.hub.tell(id, now, &mut self.rng, |watch| watch.check_now(now)),
-            Command::Stats(id, answer) => {
+            SpaceCommand::Close(id) => self.close(id),
+            SpaceCommand::CheckNow(id) => self.hub.tell(id, now, &mut self.rng, |watch| watch.check_now(now)),
+            SpaceCommand::Stats(id, answer) => {
                 if let Some(watch) = self.hub.watch(id) {
                     let _ = answer.send(watch.stats());
                 }
             }
-            Command::View(id, answer) => {
+            SpaceCommand::View(id, answer) => {
                 if let Some(watch) = self.hub.watch(id) {
                     let _ = answer.send(watch.view().rows().cloned().collect());
                 }
@@ -149,8 +154,8 @@ impl Keeper {
         self.hub.close(id);
         self.kept.remove(&id);
         self.sockets.leave(id);
-        if let Door::Ssap(door) = &*self.door {
-            door.forget(id);
+        if let Endpoint::Ssap(endpoint) = &*self.endpoint {
+            endpoint.forget(id);
         }
     }
 
@@ -180,8 +185,8 @@ impl Keeper {
         if let Input::Ended { attempt, .. } = input {
             self.sockets.ended(id, attempt);
         }
-        if let (Input::Whole { hints, .. }, Door::Ssap(door)) = (&input, &*self.door)
-            && door.can_tell(hints)
+        if let (Input::Whole { hints, .. }, Endpoint::Ssap(endpoint)) = (&input, &*self.endpoint)
+            && endpoint.can_tell(hints)
         {
             self.hub.tell(id, self.clock.now(), &mut self.rng, Watch::allow_missed);
         }
@@ -202,7 +207,7 @@ impl Keeper {
         }
     }
 
-    fn act(&mut self, id: WatchId, action: Action) {
+    fn act(&mut self, id: WatchId, action: WatchAction) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
         if kept.outlet.strong_count() == 0 {
             return self.close(id);
@@ -213,22 +218,22 @@ impl Keeper {
             self.notices.tell(Some(id.0), kind);
         }
         let tell = Tell { id, news: self.news.clone() };
-        let (door, what) = (Arc::clone(&self.door), kept.what.clone());
+        let (endpoint, what) = (Arc::clone(&self.endpoint), kept.what.clone());
         match action {
-            Action::Subscribe { attempt, resume, asks } => match &*door {
-                Door::Ssap(_) => {
+            WatchAction::Subscribe { attempt, resume, asks } => match &*endpoint {
+                Endpoint::Ssap(_) => {
                     let (lane, orders) = mpsc::channel(1);
                     kept.lanes.retain(|(_, lane)| !lane.is_closed());
                     kept.lanes.push((attempt, lane));
                     tokio::spawn(async move {
-                        if let Door::Ssap(door) = &*door {
-                            door.follow(&what, attempt, resume, &asks, &tell, orders).await;
+                        if let Endpoint::Ssap(endpoint) = &*endpoint {
+                            endpoint.follow(&what, attempt, resume, &asks, &tell, orders).await;
                         }
                     });
                 }
-                Door::Http(_) => self.sockets.subscribe(id, attempt, what, resume, asks),
+                Endpoint::Http(_) => self.sockets.subscribe(id, attempt, what, resume, asks),
             },
-            Action::Check { attempt, since, version, mut asks } => {
+            WatchAction::Check { attempt, since, version, mut asks } => {
                 if let Some((live, last)) = since
                     && let Some((_, lane)) = kept.lanes.iter().find(|(lane, _)| *lane == live)
                     && lane.try_send(Since { attempt, last, asks: asks.clone() }).is_ok()
@@ -239,11 +244,13 @@ impl Keeper {
                 let checks = Arc::clone(&self.checks);
                 tokio::spawn(async move {
                     let Some(_place) = place_for(checks, &mut asks).await else { return };
-                    match door.check(&what, version.as_deref(), &asks).await {
-                        Ok(Checked::Whole { rows, version, hints }) => {
+                    match endpoint.check(&what, version.as_deref(), &asks).await {
+                        Ok(CheckAnswer::Whole { rows, version, hints }) => {
                             tell.input(Input::Whole { attempt, rows, version, hints }).await;
                         }
-                        Ok(Checked::NotModified { hints }) => tell.input(Input::NotModified { attempt, hints }).await,
+                        Ok(CheckAnswer::NotModified { hints }) => {
+                            tell.input(Input::NotModified { attempt, hints }).await;
+                        }
                         Err(error) => tell.refused(attempt, error).await,
                     }
                 });
@@ -251,9 +258,9 @@ impl Keeper {
         }
     }
 
-    fn deliver(&mut self, id: WatchId, change: Change) {
+    fn deliver(&mut self, id: WatchId, change: ResultChange) {
         let Some(kept) = self.kept.get_mut(&id) else { return };
-        let is_first = change.source == Source::Baseline;
+        let is_first = change.source == ChangeSource::Baseline;
         if change.lost > 0 {
             debug!(event = "losses", watch = id.0, lost = change.lost);
             self.notices.tell(Some(id.0), EventKind::LossFound { losses: change.lost });
