@@ -10,7 +10,7 @@ use core::num::NonZeroU16;
 
 use hashbrown::HashMap;
 
-use crate::overload::{Charge, Kind, Memory};
+use crate::gate::{Charge, Kind, Memory};
 
 /// Topics that the client gave numbers to.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ const ALIAS_SHORT_BYTES: usize = 256;
 
 impl AliasesIn {
     pub(crate) fn new(memory: &Memory) -> Self {
-        Self { topics: Vec::new(), charge: Charge::none(&memory.tally) }
+        Self { topics: Vec::new(), charge: Charge::none(memory.tally()) }
     }
 
     /// The topic that an alias stands for.
@@ -79,7 +79,7 @@ impl AliasesIn {
 impl AliasesOut {
     pub(crate) fn new(max: u16, seed: u64, memory: &Memory) -> Self {
         let by_topic = HashMap::with_hasher(foldhash::quality::FixedState::with_seed(seed));
-        Self { max, by_topic, charge: Charge::none(&memory.tally) }
+        Self { max, by_topic, charge: Charge::none(memory.tally()) }
     }
 
     /// First come, first served: topics that come when all numbers are taken, or when there is no memory for them, are sent
@@ -125,16 +125,16 @@ mod tests {
         for (alias, bytes) in [(3, 1000), (1, 10), (3, 10), (3, 500), (3, 500)] {
             assert_eq!(incoming.set(number(alias), &"x".repeat(bytes), &memory), Ok(()));
         }
-        assert_eq!(memory.tally.bytes(), 500 + 10 + 3 * size_of::<Box<str>>());
-        let before = memory.tally.bytes();
+        assert_eq!(memory.tally().bytes(), 500 + 10 + 3 * size_of::<Box<str>>());
+        let before = memory.tally().bytes();
         for topic in 0..5 {
             outgoing.alias(&format!("topic/{topic}"), &memory);
         }
-        assert_eq!(memory.tally.bytes() - before, 3 * (7 + ALIAS_COST));
+        assert_eq!(memory.tally().bytes() - before, 3 * (7 + ALIAS_COST));
         outgoing.forget("topic/2");
         outgoing.forget("topic/4");
-        assert_eq!(memory.tally.bytes() - before, 2 * (7 + ALIAS_COST));
+        assert_eq!(memory.tally().bytes() - before, 2 * (7 + ALIAS_COST));
         drop((incoming, outgoing));
-        assert_eq!(memory.tally.bytes(), 0);
+        assert_eq!(memory.tally().bytes(), 0);
     }
 }

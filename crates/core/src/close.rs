@@ -10,9 +10,9 @@ use tidegate_wire_mqtt::{Disconnect, Properties, Property, ReasonCode, TopicFilt
 
 use crate::access::{Action, Identity};
 use crate::event::{Event, Why};
+use crate::gate::Pace;
 use crate::ledger::{Ledger, Loss};
 use crate::message::{Message, Shareable, expiry};
-use crate::overload::Pace;
 use crate::report::Parting;
 use crate::session::{PendingWill, Session};
 use crate::shard::{ConnId, Shard, WillFate, reason_of};
@@ -28,7 +28,7 @@ impl Shard {
             self.detach(conn, why, WillFate::Publish, now);
         }
         if let Some(mut connection) = self.connections.remove(conn.index) {
-            self.memory.outboxes -= connection.outbox.len() + connection.owed.map_or(0, |owed| owed.len());
+            self.memory.release_outbox(connection.outbox.len() + connection.owed.map_or(0, |owed| owed.len()));
             self.stats.clients_slow -= u64::from(connection.stalled_since.is_some());
             connection.outbox.clear(&mut self.spares);
         }
@@ -196,7 +196,7 @@ impl Shard {
     fn dissolve(&mut self, index: u32, now: Timestamp) -> Option<Session> {
         self.publish_will(index, now);
         let mut session = self.sessions.remove(index)?;
-        self.memory.absent.change(index, core::mem::take(&mut session.absent_bytes), 0);
+        self.memory.change_absent(index, core::mem::take(&mut session.absent_bytes), 0);
         self.by_client.remove(&session.client_id);
         self.end_subscriptions(index, &session);
         // Before it is noted that the session has ended: somebody must need its messages, or they are gone.
@@ -236,7 +236,7 @@ impl Shard {
         publication.expires = expiry(&publication.properties, now);
         publication.standing = self.classify(index, &publication, now);
         publication.standing.colour = self.colour_of_will(&identity, &client_id, now);
-        let message = Arc::new(Message::new(&publication, &self.memory.tally));
+        let message = Arc::new(Message::new(&publication, self.memory.tally()));
         let message = Shareable::of(&message);
         if was_kept {
             self.prepare_will(&message);

@@ -16,9 +16,9 @@ use crate::access::{Action, Identity, Policy};
 use crate::aliases::AliasesOut;
 use crate::connection::Connection;
 use crate::event::{Event, Why};
+use crate::gate::{Pace, Turned, is_own_notice};
 use crate::limits::{CONNECTIONS_MAX, STORE_PAUSE};
 use crate::message::{Message, Publication, Standing};
-use crate::overload::{Pace, Turned, is_own_notice};
 use crate::parent::parent_of;
 use crate::persist::Trouble;
 use crate::session::{PendingWill, Session};
@@ -221,7 +221,7 @@ impl Shard {
             standing: Standing::UNKNOWN,
         };
         let delay = Duration::from_secs(will.properties.will_delay().unwrap_or(0).into());
-        let message = Arc::new(Message::new(&publication, &self.memory.tally));
+        let message = Arc::new(Message::new(&publication, self.memory.tally()));
         PendingWill { message, delay, due_at: None, is_kept: false }
     }
 
@@ -335,7 +335,7 @@ impl Shard {
             self.stats.packets_sent += 1;
             self.stats.bytes_sent += written as u64;
             connection.traffic.bytes_sent += written as u64;
-            self.memory.outboxes += written;
+            self.memory.charge_outbox(written);
             connection.answer_bytes += written;
             if !connection.is_listed {
                 connection.is_listed = true;

@@ -8,10 +8,10 @@ use tidegate_wire_mqtt::{Connect, Diagnostics, Peer};
 
 use crate::aliases::{AliasesIn, AliasesOut};
 use crate::drain::Drain;
+use crate::gate::Silent;
 use crate::ledger::Ledger;
 use crate::limits::UNREAD_MAX;
 use crate::outbox::{Outbox, Spares};
-use crate::overload::Silent;
 use crate::persist::{Owed, Until};
 
 #[derive(Debug)]

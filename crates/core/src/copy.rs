@@ -7,9 +7,9 @@ use tidegate_wire_mqtt::{
 
 use crate::aliases::Alias;
 use crate::connection::Connection;
+use crate::gate::Memory;
 use crate::message::Publication;
 use crate::outbox::Spares;
-use crate::overload::Memory;
 use crate::session::SubscriptionIds;
 
 /// The encodings of one publication that several receivers share: by version, and with or without packet identifier.

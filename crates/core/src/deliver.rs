@@ -12,13 +12,13 @@ use crate::connect::may;
 use crate::connection::Connection;
 use crate::copy::{Copy, Frames, delivery_of, write_copy};
 use crate::event::Stats;
+use crate::gate::Kind;
+use crate::gate::share::{Door, Full};
 use crate::ledger::{Ledger, Loss};
 use crate::limits::{AWAY_WINDOW_BYTES, OUTBOX_FREE_BYTES};
 use crate::message::{Publication, Shareable};
-use crate::overload::Kind;
 use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, Next, Paging, Queue};
-use crate::saturated::{Door, Full};
 use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
@@ -81,22 +81,24 @@ impl Shard {
             let is_idle = |conn| self.connections.get(conn).is_some_and(|it| it.outbox.len() < OUTBOX_FREE_BYTES);
             if !self.memory.has_room(Kind::Passing, publication.payload.len()) && !session.conn.is_some_and(is_idle) {
                 session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
-                self.saturation.reach.is_crowded = true;
+                self.saturation.note_crowded();
                 return;
             }
             let copy = Copy { delivery: Delivery::AtMostOnce, retain, ids: &target.ids };
             let conn = session.conn;
             let fate = self.send_now(conn, publication, &copy, frames, now);
-            let reach = &mut self.saturation.reach;
-            *if fate == Fate::Done { &mut reach.is_crowded } else { &mut reach.is_taken } = true;
+            match fate {
+                Fate::Done => self.saturation.note_crowded(),
+                Fate::UnderWay => self.saturation.note_taken(),
+            }
         } else if is_open
             && !is_clogged
             && session.has_window()
             && self.memory.has_room(Kind::Queued, publication.payload.len())
         {
-            let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
+            let (ids, message) = (target.ids.clone(), message.share(self.memory.tally()));
             let conn = session.conn;
-            self.saturation.reach.is_taken = true;
+            self.saturation.note_taken();
             let queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
             let (packet_id, may_be_sent) = self.put_under_way(target.session, queued);
             let copy = Copy { delivery: delivery_of(qos, packet_id, false), retain, ids: &target.ids };
@@ -128,7 +130,7 @@ impl Shard {
         let size = message.publication.payload.len();
         if !self.memory.has_room(Kind::Queued, size) {
             session.ledger.lose_delivery(Loss::MemoryOut, class, &mut self.stats);
-            self.saturation.reach.is_crowded = true;
+            self.saturation.note_crowded();
             return;
         }
         let is_full = session.queue_len() >= bounds.messages_max || session.queue_bytes() + size > bounds.bytes_max;
@@ -148,14 +150,12 @@ impl Shard {
             // Not worth being kept for a moment.
             session.ledger.lose_delivery(Loss::QueueFull, class, &mut self.stats);
             let is_lasting = |queue: &Queue| queue.full.is_some_and(|full| full.lasts(queue.len(), now));
-            let reach = &mut self.saturation.reach;
-            reach.is_crowded = true;
             let is_closed = is_own_loss && session.queue.as_deref().is_some_and(is_lasting);
-            reach.door = reach.door.max(if is_closed { Door::Closed } else { Door::Ajar });
+            self.saturation.note_turned_away(if is_closed { Door::Closed } else { Door::Ajar });
             return;
         }
         let origin = message.publication.origin;
-        let (ids, message) = (target.ids.clone(), message.share(&self.memory.tally));
+        let (ids, message) = (target.ids.clone(), message.share(self.memory.tally()));
         let mut queued = Queued { message, qos, retain, ids, place: 0, since: now, is_latest: target.is_latest };
         let overdue_at = queued.overdue_at(&settings.priority);
         self.journal.queue(session, &mut queued);
@@ -173,8 +173,11 @@ impl Shard {
             });
         });
         session.ledger = ledger;
-        let reach = &mut self.saturation.reach;
-        *if is_own_lost { &mut reach.is_crowded } else { &mut reach.is_taken } = true;
+        if is_own_lost {
+            self.saturation.note_crowded();
+        } else {
+            self.saturation.note_taken();
+        }
         let held = session.queue.as_ref().and_then(|queue| queue.held_turn());
         if held == Some(paging.turn) && held != held_before {
             self.journal.page_after_turn(target.session, generation);
@@ -272,7 +275,7 @@ impl Shard {
         }
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += written as u64;
-        self.memory.outboxes += written;
+        self.memory.charge_outbox(written);
         if !connection.is_listed {
             connection.is_listed = true;
             self.to_write.push_back(ConnId { index, generation });

@@ -5,7 +5,6 @@ use alloc::format;
 use core::fmt::Write;
 
 use tidegate_control::Timestamp;
-use tidegate_control::claim::CALM_WINDOW;
 use tidegate_control::rhythm::ArrivalTime;
 use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, ReasonCode, decode};
 
@@ -90,8 +89,8 @@ impl Shard {
         let mut consumed = 0;
         // In eighths of a unit.
         let (mut used, most) = (0_u64, u64::from(units) * 8);
-        self.gate.is_unread = now.since(dry_at) > CALM_WINDOW;
-        self.saturation.turned_away.begin();
+        self.gate.begin_reading(dry_at, now);
+        self.saturation.begin_reading();
         if let Some(connection) = self.connection_mut(conn) {
             connection.dry_at = dry_at;
         }
@@ -121,7 +120,7 @@ impl Shard {
                     let copies = self.copies;
                     let handled = self.handle_packet(conn, &packet, came, now);
                     self.journal.end_whole();
-                    if self.saturation.turned_away.is_too_many() {
+                    if self.saturation.is_too_much_turned_away() {
                         self.pause_turned_away(conn, now);
                     }
                     used += 8 + (size / COST_BYTES) as u64 + (self.copies - copies);

@@ -216,7 +216,7 @@ impl Shard {
         let pairs = [
             (Side::In, stats.clients_held, held),
             (Side::Out, stats.clients_slow, slow),
-            (Side::Out, self.memory.absent.bytes() as u64, away),
+            (Side::Out, self.memory.absent_bytes() as u64, away),
             (Side::In, stats.publish_received, sum.received),
             (Side::In, stats.publish_passed, sum.passed),
             (Side::Out, stats.deliveries, sum.deliveries),

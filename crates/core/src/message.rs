@@ -12,7 +12,7 @@ pub(crate) use tidegate_control::claim::Colour;
 use tidegate_wire_mqtt::{Properties, Property, QoS};
 
 use crate::classes::ClassId;
-use crate::overload::Tally;
+use crate::gate::Tally;
 use crate::parent::PARENT_MAX;
 use crate::persist::Spot;
 

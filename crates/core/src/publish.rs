@@ -14,16 +14,15 @@ use crate::aliases::{AliasesIn, NoRoom};
 use crate::classes::ClassId;
 use crate::envelope::Envelope;
 use crate::event::{Event, Why};
+use crate::gate::{Admission, Arrival, Kind, Pace, Refusal};
 use crate::input::{Ending, Flow, Handled};
 use crate::ledger::Loss;
 use crate::limits::INBOUND_MAX;
 use crate::measures::Asked;
 use crate::message::{Publication, Shareable, Standing, expiry};
-use crate::overload::{Admission, Arrival, Kind, Pace};
 use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::route::load_of;
-use crate::saturated::Reach;
 use crate::shard::{ConnId, Shard, WillFate};
 use crate::subscriptions::GroupRef;
 
@@ -62,33 +61,13 @@ impl Shard {
         if let Err(reason) = self.check_rules(index, &publication) {
             return self.reject(Some(conn), index, delivery, reason).map(|()| Flow::On);
         }
-        if let Some(admission) = self.admit_to_store(arrival, &publication, now) {
-            return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
+        match self.pass_gates(arrival, &mut publication, now)? {
+            Admission::Pass => self.take(Some(conn), index, delivery, &Shareable::new(publication), now, now)?,
+            Admission::Settled => {}
+            Admission::Refused(refusal) => self.answer_refused(conn, delivery, &refusal),
+            Admission::Wait => return Ok(Flow::Wait),
         }
-        publication.standing = self.classify(index, &publication, now);
-        let flow = self.pass_gates(arrival, publication, now);
-        // One that waits comes again, and is written down then.
-        if self.recording.is_on() && !matches!(flow, Ok(Flow::Wait)) {
-            self.record(&publication, came.likely(), now);
-        }
-        flow
-    }
-
-    fn pass_gates(&mut self, arrival: Arrival, publication: Publication<'_>, now: Timestamp) -> Result<Flow, Ending> {
-        if let Some(admission) = self.admit_to_class(arrival, &publication, now) {
-            return Ok(if admission == Admission::Wait { Flow::Wait } else { Flow::On });
-        }
-        let mut message = Shareable::new(publication);
-        match self.admit(arrival, &mut message.publication, now)? {
-            Admission::Pass => {
-                if self.admit_to_receivers(arrival, &message.publication, now).is_some() {
-                    return Ok(Flow::On);
-                }
-                self.take(Some(arrival.conn), arrival.session, arrival.delivery, &message, now, now).map(|()| Flow::On)
-            }
-            Admission::Settled => Ok(Flow::On),
-            Admission::Wait => Ok(Flow::Wait),
-        }
+        Ok(Flow::On)
     }
 
     /// The broker itself publishes: `$SYS` topics. Retained, QoS 0, to all shards.
@@ -143,7 +122,7 @@ impl Shard {
         // One that replaces another as large needs no room.
         let bytes = self.settings.retained_bytes_max.min(self.retained.bytes().saturating_add(room));
         let room = Room { messages: self.settings.retained_messages_max, bytes };
-        let kept = self.retained.set(topic, message.share(&self.memory.tally), stamp, room, now);
+        let kept = self.retained.set(topic, message.share(self.memory.tally()), stamp, room, now);
         self.note_retained(message, before, kept);
         kept
     }
@@ -256,7 +235,7 @@ impl Shard {
         }
         if let Some(conn) = conn {
             let reason = if places == 0 { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
-            let pace = if self.gate.is_unread { self.pace_hint(conn, index, delivery, now) } else { None };
+            let pace = if self.gate.is_unread() { self.pace_hint(conn, index, delivery, now) } else { None };
             let words = pace.as_ref().map(Pace::words).unwrap_or_default();
             let properties = if words.is_empty() { Properties::EMPTY } else { Properties::new(&words) };
             if let Some(ack) = ack_of(delivery, reason, properties) {
@@ -278,13 +257,15 @@ impl Shard {
         }
     }
 
-    pub(crate) fn answer_with(
-        &mut self,
-        conn: ConnId,
-        delivery: Delivery,
-        reason: ReasonCode,
-        properties: Properties<'_>,
-    ) {
+    /// A message was refused by a gate.
+    #[cold]
+    fn answer_refused(&mut self, conn: ConnId, delivery: Delivery, refusal: &Refusal) {
+        let pace = Pace::new(refusal.interval, refusal.retry_after);
+        let properties = pace.properties(refusal.why);
+        self.answer_with(conn, delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
+    }
+
+    fn answer_with(&mut self, conn: ConnId, delivery: Delivery, reason: ReasonCode, properties: Properties<'_>) {
         if let Some(ack) = ack_of(delivery, reason, properties) {
             self.reply(conn, &ack, Until::Now);
         }
@@ -341,12 +322,12 @@ impl Shard {
                     let kept = self.retain(&message, Stamp { count, shard: from }, now);
                     self.stats.retained_memory_budget += u64::from(kept == Kept::Full);
                 }
-                self.saturation.reach = Reach::default();
+                self.saturation.begin_message();
                 self.route_here(&message, now);
                 self.tell_saturated(from, &publication, now);
             }
             Envelope::Saturated { origin, topic, millis } => self.hear_saturated(from, (origin, topic), millis, now),
-            Envelope::TurnedAway { origin } => self.saturation.turned_away.hear(origin, now),
+            Envelope::TurnedAway { origin } => self.saturation.hear_turned_away(origin, now),
             Envelope::Ask { turn } => self.handle_ask(from, turn, now),
             Envelope::Kept { turn } => self.handle_kept(from, turn, now),
             Envelope::Shared { filter, group, publication, tried, routing } => {

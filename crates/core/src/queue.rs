@@ -26,7 +26,7 @@ use tidegate_control::schedule::Claim;
 use tidegate_wire_mqtt::QoS;
 
 use crate::classes::{CLASSES_MAX, ClassId, OnFull, Priority, PriorityMode};
-use crate::saturated::Full;
+use crate::gate::share::Full;
 use crate::session::Queued;
 pub(crate) use flows::Share;
 use flows::{Flow, Flows, ITEMS_MAX, Place, claim_of};

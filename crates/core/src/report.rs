@@ -9,9 +9,9 @@ use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{QoS, Version};
 
 use crate::access::Identity;
+use crate::gate::PublisherReport;
 use crate::ledger::Ledger;
 use crate::limits::{CALM, FILTERS_SHOWN_MAX, SLOTS_PER_PAGE};
-use crate::overload::PublisherReport;
 use crate::session::Session;
 use crate::shard::Shard;
 

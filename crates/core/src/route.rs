@@ -22,7 +22,6 @@ use crate::copy::Frames;
 use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
-use crate::saturated::Reach;
 use crate::session::{Queued, Session, Stage};
 use crate::shard::Shard;
 use crate::slab::Slab;
@@ -31,11 +30,11 @@ use crate::subscriptions::{GroupId, GroupRef, Load, Pick, Wish};
 impl Shard {
     /// The same for a publisher, of whom nothing is learned if nobody had room.
     pub(crate) fn route_for(&mut self, index: u32, message: &Shareable<'_>, now: Timestamp) -> usize {
-        self.saturation.reach = Reach::default();
+        self.saturation.begin_message();
         let route = self.find_route(message.publication.topic);
         let places = self.route_by(&route, message, now);
-        if self.saturation.reach.is_taken {
-            self.saturation.turned_away.begin();
+        if self.saturation.is_taken() {
+            self.saturation.begin_reading();
         } else if !route.is_tapped {
             self.note_reach(index, &message.publication, route.shards, now);
         }
@@ -129,7 +128,7 @@ impl Shard {
                 let envelope = Envelope::Shared { tried: 0, filter: &filter, group: &name, publication, routing };
                 self.forward(shard, &envelope, &publication);
                 // Whether a member there has room is not known here.
-                self.saturation.reach.is_taken = true;
+                self.saturation.note_taken();
             }
             None => return false,
         }

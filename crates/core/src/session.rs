@@ -13,9 +13,9 @@ use tidegate_wire_mqtt::{PacketId, QoS};
 use crate::access::Identity;
 use crate::classes::ClassId;
 use crate::event::Stats;
+use crate::gate::hold::HoldQueue;
 use crate::ledger::Ledger;
 use crate::message::Message;
-use crate::overload::hold::HoldQueue;
 use crate::queue::{Item, Queue};
 use crate::retained::Walk;
 use crate::shares::Shares;
@@ -65,7 +65,7 @@ pub(crate) struct Session {
     pub(crate) wake_at: Option<Timestamp>,
     /// What waits for it beyond that; none if nothing does.
     pub(crate) queue: Option<Box<Queue>>,
-    /// Bytes of that which are counted as those of somebody who is away; see `overload::absent`.
+    /// Bytes of that which are counted as those of somebody who is away; see `gate::absent`.
     pub(crate) absent_bytes: usize,
     /// Its number in the store; 0 if it does not outlive the process.
     pub(crate) kept: u64,
@@ -296,7 +296,7 @@ impl Session {
         self.queue.as_ref().map_or(0, |queue| queue.bytes())
     }
 
-    /// Bytes in memory that wait for somebody who is away; see `overload::absent`.
+    /// Bytes in memory that wait for somebody who is away; see `gate::absent`.
     pub(crate) fn away_bytes(&self) -> usize {
         let queue = self.queue.as_ref().filter(|queue| self.conn.is_none() && queue.on_disk() == 0);
         queue.map_or(0, |queue| queue.bytes())

@@ -22,16 +22,16 @@ use crate::classes::PriorityMode;
 use crate::connection::Connection;
 use crate::envelope::Envelope;
 use crate::event::{Event, Stats, Why};
+use crate::gate::share::Saturation;
+use crate::gate::{Arrivals, Gate, Memory};
 use crate::ledger::Ledger;
 use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX};
 use crate::measures::Meters;
 use crate::outbox::Spares;
-use crate::overload::{Arrivals, Gate, Memory};
 use crate::persist::{Journal, PageRequests};
 use crate::recording::Recording;
 use crate::retained::Retained;
 use crate::sample::TopicSample;
-use crate::saturated::Saturation;
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::slab::Slab;
@@ -178,7 +178,7 @@ pub struct Shard {
     /// The highest count of a retained message, here or heard of; see `Stamp`.
     pub(crate) retain_count: u64,
     /// What was learned of publishers that have left.
-    pub(crate) left: crate::persist::Left,
+    pub(crate) left: crate::gate::Left,
     /// Copies of messages of clients of this shard that were ever made, to receivers and to shards.
     pub(crate) copies: u64,
     pub(crate) taps: Taps,
@@ -228,7 +228,7 @@ impl Shard {
             subscriptions_ended: 0,
             interest_refused: 0,
             retain_count: 0,
-            left: crate::persist::Left::default(),
+            left: crate::gate::Left::default(),
             copies: 0,
             taps: Taps::default(),
             recording: Recording::default(),
@@ -244,7 +244,6 @@ impl Shard {
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
         self.limits = limits_of(&settings);
         self.gate.configure(&self.settings.back_off, &settings.back_off);
-        self.gate.has_new_limits |= self.settings.back_off.rate != settings.back_off.rate;
         self.settings = settings;
     }
 
@@ -269,7 +268,7 @@ impl Shard {
         self.settle_memory();
         self.bound_absent();
         self.shed(now);
-        if core::mem::take(&mut self.gate.has_new_limits) {
+        if self.gate.take_new_limits() {
             self.apply_limits(now);
         }
         self.retained.sweep(now);
@@ -324,7 +323,7 @@ impl Shard {
         let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
         let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
         connection.on_written(bytes, shown, &mut self.spares, now);
-        self.memory.outboxes -= before - connection.outbox.len();
+        self.memory.release_outbox(before - connection.outbox.len());
         let is_slow = connection.stalled_since.is_some();
         self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
         let (session, is_closing) = (connection.session, connection.is_closing);

@@ -13,8 +13,8 @@ use tidegate_wire_mqtt::{
 use crate::access::Action;
 use crate::envelope::Envelope;
 use crate::event::Event;
+use crate::gate::Kind;
 use crate::limits::STRANGER_BYTES;
-use crate::overload::Kind;
 use crate::shard::{ConnId, Shard};
 use crate::shares::Shares;
 use crate::subscriptions::{Change, Presence, Wish};

@@ -37,8 +37,6 @@ pub(crate) struct Journal {
     /// Payload bytes of this turn, and of it and all turns that are not synced.
     turn_bytes: usize,
     pub(super) unsynced_bytes: usize,
-    /// When a message in excess was last let in beyond what everybody may have waiting.
-    pub(super) excess_at: Timestamp,
     /// Number of this turn.
     turn: u64,
     /// Shards that got messages of this turn, and how often one was sent.
@@ -104,7 +102,6 @@ impl Default for Journal {
             whole: 0,
             turn_bytes: 0,
             unsynced_bytes: 0,
-            excess_at: Timestamp::ZERO,
             turn: 1,
             asked: 0,
             asks: 0,
@@ -129,6 +126,18 @@ impl Journal {
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on
+    }
+
+    /// Bytes that wait for the disk.
+    #[inline]
+    pub(crate) fn unsynced_bytes(&self) -> usize {
+        self.unsynced_bytes
+    }
+
+    /// The disk is slow beyond measure.
+    #[inline]
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled
     }
 
     pub(super) fn turn_on(&mut self, index: usize, shards: usize, number_max: u64) {

@@ -10,13 +10,12 @@
 //! their own batch is synced (`Kept`). If they have passed something of it on (the last member of a group has left), the
 //! answer also waits for that shard's. That one was asked later than they were, so nobody waits in a circle.
 
+mod health;
 mod journal;
 mod note;
 mod owed;
 mod page;
 mod restore;
-mod rhythms;
-mod trouble;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -31,14 +30,13 @@ use crate::message::{Message, Publication};
 pub use crate::queue::ID_SETS_MAX;
 use crate::subscriptions::Wish;
 
+pub use crate::gate::SavedRhythm;
+pub use health::Trouble;
 pub(crate) use journal::{Journal, Until};
 pub(crate) use owed::Owed;
 pub use page::Fetch;
 pub(crate) use page::PageRequests;
 pub use restore::{SavedDelivery, SavedMessage, SavedSession, SavedStage, SavedWill, wants_latest};
-pub(crate) use rhythms::Left;
-pub use rhythms::SavedRhythm;
-pub use trouble::Trouble;
 
 /// Where the store has a message, in the store's own words; zeroes are nowhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

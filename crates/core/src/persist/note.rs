@@ -239,7 +239,7 @@ impl Shard {
     /// A QoS 2 message or the will of a lasting session is about to be sent to other shards. It is noted as taken, or as
     /// published, in this turn, so it will not come again if they never get it: somebody has to remember.
     fn begin_routing(&mut self, message: &Shareable<'_>) {
-        let shared = message.share(&self.memory.tally);
+        let shared = message.share(self.memory.tally());
         let number = self.journal.need(&shared);
         message.routing.set(number);
         self.journal.push(Change::Routing { message: number });

@@ -100,7 +100,7 @@ impl Shard {
             self.journal.waiting.push(conn);
         }
         self.journal.await_until(until);
-        self.memory.outboxes += bytes.len();
+        self.memory.charge_outbox(bytes.len());
         let owed = connection.owed.get_or_insert_with(Box::default);
         owed.answers.push_back((until, bytes.len() as u32, asked));
         owed.bytes.extend(bytes);

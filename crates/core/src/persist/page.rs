@@ -78,7 +78,7 @@ impl Shard {
             return;
         }
         let Some(session) = self.sessions.get_mut(index).filter(|session| session.queue.is_some()) else { return };
-        let (tally, mut lost) = (&self.memory.tally, Vec::new());
+        let (tally, mut lost) = (self.memory.tally(), Vec::new());
         session.with_queue(&mut self.stats, |queue, _| {
             queue.end_job(job);
             for (at, &(place, _)) in messages.iter().enumerate() {

@@ -133,7 +133,7 @@ impl Shard {
     pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
         let standing = saved.standing.map_or(Standing::UNKNOWN, Standing::from_bits);
         let publication = as_publication(saved, standing);
-        let message = Message::new(&publication, &self.memory.tally);
+        let message = Message::new(&publication, self.memory.tally());
         message.set_number(number);
         Kept(Arc::new(message))
     }
@@ -196,7 +196,7 @@ impl Shard {
         self.set_group_presence(index, Presence::Offline);
         self.drop_overdue(index, now);
         self.note_absent(index);
-        self.memory.absent.forgive();
+        self.memory.forgive_absent();
         match first {
             Some(first) => self.watch_session(index, first, now),
             None => self.look_after(index, now),

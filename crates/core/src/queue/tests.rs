@@ -14,9 +14,9 @@ use tidegate_wire_mqtt::Properties;
 use super::flows::SHARED;
 use super::*;
 use crate::classes::{Class, ClassBy, ClassId, Classes};
+use crate::gate::Tally;
 use crate::limits::FLOWS_MAX;
 use crate::message::{Colour, Message, Publication, RATE_UNKNOWN, Standing};
-use crate::overload::Tally;
 use crate::session::SubscriptionIds;
 
 const PUBLISHERS: u64 = 4;

@@ -298,7 +298,7 @@ mod tests {
         let (payload, properties, qos) = (&b"x"[..], Properties::EMPTY, QoS::AtMostOnce);
         let standing = crate::message::Standing::UNKNOWN;
         let publication = Publication { topic, payload, properties, qos, retain: true, expires, origin: 0, standing };
-        Arc::new(Message::new(&publication, &crate::overload::Tally::default()))
+        Arc::new(Message::new(&publication, &crate::gate::Tally::default()))
     }
 
     fn stamp(count: u64) -> Stamp {

@@ -1,7 +1,7 @@
 //! What is known of a queue that is full: since when, how fast it is sent, and how often something new took the place of
 //! something older.
 //!
-//! Time is an argument. Told by `deliver`, asked by `saturated`.
+//! Time is an argument. Told by `deliver`, asked by the gate of shares.
 
 use core::time::Duration;
 

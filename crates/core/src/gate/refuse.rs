@@ -1,9 +1,10 @@
-//! Saying no to a publisher, in the words of its protocol; never by a success that is none.
+//! Saying no to a publisher; never by a success that is none.
 //!
-//! MQTT 5 has reason codes, and carries the pace in user properties: `pace-retry-after-ms`, and `pace-interval-ms` for
-//! the interval that was learned. Before, the only honest word is silence: the message is left on the connection, which
-//! is not read until its time has come. QoS 0 waits for no answer and is dropped by a named reason.
+//! A [`Refusal`] says why, when to come back and which interval would do; MQTT 5 has a reason code for it, and user
+//! properties. To a client that cannot be told (before MQTT 5) the only honest word is silence: the message is left on the
+//! connection, which is not read until its time has come. QoS 0 waits for no answer and is dropped by a named reason.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,14 +12,14 @@ use core::time::Duration;
 
 use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
-use tidegate_wire_mqtt::{Delivery, Properties, Property, ReasonCode, Version};
+use tidegate_wire_mqtt::{Delivery, Property, Version};
 
 use super::publisher::Patience;
 use super::{Admission, Arrival, Gate};
 use crate::event::{Event, Why};
 use crate::input::Ending;
 use crate::ledger::Loss;
-use crate::limits::{MEMORY_PAUSE, PAUSE_MAX};
+use crate::limits::PAUSE_MAX;
 use crate::shard::{ConnId, Shard, WillFate};
 
 /// Why a message of a publisher that is too fast cannot wait here.
@@ -39,8 +40,7 @@ impl Shard {
         now: Timestamp,
     ) -> Result<Admission, Ending> {
         self.note_slowed(arrival.session, now + retry_after, now);
-        let is_v5 = self.version_of(arrival.conn) == Version::V5;
-        if arrival.delivery != Delivery::AtMostOnce && !is_v5 {
+        if arrival.delivery != Delivery::AtMostOnce && !self.hears_refusals(arrival.conn) {
             self.pause(arrival.conn, now + retry_after.min(PAUSE_MAX), now);
             return Ok(Admission::Wait);
         }
@@ -53,24 +53,8 @@ impl Shard {
         if arrival.delivery == Delivery::AtMostOnce {
             return Ok(Admission::Settled);
         }
-        let hints = Pace::new(self.learned_interval(arrival.session), retry_after);
-        let properties = hints.properties("publishing too fast");
-        self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
-        Ok(Admission::Settled)
-    }
-
-    /// There is no memory to keep it in: MQTT 5 is told so, others are not read for a while.
-    #[cold]
-    pub(super) fn refuse_for_memory(&mut self, arrival: Arrival, now: Timestamp) -> Admission {
-        if self.version_of(arrival.conn) != Version::V5 {
-            self.pause(arrival.conn, now + MEMORY_PAUSE, now);
-            return Admission::Wait;
-        }
-        self.lose(arrival.session, Loss::MemoryIn);
-        let properties = Pace::new(None, MEMORY_PAUSE);
-        let properties = properties.properties("out of memory");
-        self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
-        Admission::Settled
+        let interval = self.learned_interval(arrival.session);
+        Ok(Admission::Refused(Box::new(Refusal { why: "publishing too fast", retry_after, interval })))
     }
 
     /// The connection should end.
@@ -117,8 +101,31 @@ impl Shard {
         self.gate.publishers.get(slot)?.usual_interval()
     }
 
+    /// Whether there is a word to refuse a message of this client with: not before MQTT 5.
+    pub(crate) fn hears_refusals(&self, conn: ConnId) -> bool {
+        self.version_of(conn) == Version::V5
+    }
+
     pub(crate) fn version_of(&self, conn: ConnId) -> Version {
         self.connection(conn).map_or(Version::V5, |connection| connection.peer.version)
+    }
+}
+
+/// A message that is not taken, and what its client is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// Why, in words.
+    pub(crate) why: &'static str,
+    /// When it may come again.
+    pub(crate) retry_after: Duration,
+    /// The usual interval of its publisher, if the message came for too soon.
+    pub(crate) interval: Option<Duration>,
+}
+
+impl Refusal {
+    /// It is not the pace of its publisher that is wrong: later there may be room.
+    pub(super) fn later(retry_after: Duration, why: &'static str) -> Admission {
+        Admission::Refused(Box::new(Self { why, retry_after, interval: None }))
     }
 }
 

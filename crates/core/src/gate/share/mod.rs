@@ -1,4 +1,4 @@
-//! When every receiver of a message would only drop something for it: then its publisher is told, with the time when there
+//! The gate of shares: when every receiver of a message would only drop something for it, its publisher is told, with the time when there
 //! will be room, instead of being thanked for what nobody gets.
 //!
 //! A QoS 1 or 2 message of an MQTT 5 client is refused (0x97) if it is in excess of its publisher's claim, and the queue of
@@ -19,8 +19,9 @@ use core::time::Duration;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Delivery, Properties, QoS, ReasonCode, Version};
+use tidegate_wire_mqtt::{Delivery, QoS};
 
+use super::{Admission, Arrival, Refusal};
 use crate::cache::Route;
 use crate::classes::PriorityMode;
 use crate::deliver::bounds_of;
@@ -28,7 +29,6 @@ use crate::envelope::Envelope;
 use crate::ledger::Loss;
 use crate::limits::{BATCH_BYTES_MAX, SATURATED_MAX};
 use crate::message::{Colour, Publication};
-use crate::overload::{Admission, Arrival, Pace};
 use crate::queue::{Bounds, Queue, Share};
 use crate::shard::Shard;
 pub(crate) use full::Full;
@@ -43,13 +43,13 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// What became of a message among all its receivers here.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reach {
+struct Reach {
     /// One has it, or will, and nothing of the same publisher went for it.
-    pub(crate) is_taken: bool,
+    is_taken: bool,
     /// One had no room, or only for it instead of another one of the same publisher.
-    pub(crate) is_crowded: bool,
+    is_crowded: bool,
     /// Whether one did not even let it in.
-    pub(crate) door: Door,
+    door: Door,
 }
 
 /// Whether somebody did not let a message in; what comes later here outweighs what comes before.
@@ -70,7 +70,7 @@ impl Reach {
     }
 
     /// Nobody let it in, and nobody misses anything.
-    pub(crate) fn is_for_nobody(self) -> bool {
+    fn is_for_nobody(self) -> bool {
         self.door == Door::Closed && !self.is_taken
     }
 }
@@ -84,8 +84,8 @@ pub(crate) struct Saturation {
     /// When a queue was found full last; before that there is nothing to look for.
     full_at: Option<Timestamp>,
     /// Of the message that is being routed.
-    pub(crate) reach: Reach,
-    pub(crate) turned_away: TurnedAway,
+    reach: Reach,
+    turned_away: TurnedAway,
     /// What was told to other shards, and when; and heard from them: until when it holds, and when there will be room.
     told: HashMap<Key, Timestamp, FixedState>,
     heard: HashMap<Key, Heard, FixedState>,
@@ -114,6 +114,52 @@ impl Saturation {
             heard,
             heard_until: Timestamp::ZERO,
         }
+    }
+
+    /// Another message is routed.
+    #[inline]
+    pub(crate) fn begin_message(&mut self) {
+        self.reach = Reach::default();
+    }
+
+    /// Another connection is read, or somebody takes a message.
+    #[inline]
+    pub(crate) fn begin_reading(&mut self) {
+        self.turned_away.begin();
+    }
+
+    /// So many messages in a row were for nobody that their connection is to be read slower.
+    #[inline]
+    pub(crate) fn is_too_much_turned_away(&self) -> bool {
+        self.turned_away.is_too_many()
+    }
+
+    /// Another shard turns this client away.
+    pub(crate) fn hear_turned_away(&mut self, origin: u64, now: Timestamp) {
+        self.turned_away.hear(origin, now);
+    }
+
+    /// A receiver has the message, or will.
+    #[inline]
+    pub(crate) fn note_taken(&mut self) {
+        self.reach.is_taken = true;
+    }
+
+    /// A receiver had no room for the message.
+    #[inline]
+    pub(crate) fn note_crowded(&mut self) {
+        self.reach.is_crowded = true;
+    }
+
+    /// A receiver did not even let the message in.
+    pub(crate) fn note_turned_away(&mut self, door: Door) {
+        self.reach.is_crowded = true;
+        self.reach.door = self.reach.door.max(door);
+    }
+
+    #[inline]
+    pub(crate) fn is_taken(&self) -> bool {
+        self.reach.is_taken
     }
 
     pub(crate) fn note_full(&mut self, now: Timestamp) {
@@ -196,7 +242,7 @@ impl Shard {
         if arrival.delivery == Delivery::AtMostOnce || publication.retain || !self.saturation.is_possible(now) {
             return None;
         }
-        let is_told = self.version_of(arrival.conn) == Version::V5;
+        let is_told = self.hears_refusals(arrival.conn);
         // Where nobody is watched, nobody has a claim.
         let is_entitled = publication.standing.colour == Colour::Entitled && self.gate.plan().is_some();
         if !is_told || is_entitled || self.settings.priority.mode != PriorityMode::Practical {
@@ -208,10 +254,7 @@ impl Shard {
         self.note_full_receivers(arrival.session, room_at);
         self.give_back(arrival.session);
         self.lose(arrival.session, Loss::Refused);
-        let pace = Pace::new(None, room_at.since(now).max(RETRY_MIN));
-        let properties = pace.properties("no receiver has room for more of this client");
-        self.answer_with(arrival.conn, arrival.delivery, ReasonCode::QuotaExceeded, Properties::new(&properties));
-        Some(Admission::Settled)
+        Some(Refusal::later(room_at.since(now).max(RETRY_MIN), "no receiver has room for more of this client"))
     }
 
     /// When the first of its receivers will have room, here or elsewhere; none if one has.

@@ -31,7 +31,7 @@ impl Shard {
         let Some((_, index)) = worst.filter(|(bytes, _)| *bytes >= SHED_BYTES_MIN) else { return };
         let conn = self.conn_id(index);
         if let Some(connection) = self.connections.get_mut(index) {
-            self.memory.outboxes -= connection.outbox.len();
+            self.memory.release_outbox(connection.outbox.len());
             connection.outbox.clear(&mut self.spares);
         }
         self.cut(conn, Why::Ended(ReasonCode::QuotaExceeded), now);

@@ -11,8 +11,8 @@ use tidegate_control::Timestamp;
 use tidegate_control::claim::Claim;
 use tidegate_control::rhythm::Rhythm;
 
+use super::publishers::{client_in, key_of};
 use crate::limits::LEFT_MAX;
-use crate::overload::publishers::{client_in, key_of};
 use crate::session::Session;
 use crate::shard::{Shard, shard_of};
 

@@ -1,4 +1,4 @@
-//! The memory budget of one shard: what is charged, and who is refused first when it runs short (F066).
+//! The gate of memory, and the budget of one shard: what is charged, and who is refused first when it runs short (F066).
 //!
 //! Kept messages charge themselves (`Tally`): the charge is part of the message and goes with its last holder, whether
 //! that is a queue, a window, a hold, a will or the retained ones. A message that a thousand sessions wait for is there
@@ -13,9 +13,15 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::Delivery;
+
 use super::absent::Absent;
+use super::{Admission, Arrival, Refusal};
 use crate::connection::Connection;
-use crate::limits::CACHE_BYTES_MAX;
+use crate::ledger::Loss;
+use crate::limits::{CACHE_BYTES_MAX, MEMORY_PAUSE};
+use crate::message::Publication;
 use crate::session::Session;
 use crate::shard::Shard;
 
@@ -100,20 +106,53 @@ const ABSENT_SHARE: usize = 500;
 /// What is left for answers and for what is counted at the end of a turn only.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    pub(crate) tally: Tally,
+    tally: Tally,
     /// Bytes in all outboxes.
-    pub(crate) outboxes: usize,
+    outboxes: usize,
     /// Fixed costs and what the driver keeps, as of the beginning of this input or turn.
     settled: usize,
     outside: usize,
     max: usize,
     /// What waits for those who are away.
-    pub(crate) absent: Absent,
+    pub(super) absent: Absent,
 }
 
 impl Memory {
     pub(crate) fn new(max: usize) -> Self {
         Self { tally: Tally::default(), outboxes: 0, settled: 0, outside: 0, max, absent: Absent::default() }
+    }
+
+    /// What kept messages charge themselves to.
+    #[inline]
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// So many bytes more lie in outboxes, or are owed to clients.
+    #[inline]
+    pub(crate) fn charge_outbox(&mut self, bytes: usize) {
+        self.outboxes += bytes;
+    }
+
+    /// So many less do.
+    #[inline]
+    pub(crate) fn release_outbox(&mut self, bytes: usize) {
+        self.outboxes -= bytes;
+    }
+
+    /// What waits for clients that are away.
+    pub(crate) fn absent_bytes(&self) -> usize {
+        self.absent.bytes()
+    }
+
+    /// So much waits for a session that is away now, and so much did before.
+    pub(crate) fn change_absent(&mut self, session: u32, before: usize, now: usize) {
+        self.absent.change(session, before, now);
+    }
+
+    /// What waits now for clients that are away may stay.
+    pub(crate) fn forgive_absent(&mut self) {
+        self.absent.forgive();
     }
 
     #[inline]
@@ -157,7 +196,32 @@ impl Shard {
     /// Bytes that are charged to this shard now.
     pub fn memory_used(&self) -> usize {
         let Self { memory, .. } = self;
-        memory.tally.bytes() + memory.outboxes + self.fixed_costs()
+        memory.tally().bytes() + memory.outboxes + self.fixed_costs()
+    }
+
+    /// Asks whether there is memory to keep a message in. Who cannot be told is not read for a while.
+    #[inline]
+    pub(super) fn admit_to_memory(
+        &mut self,
+        arrival: Arrival,
+        publication: &Publication<'_>,
+        now: Timestamp,
+    ) -> Option<Admission> {
+        let needs_none = arrival.delivery == Delivery::AtMostOnce;
+        if needs_none || self.memory.has_room(Kind::Incoming, publication.payload.len()) {
+            return None;
+        }
+        Some(self.refuse_for_memory(arrival, now))
+    }
+
+    #[cold]
+    fn refuse_for_memory(&mut self, arrival: Arrival, now: Timestamp) -> Admission {
+        if !self.hears_refusals(arrival.conn) {
+            self.pause(arrival.conn, now + MEMORY_PAUSE, now);
+            return Admission::Wait;
+        }
+        self.lose(arrival.session, Loss::MemoryIn);
+        Refusal::later(MEMORY_PAUSE, "out of memory")
     }
 
     /// Brings the fixed costs up to date: once for each input and turn.

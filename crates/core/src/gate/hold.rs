@@ -1,4 +1,4 @@
-//! Messages of a publisher that was too fast, until their time has come.
+//! The gate of held messages, and the queue: messages of a publisher that was too fast, until their time has come.
 //!
 //! One queue per session, in order, within two bounds; its messages are released by a timer, and their acknowledgements
 //! with them. A message never overtakes an earlier one of its session: it is released at
@@ -19,13 +19,13 @@ use tidegate_control::Timestamp;
 use tidegate_control::rhythm::{Pressure, Verdict};
 use tidegate_wire_mqtt::{Delivery, PacketId, QoS, ReasonCode};
 
-use super::Gate;
+use super::{Arrival, Gate};
 use crate::classes::ClassId;
 use crate::connection::Pause;
 use crate::event::Stats;
 use crate::ledger::Loss;
 use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
-use crate::message::{Message, Shareable};
+use crate::message::{Message, Publication, Shareable};
 use crate::session::Session;
 use crate::settings::Settings;
 use crate::shard::{ConnId, Shard};
@@ -129,6 +129,30 @@ impl Session {
 }
 
 impl Shard {
+    /// Without room a message is not even taken from the connection, unless there is a word to refuse it with: there is
+    /// none at QoS 0, and none for some clients. At QoS 0 that has an end: the client may wait for something else.
+    #[cold]
+    pub(super) fn pauses_first(&mut self, arrival: Arrival, publication: &Publication<'_>, now: Timestamp) -> bool {
+        let is_qos_0 = arrival.delivery == Delivery::AtMostOnce;
+        if !is_qos_0 && self.hears_refusals(arrival.conn) {
+            return false;
+        }
+        let queue = self.sessions.get(arrival.session).and_then(|session| session.held.as_ref());
+        let (class, size) = (publication.standing.class, Message::size_of(publication));
+        let Some(queue) = queue.filter(|queue| !queue.has_room(class, size, &self.settings)) else {
+            return false;
+        };
+        let mut until = queue.first_release().unwrap_or(now);
+        if is_qos_0 {
+            let Some(end) = self.connection_mut(arrival.conn).and_then(|it| it.may_leave_unread(now)) else {
+                return false;
+            };
+            until = until.min(end);
+        }
+        self.pause(arrival.conn, until, now);
+        true
+    }
+
     /// Sets the timer for what this session waits for next: the release of a message, or the end of a pause.
     pub(crate) fn arm_release(&mut self, index: u32, now: Timestamp) {
         let Some(session) = self.sessions.get(index) else { return };

@@ -1,0 +1,251 @@
+//! All admission of messages, in the order in which a message meets it: the only place where control's decisions meet
+//! broker state.
+//!
+//! | gate | asks | file |
+//! | --- | --- | --- |
+//! | store | can what has to be kept be kept? | `store.rs` |
+//! | class | which class is it of (`classify.rs`), and may that class have more waiting? | `class.rs` |
+//! | hold | is there room behind those of the same publisher that wait here already? | `hold.rs` |
+//! | memory | is there memory to keep it in? | `memory.rs` |
+//! | rhythm | is it usual for its publisher, and within its limit? | `rhythm.rs` |
+//! | share | would a receiver get it, or does its publisher have its share of all queues? | `share/mod.rs` |
+//!
+//! [`Shard::pass_gates`] is that table in code. A gate decides and counts; it says nothing to the client. What it decided
+//! is an [`Admission`]; who called says it in the words of the client's protocol. The rules of access come before all
+//! gates (`Shard::check_rules`): what is forbidden costs nobody a place.
+//!
+//! Beside the gates stand what they know of publishers (`publishers.rs`, `publisher.rs`, `parents.rs`, `limits.rs`) and of
+//! those who do not publish (`silent.rs`, `absent.rs`); who is let in at all (`arrivals.rs`); who is read first and which
+//! pace it hears (`claims.rs`, `notice.rs`); and who goes when memory is used up (`shed.rs`).
+
+mod absent;
+mod arrivals;
+mod claims;
+mod class;
+mod classify;
+pub(crate) mod hold;
+mod limits;
+mod memory;
+mod notice;
+mod parents;
+mod publisher;
+mod publishers;
+mod refuse;
+mod report;
+mod rhythm;
+mod saved;
+pub(crate) mod share;
+mod shed;
+mod silent;
+mod store;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use tidegate_control::Timestamp;
+use tidegate_control::claim::{CALM_WINDOW, ClaimPlan};
+use tidegate_control::pressure::Level;
+use tidegate_control::rhythm::{ArrivalTime, Rhythm, RhythmConfig, RhythmPlan};
+use tidegate_wire_mqtt::Delivery;
+
+use crate::input::Ending;
+use crate::message::Publication;
+use crate::settings::BackOff;
+use crate::shard::{ConnId, Shard};
+pub(crate) use arrivals::{Arrivals, Turned};
+pub use claims::Reading;
+pub use classify::ClassReport;
+pub use limits::{LimitsFull, Whom};
+pub(crate) use memory::{Charge, Kind, Memory, Tally};
+pub(crate) use notice::is_own_notice;
+use publishers::Publishers;
+pub(crate) use refuse::{Pace, Refusal};
+pub use report::{PublisherReport, RATE_WINDOW};
+pub(crate) use saved::Left;
+pub use saved::SavedRhythm;
+pub(crate) use silent::Silent;
+
+/// One message at the gates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) conn: ConnId,
+    pub(crate) session: u32,
+    pub(crate) delivery: Delivery,
+    /// When it came, as far as is known.
+    pub(crate) came: ArrivalTime,
+    /// When its connection was last known to be read dry.
+    pub(crate) dry_at: Timestamp,
+}
+
+/// What the gates say of a message.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// Take it.
+    Pass,
+    /// It waits here and is answered later, or nobody waits for an answer: it is counted.
+    Settled,
+    /// It is not taken from the connection, which is paused: it will come again.
+    Wait,
+    /// It is counted, and its client is to be told. In a box: it is rare, and every message has room for it.
+    Refused(Box<Refusal>),
+}
+
+impl Shard {
+    /// Asks all gates whether a message may come in. Classifies and colours it.
+    pub(crate) fn pass_gates(
+        &mut self,
+        arrival: Arrival,
+        publication: &mut Publication<'_>,
+        now: Timestamp,
+    ) -> Result<Admission, Ending> {
+        if let Some(admission) = self.admit_to_store(arrival, publication, now) {
+            return Ok(admission);
+        }
+        publication.standing = self.classify(arrival.session, publication, now);
+        let admission = self.pass_gates_of_class(arrival, publication, now);
+        // One that waits comes again, and is written down then.
+        if self.recording.is_on() && !matches!(admission, Ok(Admission::Wait)) {
+            self.record(publication, arrival.came.likely(), now);
+        }
+        admission
+    }
+
+    /// The gates that ask for the class of a message.
+    fn pass_gates_of_class(
+        &mut self,
+        arrival: Arrival,
+        publication: &mut Publication<'_>,
+        now: Timestamp,
+    ) -> Result<Admission, Ending> {
+        if let Some(admission) = self.admit_to_class(arrival, publication, now) {
+            return Ok(admission);
+        }
+        let Some(session) = self.sessions.get(arrival.session) else { return Ok(Admission::Settled) };
+        let (is_holding, slot) = (session.held.is_some(), session.publisher);
+        if is_holding && self.pauses_first(arrival, publication, now) {
+            return Ok(Admission::Wait);
+        }
+        if let Some(admission) = self.admit_to_memory(arrival, publication, now) {
+            return Ok(admission);
+        }
+        let admission = self.admit_to_rhythm(arrival, publication, (is_holding, slot), now)?;
+        if admission != Admission::Pass {
+            return Ok(admission);
+        }
+        Ok(self.admit_to_receivers(arrival, publication, now).unwrap_or(Admission::Pass))
+    }
+}
+
+/// State of the gate.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// None: publishers are never slowed.
+    plan: Option<RhythmPlan>,
+    level: Level,
+    publishers: Publishers,
+    /// The connection that is read now had not been read dry for a second.
+    is_unread: bool,
+    limits: limits::Limits,
+    /// The limit for everybody has changed; applied in the next turn.
+    has_new_limits: bool,
+    /// When a connection was last cut for want of memory.
+    shed_at: Timestamp,
+    /// When a message in excess was last let in beyond what everybody may have waiting for the disk.
+    excess_stored_at: Timestamp,
+    /// Sessions that ended and still hold messages, by client.
+    ghosts: HashMap<Arc<str>, u32, FixedState>,
+}
+
+impl Gate {
+    /// By which rule publishers are watched; none if they are not.
+    pub(crate) fn plan(&self) -> Option<&RhythmPlan> {
+        self.plan.as_ref()
+    }
+
+    /// The numbers of claims. (Who has a limit is counted also where nobody is watched.)
+    pub(crate) fn claim_plan(&self) -> ClaimPlan {
+        self.plan.as_ref().map_or_else(ClaimPlan::default, RhythmPlan::claim)
+    }
+
+    /// A turn took so long.
+    #[inline]
+    pub(crate) fn on_turn(&mut self, messages: u64, took: Duration) {
+        self.publishers.on_turn(messages, took);
+    }
+}
+
+impl Gate {
+    pub(crate) fn new(back_off: &BackOff, seed: u64) -> Self {
+        let ghosts = HashMap::with_hasher(FixedState::with_seed(seed));
+        Self {
+            plan: plan_of(back_off),
+            level: Level::Calm,
+            publishers: Publishers::new(seed),
+            is_unread: false,
+            limits: limits::Limits::new(seed),
+            has_new_limits: false,
+            shed_at: Timestamp::ZERO,
+            excess_stored_at: Timestamp::ZERO,
+            ghosts,
+        }
+    }
+
+    /// A connection is read that was last known to be read dry then.
+    #[inline]
+    pub(crate) fn begin_reading(&mut self, dry_at: Timestamp, now: Timestamp) {
+        self.is_unread = now.since(dry_at) > CALM_WINDOW;
+    }
+
+    /// The connection that is read now had not been read dry for a second.
+    #[inline]
+    pub(crate) fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// Whether the limit for everybody has changed since this was last asked.
+    #[inline]
+    pub(crate) fn take_new_limits(&mut self) -> bool {
+        core::mem::take(&mut self.has_new_limits)
+    }
+
+    /// New settings. What was learned under another rule is forgotten.
+    pub(crate) fn configure(&mut self, old: &BackOff, new: &BackOff) {
+        self.has_new_limits |= old.rate != new.rate;
+        self.plan = plan_of(new);
+        let rule = |back_off: &BackOff| back_off.rhythm.map(|config| config.rule);
+        if let Some(plan) = &self.plan
+            && rule(old) != rule(new)
+        {
+            self.publishers.relearn(|| Rhythm::new(plan));
+        }
+    }
+
+    pub(crate) fn ghosts(&self) -> usize {
+        self.ghosts.len()
+    }
+
+    pub(crate) fn publishers_known(&self) -> usize {
+        self.publishers.len()
+    }
+}
+
+/// A configuration that makes no sense is replaced by the default one: never unlimited, never closed.
+fn plan_of(back_off: &BackOff) -> Option<RhythmPlan> {
+    let config = back_off.rhythm?;
+    config.build().or_else(|_| RhythmConfig::default().build()).ok()
+}
+
+impl Shard {
+    /// The driver has measured how hard the broker is pressed. No publisher is slowed for that.
+    pub fn set_level(&mut self, level: Level) {
+        self.gate.level = level;
+    }
+
+    /// As it was last told.
+    pub fn level(&self) -> Level {
+        self.gate.level
+    }
+}

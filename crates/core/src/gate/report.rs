@@ -1,0 +1,91 @@
+//! What is known of a publisher, for whoever asks why it is slowed. Read only; asked between two turns.
+
+use core::time::Duration;
+
+use tidegate_control::Timestamp;
+
+use super::publisher::Trouble;
+use super::publishers::key_of;
+use crate::session::Session;
+use crate::shard::Shard;
+
+/// Over how long a rate is averaged.
+pub const RATE_WINDOW: Duration = Duration::from_secs(10);
+
+/// What is known of a publisher, for whoever asks why it is slowed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PublisherReport {
+    /// Its usual interval between messages; none while it is being learned.
+    pub learned_interval: Option<Duration>,
+    /// Messages that it is known to send at once, at least 1.
+    pub batch: u32,
+    /// Messages per second over the last ten seconds ([`RATE_WINDOW`]): what was taken from it.
+    pub rate: f64,
+    /// Messages per second over its last eight or so where rhythms are enforced, else over the last ten seconds.
+    pub current_rate: f64,
+    /// Messages a second that were taken from it before the second of its last.
+    pub served: f64,
+    /// Messages a second that it is used to by its claim, whatever an operator has set or granted; none while that is not
+    /// known.
+    pub usual: Option<f64>,
+    /// Since when it has not been read dry, if that is longer than a second: it sends more than is taken.
+    pub unread_since: Option<Timestamp>,
+    /// Whether its latest message was within what is usual for it.
+    pub is_entitled: bool,
+    /// Messages a second that the operator has entitled it to.
+    pub granted: Option<f64>,
+    /// Who it belongs to: a number that the clients of one user, or of one network without users, have in common.
+    pub parent: u64,
+    /// Messages of this client that are held now.
+    pub held: usize,
+    /// Messages of this principal that were refused, and it was told so.
+    pub refused: u64,
+    /// QoS 0 messages of this principal that were dropped for its rate.
+    pub dropped: u64,
+    /// Until when the latest of its messages has to wait, or had to; none if it was not slowed of late.
+    pub slowed_until: Option<Timestamp>,
+    /// Since when it is being slowed, without a pause.
+    pub slowed_since: Option<Timestamp>,
+    /// When one of its messages was refused or dropped last.
+    pub refused_at: Option<Timestamp>,
+    /// Whether messages of it were refused of late because all their receivers were full.
+    pub are_receivers_full: bool,
+}
+
+impl Shard {
+    /// What is known of a client as a publisher; none if it has no session here, or never published of late.
+    pub fn publisher(&self, client_id: &str, now: Timestamp) -> Option<PublisherReport> {
+        let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
+        self.publisher_report(session, now)
+    }
+
+    pub(crate) fn publisher_report(&self, session: &Session, now: Timestamp) -> Option<PublisherReport> {
+        let publishers = &self.gate.publishers;
+        let find = || publishers.find(&key_of(&session.identity, &session.client_id));
+        let slot = session.publisher.or_else(find)?;
+        let publisher = publishers.get(slot)?;
+        let trouble = publishers.trouble(slot);
+        let slowed = trouble.and_then(|trouble| trouble.slowed);
+        let claim = &publisher.claim;
+        let connection = session.conn.and_then(|conn| self.connections.get(conn));
+        Some(PublisherReport {
+            learned_interval: publisher.usual_interval(),
+            batch: publisher.batch(),
+            rate: claim.recent_rate(now),
+            current_rate: publisher.current_rate(now),
+            served: claim.served().into(),
+            usual: claim.learned_rate().map(f64::from),
+            unread_since: connection.and_then(|connection| connection.unread_at(now)),
+            is_entitled: publisher.is_entitled(),
+            granted: self.grant_of(session),
+            parent: session.parent,
+            held: session.held_len(),
+            refused: trouble.map_or(0, |trouble| trouble.refused),
+            dropped: trouble.map_or(0, |trouble| trouble.dropped),
+            slowed_until: slowed.map(|(_, until)| until),
+            slowed_since: slowed.map(|(since, _)| since),
+            refused_at: trouble.and_then(Trouble::refused_at),
+            are_receivers_full: trouble.is_some_and(|trouble| trouble.are_receivers_full(now)),
+        })
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether anything can be kept, as the driver says. What follows from it for messages that come in: `gate/store.rs`.
+
+use core::time::Duration;
+
+use crate::event::Event;
+use crate::limits::STORE_STALL;
+use crate::shard::Shard;
+
+/// Why nothing can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// There is room only for what makes less of what is kept.
+    Full,
+    /// The disk fails.
+    Failing,
+}
+
+impl Trouble {
+    /// In words, for clients and people.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Full => "the broker's store is full",
+            Self::Failing => "the broker's disk fails",
+        }
+    }
+}
+
+impl Shard {
+    /// Whether anything can be kept at the moment; what could be before is told by `handle_synced` all the same.
+    pub fn handle_store_health(&mut self, trouble: Option<Trouble>) {
+        if self.journal.trouble != trouble {
+            self.journal.trouble = trouble;
+            self.tell(Event::Store { trouble });
+        }
+    }
+
+    /// How long the store has been busy with one thing while something of this shard waits for it. A disk that stalls is not
+    /// given much more to do: publishers of what has to be kept wait at a sixteenth of the bytes.
+    pub fn handle_store_lag(&mut self, lag: Duration) {
+        self.journal.is_stalled = lag >= STORE_STALL;
+    }
+
+    pub(crate) fn store_trouble(&self) -> Option<Trouble> {
+        self.journal.trouble
+    }
+}
