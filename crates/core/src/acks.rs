@@ -5,9 +5,10 @@ use tidegate_wire_mqtt::{Ack, AckKind, PacketId, Properties, QoS, ReasonCode};
 
 use crate::input::{Ending, Handled};
 use crate::session::{Queued, Stage};
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 
-impl Shard {
+impl ShardState {
     /// A QoS 1 message arrived at the client. An identifier that we do not know is nothing to quarrel about.
     pub(crate) fn handle_puback(&mut self, conn: ConnId, id: PacketId, now: Timestamp) -> Handled {
         self.check_answer(conn, id, AckKind::PubAck)?;

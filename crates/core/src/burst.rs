@@ -18,7 +18,7 @@ use tidegate_wire_mqtt::{QoS, TopicFilter};
 use crate::limits::{BURST_STEPS_MAX, BURST_STEPS_PER_TURN_MAX};
 use crate::retained::{Step, Walk};
 use crate::session::{Queued, SubscriptionIds};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// How a walk was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ enum Left {
     Done,
 }
 
-impl Shard {
+impl ShardState {
     /// Everything that is retained now is to be sent for this subscription; from the start, if that was under way.
     pub(crate) fn start_burst(&mut self, index: u32, filter: &TopicFilter<'_>) {
         if let Some(session) = self.sessions.get_mut(index) {

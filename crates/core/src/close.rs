@@ -15,14 +15,14 @@ use crate::ledger::{Ledger, Loss};
 use crate::message::{Message, Shareable, expiry};
 use crate::report::Parting;
 use crate::session::{PendingWill, Session};
-use crate::shard::{ConnId, Shard, WillFate, reason_of};
+use crate::shard::ConnId;
+use crate::state::{ShardState, WillFate, reason_of};
 use crate::subscribe::own_filters;
 use crate::subscriptions::Presence;
 use crate::timers::Due;
 
-impl Shard {
-    /// The socket is gone (or the driver gave up on it), and its place is free again. Harmless for one that is gone.
-    pub fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
+impl ShardState {
+    pub(crate) fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
         let Some(connection) = self.connection(conn) else { return };
         if !connection.is_closing {
             self.detach(conn, why, WillFate::Publish, now);
@@ -35,8 +35,7 @@ impl Shard {
         self.journal.end_whole();
     }
 
-    /// The broker is going down: DISCONNECT with this reason to everybody that understands it, and close.
-    pub fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
+    pub(crate) fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
         let open: Vec<u32> =
             self.connections.iter().filter(|(_, open)| !open.is_closing).map(|(index, _)| index).collect();
         for index in open {
@@ -44,16 +43,19 @@ impl Shard {
         }
     }
 
-    /// End one client's connection.
-    pub fn handle_kick(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
+    pub(crate) fn handle_kick(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session));
         if let Some(conn) = session.and_then(|session| session.conn) {
             self.end_connection(self.conn_id(conn), Why::Ended(reason), WillFate::Publish, now);
         }
     }
 
-    /// End the connections of all clients that this is said of.
-    pub fn handle_expel(&mut self, concerns: impl Fn(&str, &Identity) -> bool, reason: ReasonCode, now: Timestamp) {
+    pub(crate) fn handle_expel(
+        &mut self,
+        concerns: impl Fn(&str, &Identity) -> bool,
+        reason: ReasonCode,
+        now: Timestamp,
+    ) {
         let is_meant = |session: &&Session| concerns(&session.client_id, &session.identity);
         let sessions = self.sessions.iter().map(|(_, session)| session);
         let open: Vec<u32> = sessions.filter(is_meant).filter_map(|session| session.conn).collect();

@@ -22,14 +22,13 @@ use crate::message::{Message, Publication, Standing};
 use crate::parent::parent_of;
 use crate::persist::Trouble;
 use crate::session::{PendingWill, Session};
-use crate::shard::{ConnId, Hello, Shard, WillFate};
+use crate::shard::{ConnId, Hello};
+use crate::state::{ShardState, WillFate};
 use crate::subscriptions::Presence;
 use crate::timers::Due;
 
-impl Shard {
-    /// A client says hello. Its CONNACK (or refusal) is in the outbox when this returns, and a refused connection is
-    /// named by `poll_close`. `None`: the table of connections is full.
-    pub fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
+impl ShardState {
+    pub(crate) fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
         if self.connections.len() >= CONNECTIONS_MAX {
             return None;
         }
@@ -380,7 +379,7 @@ mod tests {
 
     #[test]
     fn a_connect_is_one_packet_with_its_bytes() {
-        let mut shard = Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7);
+        let mut shard = ShardState::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 7);
         let connect = Connect {
             version: Version::V311,
             clean_start: true,

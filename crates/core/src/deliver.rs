@@ -21,7 +21,8 @@ use crate::persist::Until;
 use crate::queue::{Bounds, Gone, Item, Next, Paging, Queue};
 use crate::session::{Inflight, Queued, Session, Stage};
 use crate::settings::Settings;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 use crate::subscriptions::GroupRef;
 
 /// What became of a copy.
@@ -33,7 +34,7 @@ pub(crate) enum Fate {
     Done,
 }
 
-impl Shard {
+impl ShardState {
     pub(crate) fn deliver(&mut self, target: &Target, message: &Shareable<'_>, frames: &mut Frames, now: Timestamp) {
         self.deliver_for(target, None, message, frames, now);
     }

@@ -11,7 +11,8 @@ use tidegate_wire_mqtt::{AckKind, Decoded, Disconnect, Packet, PeerError, Reason
 use crate::connection::Connection;
 use crate::event::Why;
 use crate::limits::PACKETS_PER_INPUT_MAX;
-use crate::shard::{ConnId, Progress, Shard, Then, WillFate};
+use crate::shard::{ConnId, Progress, Then};
+use crate::state::{ShardState, WillFate};
 
 /// How much of a connection is handled at once, and what is known of how it came.
 #[derive(Clone, Copy, Debug)]
@@ -70,20 +71,22 @@ impl From<PeerError> for Ending {
     }
 }
 
-impl Shard {
-    /// Bytes of a connected client that have just come: as many whole packets as there are (bounded) are handled.
-    pub fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
+impl ShardState {
+    pub(crate) fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
         self.handle_input_since(conn, bytes, now, now)
     }
 
-    /// The same for bytes that may have come at any time since `since`, and could not be read before. A publisher is not
-    /// to be taken for too fast because we were too slow: they are taken to have come evenly.
-    pub fn handle_input_since(&mut self, conn: ConnId, bytes: &[u8], since: Timestamp, now: Timestamp) -> Progress {
+    pub(crate) fn handle_input_since(
+        &mut self,
+        conn: ConnId,
+        bytes: &[u8],
+        since: Timestamp,
+        now: Timestamp,
+    ) -> Progress {
         self.handle_portion(conn, bytes, &Portion { since, dry_at: now, units: u32::MAX }, now)
     }
 
-    /// The same for bytes of a connection that is read in portions, because others wait, too.
-    pub fn handle_portion(&mut self, conn: ConnId, bytes: &[u8], portion: &Portion, now: Timestamp) -> Progress {
+    pub(crate) fn handle_portion(&mut self, conn: ConnId, bytes: &[u8], portion: &Portion, now: Timestamp) -> Progress {
         let Portion { since, dry_at, units } = *portion;
         self.settle_memory();
         let mut consumed = 0;

@@ -5,7 +5,7 @@
 //! out  deliveries = delivered + queued + under way + losses whose side is Out
 //! ```
 //! Both hold for each session at any time; and the ledgers of all sessions, with what those left behind that have
-//! ended, are the counters of the shard ([`Shard::audit`] checks both). That is so because there is one way to count a
+//! ended, are the counters of the shard ([`Shard::audit`](crate::Shard::audit) checks both). That is so because there is one way to count a
 //! loss, which counts it in both places. The numbers that change with every message lie in the structures that are
 //! touched for it anyway; losses are rare, and cost nothing until there is one.
 
@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use crate::classes::ClassId;
 use crate::event::{Imbalance, Side, Stats};
 use crate::session::{Session, Stage};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// What became of one client's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl Session {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// The ledger of a session, with what its open connection has not handed in yet.
     pub(crate) fn ledger_of(&self, session: &Session) -> Ledger {
         let mut ledger = session.ledger.clone();
@@ -200,9 +200,7 @@ impl Shard {
         ledger.lose_delivery(loss, class, &mut self.stats);
     }
 
-    /// Whether every session's ledger balances, and all of them together are the shard's counters. Walks over every
-    /// session: for tests and checkers.
-    pub fn audit(&self) -> Result<(), Imbalance> {
+    pub(crate) fn audit(&self) -> Result<(), Imbalance> {
         let mut sum = self.departed.clone();
         for (_, session) in self.sessions.iter() {
             let ledger = self.ledger_of(session);

@@ -1,7 +1,7 @@
 //! How long things took, in buckets, by class: what counters cannot tell.
 //!
 //! The data plane pays next to nothing for it. A message that is taken, routed and written in one turn is not measured
-//! itself: the driver says how long the turn took ([`Shard::handle_turned`]), and all of them took that long, at most.
+//! itself: the driver says how long the turn took ([`Shard::handle_turned`](crate::Shard::handle_turned)), and all of them took that long, at most.
 //! Only what had to wait (held, queued, owed, under way) is looked at one by one; it has its own timestamp anyway.
 //!
 //! No lock, no clock; each shard has its own, and they can be added up.
@@ -14,7 +14,7 @@ use tidegate_wire_mqtt::{QoS, ReasonCode};
 
 use crate::classes::{CLASSES_MAX, ClassId};
 use crate::event::{Stats, Why};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// What one shard has measured; sums over shards are meaningful. Classes are in the order of [`Stats::by_class`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,15 +163,13 @@ fn place_of(why: &Why) -> usize {
     }
 }
 
-impl Shard {
-    /// The turn is over, with all its writes, and took so long.
-    pub fn handle_turned(&mut self, took: Duration) {
+impl ShardState {
+    pub(crate) fn handle_turned(&mut self, took: Duration) {
         self.meters.turned(&self.stats, took);
         self.gate.on_turn(self.stats.publish_received, took);
     }
 
-    /// What was measured so far.
-    pub fn measures(&self) -> &Measures {
+    pub(crate) fn measures(&self) -> &Measures {
         &self.meters.all
     }
 }

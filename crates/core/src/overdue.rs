@@ -4,10 +4,10 @@ use tidegate_control::Timestamp;
 
 use crate::ledger::Loss;
 use crate::limits::{OVERDUE_EVERY, OVERDUE_MAX};
-use crate::shard::Shard;
+use crate::state::ShardState;
 use crate::timers::Due;
 
-impl Shard {
+impl ShardState {
     /// Something in this session's queue may have to go then.
     pub(crate) fn watch_overdue(&mut self, index: u32, at: Timestamp, now: Timestamp) {
         let generation = self.sessions.generation(index).unwrap_or(0);

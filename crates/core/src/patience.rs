@@ -8,10 +8,11 @@ use tidegate_wire_mqtt::ReasonCode;
 
 use crate::event::Why;
 use crate::limits::{PACKET_BYTES_PER_SECOND_MIN, PACKET_PATIENCE};
-use crate::shard::{ConnId, Shard, WillFate};
+use crate::shard::ConnId;
+use crate::state::{ShardState, WillFate};
 use crate::timers::Due;
 
-impl Shard {
+impl ShardState {
     /// A packet has begun to arrive; its rest must come in time.
     pub(crate) fn expect_rest(&mut self, conn: ConnId, at_least: usize, now: Timestamp) {
         let time = PACKET_PATIENCE + Duration::from_secs((at_least / PACKET_BYTES_PER_SECOND_MIN) as u64);
@@ -22,9 +23,7 @@ impl Shard {
         self.watch(conn, since + time, now);
     }
 
-    /// More of a packet came that is not whole yet: so much of it is there now. A sign of life, as long as the packet comes
-    /// fast enough; slow ones have their own end.
-    pub fn handle_partial(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
+    pub(crate) fn handle_partial(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
         let Some(connection) = self.connection_mut(conn) else { return };
         let fair = PACKET_PATIENCE + Duration::from_secs((bytes / PACKET_BYTES_PER_SECOND_MIN) as u64);
         if connection.partial.is_some_and(|(since, _)| now <= since + fair) {
@@ -32,9 +31,7 @@ impl Shard {
         }
     }
 
-    /// The driver has something of this connection that it does not read yet, because others come first; or not any more. Who
-    /// is not read cannot be blamed for silence.
-    pub fn set_unread(&mut self, conn: ConnId, is_unread: bool) {
+    pub(crate) fn set_unread(&mut self, conn: ConnId, is_unread: bool) {
         if let Some(connection) = self.connection_mut(conn) {
             connection.is_unread = is_unread;
         }

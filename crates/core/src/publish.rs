@@ -23,10 +23,11 @@ use crate::message::{Publication, Shareable, Standing, expiry};
 use crate::persist::Until;
 use crate::retained::{Kept, Others, Room, Stamp};
 use crate::route::load_of;
-use crate::shard::{ConnId, Shard, WillFate};
+use crate::shard::ConnId;
+use crate::state::{ShardState, WillFate};
 use crate::subscriptions::GroupRef;
 
-impl Shard {
+impl ShardState {
     pub(crate) fn handle_publish(
         &mut self,
         conn: ConnId,
@@ -70,8 +71,7 @@ impl Shard {
         Ok(Flow::On)
     }
 
-    /// The broker itself publishes: `$SYS` topics. Retained, QoS 0, to all shards.
-    pub fn handle_system(&mut self, topic: &str, payload: &[u8], now: Timestamp) {
+    pub(crate) fn handle_system(&mut self, topic: &str, payload: &[u8], now: Timestamp) {
         let publication = Publication {
             topic,
             payload,

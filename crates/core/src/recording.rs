@@ -13,7 +13,7 @@ use tidegate_wire_mqtt::QoS;
 
 use crate::limits::{RECORDED_MAX, RECORDING_LEASE};
 use crate::message::Publication;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// A message that came from a client, whatever became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +58,8 @@ impl Recording {
     }
 }
 
-impl Shard {
-    /// Takes what was written down, and goes on writing for some seconds. The seed changes the numbers of publishers and
-    /// topics; another than before begins anew.
-    pub fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> Arrivals {
+impl ShardState {
+    pub(crate) fn take_arrivals(&mut self, seed: u64, now: Timestamp) -> Arrivals {
         if self.recording.seed != seed {
             self.recording = Recording { seed, ..Recording::default() };
         }

@@ -13,7 +13,7 @@ use crate::gate::PublisherReport;
 use crate::ledger::Ledger;
 use crate::limits::{CALM, FILTERS_SHOWN_MAX, SLOTS_PER_PAGE};
 use crate::session::Session;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// A client: connected, or away with a session that is kept.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,18 +115,15 @@ pub struct Parting {
     pub ledger: Ledger,
 }
 
-impl Shard {
-    /// Some of the clients, from a place on, and the place to go on from. The work is bounded: whoever wants to see all
-    /// asks again. Clients that come and go in between may be seen twice or not at all.
-    pub fn clients(&self, from: u32, now: Timestamp) -> (Vec<ClientReport>, Option<u32>) {
+impl ShardState {
+    pub(crate) fn clients(&self, from: u32, now: Timestamp) -> (Vec<ClientReport>, Option<u32>) {
         let (sessions, next) = self.sessions.page(from, SLOTS_PER_PAGE);
         let is_ghost = |session: &Session, index: u32| self.by_client.get(&session.client_id) != Some(&index);
         let named = sessions.filter(|(index, session)| !is_ghost(session, *index));
         (named.map(|(_, session)| self.describe(session, now)).collect(), next)
     }
 
-    /// One client, with all that is known of it.
-    pub fn client(&self, client_id: &str, now: Timestamp) -> Option<ClientDetail> {
+    pub(crate) fn client(&self, client_id: &str, now: Timestamp) -> Option<ClientDetail> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
         let filters = session.subscriptions.iter().take(FILTERS_SHOWN_MAX);
         Some(ClientDetail {

@@ -8,9 +8,9 @@ use crate::deliver::Fate;
 use crate::ledger::Loss;
 use crate::persist::Until;
 use crate::session::Stage;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
-impl Shard {
+impl ShardState {
     /// A session goes on with a new connection: everything under way is sent again, in order and within the window of
     /// this connection, then what waits. [MQTT-4.4.0-1]
     pub(crate) fn resume(&mut self, index: u32, now: Timestamp) {

@@ -23,11 +23,11 @@ use crate::envelope::Envelope;
 use crate::limits::BATCH_BYTES_MAX;
 use crate::message::{Message, Publication, Shareable};
 use crate::session::{Queued, Session, Stage};
-use crate::shard::Shard;
 use crate::slab::Slab;
+use crate::state::ShardState;
 use crate::subscriptions::{GroupId, GroupRef, Load, Pick, Wish};
 
-impl Shard {
+impl ShardState {
     /// The same for a publisher, of whom nothing is learned if nobody had room.
     pub(crate) fn route_for(&mut self, index: u32, message: &Shareable<'_>, now: Timestamp) -> usize {
         self.saturation.begin_message();

@@ -12,7 +12,7 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 
 use crate::limits::{SAMPLE_TOPICS_MAX, SAMPLE_WINDOW, SAMPLED_TOPIC_BYTES_MAX};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// What was published to, by a sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -108,9 +108,8 @@ fn cut(topic: &str) -> &str {
     topic.get(..end).unwrap_or_default()
 }
 
-impl Shard {
-    /// What was published to of late.
-    pub fn topics(&self, now: Timestamp) -> TopicsReport {
+impl ShardState {
+    pub(crate) fn topics(&self, now: Timestamp) -> TopicsReport {
         self.sample.report(now)
     }
 }

@@ -1,43 +1,32 @@
 //! The whole outside surface of the broker's core.
 //!
 //! A [`Shard`] owns its connections, sessions, queues and outboxes; nothing in it is locked, and it knows no socket and
-//! no clock. Its methods come in four families: getters; `handle_*` (something happened outside); `turn` (act); `poll_*`
-//! (what the driver must do). One file per input: `connect`, `input`, `publish`, `subscribe`, `acks`; delivery is in
-//! `route` and `deliver`, the end of things in `close`.
+//! no clock. Its methods come in families: settings; `handle_*` (something happened outside); `turn` (act); `poll_*` (what
+//! the driver must do); questions (`ask.rs`); and the way back after a start (`restore.rs`). Nothing is decided here: each
+//! method is one call of what has the same name on [`ShardState`].
 
-use alloc::collections::VecDeque;
+mod ask;
+mod restore;
+
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasher;
 use core::time::Duration;
 
 use foldhash::quality::FixedState;
-use hashbrown::HashMap;
 use tidegate_control::Timestamp;
-use tidegate_wire_mqtt::{Connect, Limits, ReasonCode, Retain, Sender};
+use tidegate_control::pressure::Level;
+use tidegate_wire_mqtt::{Connect, ReasonCode};
 
 use crate::access::{Identity, Policy};
-use crate::cache::MatchCache;
-use crate::classes::PriorityMode;
-use crate::connection::Connection;
-use crate::envelope::Envelope;
-use crate::event::{Event, Stats, Why};
-use crate::gate::share::Saturation;
-use crate::gate::{Arrivals, Gate, Memory};
-use crate::ledger::Ledger;
-use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX};
-use crate::measures::Meters;
-use crate::outbox::Spares;
-use crate::persist::{Journal, PageRequests};
-use crate::recording::Recording;
-use crate::retained::Retained;
-use crate::sample::TopicSample;
-use crate::session::Session;
-use crate::settings::Settings;
-use crate::slab::Slab;
-use crate::subscriptions::Subscriptions;
-use crate::tap::Taps;
-use crate::timers::Timers;
+use crate::event::{Event, Why};
+use crate::gate::{LimitsFull, Whom};
+use crate::input::Portion;
+use crate::persist::{Fetch, SavedMessage, Trouble, Turn};
+use crate::settings::{Rate, Settings};
+use crate::state::ShardState;
+use crate::tap::{Mapped, Tapped};
 
 /// A connection of one shard. The driver keeps it beside the socket; a stale one is harmless everywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +64,7 @@ pub struct Progress {
     pub at_least: usize,
     /// Go on reading, or not.
     pub then: Then,
-    /// Units of work that it was; see [`Portion`](crate::Portion).
+    /// Units of work that it was; see [`Portion`].
     pub units: u32,
 }
 
@@ -93,9 +82,9 @@ pub enum Then {
 /// Publications or changes of interest on their way to another shard. Opaque bytes.
 #[derive(Debug)]
 pub struct Batch {
-    from: usize,
-    lane: Lane,
-    bytes: Vec<u8>,
+    pub(crate) from: usize,
+    pub(crate) lane: Lane,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// What a batch holds.
@@ -120,13 +109,6 @@ impl Batch {
     }
 }
 
-/// What waits for one other shard, by lane.
-#[derive(Debug, Default)]
-pub(crate) struct Outgoing {
-    pub(crate) interest: Vec<u8>,
-    pub(crate) messages: Vec<u8>,
-}
-
 /// One shard: the sessions of its clients and what it knows of all topics.
 ///
 /// The contract in one sentence: *handle what arrived, turn once, drain every poll, sleep until `poll_timeout`*. The
@@ -134,55 +116,7 @@ pub(crate) struct Outgoing {
 /// `handle_input`: then a message published after a SUBACK was seen anywhere finds the subscription everywhere.
 #[derive(Debug)]
 pub struct Shard {
-    pub(crate) index: usize,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) policy: Arc<dyn Policy>,
-    pub(crate) limits: Limits,
-    pub(crate) seed: u64,
-    pub(crate) connections: Slab<Connection>,
-    pub(crate) sessions: Slab<Session>,
-    pub(crate) by_client: HashMap<Arc<str>, u32, FixedState>,
-    pub(crate) subscriptions: Subscriptions,
-    pub(crate) cache: MatchCache,
-    pub(crate) retained: Retained,
-    pub(crate) sample: TopicSample,
-    pub(crate) timers: Timers,
-    pub(crate) gate: Gate,
-    pub(crate) saturation: Saturation,
-    pub(crate) arrivals: Arrivals,
-    pub(crate) memory: Memory,
-    pub(crate) spares: Spares,
-    /// What is to outlive the process, and is not kept yet.
-    pub(crate) journal: Journal,
-    pub(crate) page_requests: PageRequests,
-    /// Connections with something new to write, and connections to close.
-    pub(crate) to_write: VecDeque<ConnId>,
-    pub(crate) to_close: Vec<ConnId>,
-    /// What the other shards are to be told, by shard.
-    pub(crate) outgoing: Vec<Outgoing>,
-    /// Sessions that have retained messages to send and the room for it, in order; see `burst`.
-    pub(crate) bursting: VecDeque<u32>,
-    /// Steps that are left for them in this turn.
-    pub(crate) burst_steps: usize,
-    pub(crate) events: VecDeque<Event>,
-    /// Those that must not be lost among the others.
-    bans: VecDeque<Event>,
-    pub(crate) stats: Stats,
-    pub(crate) meters: Meters,
-    /// The ledgers of sessions that have ended, and of nobody in particular.
-    pub(crate) departed: Ledger,
-    /// Subscriptions that ended with their session.
-    pub(crate) subscriptions_ended: u64,
-    /// One bit for each other shard that refused a change of interest and has not taken it yet.
-    interest_refused: u64,
-    /// The highest count of a retained message, here or heard of; see `Stamp`.
-    pub(crate) retain_count: u64,
-    /// What was learned of publishers that have left.
-    pub(crate) left: crate::gate::Left,
-    /// Copies of messages of clients of this shard that were ever made, to receivers and to shards.
-    pub(crate) copies: u64,
-    pub(crate) taps: Taps,
-    pub(crate) recording: Recording,
+    state: ShardState,
 }
 
 impl Shard {
@@ -192,297 +126,259 @@ impl Shard {
     /// A shard among `shards` (64 at most). The seed feeds the hash tables and numbers parents: it is drawn at each start,
     /// told to nobody, and the same for all shards of a broker.
     pub fn new(index: usize, shards: usize, settings: Arc<Settings>, policy: Arc<dyn Policy>, seed: u64) -> Self {
-        let limits = limits_of(&settings);
-        let gate = Gate::new(&settings.back_off, seed);
-        Self {
-            index,
-            settings,
-            policy,
-            limits,
-            seed,
-            connections: Slab::new(),
-            sessions: Slab::new(),
-            by_client: HashMap::with_hasher(FixedState::with_seed(seed)),
-            subscriptions: Subscriptions::new(seed),
-            cache: MatchCache::new(seed),
-            retained: Retained::new(seed),
-            sample: TopicSample::default(),
-            timers: Timers::default(),
-            gate,
-            saturation: Saturation::new(seed),
-            arrivals: Arrivals::new(seed),
-            memory: Memory::new(usize::MAX),
-            spares: Spares::default(),
-            journal: Journal::default(),
-            page_requests: PageRequests::default(),
-            to_write: VecDeque::new(),
-            to_close: Vec::new(),
-            outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
-            bursting: VecDeque::new(),
-            burst_steps: BURST_STEPS_PER_TURN_MAX,
-            events: VecDeque::new(),
-            bans: VecDeque::new(),
-            stats: Stats::default(),
-            meters: Meters::default(),
-            departed: Ledger::default(),
-            subscriptions_ended: 0,
-            interest_refused: 0,
-            retain_count: 0,
-            left: crate::gate::Left::default(),
-            copies: 0,
-            taps: Taps::default(),
-            recording: Recording::default(),
-        }
+        Self { state: ShardState::new(index, shards, settings, policy, seed) }
     }
 
     /// New rules of access; they hold for what comes next, deliveries included.
     pub fn set_policy(&mut self, policy: Arc<dyn Policy>) {
-        self.policy = policy;
+        self.state.set_policy(policy);
     }
 
     /// New settings; they hold for new connections and new messages.
     pub fn set_settings(&mut self, settings: Arc<Settings>) {
-        self.limits = limits_of(&settings);
-        self.gate.configure(&self.settings.back_off, &settings.back_off);
-        self.settings = settings;
+        self.state.set_settings(settings);
     }
 
-    /// A batch from another shard.
-    pub fn handle_batch(&mut self, batch: &Batch, now: Timestamp) {
-        let mut bytes = &*batch.bytes;
-        while let Some(envelope) = Envelope::read(&mut bytes) {
-            self.handle_envelope(batch.from, &envelope, now);
-            self.journal.end_whole();
-        }
-        debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
+    /// What this shard may use, and how much of it the driver uses for it (buffers for input, batches that wait). To be
+    /// told at the end of every turn, and at the beginning: a shard that was told nothing is not limited.
+    pub fn set_memory(&mut self, max: usize, outside: usize) {
+        self.state.set_memory(max, outside);
     }
 
-    /// Timers: keep-alives, wills, expiries, releases. Retained messages that were not all sent. Bounded work.
-    pub fn turn(&mut self, now: Timestamp) {
-        self.turn_without_timers(now);
-        self.fire_timers(now);
+    /// The driver has measured how hard the broker is pressed. No publisher is slowed for that.
+    pub fn set_level(&mut self, level: Level) {
+        self.state.set_level(level);
     }
 
-    /// A turn of a driver that comes so late that timers are long due, and that has not read yet what came in time.
-    pub fn turn_without_timers(&mut self, now: Timestamp) {
-        self.settle_memory();
-        self.bound_absent();
-        self.shed(now);
-        if self.gate.take_new_limits() {
-            self.apply_limits(now);
-        }
-        self.retained.sweep(now);
-        self.forget_swept();
-        self.go_on_bursting(now);
+    /// Limits the messages of a client or user, or stops doing so. Holds for what comes next; what is held stays held.
+    pub fn set_limit(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
+        self.state.set_limit(whom, rate, now)
     }
 
-    /// Whether anything may be written. Not while another shard has refused a change of interest: the answer to who caused
-    /// it may be in any outbox, and must not be seen before it is true.
-    pub fn may_write(&self) -> bool {
-        self.interest_refused == 0
+    /// Entitles a client, or each client of a user, to a rate, or stops doing so.
+    pub fn set_grant(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
+        self.state.set_grant(whom, rate, now)
     }
 
-    /// A connection that has new bytes to write; each is named once until its outbox is written. None while nothing may be.
-    pub fn poll_write(&mut self) -> Option<ConnId> {
-        if !self.may_write() {
-            return None;
-        }
-        while let Some(conn) = self.to_write.pop_front() {
-            if let Some(connection) = self.connection_mut(conn) {
-                connection.is_listed = false;
-                if connection.connack_after.is_none() {
-                    return Some(conn);
-                }
-            }
-        }
-        None
+    /// Which messages are to be seen from now on, and as which user; the filters have been checked.
+    pub fn set_taps(&mut self, filters: Arc<[Box<str>]>, user: Option<Arc<str>>) {
+        self.state.set_taps(filters, user);
+    }
+}
+
+/// Something happened.
+impl Shard {
+    /// A client says hello. Its CONNACK (or refusal) is in the outbox when this returns, and a refused connection is
+    /// named by `poll_close`. `None`: the table of connections is full.
+    pub fn handle_connect(&mut self, hello: &Hello<'_>, now: Timestamp) -> Option<ConnId> {
+        self.state.handle_connect(hello, now)
     }
 
-    /// The bytes to write next, as up to two slices (for one vectored write); what `handle_written` then lists again has
-    /// more.
-    pub fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
-        let is_open = |connection: &&Connection| connection.connack_after.is_none();
-        self.connection(conn).filter(is_open).map_or([&[], &[]], |connection| connection.outbox.slices())
+    /// Bytes of a connected client that have just come: as many whole packets as there are (bounded) are handled.
+    pub fn handle_input(&mut self, conn: ConnId, bytes: &[u8], now: Timestamp) -> Progress {
+        self.state.handle_input(conn, bytes, now)
     }
 
-    /// Bytes that this connection takes in a moment, by its pace of late: what may lie before it where nothing can be
-    /// overtaken. Without priorities nothing is, and there is no need to keep it short.
-    pub fn room_ahead(&self, conn: ConnId, now: Timestamp) -> usize {
-        let is_ordered = self.settings.priority.mode != PriorityMode::Off;
-        let connection = self.connection(conn).filter(|_| is_ordered);
-        connection.map_or(usize::MAX, |connection| connection.drain.ahead(now))
+    /// The same for bytes that may have come at any time since `since`, and could not be read before. A publisher is not
+    /// to be taken for too fast because we were too slow: they are taken to have come evenly.
+    pub fn handle_input_since(&mut self, conn: ConnId, bytes: &[u8], since: Timestamp, now: Timestamp) -> Progress {
+        self.state.handle_input_since(conn, bytes, since, now)
+    }
+
+    /// The same for bytes of a connection that is read in portions, because others wait, too.
+    pub fn handle_portion(&mut self, conn: ConnId, bytes: &[u8], portion: &Portion, now: Timestamp) -> Progress {
+        self.state.handle_portion(conn, bytes, portion, now)
+    }
+
+    /// More of a packet came that is not whole yet: so much of it is there now. A sign of life, as long as the packet comes
+    /// fast enough; slow ones have their own end.
+    pub fn handle_partial(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
+        self.state.handle_partial(conn, bytes, now);
+    }
+
+    /// The driver has something of this connection that it does not read yet, because others come first; or not any more. Who
+    /// is not read cannot be blamed for silence.
+    pub fn set_unread(&mut self, conn: ConnId, is_unread: bool) {
+        self.state.set_unread(conn, is_unread);
     }
 
     /// So many bytes were written; none, if the socket takes no more. May refill the outbox from the session's queue; the connection is then named by
     /// `poll_write` again.
     pub fn handle_written(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
-        if self.connection(conn).is_none() {
-            return;
-        }
-        let Some(connection) = self.connections.get_mut(conn.index) else { return };
-        let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
-        let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
-        connection.on_written(bytes, shown, &mut self.spares, now);
-        self.memory.release_outbox(before - connection.outbox.len());
-        let is_slow = connection.stalled_since.is_some();
-        self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
-        let (session, is_closing) = (connection.session, connection.is_closing);
-        // Behind the answers there were messages that were not shown.
-        if bytes > 0 && bytes == shown && connection.outbox.len() > 0 && !connection.is_listed {
-            connection.is_listed = true;
-            self.to_write.push_back(conn);
-        }
-        if connection.stalled_since.is_some() && !connection.is_watched {
-            self.watch(conn, now + self.settings.write_timeout, now);
-        }
-        if !is_closing && self.sessions.get(session).is_some_and(Session::has_more) {
-            self.pump(session, now);
-        }
+        self.state.handle_written(conn, bytes, now);
     }
 
-    /// A connection to close once its outbox has been written, or at the latest after a bounded time. The driver closes
-    /// the socket and says so with `handle_closed`, which frees its place.
-    pub fn poll_close(&mut self) -> Option<ConnId> {
-        self.to_close.pop()
+    /// The socket is gone (or the driver gave up on it), and its place is free again. Harmless for one that is gone.
+    pub fn handle_closed(&mut self, conn: ConnId, why: Why, now: Timestamp) {
+        self.state.handle_closed(conn, why, now);
     }
 
-    /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
-    pub fn may_read(&self, conn: ConnId) -> bool {
-        let is_willing = |connection: &Connection| {
-            connection.pause.is_none()
-                && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
-                && !connection.is_owed_much()
-        };
-        !self.is_clogged() && self.connection(conn).is_none_or(is_willing)
+    /// End one client's connection.
+    pub fn handle_kick(&mut self, client_id: &str, reason: ReasonCode, now: Timestamp) {
+        self.state.handle_kick(client_id, reason, now);
     }
 
-    /// What waits for another shard, changes of interest first. Push it into that shard's bounded inbox before anything
-    /// is written to a socket; if the inbox is full, give it back and ask again next turn.
-    pub fn poll_batch(&mut self, to: usize) -> Option<Batch> {
-        let Outgoing { interest, messages } = self.outgoing.get_mut(to)?;
-        let (lane, bytes) = if interest.is_empty() { (Lane::Messages, messages) } else { (Lane::Interest, interest) };
-        self.interest_refused &= !(1 << to);
-        (!bytes.is_empty()).then(|| Batch { from: self.index, lane, bytes: core::mem::take(bytes) })
+    /// End the connections of all clients that this is said of.
+    pub fn handle_expel(&mut self, concerns: impl Fn(&str, &Identity) -> bool, reason: ReasonCode, now: Timestamp) {
+        self.state.handle_expel(concerns, reason, now);
+    }
+
+    /// The broker is going down: DISCONNECT with this reason to everybody that understands it, and close.
+    pub fn handle_shutdown(&mut self, reason: ReasonCode, now: Timestamp) {
+        self.state.handle_shutdown(reason, now);
+    }
+
+    /// A batch from another shard.
+    pub fn handle_batch(&mut self, batch: &Batch, now: Timestamp) {
+        self.state.handle_batch(batch, now);
     }
 
     /// The inbox of that shard was full: try again next turn. If these were changes of interest, nothing may be written
     /// until then; see [`Shard::may_write`].
     pub fn handle_batch_refused(&mut self, to: usize, batch: Batch) {
-        let Some(outgoing) = self.outgoing.get_mut(to) else { return };
-        let bytes = match batch.lane {
-            Lane::Interest => {
-                self.interest_refused |= 1 << to;
-                &mut outgoing.interest
-            }
-            Lane::Messages => &mut outgoing.messages,
-        };
-        let mut first = batch.bytes;
-        first.append(bytes);
-        *bytes = first;
+        self.state.handle_batch_refused(to, batch);
     }
 
-    /// When `turn` should be called at the latest.
-    pub fn poll_timeout(&self) -> Option<Timestamp> {
-        if !self.bursting.is_empty() {
-            return Some(Timestamp::ZERO);
-        }
-        [self.timers.next(), self.retained.next_expiry()].into_iter().flatten().min()
+    /// The broker itself publishes: `$SYS` topics. Retained, QoS 0, to all shards.
+    pub fn handle_system(&mut self, topic: &str, payload: &[u8], now: Timestamp) {
+        self.state.handle_system(topic, payload, now);
+    }
+
+    /// A map publishes.
+    pub fn handle_mapped(&mut self, mapped: &Mapped, now: Timestamp) {
+        self.state.handle_mapped(mapped, now);
+    }
+
+    /// A message that was seen found no room further on.
+    pub fn handle_tap_full(&mut self) {
+        self.state.handle_tap_full();
+    }
+
+    /// Every turn up to this one is written, and survives what it should survive.
+    pub fn handle_synced(&mut self, position: u64, now: Timestamp) {
+        self.state.handle_synced(position, now);
+    }
+
+    /// Whether anything can be kept at the moment; what could be before is told by `handle_synced` all the same.
+    pub fn handle_store_health(&mut self, trouble: Option<Trouble>) {
+        self.state.handle_store_health(trouble);
+    }
+
+    /// How long the store has been busy with one thing while something of this shard waits for it. A disk that stalls is not
+    /// given much more to do: publishers of what has to be kept wait at a sixteenth of the bytes.
+    pub fn handle_store_lag(&mut self, lag: Duration) {
+        self.state.handle_store_lag(lag);
+    }
+
+    /// What was to be read: each message with its number, or none if it cannot be. Those are lost, and counted; the
+    /// session goes on.
+    pub fn handle_fetched<'a>(
+        &mut self,
+        fetch: &Fetch,
+        read: impl FnMut(usize) -> Option<(u64, SavedMessage<'a>)>,
+        now: Timestamp,
+    ) {
+        self.state.handle_fetched(fetch, read, now);
+    }
+
+    /// It cannot be read now and will be tried again later: others may have its place meanwhile. The answer is still
+    /// [`Shard::handle_fetched`].
+    pub fn handle_fetch_put_off(&mut self, fetch: &mut Fetch) {
+        self.state.handle_fetch_put_off(fetch);
+    }
+
+    /// The turn is over, with all its writes, and took so long.
+    pub fn handle_turned(&mut self, took: Duration) {
+        self.state.handle_turned(took);
+    }
+}
+
+/// What to do about it.
+impl Shard {
+    /// Timers: keep-alives, wills, expiries, releases. Retained messages that were not all sent. Bounded work.
+    pub fn turn(&mut self, now: Timestamp) {
+        self.state.turn(now);
+    }
+
+    /// A turn of a driver that comes so late that timers are long due, and that has not read yet what came in time.
+    pub fn turn_without_timers(&mut self, now: Timestamp) {
+        self.state.turn_without_timers(now);
+    }
+
+    /// Whether anything may be written. Not while another shard has refused a change of interest: the answer to who caused
+    /// it may be in any outbox, and must not be seen before it is true.
+    pub fn may_write(&self) -> bool {
+        self.state.may_write()
+    }
+
+    /// A connection that has new bytes to write; each is named once until its outbox is written. None while nothing may be.
+    pub fn poll_write(&mut self) -> Option<ConnId> {
+        self.state.poll_write()
+    }
+
+    /// The bytes to write next, as up to two slices (for one vectored write); what `handle_written` then lists again has
+    /// more.
+    pub fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
+        self.state.outbox(conn)
+    }
+
+    /// Bytes that this connection takes in a moment, by its pace of late: what may lie before it where nothing can be
+    /// overtaken. Without priorities nothing is, and there is no need to keep it short.
+    pub fn room_ahead(&self, conn: ConnId, now: Timestamp) -> usize {
+        self.state.room_ahead(conn, now)
+    }
+
+    /// Whether a paused connection may be read again; asked at the end of a turn for those that were paused.
+    pub fn may_read(&self, conn: ConnId) -> bool {
+        self.state.may_read(conn)
+    }
+
+    /// A connection to close once its outbox has been written, or at the latest after a bounded time. The driver closes
+    /// the socket and says so with `handle_closed`, which frees its place.
+    pub fn poll_close(&mut self) -> Option<ConnId> {
+        self.state.poll_close()
+    }
+
+    /// What waits for another shard, changes of interest first. Push it into that shard's bounded inbox before anything
+    /// is written to a socket; if the inbox is full, give it back and ask again next turn.
+    pub fn poll_batch(&mut self, to: usize) -> Option<Batch> {
+        self.state.poll_batch(to)
+    }
+
+    /// What this turn has to have written, if anything. To be asked once at the end of each turn, after `turn` and before
+    /// `poll_batch`: what goes to other shards must not be kept there before this is here.
+    pub fn poll_journal(&mut self) -> Option<Turn> {
+        self.state.poll_journal()
+    }
+
+    /// The last turn that somebody waits for: a client for an answer, a session for what it may send, another shard. What is
+    /// written of later ones (that something was acknowledged, mostly) may wait for company a little.
+    pub fn awaited_turn(&self) -> u64 {
+        self.state.awaited_turn()
+    }
+
+    /// Something is to be read from the store. The answer is [`Shard::handle_fetched`], for each, in any order.
+    pub fn poll_fetch(&mut self) -> Option<Fetch> {
+        self.state.poll_fetch()
+    }
+
+    /// The next message that was seen.
+    pub fn poll_tapped(&mut self) -> Option<Tapped> {
+        self.state.poll_tapped()
     }
 
     /// What happened.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.bans.pop_front().or_else(|| self.events.pop_front())
+        self.state.poll_event()
     }
 
-    /// Counters and gauges.
-    pub fn stats(&self) -> Stats {
-        let is_first = self.index == 0;
-        Stats {
-            connections: self.connections.len() as u64,
-            sessions: (self.sessions.len() - self.gate.ghosts()) as u64,
-            subscriptions: self.subscriptions.len() as u64,
-            retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
-            retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
-            ..self.stats.with_sums()
-        }
+    /// When `turn` should be called at the latest.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.state.poll_timeout()
     }
 
-    /// Timers that are set, those that mean nothing any more included.
-    pub fn timers(&self) -> usize {
-        self.timers.len()
-    }
-
-    /// The connection, if the identifier is not stale.
-    pub(crate) fn connection(&self, conn: ConnId) -> Option<&Connection> {
-        self.connections.get(conn.index).filter(|_| self.connections.generation(conn.index) == Some(conn.generation))
-    }
-
-    pub(crate) fn connection_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
-        if self.connections.generation(conn.index) != Some(conn.generation) {
-            return None;
-        }
-        self.connections.get_mut(conn.index)
-    }
-
-    pub(crate) fn conn_id(&self, index: u32) -> ConnId {
-        ConnId { index, generation: self.connections.generation(index).unwrap_or(0) }
-    }
-
-    /// Events are for people; when nobody drains them the oldest go.
-    pub(crate) fn tell(&mut self, event: Event) {
-        // A ban is more than news: it has room of its own.
-        let events = if matches!(event, Event::Outlawed { .. }) { &mut self.bans } else { &mut self.events };
-        if events.len() >= EVENTS_MAX {
-            events.pop_front();
-        }
-        events.push_back(event);
-    }
-
-    pub(crate) fn other_shards(&self) -> impl Iterator<Item = usize> + use<> {
-        let index = self.index;
-        (0..self.outgoing.len()).filter(move |shard| *shard != index)
-    }
-
-    /// A change of interest, to all other shards.
-    pub(crate) fn tell_others(&mut self, envelope: &Envelope<'_>) {
-        for shard in self.other_shards() {
-            envelope.write(&mut self.outgoing[shard].interest);
-        }
-    }
-
-    /// So much waits for another shard that clients should wait, too.
-    pub(crate) fn is_clogged(&self) -> bool {
-        let most = |outgoing: &Outgoing| outgoing.messages.len().max(outgoing.interest.len());
-        self.outgoing.iter().any(|outgoing| most(outgoing) >= BATCH_BYTES_PAUSE)
-    }
-}
-
-fn limits_of(settings: &Settings) -> Limits {
-    Limits {
-        packet_bytes_max: settings.packet_bytes_max,
-        topic_levels_max: settings.topic_levels_max,
-        topic_alias_max: settings.topic_alias_max,
-        qos_max: settings.qos_max,
-        retain: if settings.retain_available { Retain::Available } else { Retain::Unavailable },
-        ..Limits::default().with_sender(Sender::Client)
-    }
-}
-
-/// How a connection ended, for what happens to its will.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WillFate {
-    Publish,
-    Discard,
-}
-
-/// The reason code that a `Why` is told with; none where nobody is left to tell.
-pub(crate) fn reason_of(why: &Why) -> Option<ReasonCode> {
-    match why {
-        Why::Goodbye | Why::Lost => None,
-        Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
-        Why::TooFast { .. } => Some(ReasonCode::MessageRateTooHigh),
-        Why::NotReading { .. } => Some(ReasonCode::QuotaExceeded),
-        Why::TakenOver => Some(ReasonCode::SessionTakenOver),
-        Why::Protocol { reason, .. } | Why::Ended(reason) => Some(*reason),
+    /// When the first timer is due; it may mean nothing any more.
+    pub fn next_timer(&self) -> Option<Timestamp> {
+        self.state.next_timer()
     }
 }

@@ -15,11 +15,12 @@ use crate::envelope::Envelope;
 use crate::event::Event;
 use crate::gate::Kind;
 use crate::limits::STRANGER_BYTES;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
 use crate::shares::Shares;
+use crate::state::ShardState;
 use crate::subscriptions::{Change, Presence, Wish};
 
-impl Shard {
+impl ShardState {
     pub(crate) fn handle_subscribe(&mut self, conn: ConnId, packet: &Subscribe<'_>, now: Timestamp) {
         let Some(index) = self.connection(conn).map(|connection| connection.session) else { return };
         let id = packet.properties.subscription_id();

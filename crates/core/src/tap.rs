@@ -14,7 +14,7 @@ use tidegate_wire_mqtt::{Properties, QoS, topic};
 use crate::access::{Action, Identity};
 use crate::limits::TAPPED_BYTES_MAX;
 use crate::message::{Publication, Standing};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// A message that was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,29 +63,25 @@ impl Taps {
     }
 }
 
-impl Shard {
-    /// Which messages are to be seen from now on, and as which user; the filters have been checked.
-    pub fn set_taps(&mut self, filters: Arc<[Box<str>]>, user: Option<Arc<str>>) {
+impl ShardState {
+    pub(crate) fn set_taps(&mut self, filters: Arc<[Box<str>]>, user: Option<Arc<str>>) {
         self.taps.filters = filters;
         self.taps.identity = user.map(|user| Identity { user: Some(user), peer: CLIENT_ID.into(), listener: "map" });
         // What is remembered of topics does not know of these.
         self.cache.clear();
     }
 
-    /// The next message that was seen.
-    pub fn poll_tapped(&mut self) -> Option<Tapped> {
+    pub(crate) fn poll_tapped(&mut self) -> Option<Tapped> {
         let tapped = self.taps.taken.pop_front()?;
         self.taps.bytes -= tapped.topic.len() + tapped.payload.len();
         Some(tapped)
     }
 
-    /// A message that was seen found no room further on.
-    pub fn handle_tap_full(&mut self) {
+    pub(crate) fn handle_tap_full(&mut self) {
         self.stats.map_queue_full += 1;
     }
 
-    /// A map publishes.
-    pub fn handle_mapped(&mut self, mapped: &Mapped, now: Timestamp) {
+    pub(crate) fn handle_mapped(&mut self, mapped: &Mapped, now: Timestamp) {
         let is_allowed = !mapped.topic.starts_with('$') && self.maps_may(Action::Publish, &mapped.topic);
         if !is_allowed || topic::check_name(&mapped.topic, &self.limits).is_err() {
             self.stats.map_publish_denied += 1;

@@ -11,7 +11,8 @@ use core::time::Duration;
 use tidegate_control::Timestamp;
 
 use crate::limits::TIMER_WORK_PER_TURN_MAX;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 
 /// What is due. The numbers are positions and generations in the shard's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,9 +57,8 @@ impl Timers {
     }
 }
 
-impl Shard {
-    /// When the first timer is due; it may mean nothing any more.
-    pub fn next_timer(&self) -> Option<Timestamp> {
+impl ShardState {
+    pub(crate) fn next_timer(&self) -> Option<Timestamp> {
         self.timers.next()
     }
 

@@ -11,7 +11,7 @@ use alloc::collections::BTreeSet;
 
 use crate::ledger::Loss;
 use crate::limits::ABSENT_DROPS_MAX;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// The queues of sessions without a connection.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Absent {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// Somebody came or went, or more or less waits for somebody who is away.
     pub(crate) fn note_absent(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };

@@ -25,7 +25,8 @@ use super::publishers::key_of;
 use crate::limits::{APPOINTMENT_MAX, APPOINTMENT_MIN, NEWCOMERS_MAX, STRANGER_BYTES};
 use crate::parent::parent_name;
 use crate::settings::Rate;
-use crate::shard::{Hello, Shard};
+use crate::shard::Hello;
+use crate::state::ShardState;
 
 #[derive(Debug)]
 pub(crate) struct Arrivals {
@@ -94,7 +95,7 @@ impl Appointments {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// Whether a client may come in now.
     pub(crate) fn check_arrival(&mut self, hello: &Hello<'_>, now: Timestamp) -> Result<(), Turned> {
         if self.is_known(hello) {

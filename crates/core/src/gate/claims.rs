@@ -1,6 +1,6 @@
 //! What the driver asks before it reads, and what a publisher hears that is read more slowly than it sends.
 //!
-//! *Reading.* Whoever has something unread stands by the claim of its next message ([`Shard::reading`]). Who never
+//! *Reading.* Whoever has something unread stands by the claim of its next message ([`Shard::reading`](crate::Shard::reading)). Who never
 //! published subscribes, acknowledges or pings: that is entitled, within bounds (`silent`), because what others sent waits
 //! for it.
 //!
@@ -27,7 +27,8 @@ use crate::access::Identity;
 use crate::classes::{ClassId, PriorityMode};
 use crate::connection::Connection;
 use crate::session::Session;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 
 /// How a connection with something to read stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +39,8 @@ pub struct Reading {
     pub standing: Standing,
 }
 
-impl Shard {
-    /// How a connection stands that was read dry at `dry_at`, or waits since then.
-    pub fn reading(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> Reading {
+impl ShardState {
+    pub(crate) fn reading(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> Reading {
         let alone = 1 << 62 | u64::from(conn.index);
         let stranger = Standing { entitled_at: Timestamp::MAX, weight: 1, grant: 0 };
         let connection = self.connection(conn);
@@ -69,8 +69,7 @@ impl Shard {
         Reading { parent, standing }
     }
 
-    /// How many packets of this connection are entitled now.
-    pub fn entitled(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> u32 {
+    pub(crate) fn entitled(&self, conn: ConnId, dry_at: Timestamp, now: Timestamp) -> u32 {
         let Some(connection) = self.connection(conn) else { return 0 };
         let (Some(session), Some(plan)) = (self.sessions.get(connection.session), self.gate.plan()) else { return 0 };
         match session.publisher.and_then(|slot| self.gate.publishers.get(slot)) {
@@ -124,7 +123,7 @@ impl Shard {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// How a client's will stands: by its claim, as any message of its. Those of strangers are in excess.
     pub(crate) fn colour_of_will(&mut self, identity: &Identity, client_id: &str, now: Timestamp) -> Colour {
         if self.gate.plan().is_none() {

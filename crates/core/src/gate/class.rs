@@ -9,9 +9,9 @@ use crate::deliver::bounds_of;
 use crate::ledger::Loss;
 use crate::limits::CLASS_PAUSE;
 use crate::message::{Message, Publication};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
-impl Shard {
+impl ShardState {
     /// Whether a message is not to be taken, because its class wants it refused when a receiver has no room for it. Asked
     /// of the receivers of this shard: what finds a queue of another one full is dropped there, and counted.
     pub(crate) fn admit_to_class(

@@ -11,7 +11,7 @@ use tidegate_control::Timestamp;
 use crate::access::Action;
 use crate::classes::{ClassBy, ClassId, PriorityMode};
 use crate::message::{Publication, Standing};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// What a client's messages count for, for whoever asks why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +27,8 @@ pub struct ClassReport {
     pub rank: Option<(u32, u32)>,
 }
 
-impl Shard {
-    /// The class of a client's messages; none if it has no session here.
-    pub fn class_of(&self, client_id: &str) -> Option<ClassReport> {
+impl ShardState {
+    pub(crate) fn class_of(&self, client_id: &str) -> Option<ClassReport> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
         let id = session.class.unwrap_or(ClassId::NORMAL);
         let class = self.settings.priority.classes.get(id)?;

@@ -28,7 +28,8 @@ use crate::limits::{GHOST_AHEAD_MAX, GHOSTS_MAX};
 use crate::message::{Message, Publication, Shareable};
 use crate::session::Session;
 use crate::settings::Settings;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 use crate::timers::Due;
 
 #[derive(Debug)]
@@ -128,7 +129,7 @@ impl Session {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// Without room a message is not even taken from the connection, unless there is a word to refuse it with: there is
     /// none at QoS 0, and none for some clients. At QoS 0 that has an end: the client may wait for something else.
     #[cold]

@@ -23,7 +23,7 @@ use super::publisher::{Pin, Trouble};
 use crate::limits::LIMITS_MAX;
 use crate::session::Session;
 use crate::settings::Rate;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// Whom a limit is for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,9 +93,8 @@ fn listed(table: &Table) -> Vec<(Whom, Rate)> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsFull;
 
-impl Shard {
-    /// Limits the messages of a client or user, or stops doing so. Holds for what comes next; what is held stays held.
-    pub fn set_limit(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
+impl ShardState {
+    pub(crate) fn set_limit(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
         put(&mut self.gate.limits.rates, whom, rate)?;
         if let Whom::User(user) = whom {
             self.gate.limits.users.remove(user);
@@ -104,20 +103,17 @@ impl Shard {
         Ok(())
     }
 
-    /// Entitles a client, or each client of a user, to a rate, or stops doing so.
-    pub fn set_grant(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
+    pub(crate) fn set_grant(&mut self, whom: &Whom, rate: Option<Rate>, now: Timestamp) -> Result<(), LimitsFull> {
         put(&mut self.gate.limits.grants, whom, rate)?;
         self.apply_limits(now);
         Ok(())
     }
 
-    /// All limits, in order.
-    pub fn limits(&self) -> Vec<(Whom, Rate)> {
+    pub(crate) fn limits(&self) -> Vec<(Whom, Rate)> {
         listed(&self.gate.limits.rates)
     }
 
-    /// All grants, in order.
-    pub fn grants(&self) -> Vec<(Whom, Rate)> {
+    pub(crate) fn grants(&self) -> Vec<(Whom, Rate)> {
         listed(&self.gate.limits.grants)
     }
 

@@ -23,7 +23,7 @@ use crate::ledger::Loss;
 use crate::limits::{CACHE_BYTES_MAX, MEMORY_PAUSE};
 use crate::message::Publication;
 use crate::session::Session;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// Bytes of the messages that a shard keeps. Only one thread ever counts; a message may be dropped on another one.
 #[derive(Clone, Debug, Default)]
@@ -184,17 +184,14 @@ impl Memory {
     }
 }
 
-impl Shard {
-    /// What this shard may use, and how much of it the driver uses for it (buffers for input, batches that wait). To be
-    /// told at the end of every turn, and at the beginning: a shard that was told nothing is not limited.
-    pub fn set_memory(&mut self, max: usize, outside: usize) {
+impl ShardState {
+    pub(crate) fn set_memory(&mut self, max: usize, outside: usize) {
         self.memory.max = max;
         self.memory.outside = outside;
         self.settle_memory();
     }
 
-    /// Bytes that are charged to this shard now.
-    pub fn memory_used(&self) -> usize {
+    pub(crate) fn memory_used(&self) -> usize {
         let Self { memory, .. } = self;
         memory.tally().bytes() + memory.outboxes + self.fixed_costs()
     }

@@ -10,9 +10,9 @@
 //! | rhythm | is it usual for its publisher, and within its limit? | `rhythm.rs` |
 //! | share | would a receiver get it, or does its publisher have its share of all queues? | `share/mod.rs` |
 //!
-//! [`Shard::pass_gates`] is that table in code. A gate decides and counts; it says nothing to the client. What it decided
+//! [`ShardState::pass_gates`] is that table in code. A gate decides and counts; it says nothing to the client. What it decided
 //! is an [`Admission`]; who called says it in the words of the client's protocol. The rules of access come before all
-//! gates (`Shard::check_rules`): what is forbidden costs nobody a place.
+//! gates (`ShardState::check_rules`): what is forbidden costs nobody a place.
 //!
 //! Beside the gates stand what they know of publishers (`publishers.rs`, `publisher.rs`, `parents.rs`, `limits.rs`) and of
 //! those who do not publish (`silent.rs`, `absent.rs`); who is let in at all (`arrivals.rs`); who is read first and which
@@ -54,7 +54,8 @@ use tidegate_wire_mqtt::Delivery;
 use crate::input::Ending;
 use crate::message::Publication;
 use crate::settings::BackOff;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 pub(crate) use arrivals::{Arrivals, Turned};
 pub use claims::Reading;
 pub use classify::ClassReport;
@@ -93,7 +94,7 @@ pub(crate) enum Admission {
     Refused(Box<Refusal>),
 }
 
-impl Shard {
+impl ShardState {
     /// Asks all gates whether a message may come in. Classifies and colours it.
     pub(crate) fn pass_gates(
         &mut self,
@@ -238,14 +239,12 @@ fn plan_of(back_off: &BackOff) -> Option<RhythmPlan> {
     config.build().or_else(|_| RhythmConfig::default().build()).ok()
 }
 
-impl Shard {
-    /// The driver has measured how hard the broker is pressed. No publisher is slowed for that.
-    pub fn set_level(&mut self, level: Level) {
+impl ShardState {
+    pub(crate) fn set_level(&mut self, level: Level) {
         self.gate.level = level;
     }
 
-    /// As it was last told.
-    pub fn level(&self) -> Level {
+    pub(crate) fn level(&self) -> Level {
         self.gate.level
     }
 }

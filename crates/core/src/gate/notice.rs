@@ -17,7 +17,8 @@ use tidegate_wire_mqtt::{Properties, QoS};
 use crate::access::Action;
 use crate::copy::Frames;
 use crate::message::{Publication, Shareable};
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 
 const PREFIX: &str = "$SYS/broker/pace/";
 
@@ -26,7 +27,7 @@ pub(crate) fn is_own_notice(client_id: &str, action: Action, topic: &str) -> boo
     action != Action::Publish && topic.strip_prefix(PREFIX) == Some(client_id)
 }
 
-impl Shard {
+impl ShardState {
     /// A message of a client without a word for it was delivered and not retained. Said once on a connection.
     #[cold]
     pub(crate) fn note_not_retained(&mut self, conn: ConnId, index: u32, now: Timestamp) {

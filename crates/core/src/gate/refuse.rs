@@ -20,7 +20,8 @@ use crate::event::{Event, Why};
 use crate::input::Ending;
 use crate::ledger::Loss;
 use crate::limits::PAUSE_MAX;
-use crate::shard::{ConnId, Shard, WillFate};
+use crate::shard::ConnId;
+use crate::state::{ShardState, WillFate};
 
 /// Why a message of a publisher that is too fast cannot wait here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(super) enum Cause {
     Rhythm,
 }
 
-impl Shard {
+impl ShardState {
     pub(super) fn refuse_publish(
         &mut self,
         arrival: Arrival,
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_ban_is_not_lost_among_news_that_nobody_drains() {
-        let mut shard = Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 1);
+        let mut shard = ShardState::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 1);
         let (client_id, identity): (Arc<str>, _) = ("loud".into(), Identity::default());
         let ban = Event::Outlawed { client_id: Arc::clone(&client_id), identity, time: Duration::from_secs(60) };
         shard.tell(ban.clone());

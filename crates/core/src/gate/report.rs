@@ -7,7 +7,7 @@ use tidegate_control::Timestamp;
 use super::publisher::Trouble;
 use super::publishers::key_of;
 use crate::session::Session;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// Over how long a rate is averaged.
 pub const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -52,9 +52,8 @@ pub struct PublisherReport {
     pub are_receivers_full: bool,
 }
 
-impl Shard {
-    /// What is known of a client as a publisher; none if it has no session here, or never published of late.
-    pub fn publisher(&self, client_id: &str, now: Timestamp) -> Option<PublisherReport> {
+impl ShardState {
+    pub(crate) fn publisher(&self, client_id: &str, now: Timestamp) -> Option<PublisherReport> {
         let session = self.by_client.get(client_id).and_then(|session| self.sessions.get(*session))?;
         self.publisher_report(session, now)
     }

@@ -40,9 +40,9 @@ use crate::event::Event;
 use crate::input::Ending;
 use crate::limits::CALM;
 use crate::message::{Message, Publication};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
-impl Shard {
+impl ShardState {
     /// Tells the claim of its publisher of a message, which colours it, and its rhythm or limit if there is one: that one
     /// may want it to wait here, or refused. `slot`: the publisher's place in the table, if it has one.
     pub(super) fn admit_to_rhythm(

@@ -14,7 +14,8 @@ use tidegate_control::rhythm::Rhythm;
 use super::publishers::{client_in, key_of};
 use crate::limits::LEFT_MAX;
 use crate::session::Session;
-use crate::shard::{Shard, shard_of};
+use crate::shard::shard_of;
+use crate::state::ShardState;
 
 /// The rhythm of a publisher.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,10 +33,8 @@ pub struct SavedRhythm {
 /// Those who left since somebody asked, the latest of them.
 pub(crate) type Left = VecDeque<SavedRhythm>;
 
-impl Shard {
-    /// Rhythms of publishers that are connected and published at `since` or later, from the place `from` on, looking at
-    /// `places_max` of them; and where to go on, if there are more.
-    pub fn rhythms(
+impl ShardState {
+    pub(crate) fn rhythms(
         &self,
         from: u32,
         places_max: u32,
@@ -48,8 +47,7 @@ impl Shard {
         (known, ((to as usize) < self.sessions.places()).then_some(to))
     }
 
-    /// Those of publishers that have left since this was last asked.
-    pub fn take_left_rhythms(&mut self) -> Vec<SavedRhythm> {
+    pub(crate) fn take_left_rhythms(&mut self) -> Vec<SavedRhythm> {
         self.left.drain(..).collect()
     }
 
@@ -78,8 +76,7 @@ impl Shard {
         Some(SavedRhythm { key, interval, batch: publisher.batch(), last_at })
     }
 
-    /// A rhythm from before a restart. Nothing happens if it is no publisher of this shard's, or if none are watched.
-    pub fn restore_rhythm(&mut self, saved: &SavedRhythm, now: Timestamp) {
+    pub(crate) fn restore_rhythm(&mut self, saved: &SavedRhythm, now: Timestamp) {
         let is_ours = client_in(&saved.key).is_some_and(|client| shard_of(client, self.outgoing.len()) == self.index);
         if let Some(plan) = self.gate.plan().filter(|_| is_ours) {
             let rhythm = if plan.is_enforced() {
@@ -108,12 +105,12 @@ mod tests {
     use alloc::sync::Arc;
     use alloc::vec;
 
-    fn shard(index: usize, count: usize) -> Shard {
-        Shard::new(index, count, Arc::new(Settings::default()), Arc::new(Open), 7)
+    fn shard(index: usize, count: usize) -> ShardState {
+        ShardState::new(index, count, Arc::new(Settings::default()), Arc::new(Open), 7)
     }
 
     /// Somebody from this address publishes.
-    fn connect(shard: &mut Shard, client_id: &str, user: Option<&str>, peer: &str) {
+    fn connect(shard: &mut ShardState, client_id: &str, user: Option<&str>, peer: &str) {
         let identity = Identity { user: user.map(Into::into), peer: peer.into(), listener: "mqtt" };
         let (index, _) = shard.sessions.insert(Session::new(client_id.into(), identity, 0, 1));
         shard.enrol(index, Timestamp::from_secs_f64(1000.0));

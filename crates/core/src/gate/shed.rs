@@ -11,11 +11,11 @@ use tidegate_wire_mqtt::ReasonCode;
 
 use crate::event::Why;
 use crate::limits::SHED_BYTES_MIN;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-impl Shard {
+impl ShardState {
     #[inline]
     pub(crate) fn shed(&mut self, now: Timestamp) {
         if self.gate.level == Level::Emergency && now.since(self.gate.shed_at) >= EVERY {

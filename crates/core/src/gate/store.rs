@@ -8,13 +8,13 @@ use crate::ledger::Loss;
 use crate::limits::{STORE_PAUSE, UNSYNCED_BYTES_MAX, UNSYNCED_BYTES_STALLED, UNSYNCED_PAUSE};
 use crate::message::Publication;
 use crate::persist::Trouble;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// The reserve of bytes that wait for the disk is such a part of what everybody may have: entitled traffic is what is usual,
 /// and little of it comes while a slow disk gets there.
 const RESERVE_PART: usize = 4;
 
-impl Shard {
+impl ShardState {
     /// Asks whether a message that might have to be kept may come in. None: yes.
     pub(crate) fn admit_to_store(
         &mut self,

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::event::Event;
 use crate::limits::STORE_STALL;
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// Why nothing can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,18 +25,15 @@ impl Trouble {
     }
 }
 
-impl Shard {
-    /// Whether anything can be kept at the moment; what could be before is told by `handle_synced` all the same.
-    pub fn handle_store_health(&mut self, trouble: Option<Trouble>) {
+impl ShardState {
+    pub(crate) fn handle_store_health(&mut self, trouble: Option<Trouble>) {
         if self.journal.trouble != trouble {
             self.journal.trouble = trouble;
             self.tell(Event::Store { trouble });
         }
     }
 
-    /// How long the store has been busy with one thing while something of this shard waits for it. A disk that stalls is not
-    /// given much more to do: publishers of what has to be kept wait at a sixteenth of the bytes.
-    pub fn handle_store_lag(&mut self, lag: Duration) {
+    pub(crate) fn handle_store_lag(&mut self, lag: Duration) {
         self.journal.is_stalled = lag >= STORE_STALL;
     }
 

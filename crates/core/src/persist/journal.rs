@@ -9,7 +9,8 @@ use tidegate_control::Timestamp;
 use super::{Change, Kept, Trouble, Turn};
 use crate::envelope::Envelope;
 use crate::message::Message;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 
 /// What has to be true before something may be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -320,10 +321,8 @@ impl Journal {
     }
 }
 
-impl Shard {
-    /// What this turn has to have written, if anything. To be asked once at the end of each turn, after `turn` and before
-    /// `poll_batch`: what goes to other shards must not be kept there before this is here.
-    pub fn poll_journal(&mut self) -> Option<Turn> {
+impl ShardState {
+    pub(crate) fn poll_journal(&mut self) -> Option<Turn> {
         if !self.journal.is_on {
             return None;
         }
@@ -334,14 +333,11 @@ impl Shard {
         turn
     }
 
-    /// The last turn that somebody waits for: a client for an answer, a session for what it may send, another shard. What is
-    /// written of later ones (that something was acknowledged, mostly) may wait for company a little.
-    pub fn awaited_turn(&self) -> u64 {
+    pub(crate) fn awaited_turn(&self) -> u64 {
         self.journal.awaited
     }
 
-    /// Every turn up to this one is written, and survives what it should survive.
-    pub fn handle_synced(&mut self, position: u64, now: Timestamp) {
+    pub(crate) fn handle_synced(&mut self, position: u64, now: Timestamp) {
         for turn in self.journal.pending.iter_mut().take_while(|turn| turn.number <= position) {
             if !turn.is_synced {
                 turn.is_synced = true;

@@ -10,7 +10,7 @@ use crate::message::{Message, Publication, Shareable};
 use crate::queue::{Item, Paged};
 use crate::retained::Kept;
 use crate::session::{Queued, Session, Stage};
-use crate::shard::Shard;
+use crate::state::ShardState;
 use crate::subscriptions::{GroupRef, Wish};
 
 impl Journal {
@@ -122,7 +122,7 @@ impl Journal {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// A session that is to last gets its number.
     pub(crate) fn number_session(&mut self, index: u32) {
         let Some(session) = self.sessions.get_mut(index) else { return };

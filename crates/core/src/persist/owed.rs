@@ -15,7 +15,8 @@ use super::{Journal, Until};
 use crate::connection::Connection;
 use crate::limits::OWED_BYTES_MAX;
 use crate::measures::{Asked, Meters};
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 
 #[derive(Debug, Default)]
 pub(crate) struct Owed {
@@ -62,7 +63,7 @@ impl Connection {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// Answers a client as soon as what the answer promises is kept.
     pub(crate) fn reply(&mut self, conn: ConnId, packet: &impl Encode, until: Until) {
         if self.may_reply(conn, until) {

@@ -11,7 +11,7 @@ use super::{Change, SavedMessage, Spot};
 use crate::ledger::Loss;
 use crate::limits::{AWAY_WINDOW_BYTES, FETCHES_MAX};
 use crate::message::{Message, Publication, Standing};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// Messages to be read from the store, for one session.
 #[derive(Debug)]
@@ -34,9 +34,8 @@ pub(crate) struct PageRequests {
     jobs: u64,
 }
 
-impl Shard {
-    /// Something is to be read from the store. The answer is [`Shard::handle_fetched`], for each, in any order.
-    pub fn poll_fetch(&mut self) -> Option<Fetch> {
+impl ShardState {
+    pub(crate) fn poll_fetch(&mut self) -> Option<Fetch> {
         while self.page_requests.under_way < FETCHES_MAX {
             let (session, generation) = self.page_requests.wanting.pop_front()?;
             if self.sessions.generation(session) != Some(generation) {
@@ -56,17 +55,13 @@ impl Shard {
         None
     }
 
-    /// It cannot be read now and will be tried again later: others may have its place meanwhile. The answer is still
-    /// [`Shard::handle_fetched`].
-    pub fn handle_fetch_put_off(&mut self, fetch: &mut Fetch) {
+    pub(crate) fn handle_fetch_put_off(&mut self, fetch: &mut Fetch) {
         if core::mem::take(&mut fetch.has_place) {
             self.page_requests.under_way -= 1;
         }
     }
 
-    /// What was to be read: each message with its number, or none if it cannot be. Those are lost, and counted; the
-    /// session goes on.
-    pub fn handle_fetched<'a>(
+    pub(crate) fn handle_fetched<'a>(
         &mut self,
         fetch: &Fetch,
         mut read: impl FnMut(usize) -> Option<(u64, SavedMessage<'a>)>,

@@ -21,7 +21,7 @@ use crate::queue::{Bounds, Paged, Paging};
 use crate::retained::{Room, Stamp};
 use crate::route::load_of;
 use crate::session::{Inflight, PendingWill, Queued, Session, Stage, SubscriptionIds};
-use crate::shard::Shard;
+use crate::state::ShardState;
 use crate::subscribe::own_filters;
 use crate::subscriptions::{GroupRef, Presence};
 
@@ -121,16 +121,13 @@ pub struct SavedWill {
 /// After so long all sessions are back.
 const FIRST_TURN: Duration = Duration::from_millis(1);
 
-impl Shard {
-    /// From now on, everything that should outlive the process is told; see [`Shard::poll_journal`]. Numbers up to this
-    /// one are in use.
-    pub fn keep_journal(&mut self, number_max: u64) {
+impl ShardState {
+    pub(crate) fn keep_journal(&mut self, number_max: u64) {
         self.journal.turn_on(self.index, self.outgoing.len(), number_max);
         self.retained.keep_journal();
     }
 
-    /// A message that was kept under this number.
-    pub fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
+    pub(crate) fn restore_message(&mut self, number: u64, saved: &SavedMessage<'_>) -> Kept {
         let standing = saved.standing.map_or(Standing::UNKNOWN, Standing::from_bits);
         let publication = as_publication(saved, standing);
         let message = Message::new(&publication, self.memory.tally());
@@ -138,16 +135,12 @@ impl Shard {
         Kept(Arc::new(message))
     }
 
-    /// Whether messages that wait may be restored as [`SavedStage::OnDisk`], as far as their class decides: not if only the
-    /// newest of each topic is wanted, because their topics have to be known, nor if it is bounded. What subscriptions
-    /// say: [`wants_latest`]. `class`: as in [`SavedStage::OnDisk`].
-    pub fn may_restore_on_disk(&self, class: u8) -> bool {
+    pub(crate) fn may_restore_on_disk(&self, class: u8) -> bool {
         let (priority, (class, _)) = (&self.settings.priority, class_of(class));
         priority.on_full(class) != OnFull::Latest && !priority.is_capped(class)
     }
 
-    /// A retained message. Every shard has all of them.
-    pub fn restore_retained(&mut self, message: &Kept, now: Timestamp) {
+    pub(crate) fn restore_retained(&mut self, message: &Kept, now: Timestamp) {
         let topic = message.0.view().topic;
         if self.keeps_retained(topic) {
             message.0.keep();
@@ -156,36 +149,32 @@ impl Shard {
         self.retained.set(topic, Arc::clone(&message.0), Stamp { count: 0, shard: 0 }, room, now);
     }
 
-    /// A session, which belongs to this shard, and the messages that wait for it or are under way, by place: `next` is
-    /// asked for them one after the other, because there may be millions. What is due by now is done: it ends, or in the
-    /// first turn its will is published.
-    pub fn restore_session(
-        &mut self,
-        saved: SavedSession<'_>,
-        mut next: impl FnMut(&mut Self) -> Option<SavedDelivery>,
-        now: Timestamp,
-    ) {
-        let client_id: Arc<str> = saved.client_id.into();
+    /// A session as it was, without its messages: they come next ([`Self::restore_delivery`]), and then the session is
+    /// put back ([`Self::restore_session`]).
+    pub(crate) fn session_of_saved(&self, saved: &mut SavedSession<'_>, now: Timestamp) -> Session {
         let identity = Identity { user: saved.user.map(Into::into), ..Identity::default() };
-        let (parent, origin) = (parent_of(&identity, self.seed), crate::connect::origin_of(&client_id));
-        let mut session = Session::new(Arc::clone(&client_id), identity, parent, origin);
+        let (parent, origin) = (parent_of(&identity, self.seed), crate::connect::origin_of(saved.client_id));
+        let mut session = Session::new(saved.client_id.into(), identity, parent, origin);
         session.kept = saved.session;
         session.expiry = saved.expiry;
-        // A will that is due by now goes out in the first turn, or before if its client is faster: whoever wants it has to
-        // be back before.
-        let first = saved.will.is_some().then_some(now + FIRST_TURN);
-        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry).max(first.unwrap_or(Timestamp::ZERO)));
-        session.inbound_before = saved.inbound.len();
-        session.inbound = saved.inbound;
+        session.inbound = core::mem::take(&mut saved.inbound);
+        session.inbound_before = session.inbound.len();
         session.inbound.sort_unstable();
-        session.will = saved.will.map(|will| {
+        session.will = saved.will.take().map(|will| {
             will.message.0.keep();
             let due_at = Some(will.due.unwrap_or(now + will.delay));
             Box::new(PendingWill { message: will.message.0, delay: will.delay, due_at, is_kept: true })
         });
-        while let Some(delivery) = next(self) {
-            self.restore_delivery(&mut session, &saved.subscriptions, delivery, now);
-        }
+        session
+    }
+
+    /// Puts a session back that has its messages.
+    pub(crate) fn restore_session(&mut self, mut session: Session, saved: SavedSession<'_>, now: Timestamp) {
+        // A will that is due by now goes out in the first turn, or before if its client is faster: whoever wants it has to
+        // be back before.
+        let first = session.will.is_some().then_some(now + FIRST_TURN);
+        session.expires_at = Some(saved.ends.unwrap_or(now + saved.expiry).max(first.unwrap_or(Timestamp::ZERO)));
+        let client_id = Arc::clone(&session.client_id);
         let (index, _) = self.sessions.insert(session);
         self.by_client.insert(client_id, index);
         for (filter, wish) in saved.subscriptions {
@@ -203,7 +192,7 @@ impl Shard {
         }
     }
 
-    fn restore_delivery(
+    pub(crate) fn restore_delivery(
         &mut self,
         session: &mut Session,
         subscriptions: &[(&str, SavedWish)],
@@ -260,10 +249,7 @@ impl Shard {
         }
     }
 
-    /// A QoS 2 message that was on its way to other shards when the process ended: whoever should have it and has not
-    /// got it gets it. To be asked of every shard when all sessions are back; then of one of them `end_restored_routing`.
-    /// `groups` are those that have got it, as `$share/group/filter`; first as they were noted.
-    pub fn restore_routing(
+    pub(crate) fn restore_routing(
         &mut self,
         message: &Kept,
         reached: &BTreeSet<u64>,
@@ -303,8 +289,7 @@ impl Shard {
         }
     }
 
-    /// All shards have been asked.
-    pub fn end_restored_routing(&mut self, message: u64) {
+    pub(crate) fn end_restored_routing(&mut self, message: u64) {
         self.journal.push(super::Change::Routed { message });
     }
 }

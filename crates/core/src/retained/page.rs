@@ -9,7 +9,7 @@ use tidegate_wire_mqtt::QoS;
 
 use super::{Step, Walk};
 use crate::limits::{RETAINED_PREVIEW_BYTES, RETAINED_SHOWN_MAX, RETAINED_STEPS_PER_PAGE};
-use crate::shard::Shard;
+use crate::state::ShardState;
 
 /// A retained message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,10 +26,8 @@ pub struct RetainedReport {
     pub expires_in: Option<Duration>,
 }
 
-impl Shard {
-    /// Some of the retained messages that match a filter, from a place on (none: the first), and the place to go on from.
-    /// The work is bounded. The filter should be one that a client could subscribe to; others match nothing.
-    pub fn retained(
+impl ShardState {
+    pub(crate) fn retained(
         &self,
         filter: &str,
         from: Option<Vec<u8>>,
@@ -75,7 +73,7 @@ mod tests {
     #[test]
     fn pages_lead_through_all_that_match_whatever_comes_and_goes() {
         let now = Timestamp::ZERO;
-        let mut shard = Shard::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 1);
+        let mut shard = ShardState::new(0, 1, Arc::new(Settings::default()), Arc::new(Open), 1);
         for number in 0..350 {
             shard.handle_system(&format!("house/room-{number:03}/t"), &[b'x'; 1000], now);
         }

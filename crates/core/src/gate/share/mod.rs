@@ -30,7 +30,7 @@ use crate::ledger::Loss;
 use crate::limits::{BATCH_BYTES_MAX, SATURATED_MAX};
 use crate::message::{Colour, Publication};
 use crate::queue::{Bounds, Queue, Share};
-use crate::shard::Shard;
+use crate::state::ShardState;
 pub(crate) use full::Full;
 use full::{FULL_FOR, FULL_GAP};
 use turned_away::TurnedAway;
@@ -230,7 +230,7 @@ impl Queue {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// Whether a message is not to be taken, because nobody would get it.
     #[inline]
     pub(crate) fn admit_to_receivers(

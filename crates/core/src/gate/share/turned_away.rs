@@ -17,7 +17,8 @@ use super::full::LASTS_FOR;
 use super::{Envelope, Reach};
 use crate::connection::Pause;
 use crate::message::Publication;
-use crate::shard::{ConnId, Shard};
+use crate::shard::ConnId;
+use crate::state::ShardState;
 
 /// So many in this time are next to nothing for a shard, and who sends a thousand of them before one that somebody wants
 /// is held up by some hundredths of a second.
@@ -83,7 +84,7 @@ impl TurnedAway {
     }
 }
 
-impl Shard {
+impl ShardState {
     /// So many messages in a row were for nobody.
     #[cold]
     pub(crate) fn pause_turned_away(&mut self, conn: ConnId, now: Timestamp) {

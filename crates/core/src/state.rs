@@ -1,0 +1,377 @@
+//! What a shard is made of. Each field is an owner with fields of its own that nobody else sees; sessions and connections
+//! are records, and belong to whoever handles them.
+//!
+//! Knows no outside: `shard.rs` is that. One file per input beside it: `connect`, `input`, `publish`, `subscribe`, `acks`;
+//! admission is in `gate`, delivery in `route` and `deliver`, the end of things in `close`.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+use tidegate_control::Timestamp;
+use tidegate_wire_mqtt::{Limits, ReasonCode, Retain, Sender};
+
+use crate::access::Policy;
+use crate::cache::MatchCache;
+use crate::classes::PriorityMode;
+use crate::connection::Connection;
+use crate::envelope::Envelope;
+use crate::event::{Event, Stats, Why};
+use crate::gate::share::Saturation;
+use crate::gate::{Arrivals, Gate, Memory};
+use crate::ledger::Ledger;
+use crate::limits::{BATCH_BYTES_PAUSE, BURST_STEPS_PER_TURN_MAX, EVENTS_MAX};
+use crate::measures::Meters;
+use crate::outbox::Spares;
+use crate::persist::{Journal, PageRequests};
+use crate::recording::Recording;
+use crate::retained::Retained;
+use crate::sample::TopicSample;
+use crate::session::Session;
+use crate::settings::Settings;
+use crate::shard::{Batch, ConnId, Lane};
+use crate::slab::Slab;
+use crate::subscriptions::Subscriptions;
+use crate::tap::Taps;
+use crate::timers::Timers;
+
+/// What waits for one other shard, by lane.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    pub(crate) interest: Vec<u8>,
+    pub(crate) messages: Vec<u8>,
+}
+
+/// The state of one shard; see [`Shard`](crate::Shard).
+#[derive(Debug)]
+pub(crate) struct ShardState {
+    pub(crate) index: usize,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) limits: Limits,
+    pub(crate) seed: u64,
+    pub(crate) connections: Slab<Connection>,
+    pub(crate) sessions: Slab<Session>,
+    pub(crate) by_client: HashMap<Arc<str>, u32, FixedState>,
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) cache: MatchCache,
+    pub(crate) retained: Retained,
+    pub(crate) sample: TopicSample,
+    pub(crate) timers: Timers,
+    pub(crate) gate: Gate,
+    pub(crate) saturation: Saturation,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) memory: Memory,
+    pub(crate) spares: Spares,
+    /// What is to outlive the process, and is not kept yet.
+    pub(crate) journal: Journal,
+    pub(crate) page_requests: PageRequests,
+    /// Connections with something new to write, and connections to close.
+    pub(crate) to_write: VecDeque<ConnId>,
+    pub(crate) to_close: Vec<ConnId>,
+    /// What the other shards are to be told, by shard.
+    pub(crate) outgoing: Vec<Outgoing>,
+    /// Sessions that have retained messages to send and the room for it, in order; see `burst`.
+    pub(crate) bursting: VecDeque<u32>,
+    /// Steps that are left for them in this turn.
+    pub(crate) burst_steps: usize,
+    pub(crate) events: VecDeque<Event>,
+    /// Those that must not be lost among the others.
+    bans: VecDeque<Event>,
+    pub(crate) stats: Stats,
+    pub(crate) meters: Meters,
+    /// The ledgers of sessions that have ended, and of nobody in particular.
+    pub(crate) departed: Ledger,
+    /// Subscriptions that ended with their session.
+    pub(crate) subscriptions_ended: u64,
+    /// One bit for each other shard that refused a change of interest and has not taken it yet.
+    interest_refused: u64,
+    /// The highest count of a retained message, here or heard of; see `Stamp`.
+    pub(crate) retain_count: u64,
+    /// What was learned of publishers that have left.
+    pub(crate) left: crate::gate::Left,
+    /// Copies of messages of clients of this shard that were ever made, to receivers and to shards.
+    pub(crate) copies: u64,
+    pub(crate) taps: Taps,
+    pub(crate) recording: Recording,
+}
+
+impl ShardState {
+    pub(crate) fn new(
+        index: usize,
+        shards: usize,
+        settings: Arc<Settings>,
+        policy: Arc<dyn Policy>,
+        seed: u64,
+    ) -> Self {
+        let limits = limits_of(&settings);
+        let gate = Gate::new(&settings.back_off, seed);
+        Self {
+            index,
+            settings,
+            policy,
+            limits,
+            seed,
+            connections: Slab::new(),
+            sessions: Slab::new(),
+            by_client: HashMap::with_hasher(FixedState::with_seed(seed)),
+            subscriptions: Subscriptions::new(seed),
+            cache: MatchCache::new(seed),
+            retained: Retained::new(seed),
+            sample: TopicSample::default(),
+            timers: Timers::default(),
+            gate,
+            saturation: Saturation::new(seed),
+            arrivals: Arrivals::new(seed),
+            memory: Memory::new(usize::MAX),
+            spares: Spares::default(),
+            journal: Journal::default(),
+            page_requests: PageRequests::default(),
+            to_write: VecDeque::new(),
+            to_close: Vec::new(),
+            outgoing: (0..shards.clamp(1, 64)).map(|_| Outgoing::default()).collect(),
+            bursting: VecDeque::new(),
+            burst_steps: BURST_STEPS_PER_TURN_MAX,
+            events: VecDeque::new(),
+            bans: VecDeque::new(),
+            stats: Stats::default(),
+            meters: Meters::default(),
+            departed: Ledger::default(),
+            subscriptions_ended: 0,
+            interest_refused: 0,
+            retain_count: 0,
+            left: crate::gate::Left::default(),
+            copies: 0,
+            taps: Taps::default(),
+            recording: Recording::default(),
+        }
+    }
+
+    pub(crate) fn set_policy(&mut self, policy: Arc<dyn Policy>) {
+        self.policy = policy;
+    }
+
+    pub(crate) fn set_settings(&mut self, settings: Arc<Settings>) {
+        self.limits = limits_of(&settings);
+        self.gate.configure(&self.settings.back_off, &settings.back_off);
+        self.settings = settings;
+    }
+
+    pub(crate) fn handle_batch(&mut self, batch: &Batch, now: Timestamp) {
+        let mut bytes = &*batch.bytes;
+        while let Some(envelope) = Envelope::read(&mut bytes) {
+            self.handle_envelope(batch.from, &envelope, now);
+            self.journal.end_whole();
+        }
+        debug_assert!(bytes.is_empty(), "a batch that only this crate writes can be read");
+    }
+
+    pub(crate) fn turn(&mut self, now: Timestamp) {
+        self.turn_without_timers(now);
+        self.fire_timers(now);
+    }
+
+    pub(crate) fn turn_without_timers(&mut self, now: Timestamp) {
+        self.settle_memory();
+        self.bound_absent();
+        self.shed(now);
+        if self.gate.take_new_limits() {
+            self.apply_limits(now);
+        }
+        self.retained.sweep(now);
+        self.forget_swept();
+        self.go_on_bursting(now);
+    }
+
+    pub(crate) fn may_write(&self) -> bool {
+        self.interest_refused == 0
+    }
+
+    pub(crate) fn poll_write(&mut self) -> Option<ConnId> {
+        if !self.may_write() {
+            return None;
+        }
+        while let Some(conn) = self.to_write.pop_front() {
+            if let Some(connection) = self.connection_mut(conn) {
+                connection.is_listed = false;
+                if connection.connack_after.is_none() {
+                    return Some(conn);
+                }
+            }
+        }
+        None
+    }
+
+    pub(crate) fn outbox(&self, conn: ConnId) -> [&[u8]; 2] {
+        let is_open = |connection: &&Connection| connection.connack_after.is_none();
+        self.connection(conn).filter(is_open).map_or([&[], &[]], |connection| connection.outbox.slices())
+    }
+
+    pub(crate) fn room_ahead(&self, conn: ConnId, now: Timestamp) -> usize {
+        let is_ordered = self.settings.priority.mode != PriorityMode::Off;
+        let connection = self.connection(conn).filter(|_| is_ordered);
+        connection.map_or(usize::MAX, |connection| connection.drain.ahead(now))
+    }
+
+    pub(crate) fn handle_written(&mut self, conn: ConnId, bytes: usize, now: Timestamp) {
+        if self.connection(conn).is_none() {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(conn.index) else { return };
+        let (before, was_slow) = (connection.outbox.len(), connection.stalled_since.is_some());
+        let shown: usize = connection.outbox.slices().iter().map(|slice| slice.len()).sum();
+        connection.on_written(bytes, shown, &mut self.spares, now);
+        self.memory.release_outbox(before - connection.outbox.len());
+        let is_slow = connection.stalled_since.is_some();
+        self.stats.clients_slow = self.stats.clients_slow + u64::from(is_slow) - u64::from(was_slow);
+        let (session, is_closing) = (connection.session, connection.is_closing);
+        // Behind the answers there were messages that were not shown.
+        if bytes > 0 && bytes == shown && connection.outbox.len() > 0 && !connection.is_listed {
+            connection.is_listed = true;
+            self.to_write.push_back(conn);
+        }
+        if connection.stalled_since.is_some() && !connection.is_watched {
+            self.watch(conn, now + self.settings.write_timeout, now);
+        }
+        if !is_closing && self.sessions.get(session).is_some_and(Session::has_more) {
+            self.pump(session, now);
+        }
+    }
+
+    pub(crate) fn poll_close(&mut self) -> Option<ConnId> {
+        self.to_close.pop()
+    }
+
+    pub(crate) fn may_read(&self, conn: ConnId) -> bool {
+        let is_willing = |connection: &Connection| {
+            connection.pause.is_none()
+                && connection.answer_bytes <= self.settings.outbox_bytes_max / 2
+                && !connection.is_owed_much()
+        };
+        !self.is_clogged() && self.connection(conn).is_none_or(is_willing)
+    }
+
+    pub(crate) fn poll_batch(&mut self, to: usize) -> Option<Batch> {
+        let Outgoing { interest, messages } = self.outgoing.get_mut(to)?;
+        let (lane, bytes) = if interest.is_empty() { (Lane::Messages, messages) } else { (Lane::Interest, interest) };
+        self.interest_refused &= !(1 << to);
+        (!bytes.is_empty()).then(|| Batch { from: self.index, lane, bytes: core::mem::take(bytes) })
+    }
+
+    pub(crate) fn handle_batch_refused(&mut self, to: usize, batch: Batch) {
+        let Some(outgoing) = self.outgoing.get_mut(to) else { return };
+        let bytes = match batch.lane {
+            Lane::Interest => {
+                self.interest_refused |= 1 << to;
+                &mut outgoing.interest
+            }
+            Lane::Messages => &mut outgoing.messages,
+        };
+        let mut first = batch.bytes;
+        first.append(bytes);
+        *bytes = first;
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Timestamp> {
+        if !self.bursting.is_empty() {
+            return Some(Timestamp::ZERO);
+        }
+        [self.timers.next(), self.retained.next_expiry()].into_iter().flatten().min()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.bans.pop_front().or_else(|| self.events.pop_front())
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let is_first = self.index == 0;
+        Stats {
+            connections: self.connections.len() as u64,
+            sessions: (self.sessions.len() - self.gate.ghosts()) as u64,
+            subscriptions: self.subscriptions.len() as u64,
+            retained_messages: if is_first { self.retained.len() as u64 } else { 0 },
+            retained_bytes: if is_first { self.retained.bytes() as u64 } else { 0 },
+            ..self.stats.with_sums()
+        }
+    }
+
+    pub(crate) fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// The connection, if the identifier is not stale.
+    pub(crate) fn connection(&self, conn: ConnId) -> Option<&Connection> {
+        self.connections.get(conn.index).filter(|_| self.connections.generation(conn.index) == Some(conn.generation))
+    }
+
+    pub(crate) fn connection_mut(&mut self, conn: ConnId) -> Option<&mut Connection> {
+        if self.connections.generation(conn.index) != Some(conn.generation) {
+            return None;
+        }
+        self.connections.get_mut(conn.index)
+    }
+
+    pub(crate) fn conn_id(&self, index: u32) -> ConnId {
+        ConnId { index, generation: self.connections.generation(index).unwrap_or(0) }
+    }
+
+    /// Events are for people; when nobody drains them the oldest go.
+    pub(crate) fn tell(&mut self, event: Event) {
+        // A ban is more than news: it has room of its own.
+        let events = if matches!(event, Event::Outlawed { .. }) { &mut self.bans } else { &mut self.events };
+        if events.len() >= EVENTS_MAX {
+            events.pop_front();
+        }
+        events.push_back(event);
+    }
+
+    pub(crate) fn other_shards(&self) -> impl Iterator<Item = usize> + use<> {
+        let index = self.index;
+        (0..self.outgoing.len()).filter(move |shard| *shard != index)
+    }
+
+    /// A change of interest, to all other shards.
+    pub(crate) fn tell_others(&mut self, envelope: &Envelope<'_>) {
+        for shard in self.other_shards() {
+            envelope.write(&mut self.outgoing[shard].interest);
+        }
+    }
+
+    /// So much waits for another shard that clients should wait, too.
+    pub(crate) fn is_clogged(&self) -> bool {
+        let most = |outgoing: &Outgoing| outgoing.messages.len().max(outgoing.interest.len());
+        self.outgoing.iter().any(|outgoing| most(outgoing) >= BATCH_BYTES_PAUSE)
+    }
+}
+
+fn limits_of(settings: &Settings) -> Limits {
+    Limits {
+        packet_bytes_max: settings.packet_bytes_max,
+        topic_levels_max: settings.topic_levels_max,
+        topic_alias_max: settings.topic_alias_max,
+        qos_max: settings.qos_max,
+        retain: if settings.retain_available { Retain::Available } else { Retain::Unavailable },
+        ..Limits::default().with_sender(Sender::Client)
+    }
+}
+
+/// How a connection ended, for what happens to its will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WillFate {
+    Publish,
+    Discard,
+}
+
+/// The reason code that a `Why` is told with; none where nobody is left to tell.
+pub(crate) fn reason_of(why: &Why) -> Option<ReasonCode> {
+    match why {
+        Why::Goodbye | Why::Lost => None,
+        Why::KeepAlive => Some(ReasonCode::KeepAliveTimeout),
+        Why::TooFast { .. } => Some(ReasonCode::MessageRateTooHigh),
+        Why::NotReading { .. } => Some(ReasonCode::QuotaExceeded),
+        Why::TakenOver => Some(ReasonCode::SessionTakenOver),
+        Why::Protocol { reason, .. } | Why::Ended(reason) => Some(*reason),
+    }
+}
