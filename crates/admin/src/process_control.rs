@@ -48,7 +48,7 @@ pub trait ProcessControl: fmt::Debug + Send + Sync {
     }
 
     /// The smart space; none if it is off.
-    fn space(&self) -> Option<tidegate_space::Handle> {
+    fn space(&self) -> Option<tidegate_space::SpaceHandle> {
         None
     }
 

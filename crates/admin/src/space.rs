@@ -9,7 +9,7 @@ use oxrdfio::RdfFormat;
 use serde_json::{Value, json};
 use sparesults::QueryResultsFormat;
 use tidegate_graph::{GraphError, Query, QueryLimits};
-use tidegate_space::{Answer, Ask, Asker, Class, Form, Handle, Refused, Source};
+use tidegate_space::{AnswerSource, Class, Form, Refused, RequestOrigin, ResponseBody, SpaceHandle, SpaceRequest};
 
 use crate::body::{self, text};
 use crate::limits::QUERY_TIME;
@@ -20,7 +20,7 @@ use crate::view;
 /// Everybody here may see all of it.
 const SCOPE: u64 = 0;
 
-fn handle(state: &AdminState) -> Result<Handle, Problem> {
+fn handle(state: &AdminState) -> Result<SpaceHandle, Problem> {
     let off = || {
         let detail = "the smart space is off; listeners.http and listeners.ssap are its doors";
         Problem::new(StatusCode::NOT_FOUND, "space-off", detail)
@@ -96,7 +96,7 @@ pub(crate) async fn run(Shared(state): Shared<Arc<AdminState>>, request: Request
     let (parts, body) = request.into_parts();
     let words = body::words(&parts.headers, body).await?;
     let query = text(&words, "query").ok_or_else(|| Problem::usage("\"query\" is missing"))?;
-    let asker = Asker::new(SCOPE, Some(QUERY_TIME));
+    let asker = RequestOrigin::new(SCOPE, Some(QUERY_TIME));
     // Read where a text that is too deep or too dear harms nobody.
     let reading = space.read(query.len(), Class::Query, asker, move |limits| match read(&query, limits) {
         Ok((ask, kind)) => (Ok(kind), Ok(ask)),
@@ -109,11 +109,11 @@ pub(crate) async fn run(Shared(state): Shared<Arc<AdminState>>, request: Request
         (Ok(_), None) => return Err(refused(Refused::Closing)),
         (Err(why), _) => return Err(refused(why)),
     };
-    let Answer::Bytes(bytes) = answered.answer else { return Err(Problem::busy("there was another answer")) };
+    let ResponseBody::Bytes(bytes) = answered.answer else { return Err(Problem::busy("there was another answer")) };
     let source = match answered.source {
-        Source::Fresh => "fresh",
-        Source::Shared => "shared",
-        Source::Remembered => "remembered",
+        AnswerSource::Fresh => "fresh",
+        AnswerSource::Shared => "shared",
+        AnswerSource::Remembered => "remembered",
     };
     let mut response = bytes.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -122,14 +122,14 @@ pub(crate) async fn run(Shared(state): Shared<Arc<AdminState>>, request: Request
 }
 
 /// What is asked, and the media type of its answer.
-fn read(text: &str, limits: &QueryLimits) -> Result<(Ask, &'static str), GraphError> {
+fn read(text: &str, limits: &QueryLimits) -> Result<(SpaceRequest, &'static str), GraphError> {
     let query = Box::new(Query::parse(text, limits)?);
     let (form, kind) = if query.is_graph() {
         (Form::Graph(RdfFormat::NTriples), "application/n-triples")
     } else {
         (Form::Results(QueryResultsFormat::Json), "application/sparql-results+json")
     };
-    Ok((Ask::Query { query, form }, kind))
+    Ok((SpaceRequest::Query { query, form }, kind))
 }
 
 fn refused(why: Refused) -> Problem {

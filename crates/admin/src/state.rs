@@ -45,7 +45,7 @@ struct Samples {
 
 impl fmt::Debug for AdminState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("handle", &self.handle).finish_non_exhaustive()
+        f.debug_struct("AdminState").field("handle", &self.handle).finish_non_exhaustive()
     }
 }
 

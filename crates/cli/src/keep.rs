@@ -78,7 +78,7 @@ pub(crate) fn check(args: &StoreCheckArgs) -> Result<u8> {
     };
     let store = tidegate_store::check::<StoreImage>(&dir)?;
     let is_space = !plan::is_missing(&space_dir);
-    let space = is_space.then(|| tidegate_store::check::<tidegate_space::Image>(&space_dir)).transpose()?;
+    let space = is_space.then(|| tidegate_store::check::<tidegate_space::SpaceImage>(&space_dir)).transpose()?;
     Ok(tell(&dir.display().to_string(), &Parts { store, space, has_users: false }))
 }
 

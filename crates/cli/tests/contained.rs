@@ -14,7 +14,9 @@ use tidegate_broker::Broker;
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_core::access::Open;
-use tidegate_space::{Binds, Bound, Condition, Doors, Everybody, Handle, Options, Part, Probe, Service, StoreConfig};
+use tidegate_space::{
+    Binds, Bound, Condition, Doors, Everybody, Part, Probe, Service, ServiceOptions, SpaceHandle, StoreConfig,
+};
 use tidegate_store::Durability;
 
 /// A guard only: whoever waits so long waits for nothing.
@@ -130,7 +132,7 @@ struct World {
     mqtt: Mqtt,
     http: SocketAddr,
     ssap: SocketAddr,
-    space: Handle,
+    space: SpaceHandle,
     _doors: Doors,
     _service: Service,
     _broker: Broker,
@@ -147,7 +149,8 @@ fn start() -> World {
     let store =
         StoreConfig { dir: folder.path().join("space"), durability: Durability::Always, strict: false, size_max: None };
     let probe: Arc<dyn Probe> = Arc::clone(&saboteur) as Arc<dyn Probe>;
-    let options = Options { probe: Some(probe), restart_pause: Duration::from_millis(2), ..Options::default() };
+    let options =
+        ServiceOptions { probe: Some(probe), restart_pause: Duration::from_millis(2), ..ServiceOptions::default() };
     let (service, _) = Service::open_by(&store, &options).unwrap();
     let bound = Bound::open(Binds { http: Some(free), ssap: Some(free), ..Binds::default() }).unwrap();
     let doors = Doors::start(bound, &service.handle(), Arc::new(Everybody)).unwrap();

@@ -63,7 +63,7 @@ pub fn copy_space(dir: &Path, to: &Path) -> Result<Option<RecoveryReport>, Store
     if plan::is_missing(dir) {
         return Ok(None);
     }
-    tidegate_store::backup::<tidegate_space::Image>(dir, to).map(Some)
+    tidegate_store::backup::<tidegate_space::SpaceImage>(dir, to).map(Some)
 }
 
 /// Copies the file of the users, for its owner alone, if there is one; whether there is. One that is there already stays.

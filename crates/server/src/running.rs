@@ -16,7 +16,7 @@ use tidegate_auth::Users;
 use tidegate_broker::authenticate::Credentials;
 use tidegate_broker::config::Listener;
 use tidegate_broker::{Handle, NotAsked};
-use tidegate_space::{Checked, Condition, Porter, Rule, Vault};
+use tidegate_space::{AccessMode, AccessPolicy, Checked, Condition, SpaceStore};
 use tidegate_store::Health;
 use tracing::level_filters::LevelFilter;
 use tracing::{error, info, warn};
@@ -42,8 +42,8 @@ pub struct RunningProcess {
     now: Mutex<Now>,
     is_draining: AtomicBool,
     /// The store of the smart space, if it has one.
-    vault: OnceLock<Arc<Vault>>,
-    space: OnceLock<tidegate_space::Handle>,
+    space_store: OnceLock<Arc<SpaceStore>>,
+    space: OnceLock<tidegate_space::SpaceHandle>,
     /// Doors beside the broker's own: where each was to be, and where it is.
     doors: OnceLock<Vec<OtherDoor>>,
     demo: Arc<dyn Demo>,
@@ -74,21 +74,21 @@ impl RunningProcess {
     ) -> Self {
         let now = Mutex::new(Now { loaded: loaded.clone(), keeper, generation: 0, at: SystemTime::now() });
         let is_draining = AtomicBool::new(false);
-        let (vault, space, doors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { handle, sources, level, listeners, started: loaded, now, is_draining, vault, space, doors, demo }
+        let (space_store, space, doors) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { handle, sources, level, listeners, started: loaded, now, is_draining, space_store, space, doors, demo }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn note_vault(&self, vault: Arc<Vault>) {
+    pub fn note_space_store(&self, store: Arc<SpaceStore>) {
         // There is one smart space.
-        let _ = self.vault.set(vault);
+        let _ = self.space_store.set(store);
     }
 
     /// The smart space is open, for as long as the process lives.
-    pub fn note_space(&self, space: tidegate_space::Handle) {
+    pub fn note_space(&self, space: tidegate_space::SpaceHandle) {
         let _ = self.space.set(space);
     }
 
@@ -157,8 +157,8 @@ impl ProcessControl for RunningProcess {
 
     fn backup(&self, to: &Path) -> Result<String, String> {
         let space = plan::space_dir(&self.started.options);
-        let copy_space = |to: &Path| match self.vault.get() {
-            Some(vault) => vault.backup(to).map(Some),
+        let copy_space = |to: &Path| match self.space_store.get() {
+            Some(store) => store.backup(to).map(Some),
             // Its doors are closed, so nobody has it.
             None => backup::copy_space(&space, to),
         };
@@ -183,12 +183,12 @@ impl ProcessControl for RunningProcess {
         if self.is_draining.load(Ordering::Relaxed) {
             return Some("draining");
         }
-        match self.space.get().map(tidegate_space::Handle::condition) {
+        match self.space.get().map(tidegate_space::SpaceHandle::condition) {
             Some(Condition::Restarting) => return Some("the smart space begins anew"),
             Some(Condition::Down) => return Some("the smart space is down"),
             Some(Condition::Serving) | None => {}
         }
-        let space = self.vault.get().and_then(|vault| vault.report()).map(|store| store.health);
+        let space = self.space_store.get().and_then(|store| store.report()).map(|store| store.health);
         let healths = [self.handle.store().map(|store| store.health), space];
         let words = healths.each_ref().map(|health| health.as_ref().map(Health::word));
         match () {
@@ -248,7 +248,7 @@ impl ProcessControl for RunningProcess {
         of_broker.chain(others).collect()
     }
 
-    fn space(&self) -> Option<tidegate_space::Handle> {
+    fn space(&self) -> Option<tidegate_space::SpaceHandle> {
         self.space.get().cloned()
     }
 
@@ -298,13 +298,13 @@ fn changes(new: &Loaded, before: &Loaded, started: &Loaded) -> Reloaded {
     Reloaded { changed, restart }
 }
 
-impl Porter for RunningProcess {
-    fn rule(&self) -> Rule {
+impl AccessPolicy for RunningProcess {
+    fn rule(&self) -> AccessMode {
         let now = self.now();
         match &now.keeper {
-            None => Rule::Open,
-            Some(_) if now.loaded.options.security.allow_anonymous => Rule::ReadersOpen,
-            Some(_) => Rule::Users,
+            None => AccessMode::Open,
+            Some(_) if now.loaded.options.security.allow_anonymous => AccessMode::ReadersOpen,
+            Some(_) => AccessMode::Users,
         }
     }
 

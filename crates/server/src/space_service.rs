@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use tidegate_broker::Beside;
-use tidegate_space::{Binds, Bound, Budget, Doors, Opening, Options, Porter, Service, StoreConfig};
+use tidegate_space::{
+    AccessPolicy, Binds, Bound, Doors, MemoryBudget, Service, ServiceOptions, SpaceOpening, StoreConfig,
+};
 use tracing::{info, warn};
 
 use crate::config::setting::Size;
@@ -39,8 +41,8 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
         return Ok(None);
     }
     let service = service(loaded, running).context("the smart space did not start")?;
-    if let Some(vault) = service.vault() {
-        running.note_vault(vault);
+    if let Some(store) = service.store() {
+        running.note_space_store(store);
     }
     running.note_space(service.handle());
     let (broker, space) = (running.handle.clone(), service.handle());
@@ -50,9 +52,9 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
     });
     let mapping = mapping.transpose()?;
     let counts = mapping.as_ref().map(Mapping::counts);
-    let porter = Arc::clone(running) as Arc<dyn Porter>;
+    let policy = Arc::clone(running) as Arc<dyn AccessPolicy>;
     let bound = Bound::new(http, ssap).with_sepa(sepa_http, sepa_ws);
-    let doors = Doors::start(bound.with_connections_max(descriptors::shares(true).space), &space, porter);
+    let doors = Doors::start(bound.with_connections_max(descriptors::shares(true).space), &space, policy);
     let doors = doors.context("the doors of the smart space did not open")?;
     broker.show_beside(Box::new(move || beside(&space, counts.as_deref())));
     Ok(Some(SpaceService { _mapping: mapping, doors, _service: service }))
@@ -62,7 +64,7 @@ pub fn open(loaded: &Loaded, has_users: bool, running: &Arc<RunningProcess>) -> 
 #[derive(Debug)]
 struct BrokerMemory(tidegate_broker::Handle);
 
-impl Budget for BrokerMemory {
+impl MemoryBudget for BrokerMemory {
     fn take(&self, bytes: usize) -> bool {
         self.0.take_memory(bytes)
     }
@@ -73,7 +75,7 @@ impl Budget for BrokerMemory {
 }
 
 /// The numbers of the space and its maps, as `$SYS` and metrics have them.
-fn beside(space: &tidegate_space::Handle, maps: Option<&MapCounts>) -> Vec<Beside> {
+fn beside(space: &tidegate_space::SpaceHandle, maps: Option<&MapCounts>) -> Vec<Beside> {
     let one = |family, help, is_counter, value| Beside { family, help, is_counter, labels: Vec::new(), value };
     let (running, bytes) = space.load();
     let mut all = vec![
@@ -128,8 +130,8 @@ fn beside(space: &tidegate_space::Handle, maps: Option<&MapCounts>) -> Vec<Besid
 /// The space as it was kept; an empty one if nothing is to be kept.
 fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service> {
     let store = &loaded.options.store;
-    let budget: Option<Arc<dyn Budget>> = Some(Arc::new(BrokerMemory(running.handle.clone())));
-    let options = Options { admission: plan::admission(&loaded.options), budget, ..Options::default() };
+    let budget: Option<Arc<dyn MemoryBudget>> = Some(Arc::new(BrokerMemory(running.handle.clone())));
+    let options = ServiceOptions { admission: plan::admission(&loaded.options), budget, ..ServiceOptions::default() };
     if !store.keep {
         return Service::start_by(&options);
     }
@@ -139,7 +141,7 @@ fn service(loaded: &Loaded, running: &RunningProcess) -> std::io::Result<Service
     let (service, opening) = Service::open_by(&config, &options)?;
     // A fault of ours when it was read; what is tried about it is logged by the space itself.
     let Some(opening) = opening else { return Ok(service) };
-    let Opening { report, version, quads, rules, holes, notes } = opening;
+    let SpaceOpening { report, version, quads, rules, holes, notes } = opening;
     let rules = rules.len();
     info!(event = "space_opened", version, quads, rules, holes, %report, "the smart space is back");
     for line in &report.lines {

@@ -9,7 +9,7 @@ use crate::limits::TIME_MAX;
 
 /// Of one class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct ClassAdmission {
     /// What happens to a request that would have to wait longer.
     pub policy: Policy,
     /// Work that may wait before a request, as time. 1 ms ..= 1 day.
@@ -18,25 +18,25 @@ pub struct Line {
 
 /// Of every class, and the longest time of any request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Admission {
+pub struct SpaceAdmission {
     /// The longest time of a request, which is that of one that says nothing about it. At most [`TIME_MAX`].
     pub time_max: Duration,
     /// Changes.
-    pub update: Line,
+    pub update: ClassAdmission,
     /// Triple masks and cheap queries.
-    pub query: Line,
+    pub query: ClassAdmission,
     /// Queries that may take long.
-    pub advanced_query: Line,
+    pub advanced_query: ClassAdmission,
     /// New subscriptions.
-    pub subscribe: Line,
+    pub subscribe: ClassAdmission,
     /// Subscriptions that are gone on with: what was missed?
-    pub check: Line,
+    pub check: ClassAdmission,
 }
 
-impl Default for Admission {
+impl Default for SpaceAdmission {
     fn default() -> Self {
         let usual = PoolConfig::default();
-        let line = |class: Class, policy| Line { policy, delay_max: usual.classes[class.index()].delay_max };
+        let line = |class: Class, policy| ClassAdmission { policy, delay_max: usual.classes[class.index()].delay_max };
         Self {
             time_max: TIME_MAX,
             update: line(Class::Update, Policy::Deny),
@@ -49,7 +49,7 @@ impl Default for Admission {
     }
 }
 
-impl Admission {
+impl SpaceAdmission {
     /// As the request queues take it, with servers that are worth so many processors.
     pub fn pool(&self, servers: u32) -> PoolConfig {
         let mut config = PoolConfig { servers, ..PoolConfig::default() };

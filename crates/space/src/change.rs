@@ -8,7 +8,7 @@ use tidegate_graph::ResultDelta;
 
 /// What entered and left a result, and how doors write it.
 #[derive(Debug)]
-pub struct Change {
+pub struct WrittenChange {
     delta: Arc<ResultDelta>,
     written: [OnceLock<Box<str>>; MANNERS],
 }
@@ -30,7 +30,7 @@ pub(crate) enum Manner {
 
 const MANNERS: usize = 5;
 
-impl Change {
+impl WrittenChange {
     /// The text of it in this manner; `write` makes it for the first who asks.
     pub(crate) fn written(&self, manner: Manner, write: impl FnOnce() -> String) -> &str {
         self.written[manner as usize].get_or_init(|| write().into_boxed_str())
@@ -45,13 +45,13 @@ impl Change {
     }
 }
 
-impl From<Arc<ResultDelta>> for Change {
+impl From<Arc<ResultDelta>> for WrittenChange {
     fn from(delta: Arc<ResultDelta>) -> Self {
         Self { delta, written: Default::default() }
     }
 }
 
-impl Deref for Change {
+impl Deref for WrittenChange {
     type Target = ResultDelta;
 
     fn deref(&self) -> &ResultDelta {
@@ -67,7 +67,7 @@ mod tests {
     fn one_change_is_written_once_for_all_who_are_told_of_it() {
         let (first, second) = (Arc::new(ResultDelta::default()), Arc::new(ResultDelta::default()));
         let mut last = None;
-        let told: Vec<_> = (0..100).map(|_| Change::shared(&mut last, Arc::clone(&first))).collect();
+        let told: Vec<_> = (0..100).map(|_| WrittenChange::shared(&mut last, Arc::clone(&first))).collect();
         let mut times = 0;
         for change in &told {
             let text = change.written(Manner::Sepa, || {
@@ -78,7 +78,7 @@ mod tests {
         }
         assert_eq!(times, 1);
         assert_eq!(told[0].written(Manner::RowsAdded, || "other".to_owned()), "other");
-        let other = Change::shared(&mut last, second);
+        let other = WrittenChange::shared(&mut last, second);
         assert_eq!(other.written(Manner::Sepa, || "new".to_owned()), "new", "an equal one is not the same one");
     }
 }

@@ -8,8 +8,8 @@ use tidegate_control::Spread;
 use tidegate_control::admission::Class;
 use tidegate_wire_ssap::{SsapHeader, Transaction};
 
-use crate::desk::lock;
-use crate::machine::request::{Answered, Refused, Source};
+use crate::machine::request::{AnswerSource, Refused, SpaceResponse};
+use crate::shared_state::lock;
 
 /// Names of the outcomes, in the order of their counters.
 pub const OUTCOMES: [&str; 12] = [
@@ -56,13 +56,13 @@ pub(crate) enum Ssap {
 
 /// Where a connection comes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum ConnectionKind {
     Http,
     Socket,
     Ssap,
 }
 
-impl Entry {
+impl ConnectionKind {
     pub(crate) const ALL: [Self; 3] = [Self::Http, Self::Socket, Self::Ssap];
 
     pub(crate) fn name(self) -> &'static str {
@@ -85,7 +85,7 @@ pub(crate) struct Counts {
     times: Mutex<[Spread; Class::COUNT]>,
     cancelled: [AtomicU64; CANCELLED.len()],
     ssap: [[AtomicU64; SSAP.len()]; SSAP_OPS],
-    turned_away: [AtomicU64; Entry::ALL.len()],
+    turned_away: [AtomicU64; ConnectionKind::ALL.len()],
 }
 
 impl From<&Refused> for Ssap {
@@ -100,15 +100,15 @@ impl From<&Refused> for Ssap {
 
 impl Counts {
     /// A request is answered, after this time.
-    pub(crate) fn count(&self, class: Class, outcome: &Result<Answered, Refused>, time: Duration) {
+    pub(crate) fn count(&self, class: Class, outcome: &Result<SpaceResponse, Refused>, time: Duration) {
         if matches!(outcome, Ok(_) | Err(Refused::Failed(_) | Refused::TooLong)) {
             lock(&self.times)[class.index()].note(time);
         }
         let place = match outcome {
             Ok(answered) => match answered.source {
-                Source::Fresh => 0,
-                Source::Shared => 1,
-                Source::Remembered => 2,
+                AnswerSource::Fresh => 0,
+                AnswerSource::Shared => 1,
+                AnswerSource::Remembered => 2,
             },
             Err(Refused::Busy(_)) => 3,
             Err(Refused::Late) => 4,
@@ -130,13 +130,13 @@ impl Counts {
     }
 
     /// There was no place for a connection.
-    pub(crate) fn turned_away(&self, entry: Entry) {
+    pub(crate) fn turned_away(&self, entry: ConnectionKind) {
         self.turned_away[entry as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Connections that found no place, by door.
-    pub(crate) fn all_turned_away(&self) -> [(&'static str, u64); Entry::ALL.len()] {
-        Entry::ALL.map(|entry| (entry.name(), self.turned_away[entry as usize].load(Ordering::Relaxed)))
+    pub(crate) fn all_turned_away(&self) -> [(&'static str, u64); ConnectionKind::ALL.len()] {
+        ConnectionKind::ALL.map(|entry| (entry.name(), self.turned_away[entry as usize].load(Ordering::Relaxed)))
     }
 
     pub(crate) fn ssap(&self, header: &SsapHeader, outcome: Ssap) {

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use tracing::error;
 
-use crate::desk::lock;
 use crate::limits::{RUNAWAY_AFTER, RUNAWAYS_MAX};
+use crate::shared_state::lock;
 
 /// What a thread of the crew does; false to be replaced, because something panicked. It returns true at the end of the
 /// service, and when [`is_given_up`] says after a piece of work that another thread has its place.
@@ -24,23 +24,23 @@ pub(crate) struct Crew {
     name: &'static str,
     stack_bytes: usize,
     life: Arc<Life>,
-    threads: Mutex<Vec<(Arc<Seat>, JoinHandle<()>)>>,
+    threads: Mutex<Vec<(Arc<CrewMember>, JoinHandle<()>)>>,
     /// Those that were given up and have not come back.
     given_up: AtomicUsize,
 }
 
 /// The place of one thread in its crew.
-pub(crate) struct Seat {
+pub(crate) struct CrewMember {
     crew: Weak<Crew>,
     is_given_up: AtomicBool,
 }
 
 thread_local! {
-    static SEAT: RefCell<Option<Arc<Seat>>> = const { RefCell::new(None) };
+    static SEAT: RefCell<Option<Arc<CrewMember>>> = const { RefCell::new(None) };
 }
 
 /// The place of the thread that calls this; none if it belongs to no crew.
-pub(crate) fn seat() -> Option<Arc<Seat>> {
+pub(crate) fn seat() -> Option<Arc<CrewMember>> {
     SEAT.with_borrow(Clone::clone)
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn is_given_up() -> bool {
     seat().is_some_and(|seat| seat.is_given_up.load(Ordering::SeqCst))
 }
 
-impl Seat {
+impl CrewMember {
     /// Its thread does not come back: another takes its place. False if too many of the crew are given up already.
     pub(crate) fn give_up(&self) -> bool {
         let Some(crew) = self.crew.upgrade() else { return false };
@@ -95,7 +95,7 @@ impl Crew {
 
     fn add(self: &Arc<Self>) -> io::Result<()> {
         let (crew, life) = (Arc::downgrade(self), Arc::clone(&self.life));
-        let seat = Arc::new(Seat { crew: Weak::clone(&crew), is_given_up: AtomicBool::new(false) });
+        let seat = Arc::new(CrewMember { crew: Weak::clone(&crew), is_given_up: AtomicBool::new(false) });
         let own = Arc::clone(&seat);
         let one = move || {
             SEAT.set(Some(Arc::clone(&own)));

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use tidegate_graph::Evaluation;
 
 use crate::crew::is_given_up;
-use crate::desk::{Control, Shared, lock};
 use crate::panics::Part;
+use crate::shared_state::{Control, Shared, lock};
 
 /// What the evaluator does.
 pub(crate) enum EvaluatorState {

@@ -1,30 +1,30 @@
 #![doc = include_str!("../README.md")]
 
+mod access_policy;
 mod admission;
 mod change;
 mod counts;
 mod crew;
-mod desk;
 mod evaluator;
 mod http;
-mod keep;
 pub mod limits;
 mod machine;
 mod memory;
-mod outlet;
+mod notifications;
 mod panics;
 mod parsers;
+mod persistence;
 mod places;
-mod porter;
 mod progress;
 mod reader;
 mod render;
 mod sepa;
 mod server;
 mod service;
+mod shared_state;
+mod space_store;
 mod ssap;
 mod supervisor;
-mod vault;
 pub mod watch;
 mod watcher;
 mod writer_thread;
@@ -35,21 +35,23 @@ pub mod request_queue {
     pub use crate::machine::request_queue::{Caller, Entered, RequestQueue};
 }
 
-pub use admission::{Admission, Line, Policy};
-pub use change::Change;
+pub use access_policy::{AccessMode, AccessPolicy, Checked, Everybody};
+pub use admission::{ClassAdmission, Policy, SpaceAdmission};
+pub use change::WrittenChange;
 pub use counts::OUTCOMES;
-pub use keep::{Keep, Kept};
 pub use machine::condition::Condition;
-pub use machine::notification::Told;
-pub use machine::request::{Answer, Answered, Asker, Begun, Form, Refused, Seen, Source, Subscribed, Watched};
+pub use machine::notification::SpaceNotification;
+pub use machine::request::{
+    AnswerSource, Begun, Form, Refused, RequestOrigin, ResponseBody, ResumePoint, SpaceResponse, Subscribed, Watched,
+};
 pub use machine::request_queue::Caller;
-pub use memory::Budget;
-pub use outlet::{Ask, Inlet, Outlet, outlet};
+pub use memory::MemoryBudget;
+pub use notifications::{NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 pub use panics::{Part, Probe};
-pub use parsers::Reading;
-pub use porter::{Checked, Everybody, Porter, Rule};
+pub use parsers::TextReading;
+pub use persistence::{DurableChange, Persistence};
 pub use server::{Binds, Bound, Doors, bind};
-pub use service::{Handle, Options, Service, Waiting};
+pub use service::{PendingReply, Service, ServiceOptions, SpaceHandle};
+pub use space_store::{RestoredSpace, SpaceImage, SpaceOpening, SpaceStore};
 pub use tidegate_control::admission::Class;
 pub use tidegate_store::{StoreConfig, StoreReport};
-pub use vault::{Image, Opening, Restored, Vault};

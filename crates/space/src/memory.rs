@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::limits::TEXTS_BYTES_MAX;
 
 /// The memory budget of the process, as far as the space needs it.
-pub trait Budget: fmt::Debug + Send + Sync {
+pub trait MemoryBudget: fmt::Debug + Send + Sync {
     /// Charges so many bytes; false if there is no room, and then nothing was charged.
     fn take(&self, bytes: usize) -> bool;
 
@@ -21,24 +21,24 @@ pub trait Budget: fmt::Debug + Send + Sync {
 pub(crate) struct Texts {
     used: AtomicUsize,
     refused: AtomicU64,
-    process: Option<Arc<dyn Budget>>,
+    process: Option<Arc<dyn MemoryBudget>>,
 }
 
 /// Bytes that are charged until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Charge {
+pub(crate) struct TextCharge {
     texts: Arc<Texts>,
     bytes: usize,
 }
 
 impl Texts {
-    pub(crate) fn new(process: Option<Arc<dyn Budget>>) -> Arc<Self> {
+    pub(crate) fn new(process: Option<Arc<dyn MemoryBudget>>) -> Arc<Self> {
         Arc::new(Self { process, ..Self::default() })
     }
 
     /// Charges so many bytes; none if there is no room for them.
-    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
-        self.take(bytes).then(|| Charge { texts: Arc::clone(self), bytes })
+    pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Option<TextCharge> {
+        self.take(bytes).then(|| TextCharge { texts: Arc::clone(self), bytes })
     }
 
     fn take(&self, bytes: usize) -> bool {
@@ -62,7 +62,7 @@ impl Texts {
     }
 }
 
-impl Charge {
+impl TextCharge {
     /// Charges so many bytes more; false if there is no room for them.
     pub(crate) fn more(&mut self, bytes: usize) -> bool {
         let is_taken = self.texts.take(bytes);
@@ -71,7 +71,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for TextCharge {
     fn drop(&mut self) {
         self.texts.used.fetch_sub(self.bytes, Ordering::Relaxed);
         if let Some(process) = &self.texts.process {
@@ -87,7 +87,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Small(AtomicUsize);
 
-    impl Budget for Small {
+    impl MemoryBudget for Small {
         fn take(&self, bytes: usize) -> bool {
             let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= 1000);
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn f066_what_finds_no_room_is_refused_counted_and_charged_nowhere() {
         let process = Arc::new(Small::default());
-        let texts = Texts::new(Some(Arc::clone(&process) as Arc<dyn Budget>));
+        let texts = Texts::new(Some(Arc::clone(&process) as Arc<dyn MemoryBudget>));
         let charge = texts.charge(600).unwrap();
         assert!(texts.charge(600).is_none() && texts.charge(TEXTS_BYTES_MAX).is_none());
         assert_eq!((texts.report(), process.0.load(Ordering::Relaxed)), ((600, 2), 600));

@@ -14,21 +14,21 @@ use tidegate_graph::{MemorySource, QueryLimits};
 use tokio::sync::oneshot;
 
 use crate::crew::is_given_up;
-use crate::desk::{ReplyTo, Shared, lock};
 use crate::limits::{GRACE, INLINE_BYTES, READINGS_MAX, READINGS_OF_CLIENT_MAX, TEXT_COST};
-use crate::machine::request::{Answered, Asker, Refused};
-use crate::memory::Charge;
-use crate::outlet::Ask;
+use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
+use crate::memory::TextCharge;
+use crate::notifications::SpaceRequest;
 use crate::panics::Part;
-use crate::progress::Progress;
-use crate::service::{Handle, Waiting};
+use crate::progress::RequestProgress;
+use crate::service::{PendingReply, SpaceHandle};
+use crate::shared_state::{ReplyTo, Shared, lock};
 
 /// A text to be read, or to be refused if there is no room for it in its lane. False if reading it panicked.
-type Job = Box<dyn FnOnce(&Shared, Turn) -> bool + Send>;
+type Job = Box<dyn FnOnce(&Shared, ParseDecision) -> bool + Send>;
 
 /// What becomes of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum ParseDecision {
     Read,
     Refuse,
 }
@@ -41,7 +41,7 @@ pub(crate) enum Length {
 }
 
 #[derive(Default)]
-struct Lane {
+struct ParserLane {
     jobs: Mutex<Jobs>,
     wake: Condvar,
 }
@@ -89,33 +89,33 @@ impl Jobs {
 /// The texts that wait.
 #[derive(Default)]
 pub(crate) struct Parsers {
-    short: Lane,
-    long: Lane,
+    short: ParserLane,
+    long: ParserLane,
 }
 
 /// A text that is read, and then asked. `N` is what its door wants to know of it beside the answer.
 #[derive(Debug)]
-pub struct Reading<N> {
-    waiting: Waiting,
+pub struct TextReading<N> {
+    waiting: PendingReply,
     note: Arc<Mutex<Option<N>>>,
 }
 
-impl<N> Reading<N> {
+impl<N> TextReading<N> {
     /// Waits for the answer, and says what was noted; nothing if the text was never read. Not to be called again after
     /// it has answered.
-    pub async fn wait(&mut self) -> (Result<Answered, Refused>, Option<N>) {
+    pub async fn wait(&mut self) -> (Result<SpaceResponse, Refused>, Option<N>) {
         let outcome = self.waiting.wait().await;
         (outcome, lock(&self.note).take())
     }
 
     /// The same for those who ask once.
-    pub async fn answer(mut self) -> (Result<Answered, Refused>, Option<N>) {
+    pub async fn answer(mut self) -> (Result<SpaceResponse, Refused>, Option<N>) {
         self.wait().await
     }
 }
 
 impl Parsers {
-    fn lane(&self, length: Length) -> &Lane {
+    fn lane(&self, length: Length) -> &ParserLane {
         match length {
             Length::Short => &self.short,
             Length::Long => &self.long,
@@ -162,7 +162,7 @@ impl Parsers {
 pub(crate) fn run(shared: &Shared, length: Length) -> bool {
     while let Some(job) = shared.parsers.next(length) {
         // Beside the parser itself, which is caught closer to its request.
-        if !shared.panics.catch(Part::Parser, || job(shared, Turn::Read)).unwrap_or(false) {
+        if !shared.panics.catch(Part::Parser, || job(shared, ParseDecision::Read)).unwrap_or(false) {
             return false;
         }
         if is_given_up() {
@@ -172,7 +172,7 @@ pub(crate) fn run(shared: &Shared, length: Length) -> bool {
     true
 }
 
-impl Handle {
+impl SpaceHandle {
     /// Has a text of so many bytes read elsewhere, and asks what it says. `work` reads it under limits whose token is
     /// cancelled when the asker's time is over or nobody waits any more; it says what its door wants to know, and what to
     /// ask. Requests that are to be done in order must not be started this way before those before them are answered.
@@ -180,16 +180,16 @@ impl Handle {
         &self,
         bytes: usize,
         class: Class,
-        asker: Asker,
-        work: impl FnOnce(&QueryLimits) -> (N, Result<Ask, Refused>) + Send + 'static,
-    ) -> Reading<N> {
+        asker: RequestOrigin,
+        work: impl FnOnce(&QueryLimits) -> (N, Result<SpaceRequest, Refused>) + Send + 'static,
+    ) -> TextReading<N> {
         let (reply, answer) = oneshot::channel();
-        let (note, progress) = (Arc::default(), Arc::new(Progress::default()));
-        let asker = Asker { patience: asker.patience.min(self.shared.time_max), ..asker };
+        let (note, progress) = (Arc::default(), Arc::new(RequestProgress::default()));
+        let asker = RequestOrigin { patience: asker.patience.min(self.shared.time_max), ..asker };
         let until = self.shared.now() + asker.patience;
         // What says that it is a query may turn out to be an update: old clients send both in the same message.
         let is_change = !matches!(class, Class::Subscribe | Class::Check);
-        let waiting = Waiting::new(
+        let waiting = PendingReply::new(
             answer,
             Instant::now() + asker.patience + GRACE,
             Arc::clone(&progress),
@@ -198,7 +198,7 @@ impl Handle {
         );
         let client = asker.caller.client;
         let request = Request { class, asker, until, progress, reply };
-        let reading = Reading { waiting, note: Arc::clone(&note) };
+        let reading = TextReading { waiting, note: Arc::clone(&note) };
         if let Some(refused) = self.shared.unavailable() {
             request.refuse(&self.shared, refused);
             return reading;
@@ -209,22 +209,22 @@ impl Handle {
         };
         let length = if bytes > INLINE_BYTES { Length::Long } else { Length::Short };
         let job: Job = Box::new(move |shared, turn| match turn {
-            Turn::Read => request.serve(shared, charge, &note, work),
-            Turn::Refuse => {
+            ParseDecision::Read => request.serve(shared, charge, &note, work),
+            ParseDecision::Refuse => {
                 request.refuse(shared, Refused::busy(BUSY_RETRY));
                 true
             }
         });
         if let Some(job) = self.shared.parsers.push(length, client, job) {
-            job(&self.shared, Turn::Refuse);
+            job(&self.shared, ParseDecision::Refuse);
         }
         reading
     }
 }
 
-impl Handle {
+impl SpaceHandle {
     /// Charges memory for a text that arrives; none if there is no room.
-    pub(crate) fn charge(&self, bytes: usize) -> Option<Charge> {
+    pub(crate) fn charge(&self, bytes: usize) -> Option<TextCharge> {
         self.shared.texts.charge(bytes)
     }
 }
@@ -234,7 +234,7 @@ const BUSY_RETRY: Duration = Duration::from_secs(1);
 
 /// What a text is charged with: for its bytes, and for what it says at length, while it is read.
 struct Account {
-    charge: Mutex<Option<Charge>>,
+    charge: Mutex<Option<TextCharge>>,
     is_refused: AtomicBool,
 }
 
@@ -249,10 +249,10 @@ impl Account {
 /// A request whose text is not read yet.
 struct Request {
     class: Class,
-    asker: Asker,
+    asker: RequestOrigin,
     until: Timestamp,
-    progress: Arc<Progress>,
-    reply: oneshot::Sender<Result<Answered, Refused>>,
+    progress: Arc<RequestProgress>,
+    reply: oneshot::Sender<Result<SpaceResponse, Refused>>,
 }
 
 impl Request {
@@ -265,9 +265,9 @@ impl Request {
     fn serve<N>(
         self,
         shared: &Shared,
-        charge: Charge,
+        charge: TextCharge,
         note: &Mutex<Option<N>>,
-        work: impl FnOnce(&QueryLimits) -> (N, Result<Ask, Refused>),
+        work: impl FnOnce(&QueryLimits) -> (N, Result<SpaceRequest, Refused>),
     ) -> bool {
         if self.progress.is_gone() || shared.now() >= self.until {
             self.refuse(shared, Refused::Late);
@@ -297,7 +297,7 @@ impl Request {
             Ok(ask) => {
                 let Self { asker, until, progress, reply, .. } = self;
                 let patience = until.since(shared.now());
-                shared.offer(ask, Asker { patience, ..asker }, ReplyTo { progress, charge, reply });
+                shared.offer(ask, RequestOrigin { patience, ..asker }, ReplyTo { progress, charge, reply });
             }
             Err(Refused::Late) => self.refuse(shared, Refused::Late),
             // What is wrong with a text is not counted: nothing was asked.
@@ -322,9 +322,9 @@ mod tests {
         let taken = (0..READINGS_MAX).filter(|_| jobs.push(1, job(1)).is_none()).count();
         assert_eq!(taken, READINGS_OF_CLIENT_MAX);
         assert!(jobs.push(2, job(2)).is_none() && jobs.push(3, job(3)).is_none() && jobs.push(2, job(2)).is_none());
-        let shared = Shared::new((1, 2), &crate::admission::Admission::default()).unwrap();
+        let shared = Shared::new((1, 2), &crate::admission::SpaceAdmission::default()).unwrap();
         while let Some(job) = jobs.pop() {
-            job(&shared, Turn::Read);
+            job(&shared, ParseDecision::Read);
         }
         let order: Vec<u64> = heard.try_iter().collect();
         assert_eq!(order[..6], [1, 2, 3, 1, 2, 1]);

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::{info, warn};
 
-use crate::counts::{Counts, Entry};
+use crate::counts::{ConnectionKind, Counts};
 use crate::limits::{
     HTTP_CONNECTIONS_MAX, REFUSAL_BYTES, REFUSAL_TIME, REFUSALS_MAX, SOCKETS_MAX, SSAP_CONNECTIONS_MAX,
 };
@@ -27,16 +27,16 @@ const REFUSAL: &str = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\npac
 
 /// A connection has one as long as it is open.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     _permit: OwnedSemaphorePermit,
 }
 
 /// The places of all doors.
 #[derive(Debug)]
 pub(crate) struct Places {
-    free: [Arc<Semaphore>; Entry::ALL.len()],
+    free: [Arc<Semaphore>; ConnectionKind::ALL.len()],
     /// Somebody has been turned away since there was room for all.
-    is_crowded: [AtomicBool; Entry::ALL.len()],
+    is_crowded: [AtomicBool; ConnectionKind::ALL.len()],
     /// For those who are told that there is no place.
     refusals: Arc<Semaphore>,
 }
@@ -45,11 +45,11 @@ impl Places {
     /// Divides what all doors may have together: evenly, because whoever fills one should find the others open.
     pub(crate) fn new(together: usize) -> Self {
         let refusals = (together / 8).clamp(1, REFUSALS_MAX);
-        let each = (together.saturating_sub(refusals) / Entry::ALL.len()).max(1);
-        let most = Entry::ALL.map(|entry| match entry {
-            Entry::Http => HTTP_CONNECTIONS_MAX,
-            Entry::Socket => SOCKETS_MAX,
-            Entry::Ssap => SSAP_CONNECTIONS_MAX,
+        let each = (together.saturating_sub(refusals) / ConnectionKind::ALL.len()).max(1);
+        let most = ConnectionKind::ALL.map(|entry| match entry {
+            ConnectionKind::Http => HTTP_CONNECTIONS_MAX,
+            ConnectionKind::Socket => SOCKETS_MAX,
+            ConnectionKind::Ssap => SSAP_CONNECTIONS_MAX,
         });
         Self {
             free: most.map(|most| Arc::new(Semaphore::new(each.min(most)))),
@@ -59,7 +59,7 @@ impl Places {
     }
 
     /// A place, if there is one; else that is counted, and logged when it begins.
-    pub(crate) fn take(&self, entry: Entry, counts: &Counts) -> Option<Place> {
+    pub(crate) fn take(&self, entry: ConnectionKind, counts: &Counts) -> Option<ConnectionPlace> {
         let is_crowded = &self.is_crowded[entry as usize];
         let free = &self.free[entry as usize];
         let Ok(permit) = Arc::clone(free).try_acquire_owned() else {
@@ -77,7 +77,7 @@ impl Places {
             is_crowded.store(false, Ordering::Relaxed);
             info!(event = "space_uncrowded", door = entry.name(), "there are places again");
         }
-        Some(Place { _permit: permit })
+        Some(ConnectionPlace { _permit: permit })
     }
 
     /// Tells a connection to the HTTP door that there is no place for it. Whoever is still sending would not hear it if the
@@ -139,17 +139,17 @@ mod tests {
             assert!(places.free.iter().all(|free| free.available_permits() > 0));
         }
         let most = Places::new(usize::MAX);
-        assert_eq!(most.free[Entry::Ssap as usize].available_permits(), SSAP_CONNECTIONS_MAX);
+        assert_eq!(most.free[ConnectionKind::Ssap as usize].available_permits(), SSAP_CONNECTIONS_MAX);
     }
 
     #[test]
     fn a_door_that_is_full_leaves_the_others_their_places_and_counts() {
         let (places, counts) = (Places::new(4), Counts::default());
-        let place = places.take(Entry::Http, &counts);
-        assert!(place.is_some() && places.take(Entry::Http, &counts).is_none());
-        assert!(places.take(Entry::Ssap, &counts).is_some());
+        let place = places.take(ConnectionKind::Http, &counts);
+        assert!(place.is_some() && places.take(ConnectionKind::Http, &counts).is_none());
+        assert!(places.take(ConnectionKind::Ssap, &counts).is_some());
         drop(place);
-        assert!(places.take(Entry::Http, &counts).is_some(), "given back");
+        assert!(places.take(ConnectionKind::Http, &counts).is_some(), "given back");
         assert_eq!(counts.all_turned_away(), [("http", 1), ("websocket", 0), ("ssap", 0)]);
     }
 

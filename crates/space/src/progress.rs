@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// How far a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum RequestStage {
     /// Nothing was done for it.
     Queued,
     /// It is being done; nobody sees anything of it.
@@ -18,12 +18,12 @@ pub(crate) enum Stage {
 
 /// Shared by a door and a worker.
 #[derive(Debug, Default)]
-pub(crate) struct Progress {
+pub(crate) struct RequestProgress {
     is_gone: AtomicBool,
     stage: AtomicU8,
 }
 
-impl Progress {
+impl RequestProgress {
     /// Nobody waits any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
@@ -33,32 +33,32 @@ impl Progress {
         self.is_gone.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn stage(&self) -> Stage {
+    pub(crate) fn stage(&self) -> RequestStage {
         match self.stage.load(Ordering::SeqCst) {
-            0 => Stage::Queued,
-            1 => Stage::Begun,
-            2 => Stage::Submitted,
-            _ => Stage::Withdrawn,
+            0 => RequestStage::Queued,
+            1 => RequestStage::Begun,
+            2 => RequestStage::Submitted,
+            _ => RequestStage::Withdrawn,
         }
     }
 
-    fn step(&self, from: Stage, to: Stage) -> bool {
+    fn step(&self, from: RequestStage, to: RequestStage) -> bool {
         let (from, to) = (from as u8, to as u8);
         self.stage.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// False if it was withdrawn: it must not be done.
     pub(crate) fn begin(&self) -> bool {
-        self.step(Stage::Queued, Stage::Begun) || self.stage() != Stage::Withdrawn
+        self.step(RequestStage::Queued, RequestStage::Begun) || self.stage() != RequestStage::Withdrawn
     }
 
     pub(crate) fn submit(&self) {
-        self.step(Stage::Begun, Stage::Submitted);
+        self.step(RequestStage::Begun, RequestStage::Submitted);
     }
 
     /// True if it was not begun, and never will be.
     pub(crate) fn withdraw(&self) -> bool {
-        self.step(Stage::Queued, Stage::Withdrawn)
+        self.step(RequestStage::Queued, RequestStage::Withdrawn)
     }
 }
 
@@ -68,11 +68,11 @@ mod tests {
 
     #[test]
     fn either_it_is_begun_or_it_is_withdrawn() {
-        let progress = Progress::default();
+        let progress = RequestProgress::default();
         assert!(progress.withdraw() && !progress.begin());
-        let progress = Progress::default();
+        let progress = RequestProgress::default();
         assert!(progress.begin() && !progress.withdraw());
         progress.submit();
-        assert_eq!((progress.stage(), progress.withdraw()), (Stage::Submitted, false));
+        assert_eq!((progress.stage(), progress.withdraw()), (RequestStage::Submitted, false));
     }
 }

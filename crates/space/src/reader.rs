@@ -10,15 +10,15 @@ use tidegate_control::hints::Hints;
 use tidegate_graph::{QueryLimits, Snapshot};
 
 use crate::crew::is_given_up;
-use crate::desk::{Shared, Task, lock};
 use crate::limits::{ANSWER_BYTES_MAX, ANSWERS_BYTES_MAX};
 use crate::machine::front_desk::Side;
 use crate::machine::order::Taken;
-use crate::machine::request::{Answer, Answered, Refused, Source};
+use crate::machine::request::{AnswerSource, Refused, ResponseBody, SpaceResponse};
 use crate::machine::task::Requester;
-use crate::outlet::Ask;
+use crate::notifications::SpaceRequest;
 use crate::panics::Part;
 use crate::render;
+use crate::shared_state::{Shared, Task, lock};
 use crate::watcher::JobSlot;
 
 /// False if it is to be replaced.
@@ -64,9 +64,9 @@ fn serve(shared: &Shared, taken: Taken<Task>, snapshot: &Snapshot) -> bool {
         (_, None) => {}
     }
     for (place, task) in tasks.into_iter().enumerate() {
-        let source = if place == 0 { Source::Fresh } else { Source::Shared };
+        let source = if place == 0 { AnswerSource::Fresh } else { AnswerSource::Shared };
         let hints = Hints { queued: Some(queued), ..task.hints.clone() };
-        let of = |bytes| Answered { answer: Answer::Bytes(bytes), version, hints, source };
+        let of = |bytes| SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source };
         shared.reply(task, outcome.clone().map(of));
     }
     is_well
@@ -92,8 +92,8 @@ fn evaluate(
                 probe.at_rendering();
             }
             match &tasks[0].ask {
-                Ask::Query { query, form } => render::query(query, *form, snapshot, &limits),
-                Ask::Match { masks, form } => render::matches(masks, *form, snapshot, &limits),
+                SpaceRequest::Query { query, form } => render::query(query, *form, snapshot, &limits),
+                SpaceRequest::Match { masks, form } => render::matches(masks, *form, snapshot, &limits),
                 // Everything else goes to the writer.
                 _ => Err(Refused::Closing),
             }

@@ -34,18 +34,18 @@ impl Write for Sheet {
 }
 
 /// Bytes that are counted as long as somebody has them.
-struct Held {
+struct HeldBytes {
     bytes: Vec<u8>,
     sum: Arc<AtomicUsize>,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for HeldBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldBytes {
     fn drop(&mut self) {
         self.sum.fetch_sub(self.bytes.capacity(), Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ impl Drop for Held {
 pub(crate) fn held(mut bytes: Vec<u8>, sum: &Arc<AtomicUsize>) -> Bytes {
     bytes.shrink_to_fit();
     sum.fetch_add(bytes.capacity(), Ordering::Relaxed);
-    Bytes::from_owner(Held { bytes, sum: Arc::clone(sum) })
+    Bytes::from_owner(HeldBytes { bytes, sum: Arc::clone(sum) })
 }
 
 /// The answer to a query.

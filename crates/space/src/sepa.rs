@@ -5,30 +5,30 @@ use serde_json::{Map, Value, json};
 use tidegate_control::hints::{Asks, Hints};
 use tidegate_graph::{GraphError, Query, QueryLimits, Row};
 
-use crate::change::{Change, Manner};
+use crate::change::{Manner, WrittenChange};
 use crate::http::problem::UNAVAILABLE;
 use crate::limits::GRAPHS_MAX;
-use crate::machine::request::{Begun, Refused, Seen, Subscribed};
+use crate::machine::request::{Begun, Refused, ResumePoint, Subscribed};
 
 /// What a client says.
 #[derive(Debug)]
 pub(crate) enum Said {
-    Subscribe(Box<Wanted>),
+    Subscribe(Box<WantedSubscription>),
     Unsubscribe { spuid: String, alias: Option<String> },
 }
 
 /// A subscription that a client wants; its query is not read yet.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedSubscription {
     pub(crate) sparql: String,
     default: Vec<NamedNode>,
     named: Vec<NamedNode>,
     pub(crate) alias: Option<String>,
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<ResumePoint>,
     pub(crate) asks: Asks,
 }
 
-impl Wanted {
+impl WantedSubscription {
     /// Reads the query.
     pub(crate) fn query(&self, limits: &QueryLimits) -> Result<Query, GraphError> {
         let query = Query::parse(&self.sparql, limits)?;
@@ -66,9 +66,9 @@ pub(crate) fn read(text: &str) -> Result<Said, Wrong> {
         // SEPA knows no coming back; these are the names of what a notification has.
         let sequence = subscribe.get("sequence").and_then(Value::as_u64);
         let seen = word(subscribe, "spuid").zip(sequence);
-        let seen = seen.map(|(name, sequence)| Seen { name, sequence, round: None });
+        let seen = seen.map(|(name, sequence)| ResumePoint { name, sequence, round: None });
         let asks = asks(subscribe);
-        return Ok(Said::Subscribe(Box::new(Wanted { sparql, default, named, alias, seen, asks })));
+        return Ok(Said::Subscribe(Box::new(WantedSubscription { sparql, default, named, alias, seen, asks })));
     }
     if let Some(unsubscribe) = message.get("unsubscribe") {
         let alias = word(unsubscribe, "alias");
@@ -107,13 +107,13 @@ fn graphs(value: Option<&Value>) -> Result<Vec<NamedNode>, String> {
 
 /// A subscription as it is written about.
 #[derive(Clone, Debug)]
-pub(crate) struct Subscription {
+pub(crate) struct SepaSubscription {
     pub(crate) spuid: String,
     pub(crate) alias: Option<String>,
     pub(crate) variables: Vec<Variable>,
 }
 
-impl Subscription {
+impl SepaSubscription {
     pub(crate) fn new(subscribed: &Subscribed, alias: Option<String>) -> Self {
         let variables = match &subscribed.begun {
             Begun::Whole(baseline) => baseline.variables.clone(),
@@ -135,7 +135,7 @@ impl Subscription {
     }
 
     /// Tells of a change. Its rows are written once for all who are told the same.
-    pub(crate) fn notification(&self, sequence: u64, change: &Change) -> String {
+    pub(crate) fn notification(&self, sequence: u64, change: &WrittenChange) -> String {
         let rows = change.written(Manner::Sepa, || {
             let (added, removed) = (self.results(&change.added), self.results(&change.removed));
             format!(r#""addedResults":{added},"removedResults":{removed}"#)
@@ -274,10 +274,10 @@ mod tests {
     #[test]
     fn a_notification_has_all_that_clients_look_at_even_if_empty() {
         let variables = vec![Variable::new_unchecked("o")];
-        let subscription = Subscription { spuid: "s\"".into(), alias: Some("a".into()), variables };
+        let subscription = SepaSubscription { spuid: "s\"".into(), alias: Some("a".into()), variables };
         let row: Row = std::sync::Arc::from([Some(Term::from(oxrdf::Literal::from(5)))]);
         let delta = tidegate_graph::ResultDelta { added: vec![row], removed: vec![] };
-        let change = Change::from(std::sync::Arc::new(delta));
+        let change = WrittenChange::from(std::sync::Arc::new(delta));
         let told: Value = serde_json::from_str(&subscription.notification(0, &change)).unwrap();
         let expected = json!({"notification": {"spuid": "s\"", "alias": "a", "sequence": 0,
             "addedResults": {"head": {"vars": ["o"]}, "results": {"bindings": [{"o": {"type": "literal", "value": "5",

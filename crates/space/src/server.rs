@@ -8,11 +8,11 @@ use std::{fmt, io};
 use tokio::sync::oneshot;
 use tracing::error;
 
+use crate::access_policy::AccessPolicy;
 use crate::limits::{DOORS_CONNECTIONS_MAX, STACK_BYTES};
 use crate::panics::Part;
 use crate::places::Places;
-use crate::porter::Porter;
-use crate::service::Handle;
+use crate::service::SpaceHandle;
 use crate::{http, ssap};
 
 /// Where the doors are; port 0 takes a free one.
@@ -86,7 +86,7 @@ impl Bound {
 
 impl Doors {
     /// Begins to serve.
-    pub fn start(bound: Bound, handle: &Handle, porter: Arc<dyn Porter>) -> io::Result<Self> {
+    pub fn start(bound: Bound, handle: &SpaceHandle, policy: Arc<dyn AccessPolicy>) -> io::Result<Self> {
         let address = |listener: &Option<TcpListener>| listener.as_ref().map(TcpListener::local_addr).transpose();
         let [sepa_http, sepa_ws] = &bound.sepa;
         let addresses = Binds {
@@ -98,13 +98,13 @@ impl Doors {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let places = Arc::new(Places::new(bound.connections_max));
-        let web = Arc::new(http::Door {
+        let web = Arc::new(http::HttpState {
             handle: handle.clone(),
-            porter,
+            policy,
             remembered: http::Remembered::new(),
             places: Arc::clone(&places),
         });
-        let m3 = Arc::new(ssap::Door::new(handle.clone(), places));
+        let m3 = Arc::new(ssap::SsapState::new(handle.clone(), places));
         let life = move || {
             let served = runtime.block_on(async {
                 // What is served is the same at all of them.

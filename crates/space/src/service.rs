@@ -17,60 +17,60 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 use tracing::error;
 
-use crate::admission::Admission;
+use crate::admission::SpaceAdmission;
 use crate::counts::{Cancelled, Ssap};
 use crate::crew::Crew;
-use crate::desk::{Control, ReplyTo, Shared, lock};
 use crate::evaluator;
-use crate::keep::Keep;
 use crate::limits::{BEGUN_GRACE, GRACE, INLINE_STEPS_MAX, PARSERS, READERS, STACK_BYTES};
 use crate::machine::condition::{Condition, PAUSE_MIN, Restarts};
-use crate::machine::request::{Answered, Asker, Refused};
-use crate::memory::{Budget, Texts};
-use crate::outlet::{Ask, Outlet};
+use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
+use crate::memory::{MemoryBudget, Texts};
+use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::panics::{Part, Probe};
 use crate::parsers::{self, Length};
-use crate::progress::{Progress, Stage};
+use crate::persistence::Persistence;
+use crate::progress::{RequestProgress, RequestStage};
 use crate::reader;
-use crate::supervisor::{self, Opened, Reopen};
-use crate::vault::{Opening, Restored, Shelf, Vault};
-use crate::watch::Watch;
+use crate::shared_state::{Control, ReplyTo, Shared, lock};
+use crate::space_store::{LogPersistence, RestoredSpace, SpaceOpening, SpaceStore};
+use crate::supervisor::{self, OpenedSpace, Reopen};
+use crate::watch::SpaceWatch;
 
 /// The smart space while it runs. Dropping it ends its threads.
 pub struct Service {
-    handle: Handle,
+    handle: SpaceHandle,
     threads: Vec<JoinHandle<()>>,
     crews: Vec<Arc<Crew>>,
-    vault: Option<Arc<Vault>>,
+    store: Option<Arc<SpaceStore>>,
 }
 
 /// By which doors ask.
 #[derive(Clone)]
-pub struct Handle {
+pub struct SpaceHandle {
     pub(crate) shared: Arc<Shared>,
     boot: u64,
 }
 
 /// A request that was made.
-pub struct Waiting {
-    reply: oneshot::Receiver<Result<Answered, Refused>>,
+pub struct PendingReply {
+    reply: oneshot::Receiver<Result<SpaceResponse, Refused>>,
     until: Instant,
-    progress: Arc<Progress>,
+    progress: Arc<RequestProgress>,
     is_change: bool,
     /// It was begun and its time is over: it is waited for a little longer.
     is_extended: bool,
     shared: Arc<Shared>,
 }
 
-impl fmt::Debug for Handle {
+impl fmt::Debug for SpaceHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("version", &self.version()).finish_non_exhaustive()
+        f.debug_struct("SpaceHandle").field("version", &self.version()).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Waiting {
+impl fmt::Debug for PendingReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Waiting").field("progress", &self.progress).finish_non_exhaustive()
+        f.debug_struct("PendingReply").field("progress", &self.progress).finish_non_exhaustive()
     }
 }
 
@@ -90,9 +90,9 @@ pub(crate) fn random<const N: usize>() -> [u8; N] {
 }
 
 /// The system's random numbers, drawn one by one: for what is seldom.
-pub(crate) struct Chance;
+pub(crate) struct SystemChance;
 
-impl rand_core::TryRng for Chance {
+impl rand_core::TryRng for SystemChance {
     type Error = std::convert::Infallible;
 
     fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
@@ -113,28 +113,28 @@ impl rand_core::TryRng for Chance {
 
 /// What a service is given beside its data.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ServiceOptions {
     /// Bounds of the data.
     pub limits: SpaceLimits,
     /// How requests wait.
-    pub admission: Admission,
+    pub admission: SpaceAdmission,
     /// The memory budget of the process.
-    pub budget: Option<Arc<dyn Budget>>,
+    pub budget: Option<Arc<dyn MemoryBudget>>,
     /// The first pause before the space begins anew after a fault; each further one is twice as long.
     pub restart_pause: Duration,
     /// Where a test may make something go wrong.
     pub probe: Option<Arc<dyn Probe>>,
 }
 
-impl Default for Options {
+impl Default for ServiceOptions {
     fn default() -> Self {
-        let (limits, admission) = (SpaceLimits::default(), Admission::default());
+        let (limits, admission) = (SpaceLimits::default(), SpaceAdmission::default());
         Self { limits, admission, budget: None, restart_pause: PAUSE_MIN, probe: None }
     }
 }
 
-impl Options {
-    fn usual(limits: SpaceLimits, admission: &Admission) -> Self {
+impl ServiceOptions {
+    fn usual(limits: SpaceLimits, admission: &SpaceAdmission) -> Self {
         Self { limits, admission: *admission, ..Self::default() }
     }
 
@@ -146,41 +146,45 @@ impl Options {
 
 /// An empty space. A version of an earlier run must not match one of this: there is less than a change in each
 /// microsecond.
-fn empty(limits: SpaceLimits) -> Opened {
+fn empty(limits: SpaceLimits) -> OpenedSpace {
     let mut space = GraphSpace::new(u64::from_le_bytes(random()), limits);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     space.replay_version(u64::try_from(now.as_micros()).unwrap_or_default());
-    Opened { restored: Restored { space, names: Vec::new() }, keep: None, opening: None }
+    OpenedSpace { restored: RestoredSpace { space, names: Vec::new() }, keep: None, opening: None }
 }
 
 impl Service {
     /// An empty space, in memory only.
     pub fn start(limits: SpaceLimits) -> io::Result<Self> {
-        Self::start_as(limits, &Admission::default())
+        Self::start_as(limits, &SpaceAdmission::default())
     }
 
     /// The same, with a choice of how requests wait.
-    pub fn start_as(limits: SpaceLimits, admission: &Admission) -> io::Result<Self> {
-        Self::start_by(&Options::usual(limits, admission))
+    pub fn start_as(limits: SpaceLimits, admission: &SpaceAdmission) -> io::Result<Self> {
+        Self::start_by(&ServiceOptions::usual(limits, admission))
     }
 
     /// The same, with all options. If its owner panics, it begins anew with nothing in it: it was kept nowhere.
-    pub fn start_by(options: &Options) -> io::Result<Self> {
+    pub fn start_by(options: &ServiceOptions) -> io::Result<Self> {
         let limits = options.data_limits();
         let again: Reopen = Arc::new(Mutex::new(move || Ok(empty(limits.clone()))));
         Self::run(Some(empty(options.data_limits())), again, options)
     }
 
     /// The space that a directory keeps.
-    pub fn open(config: &StoreConfig, limits: SpaceLimits, admission: &Admission) -> io::Result<(Self, Opening)> {
-        let (service, opening) = Self::open_by(config, &Options::usual(limits, admission))?;
+    pub fn open(
+        config: &StoreConfig,
+        limits: SpaceLimits,
+        admission: &SpaceAdmission,
+    ) -> io::Result<(Self, SpaceOpening)> {
+        let (service, opening) = Self::open_by(config, &ServiceOptions::usual(limits, admission))?;
         let opening = opening.ok_or_else(|| io::Error::other("the thread that opens the space has panicked"))?;
         Ok((service, opening))
     }
 
     /// The same, with all options. If reading it panics, which is a fault of ours, the service starts all the same, and
     /// tries again as it does after a panic of its owner: then there is no opening to report.
-    pub fn open_by(config: &StoreConfig, options: &Options) -> io::Result<(Self, Option<Opening>)> {
+    pub fn open_by(config: &StoreConfig, options: &ServiceOptions) -> io::Result<(Self, Option<SpaceOpening>)> {
         let (dir, narrowed) = (config.dir.clone(), Arc::new(Mutex::new(None)));
         let seen = Arc::clone(&narrowed);
         let disk = move || {
@@ -201,10 +205,10 @@ impl Service {
         config: &StoreConfig,
         log: LogOptions,
         limits: SpaceLimits,
-    ) -> io::Result<(Self, Opening)> {
+    ) -> io::Result<(Self, SpaceOpening)> {
         let mut disk = Some(disk);
         let disk = move || disk.take().ok_or(StoreError::Failed);
-        let options = Options::usual(limits, &Admission::default());
+        let options = ServiceOptions::usual(limits, &SpaceAdmission::default());
         let (service, opening) = Self::open_with(disk, config, log, &options)?;
         let opening = opening.ok_or_else(|| io::Error::other("the thread that opens the space has panicked"))?;
         Ok((service, opening))
@@ -214,35 +218,39 @@ impl Service {
         mut disk: impl FnMut() -> Result<D, StoreError> + Send + 'static,
         config: &StoreConfig,
         log: LogOptions,
-        options: &Options,
-    ) -> io::Result<(Self, Option<Opening>)> {
-        let (vault, limits) = (Vault::new(config), options.data_limits());
-        let shelves = Arc::clone(&vault);
+        options: &ServiceOptions,
+    ) -> io::Result<(Self, Option<SpaceOpening>)> {
+        let (store, limits) = (SpaceStore::new(config), options.data_limits());
+        let shelves = Arc::clone(&store);
         let open: Reopen = Arc::new(Mutex::new(move || {
             let (restored, opening) = shelves.open(&mut disk, log, limits.clone()).map_err(io::Error::other)?;
-            let keep: Box<dyn Keep> = Box::new(Shelf::new(Arc::clone(&shelves)));
-            Ok(Opened { restored, keep: Some(keep), opening: Some(opening) })
+            let keep: Box<dyn Persistence> = Box::new(LogPersistence::new(Arc::clone(&shelves)));
+            Ok(OpenedSpace { restored, keep: Some(keep), opening: Some(opening) })
         }));
         let mut opened = supervisor::open(&open)?.transpose()?;
         let opening = opened.as_mut().and_then(|opened| opened.opening.take());
         let mut service = Self::run(opened, open, options)?;
-        service.vault = Some(vault);
+        service.store = Some(store);
         Ok((service, opening))
     }
 
     /// The store; none if the space is in memory only.
-    pub fn vault(&self) -> Option<Arc<Vault>> {
-        self.vault.clone()
+    pub fn store(&self) -> Option<Arc<SpaceStore>> {
+        self.store.clone()
     }
 
     /// A space as it was restored, and what keeps its changes. It cannot be restored again.
-    pub fn start_with(restored: Restored, keep: Option<Box<dyn Keep>>, admission: &Admission) -> io::Result<Self> {
+    pub fn start_with(
+        restored: RestoredSpace,
+        keep: Option<Box<dyn Persistence>>,
+        admission: &SpaceAdmission,
+    ) -> io::Result<Self> {
         let again: Reopen = Arc::new(Mutex::new(|| Err(io::Error::other("it cannot be restored again"))));
-        let opened = Opened { restored, keep, opening: None };
-        Self::run(Some(opened), again, &Options::usual(SpaceLimits::default(), admission))
+        let opened = OpenedSpace { restored, keep, opening: None };
+        Self::run(Some(opened), again, &ServiceOptions::usual(SpaceLimits::default(), admission))
     }
 
-    fn run(opened: Option<Opened>, again: Reopen, options: &Options) -> io::Result<Self> {
+    fn run(opened: Option<OpenedSpace>, again: Reopen, options: &ServiceOptions) -> io::Result<Self> {
         let seed = (u64::from_le_bytes(random()), u64::from_le_bytes(random()));
         let mut shared = Shared::new(seed, &options.admission).ok_or(io::ErrorKind::InvalidInput)?;
         (shared.probe, shared.texts) = (options.probe.clone(), Texts::new(options.budget.clone()));
@@ -250,9 +258,9 @@ impl Service {
             shared.version.store(opened.restored.space.version(), Ordering::SeqCst);
         }
         let shared = Arc::new(shared);
-        let handle = Handle { shared: Arc::clone(&shared), boot: u64::from_le_bytes(random()) };
+        let handle = SpaceHandle { shared: Arc::clone(&shared), boot: u64::from_le_bytes(random()) };
         // From here on dropping the service ends what has begun.
-        let mut service = Self { handle, threads: Vec::new(), crews: Vec::new(), vault: None };
+        let mut service = Self { handle, threads: Vec::new(), crews: Vec::new(), store: None };
         let own = Arc::clone(&shared);
         service.crews.push(Crew::start("space-read", STACK_BYTES, READERS, move || reader::run(&own))?);
         let own = Arc::clone(&shared);
@@ -270,7 +278,7 @@ impl Service {
     }
 
     /// By which doors ask.
-    pub fn handle(&self) -> Handle {
+    pub fn handle(&self) -> SpaceHandle {
         self.handle.clone()
     }
 }
@@ -292,30 +300,30 @@ impl Drop for Service {
     }
 }
 
-impl Handle {
+impl SpaceHandle {
     /// Asks and waits.
-    pub async fn ask(&self, ask: Ask, asker: Asker) -> Result<Answered, Refused> {
+    pub async fn ask(&self, ask: SpaceRequest, asker: RequestOrigin) -> Result<SpaceResponse, Refused> {
         self.start(ask, asker).answer().await
     }
 
     /// Asks; what is asked first is done first, as far as it is of the same kind.
-    pub fn start(&self, ask: Ask, asker: Asker) -> Waiting {
+    pub fn start(&self, ask: SpaceRequest, asker: RequestOrigin) -> PendingReply {
         let (sender, reply) = oneshot::channel();
-        let asker = Asker { patience: asker.patience.min(self.shared.time_max), ..asker };
-        let (is_change, progress) = (ask.is_change(), Arc::new(Progress::default()));
+        let asker = RequestOrigin { patience: asker.patience.min(self.shared.time_max), ..asker };
+        let (is_change, progress) = (ask.is_change(), Arc::new(RequestProgress::default()));
         let until = Instant::now() + asker.patience + GRACE;
-        let waiting = Waiting::new(reply, until, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
+        let waiting = PendingReply::new(reply, until, Arc::clone(&progress), is_change, Arc::clone(&self.shared));
         self.shared.offer(ask, asker, ReplyTo { progress, charge: None, reply: sender });
         waiting
     }
 
     /// Ends a subscription of this connection.
-    pub fn unsubscribe(&self, id: SubscriberId, outlet: &Arc<Outlet>) {
+    pub fn unsubscribe(&self, id: SubscriberId, outlet: &Arc<NotificationOutlet>) {
         self.shared.control(Control::Unsubscribe(id, Arc::clone(outlet)));
     }
 
     /// This connection is gone. Its subscription is kept up to date for a while, for its client to come back.
-    pub fn depart(&self, id: SubscriberId, outlet: &Arc<Outlet>) {
+    pub fn depart(&self, id: SubscriberId, outlet: &Arc<NotificationOutlet>) {
         self.shared.control(Control::Depart(id, Arc::clone(outlet)));
     }
 
@@ -377,7 +385,7 @@ impl Handle {
     }
 
     /// What goes on, for an operator.
-    pub fn watch(&self) -> &Watch {
+    pub fn watch(&self) -> &SpaceWatch {
         &self.shared.watch
     }
 
@@ -412,11 +420,11 @@ impl Handle {
     }
 }
 
-impl Waiting {
+impl PendingReply {
     pub(crate) fn new(
-        reply: oneshot::Receiver<Result<Answered, Refused>>,
+        reply: oneshot::Receiver<Result<SpaceResponse, Refused>>,
         until: Instant,
-        progress: Arc<Progress>,
+        progress: Arc<RequestProgress>,
         is_change: bool,
         shared: Arc<Shared>,
     ) -> Self {
@@ -424,19 +432,19 @@ impl Waiting {
     }
 
     /// Waits for the answer.
-    pub async fn answer(mut self) -> Result<Answered, Refused> {
+    pub async fn answer(mut self) -> Result<SpaceResponse, Refused> {
         self.wait().await
     }
 
     /// The same, for those who may be interrupted. Not to be called again after it has answered.
-    pub async fn wait(&mut self) -> Result<Answered, Refused> {
+    pub async fn wait(&mut self) -> Result<SpaceResponse, Refused> {
         loop {
             match timeout_at(self.until.into(), &mut self.reply).await {
                 Ok(Ok(outcome)) => return outcome,
                 Ok(Err(_)) => return Err(self.unanswered()),
                 Err(_) if !self.is_change || self.progress.withdraw() => return Err(Refused::Late),
                 // It was told to end. When it does, it is known what became of it.
-                Err(_) if !self.is_extended && self.progress.stage() == Stage::Begun => {
+                Err(_) if !self.is_extended && self.progress.stage() == RequestStage::Begun => {
                     self.is_extended = true;
                     self.until += BEGUN_GRACE;
                 }
@@ -448,15 +456,15 @@ impl Waiting {
     /// Whoever had it is gone without a word.
     fn unanswered(&self) -> Refused {
         match self.progress.stage() {
-            Stage::Submitted => Refused::Unconfirmed,
+            RequestStage::Submitted => Refused::Unconfirmed,
             _ if self.shared.is_closing() => Refused::Closing,
-            Stage::Begun => Refused::Panicked,
+            RequestStage::Begun => Refused::Panicked,
             _ => self.shared.unavailable().unwrap_or(Refused::Panicked),
         }
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         self.progress.leave();
     }

@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 
 use tracing::{error, info, warn};
 
-use crate::desk::{Shared, lock};
-use crate::keep::Keep;
 use crate::limits::STACK_BYTES;
 use crate::machine::condition::{Condition, PAUSE_MAX, Restarts};
 use crate::panics::Part;
-use crate::vault::{Opening, Restored};
+use crate::persistence::Persistence;
+use crate::shared_state::{Shared, lock};
+use crate::space_store::{RestoredSpace, SpaceOpening};
 use crate::writer_thread::WriterThread;
 
 /// A space, and what keeps its changes.
-pub(crate) struct Opened {
-    pub(crate) restored: Restored,
-    pub(crate) keep: Option<Box<dyn Keep>>,
+pub(crate) struct OpenedSpace {
+    pub(crate) restored: RestoredSpace,
+    pub(crate) keep: Option<Box<dyn Persistence>>,
     /// What was found, if it was read from somewhere.
-    pub(crate) opening: Option<Opening>,
+    pub(crate) opening: Option<SpaceOpening>,
 }
 
 /// Reads the space, as often as it is called.
-pub(crate) type Reopen = Arc<Mutex<dyn FnMut() -> io::Result<Opened> + Send>>;
+pub(crate) type Reopen = Arc<Mutex<dyn FnMut() -> io::Result<OpenedSpace> + Send>>;
 
 /// Does something on a thread with a large stack, and waits for it. None if it panicked.
 fn apart<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) -> io::Result<Option<T>> {
@@ -36,7 +36,7 @@ fn apart<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'stati
 }
 
 /// Reads the space: rules are parsed again, which needs as much stack as parsing them did. None if that panicked.
-pub(crate) fn open(reopen: &Reopen) -> io::Result<Option<io::Result<Opened>>> {
+pub(crate) fn open(reopen: &Reopen) -> io::Result<Option<io::Result<OpenedSpace>>> {
     let reopen = Arc::clone(reopen);
     apart("space-open", move || (lock(&reopen))())
 }
@@ -44,11 +44,11 @@ pub(crate) fn open(reopen: &Reopen) -> io::Result<Option<io::Result<Opened>>> {
 /// Starts the supervisor with a space that is open, or with none if opening it has panicked.
 pub(crate) fn start(
     shared: Arc<Shared>,
-    opened: Option<Opened>,
+    opened: Option<OpenedSpace>,
     reopen: Reopen,
     restarts: Restarts,
 ) -> io::Result<JoinHandle<()>> {
-    let mut supervisor = Supervisor { shared, reopen, restarts };
+    let mut supervisor = WriterSupervisor { shared, reopen, restarts };
     if opened.is_none() {
         supervisor.shared.suspend(Condition::Restarting);
     }
@@ -64,14 +64,14 @@ enum Failure {
     Unreadable,
 }
 
-struct Supervisor {
+struct WriterSupervisor {
     shared: Arc<Shared>,
     reopen: Reopen,
     restarts: Restarts,
 }
 
-impl Supervisor {
-    fn run(&mut self, mut opened: Option<Opened>) {
+impl WriterSupervisor {
+    fn run(&mut self, mut opened: Option<OpenedSpace>) {
         let (mut served, mut failure) = (Duration::ZERO, Failure::Panicked);
         loop {
             if let Some(opened) = opened.take() {
@@ -104,13 +104,13 @@ impl Supervisor {
     }
 
     /// Lets an owner serve; false if it panicked.
-    fn serve(&self, Opened { restored, mut keep, .. }: Opened) -> bool {
+    fn serve(&self, OpenedSpace { restored, mut keep, .. }: OpenedSpace) -> bool {
         let shared = Arc::clone(&self.shared);
         if let Some(keep) = &mut keep {
             let shared = Arc::clone(&shared);
             keep.listen(Box::new(move || shared.kept()));
         }
-        let Restored { space, names } = restored;
+        let RestoredSpace { space, names } = restored;
         match apart("space", move || WriterThread::new(space, names, keep, shared).run()) {
             Ok(Some(is_well)) => is_well,
             Ok(None) => {
@@ -124,7 +124,7 @@ impl Supervisor {
         }
     }
 
-    fn open(&self) -> Result<Opened, Failure> {
+    fn open(&self) -> Result<OpenedSpace, Failure> {
         let (failure, error) = match open(&self.reopen) {
             Ok(Some(Ok(mut opened))) => {
                 let space = &mut opened.restored.space;

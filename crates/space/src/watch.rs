@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 use tidegate_graph::CancelToken;
 
 use crate::limits::{SLOW, SLOW_SHOWN_MAX, STANDING_SHOWN_MAX};
-use crate::outlet::Ask;
+use crate::notifications::SpaceRequest;
 
 /// What goes on.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct SpaceWatch {
     lists: Mutex<Lists>,
     notifications: AtomicU64,
 }
@@ -21,7 +21,7 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Lists {
     begun: u64,
-    running: BTreeMap<u64, Entry>,
+    running: BTreeMap<u64, EvaluationEntry>,
     slow: VecDeque<Slow>,
     standing: BTreeMap<u64, Stands>,
     /// Those for which there was no place in the list.
@@ -29,7 +29,7 @@ struct Lists {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct EvaluationEntry {
     text: Box<str>,
     began: Instant,
     waiting: usize,
@@ -46,7 +46,7 @@ struct Stands {
 
 /// An evaluation under way.
 #[derive(Clone, Debug)]
-pub struct Running {
+pub struct EvaluationInfo {
     /// By which it can be cancelled.
     pub number: u64,
     /// Its query.
@@ -72,7 +72,7 @@ pub struct Slow {
 
 /// A query that stands.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct StandingQueryInfo {
     /// The subscription's number.
     pub number: u64,
     /// Its query.
@@ -84,28 +84,28 @@ pub struct Standing {
 }
 
 /// Takes an evaluation off the list, however it ends.
-struct Ends<'a> {
-    watch: &'a Watch,
+struct EvaluationGuard<'a> {
+    watch: &'a SpaceWatch,
     number: u64,
 }
 
-impl Drop for Ends<'_> {
+impl Drop for EvaluationGuard<'_> {
     fn drop(&mut self) {
         self.watch.end(self.number);
     }
 }
 
-impl Watch {
+impl SpaceWatch {
     fn lists(&self) -> std::sync::MutexGuard<'_, Lists> {
         // Nothing is done meanwhile that could leave it half changed.
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Evaluations under way, the oldest first.
-    pub fn running(&self) -> Vec<Running> {
-        let show = |(number, it): (&u64, &Entry)| {
+    pub fn running(&self) -> Vec<EvaluationInfo> {
+        let show = |(number, it): (&u64, &EvaluationEntry)| {
             let (text, time) = (it.text.clone(), it.began.elapsed());
-            Running { number: *number, text, time, waiting: it.waiting }
+            EvaluationInfo { number: *number, text, time, waiting: it.waiting }
         };
         self.lists().running.iter().map(show).collect()
     }
@@ -130,18 +130,29 @@ impl Watch {
     }
 
     /// The first of those that stand.
-    pub fn standing_list(&self) -> Vec<Standing> {
+    pub fn standing_list(&self) -> Vec<StandingQueryInfo> {
         let show = |(number, it): (&u64, &Stands)| {
             let (text, age) = (it.text.clone(), it.since.elapsed());
-            Standing { number: *number, text, age, notifications: it.notifications }
+            StandingQueryInfo { number: *number, text, age, notifications: it.notifications }
         };
         self.lists().standing.iter().map(show).collect()
     }
 
     /// Runs an evaluation under the operator's eyes.
-    pub(crate) fn over<T>(&self, ask: &Ask, waiting: usize, token: &CancelToken, work: impl FnOnce() -> T) -> T {
-        let entry =
-            Entry { text: ask.shown(), began: Instant::now(), waiting, token: token.clone(), is_cancelled: false };
+    pub(crate) fn over<T>(
+        &self,
+        ask: &SpaceRequest,
+        waiting: usize,
+        token: &CancelToken,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let entry = EvaluationEntry {
+            text: ask.shown(),
+            began: Instant::now(),
+            waiting,
+            token: token.clone(),
+            is_cancelled: false,
+        };
         let number = {
             let mut lists = self.lists();
             lists.begun += 1;
@@ -149,13 +160,13 @@ impl Watch {
             lists.running.insert(number, entry);
             number
         };
-        let _ends = Ends { watch: self, number };
+        let _ends = EvaluationGuard { watch: self, number };
         work()
     }
 
     fn end(&self, number: u64) {
         let mut lists = self.lists();
-        if let Some(Entry { text, began, is_cancelled, .. }) = lists.running.remove(&number) {
+        if let Some(EvaluationEntry { text, began, is_cancelled, .. }) = lists.running.remove(&number) {
             let time = began.elapsed();
             if time >= SLOW || is_cancelled {
                 if lists.slow.len() >= SLOW_SHOWN_MAX {
@@ -204,8 +215,8 @@ mod tests {
 
     #[test]
     fn what_runs_is_seen_and_can_be_cancelled() {
-        let (watch, token) = (Watch::default(), CancelToken::default());
-        let ask = Ask::AddRule { name: String::new(), text: "x".repeat(2 * TEXT_SHOWN_BYTES) };
+        let (watch, token) = (SpaceWatch::default(), CancelToken::default());
+        let ask = SpaceRequest::AddRule { name: String::new(), text: "x".repeat(2 * TEXT_SHOWN_BYTES) };
         watch.over(&ask, 3, &token, || {
             let running = watch.running();
             assert_eq!((running.len(), running[0].waiting, running[0].text.len()), (1, 3, TEXT_SHOWN_BYTES));
@@ -219,7 +230,7 @@ mod tests {
 
     #[test]
     fn those_that_stand_are_counted_beyond_the_list() {
-        let watch = Watch::default();
+        let watch = SpaceWatch::default();
         for number in 0..STANDING_SHOWN_MAX as u64 + 5 {
             watch.subscribed(number, "q".into());
             watch.told(number);

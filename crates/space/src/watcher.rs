@@ -9,24 +9,24 @@ use tidegate_graph::CancelToken;
 use tracing::error;
 
 use crate::counts::Cancelled;
-use crate::crew::{Seat, seat};
-use crate::desk::{Shared, lock};
+use crate::crew::{CrewMember, seat};
 use crate::limits::{RUNAWAY_AFTER, WATCH_INTERVAL};
 use crate::machine::front_desk::Side;
 use crate::machine::order::Job;
 use crate::panics::Part;
-use crate::progress::Progress;
+use crate::progress::RequestProgress;
+use crate::shared_state::{Shared, lock};
 
 /// Something under way.
-pub(crate) struct Running {
+pub(crate) struct WatchedWork {
     number: u64,
     token: CancelToken,
     until: Timestamp,
     /// Who waits for it; empty if it is done for its own sake.
-    waiting: Vec<Arc<Progress>>,
+    waiting: Vec<Arc<RequestProgress>>,
     /// What it is done on, if that can be given up.
     on: Option<On>,
-    state: State,
+    state: WatchState,
 }
 
 /// A job in the order of readers. Whoever ends it takes it out: the reader, or the watcher if the reader is given up.
@@ -36,13 +36,13 @@ pub(crate) type JobSlot = Arc<Mutex<Option<Job>>>;
 #[derive(Clone)]
 struct On {
     part: Part,
-    seat: Arc<Seat>,
+    seat: Arc<CrewMember>,
     job: Option<JobSlot>,
     began: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum WatchState {
     Wanted,
     /// Told to end at this time.
     Cancelled(Timestamp),
@@ -51,12 +51,12 @@ enum State {
 }
 
 /// Takes what runs off the list, however it ends.
-struct Ends<'a> {
+struct WatchGuard<'a> {
     shared: &'a Shared,
     number: u64,
 }
 
-impl Drop for Ends<'_> {
+impl Drop for WatchGuard<'_> {
     fn drop(&mut self) {
         lock(&self.shared.desk).running.retain(|running| running.number != self.number);
     }
@@ -67,7 +67,7 @@ impl Shared {
     pub(crate) fn watched<T>(
         &self,
         until: Timestamp,
-        waiting: Vec<Arc<Progress>>,
+        waiting: Vec<Arc<RequestProgress>>,
         on: Option<(Part, Option<&JobSlot>)>,
         work: impl FnOnce(CancelToken) -> T,
     ) -> T {
@@ -81,13 +81,13 @@ impl Shared {
         }
         desk.begun += 1;
         let number = desk.begun;
-        desk.running.push(Running { number, token: token.clone(), until, waiting, on, state: State::Wanted });
+        desk.running.push(WatchedWork { number, token: token.clone(), until, waiting, on, state: WatchState::Wanted });
         let is_asleep = self.is_watcher_asleep.swap(false, Ordering::Relaxed);
         drop(desk);
         if is_asleep {
             self.watcher.notify_one();
         }
-        let _ends = Ends { shared: self, number };
+        let _ends = WatchGuard { shared: self, number };
         work(token)
     }
 
@@ -122,7 +122,7 @@ impl Shared {
             };
             was_empty = is_empty;
         }
-        for running in desk.running.iter().filter(|running| running.state == State::Wanted) {
+        for running in desk.running.iter().filter(|running| running.state == WatchState::Wanted) {
             running.token.cancel();
             self.counts.cancelled(Cancelled::Shutdown);
         }
@@ -151,24 +151,24 @@ impl Shared {
     }
 }
 
-impl Running {
+impl WatchedWork {
     /// Ends it if it is to end. Says what is to be given up.
     fn look(&mut self, now: Timestamp, shared: &Shared) -> Option<On> {
         match self.state {
-            State::Wanted => {
+            WatchState::Wanted => {
                 let is_unwanted = !self.waiting.is_empty() && self.waiting.iter().all(|progress| progress.is_gone());
                 if now >= self.until || is_unwanted {
                     self.token.cancel();
-                    self.state = State::Cancelled(now);
+                    self.state = WatchState::Cancelled(now);
                     shared.counts.cancelled(if is_unwanted { Cancelled::Abandoned } else { Cancelled::Time });
                 }
                 None
             }
-            State::Cancelled(at) if now >= at + RUNAWAY_AFTER => {
-                self.state = State::GivenUp;
+            WatchState::Cancelled(at) if now >= at + RUNAWAY_AFTER => {
+                self.state = WatchState::GivenUp;
                 self.on.clone()
             }
-            State::Cancelled(_) | State::GivenUp => None,
+            WatchState::Cancelled(_) | WatchState::GivenUp => None,
         }
     }
 }

@@ -8,20 +8,20 @@ use std::time::Duration;
 use tidegate_graph::{CancelToken, GraphSpace, RuleId, SubscriberId};
 use tracing::warn;
 
-use crate::desk::{Control, Next, ReplyTo, Shared};
-use crate::keep::Keep;
 use crate::machine::condition::Condition;
 use crate::machine::front_desk::Side;
-use crate::machine::notification::Told;
-use crate::machine::writer::{Event, Reply, StoreHealth, Work, Writer};
-use crate::outlet::{Outlet, Room};
+use crate::machine::notification::SpaceNotification;
+use crate::machine::writer::{StoreHealth, Writer, WriterEvent, WriterReply, WriterWork};
+use crate::notifications::{NotificationOutlet, OutletRoom};
 use crate::panics::Part;
+use crate::persistence::Persistence;
+use crate::shared_state::{Control, Next, ReplyTo, Shared};
 
-type Machine = Writer<ReplyTo, Arc<Outlet>>;
+type Machine = Writer<ReplyTo, Arc<NotificationOutlet>>;
 
 pub(crate) struct WriterThread {
     machine: Machine,
-    keep: Option<Box<dyn Keep>>,
+    keep: Option<Box<dyn Persistence>>,
     shared: Arc<Shared>,
 }
 
@@ -29,7 +29,7 @@ impl WriterThread {
     pub(crate) fn new(
         space: GraphSpace,
         rules: Vec<(String, RuleId)>,
-        keep: Option<Box<dyn Keep>>,
+        keep: Option<Box<dyn Persistence>>,
         shared: Arc<Shared>,
     ) -> Self {
         let machine = Writer::new(space, rules, keep.is_some().then_some(StoreHealth::Fine));
@@ -124,7 +124,7 @@ impl WriterThread {
         }
     }
 
-    fn work(&mut self, work: Work<ReplyTo, Arc<Outlet>>) {
+    fn work(&mut self, work: WriterWork<ReplyTo, Arc<NotificationOutlet>>) {
         let shared = Arc::clone(&self.shared);
         shared.probe(Part::Writer);
         let (machine, now) = (&mut self.machine, shared.now());
@@ -149,13 +149,13 @@ impl WriterThread {
         }
         while let Some(event) = self.machine.poll_event() {
             match event {
-                Event::Subscribed(id, text) => {
+                WriterEvent::Subscribed(id, text) => {
                     self.shared.subscribers_made.fetch_max(id.0, Ordering::SeqCst);
                     self.shared.watch.subscribed(id.0, text);
                 }
-                Event::Left(id) => self.shared.watch.left(id.0),
-                Event::Displaced(id, outlet) => outlet.displace(id),
-                Event::RuleStopped(rule, error) => {
+                WriterEvent::Left(id) => self.shared.watch.left(id.0),
+                WriterEvent::Displaced(id, outlet) => outlet.displace(id),
+                WriterEvent::RuleStopped(rule, error) => {
                     warn!(event = "rule_stopped", rule = rule.0, %error, "a rule was removed");
                 }
             }
@@ -168,8 +168,8 @@ impl WriterThread {
         }
     }
 
-    fn reply(&mut self, reply: Reply<ReplyTo, Arc<Outlet>>) {
-        let Reply { task, outcome, job, cost, subscription } = reply;
+    fn reply(&mut self, reply: WriterReply<ReplyTo, Arc<NotificationOutlet>>) {
+        let WriterReply { task, outcome, job, cost, subscription } = reply;
         match cost {
             Some(cost) => self.shared.served(job, Side::Write, cost),
             None => self.shared.cancelled(job, Side::Write, Duration::ZERO),
@@ -184,13 +184,13 @@ impl WriterThread {
     fn tell(&mut self, id: SubscriberId) {
         while let Some(outlet) = self.machine.connection(id).cloned() {
             let permit = match outlet.room(id) {
-                Room::Here(permit) => permit,
-                Room::Later => return,
+                OutletRoom::Here(permit) => permit,
+                OutletRoom::Later => return,
                 // It will say so itself.
-                Room::Gone => return self.machine.handle_gone(self.shared.now(), id),
+                OutletRoom::Gone => return self.machine.handle_gone(self.shared.now(), id),
             };
             let Some(told) = self.machine.poll_notification(id) else { return };
-            if let Told::Changed { .. } = &told {
+            if let SpaceNotification::Changed { .. } = &told {
                 self.shared.watch.told(id.0);
             }
             permit.send((id, told));
@@ -198,7 +198,7 @@ impl WriterThread {
     }
 }
 
-fn health(keep: &mut dyn Keep) -> StoreHealth {
+fn health(keep: &mut dyn Persistence) -> StoreHealth {
     if keep.trouble().is_some() {
         StoreHealth::Failed
     } else if keep.is_full() {

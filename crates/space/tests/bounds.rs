@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use tidegate_control::admission::Class;
 use tidegate_graph::{Query, QueryLimits, Update};
-use tidegate_space::{Ask, Asker, Binds, Bound, Budget, Doors, Everybody, Options, Part, Probe, Refused, Service};
+use tidegate_space::{
+    Binds, Bound, Doors, Everybody, MemoryBudget, Part, Probe, Refused, RequestOrigin, Service, ServiceOptions,
+    SpaceRequest,
+};
 
 fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
@@ -27,7 +30,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// A parser that never comes to an end by itself.
-fn endless(limits: &QueryLimits) -> ((), Result<Ask, Refused>) {
+fn endless(limits: &QueryLimits) -> ((), Result<SpaceRequest, Refused>) {
     while !limits.cancel.is_cancelled() {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -37,7 +40,7 @@ fn endless(limits: &QueryLimits) -> ((), Result<Ask, Refused>) {
 #[test]
 fn reading_a_text_ends_with_the_time_of_its_request() {
     let service = Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
-    let asker = Asker::new(0, Some(Duration::from_millis(50)));
+    let asker = RequestOrigin::new(0, Some(Duration::from_millis(50)));
     let (outcome, _) = wait(service.handle().read(10, Class::Query, asker, endless).answer());
     assert!(matches!(outcome, Err(Refused::Late)), "{outcome:?}");
     assert!(service.handle().cancelled().contains(&("time", 1)));
@@ -46,17 +49,17 @@ fn reading_a_text_ends_with_the_time_of_its_request() {
 #[test]
 fn reading_a_text_ends_when_nobody_waits_for_it() {
     let service = Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
-    let reading = service.handle().read(10, Class::Query, Asker::new(0, None), endless);
+    let reading = service.handle().read(10, Class::Query, RequestOrigin::new(0, None), endless);
     until("it is read", || service.handle().load().0 == 1);
     drop(reading);
     until("it ends", || service.handle().load().0 == 0);
     assert!(service.handle().cancelled().contains(&("abandoned", 1)));
 }
 
-fn insert(service: &Service) -> Result<tidegate_space::Answered, Refused> {
-    let read = service.handle().read(10, Class::Update, Asker::new(0, None), |limits| {
+fn insert(service: &Service) -> Result<tidegate_space::SpaceResponse, Refused> {
+    let read = service.handle().read(10, Class::Update, RequestOrigin::new(0, None), |limits| {
         let update = Update::parse("INSERT DATA { <urn:a> <urn:b> 1 }", limits);
-        ((), update.map(|it| Ask::Update(Box::new(it))).map_err(Refused::Failed))
+        ((), update.map(|it| SpaceRequest::Update(Box::new(it))).map_err(Refused::Failed))
     });
     wait(read.answer()).0
 }
@@ -66,7 +69,7 @@ fn insert(service: &Service) -> Result<tidegate_space::Answered, Refused> {
 #[test]
 fn what_does_not_end_is_given_up_and_others_are_read() {
     let service = Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
-    let (asker, is_over) = (Asker::new(0, Some(Duration::from_millis(10))), Arc::new(AtomicUsize::new(0)));
+    let (asker, is_over) = (RequestOrigin::new(0, Some(Duration::from_millis(10))), Arc::new(AtomicUsize::new(0)));
     let stuck: Vec<_> = (0..2)
         .map(|_| {
             let is_over = Arc::clone(&is_over);
@@ -111,11 +114,11 @@ fn readers_that_were_given_up_leave_their_places_to_others() {
     let is_over = Arc::new(AtomicUsize::new(0));
     let left = AtomicUsize::new(3);
     let probe: Arc<dyn Probe> = Arc::new(Stuck { left, is_over: Arc::clone(&is_over) });
-    let service = Service::start_by(&Options { probe: Some(probe), ..Options::default() }).unwrap();
+    let service = Service::start_by(&ServiceOptions { probe: Some(probe), ..ServiceOptions::default() }).unwrap();
     let ask = |number: usize, patience| {
         let query = Query::parse(&format!("SELECT * {{ ?s <urn:{number}> ?o }}"), &QueryLimits::default()).unwrap();
         let form = tidegate_space::Form::Ssap;
-        service.handle().start(Ask::Query { query: Box::new(query), form }, Asker::new(0, patience))
+        service.handle().start(SpaceRequest::Query { query: Box::new(query), form }, RequestOrigin::new(0, patience))
     };
     let stuck: Vec<_> = (0..3)
         .map(|number| {
@@ -142,7 +145,7 @@ struct Small {
 
 const SMALL: usize = 1 << 20;
 
-impl Budget for Small {
+impl MemoryBudget for Small {
     fn take(&self, bytes: usize) -> bool {
         let more = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= SMALL);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
@@ -160,7 +163,8 @@ impl Budget for Small {
 #[test]
 fn f066_texts_are_charged_to_the_budget_of_the_process_and_refused_beyond_it() {
     let budget = Arc::new(Small::default());
-    let options = Options { budget: Some(Arc::clone(&budget) as Arc<dyn Budget>), ..Options::default() };
+    let options =
+        ServiceOptions { budget: Some(Arc::clone(&budget) as Arc<dyn MemoryBudget>), ..ServiceOptions::default() };
     let service = Service::start_by(&options).unwrap();
     let free = Some("127.0.0.1:0".parse().unwrap());
     let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
@@ -202,8 +206,10 @@ fn an_update_that_is_not_done_in_time_has_changed_nothing_and_says_so() {
     assert_eq!(broker.handle().version(), version);
     let query = Query::parse("ASK { <urn:x> ?p ?o }", &QueryLimits::default()).unwrap();
     let form = tidegate_space::Form::Ssap;
-    let answered = wait(broker.handle().ask(Ask::Query { query: Box::new(query), form }, Asker::new(0, None))).unwrap();
-    let tidegate_space::Answer::Bytes(bytes) = answered.answer else { panic!("{answered:?}") };
+    let answered =
+        wait(broker.handle().ask(SpaceRequest::Query { query: Box::new(query), form }, RequestOrigin::new(0, None)))
+            .unwrap();
+    let tidegate_space::ResponseBody::Bytes(bytes) = answered.answer else { panic!("{answered:?}") };
     assert!(String::from_utf8_lossy(&bytes).contains("false"), "what was withdrawn is not done later");
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use oxrdfio::RdfFormat;
 use tidegate_graph::{GraphSpace, Mask, MaskGraph, Query, QueryLimits, SpaceLimits, Update};
 use tidegate_space::{
-    Admission, Answer, Answered, Ask, Asker, Form, Handle, Opening, Refused, Service, StoreConfig, Told, Watched,
-    outlet,
+    Form, Refused, RequestOrigin, ResponseBody, Service, SpaceAdmission, SpaceHandle, SpaceNotification, SpaceOpening,
+    SpaceRequest, SpaceResponse, StoreConfig, Watched, outlet,
 };
 use tidegate_store::disk::sim::{Crash, DiskFault, SimDisk};
 use tidegate_store::{Durability, Health, LogOptions};
@@ -26,11 +26,11 @@ fn small() -> LogOptions {
     LogOptions { segment_bytes: 2000, compact_bytes_min: 6000, ..LogOptions::default() }
 }
 
-fn open_as(disk: &SimDisk, durability: Durability) -> (Service, Opening) {
+fn open_as(disk: &SimDisk, durability: Durability) -> (Service, SpaceOpening) {
     Service::open_on(disk.boot(), &config(durability), small(), SpaceLimits::default()).unwrap()
 }
 
-fn open(disk: &SimDisk) -> (Service, Opening) {
+fn open(disk: &SimDisk) -> (Service, SpaceOpening) {
     open_as(disk, Durability::Always)
 }
 
@@ -38,23 +38,23 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
-fn asker() -> Asker {
-    Asker::new(0, None)
+fn asker() -> RequestOrigin {
+    RequestOrigin::new(0, None)
 }
 
-fn update(text: &str) -> Ask {
-    Ask::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()))
+fn update(text: &str) -> SpaceRequest {
+    SpaceRequest::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()))
 }
 
-fn ask(handle: &Handle, ask: Ask) -> Result<Answered, Refused> {
+fn ask(handle: &SpaceHandle, ask: SpaceRequest) -> Result<SpaceResponse, Refused> {
     wait(handle.ask(ask, asker()))
 }
 
 /// Everything that readers see, in order.
-fn quads(handle: &Handle) -> Vec<String> {
+fn quads(handle: &SpaceHandle) -> Vec<String> {
     let masks = vec![Mask { graph: MaskGraph::Any, ..Mask::default() }];
-    let answered = ask(handle, Ask::Match { masks, form: Form::Graph(RdfFormat::NQuads) }).unwrap();
-    let Answer::Bytes(bytes) = answered.answer else { panic!("{answered:?}") };
+    let answered = ask(handle, SpaceRequest::Match { masks, form: Form::Graph(RdfFormat::NQuads) }).unwrap();
+    let ResponseBody::Bytes(bytes) = answered.answer else { panic!("{answered:?}") };
     let mut lines: Vec<String> = std::str::from_utf8(&bytes).unwrap().lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines
@@ -90,7 +90,7 @@ impl Model {
         Self { space, rules: Vec::new(), states: vec![(0, Vec::new(), Vec::new())] }
     }
 
-    fn next(&mut self, dice: &mut Dice) -> Ask {
+    fn next(&mut self, dice: &mut Dice) -> SpaceRequest {
         let limits = QueryLimits::default();
         let (s, o) = (dice.below(6), dice.below(9));
         let ask = match dice.below(12) {
@@ -98,12 +98,12 @@ impl Model {
                 let name = format!("rule-{}", self.states.len());
                 self.space.add_rule(RULE, &limits).unwrap();
                 self.rules.push(name.clone());
-                Ask::AddRule { name, text: RULE.to_owned() }
+                SpaceRequest::AddRule { name, text: RULE.to_owned() }
             }
             1 if !self.rules.is_empty() => {
                 let (id, _) = self.space.rules().next().map(|(id, text)| (id, text.to_owned())).unwrap();
                 self.space.remove_rule(id).unwrap();
-                Ask::RemoveRule(self.rules.remove(0))
+                SpaceRequest::RemoveRule(self.rules.remove(0))
             }
             2..5 => self.update(&format!("DELETE WHERE {{ <urn:s{s}> ?p ?o }}")),
             5 => self.update(&format!("INSERT DATA {{ GRAPH <urn:g> {{ _:b <urn:p> 'long {}' }} }}", "x".repeat(300))),
@@ -113,7 +113,7 @@ impl Model {
         ask
     }
 
-    fn update(&mut self, text: &str) -> Ask {
+    fn update(&mut self, text: &str) -> SpaceRequest {
         let limits = QueryLimits::default();
         self.space.update(&Update::parse(text, &limits).unwrap(), &limits).unwrap();
         update(text)
@@ -172,7 +172,8 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     let (out, mut inlet) = outlet(&handle);
     let query = Query::parse("SELECT ?o { ?s <urn:p> ?o }", &QueryLimits::default()).unwrap();
     let what = || Watched::Query(Box::new(query.clone()));
-    ask(&handle, Ask::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) }).unwrap();
+    ask(&handle, SpaceRequest::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) })
+        .unwrap();
 
     disk.set_broken(Some(DiskFault::Device));
     let refused = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 2 }")).unwrap_err();
@@ -180,21 +181,21 @@ fn a_disk_that_fails_confirms_nothing_shows_nothing_and_goes_on() {
     // Known to fail by now: the next ones are not even begun.
     for request in [
         update("INSERT DATA { <urn:a> <urn:p> 3 }"),
-        Ask::AddRule { name: "r".into(), text: RULE.into() },
-        Ask::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) },
+        SpaceRequest::AddRule { name: "r".into(), text: RULE.into() },
+        SpaceRequest::Subscribe { what: what(), name: "s".into(), seen: None, outlet: Some(out.clone()) },
     ] {
         assert_eq!(ask(&handle, request).unwrap_err(), Refused::Unwritable);
     }
     let before = quads(&handle);
     assert_eq!((before.len(), handle.version()), (1, 1), "questions are answered, from what is kept: {before:?}");
-    let health = service.vault().unwrap().report().unwrap().health;
+    let health = service.store().unwrap().report().unwrap().health;
     assert!(matches!(health, Health::Failed { .. }));
 
     disk.set_broken(None);
     let (sequence, delta) = wait(async {
         match inlet.next().await.unwrap().1 {
-            Told::Changed { sequence, delta, .. } => (sequence, delta),
-            ended @ Told::Ended(_) => panic!("{ended:?}"),
+            SpaceNotification::Changed { sequence, delta, .. } => (sequence, delta),
+            ended @ SpaceNotification::Ended(_) => panic!("{ended:?}"),
         }
     });
     assert_eq!((sequence, delta.added.len(), delta.removed.len()), (1, 1, 0), "the one that waited, and only it");
@@ -224,8 +225,8 @@ fn f114_a_full_disk_refuses_what_grows_takes_what_removes_and_heals() {
         assert!(kept < 1000, "the disk is never full");
     };
     assert!(refused == Refused::Unwritable && kept > 20, "{refused:?} after {kept}");
-    let vault = service.vault().unwrap();
-    let health = || vault.report().unwrap().health;
+    let store = service.store().unwrap();
+    let health = || store.report().unwrap().health;
     assert!(matches!(health(), Health::Full { .. }), "{:?}", health());
     ask(&handle, update("DELETE WHERE { ?s ?p ?o }")).unwrap();
     while health() != Health::Fine {
@@ -268,17 +269,17 @@ fn rules_keep_their_names_and_names_are_not_given_twice() {
     let (service, _) = open(&disk);
     let handle = service.handle();
     for name in ["first", "second"] {
-        ask(&handle, Ask::AddRule { name: name.into(), text: RULE.into() }).unwrap();
+        ask(&handle, SpaceRequest::AddRule { name: name.into(), text: RULE.into() }).unwrap();
     }
-    ask(&handle, Ask::RemoveRule("second".into())).unwrap();
+    ask(&handle, SpaceRequest::RemoveRule("second".into())).unwrap();
     drop((handle, service));
     let (service, opening) = open(&disk);
     let handle = service.handle();
     assert_eq!(opening.rules, ["first"]);
     ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 7 }")).unwrap();
     assert_eq!(quads(&handle).len(), 2, "it is in force");
-    assert!(matches!(ask(&handle, Ask::RemoveRule("second".into())), Err(Refused::Failed(_))));
-    ask(&handle, Ask::RemoveRule("first".into())).unwrap();
+    assert!(matches!(ask(&handle, SpaceRequest::RemoveRule("second".into())), Err(Refused::Failed(_))));
+    ask(&handle, SpaceRequest::RemoveRule("first".into())).unwrap();
     ask(&handle, update("INSERT DATA { <urn:b> <urn:p> 8 }")).unwrap();
     assert_eq!(quads(&handle).len(), 3);
 }
@@ -313,7 +314,7 @@ fn names_that_are_no_iris_come_back() {
     let node = |text: &str| oxrdf::NamedNode::new_unchecked(text);
     let odd = oxrdf::Literal::new_typed_literal("\u{0}\n\"", node("no iri"));
     let quad = oxrdf::Quad::new(node("Agent_X"), node("has"), odd, oxrdf::GraphName::DefaultGraph);
-    ask(&service.handle(), Ask::Edit { remove: vec![], insert: vec![quad] }).unwrap();
+    ask(&service.handle(), SpaceRequest::Edit { remove: vec![], insert: vec![quad] }).unwrap();
     let before = quads(&service.handle());
     drop(service);
     let (service, _) = open(&disk);
@@ -324,15 +325,15 @@ fn names_that_are_no_iris_come_back() {
 fn two_cannot_have_one_directory() {
     let folder = tempfile::tempdir().unwrap();
     let config = StoreConfig { dir: folder.path().join("space"), ..config(Durability::Off) };
-    let first = Service::open(&config, SpaceLimits::default(), &Admission::default()).unwrap();
-    let error = Service::open(&config, SpaceLimits::default(), &Admission::default()).unwrap_err().to_string();
+    let first = Service::open(&config, SpaceLimits::default(), &SpaceAdmission::default()).unwrap();
+    let error = Service::open(&config, SpaceLimits::default(), &SpaceAdmission::default()).unwrap_err().to_string();
     assert!(error.contains("is in use by process"), "{error}");
     let to = folder.path().join("copy");
     ask(&first.0.handle(), update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap();
-    first.0.vault().unwrap().backup(&to).unwrap();
+    first.0.store().unwrap().backup(&to).unwrap();
     drop(first);
     let (service, opening) =
-        Service::open(&StoreConfig { dir: to, ..config }, SpaceLimits::default(), &Admission::default()).unwrap();
+        Service::open(&StoreConfig { dir: to, ..config }, SpaceLimits::default(), &SpaceAdmission::default()).unwrap();
     assert_eq!((opening.quads, quads(&service.handle()).len()), (1, 1));
 }
 
@@ -340,14 +341,14 @@ fn two_cannot_have_one_directory() {
 fn a_copy_is_refused_while_the_disk_fails_instead_of_waiting_for_it() {
     let disk = SimDisk::new(3);
     let (service, _) = open(&disk);
-    let (handle, vault) = (service.handle(), service.vault().unwrap());
+    let (handle, store) = (service.handle(), service.store().unwrap());
     disk.set_broken(Some(DiskFault::Full));
     let refused = ask(&handle, update("INSERT DATA { <urn:a> <urn:p> 1 }")).unwrap_err();
     assert!(matches!(refused, Refused::Unconfirmed), "{refused:?}");
     // The store has a group in hand that it tries again and again.
     let dir = tempfile::tempdir().unwrap();
-    assert!(vault.backup(&dir.path().join("copy")).is_err());
-    assert!(vault.report().is_some_and(|report| report.health != Health::Fine));
+    assert!(store.backup(&dir.path().join("copy")).is_err());
+    assert!(store.report().is_some_and(|report| report.health != Health::Fine));
     disk.set_broken(None);
     // Kept when there is room, and then seen.
     while quads(&handle).is_empty() {

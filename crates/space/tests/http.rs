@@ -136,10 +136,10 @@ fn an_answer_that_is_known_already_is_not_sent_again() {
 
 /// One user, ann, whose password is x.
 #[derive(Debug)]
-struct OneUser(tidegate_space::Rule);
+struct OneUser(tidegate_space::AccessMode);
 
-impl tidegate_space::Porter for OneUser {
-    fn rule(&self) -> tidegate_space::Rule {
+impl tidegate_space::AccessPolicy for OneUser {
+    fn rule(&self) -> tidegate_space::AccessMode {
         self.0
     }
 
@@ -165,9 +165,9 @@ impl tidegate_space::Porter for OneUser {
 
 #[test]
 fn with_users_writing_needs_one_and_reading_as_the_rule_says() {
-    use tidegate_space::Rule;
+    use tidegate_space::AccessMode;
     let (right, wrong) = ("Basic YW5uOng=", "Basic YW5uOnk=");
-    for (rule, read) in [(Rule::Users, 401), (Rule::ReadersOpen, 200)] {
+    for (rule, read) in [(AccessMode::Users, 401), (AccessMode::ReadersOpen, 200)] {
         let broker = common::start_with(tidegate_graph::SpaceLimits::default(), std::sync::Arc::new(OneUser(rule)));
         let ask = |method: &str, path: &str, who: Option<&str>| {
             let mut headers = vec![("Content-Type", "application/sparql-update"), ("Host", "any.example")];

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{Broker, CONFIRM, Peer, connect, graph, message_of, parameter, pattern, question, start, triple};
 use serde_json::Value;
 use tidegate_graph::{JournalLimits, QueryLimits, SpaceLimits, Update};
-use tidegate_space::{Ask, Asker, Caller};
+use tidegate_space::{Caller, RequestOrigin, SpaceRequest};
 use tungstenite::{Message, WebSocket};
 
 const QUERY: &str = "SELECT ?o { <urn:s> <urn:p> ?o }";
@@ -221,13 +221,13 @@ fn whoever_keeps_appointments_is_sent_away_with_a_place_that_is_kept_and_others_
     let many: Vec<String> = (0..1000).map(|n| format!("<urn:s{n}> <urn:p> {n} .")).collect();
     assert_eq!(broker.update(&format!("INSERT DATA {{ {} }}", many.join(" "))).status, 200);
     let handle = broker.handle();
-    let parse = |text: &str| Ask::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
+    let parse = |text: &str| SpaceRequest::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
     // It keeps the writer busy for its second, and many clients wait behind it.
     let long = "INSERT { <urn:x> <urn:y> ?n } WHERE { SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i } }";
-    let mut waiting = vec![handle.start(parse(long), Asker::new(0, Some(Duration::from_secs(1))))];
+    let mut waiting = vec![handle.start(parse(long), RequestOrigin::new(0, Some(Duration::from_secs(1))))];
     let few = "INSERT DATA { <urn:a> <urn:b> 1 }";
     let post = |headers: &[(&str, &str)]| form(&broker, "/update", &[("update", few)], headers);
-    let from = |client| Asker::new(0, None).of(Caller { client, ..Caller::default() });
+    let from = |client| RequestOrigin::new(0, None).of(Caller { client, ..Caller::default() });
     waiting.extend((0..20_000).map(|client| handle.start(parse(few), from(client))));
     let refused = post(&[("pace-accept", "ticket")]);
     assert_eq!(refused.status, 503, "{}", refused.body);

@@ -8,14 +8,14 @@ mod common;
 use std::sync::Arc;
 
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{Checked, Porter, Rule};
+use tidegate_space::{AccessMode, AccessPolicy, Checked};
 
 #[derive(Debug)]
 struct Lists;
 
-impl Porter for Lists {
-    fn rule(&self) -> Rule {
-        Rule::Open
+impl AccessPolicy for Lists {
+    fn rule(&self) -> AccessMode {
+        AccessMode::Open
     }
 
     fn generation(&self) -> u64 {

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_graph::{Query, QueryLimits, Update};
 use tidegate_space::{
-    Answer, Answered, Ask, Asker, Begun, Options, Part, Probe, Refused, Seen, Service, Told, Watched, outlet,
+    Begun, Part, Probe, Refused, RequestOrigin, ResponseBody, ResumePoint, Service, ServiceOptions, SpaceNotification,
+    SpaceRequest, SpaceResponse, Watched, outlet,
 };
 
 /// The evaluator says that it begins, and goes on when it is told to.
@@ -39,14 +40,15 @@ impl Bed {
         let (begun, begins) = channel();
         let (go_on, goes_on) = channel();
         let probe = Held { begins: Mutex::new(begun), goes_on: Mutex::new(goes_on) };
-        let service = Service::start_by(&Options { probe: Some(Arc::new(probe)), ..Options::default() }).unwrap();
+        let service =
+            Service::start_by(&ServiceOptions { probe: Some(Arc::new(probe)), ..ServiceOptions::default() }).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Self { service, begins, go_on, runtime }
     }
 
     fn update(&self, text: &str) {
-        let update = Ask::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
-        self.runtime.block_on(self.service.handle().ask(update, Asker::new(0, None))).unwrap();
+        let update = SpaceRequest::Update(Box::new(Update::parse(text, &QueryLimits::default()).unwrap()));
+        self.runtime.block_on(self.service.handle().ask(update, RequestOrigin::new(0, None))).unwrap();
     }
 
     /// Waits for an evaluation to begin, and lets it go on.
@@ -59,13 +61,17 @@ impl Bed {
 /// Every subject of more than one thing: cannot be followed, and reads all there is.
 const DEAR: &str = "SELECT ?s (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?s HAVING (COUNT(*) > 1)";
 
-fn subscribe(name: &str, seen: Option<Seen>, outlet: Option<Arc<tidegate_space::Outlet>>) -> Ask {
+fn subscribe(
+    name: &str,
+    seen: Option<ResumePoint>,
+    outlet: Option<Arc<tidegate_space::NotificationOutlet>>,
+) -> SpaceRequest {
     let query = Box::new(Query::parse(DEAR, &QueryLimits::default()).unwrap());
-    Ask::Subscribe { what: Watched::Query(query), name: name.to_owned(), seen, outlet }
+    SpaceRequest::Subscribe { what: Watched::Query(query), name: name.to_owned(), seen, outlet }
 }
 
-fn begun(answered: Result<Answered, Refused>) -> Begun {
-    let Answer::Subscribed(subscribed) = answered.unwrap().answer else { panic!("not subscribed") };
+fn begun(answered: Result<SpaceResponse, Refused>) -> Begun {
+    let ResponseBody::Subscribed(subscribed) = answered.unwrap().answer else { panic!("not subscribed") };
     subscribed.begun
 }
 
@@ -80,7 +86,7 @@ fn nobody_waits_for_a_dear_standing_query_but_its_subscriber() {
     many(&bed);
     let (out, mut inlet) = outlet(&bed.service.handle());
     let handle = bed.service.handle();
-    let waiting = handle.start(subscribe("dear", None, Some(out)), Asker::new(0, None));
+    let waiting = handle.start(subscribe("dear", None, Some(out)), RequestOrigin::new(0, None));
     bed.begins.recv().unwrap();
     // The evaluation stands still, and changes are done all the same.
     bed.update("INSERT DATA { <urn:s1> <urn:q> 1 }");
@@ -98,7 +104,7 @@ fn nobody_waits_for_a_dear_standing_query_but_its_subscriber() {
     let mut rows = 0;
     while rows < 3 {
         let (_, told) = bed.runtime.block_on(inlet.next()).unwrap();
-        let Told::Changed { sequence, delta, .. } = told else { panic!("{told:?}") };
+        let SpaceNotification::Changed { sequence, delta, .. } = told else { panic!("{told:?}") };
         numbers.push(sequence);
         rows += delta.added.len();
     }
@@ -110,14 +116,14 @@ fn who_asks_what_it_missed_of_a_dear_query_gets_what_was_there_when_it_asked() {
     let bed = Bed::new();
     many(&bed);
     let handle = bed.service.handle();
-    let waiting = handle.start(subscribe("dear", None, None), Asker::new(0, None));
+    let waiting = handle.start(subscribe("dear", None, None), RequestOrigin::new(0, None));
     bed.evaluate();
     begun(bed.runtime.block_on(waiting.answer()));
     // Nobody listens: nothing is evaluated until somebody asks.
     bed.update("INSERT DATA { <urn:s1> <urn:q> 1 }");
     bed.update("INSERT DATA { <urn:s2> <urn:q> 1 }");
-    let seen = Seen { name: "dear".to_owned(), sequence: 0, round: None };
-    let waiting = handle.start(subscribe("dear", Some(seen), None), Asker::new(0, None));
+    let seen = ResumePoint { name: "dear".to_owned(), sequence: 0, round: None };
+    let waiting = handle.start(subscribe("dear", Some(seen), None), RequestOrigin::new(0, None));
     bed.evaluate();
     let Begun::Missed { sequence, delta, .. } = begun(bed.runtime.block_on(waiting.answer())) else { panic!("whole") };
     assert_eq!((sequence, delta.added.len(), delta.removed.len()), (1, 2, 0));
@@ -140,21 +146,22 @@ fn the_number_of_a_subscriber_is_not_given_again_when_the_space_begins_anew() {
     let fall = Arc::new(Fall::default());
     let probe: Arc<dyn Probe> = Arc::clone(&fall) as Arc<dyn Probe>;
     let restart_pause = std::time::Duration::from_millis(1);
-    let service = Service::start_by(&Options { probe: Some(probe), restart_pause, ..Options::default() }).unwrap();
+    let service =
+        Service::start_by(&ServiceOptions { probe: Some(probe), restart_pause, ..ServiceOptions::default() }).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let (handle, asker) = (service.handle(), Asker::new(0, None));
+    let (handle, asker) = (service.handle(), RequestOrigin::new(0, None));
     let (out, mut inlet) = outlet(&handle);
     let subscribe = |name: &str| {
         let query = Box::new(Query::parse("SELECT ?o { <urn:s> <urn:p> ?o }", &QueryLimits::default()).unwrap());
         let outlet = Some(Arc::clone(&out));
-        let ask = Ask::Subscribe { what: Watched::Query(query), name: name.to_owned(), seen: None, outlet };
+        let ask = SpaceRequest::Subscribe { what: Watched::Query(query), name: name.to_owned(), seen: None, outlet };
         let answered = runtime.block_on(handle.ask(ask, asker)).unwrap();
-        let Answer::Subscribed(subscribed) = answered.answer else { panic!("not subscribed") };
+        let ResponseBody::Subscribed(subscribed) = answered.answer else { panic!("not subscribed") };
         subscribed.id
     };
     let update = || {
         let update = Update::parse("INSERT DATA { <urn:s> <urn:p> 1 }", &QueryLimits::default()).unwrap();
-        runtime.block_on(handle.ask(Ask::Update(Box::new(update)), asker))
+        runtime.block_on(handle.ask(SpaceRequest::Update(Box::new(update)), asker))
     };
     let before = subscribe("before");
     fall.0.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -168,7 +175,7 @@ fn the_number_of_a_subscriber_is_not_given_again_when_the_space_begins_anew() {
     handle.unsubscribe(before, &out);
     update().unwrap();
     let (id, told) = runtime.block_on(inlet.next()).unwrap();
-    assert!(id == before && matches!(told, Told::Ended(_)), "{told:?}");
+    assert!(id == before && matches!(told, SpaceNotification::Ended(_)), "{told:?}");
     let (id, told) = runtime.block_on(inlet.next()).unwrap();
-    assert!(id == after && matches!(told, Told::Changed { .. }), "{told:?}");
+    assert!(id == after && matches!(told, SpaceNotification::Changed { .. }), "{told:?}");
 }

@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use sparesults::QueryResultsFormat;
 use tidegate_graph::{Query, QueryLimits, Update};
-use tidegate_space::{Ask, Asker, Form, Handle, Inlet, Waiting, Watched, outlet};
+use tidegate_space::{
+    Form, NotificationInlet, PendingReply, RequestOrigin, SpaceHandle, SpaceRequest, Watched, outlet,
+};
 
 use super::Named;
 use super::host::{SpaceHost, ask, is_over, rate};
@@ -27,12 +29,12 @@ const BESIDE: [(&str, usize); 4] =
 pub(super) async fn updates(is_durable: bool, setting: &RunSettings) -> Result<Named> {
     let host = if is_durable { SpaceHost::start_durable()? } else { SpaceHost::start()? };
     let (began, mut count) = (Instant::now(), 0);
-    let mut under_way: VecDeque<Waiting> = VecDeque::new();
+    let mut under_way: VecDeque<PendingReply> = VecDeque::new();
     while !is_over(began + setting.time, setting) {
         count += 1;
         let text = format!("INSERT DATA {{ <urn:s{count}> <urn:p> {count} }}");
         let update = Update::parse(&text, &QueryLimits::default())?;
-        under_way.push_back(host.handle().start(Ask::Update(Box::new(update)), Asker::new(0, None)));
+        under_way.push_back(host.handle().start(SpaceRequest::Update(Box::new(update)), RequestOrigin::new(0, None)));
         finish(&mut under_way, WINDOW).await?;
     }
     finish(&mut under_way, 0).await?;
@@ -40,7 +42,7 @@ pub(super) async fn updates(is_durable: bool, setting: &RunSettings) -> Result<N
 }
 
 /// Waits until so few are under way.
-async fn finish(under_way: &mut VecDeque<Waiting>, most: usize) -> Result<()> {
+async fn finish(under_way: &mut VecDeque<PendingReply>, most: usize) -> Result<()> {
     while under_way.len() > most {
         let Some(waiting) = under_way.pop_front() else { break };
         if let Err(refused) = waiting.answer().await {
@@ -77,14 +79,14 @@ pub(super) async fn run(setting: &RunSettings) -> Result<Named> {
 }
 
 /// So many subscriptions that nothing touches.
-async fn subscribe(handle: &Handle, count: usize, setting: &RunSettings) -> Result<Vec<Inlet>> {
+async fn subscribe(handle: &SpaceHandle, count: usize, setting: &RunSettings) -> Result<Vec<NotificationInlet>> {
     let mut inlets = Vec::new();
     for first in (0..count).step_by(PER_OUTLET) {
         let (out, inlet) = outlet(handle);
         for standing in first..count.min(first + PER_OUTLET) {
             let text = format!("SELECT ?o {{ <urn:other:{standing}> <urn:p> ?o }}");
             let query = Query::parse(&text, &QueryLimits::default())?;
-            ask(handle, || Ask::Subscribe {
+            ask(handle, || SpaceRequest::Subscribe {
                 what: Watched::Query(Box::new(query.clone())),
                 name: format!("beside {standing}"),
                 seen: None,
@@ -100,7 +102,7 @@ async fn subscribe(handle: &Handle, count: usize, setting: &RunSettings) -> Resu
     Ok(inlets)
 }
 
-async fn changes(handle: &Handle, count: usize, number: &mut usize) -> Result<Duration> {
+async fn changes(handle: &SpaceHandle, count: usize, number: &mut usize) -> Result<Duration> {
     let node = |text: String| NamedNode::new_unchecked(text);
     let began = Instant::now();
     let mut under_way = VecDeque::new();
@@ -110,8 +112,8 @@ async fn changes(handle: &Handle, count: usize, number: &mut usize) -> Result<Du
         let subject = node(format!("urn:own:{}", *number % 1000));
         let insert =
             Quad::new(subject, node("urn:p".to_owned()), Literal::from(*number as u64), GraphName::DefaultGraph);
-        let change = Ask::Edit { remove: Vec::new(), insert: vec![insert] };
-        under_way.push_back(handle.start(change, Asker::new(0, None)));
+        let change = SpaceRequest::Edit { remove: Vec::new(), insert: vec![insert] };
+        under_way.push_back(handle.start(change, RequestOrigin::new(0, None)));
         finish(&mut under_way, WINDOW).await?;
     }
     finish(&mut under_way, 0).await?;
@@ -133,7 +135,9 @@ pub(super) async fn same(setting: &RunSettings) -> Result<Named> {
             changes(&handle, 1, &mut number).await?;
         }
         let form = Form::Results(QueryResultsFormat::Json);
-        waiting.push(handle.start(Ask::Query { query: Box::new(query.clone()), form }, Asker::new(0, None)));
+        waiting.push(
+            handle.start(SpaceRequest::Query { query: Box::new(query.clone()), form }, RequestOrigin::new(0, None)),
+        );
         if count % 100 == 99 {
             tokio::time::sleep_until((began + Duration::from_millis(count as u64 / 10)).into()).await;
         }

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 use tidegate_graph::SpaceLimits;
 use tidegate_space::{
-    Admission, Answered, Ask, Asker, Binds, Bound, Doors, Everybody, Handle, Refused, Service, StoreConfig,
+    Binds, Bound, Doors, Everybody, Refused, RequestOrigin, Service, SpaceAdmission, SpaceHandle, SpaceRequest,
+    SpaceResponse, StoreConfig,
 };
 use tidegate_store::Durability;
 
@@ -31,7 +32,7 @@ impl SpaceHost {
         let folder = tempfile::Builder::new().prefix("tidegate-bench-").tempdir()?;
         let dir = folder.path().to_owned();
         let config = StoreConfig { dir, durability: Durability::Always, strict: true, size_max: None };
-        let opened = Service::open(&config, SpaceLimits::default(), &Admission::default());
+        let opened = Service::open(&config, SpaceLimits::default(), &SpaceAdmission::default());
         let (service, _) = opened.context("the smart space did not start")?;
         Self::with(service, Some(folder))
     }
@@ -43,7 +44,7 @@ impl SpaceHost {
         Ok(Self { doors, service, _folder: folder })
     }
 
-    pub(super) fn handle(&self) -> Handle {
+    pub(super) fn handle(&self) -> SpaceHandle {
         self.service.handle()
     }
 
@@ -57,9 +58,9 @@ impl SpaceHost {
 }
 
 /// Asks until there is room.
-pub(super) async fn ask(handle: &Handle, mut make: impl FnMut() -> Ask) -> Result<Answered> {
+pub(super) async fn ask(handle: &SpaceHandle, mut make: impl FnMut() -> SpaceRequest) -> Result<SpaceResponse> {
     loop {
-        match handle.ask(make(), Asker::new(0, None)).await {
+        match handle.ask(make(), RequestOrigin::new(0, None)).await {
             Ok(answered) => return Ok(answered),
             Err(Refused::Busy(hints)) => tokio::time::sleep(hints.retry_after.unwrap_or_default()).await,
             Err(other) => bail!("refused: {other:?}"),

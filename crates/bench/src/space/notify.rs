@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use tidegate_graph::{Mask, MaskGraph};
-use tidegate_space::Ask;
+use tidegate_space::SpaceRequest;
 use tokio::sync::mpsc;
 
 use super::Named;
@@ -69,7 +69,7 @@ pub(super) async fn run(subscribers: usize, sockets: usize, setting: &RunSetting
 }
 
 /// Another state in place of the one before.
-fn switch(number: u32) -> Ask {
+fn switch(number: u32) -> SpaceRequest {
     let node = |text: &str| NamedNode::new_unchecked(text);
     let (lamp, state) = (node("urn:lamp"), node("urn:state"));
     let remove = Mask {
@@ -79,5 +79,5 @@ fn switch(number: u32) -> Ask {
         graph: MaskGraph::Default,
     };
     let insert = Quad::new(lamp, state, Literal::from(number), GraphName::DefaultGraph);
-    Ask::Edit { remove: vec![remove], insert: vec![insert] }
+    SpaceRequest::Edit { remove: vec![remove], insert: vec![insert] }
 }

@@ -36,7 +36,7 @@ pub(crate) fn session(host: &str, trust: &Trust) -> Result<ClientConnection> {
         if trust.newest_only { &[&rustls::version::TLS13] } else { rustls::ALL_VERSIONS };
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_protocol_versions(versions)?;
     let builder = if trust.everybody {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Everybody(provider)))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
     } else {
         builder.with_root_certificates(roots(trust)?)
     };
@@ -94,9 +94,9 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
 /// Believes every certificate, as asked for by `--insecure`. Signatures are checked all the same: the other side must
 /// at least own what it shows.
 #[derive(Debug)]
-struct Everybody(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Everybody {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

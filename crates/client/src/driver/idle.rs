@@ -11,7 +11,7 @@ use crate::limits::{IDLE_LINES_MAX, IDLE_TIME, LINES_MAX};
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Idle<L> {
-    shelf: Arc<Mutex<IdleLines<L>>>,
+    idle: Arc<Mutex<IdleLines<L>>>,
     time: Duration,
 }
 
@@ -31,13 +31,13 @@ impl<L: Send + 'static> Default for Idle<L> {
 
 impl<L: Send + 'static> Idle<L> {
     fn lasting(time: Duration) -> Self {
-        let shelf = IdleLines { lines: VecDeque::new(), is_tended: false };
-        Self { shelf: Arc::new(Mutex::new(shelf)), time }
+        let idle = IdleLines { lines: VecDeque::new(), is_tended: false };
+        Self { idle: Arc::new(Mutex::new(idle)), time }
     }
 
     /// The one that was used last.
     pub(crate) fn take(&self) -> Option<L> {
-        let (due, line) = lock(&self.shelf).lines.pop_back()?;
+        let (due, line) = lock(&self.idle).lines.pop_back()?;
         (due > Instant::now()).then_some(line)
     }
 
@@ -45,20 +45,20 @@ impl<L: Send + 'static> Idle<L> {
     /// shall not open connections anew.
     pub(crate) fn put(&self, line: L, is_wanted: bool) {
         let max = if is_wanted { LINES_MAX } else { IDLE_LINES_MAX };
-        let mut shelf = lock(&self.shelf);
-        while shelf.lines.len() >= max {
-            shelf.lines.pop_front();
+        let mut idle = lock(&self.idle);
+        while idle.lines.len() >= max {
+            idle.lines.pop_front();
         }
-        shelf.lines.push_back((Instant::now() + self.time, line));
-        if !std::mem::replace(&mut shelf.is_tended, true) {
-            tokio::spawn(tend(Arc::downgrade(&self.shelf)));
+        idle.lines.push_back((Instant::now() + self.time, line));
+        if !std::mem::replace(&mut idle.is_tended, true) {
+            tokio::spawn(tend(Arc::downgrade(&self.idle)));
         }
     }
 }
 
 /// Closes those whose time has come, until there is none.
-async fn tend<L>(shelf: Weak<Mutex<IdleLines<L>>>) {
-    while let Some(due) = shelf.upgrade().and_then(|shelf| lock(&shelf).close(Instant::now())) {
+async fn tend<L>(idle: Weak<Mutex<IdleLines<L>>>) {
+    while let Some(due) = idle.upgrade().and_then(|idle| lock(&idle).close(Instant::now())) {
         sleep_until(due).await;
     }
 }
@@ -75,8 +75,8 @@ impl<L> IdleLines<L> {
     }
 }
 
-fn lock<L>(shelf: &Mutex<IdleLines<L>>) -> MutexGuard<'_, IdleLines<L>> {
-    shelf.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<L>(idle: &Mutex<IdleLines<L>>) -> MutexGuard<'_, IdleLines<L>> {
+    idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

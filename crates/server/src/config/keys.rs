@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use tidegate_broker::config::Config;
 use tidegate_control::rhythm::RhythmConfig;
 use tidegate_core::settings::Settings;
-use tidegate_space::Admission;
+use tidegate_space::SpaceAdmission;
 use tracing::level_filters::LevelFilter;
 
 use super::backoff::{BackOffMode, EnforceSetting, RateSetting};
@@ -111,8 +111,8 @@ const U16: u64 = u16::MAX as u64;
 /// The longest keep-alive in milliseconds: two bytes of seconds (section 3.1.2.10).
 const KEEP_ALIVE: u64 = U16 * 1000;
 
-fn admission() -> Admission {
-    Admission::default()
+fn admission() -> SpaceAdmission {
+    SpaceAdmission::default()
 }
 
 type CountLimit<const MIN: u64> = Or<Unlimited, WholeNumber<MIN, MANY>>;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tidegate_broker::{Handle as Broker, Tap, Tapped};
-use tidegate_space::Handle as Space;
+use tidegate_space::SpaceHandle as Space;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{error, warn};

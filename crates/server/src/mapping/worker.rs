@@ -11,7 +11,8 @@ use tidegate_broker::{Handle as Broker, Mapped};
 use tidegate_graph::ResultDelta;
 use tidegate_map::{Additions, Chain, Edit, Emit, IncomingMessage, Ingest, Loss};
 use tidegate_space::{
-    Answer, Answered, Ask, Asker, Begun, Handle as Space, Inlet, Outlet, Refused, Told, Waiting, Watched,
+    Begun, NotificationInlet, NotificationOutlet, PendingReply, Refused, RequestOrigin, ResponseBody,
+    SpaceHandle as Space, SpaceNotification, SpaceRequest, SpaceResponse, Watched,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -53,11 +54,11 @@ pub(super) struct Worker {
     /// Standing queries that have ended or never stood, and when to try whether they stand.
     due: Vec<(Instant, usize)>,
     /// In order.
-    under_way: VecDeque<(SpaceChange, Waiting)>,
+    under_way: VecDeque<(SpaceChange, PendingReply)>,
     broker: Broker,
     space: Space,
-    outlet: Arc<Outlet>,
-    inlet: Option<Inlet>,
+    outlet: Arc<NotificationOutlet>,
+    inlet: Option<NotificationInlet>,
     counts: Arc<MapCounts>,
     /// What names of messages begin with, so that no other run has used them.
     boot: u64,
@@ -131,9 +132,9 @@ impl Worker {
         // Whoever knew the name could go on with it.
         let name = format!("map {rule} {:x}", RandomState::new().build_hasher().finish());
         let (what, outlet) = (Watched::Query(query), Some(Arc::clone(&self.outlet)));
-        let ask = Ask::Subscribe { what, name, seen: None, outlet };
-        match self.space.ask(ask, Asker::new(0, None)).await {
-            Ok(Answered { answer: Answer::Subscribed(subscribed), version, .. }) => {
+        let ask = SpaceRequest::Subscribe { what, name, seen: None, outlet };
+        match self.space.ask(ask, RequestOrigin::new(0, None)).await {
+            Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), version, .. }) => {
                 let version = if let Begun::Whole(baseline) = &subscribed.begun { baseline.version } else { version };
                 self.standing.insert(subscribed.id.0, (rule, version));
                 TryOutcome::Stands
@@ -199,14 +200,14 @@ impl Worker {
                     self.chain.begin(chain);
                     let change = SpaceChange { chain, debt: edit.debt() };
                     let Edit { remove, insert } = edit;
-                    let waiting = self.space.start(Ask::Edit { remove, insert }, Asker::new(0, None));
+                    let waiting = self.space.start(SpaceRequest::Edit { remove, insert }, RequestOrigin::new(0, None));
                     self.under_way.push_back((change, waiting));
                 }
             }
         }
     }
 
-    fn changed(&mut self, change: SpaceChange, outcome: &Result<Answered, Refused>) {
+    fn changed(&mut self, change: SpaceChange, outcome: &Result<SpaceResponse, Refused>) {
         self.chain.end(change.chain, outcome.as_ref().ok().map(|answered| answered.version));
         // What is not confirmed was done all the same.
         if !matches!(outcome, Ok(_) | Err(Refused::Unconfirmed)) {
@@ -221,15 +222,15 @@ impl Worker {
         }
     }
 
-    fn told(&mut self, id: u64, told: Told) {
+    fn told(&mut self, id: u64, told: SpaceNotification) {
         let Some((rule, seen)) = self.standing.get(&id).copied() else { return };
         match told {
-            Told::Changed { version, delta, .. } => {
+            SpaceNotification::Changed { version, delta, .. } => {
                 let chain = self.chain.length(seen, version);
                 self.standing.insert(id, (rule, version));
                 self.publish(rule, chain, &delta);
             }
-            Told::Ended(why) => {
+            SpaceNotification::Ended(why) => {
                 self.standing.remove(&id);
                 self.counts.lost(Loss::EmitMissed);
                 let why = why.map_or_else(|| "too much was missed".to_owned(), |error| error.to_string());
@@ -263,7 +264,7 @@ impl Worker {
 }
 
 /// The answer to the change that came first; never, if there is none.
-async fn next(under_way: &mut VecDeque<(SpaceChange, Waiting)>) -> (SpaceChange, Result<Answered, Refused>) {
+async fn next(under_way: &mut VecDeque<(SpaceChange, PendingReply)>) -> (SpaceChange, Result<SpaceResponse, Refused>) {
     let Some((_, waiting)) = under_way.front_mut() else { return std::future::pending().await };
     let outcome = waiting.wait().await;
     let change = under_way.pop_front().map(|(change, _)| change).unwrap_or_default();

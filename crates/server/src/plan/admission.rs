@@ -1,6 +1,6 @@
 //! How requests to the smart space wait, and what of that contradicts itself.
 
-use tidegate_space::{Admission, Line};
+use tidegate_space::{ClassAdmission, SpaceAdmission};
 
 use crate::config::keys::{Options, SpaceSection};
 use crate::config::setting::{Setting, Span};
@@ -9,10 +9,10 @@ use crate::config::{ConfigProblem, Loaded, Origin};
 
 type Delay = Span<1, 60_000>;
 
-pub fn admission(options: &Options) -> Admission {
+pub fn admission(options: &Options) -> SpaceAdmission {
     let it = &options.space;
-    let line = |policy: PolicyWord, delay_max: Delay| Line { policy: policy.0, delay_max: delay_max.0 };
-    Admission {
+    let line = |policy: PolicyWord, delay_max: Delay| ClassAdmission { policy: policy.0, delay_max: delay_max.0 };
+    SpaceAdmission {
         time_max: it.time_max.0,
         update: line(it.update_policy, it.update_delay_max),
         query: line(it.query_policy, it.query_delay_max),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tidegate_control::admission::ClassCounts;
 use tidegate_control::appointments::TicketKey;
 use tidegate_control::{ConfigError, Timestamp};
-use tidegate_space::Admission;
+use tidegate_space::SpaceAdmission;
 use tidegate_space::request_queue::{Arrival, Caller, Entered, Job, RequestQueue, Servers, Shape, Taken};
 
 use super::config::Polling;
@@ -24,7 +24,7 @@ impl Product {
         // Of the space's four readers two may be busy with what takes long.
         let long_max = (worth as usize).div_ceil(2);
         let servers = Servers { threads: worth as usize, long_max, worth };
-        let mut pool = Admission::default().pool(worth);
+        let mut pool = SpaceAdmission::default().pool(worth);
         // A space that has served for a while has learned what a query costs. One that has not takes it for 0.1 ms, and
         // promises places too densely until it knows.
         pool.classes[CLASS.index()].cost_initial = Duration::from_secs_f64(config.host.mean_service(0.0));

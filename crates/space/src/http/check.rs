@@ -18,12 +18,12 @@ use super::body::Parameters;
 use super::problem::{Problem, announce};
 use super::sparql::not_modified;
 use super::subscribe::spuid;
-use super::{Door, ask_text, asker, asks, method_not_allowed, read_body};
-use crate::machine::request::{Answer, Refused, Seen, Watched};
-use crate::outlet::Ask;
-use crate::sepa::Subscription;
+use super::{HttpState, ask_text, asker, asks, method_not_allowed, read_body};
+use crate::machine::request::{Refused, ResponseBody, ResumePoint, Watched};
+use crate::notifications::SpaceRequest;
+use crate::sepa::SepaSubscription;
 
-pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn serve(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let mut parameters = match head.method {
         Method::GET | Method::HEAD => Parameters::read(head.uri.query().unwrap_or_default().as_bytes()),
@@ -37,26 +37,26 @@ pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>)
     };
     let sequence = parameters.one("sequence")?.map(number).transpose()?;
     let name = parameters.one("spuid")?.map(str::to_owned);
-    let seen = name.zip(sequence).map(|(name, sequence)| Seen { name, sequence, round: None });
+    let seen = name.zip(sequence).map(|(name, sequence)| ResumePoint { name, sequence, round: None });
     let (default, named) = (parameters.graphs("default-graph-uri")?, parameters.graphs("named-graph-uri")?);
     let asker = asker(&door, &parameters, &head)?;
     let (bytes, is_return) = (text.len(), seen.is_some());
     let work = move |limits: &QueryLimits| {
         let query = Query::parse(&text, limits)?;
         let query = if default.is_empty() && named.is_empty() { query } else { query.on_graphs(default, named) };
-        Ok((Ask::Subscribe { what: Watched::Query(Box::new(query)), name: spuid(), seen, outlet: None }, ()))
+        Ok((SpaceRequest::Subscribe { what: Watched::Query(Box::new(query)), name: spuid(), seen, outlet: None }, ()))
     };
     let (answered, ()) = ask_text(&door, (bytes, Class::Check, asker), work).await?;
-    let Answer::Subscribed(subscribed) = &answered.answer else { return Err(Refused::Closing.into()) };
+    let ResponseBody::Subscribed(subscribed) = &answered.answer else { return Err(Refused::Closing.into()) };
     let alias = parameters.one("alias")?.map(str::to_owned);
-    let text = Subscription::new(subscribed, alias).begin(&subscribed.begun, is_return);
+    let text = SepaSubscription::new(subscribed, alias).begin(&subscribed.begun, is_return);
     let mut response = json_of(text);
     response.headers_mut().insert("pace-version", HeaderValue::from(answered.version));
     announce(&answered.hints, response.headers_mut());
     Ok(response)
 }
 
-fn version(door: &Door, seen: Option<u64>) -> Response {
+fn version(door: &HttpState, seen: Option<u64>) -> Response {
     let version = door.handle.version();
     if seen == Some(version) {
         return not_modified(door, version);

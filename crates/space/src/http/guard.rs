@@ -19,15 +19,15 @@ use base64::prelude::BASE64_STANDARD;
 use ring::digest::{SHA256, digest};
 use tokio::sync::oneshot;
 
-use super::Door;
+use super::HttpState;
 use super::problem::Problem;
 use super::site::Site;
-use crate::desk::lock;
+use crate::access_policy::{AccessMode, Checked};
 use crate::limits::{REMEMBERED_FOR, REMEMBERED_MAX};
 use crate::machine::request::Refused;
 use crate::panics::{Panicked, Part};
-use crate::porter::{Checked, Rule};
 use crate::service::random;
+use crate::shared_state::lock;
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +42,12 @@ pub(super) fn peer(head: &Parts) -> IpAddr {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known;
 
-pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+pub(super) async fn guard(State(door): State<Arc<HttpState>>, request: Request, next: Next) -> Response {
     let (mut head, body) = request.into_parts();
     let shared = &door.handle.shared;
     let serve = async {
         shared.probe(Part::Http);
-        let site = Site::of(&head.headers, host(&head), &*door.porter);
+        let site = Site::of(&head.headers, host(&head), &*door.policy);
         let mut response = match site.preflight(&head.method, &head.headers) {
             Some(response) => response,
             None => match admit(&door, &head, &site).await {
@@ -65,11 +65,11 @@ pub(super) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
     served.unwrap_or_else(|Panicked| Problem::from(Refused::Panicked).into_response())
 }
 
-async fn admit(door: &Door, head: &Parts, site: &Site) -> Result<Option<Known>, Problem> {
+async fn admit(door: &HttpState, head: &Parts, site: &Site) -> Result<Option<Known>, Problem> {
     let forbidden = |name, detail: &str| Err(Problem::new(StatusCode::FORBIDDEN, name, detail));
     let host = host(head);
-    let rule = door.porter.rule();
-    if rule == Rule::Open && !host.is_some_and(is_here) {
+    let rule = door.policy.rule();
+    if rule == AccessMode::Open && !host.is_some_and(is_here) {
         let detail = "this door answers to addresses and to localhost only, because there are no users";
         return forbidden("host-not-allowed", detail);
     }
@@ -79,10 +79,10 @@ async fn admit(door: &Door, head: &Parts, site: &Site) -> Result<Option<Known>, 
         return forbidden("origin-not-allowed", detail);
     }
     let is_free = match rule {
-        Rule::Open => true,
+        AccessMode::Open => true,
         // By a name that anybody can point at this machine a page could read what its visitor's machine may.
-        Rule::ReadersOpen => !writes && host.is_some_and(is_here),
-        Rule::Users => false,
+        AccessMode::ReadersOpen => !writes && host.is_some_and(is_here),
+        AccessMode::Users => false,
     };
     if is_free { Ok(None) } else { identify(door, &head.headers, peer(head)).await.map(|()| Some(Known)) }
 }
@@ -112,11 +112,11 @@ fn is_here(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
-async fn identify(door: &Door, headers: &HeaderMap, from: IpAddr) -> Result<(), Problem> {
+async fn identify(door: &HttpState, headers: &HeaderMap, from: IpAddr) -> Result<(), Problem> {
     let unknown = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "who-are-you", detail);
     let shown = headers.get(header::AUTHORIZATION).ok_or_else(|| unknown("a user name and a password are needed"))?;
     let (name, password) = basic(shown.as_bytes()).ok_or_else(|| unknown("only HTTP Basic is understood"))?;
-    let generation = door.porter.generation();
+    let generation = door.policy.generation();
     if door.remembered.knows(generation, shown.as_bytes()) {
         return Ok(());
     }
@@ -125,7 +125,7 @@ async fn identify(door: &Door, headers: &HeaderMap, from: IpAddr) -> Result<(), 
         let _ = reply.send(is_right);
     });
     let too_many = || Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "too many passwords are being checked");
-    match door.porter.check(name, password, from, told) {
+    match door.policy.check(name, password, from, told) {
         Checked::Asked => {}
         Checked::Busy => return Err(too_many()),
         Checked::Wait(pause) => return Err(Problem::wrong_passwords(pause)),

@@ -34,29 +34,29 @@ use tidegate_control::admission::Class;
 use tidegate_control::hints::Asks;
 use tidegate_graph::QueryLimits;
 
-use crate::counts::Entry;
+use crate::access_policy::AccessPolicy;
+use crate::counts::ConnectionKind;
 use crate::limits::{
     BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, HEAD_TIMEOUT, HTTP_CONNECTION_TIME, HTTP_LAST_TIME, INLINE_BYTES,
 };
-use crate::machine::request::{Answered, Asker, Refused};
+use crate::machine::request::{Refused, RequestOrigin, SpaceResponse};
 use crate::machine::request_queue::Caller;
-use crate::memory::Charge;
-use crate::outlet::Ask;
+use crate::memory::TextCharge;
+use crate::notifications::SpaceRequest;
 use crate::panics::Part;
 use crate::places::{AcceptTrouble, Places};
-use crate::porter::Porter;
-use crate::service::Handle;
+use crate::service::SpaceHandle;
 
 /// What all requests share.
 #[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) handle: Handle,
-    pub(crate) porter: Arc<dyn Porter>,
+pub(crate) struct HttpState {
+    pub(crate) handle: SpaceHandle,
+    pub(crate) policy: Arc<dyn AccessPolicy>,
     pub(crate) remembered: Remembered,
     pub(crate) places: Arc<Places>,
 }
 
-fn routes(door: Arc<Door>) -> Router {
+fn routes(door: Arc<HttpState>) -> Router {
     Router::new()
         .route("/", get(welcome))
         .route("/query", any(sparql::query))
@@ -75,7 +75,7 @@ async fn nothing_here(uri: Uri) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, "no-such-place", detail)
 }
 
-async fn welcome(axum::extract::State(door): axum::extract::State<Arc<Door>>) -> Response {
+async fn welcome(axum::extract::State(door): axum::extract::State<Arc<HttpState>>) -> Response {
     let mut text = String::from(
         "tidegate, smart space\n\n/query      SPARQL 1.1 queries\n/update     SPARQL 1.1 updates\n/sparql     both\n\
          /store      graphs as a whole (Graph Store Protocol)\n/check      what has changed since\n/subscribe  WebSocket: standing queries, as SEPA has them\n\n",
@@ -88,14 +88,14 @@ async fn welcome(axum::extract::State(door): axum::extract::State<Arc<Door>>) ->
     text.into_response()
 }
 
-pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
+pub(crate) async fn serve(listener: &TcpListener, door: &Arc<HttpState>) {
     let router = routes(Arc::clone(door));
     let mut trouble = AcceptTrouble::default();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 trouble.over();
-                let Some(place) = door.places.take(Entry::Http, &door.handle.shared.counts) else {
+                let Some(place) = door.places.take(ConnectionKind::Http, &door.handle.shared.counts) else {
                     door.places.refuse(stream);
                     continue;
                 };
@@ -129,11 +129,11 @@ pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
 /// A body, and what it is charged with.
 struct Whole {
     bytes: Vec<u8>,
-    _charges: Vec<Charge>,
+    _charges: Vec<TextCharge>,
 }
 
 /// The whole body, within its size and time, and within what all texts may take together. It is charged as it comes.
-async fn read_body(door: &Door, body: Body) -> Result<Whole, Problem> {
+async fn read_body(door: &HttpState, body: Body) -> Result<Whole, Problem> {
     let too_large = || {
         let detail = format!("the body has more than {} MiB", BODY_BYTES_MAX >> 20);
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", detail)
@@ -168,10 +168,10 @@ async fn read_body(door: &Door, body: Body) -> Result<Whole, Problem> {
 
 /// Has a text read where that harms nobody, and asks what it says. `work` also says what is to be known with the answer.
 async fn ask_text<N: Send + Sync + 'static>(
-    door: &Door,
-    (bytes, class, asker): (usize, Class, Asker),
-    work: impl FnOnce(&QueryLimits) -> Result<(Ask, N), Problem> + Send + 'static,
-) -> Result<(Answered, N), Problem> {
+    door: &HttpState,
+    (bytes, class, asker): (usize, Class, RequestOrigin),
+    work: impl FnOnce(&QueryLimits) -> Result<(SpaceRequest, N), Problem> + Send + 'static,
+) -> Result<(SpaceResponse, N), Problem> {
     let reading = door.handle.read(bytes, class, asker, move |limits| match work(limits) {
         Ok((ask, note)) => (Ok(note), Ok(ask)),
         Err(problem) if problem.is_late() => (Err(problem), Err(Refused::Late)),
@@ -197,7 +197,7 @@ fn asks(headers: &HeaderMap) -> Asks {
 }
 
 /// Who asks, with the time it gives: `timeout=` of the query string or `pace-deadline-ms`.
-fn asker(door: &Door, parameters: &body::Parameters, head: &Parts) -> Result<Asker, Problem> {
+fn asker(door: &HttpState, parameters: &body::Parameters, head: &Parts) -> Result<RequestOrigin, Problem> {
     let asks = asks(&head.headers);
     // Whoever has not shown who it is, is known by its address only.
     let shown = head.headers.get(header::AUTHORIZATION).filter(|_| head.extensions.get::<guard::Known>().is_some());
@@ -222,7 +222,7 @@ fn asker(door: &Door, parameters: &body::Parameters, head: &Parts) -> Result<Ask
         }
         None => asks.deadline,
     };
-    Ok(Asker::new(0, patience).of(caller))
+    Ok(RequestOrigin::new(0, patience).of(caller))
 }
 
 /// A header that is made of numbers and known words.

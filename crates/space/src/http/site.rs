@@ -9,7 +9,7 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::porter::Porter;
+use crate::access_policy::AccessPolicy;
 
 /// Where a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +31,11 @@ const EXPOSED: &str = "etag, retry-after, server-timing, pace-version, pace-dbr-
 const REMEMBERED: &str = "600";
 
 impl Site {
-    pub(super) fn of(headers: &HeaderMap, host: Option<&str>, porter: &dyn Porter) -> Self {
+    pub(super) fn of(headers: &HeaderMap, host: Option<&str>, policy: &dyn AccessPolicy) -> Self {
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
         let origin = text(header::ORIGIN);
         if let (Some(origin), Some(value)) = (origin, headers.get(header::ORIGIN))
-            && porter.is_welcome(&origin.to_ascii_lowercase())
+            && policy.is_welcome(&origin.to_ascii_lowercase())
         {
             return Self::Welcome(value.clone());
         }
@@ -91,14 +91,14 @@ fn is_page_of(page: &str, host: Option<&str>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::porter::{Checked, Rule};
+    use crate::access_policy::{AccessMode, Checked};
 
     #[derive(Debug)]
     struct Lists(&'static str);
 
-    impl Porter for Lists {
-        fn rule(&self) -> Rule {
-            Rule::Open
+    impl AccessPolicy for Lists {
+        fn rule(&self) -> AccessMode {
+            AccessMode::Open
         }
 
         fn generation(&self) -> u64 {

@@ -12,10 +12,10 @@ use tidegate_graph::{GraphError, Query, QueryLimits, Update};
 
 use super::body::{Parameters, content_type};
 use super::problem::{Problem, announce};
-use super::{Door, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
-use crate::machine::request::{Answer, Answered, Form, Refused, Source};
-use crate::outlet::Ask;
-use crate::service::Handle;
+use super::{HttpState, Whole, ask_text, asker, asks, method_not_allowed, negotiate, read_body, value};
+use crate::machine::request::{AnswerSource, Form, Refused, ResponseBody, SpaceResponse};
+use crate::notifications::SpaceRequest;
+use crate::service::SpaceHandle;
 
 /// What a place takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,19 +31,19 @@ enum Came {
     Update(String),
 }
 
-pub(super) async fn query(State(door): State<Arc<Door>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn query(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
     serve(&door, request, Takes::Queries).await
 }
 
-pub(super) async fn update(State(door): State<Arc<Door>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn update(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
     serve(&door, request, Takes::Updates).await
 }
 
-pub(super) async fn either(State(door): State<Arc<Door>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn either(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
     serve(&door, request, Takes::Both).await
 }
 
-async fn serve(door: &Door, request: Request<Body>, takes: Takes) -> Result<Response, Problem> {
+async fn serve(door: &HttpState, request: Request<Body>, takes: Takes) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let mut parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
@@ -66,7 +66,7 @@ async fn serve(door: &Door, request: Request<Body>, takes: Takes) -> Result<Resp
 }
 
 async fn posted(
-    door: &Door,
+    door: &HttpState,
     (head, body): (&Parts, Body),
     parameters: &mut Parameters,
     takes: Takes,
@@ -109,7 +109,7 @@ enum Noted {
 }
 
 async fn ask(
-    door: &Door,
+    door: &HttpState,
     text: String,
     parameters: &Parameters,
     head: Parts,
@@ -135,7 +135,7 @@ async fn ask(
         let is_repeatable = query.is_repeatable();
         match seen(&handle, &headers, is_read).filter(|_| is_repeatable) {
             Some(version) => (Noted::Unchanged(version), Err(Refused::Declined)),
-            None => (Noted::Asked(form, is_repeatable), Ok(Ask::Query { query: Box::new(query), form })),
+            None => (Noted::Asked(form, is_repeatable), Ok(SpaceRequest::Query { query: Box::new(query), form })),
         }
     };
     match door.handle.read(bytes, Class::Query, asker, work).answer().await {
@@ -149,7 +149,7 @@ async fn ask(
 
 /// The version of now, if its client says that it has seen that. The same data give the same answer: whoever has it
 /// already is told so without any work.
-fn seen(handle: &Handle, headers: &HeaderMap, is_read: bool) -> Option<u64> {
+fn seen(handle: &SpaceHandle, headers: &HeaderMap, is_read: bool) -> Option<u64> {
     let (seen, version) = (headers.get(header::IF_NONE_MATCH).and_then(|value| value.to_str().ok()), handle.version());
     let now = handle.version_name(version);
     let is_named = is_read && seen.is_some_and(|seen| seen.split(',').any(|seen| seen.trim() == now));
@@ -157,7 +157,7 @@ fn seen(handle: &Handle, headers: &HeaderMap, is_read: bool) -> Option<u64> {
 }
 
 /// Whoever asks has the answer already.
-pub(super) fn not_modified(door: &Door, version: u64) -> Response {
+pub(super) fn not_modified(door: &HttpState, version: u64) -> Response {
     let mut response = StatusCode::NOT_MODIFIED.into_response();
     response.headers_mut().insert(header::ETAG, value(&door.handle.version_name(version)));
     response.headers_mut().insert("pace-version", HeaderValue::from(version));
@@ -165,8 +165,8 @@ pub(super) fn not_modified(door: &Door, version: u64) -> Response {
 }
 
 /// An answer with what is known about it.
-pub(super) fn respond(door: &Door, answered: Answered, form: Form, is_repeatable: bool) -> Response {
-    let Answer::Bytes(bytes) = answered.answer else { return StatusCode::NO_CONTENT.into_response() };
+pub(super) fn respond(door: &HttpState, answered: SpaceResponse, form: Form, is_repeatable: bool) -> Response {
+    let ResponseBody::Bytes(bytes) = answered.answer else { return StatusCode::NO_CONTENT.into_response() };
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(negotiate::media_type(form)));
@@ -178,15 +178,15 @@ pub(super) fn respond(door: &Door, answered: Answered, form: Form, is_repeatable
     announce(&answered.hints, headers);
     let queued = answered.hints.queued.unwrap_or_default().as_secs_f64() * 1000.0;
     let how = match answered.source {
-        Source::Fresh => "",
-        Source::Shared => ", coalesced",
-        Source::Remembered => ", cached",
+        AnswerSource::Fresh => "",
+        AnswerSource::Shared => ", coalesced",
+        AnswerSource::Remembered => ", cached",
     };
     headers.insert("server-timing", value(&format!("queue;dur={queued:.3}{how}")));
     response
 }
 
-async fn change(door: &Door, text: String, parameters: &Parameters, head: &Parts) -> Result<Response, Problem> {
+async fn change(door: &HttpState, text: String, parameters: &Parameters, head: &Parts) -> Result<Response, Problem> {
     let bytes = text.len();
     let (default, named) = (parameters.graphs("using-graph-uri")?, parameters.graphs("using-named-graph-uri")?);
     let asker = asker(door, parameters, head)?;
@@ -194,10 +194,10 @@ async fn change(door: &Door, text: String, parameters: &Parameters, head: &Parts
         let update = Update::parse(&text, limits)?;
         let is_plain = default.is_empty() && named.is_empty();
         let update = if is_plain { update } else { update.using_graphs(&default, &named) };
-        Ok((Ask::Update(Box::new(update)), ()))
+        Ok((SpaceRequest::Update(Box::new(update)), ()))
     };
     let (answered, ()) = ask_text(door, (bytes, Class::Update, asker), work).await?;
-    let is_change = matches!(answered.answer, Answer::Changed { is_change: true, .. });
+    let is_change = matches!(answered.answer, ResponseBody::Changed { is_change: true, .. });
     // 200 and not 204: clients of SEPA take nothing else for success.
     let body = serde_json::json!({"changed": is_change, "version": answered.version});
     let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];

@@ -14,20 +14,20 @@ use tidegate_graph::{Mask, MaskGraph, QueryLimits};
 use super::body::{Parameters, content_type, iri, quads, rdf_format};
 use super::problem::Problem;
 use super::sparql::respond;
-use super::{Door, ask_text, asker, method_not_allowed, negotiate, read_body};
-use crate::machine::request::Answer;
-use crate::outlet::Ask;
+use super::{HttpState, ask_text, asker, method_not_allowed, negotiate, read_body};
+use crate::machine::request::ResponseBody;
+use crate::notifications::SpaceRequest;
 
 /// Quads of one request: as many as one change may have.
 const QUADS_MAX: usize = 1_000_000;
 
 /// What is meant.
-enum Place {
+enum StoreTarget {
     One(GraphName),
     All,
 }
 
-impl Place {
+impl StoreTarget {
     fn read(parameters: &Parameters) -> Result<Self, Problem> {
         match (parameters.one("graph")?, parameters.has("default")) {
             (Some(_), true) => Err(Problem::usage("graph and default at once")),
@@ -56,18 +56,18 @@ impl Place {
     }
 }
 
-pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>) -> Result<Response, Problem> {
+pub(super) async fn serve(State(door): State<Arc<HttpState>>, request: Request<Body>) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let parameters = Parameters::read(head.uri.query().unwrap_or_default().as_bytes());
-    let place = Place::read(&parameters)?;
+    let place = StoreTarget::read(&parameters)?;
     let asker = asker(&door, &parameters, &head)?;
     let change = |ask| door.handle.ask(ask, asker);
     match head.method {
         Method::GET | Method::HEAD => {
-            let form = negotiate::graph(&head.headers, matches!(place, Place::All))?;
-            let answered = door.handle.ask(Ask::Match { masks: vec![place.mask()], form }, asker).await?;
-            let is_named = matches!(place, Place::One(GraphName::NamedNode(_)));
-            let is_empty = matches!(&answered.answer, Answer::Bytes(bytes) if bytes.trim_ascii().is_empty());
+            let form = negotiate::graph(&head.headers, matches!(place, StoreTarget::All))?;
+            let answered = door.handle.ask(SpaceRequest::Match { masks: vec![place.mask()], form }, asker).await?;
+            let is_named = matches!(place, StoreTarget::One(GraphName::NamedNode(_)));
+            let is_empty = matches!(&answered.answer, ResponseBody::Bytes(bytes) if bytes.trim_ascii().is_empty());
             if is_named && is_empty {
                 return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
             }
@@ -80,15 +80,15 @@ pub(super) async fn serve(State(door): State<Arc<Door>>, request: Request<Body>)
             let text = (whole.bytes.len(), Class::Update, asker);
             let work = move |limits: &QueryLimits| {
                 let insert = quads(&whole.bytes, format, place.graph(), QUADS_MAX, limits)?;
-                Ok((Ask::Edit { remove, insert }, ()))
+                Ok((SpaceRequest::Edit { remove, insert }, ()))
             };
             ask_text(&door, text, work).await?;
             Ok(StatusCode::NO_CONTENT.into_response())
         }
         Method::DELETE => {
-            let answered = change(Ask::Edit { remove: vec![place.mask()], insert: Vec::new() }).await?;
-            let is_named = matches!(place, Place::One(GraphName::NamedNode(_)));
-            if is_named && matches!(answered.answer, Answer::Changed { is_change: false, .. }) {
+            let answered = change(SpaceRequest::Edit { remove: vec![place.mask()], insert: Vec::new() }).await?;
+            let is_named = matches!(place, StoreTarget::One(GraphName::NamedNode(_)));
+            if is_named && matches!(answered.answer, ResponseBody::Changed { is_change: false, .. }) {
                 return Err(Problem::new(StatusCode::NOT_FOUND, "no-such-graph", "there is no such graph"));
             }
             Ok(StatusCode::NO_CONTENT.into_response())

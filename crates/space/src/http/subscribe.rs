@@ -15,19 +15,19 @@ use tokio::time::error::Elapsed;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::info;
 
-use super::Door;
+use super::HttpState;
 use super::guard::Peer;
 use super::problem::Problem;
-use crate::counts::Entry;
+use crate::counts::ConnectionKind;
 use crate::limits::{BATCH_BYTES, OUTLET_EVENTS, SOCKET_MESSAGE_BYTES_MAX, SUBSCRIPTIONS_MAX, WRITE_TIMEOUT};
-use crate::machine::notification::Told;
-use crate::machine::request::{Answer, Answered, Asker, Refused, Watched};
+use crate::machine::notification::SpaceNotification;
+use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse, Watched};
 use crate::machine::request_queue::Caller;
-use crate::outlet::{Ask, ENDED, Inlet, Outlet, outlet};
+use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 use crate::panics::Part;
-use crate::parsers::Reading;
-use crate::sepa::{Said, Subscription, Wrong, read};
-use crate::service::Handle;
+use crate::parsers::TextReading;
+use crate::sepa::{Said, SepaSubscription, Wrong, read};
+use crate::service::SpaceHandle;
 use crate::ssap::uuid;
 
 /// Requests of one socket that may be under way; more wait in it.
@@ -38,13 +38,14 @@ const READ_BYTES: usize = 4 << 10;
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 
 pub(super) async fn upgrade(
-    State(door): State<Arc<Door>>,
+    State(door): State<Arc<HttpState>>,
     Extension(Peer(from)): Extension<Peer>,
     socket: WebSocketUpgrade,
 ) -> Result<Response, Problem> {
     let handle = door.handle.clone();
     let client = handle.client(from, b"socket");
-    let place = door.places.take(Entry::Socket, &handle.shared.counts).ok_or_else(|| Problem::busy(PING_INTERVAL))?;
+    let place =
+        door.places.take(ConnectionKind::Socket, &handle.shared.counts).ok_or_else(|| Problem::busy(PING_INTERVAL))?;
     let response = socket
         .max_message_size(SOCKET_MESSAGE_BYTES_MAX)
         .max_frame_size(SOCKET_MESSAGE_BYTES_MAX)
@@ -59,7 +60,7 @@ pub(super) async fn upgrade(
 
 /// What is remembered of a request until it is answered.
 #[derive(Default)]
-struct Asked {
+struct PendingSubscribe {
     alias: Option<String>,
     is_return: bool,
 }
@@ -70,16 +71,16 @@ pub(super) fn spuid() -> String {
 }
 
 struct Socket {
-    handle: Handle,
+    handle: SpaceHandle,
     client: u64,
-    subscriptions: HashMap<u64, Subscription>,
-    under_way: VecDeque<(Asked, Reading<Option<GraphError>>)>,
-    outlet: Arc<Outlet>,
+    subscriptions: HashMap<u64, SepaSubscription>,
+    under_way: VecDeque<(PendingSubscribe, TextReading<Option<GraphError>>)>,
+    outlet: Arc<NotificationOutlet>,
     out: VecDeque<Message>,
     out_bytes: usize,
 }
 
-async fn attend(mut socket: WebSocket, handle: Handle, client: u64) {
+async fn attend(mut socket: WebSocket, handle: SpaceHandle, client: u64) {
     let (outlet, mut inlet) = outlet(&handle);
     let (subscriptions, under_way, out) = (HashMap::new(), VecDeque::new(), VecDeque::new());
     let mut state = Socket { handle, client, subscriptions, under_way, outlet, out, out_bytes: 0 };
@@ -90,7 +91,7 @@ async fn attend(mut socket: WebSocket, handle: Handle, client: u64) {
 }
 
 impl Socket {
-    async fn serve(&mut self, socket: &mut WebSocket, inlet: &mut Inlet) {
+    async fn serve(&mut self, socket: &mut WebSocket, inlet: &mut NotificationInlet) {
         loop {
             if !self.out.is_empty() {
                 self.out_bytes = 0;
@@ -143,17 +144,17 @@ impl Socket {
             Ok(Said::Subscribe(mut wanted)) => {
                 let (asks, alias, is_return) = (&wanted.asks, wanted.alias.take(), wanted.seen.is_some());
                 let caller = Caller::new(self.client, asks);
-                let (asker, bytes) = (Asker::new(0, asks.deadline).of(caller), wanted.sparql.len());
+                let (asker, bytes) = (RequestOrigin::new(0, asks.deadline).of(caller), wanted.sparql.len());
                 let (outlet, class) = (Some(Arc::clone(&self.outlet)), Class::Subscribe);
                 let reading = self.handle.read(bytes, class, asker, move |limits| match wanted.query(limits) {
                     Ok(query) => {
                         let (what, seen) = (Watched::Query(Box::new(query)), wanted.seen);
-                        (None, Ok(Ask::Subscribe { what, name: spuid(), seen, outlet }))
+                        (None, Ok(SpaceRequest::Subscribe { what, name: spuid(), seen, outlet }))
                     }
                     Err(GraphError::Cancelled) => (None, Err(Refused::Late)),
                     Err(error) => (Some(error), Err(Refused::Declined)),
                 });
-                self.under_way.push_back((Asked { alias, is_return }, reading));
+                self.under_way.push_back((PendingSubscribe { alias, is_return }, reading));
             }
             Ok(Said::Unsubscribe { spuid, alias }) => {
                 let found = self.subscriptions.iter().find(|(_, it)| it.spuid == spuid).map(|(id, _)| *id);
@@ -168,11 +169,11 @@ impl Socket {
         }
     }
 
-    fn answer(&mut self, asked: Asked, outcome: Result<Answered, Refused>) {
-        let Asked { alias, is_return } = asked;
+    fn answer(&mut self, asked: PendingSubscribe, outcome: Result<SpaceResponse, Refused>) {
+        let PendingSubscribe { alias, is_return } = asked;
         match outcome {
-            Ok(Answered { answer: Answer::Subscribed(subscribed), .. }) => {
-                let subscription = Subscription::new(&subscribed, alias);
+            Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), .. }) => {
+                let subscription = SepaSubscription::new(&subscribed, alias);
                 self.say(subscription.begin(&subscribed.begun, is_return));
                 self.subscriptions.insert(subscribed.id.0, subscription);
             }
@@ -182,7 +183,7 @@ impl Socket {
     }
 
     /// What is there already goes in the same piece, as long as a slow reader can take that in time.
-    fn tell_more(&mut self, inlet: &mut Inlet) {
+    fn tell_more(&mut self, inlet: &mut NotificationInlet) {
         while self.out.len() < OUTLET_EVENTS
             && self.out_bytes < BATCH_BYTES
             && let Some((id, told)) = inlet.try_next()
@@ -191,14 +192,14 @@ impl Socket {
         }
     }
 
-    fn tell(&mut self, id: SubscriberId, told: Told) {
+    fn tell(&mut self, id: SubscriberId, told: SpaceNotification) {
         let Some(subscription) = self.subscriptions.get(&id.0) else { return };
         match told {
-            Told::Changed { sequence, delta, .. } => {
+            SpaceNotification::Changed { sequence, delta, .. } => {
                 let text = subscription.notification(sequence, &delta);
                 self.say(text);
             }
-            Told::Ended(error) => {
+            SpaceNotification::Ended(error) => {
                 let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
                 let texts = [Wrong::ended(&words, subscription.alias.as_deref()).text(), subscription.unsubscribed()];
                 self.subscriptions.remove(&id.0);
@@ -222,8 +223,8 @@ async fn flush(out: &mut VecDeque<Message>, socket: &mut WebSocket) -> Result<Re
 
 /// The answer to the request that came first; never, if there is none.
 async fn next(
-    under_way: &mut VecDeque<(Asked, Reading<Option<GraphError>>)>,
-) -> (Asked, Result<Answered, Refused>, Option<GraphError>) {
+    under_way: &mut VecDeque<(PendingSubscribe, TextReading<Option<GraphError>>)>,
+) -> (PendingSubscribe, Result<SpaceResponse, Refused>, Option<GraphError>) {
     let Some((_, reading)) = under_way.front_mut() else { return std::future::pending().await };
     let (outcome, unread) = reading.wait().await;
     (under_way.pop_front().map(|(asked, _)| asked).unwrap_or_default(), outcome, unread.flatten())

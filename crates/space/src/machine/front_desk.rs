@@ -16,9 +16,9 @@ use super::condition::Condition;
 use super::order::{Arrival, Job, Servers, Shape, Taken};
 use super::request::Refused;
 use super::request_queue::{Caller, Entered, RequestQueue};
-use super::task::Task;
+use super::task::PendingRequest;
 use super::writer::Hold;
-use crate::admission::Admission;
+use crate::admission::SpaceAdmission;
 use crate::limits::{LONG_READERS, LOOK_INTERVAL, PROCESSORS_READING, READERS};
 
 /// Which of the two queues.
@@ -52,7 +52,7 @@ pub(crate) enum Offered<T> {
 
 /// What the writer does next.
 pub(crate) enum NextWrite<R, C> {
-    Work(Box<Taken<Task<R, C>>>),
+    Work(Box<Taken<PendingRequest<R, C>>>),
     Control(Control<C>),
     /// Shows the data of now.
     Snapshot,
@@ -75,8 +75,8 @@ pub(crate) enum NextRead<T> {
 }
 
 pub(crate) struct FrontDesk<R, C> {
-    writers: RequestQueue<Task<R, C>>,
-    readers: RequestQueue<Task<R, C>>,
+    writers: RequestQueue<PendingRequest<R, C>>,
+    readers: RequestQueue<PendingRequest<R, C>>,
     controls: VecDeque<Control<C>>,
     /// Something was stored since the writer last looked.
     is_stored: bool,
@@ -89,7 +89,7 @@ pub(crate) struct FrontDesk<R, C> {
 
 impl<R, C> FrontDesk<R, C> {
     /// None if a queue cannot be as it is wanted.
-    pub(crate) fn new(admission: &Admission, keys: [TicketKey; 2]) -> Option<Self> {
+    pub(crate) fn new(admission: &SpaceAdmission, keys: [TicketKey; 2]) -> Option<Self> {
         // The writer has one thread, and as many jobs under way as wait together for the disk.
         let writer = Servers { threads: usize::MAX, long_max: usize::MAX, worth: 1 };
         let reader = Servers { threads: READERS, long_max: LONG_READERS, worth: PROCESSORS_READING };
@@ -106,7 +106,7 @@ impl<R, C> FrontDesk<R, C> {
         })
     }
 
-    fn queue(&mut self, side: Side) -> &mut RequestQueue<Task<R, C>> {
+    fn queue(&mut self, side: Side) -> &mut RequestQueue<PendingRequest<R, C>> {
         match side {
             Side::Write => &mut self.writers,
             Side::Read => &mut self.readers,
@@ -114,7 +114,7 @@ impl<R, C> FrontDesk<R, C> {
     }
 
     /// What whoever is answered from memory is told about pace.
-    pub(crate) fn hints(&mut self, now: Timestamp, task: &Task<R, C>, caller: &Caller) -> Hints {
+    pub(crate) fn hints(&mut self, now: Timestamp, task: &PendingRequest<R, C>, caller: &Caller) -> Hints {
         let hints = self.readers.hints(now, task.class, caller);
         Hints { queued: Some(Duration::ZERO), ..hints }
     }
@@ -123,11 +123,11 @@ impl<R, C> FrontDesk<R, C> {
     pub(crate) fn offer(
         &mut self,
         now: Timestamp,
-        mut task: Task<R, C>,
+        mut task: PendingRequest<R, C>,
         shape: Shape,
         caller: &Caller,
         chance: &mut impl Rng,
-    ) -> Offered<Task<R, C>> {
+    ) -> Offered<PendingRequest<R, C>> {
         if self.condition != Condition::Serving {
             return Offered::Refused(task, Refused::Unavailable(self.condition));
         }
@@ -147,7 +147,7 @@ impl<R, C> FrontDesk<R, C> {
     }
 
     /// Those who waited too long on a side.
-    pub(crate) fn drain(&mut self, side: Side) -> Vec<Task<R, C>> {
+    pub(crate) fn drain(&mut self, side: Side) -> Vec<PendingRequest<R, C>> {
         self.queue(side).drain()
     }
 
@@ -187,7 +187,7 @@ impl<R, C> FrontDesk<R, C> {
     }
 
     /// What a free reader does next. Those that waited too long are at [`FrontDesk::drain`] then.
-    pub(crate) fn next_read(&mut self, now: Timestamp) -> NextRead<Task<R, C>> {
+    pub(crate) fn next_read(&mut self, now: Timestamp) -> NextRead<PendingRequest<R, C>> {
         if self.is_closing {
             return NextRead::End;
         }
@@ -231,7 +231,7 @@ impl<R, C> FrontDesk<R, C> {
 
     /// The owner of the data is gone: from now on nobody is served, and whoever waits is to be told so. What was known of
     /// the data is forgotten.
-    pub(crate) fn suspend(&mut self, condition: Condition) -> Vec<Task<R, C>> {
+    pub(crate) fn suspend(&mut self, condition: Condition) -> Vec<PendingRequest<R, C>> {
         self.condition = condition;
         let mut waiting = self.writers.clear();
         waiting.extend(self.readers.clear());

@@ -19,7 +19,7 @@ use crate::machine::request_queue::Caller;
 
 /// A request, parsed. `C` is a connection that hears of changes.
 #[derive(Debug)]
-pub enum Ask<C> {
+pub enum SpaceRequest<C> {
     /// SPARQL, answered with bytes.
     Query {
         /// The query.
@@ -50,7 +50,7 @@ pub enum Ask<C> {
         /// What it is to be called, unless it is continued. Whoever knows the name can continue it.
         name: String,
         /// What the client has already: it is told what it missed since, exactly, if that is still known.
-        seen: Option<Seen>,
+        seen: Option<ResumePoint>,
         /// Where its changes go; nowhere, if the client will ask again.
         outlet: Option<C>,
     },
@@ -67,7 +67,7 @@ pub enum Ask<C> {
 
 /// What a client has of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ResumePoint {
     /// The name of the subscription.
     pub name: String,
     /// The number of the last notification.
@@ -135,7 +135,7 @@ pub enum Form {
 
 /// Who asks, and how much time it gives.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct RequestOrigin {
     /// What it may see: only those with equal rights share an answer.
     pub scope: u64,
     /// How long it waits.
@@ -144,7 +144,7 @@ pub struct Asker {
     pub caller: Caller,
 }
 
-impl Asker {
+impl RequestOrigin {
     /// Somebody with these rights. Its time can only be less than the usual.
     pub fn new(scope: u64, patience: Option<Duration>) -> Self {
         let patience = patience.unwrap_or(TIME_MAX).clamp(TIME_MIN, TIME_MAX);
@@ -160,7 +160,7 @@ impl Asker {
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub enum Answer {
+pub enum ResponseBody {
     /// To a question.
     Bytes(Bytes),
     /// A change was done.
@@ -178,20 +178,20 @@ pub enum Answer {
 
 /// An answer and how it came about.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct SpaceResponse {
     /// The answer.
-    pub answer: Answer,
+    pub answer: ResponseBody,
     /// The version of the data it is about.
     pub version: u64,
     /// How long it waited, and what else its client is told about pace.
     pub hints: Hints,
     /// Where it is from.
-    pub source: Source,
+    pub source: AnswerSource,
 }
 
 /// Where an answer is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum AnswerSource {
     /// It was worked out for this request.
     Fresh,
     /// It was worked out for an equal request that waited at the same time.
@@ -250,7 +250,7 @@ impl Watched {
     }
 }
 
-impl<C> Ask<C> {
+impl<C> SpaceRequest<C> {
     /// What is asked, in words, for an operator.
     pub(crate) fn shown(&self) -> Box<str> {
         match self {
@@ -385,7 +385,7 @@ mod tests {
 
     fn key(text: &str, form: Form, scope: u64) -> Option<QueryKey> {
         let query = Box::new(Query::parse(text, &QueryLimits::default()).unwrap());
-        Ask::<()>::Query { query, form }.names(scope, (1, 2)).0
+        SpaceRequest::<()>::Query { query, form }.names(scope, (1, 2)).0
     }
 
     #[test]
@@ -407,8 +407,8 @@ mod tests {
 
     #[test]
     fn patience_can_only_be_shortened() {
-        assert_eq!(Asker::new(0, None).patience, TIME_MAX);
-        assert_eq!(Asker::new(0, Some(Duration::from_secs(3600))).patience, TIME_MAX);
-        assert_eq!(Asker::new(0, Some(Duration::ZERO)).patience, TIME_MIN);
+        assert_eq!(RequestOrigin::new(0, None).patience, TIME_MAX);
+        assert_eq!(RequestOrigin::new(0, Some(Duration::from_secs(3600))).patience, TIME_MAX);
+        assert_eq!(RequestOrigin::new(0, Some(Duration::ZERO)).patience, TIME_MIN);
     }
 }

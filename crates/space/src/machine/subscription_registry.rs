@@ -13,7 +13,7 @@ use crate::limits::{DESERTED_INTERVAL, LINGER_MAX, LINGER_TIME, SKIPS_MAX};
 
 /// A subscription.
 #[derive(Debug)]
-pub(crate) struct Subscription<C> {
+pub(crate) struct RegisteredSubscription<C> {
     /// Its name on the wire.
     name: String,
     /// What it watches: whoever comes back must ask for the same.
@@ -28,7 +28,7 @@ pub(crate) struct Subscription<C> {
     since: Timestamp,
 }
 
-impl<C> Subscription<C> {
+impl<C> RegisteredSubscription<C> {
     /// The graph's number of one of ours, if that is still known.
     fn sequence_of(&self, told: u64) -> Option<u64> {
         if told > self.told {
@@ -59,7 +59,7 @@ impl<C> Subscription<C> {
 
 #[derive(Debug)]
 pub(crate) struct SubscriptionRegistry<C> {
-    by_id: BTreeMap<u64, Subscription<C>>,
+    by_id: BTreeMap<u64, RegisteredSubscription<C>>,
     names: BTreeMap<String, u64>,
     /// Those that nobody listens to, the first to go first.
     lingering: BTreeSet<(Timestamp, u64)>,
@@ -84,7 +84,7 @@ impl<C: Clone + Eq> SubscriptionRegistry<C> {
     ) {
         self.names.insert(name.clone(), id.0);
         let skips = VecDeque::from([(0, 0)]);
-        let subscription = Subscription { name, watched, connection: None, told: 0, skips, since: now };
+        let subscription = RegisteredSubscription { name, watched, connection: None, told: 0, skips, since: now };
         self.by_id.insert(id.0, subscription);
         self.attach(now, id, connection);
     }
@@ -105,7 +105,7 @@ impl<C: Clone + Eq> SubscriptionRegistry<C> {
         self.by_id.get(&id.0)?.connection.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, id: SubscriberId) -> Option<&mut Subscription<C>> {
+    pub(crate) fn get_mut(&mut self, id: SubscriberId) -> Option<&mut RegisteredSubscription<C>> {
         self.by_id.get_mut(&id.0)
     }
 
@@ -144,7 +144,7 @@ impl<C: Clone + Eq> SubscriptionRegistry<C> {
             return;
         }
         self.looked = Some(now);
-        let is_deserted = |it: &Subscription<C>| it.connection.as_ref().is_some_and(&is_gone);
+        let is_deserted = |it: &RegisteredSubscription<C>| it.connection.as_ref().is_some_and(&is_gone);
         let deserted: Vec<u64> = self.by_id.iter().filter(|(_, it)| is_deserted(it)).map(|(id, _)| *id).collect();
         for id in deserted {
             self.attach(now, SubscriberId(id), None);

@@ -4,7 +4,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{Class, QueryKey};
 use tidegate_control::hints::Hints;
 
-use super::request::Ask;
+use super::request::SpaceRequest;
 
 /// Whoever waits for an answer. It may leave, or withdraw its request, at any moment and on any thread: so it is asked, and
 /// answers at once.
@@ -24,8 +24,8 @@ pub(crate) trait Requester {
 
 /// A request on its way.
 #[derive(Debug)]
-pub(crate) struct Task<R, C> {
-    pub(crate) ask: Ask<C>,
+pub(crate) struct PendingRequest<R, C> {
+    pub(crate) ask: SpaceRequest<C>,
     pub(crate) class: Class,
     pub(crate) key: Option<QueryKey>,
     pub(crate) began: Timestamp,
@@ -35,7 +35,7 @@ pub(crate) struct Task<R, C> {
     pub(crate) requester: R,
 }
 
-impl<R: Requester, C> Task<R, C> {
+impl<R: Requester, C> PendingRequest<R, C> {
     /// Whether an answer would come too late.
     pub(crate) fn is_over(&self, now: Timestamp) -> bool {
         self.requester.is_gone() || self.until <= now

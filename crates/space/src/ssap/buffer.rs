@@ -14,21 +14,21 @@ const OWN_BYTES: usize = 2 * READ_BYTES;
 
 /// The room of all connections of a door.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct BufferRoom {
     pieces: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
 /// Somebody waits.
-struct Waits<'a>(&'a AtomicUsize);
+struct WaitGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Waits<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Room {
+impl BufferRoom {
     pub(crate) fn new(bytes: usize) -> Self {
         Self { pieces: Arc::new(Semaphore::new(bytes / READ_BYTES)), waiting: AtomicUsize::new(0) }
     }
@@ -39,7 +39,7 @@ impl Room {
             return Ok(taken);
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waits = Waits(&self.waiting);
+        let _waits = WaitGuard(&self.waiting);
         Arc::clone(&self.pieces).acquire_many_owned(pieces).await
     }
 

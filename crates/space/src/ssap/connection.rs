@@ -20,33 +20,33 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info};
 
 use super::buffer::{Buffer, READ_BYTES};
-use super::plan::{Plan, Reply, Step, header_of, look};
-use super::read::{Kind, Understood, Waits, What, class_of, discard, understand};
-use super::write::{self, Subscription};
-use super::{Door, Farewell, subscription_name, uuid};
+use super::plan::{Plan, PlanStep, ReplyForm, header_of, look};
+use super::read::{AnswerKind, ReadOutcome, Understood, WaitingFor, class_of, discard, understand};
+use super::write::{self, SsapSubscription};
+use super::{Farewell, SsapState, subscription_name, uuid};
 use crate::counts::Ssap;
 use crate::limits::{
     BATCH_BYTES, OUTLET_EVENTS, SSAP_FAREWELLS, SSAP_IDLE_TIMEOUT, SSAP_KEEP_ALIVE, SSAP_LINGER_TIME,
     SSAP_MESSAGE_BYTES_MAX, SSAP_MESSAGE_TIMEOUT, SSAP_ROOM_INTERVAL, SSAP_ROOM_PACE, SSAP_ROOM_WAIT, SSAP_WINDOW,
     SUBSCRIPTIONS_MAX, WRITE_TIMEOUT,
 };
-use crate::machine::notification::Told;
-use crate::machine::request::{Answer, Answered, Asker, Refused};
+use crate::machine::notification::SpaceNotification;
+use crate::machine::request::{Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::machine::request_queue::Caller;
-use crate::outlet::{Ask, ENDED, Inlet, Outlet, outlet};
+use crate::notifications::{ENDED, NotificationInlet, NotificationOutlet, SpaceRequest, outlet};
 use crate::panics::{Panicked, Part};
 
 /// A request that was started.
 struct Started {
     header: SsapHeader,
-    kind: Kind,
+    kind: AnswerKind,
     /// Its client wants to know about pace.
     is_told: bool,
-    waiting: Waits,
+    waiting: WaitingFor,
 }
 
-struct Connection {
-    door: Arc<Door>,
+struct SsapConnection {
+    door: Arc<SsapState>,
     peer: SocketAddr,
     /// Who it is, by its first message: nobody gains by another name in each.
     client: Option<u64>,
@@ -57,8 +57,8 @@ struct Connection {
     parked: Option<Plan>,
     under_way: VecDeque<Started>,
     are_changes: bool,
-    subscriptions: HashMap<u64, Subscription>,
-    outlet: Arc<Outlet>,
+    subscriptions: HashMap<u64, SsapSubscription>,
+    outlet: Arc<NotificationOutlet>,
     farewell: mpsc::Sender<Farewell>,
     out: String,
     /// Nothing more will be read.
@@ -77,12 +77,12 @@ struct Connection {
 /// Why a connection ends, in the log.
 type Ended = &'static str;
 
-pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>) {
+pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<SsapState>) {
     let _ = stream.set_nodelay(true);
     let (reader, writer) = stream.into_split();
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, farewells) = mpsc::channel(SSAP_FAREWELLS);
-    let mut connection = Connection::new(writer, peer, door, outlet, farewell);
+    let mut connection = SsapConnection::new(writer, peer, door, outlet, farewell);
     let shared = Arc::clone(&connection.door.handle.shared);
     let served = connection.serve(reader, inlet, farewells);
     let why = shared.panics.catch_async(Part::Ssap, served).await.unwrap_or("an internal error");
@@ -93,12 +93,12 @@ pub(crate) async fn attend(stream: TcpStream, peer: SocketAddr, door: Arc<Door>)
     }
 }
 
-impl Connection {
+impl SsapConnection {
     fn new(
         writer: OwnedWriteHalf,
         peer: SocketAddr,
-        door: Arc<Door>,
-        outlet: Arc<Outlet>,
+        door: Arc<SsapState>,
+        outlet: Arc<NotificationOutlet>,
         farewell: mpsc::Sender<Farewell>,
     ) -> Self {
         let now = Instant::now();
@@ -128,7 +128,7 @@ impl Connection {
     async fn serve(
         &mut self,
         mut reader: OwnedReadHalf,
-        mut inlet: Inlet,
+        mut inlet: NotificationInlet,
         mut farewells: mpsc::Receiver<Farewell>,
     ) -> Ended {
         let (mut piece, door) = (vec![0; READ_BYTES], Arc::clone(&self.door));
@@ -276,7 +276,7 @@ impl Connection {
                 // Nothing more of it is scanned, and its sender may still be writing.
                 (self.is_over, self.lingers) = (true, Some(SSAP_LINGER_TIME));
                 let words = format!("a message of more than {SSAP_MESSAGE_BYTES_MAX} bytes");
-                Some(Plan { header, asks: Box::default(), step: Step::Close(Status::KpRequest, words) })
+                Some(Plan { header, asks: Box::default(), step: PlanStep::Close(Status::KpRequest, words) })
             }
             Scanned::Incomplete => {
                 // Blanks between messages are nothing to keep, and no message that could be late.
@@ -298,7 +298,7 @@ impl Connection {
             look(bytes, uuid)
         });
         looked.unwrap_or_else(|Panicked| {
-            let step = Step::Close(Status::SibError, "an internal error, which is logged".to_owned());
+            let step = PlanStep::Close(Status::SibError, "an internal error, which is logged".to_owned());
             Plan { header: header_of(bytes), asks: Box::default(), step }
         })
     }
@@ -307,34 +307,39 @@ impl Connection {
         let named = || self.door.handle.client(self.peer.ip(), header.node_id.as_bytes());
         let client = *self.client.get_or_insert_with(named);
         let caller = Caller::new(client, &asks);
-        let asker = Asker::new(0, asks.deadline).of(caller);
+        let asker = RequestOrigin::new(0, asks.deadline).of(caller);
         let is_told = *asks != Asks::default();
         match step {
-            Step::Reply(..) | Step::Close(..) | Step::Unsubscribe(_) => self.conclude(&header, step),
-            Step::Ask(ask, _) if ask.is_unchanged(asks.version, self.door.handle.version()) => {
+            PlanStep::Reply(..) | PlanStep::Close(..) | PlanStep::Unsubscribe(_) => self.conclude(&header, step),
+            PlanStep::Ask(ask, _) if ask.is_unchanged(asks.version, self.door.handle.version()) => {
                 self.door.handle.note_ssap(&header, Ssap::Done);
                 write::not_modified(&header, self.door.handle.version(), &mut self.out);
             }
-            Step::Ask(ask, reply) => {
-                let waiting = Waits::Asked(self.door.handle.start(ask, asker));
-                self.under_way.push_back(Started { header, kind: Kind::Ask(reply), is_told, waiting });
+            PlanStep::Ask(ask, reply) => {
+                let waiting = WaitingFor::Asked(self.door.handle.start(ask, asker));
+                self.under_way.push_back(Started { header, kind: AnswerKind::Ask(reply), is_told, waiting });
             }
-            Step::Subscribe(..) | Step::Read(_) if self.has_too_many(&header) => {
+            PlanStep::Subscribe(..) | PlanStep::Read(_) if self.has_too_many(&header) => {
                 let words = "too many subscriptions on this connection";
                 self.settle(&header, Status::OutOfResources, words);
             }
-            Step::Subscribe(what, rows, seen) => {
+            PlanStep::Subscribe(what, rows, seen) => {
                 let (name, is_return) = (subscription_name(), seen.is_some());
-                let ask = Ask::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
-                let waiting = Waits::Asked(self.door.handle.start(ask, asker));
-                self.under_way.push_back(Started { header, kind: Kind::Subscribe(rows, is_return), is_told, waiting });
+                let ask = SpaceRequest::Subscribe { what, name, seen, outlet: Some(Arc::clone(&self.outlet)) };
+                let waiting = WaitingFor::Asked(self.door.handle.start(ask, asker));
+                self.under_way.push_back(Started {
+                    header,
+                    kind: AnswerKind::Subscribe(rows, is_return),
+                    is_told,
+                    waiting,
+                });
             }
-            Step::Read(bytes) => {
+            PlanStep::Read(bytes) => {
                 let (handle, outlet) = (self.door.handle.clone(), Arc::clone(&self.outlet));
                 let (length, class) = (bytes.len(), class_of(&header));
                 let work = move |limits: &QueryLimits| understand(&bytes, limits, &handle, outlet);
-                let waiting = Waits::Read(self.door.handle.read(length, class, asker, work));
-                self.under_way.push_back(Started { header, kind: Kind::Unread, is_told, waiting });
+                let waiting = WaitingFor::Read(self.door.handle.read(length, class, asker, work));
+                self.under_way.push_back(Started { header, kind: AnswerKind::Unread, is_told, waiting });
             }
         }
     }
@@ -344,10 +349,10 @@ impl Connection {
     }
 
     /// Does what needs nothing of the space.
-    fn conclude(&mut self, header: &SsapHeader, step: Step) {
+    fn conclude(&mut self, header: &SsapHeader, step: PlanStep) {
         match step {
-            Step::Reply(status, words) => self.settle(header, status, &words),
-            Step::Close(status, words) => {
+            PlanStep::Reply(status, words) => self.settle(header, status, &words),
+            PlanStep::Close(status, words) => {
                 self.door.handle.note_ssap(header, Ssap::Refused);
                 if header.is_answerable() {
                     write::status(header, status, &words, &mut self.out);
@@ -355,30 +360,30 @@ impl Connection {
                 self.buffer.clear();
                 self.is_over = true;
             }
-            Step::Unsubscribe(name) if self.door.end(&name, header) => {
+            PlanStep::Unsubscribe(name) if self.door.end(&name, header) => {
                 self.door.handle.note_ssap(header, Ssap::Done);
             }
-            Step::Unsubscribe(_) => self.settle(header, Status::KpRequest, "no such subscription"),
-            Step::Ask(..) | Step::Subscribe(..) | Step::Read(_) => {}
+            PlanStep::Unsubscribe(_) => self.settle(header, Status::KpRequest, "no such subscription"),
+            PlanStep::Ask(..) | PlanStep::Subscribe(..) | PlanStep::Read(_) => {}
         }
     }
 
     /// The request that came first is answered; it may have been read elsewhere.
-    fn hear(&mut self, outcome: Result<Answered, Refused>, understood: Option<Understood>) {
+    fn hear(&mut self, outcome: Result<SpaceResponse, Refused>, understood: Option<Understood>) {
         let Some(Understood { header, is_told, what }) = understood else { return self.answer(outcome) };
         match what {
-            What::Asked(kind) => {
+            ReadOutcome::Asked(kind) => {
                 if let Some(started) = self.under_way.front_mut() {
                     (started.header, started.is_told, started.kind) = (header, is_told, kind);
                 }
                 self.answer(outcome);
             }
-            What::Unchanged(version) => {
+            ReadOutcome::Unchanged(version) => {
                 self.under_way.pop_front();
                 self.door.handle.note_ssap(&header, Ssap::Done);
                 write::not_modified(&header, version, &mut self.out);
             }
-            What::Done(step) => {
+            ReadOutcome::Done(step) => {
                 self.under_way.pop_front();
                 self.conclude(&header, step);
             }
@@ -396,37 +401,44 @@ impl Connection {
         write::status(header, status, words, &mut self.out);
     }
 
-    fn answer(&mut self, outcome: Result<Answered, Refused>) {
+    fn answer(&mut self, outcome: Result<SpaceResponse, Refused>) {
         let Some(Started { header, kind, is_told, .. }) = self.under_way.pop_front() else { return };
         self.door.handle.note_ssap(&header, outcome.as_ref().map_or_else(Ssap::from, |_| Ssap::Done));
         match (kind, outcome) {
-            (Kind::Ask(reply), Ok(answered)) => {
+            (AnswerKind::Ask(reply), Ok(answered)) => {
                 write::answer(&header, &reply, &answered, is_told, &mut self.out);
             }
-            (Kind::Subscribe(rows, is_return), Ok(Answered { answer: Answer::Subscribed(subscribed), hints, .. })) => {
+            (
+                AnswerKind::Subscribe(rows, is_return),
+                Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), hints, .. }),
+            ) => {
                 self.door.register(&subscribed.name, &self.farewell);
-                let subscription = Subscription::new(header, &subscribed, rows);
+                let subscription = SsapSubscription::new(header, &subscribed, rows);
                 subscription.begin(&subscribed.begun, is_return, is_told.then_some(&hints), &mut self.out);
                 self.subscriptions.insert(subscribed.id.0, subscription);
             }
-            (Kind::Subscribe(..) | Kind::Unread, Ok(_)) => write::status(&header, Status::SibError, "", &mut self.out),
-            (Kind::Ask(reply), Err(refused)) => {
+            (AnswerKind::Subscribe(..) | AnswerKind::Unread, Ok(_)) => {
+                write::status(&header, Status::SibError, "", &mut self.out);
+            }
+            (AnswerKind::Ask(reply), Err(refused)) => {
                 let is_silent = matches!(
                     reply,
-                    Reply::Blanks { confirm: false, .. }
-                        | Reply::Status { confirm: false }
-                        | Reply::Rule { confirm: false }
+                    ReplyForm::Blanks { confirm: false, .. }
+                        | ReplyForm::Status { confirm: false }
+                        | ReplyForm::Rule { confirm: false }
                 );
                 if !is_silent {
                     write::refusal(&header, &refused, &mut self.out);
                 }
             }
-            (Kind::Subscribe(..) | Kind::Unread, Err(refused)) => write::refusal(&header, &refused, &mut self.out),
+            (AnswerKind::Subscribe(..) | AnswerKind::Unread, Err(refused)) => {
+                write::refusal(&header, &refused, &mut self.out);
+            }
         }
     }
 
     /// What is there already goes in the same piece, as long as a slow reader can take that in time.
-    fn tell_more(&mut self, inlet: &mut Inlet) {
+    fn tell_more(&mut self, inlet: &mut NotificationInlet) {
         for _ in 1..OUTLET_EVENTS {
             if self.out.len() >= BATCH_BYTES {
                 return;
@@ -436,11 +448,13 @@ impl Connection {
         }
     }
 
-    fn tell(&mut self, id: SubscriberId, told: Told) {
+    fn tell(&mut self, id: SubscriberId, told: SpaceNotification) {
         let Some(subscription) = self.subscriptions.get_mut(&id.0) else { return };
         match told {
-            Told::Changed { sequence, delta, .. } => subscription.indication(sequence, &delta, &mut self.out),
-            Told::Ended(error) => {
+            SpaceNotification::Changed { sequence, delta, .. } => {
+                subscription.indication(sequence, &delta, &mut self.out);
+            }
+            SpaceNotification::Ended(error) => {
                 let words = error.map_or_else(|| ENDED.to_owned(), |error| error.to_string());
                 subscription.ended(Status::Reset, &words, &mut self.out);
                 self.door.forget(&subscription.name, &self.farewell);
@@ -485,7 +499,7 @@ impl Connection {
 }
 
 /// The answer to the request that is to be answered next; never, if there is none.
-async fn next(under_way: &mut VecDeque<Started>) -> (Result<Answered, Refused>, Option<Understood>) {
+async fn next(under_way: &mut VecDeque<Started>) -> (Result<SpaceResponse, Refused>, Option<Understood>) {
     match under_way.front_mut() {
         Some(started) => started.waiting.wait().await,
         None => std::future::pending().await,

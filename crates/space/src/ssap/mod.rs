@@ -14,19 +14,19 @@ use tidegate_wire_ssap::SsapHeader;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-use self::buffer::Room;
-use crate::counts::Entry;
-use crate::desk::lock;
+use self::buffer::BufferRoom;
+use crate::counts::ConnectionKind;
 use crate::limits::SSAP_BUFFERS_BYTES_MAX;
 use crate::places::{AcceptTrouble, Places};
-use crate::service::{Handle, random};
+use crate::service::{SpaceHandle, random};
+use crate::shared_state::lock;
 
 /// What the connections of this door share.
 #[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) handle: Handle,
+pub(crate) struct SsapState {
+    pub(crate) handle: SpaceHandle,
     /// For messages that are not whole yet.
-    pub(crate) room: Room,
+    pub(crate) room: BufferRoom,
     places: Arc<Places>,
     /// Which connection has which subscription: the end of one may be asked for on another. As many as the space has
     /// subscribers, at most.
@@ -40,13 +40,13 @@ pub(crate) struct Farewell {
     pub(crate) request: SsapHeader,
 }
 
-impl Door {
-    pub(crate) fn new(handle: Handle, places: Arc<Places>) -> Self {
+impl SsapState {
+    pub(crate) fn new(handle: SpaceHandle, places: Arc<Places>) -> Self {
         Self::with_room(handle, places, SSAP_BUFFERS_BYTES_MAX)
     }
 
-    fn with_room(handle: Handle, places: Arc<Places>, bytes: usize) -> Self {
-        Self { handle, room: Room::new(bytes), places, subscriptions: Mutex::default() }
+    fn with_room(handle: SpaceHandle, places: Arc<Places>, bytes: usize) -> Self {
+        Self { handle, room: BufferRoom::new(bytes), places, subscriptions: Mutex::default() }
     }
 
     /// Tells the connection that has this subscription; false if there is none.
@@ -90,14 +90,14 @@ pub(crate) fn uuid() -> String {
     text
 }
 
-pub(crate) async fn serve(listener: &TcpListener, door: &Arc<Door>) {
+pub(crate) async fn serve(listener: &TcpListener, door: &Arc<SsapState>) {
     let mut trouble = AcceptTrouble::default();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 trouble.over();
                 // Without a place it is closed at once: there is nothing to answer yet.
-                if let Some(place) = door.places.take(Entry::Ssap, &door.handle.shared.counts) {
+                if let Some(place) = door.places.take(ConnectionKind::Ssap, &door.handle.shared.counts) {
                     let door = Arc::clone(door);
                     tokio::spawn(async move {
                         connection::attend(stream, peer, door).await;
@@ -127,7 +127,8 @@ mod tests {
         let service = crate::Service::start(tidegate_graph::SpaceLimits::default()).unwrap();
         let places = std::sync::Arc::new(super::Places::new(8));
         // Room for one long message beside what is each connection's own.
-        let door = std::sync::Arc::new(super::Door::with_room(service.handle(), places, 6 * super::buffer::READ_BYTES));
+        let door =
+            std::sync::Arc::new(super::SsapState::with_room(service.handle(), places, 6 * super::buffer::READ_BYTES));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let own = std::sync::Arc::clone(&door);

@@ -6,8 +6,8 @@ use tidegate_wire_ssap::{Graph, SEQUENCE_MAX, SsapFault, SsapHeader, SsapMessage
 
 use super::terms::{Wrong, masks, masks_of, quads, rdf_xml};
 use crate::limits::INLINE_BYTES;
-use crate::machine::request::{Form, Seen, Watched};
-use crate::outlet::Ask;
+use crate::machine::request::{Form, ResumePoint, Watched};
+use crate::notifications::SpaceRequest;
 
 /// A message, understood.
 #[derive(Debug)]
@@ -15,20 +15,20 @@ pub(crate) struct Plan {
     pub(crate) header: SsapHeader,
     /// What the sender says about pace; only those who do are told about it.
     pub(crate) asks: Box<Asks>,
-    pub(crate) step: Step,
+    pub(crate) step: PlanStep,
 }
 
 /// What is to be done.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum PlanStep {
     /// Answer with this status, and nothing else.
     Reply(Status, String),
     /// The same, and then close: what follows on the connection is not to be trusted.
     Close(Status, String),
     /// A change, a question or a rule.
-    Ask(Ask, Reply),
+    Ask(SpaceRequest, ReplyForm),
     /// A new subscription.
-    Subscribe(Watched, Rows, Option<Seen>),
+    Subscribe(Watched, Rows, Option<ResumePoint>),
     /// The end of one.
     Unsubscribe(String),
     /// These bytes are for [`plan`], elsewhere: they are many, or have a text in them that is not for this thread.
@@ -37,7 +37,7 @@ pub(crate) enum Step {
 
 /// How a change or question is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum ReplyForm {
     /// With the names of blank nodes, if at all.
     Blanks { names: Vec<(String, String)>, confirm: bool },
     /// With a status only, if at all.
@@ -57,10 +57,10 @@ pub(crate) enum Rows {
     Sparql,
 }
 
-impl Step {
+impl PlanStep {
     /// Whether it may be under way together with changes before it.
     pub(crate) fn is_change(&self) -> bool {
-        matches!(self, Self::Ask(Ask::Edit { .. } | Ask::Update(_), _))
+        matches!(self, Self::Ask(SpaceRequest::Edit { .. } | SpaceRequest::Update(_), _))
     }
 }
 
@@ -68,11 +68,11 @@ impl Step {
 /// loop. SPARQL and RDF have parsers that recurse, so such messages are read elsewhere, and so are long ones.
 pub(crate) fn look(bytes: &[u8], name: impl FnMut() -> String) -> Plan {
     if bytes.len() > INLINE_BYTES {
-        return Plan { header: header_of(bytes), asks: Box::default(), step: Step::Read(bytes.to_vec()) };
+        return Plan { header: header_of(bytes), asks: Box::default(), step: PlanStep::Read(bytes.to_vec()) };
     }
     of_message(bytes, |request| {
         if has_text(&request) {
-            return Ok(Step::Read(bytes.to_vec()));
+            return Ok(PlanStep::Read(bytes.to_vec()));
         }
         step(request, &QueryLimits::default(), name)
     })
@@ -114,7 +114,7 @@ fn has_text(request: &SsapRequest<'_>) -> bool {
     }
 }
 
-fn of_message(bytes: &[u8], step: impl FnOnce(SsapRequest<'_>) -> Result<Step, Wrong>) -> Plan {
+fn of_message(bytes: &[u8], step: impl FnOnce(SsapRequest<'_>) -> Result<PlanStep, Wrong>) -> Plan {
     let message = match SsapMessage::parse(bytes) {
         Ok(message) => message,
         Err(fault) => return of_fault(fault),
@@ -127,8 +127,8 @@ fn of_message(bytes: &[u8], step: impl FnOnce(SsapRequest<'_>) -> Result<Step, W
     }
     match SsapRequest::read(&message) {
         Ok(request) => {
-            let mut step = step(request).unwrap_or_else(|(status, words)| Step::Reply(status, words));
-            if let Step::Subscribe(_, _, seen) = &mut step {
+            let mut step = step(request).unwrap_or_else(|(status, words)| PlanStep::Reply(status, words));
+            if let PlanStep::Subscribe(_, _, seen) = &mut step {
                 *seen = seen_of(&message);
             }
             Plan { header: message.header, asks: Box::new(asks), step }
@@ -138,45 +138,48 @@ fn of_message(bytes: &[u8], step: impl FnOnce(SsapRequest<'_>) -> Result<Step, W
 }
 
 /// The protocol knows no coming back: a SUBSCRIBE with the parameters of an indication is ours.
-fn seen_of(message: &SsapMessage<'_>) -> Option<Seen> {
+fn seen_of(message: &SsapMessage<'_>) -> Option<ResumePoint> {
     let name = message.text("subscription_id").ok()??.into_owned();
     let sequence = message.text("ind_sequence").ok()??.trim().parse().ok()?;
-    Some(Seen { name, sequence, round: Some(SEQUENCE_MAX.into()) })
+    Some(ResumePoint { name, sequence, round: Some(SEQUENCE_MAX.into()) })
 }
 
 fn of_fault(fault: SsapFault) -> Plan {
     let SsapFault { status, detail, header, is_broken } = fault;
-    let step = if is_broken { Step::Close(status, detail) } else { Step::Reply(status, detail) };
+    let step = if is_broken { PlanStep::Close(status, detail) } else { PlanStep::Reply(status, detail) };
     Plan { header: *header, asks: Box::default(), step }
 }
 
-fn step(request: SsapRequest<'_>, limits: &QueryLimits, mut name: impl FnMut() -> String) -> Result<Step, Wrong> {
+fn step(request: SsapRequest<'_>, limits: &QueryLimits, mut name: impl FnMut() -> String) -> Result<PlanStep, Wrong> {
     Ok(match request {
-        SsapRequest::Join { .. } | SsapRequest::Leave => Step::Reply(Status::Success, String::new()),
+        SsapRequest::Join { .. } | SsapRequest::Leave => PlanStep::Reply(Status::Success, String::new()),
         SsapRequest::Insert { graph, confirm } => change((Some(graph), None), (confirm, true), limits, name)?,
         SsapRequest::Remove { graph, confirm } => change((None, Some(graph)), (confirm, false), limits, name)?,
         SsapRequest::Update { insert, remove, confirm } => {
             change((Some(insert), remove), (confirm, true), limits, name)?
         }
         SsapRequest::Query(SsapQuery::Patterns(patterns)) => {
-            Step::Ask(Ask::Match { masks: masks(&patterns)?, form: Form::Ssap }, Reply::Results)
+            PlanStep::Ask(SpaceRequest::Match { masks: masks(&patterns)?, form: Form::Ssap }, ReplyForm::Results)
         }
         SsapRequest::Query(SsapQuery::Sparql(text)) => sparql(&text, limits)?,
         SsapRequest::Subscribe(SsapQuery::Patterns(patterns)) => {
-            Step::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples, None)
+            PlanStep::Subscribe(Watched::Masks(masks(&patterns)?), Rows::Triples, None)
         }
         SsapRequest::Subscribe(SsapQuery::Sparql(text)) => {
             let query = Query::parse(&text, limits).map_err(|error| refused(&error))?;
-            Step::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql, None)
+            PlanStep::Subscribe(Watched::Query(Box::new(query)), Rows::Sparql, None)
         }
-        SsapRequest::Unsubscribe { subscription_id } => Step::Unsubscribe(subscription_id.into_owned()),
+        SsapRequest::Unsubscribe { subscription_id } => PlanStep::Unsubscribe(subscription_id.into_owned()),
         SsapRequest::PersistentUpdate { update, confirm } => {
             // Judged here, so that what is wrong with it is said at once.
             Update::parse(&update, limits).map_err(|error| refused(&error))?;
-            Step::Ask(Ask::AddRule { name: name(), text: update.into_owned() }, Reply::Rule { confirm })
+            PlanStep::Ask(
+                SpaceRequest::AddRule { name: name(), text: update.into_owned() },
+                ReplyForm::Rule { confirm },
+            )
         }
         SsapRequest::CancelPersistentUpdate { update_id } => {
-            Step::Ask(Ask::RemoveRule(update_id.into_owned()), Reply::Status { confirm: true })
+            PlanStep::Ask(SpaceRequest::RemoveRule(update_id.into_owned()), ReplyForm::Status { confirm: true })
         }
     })
 }
@@ -186,10 +189,13 @@ fn change(
     (confirm, with_names): (bool, bool),
     limits: &QueryLimits,
     name: impl FnMut() -> String,
-) -> Result<Step, Wrong> {
+) -> Result<PlanStep, Wrong> {
     if let Some(Graph::Sparql(text)) = insert.as_ref().or(remove.as_ref()) {
         let update = Update::parse(text, limits).map_err(|error| refused(&error))?;
-        return Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Blanks { names: Vec::new(), confirm }));
+        return Ok(PlanStep::Ask(
+            SpaceRequest::Update(Box::new(update)),
+            ReplyForm::Blanks { names: Vec::new(), confirm },
+        ));
     }
     let remove = match remove {
         Some(Graph::Triples(patterns)) => masks(&patterns)?,
@@ -202,18 +208,23 @@ fn change(
         Some(Graph::RdfXml(text)) => (rdf_xml(&text, limits)?, Vec::new()),
         Some(Graph::Sparql(_)) | None => (Vec::new(), Vec::new()),
     };
-    let reply = if with_names { Reply::Blanks { names, confirm } } else { Reply::Status { confirm } };
-    Ok(Step::Ask(Ask::Edit { remove, insert }, reply))
+    let reply = if with_names { ReplyForm::Blanks { names, confirm } } else { ReplyForm::Status { confirm } };
+    Ok(PlanStep::Ask(SpaceRequest::Edit { remove, insert }, reply))
 }
 
 /// A query, or an update: old clients send both in the same message.
-fn sparql(text: &str, limits: &QueryLimits) -> Result<Step, Wrong> {
+fn sparql(text: &str, limits: &QueryLimits) -> Result<PlanStep, Wrong> {
     let error = match Query::parse(text, limits) {
-        Ok(query) => return Ok(Step::Ask(Ask::Query { query: Box::new(query), form: Form::Ssap }, Reply::Results)),
+        Ok(query) => {
+            return Ok(PlanStep::Ask(
+                SpaceRequest::Query { query: Box::new(query), form: Form::Ssap },
+                ReplyForm::Results,
+            ));
+        }
         Err(error) => error,
     };
     match (Update::parse(text, limits), error) {
-        (Ok(update), _) => Ok(Step::Ask(Ask::Update(Box::new(update)), Reply::Truth)),
+        (Ok(update), _) => Ok(PlanStep::Ask(SpaceRequest::Update(Box::new(update)), ReplyForm::Truth)),
         // It is an update, and something else is the matter with it.
         (
             Err(other @ (GraphError::Refused(_) | GraphError::Limit(_) | GraphError::LimitAt(..))),

@@ -12,18 +12,18 @@ use tokio::net::tcp::OwnedReadHalf;
 use tokio::time::timeout;
 
 use super::buffer::READ_BYTES;
-use super::plan::{Plan, Reply, Rows, Step, plan};
+use super::plan::{Plan, PlanStep, ReplyForm, Rows, plan};
 use super::{subscription_name, uuid};
 use crate::limits::SSAP_LINGER_BYTES;
-use crate::machine::request::{Answered, Refused};
-use crate::outlet::{Ask, Outlet};
-use crate::parsers::Reading;
-use crate::service::{Handle, Waiting};
+use crate::machine::request::{Refused, SpaceResponse};
+use crate::notifications::{NotificationOutlet, SpaceRequest};
+use crate::parsers::TextReading;
+use crate::service::{PendingReply, SpaceHandle};
 
 /// What an answer is to become.
 #[derive(Debug)]
-pub(super) enum Kind {
-    Ask(Reply),
+pub(super) enum AnswerKind {
+    Ask(ReplyForm),
     Subscribe(Rows, bool),
     /// Not known yet.
     Unread,
@@ -35,29 +35,29 @@ pub(super) struct Understood {
     pub(super) header: SsapHeader,
     /// Its client wants to know about pace.
     pub(super) is_told: bool,
-    pub(super) what: What,
+    pub(super) what: ReadOutcome,
 }
 
 /// What it says.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum ReadOutcome {
     /// It was asked, and this is to be made of the answer.
-    Asked(Kind),
+    Asked(AnswerKind),
     /// The client has the answer already.
     Unchanged(u64),
     /// There is nothing to ask.
-    Done(Step),
+    Done(PlanStep),
 }
 
 /// What a connection waits for.
 #[derive(Debug)]
-pub(super) enum Waits {
-    Asked(Waiting),
-    Read(Reading<Understood>),
+pub(super) enum WaitingFor {
+    Asked(PendingReply),
+    Read(TextReading<Understood>),
 }
 
-impl Waits {
-    pub(super) async fn wait(&mut self) -> (Result<Answered, Refused>, Option<Understood>) {
+impl WaitingFor {
+    pub(super) async fn wait(&mut self) -> (Result<SpaceResponse, Refused>, Option<Understood>) {
         match self {
             Self::Asked(waiting) => (waiting.wait().await, None),
             Self::Read(reading) => reading.wait().await,
@@ -78,25 +78,27 @@ pub(super) fn class_of(header: &SsapHeader) -> Class {
 pub(super) fn understand(
     bytes: &[u8],
     limits: &QueryLimits,
-    handle: &Handle,
-    outlet: Arc<Outlet>,
-) -> (Understood, Result<Ask, Refused>) {
+    handle: &SpaceHandle,
+    outlet: Arc<NotificationOutlet>,
+) -> (Understood, Result<SpaceRequest, Refused>) {
     let Plan { header, asks, step } = plan(bytes, limits, uuid);
     let is_told = *asks != Asks::default();
     let (what, ask) = match step {
-        _ if limits.cancel.is_cancelled() => (What::Asked(Kind::Unread), Err(Refused::Late)),
-        Step::Ask(ask, _) if ask.is_unchanged(asks.version, handle.version()) => {
-            (What::Unchanged(handle.version()), Err(Refused::Declined))
+        _ if limits.cancel.is_cancelled() => (ReadOutcome::Asked(AnswerKind::Unread), Err(Refused::Late)),
+        PlanStep::Ask(ask, _) if ask.is_unchanged(asks.version, handle.version()) => {
+            (ReadOutcome::Unchanged(handle.version()), Err(Refused::Declined))
         }
-        Step::Ask(ask, reply) => (What::Asked(Kind::Ask(reply)), Ok(ask)),
-        Step::Subscribe(what, rows, seen) => {
+        PlanStep::Ask(ask, reply) => (ReadOutcome::Asked(AnswerKind::Ask(reply)), Ok(ask)),
+        PlanStep::Subscribe(what, rows, seen) => {
             let (name, is_return) = (subscription_name(), seen.is_some());
-            let ask = Ask::Subscribe { what, name, seen, outlet: Some(outlet) };
-            (What::Asked(Kind::Subscribe(rows, is_return)), Ok(ask))
+            let ask = SpaceRequest::Subscribe { what, name, seen, outlet: Some(outlet) };
+            (ReadOutcome::Asked(AnswerKind::Subscribe(rows, is_return)), Ok(ask))
         }
         // Nothing is read twice.
-        Step::Read(_) => (What::Done(Step::Reply(Status::SibError, String::new())), Err(Refused::Declined)),
-        done => (What::Done(done), Err(Refused::Declined)),
+        PlanStep::Read(_) => {
+            (ReadOutcome::Done(PlanStep::Reply(Status::SibError, String::new())), Err(Refused::Declined))
+        }
+        done => (ReadOutcome::Done(done), Err(Refused::Declined)),
     };
     (Understood { header, is_told, what }, ask)
 }

@@ -4,12 +4,12 @@ use tidegate_control::hints::Hints;
 use tidegate_graph::Row;
 use tidegate_wire_ssap::{AnswerWriter as Message, RowWriter, SEQUENCE_MAX, SsapHeader, Status, write_triples};
 
-use super::plan::{Reply, Rows, status_of};
+use super::plan::{ReplyForm, Rows, status_of};
 use super::terms::triple_of;
-use crate::change::{Change, Manner};
+use crate::change::{Manner, WrittenChange};
 use crate::http::problem::UNAVAILABLE;
 use crate::limits::DISK_RETRY;
-use crate::machine::request::{Answer, Answered, Begun, Refused, Subscribed};
+use crate::machine::request::{Begun, Refused, ResponseBody, SpaceResponse, Subscribed};
 use crate::render::write_row;
 
 /// A status and nothing else. The words are for people; clients pass over parameters that they do not know.
@@ -19,7 +19,13 @@ pub(crate) fn status(header: &SsapHeader, status: Status, words: &str, out: &mut
 }
 
 /// The answer to a change, a question or a rule.
-pub(crate) fn answer(header: &SsapHeader, reply: &Reply, answered: &Answered, is_told: bool, out: &mut String) {
+pub(crate) fn answer(
+    header: &SsapHeader,
+    reply: &ReplyForm,
+    answered: &SpaceResponse,
+    is_told: bool,
+    out: &mut String,
+) {
     let confirm = |out| {
         let message = Message::confirm(header, Status::Success, out);
         if is_told {
@@ -30,23 +36,25 @@ pub(crate) fn answer(header: &SsapHeader, reply: &Reply, answered: &Answered, is
     };
     match (reply, &answered.answer) {
         (
-            Reply::Blanks { confirm: false, .. } | Reply::Status { confirm: false } | Reply::Rule { confirm: false },
+            ReplyForm::Blanks { confirm: false, .. }
+            | ReplyForm::Status { confirm: false }
+            | ReplyForm::Rule { confirm: false },
             _,
         ) => {}
-        (Reply::Blanks { names, .. }, Answer::Changed { blanks, .. }) => {
+        (ReplyForm::Blanks { names, .. }, ResponseBody::Changed { blanks, .. }) => {
             let given = names.iter().map(|(label, name)| (label.as_str(), name.as_str()));
             let made = blanks.iter().map(|(label, name)| (label.as_str(), name.as_str()));
             confirm(out).blank_nodes(given.chain(made)).finish();
         }
-        (Reply::Results, Answer::Bytes(bytes)) => {
+        (ReplyForm::Results, ResponseBody::Bytes(bytes)) => {
             let text = std::str::from_utf8(bytes).unwrap_or_default();
             confirm(out).with("results", |out| out.push_str(text)).finish();
         }
-        (Reply::Truth, Answer::Changed { is_change, .. }) => {
+        (ReplyForm::Truth, ResponseBody::Changed { is_change, .. }) => {
             let write = |out: &mut String| tidegate_wire_ssap::write_boolean(*is_change, out);
             confirm(out).with("results", write).finish();
         }
-        (Reply::Rule { .. }, Answer::Rule(name)) => {
+        (ReplyForm::Rule { .. }, ResponseBody::Rule(name)) => {
             confirm(out).text("update_id", name).finish();
         }
         _ => confirm(out).finish(),
@@ -96,7 +104,7 @@ pub(crate) fn refusal(header: &SsapHeader, refused: &Refused, out: &mut String) 
 
 /// A subscription as it is written about.
 #[derive(Clone, Debug)]
-pub(crate) struct Subscription {
+pub(crate) struct SsapSubscription {
     pub(crate) header: SsapHeader,
     /// Its name on the wire.
     pub(crate) name: String,
@@ -109,7 +117,7 @@ fn in_circle(sequence: u64) -> u32 {
     ((sequence.saturating_sub(1)) % u64::from(SEQUENCE_MAX)) as u32 + 1
 }
 
-impl Subscription {
+impl SsapSubscription {
     pub(crate) fn new(header: SsapHeader, subscribed: &Subscribed, rows: Rows) -> Self {
         let variables = match &subscribed.begun {
             Begun::Whole(baseline) => &baseline.variables,
@@ -141,7 +149,7 @@ impl Subscription {
 
     /// Tells of a change. Numbers are consecutive even if changes were merged: each says all that is new.
     /// Rows are written once for all who are told the same.
-    pub(crate) fn indication(&self, sequence: u64, change: &Change, out: &mut String) {
+    pub(crate) fn indication(&self, sequence: u64, change: &WrittenChange, out: &mut String) {
         let side = |rows: &[Row]| {
             let mut text = String::new();
             // An empty text for no rows of SPARQL: what clients expect of one side only.
@@ -213,10 +221,10 @@ mod tests {
     #[test]
     fn numbers_begin_at_one_and_again_after_9999() {
         let (rows, variables) = (Rows::Triples, Vec::new());
-        let subscription = Subscription { header: header(), name: "s".into(), rows, variables };
+        let subscription = SsapSubscription { header: header(), name: "s".into(), rows, variables };
         for (sequence, number) in [(1, 1), (2, 2), (9999, 9999), (10_000, 1), (20_000, 2)] {
             let mut out = String::new();
-            subscription.indication(sequence, &Change::from(Arc::default()), &mut out);
+            subscription.indication(sequence, &WrittenChange::from(Arc::default()), &mut out);
             assert!(out.contains("<parameter name=\"new_results\"><triple_list></triple_list></parameter>"), "{out}");
             let number = format!("<parameter name=\"ind_sequence\">{number}</parameter>");
             assert!(out.contains(&number), "{out}");

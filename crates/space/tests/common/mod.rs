@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_graph::SpaceLimits;
-use tidegate_space::{Binds, Bound, Doors, Everybody, Handle, Porter, Service};
+use tidegate_space::{AccessPolicy, Binds, Bound, Doors, Everybody, Service, SpaceHandle};
 
 /// A guard only: whoever waits so long waits for nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,11 +23,11 @@ pub(crate) fn start() -> Broker {
     start_with(SpaceLimits::default(), Arc::new(Everybody))
 }
 
-pub(crate) fn start_with(limits: SpaceLimits, porter: Arc<dyn Porter>) -> Broker {
+pub(crate) fn start_with(limits: SpaceLimits, policy: Arc<dyn AccessPolicy>) -> Broker {
     let free = Some("127.0.0.1:0".parse().unwrap());
     let service = Service::start(limits).unwrap();
     let bound = Bound::open(Binds { http: free, ssap: free, ..Binds::default() }).unwrap();
-    let doors = Doors::start(bound, &service.handle(), porter).unwrap();
+    let doors = Doors::start(bound, &service.handle(), policy).unwrap();
     Broker { doors, service }
 }
 
@@ -40,7 +40,7 @@ impl Broker {
         self.doors.addresses().ssap.unwrap()
     }
 
-    pub(crate) fn handle(&self) -> Handle {
+    pub(crate) fn handle(&self) -> SpaceHandle {
         self.service.handle()
     }
 

@@ -103,7 +103,7 @@ pub(super) struct WriterShared {
 
 impl fmt::Debug for WriterShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").field("queue", &self.queue).finish_non_exhaustive()
+        f.debug_struct("WriterShared").field("queue", &self.queue).finish_non_exhaustive()
     }
 }
 

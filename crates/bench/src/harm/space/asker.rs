@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tidegate_sim::zoo::model::Phases;
 
-use super::{Askers, SpaceRequest};
+use super::{AskerTask, Askers};
 use tidegate_program::Stop;
 
 /// The broker answers within 10 s, or says that it cannot.
@@ -130,17 +130,17 @@ pub(super) fn ask(
     Ok(asked)
 }
 
-fn request(what: SpaceRequest, number: usize, count: u64) -> (&'static str, &'static str, String) {
+fn request(what: AskerTask, number: usize, count: u64) -> (&'static str, &'static str, String) {
     const UPDATE: (&str, &str) = ("/update", "application/sparql-update");
     let (path, kind) =
-        if matches!(what, SpaceRequest::Query(_)) { ("/query", "application/sparql-query") } else { UPDATE };
+        if matches!(what, AskerTask::Query(_)) { ("/query", "application/sparql-query") } else { UPDATE };
     let text = match what {
-        SpaceRequest::Insert => format!("INSERT DATA {{ <urn:zoo:w{number}x{count}> <urn:zoo:v> {count} }}"),
-        SpaceRequest::Change => format!(
+        AskerTask::Insert => format!("INSERT DATA {{ <urn:zoo:w{number}x{count}> <urn:zoo:v> {count} }}"),
+        AskerTask::Change => format!(
             "DELETE {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} INSERT {{ <urn:zoo:c{number}> <urn:zoo:v> {count} }} \
              WHERE {{ OPTIONAL {{ <urn:zoo:c{number}> <urn:zoo:v> ?o }} }}"
         ),
-        SpaceRequest::Query(query) => query.replace("{n}", &(count * 31 + number as u64).to_string()),
+        AskerTask::Query(query) => query.replace("{n}", &(count * 31 + number as u64).to_string()),
     };
     (path, kind, text)
 }

@@ -43,7 +43,7 @@ const PART: u32 = 20_000;
 
 /// What somebody asks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum SpaceRequest {
+pub(super) enum AskerTask {
     /// `INSERT DATA` of one triple.
     Insert,
     /// `DELETE`/`INSERT WHERE` of one value.
@@ -58,7 +58,7 @@ pub(super) struct Askers {
     pub(super) name: &'static str,
     pub(super) side: Side,
     pub(super) count: u32,
-    pub(super) what: SpaceRequest,
+    pub(super) what: AskerTask,
     /// Requests a second of each; as fast as it is answered if none is said.
     pub(super) per_s: Option<f64>,
     /// Whether it asks only while the trouble lasts.

@@ -2,24 +2,17 @@
 
 use tidegate_sim::zoo::model::Side;
 
-use super::{Askers, SpaceRequest, SpaceScenario};
+use super::{AskerTask, Askers, SpaceScenario};
 
-const WRITERS: Askers = Askers {
-    name: "writers",
-    side: Side::Innocent,
-    count: 4,
-    what: SpaceRequest::Insert,
-    per_s: None,
-    is_trouble: false,
-};
+const WRITERS: Askers =
+    Askers { name: "writers", side: Side::Innocent, count: 4, what: AskerTask::Insert, per_s: None, is_trouble: false };
 const POINT: &str = "SELECT ?o { <urn:zoo:s{n}> ?p ?o }";
-const CHEAP: Askers =
-    Askers { name: "cheap", count: 2, what: SpaceRequest::Query(POINT), per_s: Some(50.0), ..WRITERS };
+const CHEAP: Askers = Askers { name: "cheap", count: 2, what: AskerTask::Query(POINT), per_s: Some(50.0), ..WRITERS };
 /// Seconds of work on a few thousand triples, and another text each time.
 const SLOW: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?b . ?c <urn:zoo:p2> ?d \
                     FILTER(REGEX(STR(?a), CONCAT(\"(x{100}){10}\", STR(?c)))) FILTER(?a != <urn:zoo:{n}>) }";
 const DEAR: Askers =
-    Askers { name: "slow", side: Side::Guilty, count: 2, what: SpaceRequest::Query(SLOW), is_trouble: true, ..WRITERS };
+    Askers { name: "slow", side: Side::Guilty, count: 2, what: AskerTask::Query(SLOW), is_trouble: true, ..WRITERS };
 const JOIN: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?o . ?b <urn:zoo:p2> ?o FILTER(?a != <urn:zoo:{n}>) }";
 /// Paths from everywhere to everywhere.
 const PATHS: &str = "SELECT (COUNT(*) AS ?c) { ?a (<urn:zoo:p1>|<urn:zoo:p2>)* ?b }";
@@ -61,7 +54,7 @@ const ALL: &[SpaceScenario] = &[
         name: "space-sequential",
         about: "one client that changes a value, waits for the answer, and does it again",
         standing: Some("SELECT ?s ?o { ?s <urn:zoo:v> ?o }"),
-        askers: &[Askers { name: "client", count: 1, what: SpaceRequest::Change, ..WRITERS }],
+        askers: &[Askers { name: "client", count: 1, what: AskerTask::Change, ..WRITERS }],
         ..ONE
     },
     SpaceScenario {
@@ -75,8 +68,8 @@ const ALL: &[SpaceScenario] = &[
         about: "point queries, joins and changes together, as fast as they are answered",
         askers: &[
             Askers { name: "points", per_s: None, ..CHEAP },
-            Askers { name: "joins", count: 2, what: SpaceRequest::Query(JOIN), ..WRITERS },
-            Askers { name: "changes", count: 2, what: SpaceRequest::Change, ..WRITERS },
+            Askers { name: "joins", count: 2, what: AskerTask::Query(JOIN), ..WRITERS },
+            Askers { name: "changes", count: 2, what: AskerTask::Change, ..WRITERS },
         ],
         ..ONE
     },

@@ -9,7 +9,7 @@ use tidegate_store::{Log, LogOptions, LogState, RecordBatch};
 
 use super::Dice;
 use crate::machine::writer::{StoreHealth, Write};
-use crate::vault::{Image, Restored, write_down};
+use crate::space_store::{RestoredSpace, SpaceImage, write_down};
 
 pub(super) struct Store {
     disk: SimDisk,
@@ -30,12 +30,12 @@ impl Store {
     }
 
     /// Reads what is there, as a start of the process does.
-    pub(super) fn open(&mut self, limits: SpaceLimits) -> Restored {
+    pub(super) fn open(&mut self, limits: SpaceLimits) -> RestoredSpace {
         // Whatever fails at a start is an error of the operator's; the next one is in good order.
         self.disk.set_broken(None);
         let options = LogOptions { segment_bytes: 2000, is_rewritten: true, ..LogOptions::default() };
         let (log, image) = loop {
-            let mut image = Image::default();
+            let mut image = SpaceImage::default();
             if let Ok((log, report)) = Log::open(self.disk.boot(), options, |record, at| image.apply(record, at)) {
                 assert!(!report.is_damaged(), "{report}");
                 assert_eq!(image.holes(), 0, "every change follows the one before");

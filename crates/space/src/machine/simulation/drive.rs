@@ -6,14 +6,14 @@ use std::time::Duration;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{CancelToken, SubscriberId};
 
-use super::subscriber::Subscriber;
-use super::world::{Asked, ROOM, What, World, data_of};
+use super::subscriber::SimulatedSubscriber;
+use super::world::{Asked, ROOM, SimulatedRequest, SpaceWorld, data_of};
 use crate::machine::front_desk::{Control, NextRead, NextWrite, Side};
-use crate::machine::notification::Told;
-use crate::machine::request::{Answer, Answered, Refused, Source, Subscribed};
-use crate::machine::writer::{Event, Reply, StoreHealth};
+use crate::machine::notification::SpaceNotification;
+use crate::machine::request::{AnswerSource, Refused, ResponseBody, SpaceResponse, Subscribed};
+use crate::machine::writer::{StoreHealth, WriterEvent, WriterReply};
 
-impl World {
+impl SpaceWorld {
     pub(super) fn write(&mut self) {
         if self.store.write() {
             self.desk.handle_stored();
@@ -78,10 +78,10 @@ impl World {
     }
 
     /// The plain list is told the same.
-    fn model(&mut self, what: &What) {
+    fn model(&mut self, what: &SimulatedRequest) {
         let is_change = match what {
-            What::Insert(s, o) => self.data.insert((*s, *o)),
-            What::Remove(s, o) => self.data.remove(&(*s, *o)),
+            SimulatedRequest::Insert(s, o) => self.data.insert((*s, *o)),
+            SimulatedRequest::Remove(s, o) => self.data.remove(&(*s, *o)),
             _ => false,
         };
         let (last, version) = (*self.states.last_key_value().unwrap().0, self.writer.version());
@@ -96,13 +96,13 @@ impl World {
             self.desk.handle_changed(|| writer.visible());
         }
         while let Some(event) = self.writer.poll_event() {
-            if let Event::Displaced(id, connection) = event
+            if let WriterEvent::Displaced(id, connection) = event
                 && let Some(connection) = self.connections.get_mut(&connection).filter(|it| it.queue.len() < ROOM)
             {
-                connection.queue.push_back((id, Told::Ended(None)));
+                connection.queue.push_back((id, SpaceNotification::Ended(None)));
             }
         }
-        while let Some(Reply { task, outcome, job, cost, subscription }) = self.writer.poll_reply() {
+        while let Some(WriterReply { task, outcome, job, cost, subscription }) = self.writer.poll_reply() {
             match cost {
                 Some(cost) => self.desk.served(job, Side::Write, cost),
                 None => self.desk.cancelled(job, Side::Write, Duration::ZERO),
@@ -127,7 +127,7 @@ impl World {
                 return;
             }
             let Some(told) = self.writer.poll_notification(id) else { return };
-            if let Told::Changed { version, .. } = &told {
+            if let SpaceNotification::Changed { version, .. } = &told {
                 assert!(*version <= self.store.stored, "told of {version}, and {} is stored", self.store.stored);
             }
             connection.queue.push_back((id, told));
@@ -141,7 +141,7 @@ impl World {
     }
 
     /// False if nobody heard it.
-    pub(super) fn answer(&mut self, task: Asked, outcome: &Result<Answered, Refused>) -> bool {
+    pub(super) fn answer(&mut self, task: Asked, outcome: &Result<SpaceResponse, Refused>) -> bool {
         let visitor = task.requester;
         assert!(self.pending.remove(&visitor.number).is_some(), "answered once: {visitor:?}");
         assert!(!visitor.is_withdrawn.get() || outcome.is_err(), "what was withdrawn is not done: {visitor:?}");
@@ -150,23 +150,23 @@ impl World {
                 let stored = self.store.stored;
                 assert!(answered.version <= stored, "{} confirmed, {stored} stored", answered.version);
                 match &answered.answer {
-                    Answer::Changed { .. } => {
+                    ResponseBody::Changed { .. } => {
                         self.confirmed = self.confirmed.max(answered.version);
                         self.seen.confirmed += 1;
                     }
-                    Answer::Subscribed(_) | Answer::Bytes(_) | Answer::Rule(_) => {}
+                    ResponseBody::Subscribed(_) | ResponseBody::Bytes(_) | ResponseBody::Rule(_) => {}
                 }
             }
             Err(Refused::Unconfirmed) => self.seen.unconfirmed += 1,
             Err(_) => self.seen.refused += 1,
         }
         let is_lost = match &visitor.what {
-            What::Subscribe(_, connection) | What::Resume(_, connection, _) => {
+            SimulatedRequest::Subscribe(_, connection) | SimulatedRequest::Resume(_, connection, _) => {
                 !self.connections.contains_key(connection)
             }
             _ => false,
         };
-        if let What::Resume(_, _, name) = &visitor.what
+        if let SimulatedRequest::Resume(_, _, name) = &visitor.what
             && let Some(place) = self.returning.iter().position(|one| one.name == *name)
         {
             self.away.push(self.returning.remove(place));
@@ -174,16 +174,18 @@ impl World {
         if visitor.is_gone.get() || is_lost {
             return false;
         }
-        if let Ok(Answered { answer: Answer::Subscribed(subscribed), version, .. }) = outcome {
+        if let Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), version, .. }) = outcome {
             self.subscribed(&visitor.what, subscribed, *version);
         }
         true
     }
 
-    fn subscribed(&mut self, what: &What, subscribed: &Subscribed, version: u64) {
+    fn subscribed(&mut self, what: &SimulatedRequest, subscribed: &Subscribed, version: u64) {
         let one = match what {
-            What::Subscribe(wanted, connection) => Subscriber::new(*wanted, *connection, subscribed),
-            What::Resume(wanted, connection, name) => {
+            SimulatedRequest::Subscribe(wanted, connection) => {
+                SimulatedSubscriber::new(*wanted, *connection, subscribed)
+            }
+            SimulatedRequest::Resume(wanted, connection, name) => {
                 let known = self.away.iter().position(|one| one.name == *name).map(|place| self.away.remove(place));
                 match known {
                     Some(mut one) if subscribed.name == *name => {
@@ -191,7 +193,7 @@ impl World {
                         one.resume(*connection, subscribed, version);
                         one
                     }
-                    _ => Subscriber::new(*wanted, *connection, subscribed),
+                    _ => SimulatedSubscriber::new(*wanted, *connection, subscribed),
                 }
             }
             other => panic!("{other:?}"),
@@ -208,9 +210,9 @@ impl World {
             self.desk.served(taken.job, Side::Read, Duration::from_micros(300));
             for task in std::iter::once(taken.value).chain(taken.joined) {
                 self.seen.read += 1;
-                let answer = Answer::Bytes(bytes::Bytes::new());
-                let source = Source::Fresh;
-                self.answer(task, &Ok(Answered { answer, version, hints: Hints::default(), source }));
+                let answer = ResponseBody::Bytes(bytes::Bytes::new());
+                let source = AnswerSource::Fresh;
+                self.answer(task, &Ok(SpaceResponse { answer, version, hints: Hints::default(), source }));
             }
             return;
         }
@@ -222,7 +224,7 @@ impl World {
             assert!(version <= self.store.stored, "what is not stored is seen by nobody");
             assert_eq!(data_of(&snapshot), self.states[&version]);
             for task in std::iter::once(&taken.value).chain(&taken.joined) {
-                let What::Read(confirmed) = task.requester.what else { panic!("{task:?}") };
+                let SimulatedRequest::Read(confirmed) = task.requester.what else { panic!("{task:?}") };
                 assert!(version >= confirmed, "what was confirmed before is seen: {version}, {confirmed}");
             }
             self.reading.push((taken, snapshot));

@@ -12,7 +12,7 @@ mod drive;
 mod subscriber;
 mod world;
 
-use world::World;
+use world::SpaceWorld;
 
 const SEEDS: u64 = 300;
 
@@ -70,10 +70,10 @@ fn whatever_fails_what_was_confirmed_is_there_and_views_are_what_was_stored() {
         Some(seed) => seed..seed + 1,
         None => 0..number("TIDEGATE_SEEDS").unwrap_or(SEEDS),
     };
-    let mut seen = world::Seen::default();
+    let mut seen = world::SimulationCounts::default();
     for seed in seeds {
         let lived = std::panic::catch_unwind(|| {
-            let mut world = World::new(seed);
+            let mut world = SpaceWorld::new(seed);
             world.live();
             world.come_to_rest();
             world.seen

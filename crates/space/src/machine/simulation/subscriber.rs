@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_graph::{Query, QueryLimits, ResultDelta, Row, SubscriberId};
 
-use crate::machine::notification::Told;
+use crate::machine::notification::SpaceNotification;
 use crate::machine::request::{Begun, Subscribed};
 
 /// The data, plainly: subject and object.
@@ -14,13 +14,13 @@ const INTEGER: &str = "http://www.w3.org/2001/XMLSchema#integer";
 
 /// What is subscribed to: two that are followed, and one that is evaluated beside the commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum WantedQuery {
     All,
     One,
     Count,
 }
 
-impl Wanted {
+impl WantedQuery {
     pub(super) fn query(self) -> Box<Query> {
         let text = match self {
             Self::All => "SELECT ?s ?o { ?s <urn:p> ?o }",
@@ -48,8 +48,8 @@ fn words(row: &Row) -> String {
 
 /// What a client has of its subscription.
 #[derive(Debug)]
-pub(super) struct Subscriber {
-    pub(super) wanted: Wanted,
+pub(super) struct SimulatedSubscriber {
+    pub(super) wanted: WantedQuery,
     pub(super) name: String,
     pub(super) id: SubscriberId,
     pub(super) connection: u64,
@@ -58,9 +58,9 @@ pub(super) struct Subscriber {
     view: BTreeMap<String, i64>,
 }
 
-impl Subscriber {
+impl SimulatedSubscriber {
     /// A subscription that begins anew.
-    pub(super) fn new(wanted: Wanted, connection: u64, subscribed: &Subscribed) -> Self {
+    pub(super) fn new(wanted: WantedQuery, connection: u64, subscribed: &Subscribed) -> Self {
         let Begun::Whole(baseline) = &subscribed.begun else { panic!("nothing was there before") };
         let mut view = BTreeMap::new();
         for row in &baseline.rows {
@@ -79,14 +79,14 @@ impl Subscriber {
         }
     }
 
-    pub(super) fn hear(&mut self, told: &Told) -> bool {
+    pub(super) fn hear(&mut self, told: &SpaceNotification) -> bool {
         match told {
-            Told::Changed { sequence, version, delta } => {
+            SpaceNotification::Changed { sequence, version, delta } => {
                 assert_eq!(*sequence, self.sequence + 1, "numbers have no gaps");
                 self.apply(*sequence, *version, delta);
                 true
             }
-            Told::Ended(_) => false,
+            SpaceNotification::Ended(_) => false,
         }
     }
 

@@ -12,16 +12,16 @@ use tidegate_graph::{Evaluation, Mask, QueryLimits, Snapshot, SpaceLimits, Subsc
 
 use super::Dice;
 use super::disk::Store;
-use super::subscriber::{Data, Subscriber, Wanted};
-use crate::admission::Admission;
+use super::subscriber::{Data, SimulatedSubscriber, WantedQuery};
+use crate::admission::SpaceAdmission;
 use crate::limits::{GROUP_MAX, LINGER_TIME};
 use crate::machine::condition::Condition;
 use crate::machine::front_desk::{Control, FrontDesk, Offered, Side};
-use crate::machine::notification::Told;
+use crate::machine::notification::SpaceNotification;
 use crate::machine::order::Taken;
-use crate::machine::request::{Ask, Form, Refused, Seen as Has, Watched};
+use crate::machine::request::{Form, Refused, ResumePoint as Has, SpaceRequest, Watched};
 use crate::machine::request_queue::Caller;
-use crate::machine::task::{Requester, Task};
+use crate::machine::task::{PendingRequest, Requester};
 use crate::machine::writer::{StoreHealth, Writer};
 
 /// What a seed lives through before it comes to rest.
@@ -31,26 +31,26 @@ pub(super) const ROOM: usize = 3;
 
 /// What one request is about.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum SimulatedRequest {
     Insert(u64, u64),
     Remove(u64, u64),
     /// With the version that was confirmed to somebody before.
     Read(u64),
-    Subscribe(Wanted, u64),
-    Resume(Wanted, u64, String),
+    Subscribe(WantedQuery, u64),
+    Resume(WantedQuery, u64, String),
 }
 
 /// Whoever waits for an answer.
 #[derive(Debug)]
-pub(super) struct Visitor {
+pub(super) struct SimulatedRequester {
     pub(super) number: u64,
-    pub(super) what: What,
+    pub(super) what: SimulatedRequest,
     pub(super) is_gone: Cell<bool>,
     pub(super) is_withdrawn: Cell<bool>,
     pub(super) is_begun: Cell<bool>,
 }
 
-impl Requester for Rc<Visitor> {
+impl Requester for Rc<SimulatedRequester> {
     fn is_gone(&self) -> bool {
         self.is_gone.get()
     }
@@ -67,17 +67,17 @@ impl Requester for Rc<Visitor> {
     fn release(&mut self) {}
 }
 
-pub(super) type Asked = Task<Rc<Visitor>, u64>;
+pub(super) type Asked = PendingRequest<Rc<SimulatedRequester>, u64>;
 
 #[derive(Debug, Default)]
-pub(super) struct Connection {
-    pub(super) queue: VecDeque<(SubscriberId, Told)>,
+pub(super) struct SimulatedConnection {
+    pub(super) queue: VecDeque<(SubscriberId, SpaceNotification)>,
     pub(super) waiting: Vec<SubscriberId>,
 }
 
 /// What has happened, to know that it did.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SimulationCounts {
     pub(super) confirmed: u64,
     pub(super) unconfirmed: u64,
     pub(super) refused: u64,
@@ -90,7 +90,7 @@ pub(super) struct Seen {
     pub(super) restarts: u64,
 }
 
-impl Seen {
+impl SimulationCounts {
     pub(super) fn add(&mut self, other: &Self) {
         self.confirmed += other.confirmed;
         self.unconfirmed += other.unconfirmed;
@@ -105,39 +105,39 @@ impl Seen {
     }
 }
 
-pub(super) struct World {
+pub(super) struct SpaceWorld {
     pub(super) dice: Dice,
     pub(super) now: Timestamp,
     pub(super) store: Store,
     pub(super) is_disk_bad: bool,
-    pub(super) desk: FrontDesk<Rc<Visitor>, u64>,
-    pub(super) writer: Writer<Rc<Visitor>, u64>,
+    pub(super) desk: FrontDesk<Rc<SimulatedRequester>, u64>,
+    pub(super) writer: Writer<Rc<SimulatedRequester>, u64>,
     pub(super) reading: Vec<(Taken<Asked>, Snapshot)>,
     pub(super) evaluation: Option<Evaluation>,
-    pub(super) connections: BTreeMap<u64, Connection>,
+    pub(super) connections: BTreeMap<u64, SimulatedConnection>,
     /// The connections that clients have now. A number is never used again.
     pub(super) open: [u64; 3],
-    pub(super) subscribers: Vec<Subscriber>,
+    pub(super) subscribers: Vec<SimulatedSubscriber>,
     /// Those that have lost their connection and may come back.
-    pub(super) away: Vec<Subscriber>,
+    pub(super) away: Vec<SimulatedSubscriber>,
     /// Those of them that have asked to go on.
-    pub(super) returning: Vec<Subscriber>,
-    pub(super) pending: BTreeMap<u64, Rc<Visitor>>,
+    pub(super) returning: Vec<SimulatedSubscriber>,
+    pub(super) pending: BTreeMap<u64, Rc<SimulatedRequester>>,
     pub(super) made: u64,
     /// The plain model: the data after each version, and now.
     pub(super) states: BTreeMap<u64, Data>,
     pub(super) data: Data,
     /// The newest version that somebody was told is kept.
     pub(super) confirmed: u64,
-    pub(super) seen: Seen,
+    pub(super) seen: SimulationCounts,
 }
 
 fn limits() -> SpaceLimits {
     SpaceLimits { inline_steps_max: 0, ..SpaceLimits::default() }
 }
 
-fn desk() -> FrontDesk<Rc<Visitor>, u64> {
-    FrontDesk::new(&Admission::default(), [TicketKey::new([1; 16]), TicketKey::new([2; 16])]).unwrap()
+fn desk() -> FrontDesk<Rc<SimulatedRequester>, u64> {
+    FrontDesk::new(&SpaceAdmission::default(), [TicketKey::new([1; 16]), TicketKey::new([2; 16])]).unwrap()
 }
 
 /// The data of a snapshot, plainly.
@@ -151,7 +151,7 @@ pub(super) fn data_of(snapshot: &Snapshot) -> Data {
     snapshot.quads().map(value).collect()
 }
 
-impl World {
+impl SpaceWorld {
     pub(super) fn new(seed: u64) -> Self {
         let mut store = Store::new(seed);
         let restored = store.open(limits());
@@ -165,7 +165,7 @@ impl World {
             writer,
             reading: Vec::new(),
             evaluation: None,
-            connections: (0..3).map(|number| (number, Connection::default())).collect(),
+            connections: (0..3).map(|number| (number, SimulatedConnection::default())).collect(),
             open: [0, 1, 2],
             subscribers: Vec::new(),
             away: Vec::new(),
@@ -175,7 +175,7 @@ impl World {
             states: BTreeMap::from([(0, Data::new())]),
             data: Data::new(),
             confirmed: 0,
-            seen: Seen::default(),
+            seen: SimulationCounts::default(),
         };
         world.desk.control(Control::Idle);
         world
@@ -248,14 +248,15 @@ impl World {
 
     // What clients do.
 
-    fn offer(&mut self, what: What, ask: Ask<u64>) {
+    fn offer(&mut self, what: SimulatedRequest, ask: SpaceRequest<u64>) {
         self.made += 1;
         let (is_gone, is_withdrawn, is_begun) = (Cell::new(false), Cell::new(false), Cell::new(false));
-        let visitor = Rc::new(Visitor { number: self.made, what, is_gone, is_withdrawn, is_begun });
+        let visitor = Rc::new(SimulatedRequester { number: self.made, what, is_gone, is_withdrawn, is_begun });
         self.pending.insert(self.made, Rc::clone(&visitor));
         let (class, (key, shape)) = (ask.class(), ask.names(0, (1, 2)));
         let until = self.now + [Duration::from_millis(20), Duration::from_secs(10)][self.dice.below(2) as usize];
-        let task = Task { ask, class, key, began: self.now, until, hints: Hints::default(), requester: visitor };
+        let task =
+            PendingRequest { ask, class, key, began: self.now, until, hints: Hints::default(), requester: visitor };
         let caller = Caller { client: self.dice.below(4), ..Caller::default() };
         match self.desk.offer(self.now, task, shape, &caller, &mut self.dice) {
             Offered::Waits(side) => {
@@ -269,17 +270,17 @@ impl World {
     fn change(&mut self) {
         let (s, o) = (self.dice.below(3), self.dice.below(6));
         let (what, verb) = match self.dice.below(3) {
-            0 => (What::Remove(s, o), "DELETE"),
-            _ => (What::Insert(s, o), "INSERT"),
+            0 => (SimulatedRequest::Remove(s, o), "DELETE"),
+            _ => (SimulatedRequest::Insert(s, o), "INSERT"),
         };
         let text = format!("{verb} DATA {{ <urn:s{s}> <urn:p> {o} }}");
         let update = Update::parse(&text, &QueryLimits::default()).unwrap();
-        self.offer(what, Ask::Update(Box::new(update)));
+        self.offer(what, SpaceRequest::Update(Box::new(update)));
     }
 
     fn read(&mut self) {
-        let ask = Ask::Match { masks: vec![Mask::default()], form: Form::Ssap };
-        self.offer(What::Read(self.confirmed), ask);
+        let ask = SpaceRequest::Match { masks: vec![Mask::default()], form: Form::Ssap };
+        self.offer(SimulatedRequest::Read(self.confirmed), ask);
     }
 
     fn ask_about_subscription(&mut self) {
@@ -287,19 +288,19 @@ impl World {
         if let Some(one) = self.away.pop() {
             let seen = Some(Has { name: one.name.clone(), sequence: one.sequence, round: None });
             let (what, name) = (Watched::Query(one.wanted.query()), format!("again-{}", self.made));
-            let told = What::Resume(one.wanted, connection, one.name.clone());
+            let told = SimulatedRequest::Resume(one.wanted, connection, one.name.clone());
             self.returning.push(one);
-            return self.offer(told, Ask::Subscribe { what, name, seen, outlet: Some(connection) });
+            return self.offer(told, SpaceRequest::Subscribe { what, name, seen, outlet: Some(connection) });
         }
         if self.subscribers.len() >= 8 {
             let one = self.subscribers.remove(self.dice.below(8) as usize);
             self.desk.control(Control::Unsubscribe(one.id, one.connection));
             return;
         }
-        let wanted = [Wanted::All, Wanted::One, Wanted::Count][self.dice.below(3) as usize];
+        let wanted = [WantedQuery::All, WantedQuery::One, WantedQuery::Count][self.dice.below(3) as usize];
         let (what, name) = (Watched::Query(wanted.query()), format!("name-{}", self.made));
-        let ask = Ask::Subscribe { what, name, seen: None, outlet: Some(connection) };
-        self.offer(What::Subscribe(wanted, connection), ask);
+        let ask = SpaceRequest::Subscribe { what, name, seen: None, outlet: Some(connection) };
+        self.offer(SimulatedRequest::Subscribe(wanted, connection), ask);
     }
 
     /// Somebody does not wait any more, or withdraws what was not begun.
@@ -308,7 +309,7 @@ impl World {
         let Some(visitor) = self.pending.values().nth(nth) else { return };
         visitor.is_gone.set(true);
         // A question may be answered to nobody; only what would change something is withdrawn.
-        if !matches!(visitor.what, What::Read(_)) && !visitor.is_begun.get() && self.dice.one_in(2) {
+        if !matches!(visitor.what, SimulatedRequest::Read(_)) && !visitor.is_begun.get() && self.dice.one_in(2) {
             visitor.is_withdrawn.set(true);
         }
     }
@@ -319,7 +320,7 @@ impl World {
         self.connections.remove(&number);
         self.made += 1;
         self.open[slot] = 1000 + self.made;
-        self.connections.insert(self.open[slot], Connection::default());
+        self.connections.insert(self.open[slot], SimulatedConnection::default());
         let (lost, left): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.subscribers).into_iter().partition(|one| one.connection == number);
         self.subscribers = left;
@@ -342,7 +343,7 @@ impl World {
             self.desk.control(Control::Call(waiting));
         }
         let Some((id, told)) = next else { return };
-        let is_its = |one: &Subscriber| one.id == id && one.connection == number;
+        let is_its = |one: &SimulatedSubscriber| one.id == id && one.connection == number;
         let Some(place) = self.subscribers.iter().position(is_its) else { return };
         self.seen.notified += 1;
         let one = &mut self.subscribers[place];
@@ -400,7 +401,7 @@ impl World {
         self.subscribers.clear();
         self.away.clear();
         self.returning.clear();
-        self.connections.values_mut().for_each(|connection| *connection = Connection::default());
+        self.connections.values_mut().for_each(|connection| *connection = SimulatedConnection::default());
         self.desk.control(Control::Idle);
     }
 }

@@ -8,8 +8,8 @@ use tidegate_graph::Snapshot;
 
 use crate::limits::{GROUP_MAX, GROUP_TIME};
 use crate::machine::order::Job;
-use crate::machine::request::{Answered, Refused};
-use crate::machine::task::Task;
+use crate::machine::request::{Refused, SpaceResponse};
+use crate::machine::task::PendingRequest;
 
 /// What the writer waits for beside requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub(crate) enum Hold {
 
 /// A request that was done.
 #[derive(Debug)]
-pub(crate) struct Done<R, C> {
-    pub(crate) task: Task<R, C>,
-    pub(crate) outcome: Result<Answered, Refused>,
+pub(crate) struct DoneRequest<R, C> {
+    pub(crate) task: PendingRequest<R, C>,
+    pub(crate) outcome: Result<SpaceResponse, Refused>,
     pub(crate) job: Job,
     /// Of a subscription: who hears of changes.
     pub(crate) connection: Option<C>,
@@ -37,20 +37,20 @@ pub(crate) struct Done<R, C> {
     pub(crate) took: Duration,
 }
 
-pub(crate) struct Group<R, C> {
+pub(crate) struct CommitGroup<R, C> {
     /// The data as everybody sees them until then.
     pub(crate) before: Snapshot,
     pub(crate) since: Timestamp,
-    pub(crate) done: Vec<Done<R, C>>,
+    pub(crate) done: Vec<DoneRequest<R, C>>,
     pub(crate) hold: Hold,
 }
 
-impl<R, C> Group<R, C> {
+impl<R, C> CommitGroup<R, C> {
     pub(crate) fn new(before: Snapshot, since: Timestamp) -> Self {
         Self { before, since, done: Vec::new(), hold: Hold::Gathering }
     }
 
-    pub(crate) fn push(&mut self, now: Timestamp, done: Done<R, C>) {
+    pub(crate) fn push(&mut self, now: Timestamp, done: DoneRequest<R, C>) {
         self.done.push(done);
         if self.done.len() >= GROUP_MAX || now.since(self.since) >= GROUP_TIME {
             self.hold = Hold::Settling;

@@ -21,18 +21,18 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_graph::{Evaluated, GraphError, GraphSpace, QuadDelta, RuleId, Snapshot, SubscriberId};
 
-use group::{Done, Group, share};
-use standing::Beside;
+use group::{CommitGroup, DoneRequest, share};
+use standing::PendingEvaluations;
 
 pub(crate) use group::Hold;
 
 use super::condition::Condition;
 use super::order::{Job, Taken};
-use super::request::{Answer, Answered, Ask, Begun, Refused};
+use super::request::{Begun, Refused, ResponseBody, SpaceRequest, SpaceResponse};
 use super::subscription_registry::SubscriptionRegistry;
-use super::task::{Requester, Task};
-use crate::change::Change;
-use crate::keep::Kept;
+use super::task::{PendingRequest, Requester};
+use crate::change::WrittenChange;
+use crate::persistence::DurableChange;
 
 /// How what keeps the data is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,17 +45,17 @@ pub(crate) enum StoreHealth {
 }
 
 /// A request whose turn it is.
-pub(crate) struct Work<R, C> {
-    taken: Taken<Task<R, C>>,
+pub(crate) struct WriterWork<R, C> {
+    taken: Taken<PendingRequest<R, C>>,
     /// The first result of its standing query.
     found: Option<Evaluated>,
 }
 
-impl<R, C> Work<R, C> {
+impl<R, C> WriterWork<R, C> {
     /// Until when it is to be cancelled, if it may take long.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         let task = &self.taken.value;
-        matches!(task.ask, Ask::Update(_) | Ask::AddRule { .. }).then_some(task.until)
+        matches!(task.ask, SpaceRequest::Update(_) | SpaceRequest::AddRule { .. }).then_some(task.until)
     }
 
     #[cfg(test)]
@@ -80,20 +80,20 @@ enum RuleChange {
 
 impl Write {
     /// In the order in which it is to be read again.
-    pub(crate) fn kept(&self) -> Vec<Kept<'_>> {
+    pub(crate) fn kept(&self) -> Vec<DurableChange<'_>> {
         let rule = self.rule.iter().map(|rule| match rule {
-            RuleChange::Added(id, name, text) => Kept::Rule(*id, name, text),
-            RuleChange::Removed(id) => Kept::NoRule(*id),
+            RuleChange::Added(id, name, text) => DurableChange::Rule(*id, name, text),
+            RuleChange::Removed(id) => DurableChange::NoRule(*id),
         });
-        let stopped = self.stopped.iter().map(|rule| Kept::NoRule(*rule));
-        rule.chain(stopped).chain(self.deltas.iter().map(Kept::Delta)).collect()
+        let stopped = self.stopped.iter().map(|rule| DurableChange::NoRule(*rule));
+        rule.chain(stopped).chain(self.deltas.iter().map(DurableChange::Delta)).collect()
     }
 }
 
 /// An answer on its way, and the job that ends with it: first the job is given back, then the answer is sent.
-pub(crate) struct Reply<R, C> {
-    pub(crate) task: Task<R, C>,
-    pub(crate) outcome: Result<Answered, Refused>,
+pub(crate) struct WriterReply<R, C> {
+    pub(crate) task: PendingRequest<R, C>,
+    pub(crate) outcome: Result<SpaceResponse, Refused>,
     pub(crate) job: Job,
     /// What the job has cost; none if nothing was done.
     pub(crate) cost: Option<Duration>,
@@ -110,7 +110,7 @@ pub(crate) struct NewSubscription<C> {
 
 /// Something that others want to know.
 #[derive(Debug)]
-pub(crate) enum Event<C> {
+pub(crate) enum WriterEvent<C> {
     /// A query stands, with its text for an operator.
     Subscribed(SubscriberId, Box<str>),
     /// It does not stand any more.
@@ -128,20 +128,20 @@ pub(crate) struct Writer<R, C> {
     rules: BTreeMap<String, RuleId>,
     /// None if nothing is kept.
     store: Option<StoreHealth>,
-    group: Option<Group<R, C>>,
+    group: Option<CommitGroup<R, C>>,
     registry: SubscriptionRegistry<C>,
-    beside: Beside<R, C>,
+    beside: PendingEvaluations<R, C>,
     /// Requests whose turn it is.
-    due: VecDeque<Work<R, C>>,
+    due: VecDeque<WriterWork<R, C>>,
     /// What was just done.
-    current: Option<Done<R, C>>,
+    current: Option<DoneRequest<R, C>>,
     writes: VecDeque<Write>,
-    replies: VecDeque<Reply<R, C>>,
+    replies: VecDeque<WriterReply<R, C>>,
     /// Subscribers that something waits for, or who have room for it again. Each at most a few times.
     ready: VecDeque<SubscriberId>,
     /// What was told last: the next one may be told the same.
-    told: Option<Arc<Change>>,
-    events: VecDeque<Event<C>>,
+    told: Option<Arc<WrittenChange>>,
+    events: VecDeque<WriterEvent<C>>,
     /// Something happened since an idle evaluator was last asked for.
     is_evaluator_wanted: bool,
     /// The version that everybody may see, and whether it is new.
@@ -159,7 +159,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             store,
             group: None,
             registry: SubscriptionRegistry::default(),
-            beside: Beside::default(),
+            beside: PendingEvaluations::default(),
             due: VecDeque::new(),
             current: None,
             writes: VecDeque::new(),
@@ -184,9 +184,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// A request arrives.
-    pub(crate) fn handle_request(&mut self, taken: Taken<Task<R, C>>) {
+    pub(crate) fn handle_request(&mut self, taken: Taken<PendingRequest<R, C>>) {
         if let Some(taken) = self.keep_back(taken) {
-            self.due.push_back(Work { taken, found: None });
+            self.due.push_back(WriterWork { taken, found: None });
         }
     }
 
@@ -209,7 +209,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// The next request to do.
-    pub(crate) fn poll_job(&mut self) -> Option<Work<R, C>> {
+    pub(crate) fn poll_job(&mut self) -> Option<WriterWork<R, C>> {
         while let Some(work) = self.due.pop_front() {
             match self.refusal(&work.taken.value) {
                 None => return Some(work),
@@ -219,8 +219,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         None
     }
 
-    fn refusal(&self, task: &Task<R, C>) -> Option<Refused> {
-        let is_subscription = matches!(task.ask, Ask::Subscribe { .. });
+    fn refusal(&self, task: &PendingRequest<R, C>) -> Option<Refused> {
+        let is_subscription = matches!(task.ask, SpaceRequest::Subscribe { .. });
         match () {
             () if is_subscription && task.requester.is_gone() || !task.requester.begin() => Some(Refused::Late),
             // What a subscription begins with must not be more than everybody sees.
@@ -232,12 +232,12 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// Whether this cannot be kept. What takes something away needs less room afterwards.
-    fn is_unwritable(&self, ask: &Ask<C>) -> bool {
+    fn is_unwritable(&self, ask: &SpaceRequest<C>) -> bool {
         let is_smaller = match ask {
             // A rule may answer a removal with something new.
-            Ask::Update(update) => self.rules.is_empty() && update.only_removes(),
-            Ask::Edit { insert, .. } => self.rules.is_empty() && insert.is_empty(),
-            Ask::RemoveRule(_) => true,
+            SpaceRequest::Update(update) => self.rules.is_empty() && update.only_removes(),
+            SpaceRequest::Edit { insert, .. } => self.rules.is_empty() && insert.is_empty(),
+            SpaceRequest::RemoveRule(_) => true,
             _ => false,
         };
         match self.store {
@@ -264,7 +264,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
 
     /// The store has everything: everybody may see it.
     pub(crate) fn handle_stored(&mut self, now: Timestamp) {
-        let Some(Group { since, done, .. }) = self.group.take() else { return };
+        let Some(CommitGroup { since, done, .. }) = self.group.take() else { return };
         let took = done.iter().map(|done| done.took).sum();
         let share = share(took, now.since(since), done.len());
         self.finish(done, share);
@@ -281,8 +281,8 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     pub(crate) fn handle_store_failed(&mut self) {
         let Some(group) = &mut self.group else { return };
         group.hold = Hold::Stuck;
-        for Done { task, outcome, job, .. } in std::mem::take(&mut group.done) {
-            if let Ok(Answered { answer: Answer::Subscribed(subscribed), .. }) = &outcome {
+        for DoneRequest { task, outcome, job, .. } in std::mem::take(&mut group.done) {
+            if let Ok(SpaceResponse { answer: ResponseBody::Subscribed(subscribed), .. }) = &outcome {
                 self.leave(subscribed.id);
             }
             // What failed by itself has failed.
@@ -296,7 +296,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// The next answer.
-    pub(crate) fn poll_reply(&mut self) -> Option<Reply<R, C>> {
+    pub(crate) fn poll_reply(&mut self) -> Option<WriterReply<R, C>> {
         self.replies.pop_front()
     }
 
@@ -311,7 +311,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// The next thing that others want to know.
-    pub(crate) fn poll_event(&mut self) -> Option<Event<C>> {
+    pub(crate) fn poll_event(&mut self) -> Option<WriterEvent<C>> {
         self.events.pop_front()
     }
 
@@ -320,9 +320,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// told that it is over.
     pub(crate) fn abandon(&mut self, is_kept: bool) -> Vec<(SubscriberId, C)> {
         let done = self.group.take().map(|group| group.done).unwrap_or_default();
-        for Done { task, outcome, job, .. } in done {
+        for DoneRequest { task, outcome, job, .. } in done {
             let outcome = outcome.and_then(|answered| match answered.answer {
-                Answer::Subscribed(_) => Err(Refused::Unavailable(Condition::Restarting)),
+                ResponseBody::Subscribed(_) => Err(Refused::Unavailable(Condition::Restarting)),
                 _ if is_kept => Ok(answered),
                 _ => Err(Refused::Unconfirmed),
             });
@@ -336,19 +336,19 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// Answers, after each has waited so long as its share of what they waited for together.
-    fn finish(&mut self, done: Vec<Done<R, C>>, share: Duration) {
+    fn finish(&mut self, done: Vec<DoneRequest<R, C>>, share: Duration) {
         let version = self.space.version();
         self.is_visible_new |= version != self.visible;
         self.visible = version;
-        for Done { task, outcome, job, connection, took, .. } in done {
+        for DoneRequest { task, outcome, job, connection, took, .. } in done {
             let subscription = match &outcome {
-                Ok(Answered { answer: Answer::Subscribed(it), .. }) => {
+                Ok(SpaceResponse { answer: ResponseBody::Subscribed(it), .. }) => {
                     let is_new = matches!(it.begun, Begun::Whole(_));
                     Some(NewSubscription { id: it.id, is_new, connection })
                 }
                 _ => None,
             };
-            self.replies.push_back(Reply { task, outcome, job, cost: Some(took + share), subscription });
+            self.replies.push_back(WriterReply { task, outcome, job, cost: Some(took + share), subscription });
         }
         self.ready.extend(self.space.ready());
         self.is_evaluator_wanted = true;
@@ -367,11 +367,11 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         (self.due.len(), done, self.ready.len(), outputs)
     }
 
-    fn refuse(&mut self, taken: Taken<Task<R, C>>, refused: Refused) {
+    fn refuse(&mut self, taken: Taken<PendingRequest<R, C>>, refused: Refused) {
         self.cancel(taken.value, taken.job, Err(refused));
     }
 
-    fn cancel(&mut self, task: Task<R, C>, job: Job, outcome: Result<Answered, Refused>) {
-        self.replies.push_back(Reply { task, outcome, job, cost: None, subscription: None });
+    fn cancel(&mut self, task: PendingRequest<R, C>, job: Job, outcome: Result<SpaceResponse, Refused>) {
+        self.replies.push_back(WriterReply { task, outcome, job, cost: None, subscription: None });
     }
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tidegate_control::Timestamp;
 use tidegate_graph::{CatchUp, SubscriberEvent as GraphEvent, SubscriberId};
 
-use super::{Event, Writer};
-use crate::change::Change;
-use crate::machine::notification::Told;
+use super::{Writer, WriterEvent};
+use crate::change::WrittenChange;
+use crate::machine::notification::SpaceNotification;
 use crate::machine::task::Requester;
 
 impl<R: Requester, C: Clone + Eq> Writer<R, C> {
@@ -26,26 +26,30 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// What a subscriber is told next. To be called only when there is room for it.
-    pub(crate) fn poll_notification(&mut self, id: SubscriberId) -> Option<Told> {
+    pub(crate) fn poll_notification(&mut self, id: SubscriberId) -> Option<SpaceNotification> {
         let subscription = self.registry.get_mut(id)?;
         let told = match self.space.poll(id) {
             Ok(None) => return None,
             Ok(Some(GraphEvent::Changed(next))) => {
-                let delta = Change::shared(&mut self.told, next.delta);
-                Told::Changed { sequence: subscription.number(next.sequence), version: next.version, delta }
+                let delta = WrittenChange::shared(&mut self.told, next.delta);
+                SpaceNotification::Changed {
+                    sequence: subscription.number(next.sequence),
+                    version: next.version,
+                    delta,
+                }
             }
             // It would see a number missing and ask; we know what it will ask.
             Ok(Some(GraphEvent::Gap { .. })) => match self.space.check(id, subscription.last()) {
                 Ok(CatchUp::Missed { sequence, version, delta }) => {
-                    let delta = Arc::new(Change::from(Arc::new(delta)));
-                    Told::Changed { sequence: subscription.number(sequence), version, delta }
+                    let delta = Arc::new(WrittenChange::from(Arc::new(delta)));
+                    SpaceNotification::Changed { sequence: subscription.number(sequence), version, delta }
                 }
-                Ok(CatchUp::Fresh(_)) => Told::Ended(None),
-                Err(error) => Told::Ended(Some(error)),
+                Ok(CatchUp::Fresh(_)) => SpaceNotification::Ended(None),
+                Err(error) => SpaceNotification::Ended(Some(error)),
             },
-            Ok(Some(GraphEvent::Ended(error))) | Err(error) => Told::Ended(Some(error)),
+            Ok(Some(GraphEvent::Ended(error))) | Err(error) => SpaceNotification::Ended(Some(error)),
         };
-        if let Told::Ended(_) = told {
+        if let SpaceNotification::Ended(_) = told {
             self.leave(id);
         }
         Some(told)
@@ -86,7 +90,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
 
     pub(super) fn leave(&mut self, id: SubscriberId) {
         if self.registry.remove(id) {
-            self.events.push_back(Event::Left(id));
+            self.events.push_back(WriterEvent::Left(id));
         }
         // It may have ended by itself.
         let _ = self.space.unsubscribe(id);

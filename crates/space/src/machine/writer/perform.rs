@@ -6,59 +6,61 @@ use tidegate_control::Timestamp;
 use tidegate_control::hints::Hints;
 use tidegate_graph::{CancelToken, CatchUp, Evaluated, GraphError, QueryLimits, UpdateOutcome};
 
-use super::group::{Done, Group};
+use super::group::{CommitGroup, DoneRequest};
 use super::standing::query_of;
-use super::{Event, RuleChange, Work, Write, Writer};
+use super::{RuleChange, Write, Writer, WriterEvent, WriterWork};
 use crate::machine::order::Taken;
-use crate::machine::request::{Answer, Answered, Ask, Begun, Refused, Seen, Source, Subscribed, Watched};
-use crate::machine::task::{Requester, Task};
+use crate::machine::request::{
+    AnswerSource, Begun, Refused, ResponseBody, ResumePoint, SpaceRequest, SpaceResponse, Subscribed, Watched,
+};
+use crate::machine::task::{PendingRequest, Requester};
 
 impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// Does a request, until it is cancelled. [`Writer::turn`] ends it.
-    pub(crate) fn perform(&mut self, now: Timestamp, work: Work<R, C>, cancel: CancelToken) {
-        let Work { taken, found } = work;
+    pub(crate) fn perform(&mut self, now: Timestamp, work: WriterWork<R, C>, cancel: CancelToken) {
+        let WriterWork { taken, found } = work;
         // Changes have no key, so nobody joins them.
         let Taken { job, value: mut task, joined: _, queued } = taken;
-        let is_kept = self.store.is_some() && !matches!(task.ask, Ask::Subscribe { .. });
+        let is_kept = self.store.is_some() && !matches!(task.ask, SpaceRequest::Subscribe { .. });
         let before = (is_kept && self.group.is_none()).then(|| self.space.snapshot());
-        let connection = if let Ask::Subscribe { outlet, .. } = &task.ask { outlet.clone() } else { None };
+        let connection = if let SpaceRequest::Subscribe { outlet, .. } = &task.ask { outlet.clone() } else { None };
         let behind = query_of(&task).and_then(|query| self.space.result_version(query));
         let handed_over = self.writes.len();
         let outcome = self.execute(now, &mut task, found, cancel);
         task.requester.release();
         let version = match &outcome {
-            Ok(Answer::Subscribed(subscribed)) => subscribed.version().or(behind).unwrap_or(self.space.version()),
+            Ok(ResponseBody::Subscribed(subscribed)) => subscribed.version().or(behind).unwrap_or(self.space.version()),
             _ => self.space.version(),
         };
         let hints = Hints { queued: Some(queued), ..task.hints.clone() };
-        let outcome = outcome.map(|answer| Answered { answer, version, hints, source: Source::Fresh });
+        let outcome = outcome.map(|answer| SpaceResponse { answer, version, hints, source: AnswerSource::Fresh });
         if let Some(before) = before.filter(|_| self.writes.len() > handed_over) {
-            self.group = Some(Group::new(before, now));
+            self.group = Some(CommitGroup::new(before, now));
         }
-        self.current = Some(Done { task, outcome, job, connection, began: now, took: Duration::ZERO });
+        self.current = Some(DoneRequest { task, outcome, job, connection, began: now, took: Duration::ZERO });
     }
 
     fn execute(
         &mut self,
         now: Timestamp,
-        task: &mut Task<R, C>,
+        task: &mut PendingRequest<R, C>,
         found: Option<Evaluated>,
         cancel: CancelToken,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<ResponseBody, Refused> {
         let limits = QueryLimits { cancel, ..QueryLimits::default() };
-        match std::mem::replace(&mut task.ask, Ask::RemoveRule(String::new())) {
-            Ask::Update(update) => {
+        match std::mem::replace(&mut task.ask, SpaceRequest::RemoveRule(String::new())) {
+            SpaceRequest::Update(update) => {
                 let outcome = self.space.update(&update, &limits)?;
                 Ok(self.changed(outcome, None, &task.requester))
             }
-            Ask::Edit { remove, insert } => {
+            SpaceRequest::Edit { remove, insert } => {
                 let outcome = self.space.edit(&remove, &insert)?;
                 Ok(self.changed(outcome, None, &task.requester))
             }
-            Ask::Subscribe { what, name, seen, outlet } => {
+            SpaceRequest::Subscribe { what, name, seen, outlet } => {
                 let watched = what.canonical();
                 if let Some(subscribed) = seen.and_then(|seen| self.resume(now, &seen, &watched, outlet.as_ref())) {
-                    return Ok(Answer::Subscribed(Box::new(subscribed)));
+                    return Ok(ResponseBody::Subscribed(Box::new(subscribed)));
                 }
                 let text = what.shown();
                 let subscribed = match what {
@@ -70,29 +72,33 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 };
                 let id = subscribed.subscriber;
                 self.registry.add(now, id, name.clone(), watched, outlet);
-                self.events.push_back(Event::Subscribed(id, text));
-                Ok(Answer::Subscribed(Box::new(Subscribed { id, name, begun: Begun::Whole(subscribed.baseline) })))
+                self.events.push_back(WriterEvent::Subscribed(id, text));
+                Ok(ResponseBody::Subscribed(Box::new(Subscribed {
+                    id,
+                    name,
+                    begun: Begun::Whole(subscribed.baseline),
+                })))
             }
-            Ask::AddRule { name, text } => {
+            SpaceRequest::AddRule { name, text } => {
                 let (id, outcome) = self.space.add_rule(&text, &limits)?;
                 self.rules.insert(name.clone(), id);
                 self.changed(outcome, Some(RuleChange::Added(id, name.clone(), text)), &task.requester);
-                Ok(Answer::Rule(name))
+                Ok(ResponseBody::Rule(name))
             }
-            Ask::RemoveRule(name) => {
+            SpaceRequest::RemoveRule(name) => {
                 let id = *self.rules.get(&name).ok_or(Refused::Failed(GraphError::Unknown))?;
                 self.space.remove_rule(id)?;
                 self.rules.remove(&name);
                 self.changed(UpdateOutcome::default(), Some(RuleChange::Removed(id)), &task.requester);
-                Ok(Answer::Rule(name))
+                Ok(ResponseBody::Rule(name))
             }
             // Questions go to the readers.
-            Ask::Query { .. } | Ask::Match { .. } => Err(Refused::Closing),
+            SpaceRequest::Query { .. } | SpaceRequest::Match { .. } => Err(Refused::Closing),
         }
     }
 
     /// Goes on with a subscription where its client stopped hearing of it. None if what it missed is not known.
-    fn resume(&mut self, now: Timestamp, seen: &Seen, watched: &str, outlet: Option<&C>) -> Option<Subscribed> {
+    fn resume(&mut self, now: Timestamp, seen: &ResumePoint, watched: &str, outlet: Option<&C>) -> Option<Subscribed> {
         let (id, since) = self.registry.find(&seen.name, watched, seen.sequence, seen.round)?;
         match self.space.check(id, since) {
             Ok(CatchUp::Missed { sequence, delta, .. }) => {
@@ -100,7 +106,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 if let Some(displaced) = self.registry.attach(now, id, outlet.cloned())
                     && outlet != Some(&displaced)
                 {
-                    self.events.push_back(Event::Displaced(id, displaced));
+                    self.events.push_back(WriterEvent::Displaced(id, displaced));
                 }
                 let sequence = self.registry.get_mut(id)?.number(sequence);
                 let begun = Begun::Missed { sequence, variables, delta };
@@ -114,20 +120,20 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     }
 
     /// Hands over what a request did, as one.
-    fn changed(&mut self, outcome: UpdateOutcome, rule: Option<RuleChange>, requester: &R) -> Answer {
+    fn changed(&mut self, outcome: UpdateOutcome, rule: Option<RuleChange>, requester: &R) -> ResponseBody {
         let UpdateOutcome { deltas, stopped, blanks } = outcome;
         let is_change = !deltas.is_empty();
         let mut removed = Vec::with_capacity(stopped.len());
         for (stopped, error) in stopped {
             self.rules.retain(|_, id| *id != stopped);
             removed.push(stopped);
-            self.events.push_back(Event::RuleStopped(stopped, error));
+            self.events.push_back(WriterEvent::RuleStopped(stopped, error));
         }
         if self.store.is_some() && (is_change || rule.is_some() || !removed.is_empty()) {
             // Said before: whoever hears nothing must not take it for undone.
             requester.submit();
             self.writes.push_back(Write { rule, stopped: removed, deltas });
         }
-        Answer::Changed { is_change, blanks }
+        ResponseBody::Changed { is_change, blanks }
     }
 }

@@ -9,23 +9,23 @@ use std::time::Duration;
 use tidegate_control::Timestamp;
 use tidegate_graph::{Evaluated, Evaluation, Query};
 
-use super::{Hold, Work, Writer};
+use super::{Hold, Writer, WriterWork};
 use crate::limits::STANDING_WAITING_MAX;
 use crate::machine::order::Taken;
-use crate::machine::request::{Ask, Refused, Watched};
-use crate::machine::task::{Requester, Task};
+use crate::machine::request::{Refused, SpaceRequest, Watched};
+use crate::machine::task::{PendingRequest, Requester};
 
 /// Subscriptions that wait for an evaluation.
-pub(super) struct Beside<R, C> {
+pub(super) struct PendingEvaluations<R, C> {
     /// Those whose query was never evaluated, in the order in which they came.
-    pub(super) firsts: VecDeque<Taken<Task<R, C>>>,
+    pub(super) firsts: VecDeque<Taken<PendingRequest<R, C>>>,
     /// The one of them that the evaluator works for, with the number of the evaluation.
-    pub(super) first: Option<(u64, Taken<Task<R, C>>)>,
+    pub(super) first: Option<(u64, Taken<PendingRequest<R, C>>)>,
     /// Those whose query stands already and has to reach this version.
-    pub(super) behind: Vec<(u64, Taken<Task<R, C>>)>,
+    pub(super) behind: Vec<(u64, Taken<PendingRequest<R, C>>)>,
 }
 
-impl<R, C> Default for Beside<R, C> {
+impl<R, C> Default for PendingEvaluations<R, C> {
     fn default() -> Self {
         Self { firsts: VecDeque::new(), first: None, behind: Vec::new() }
     }
@@ -33,7 +33,7 @@ impl<R, C> Default for Beside<R, C> {
 
 impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// Keeps a subscription back until its query has been evaluated; gives it back if it need not be.
-    pub(super) fn keep_back(&mut self, taken: Taken<Task<R, C>>) -> Option<Taken<Task<R, C>>> {
+    pub(super) fn keep_back(&mut self, taken: Taken<PendingRequest<R, C>>) -> Option<Taken<PendingRequest<R, C>>> {
         let Some(query) = query_of(&taken.value).filter(|_| self.hold() != Hold::Stuck) else { return Some(taken) };
         let is_new = self.space.needs_evaluation(query);
         if !is_new && !self.space.is_behind(query) {
@@ -78,7 +78,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 return Some(evaluation);
             }
             // Somebody else asked for the same meanwhile, or it cannot stand at all.
-            self.due.push_back(Work { taken, found: None });
+            self.due.push_back(WriterWork { taken, found: None });
         }
         let Self { space, registry, .. } = self;
         space.poll_evaluation(|id| registry.is_heard(id))
@@ -87,9 +87,9 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
     /// A standing query was evaluated.
     pub(crate) fn handle_evaluated(&mut self, now: Timestamp, evaluated: Evaluated) {
         self.is_evaluator_wanted = true;
-        let is_first = |(number, _): &mut (u64, Taken<Task<R, C>>)| *number == evaluated.number();
+        let is_first = |(number, _): &mut (u64, Taken<PendingRequest<R, C>>)| *number == evaluated.number();
         if let Some((_, taken)) = self.beside.first.take_if(is_first) {
-            self.due.push_back(Work { taken, found: Some(evaluated) });
+            self.due.push_back(WriterWork { taken, found: Some(evaluated) });
             return;
         }
         self.space.finish_evaluation(evaluated);
@@ -111,22 +111,22 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
             } else if self.space.needs_evaluation(query) {
                 self.beside.firsts.push_back(taken);
             } else {
-                self.due.push_back(Work { taken, found: None });
+                self.due.push_back(WriterWork { taken, found: None });
             }
         }
     }
 
     /// Everybody who waits for an evaluation.
-    pub(super) fn take_beside(&mut self) -> impl Iterator<Item = Taken<Task<R, C>>> + use<R, C> {
-        let Beside { firsts, first, behind } = std::mem::take(&mut self.beside);
+    pub(super) fn take_beside(&mut self) -> impl Iterator<Item = Taken<PendingRequest<R, C>>> + use<R, C> {
+        let PendingEvaluations { firsts, first, behind } = std::mem::take(&mut self.beside);
         let first = first.map(|(_, taken)| taken);
         firsts.into_iter().chain(first).chain(behind.into_iter().map(|(_, taken)| taken))
     }
 }
 
-pub(super) fn query_of<R, C>(task: &Task<R, C>) -> Option<&Query> {
+pub(super) fn query_of<R, C>(task: &PendingRequest<R, C>) -> Option<&Query> {
     match &task.ask {
-        Ask::Subscribe { what: Watched::Query(query), .. } => Some(query),
+        SpaceRequest::Subscribe { what: Watched::Query(query), .. } => Some(query),
         _ => None,
     }
 }

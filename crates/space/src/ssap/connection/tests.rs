@@ -14,17 +14,17 @@ fn message(kind: &str, parameters: &str) -> String {
 }
 
 /// A connection that nobody serves, and the client's end of it.
-async fn connection(service: &Service) -> (Connection, Inlet, TcpStream) {
+async fn connection(service: &Service) -> (SsapConnection, NotificationInlet, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, peer) = listener.accept().await.unwrap();
-    let door = Arc::new(Door::new(service.handle(), Arc::new(crate::places::Places::new(8))));
+    let door = Arc::new(SsapState::new(service.handle(), Arc::new(crate::places::Places::new(8))));
     let (outlet, inlet) = outlet(&door.handle);
     let (farewell, _) = mpsc::channel(SSAP_FAREWELLS);
-    (Connection::new(stream.into_split().1, peer, door, outlet, farewell), inlet, client)
+    (SsapConnection::new(stream.into_split().1, peer, door, outlet, farewell), inlet, client)
 }
 
-impl Connection {
+impl SsapConnection {
     async fn answer_one(&mut self) {
         let (outcome, understood) = next(&mut self.under_way).await;
         self.hear(outcome, understood);
@@ -45,8 +45,8 @@ async fn notifications_share_a_write_only_while_they_are_small() {
     for letter in ["a", "b", "c", "d", "e"] {
         let (name, text) = (NamedNodeRef::new_unchecked("urn:a"), letter.repeat(BATCH_BYTES / 2));
         let quad = QuadRef::new(name, name, LiteralRef::new_simple_literal(&text), GraphNameRef::DefaultGraph);
-        let ask = Ask::Edit { remove: Vec::new(), insert: vec![Quad::from(quad)] };
-        service.handle().ask(ask, Asker::new(0, None)).await.unwrap();
+        let ask = SpaceRequest::Edit { remove: Vec::new(), insert: vec![Quad::from(quad)] };
+        service.handle().ask(ask, RequestOrigin::new(0, None)).await.unwrap();
     }
     let mut written = 0;
     for _ in 0..3 {
@@ -61,7 +61,7 @@ async fn notifications_share_a_write_only_while_they_are_small() {
 }
 
 /// Changes as many as may be under way, and half a message behind them that takes room which others want.
-async fn full(service: &Service) -> (Connection, TcpStream) {
+async fn full(service: &Service) -> (SsapConnection, TcpStream) {
     let (mut connection, _inlet, client) = connection(service).await;
     let triples = "<parameter name=\"insert_graph\" encoding=\"RDF-M3\"><triple_list><triple><subject \
                    type=\"uri\">urn:a</subject><predicate>urn:p</predicate><object type=\"uri\">urn:o</object></triple>\

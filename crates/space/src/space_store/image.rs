@@ -14,7 +14,7 @@ use crate::service::random;
 const PORTION_BYTES: usize = 1 << 20;
 
 /// The state of the space's log.
-pub struct Image {
+pub struct SpaceImage {
     space: GraphSpace,
     /// Name and text of each rule.
     rules: BTreeMap<u64, (String, String)>,
@@ -23,13 +23,13 @@ pub struct Image {
     pub(super) holes: u64,
 }
 
-impl std::fmt::Debug for Image {
+impl std::fmt::Debug for SpaceImage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Image").field("version", &self.space.version()).finish_non_exhaustive()
+        f.debug_struct("SpaceImage").field("version", &self.space.version()).finish_non_exhaustive()
     }
 }
 
-impl Default for Image {
+impl Default for SpaceImage {
     fn default() -> Self {
         // What was taken once is read again, whatever the limits are now.
         let dataset = DatasetLimits {
@@ -45,20 +45,20 @@ impl Default for Image {
 }
 
 /// A space as it was, and the names that its rules have on the wire.
-pub struct Restored {
+pub struct RestoredSpace {
     /// The space.
     pub space: GraphSpace,
     /// Rules by name.
     pub names: Vec<(String, RuleId)>,
 }
 
-impl std::fmt::Debug for Restored {
+impl std::fmt::Debug for RestoredSpace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Restored").field("version", &self.space.version()).field("names", &self.names).finish()
+        f.debug_struct("RestoredSpace").field("version", &self.space.version()).field("names", &self.names).finish()
     }
 }
 
-impl Image {
+impl SpaceImage {
     #[cfg(test)]
     pub(crate) fn holes(&self) -> u64 {
         self.holes
@@ -66,7 +66,7 @@ impl Image {
 
     /// The space, with these limits from now on. A rule that is not understood any more stays in the log and is not in
     /// force, which is logged.
-    pub(crate) fn restore(self, limits: SpaceLimits) -> Restored {
+    pub(crate) fn restore(self, limits: SpaceLimits) -> RestoredSpace {
         let Self { mut space, rules, rules_made, .. } = self;
         space.set_limits(limits);
         let mut names = Vec::new();
@@ -77,11 +77,11 @@ impl Image {
             }
         }
         space.replay_rules_made(rules_made);
-        Restored { space, names }
+        RestoredSpace { space, names }
     }
 }
 
-impl LogState for Image {
+impl LogState for SpaceImage {
     fn apply(&mut self, raw: RawRecord<'_>, _: Location) -> Result<(), StoreError> {
         let does_not_fit = |_| StoreError::Record { tag: raw.tag, what: "does not fit the data" };
         match Record::read(raw)? {

@@ -20,15 +20,15 @@ use tidegate_store::{
 };
 use tracing::{error, info};
 
-pub use image::{Image, Restored};
+pub use image::{RestoredSpace, SpaceImage};
 use records::Record;
 
-use crate::desk::lock;
-use crate::keep::{Keep, Kept};
+use crate::persistence::{DurableChange, Persistence};
+use crate::shared_state::lock;
 
 /// What was found when the space was opened.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct SpaceOpening {
     /// What was read and repaired.
     pub report: RecoveryReport,
     /// The version of the data.
@@ -50,7 +50,7 @@ const VERSIONS_LEFT_OUT: u64 = 1 << 32;
 const QUEUE_BYTES_MAX: usize = 256 << 20;
 
 /// The store of a running space.
-pub struct Vault {
+pub struct SpaceStore {
     config: StoreConfig,
     /// Locked only to take hold of it: a copy takes long, and meanwhile everything goes on.
     writer: Mutex<Option<Arc<LogWriter>>>,
@@ -58,13 +58,13 @@ pub struct Vault {
     said: Mutex<TroubleMemory>,
 }
 
-impl fmt::Debug for Vault {
+impl fmt::Debug for SpaceStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Vault").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("SpaceStore").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
-impl Vault {
+impl SpaceStore {
     /// A store that nothing was read of yet.
     pub(crate) fn new(config: &StoreConfig) -> Arc<Self> {
         let (writer, said) = (Mutex::new(None), Mutex::default());
@@ -77,10 +77,10 @@ impl Vault {
         disk: impl FnOnce() -> Result<D, StoreError>,
         log: LogOptions,
         limits: SpaceLimits,
-    ) -> Result<(Restored, Opening), StoreError> {
+    ) -> Result<(RestoredSpace, SpaceOpening), StoreError> {
         self.close();
         let (disk, config) = (disk()?, &self.config);
-        let mut image = Image::default();
+        let mut image = SpaceImage::default();
         let options = LogOptions { strict: config.strict, size_max: config.size_max, is_rewritten: true, ..log };
         let (mut log, report) = Log::open(disk, options, |record, at| image.apply(record, at))?;
         let (holes, notes) = (image.holes, log.usage().outlook().into_iter().collect());
@@ -100,14 +100,14 @@ impl Vault {
             is_vital: false,
             ..WriterOptions::default()
         };
-        let writer = LogWriter::start::<Image, _>(log, options)?;
+        let writer = LogWriter::start::<SpaceImage, _>(log, options)?;
         if !report.is_sound() {
             writer.compact();
         }
         *lock(&self.writer) = Some(Arc::new(writer));
         let (version, quads) = (restored.space.version(), restored.space.snapshot().len());
         let rules = restored.names.iter().map(|(name, _)| name.clone()).collect();
-        let opening = Opening { report, version, quads, rules, holes, notes };
+        let opening = SpaceOpening { report, version, quads, rules, holes, notes };
         Ok((restored, opening))
     }
 
@@ -128,7 +128,7 @@ impl Vault {
 
     /// Copies everything that is kept by now; writing goes on.
     pub fn backup(&self, to: &Path) -> Result<RecoveryReport, StoreError> {
-        let copy = self.with(|writer| tidegate_store::backup_online::<Image>(writer, &self.config.dir, to));
+        let copy = self.with(|writer| tidegate_store::backup_online::<SpaceImage>(writer, &self.config.dir, to));
         copy.unwrap_or(Err(StoreError::Failed))
     }
 
@@ -157,9 +157,9 @@ impl Vault {
     }
 }
 
-/// The vault as the writer of the space uses it.
-pub(crate) struct Shelf {
-    vault: Arc<Vault>,
+/// The store as the writer of the space uses it.
+pub(crate) struct LogPersistence {
+    store: Arc<SpaceStore>,
     producer: Option<Producer>,
     /// Batches that the store had no room for yet: of one request at most.
     backlog: VecDeque<RecordBatch>,
@@ -170,9 +170,9 @@ pub(crate) struct Shelf {
     broken: Option<String>,
 }
 
-impl Shelf {
-    pub(crate) fn new(vault: Arc<Vault>) -> Self {
-        Self { vault, producer: None, backlog: VecDeque::new(), submitted: 0, done: Vec::new(), kept: 0, broken: None }
+impl LogPersistence {
+    pub(crate) fn new(store: Arc<SpaceStore>) -> Self {
+        Self { store, producer: None, backlog: VecDeque::new(), submitted: 0, done: Vec::new(), kept: 0, broken: None }
     }
 
     fn hand_over(&mut self) {
@@ -194,7 +194,7 @@ impl Shelf {
 }
 
 /// What one request did, as batches.
-pub(crate) fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<RecordBatch>, StoreError> {
+pub(crate) fn write_down(what: &[DurableChange<'_>]) -> Result<VecDeque<RecordBatch>, StoreError> {
     let (mut batches, mut batch) = (VecDeque::new(), RecordBatch::new());
     for kept in what {
         if let Err(error) = records::push(*kept, &mut batch) {
@@ -210,12 +210,12 @@ pub(crate) fn write_down(what: &[Kept<'_>]) -> Result<VecDeque<RecordBatch>, Sto
     Ok(batches)
 }
 
-impl Keep for Shelf {
+impl Persistence for LogPersistence {
     fn listen(&mut self, wake: Box<dyn Fn() + Send + Sync>) {
-        self.producer = self.vault.with(|writer| writer.producer(wake));
+        self.producer = self.store.with(|writer| writer.producer(wake));
     }
 
-    fn submit(&mut self, what: &[Kept<'_>]) {
+    fn submit(&mut self, what: &[DurableChange<'_>]) {
         match write_down(what) {
             Ok(mut batches) => {
                 self.submitted += batches.len() as u64;
@@ -238,7 +238,7 @@ impl Keep for Shelf {
 
     fn trouble(&mut self) -> Option<String> {
         let closed = || "the store is closed".to_owned();
-        self.broken.clone().or_else(|| match self.vault.health() {
+        self.broken.clone().or_else(|| match self.store.health() {
             Some(Health::Failed { why, .. }) => Some(why),
             Some(Health::Fine | Health::Full { .. }) => None,
             None => Some(closed()),
@@ -246,12 +246,12 @@ impl Keep for Shelf {
     }
 
     fn is_full(&mut self) -> bool {
-        matches!(self.vault.health(), Some(Health::Full { .. }))
+        matches!(self.store.health(), Some(Health::Full { .. }))
     }
 
     fn close(&mut self) -> bool {
         self.hand_over();
-        self.vault.close();
+        self.store.close();
         self.collect();
         self.broken.is_none() && self.kept == self.submitted
     }

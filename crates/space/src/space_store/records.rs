@@ -4,7 +4,7 @@
 use tidegate_graph::{QuadDelta, RuleId};
 use tidegate_store::{RawRecord, RecordBatch, StoreError};
 
-use crate::keep::Kept;
+use crate::persistence::DurableChange;
 
 /// The layout that this release writes, for every tag.
 const VERSION: u8 = 1;
@@ -69,11 +69,11 @@ impl<'a> Record<'a> {
 }
 
 /// Adds what was done to a batch.
-pub(super) fn push(kept: Kept<'_>, batch: &mut RecordBatch) -> Result<(), StoreError> {
+pub(super) fn push(kept: DurableChange<'_>, batch: &mut RecordBatch) -> Result<(), StoreError> {
     let (tag, payload) = match kept {
-        Kept::Delta(delta) => (DELTA, delta.encode()),
-        Kept::Rule(id, name, text) => (RULE, rule_bytes(id, name, text)),
-        Kept::NoRule(id) => (NO_RULE, id.0.to_le_bytes().to_vec()),
+        DurableChange::Delta(delta) => (DELTA, delta.encode()),
+        DurableChange::Rule(id, name, text) => (RULE, rule_bytes(id, name, text)),
+        DurableChange::NoRule(id) => (NO_RULE, id.0.to_le_bytes().to_vec()),
     };
     batch.push(RawRecord { tag, version: VERSION, is_skippable: false, payload: &payload })
 }

@@ -5,22 +5,22 @@ use tidegate_graph::{QuadDelta, RuleId};
 
 /// Something to be kept.
 #[derive(Clone, Copy, Debug)]
-pub enum Kept<'a> {
-    /// A change: `QuadDelta::encode` has its bytes, `Space::replay` does it again.
+pub enum DurableChange<'a> {
+    /// A change: `QuadDelta::encode` has its bytes, `GraphSpace::replay` does it again.
     Delta(&'a QuadDelta),
-    /// A rule, by its name on the wire and its text; `Space::restore_rule` brings it back.
+    /// A rule, by its name on the wire and its text; `GraphSpace::restore_rule` brings it back.
     Rule(RuleId, &'a str, &'a str),
     /// A rule is gone.
     NoRule(RuleId),
 }
 
-/// Keeps what outlives the process. Called by the writer of the space, so nothing here may wait, but for [`Keep::close`].
-pub trait Keep: Send {
+/// Keeps what outlives the process. Called by the writer of the space, so nothing here may wait, but for [`Persistence::close`].
+pub trait Persistence: Send {
     /// Called once, before anything else: `wake` is to be called whenever something was kept.
     fn listen(&mut self, wake: Box<dyn Fn() + Send + Sync>);
 
     /// Takes all that one request did. It is kept as a whole, after everything before it.
-    fn submit(&mut self, what: &[Kept<'_>]);
+    fn submit(&mut self, what: &[DurableChange<'_>]);
 
     /// Whether everything that was submitted is kept.
     fn is_kept(&mut self) -> bool;

@@ -7,22 +7,22 @@ use std::sync::{Arc, Mutex};
 use tidegate_graph::SubscriberId;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-use crate::desk::lock;
 use crate::limits::OUTLET_EVENTS;
 use crate::machine;
-use crate::machine::notification::Told;
-use crate::service::Handle;
+use crate::machine::notification::SpaceNotification;
+use crate::service::SpaceHandle;
+use crate::shared_state::lock;
 
 /// What a door asks of the service.
-pub type Ask = machine::request::Ask<Arc<Outlet>>;
+pub type SpaceRequest = machine::request::SpaceRequest<Arc<NotificationOutlet>>;
 
 /// What a client is told when no error ended its subscription.
 pub(crate) const ENDED: &str = "too much was missed, or another connection goes on with it";
 
 /// The service's end.
 #[derive(Debug)]
-pub struct Outlet {
-    sender: mpsc::Sender<(SubscriberId, Told)>,
+pub struct NotificationOutlet {
+    sender: mpsc::Sender<(SubscriberId, SpaceNotification)>,
     /// Somebody waits for room.
     is_wanted: AtomicBool,
     waiting: Mutex<Vec<SubscriberId>>,
@@ -32,43 +32,43 @@ pub struct Outlet {
 
 /// The connection's end.
 #[derive(Debug)]
-pub struct Inlet {
-    receiver: mpsc::Receiver<(SubscriberId, Told)>,
-    outlet: Arc<Outlet>,
-    handle: Handle,
+pub struct NotificationInlet {
+    receiver: mpsc::Receiver<(SubscriberId, SpaceNotification)>,
+    outlet: Arc<NotificationOutlet>,
+    handle: SpaceHandle,
 }
 
 /// Both ends.
-pub fn outlet(handle: &Handle) -> (Arc<Outlet>, Inlet) {
+pub fn outlet(handle: &SpaceHandle) -> (Arc<NotificationOutlet>, NotificationInlet) {
     let (sender, receiver) = mpsc::channel(OUTLET_EVENTS);
-    let outlet = Arc::new(Outlet {
+    let outlet = Arc::new(NotificationOutlet {
         sender,
         is_wanted: AtomicBool::new(false),
         waiting: Mutex::default(),
         ended: Mutex::default(),
     });
-    let inlet = Inlet { receiver, outlet: Arc::clone(&outlet), handle: handle.clone() };
+    let inlet = NotificationInlet { receiver, outlet: Arc::clone(&outlet), handle: handle.clone() };
     (outlet, inlet)
 }
 
 /// A connection is equal to itself alone.
-impl PartialEq for Outlet {
+impl PartialEq for NotificationOutlet {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }
 }
 
-impl Eq for Outlet {}
+impl Eq for NotificationOutlet {}
 
 /// A place for one event.
-pub(crate) enum Room<'a> {
-    Here(mpsc::Permit<'a, (SubscriberId, Told)>),
+pub(crate) enum OutletRoom<'a> {
+    Here(mpsc::Permit<'a, (SubscriberId, SpaceNotification)>),
     /// The subscriber is called again when there is room.
     Later,
     Gone,
 }
 
-impl Outlet {
+impl NotificationOutlet {
     /// The connection is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.sender.is_closed()
@@ -77,22 +77,22 @@ impl Outlet {
     /// Another connection has this subscription now. One that is behind is not told: it has not even read what came
     /// before.
     pub(crate) fn displace(&self, id: SubscriberId) {
-        let _ = self.sender.try_send((id, Told::Ended(None)));
+        let _ = self.sender.try_send((id, SpaceNotification::Ended(None)));
     }
 
     /// The space begins anew, and this subscription is over: said in any case, behind what is on its way.
     pub(crate) fn end(&self, id: SubscriberId) {
         // Noted first: whoever empties the channel afterwards finds it.
         lock(&self.ended).push(id);
-        if self.sender.try_send((id, Told::Ended(None))).is_ok() {
+        if self.sender.try_send((id, SpaceNotification::Ended(None))).is_ok() {
             lock(&self.ended).retain(|other| *other != id);
         }
     }
 
-    pub(crate) fn room(&self, id: SubscriberId) -> Room<'_> {
+    pub(crate) fn room(&self, id: SubscriberId) -> OutletRoom<'_> {
         match self.sender.try_reserve() {
-            Ok(permit) => return Room::Here(permit),
-            Err(TrySendError::Closed(())) => return Room::Gone,
+            Ok(permit) => return OutletRoom::Here(permit),
+            Err(TrySendError::Closed(())) => return OutletRoom::Gone,
             Err(TrySendError::Full(())) => {}
         }
         lock(&self.waiting).push(id);
@@ -101,17 +101,17 @@ impl Outlet {
         match self.sender.try_reserve() {
             Ok(permit) => {
                 lock(&self.waiting).retain(|other| *other != id);
-                Room::Here(permit)
+                OutletRoom::Here(permit)
             }
-            Err(TrySendError::Closed(())) => Room::Gone,
-            Err(TrySendError::Full(())) => Room::Later,
+            Err(TrySendError::Closed(())) => OutletRoom::Gone,
+            Err(TrySendError::Full(())) => OutletRoom::Later,
         }
     }
 }
 
-impl Inlet {
+impl NotificationInlet {
     /// The next event of any subscription of this connection.
-    pub async fn next(&mut self) -> Option<(SubscriberId, Told)> {
+    pub async fn next(&mut self) -> Option<(SubscriberId, SpaceNotification)> {
         if let Some(next) = self.try_next() {
             return Some(next);
         }
@@ -121,10 +121,10 @@ impl Inlet {
     }
 
     /// One that is there already.
-    pub fn try_next(&mut self) -> Option<(SubscriberId, Told)> {
+    pub fn try_next(&mut self) -> Option<(SubscriberId, SpaceNotification)> {
         let next = self.receiver.try_recv().ok();
         self.say_room();
-        next.or_else(|| Some((lock(&self.outlet.ended).pop()?, Told::Ended(None))))
+        next.or_else(|| Some((lock(&self.outlet.ended).pop()?, SpaceNotification::Ended(None))))
     }
 
     fn say_room(&self) {

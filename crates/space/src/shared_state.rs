@@ -11,7 +11,7 @@ use tidegate_control::hints::Hints;
 use tidegate_graph::Snapshot;
 use tokio::sync::oneshot;
 
-use crate::admission::Admission;
+use crate::admission::SpaceAdmission;
 use crate::counts::Counts;
 use crate::evaluator::EvaluatorState;
 use crate::machine;
@@ -19,31 +19,31 @@ use crate::machine::cache::Cache;
 use crate::machine::condition::Condition;
 use crate::machine::front_desk::{FrontDesk, NextRead, NextWrite, Offered, Side};
 use crate::machine::order::{Job, Taken};
-use crate::machine::request::{Answer, Answered, Asker, Refused, Source};
+use crate::machine::request::{AnswerSource, Refused, RequestOrigin, ResponseBody, SpaceResponse};
 use crate::machine::task::Requester;
 use crate::machine::writer::Hold;
-use crate::memory::{Charge, Texts};
-use crate::outlet::{Ask, Outlet};
+use crate::memory::{TextCharge, Texts};
+use crate::notifications::{NotificationOutlet, SpaceRequest};
 use crate::panics::{Panics, Part, Probe};
 use crate::parsers::Parsers;
-use crate::progress::Progress;
-use crate::service::{Chance, random};
-use crate::watch::Watch;
-use crate::watcher::Running;
+use crate::progress::RequestProgress;
+use crate::service::{SystemChance, random};
+use crate::watch::SpaceWatch;
+use crate::watcher::WatchedWork;
 
 /// A request on its way.
-pub(crate) type Task = machine::task::Task<ReplyTo, Arc<Outlet>>;
-pub(crate) type Control = machine::front_desk::Control<Arc<Outlet>>;
-pub(crate) type Next = NextWrite<ReplyTo, Arc<Outlet>>;
+pub(crate) type Task = machine::task::PendingRequest<ReplyTo, Arc<NotificationOutlet>>;
+pub(crate) type Control = machine::front_desk::Control<Arc<NotificationOutlet>>;
+pub(crate) type Next = NextWrite<ReplyTo, Arc<NotificationOutlet>>;
 
 /// The door that waits for an answer.
 #[derive(Debug)]
 pub(crate) struct ReplyTo {
     /// Whether somebody waits, and how far it is.
-    pub(crate) progress: Arc<Progress>,
+    pub(crate) progress: Arc<RequestProgress>,
     /// Memory that its text is charged with.
-    pub(crate) charge: Option<Charge>,
-    pub(crate) reply: oneshot::Sender<Result<Answered, Refused>>,
+    pub(crate) charge: Option<TextCharge>,
+    pub(crate) reply: oneshot::Sender<Result<SpaceResponse, Refused>>,
 }
 
 impl Requester for ReplyTo {
@@ -65,15 +65,15 @@ impl Requester for ReplyTo {
 }
 
 /// What is under the one lock.
-pub(crate) struct Desk {
-    pub(crate) front: FrontDesk<ReplyTo, Arc<Outlet>>,
+pub(crate) struct LockedState {
+    pub(crate) front: FrontDesk<ReplyTo, Arc<NotificationOutlet>>,
     pub(crate) evaluator_state: EvaluatorState,
-    pub(crate) running: Vec<Running>,
+    pub(crate) running: Vec<WatchedWork>,
     /// Evaluations that ever began.
     pub(crate) begun: u64,
 }
 
-impl Desk {
+impl LockedState {
     pub(crate) fn is_closing(&self) -> bool {
         self.front.is_closing()
     }
@@ -81,7 +81,7 @@ impl Desk {
 
 /// What all threads share.
 pub(crate) struct Shared {
-    pub(crate) desk: Mutex<Desk>,
+    pub(crate) desk: Mutex<LockedState>,
     writer: Condvar,
     pub(crate) reader: Condvar,
     pub(crate) evaluator: Condvar,
@@ -92,7 +92,7 @@ pub(crate) struct Shared {
     supervisor: Condvar,
     pub(crate) cache: Mutex<Cache>,
     pub(crate) counts: Counts,
-    pub(crate) watch: Watch,
+    pub(crate) watch: SpaceWatch,
     /// The version of the last change that was, or is about to be, confirmed.
     pub(crate) version: AtomicU64,
     /// Bytes of answers that exist.
@@ -122,9 +122,9 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Shared {
     /// None if a queue cannot be as it is wanted.
-    pub(crate) fn new(seed: (u64, u64), admission: &Admission) -> Option<Self> {
+    pub(crate) fn new(seed: (u64, u64), admission: &SpaceAdmission) -> Option<Self> {
         let keys = [TicketKey::new(random()), TicketKey::new(random())];
-        let desk = Desk {
+        let desk = LockedState {
             front: FrontDesk::new(admission, keys)?,
             evaluator_state: EvaluatorState::Busy,
             running: Vec::new(),
@@ -140,7 +140,7 @@ impl Shared {
             supervisor: Condvar::new(),
             cache: Mutex::default(),
             counts: Counts::default(),
-            watch: Watch::default(),
+            watch: SpaceWatch::default(),
             version: AtomicU64::new(0),
             held: Arc::default(),
             seed,
@@ -163,7 +163,7 @@ impl Shared {
     }
 
     /// A request arrives: it is answered from memory, waits, or is refused at once.
-    pub(crate) fn offer(&self, ask: Ask, asker: Asker, requester: ReplyTo) {
+    pub(crate) fn offer(&self, ask: SpaceRequest, asker: RequestOrigin, requester: ReplyTo) {
         let class = ask.class();
         let (key, shape) = ask.names(asker.scope, self.seed);
         let began = self.now();
@@ -176,12 +176,12 @@ impl Shared {
         let version = self.version.load(Ordering::SeqCst);
         if let Some(bytes) = key.and_then(|key| lock(&self.cache).find(key, version)) {
             let hints = lock(&self.desk).front.hints(began, &task, &asker.caller);
-            let source = Source::Remembered;
-            self.reply(task, Ok(Answered { answer: Answer::Bytes(bytes), version, hints, source }));
+            let source = AnswerSource::Remembered;
+            self.reply(task, Ok(SpaceResponse { answer: ResponseBody::Bytes(bytes), version, hints, source }));
             return;
         }
         let mut desk = lock(&self.desk);
-        let offered = desk.front.offer(self.now(), task, shape, &asker.caller, &mut Chance);
+        let offered = desk.front.offer(self.now(), task, shape, &asker.caller, &mut SystemChance);
         let side = if let Offered::Waits(side) = &offered { Some(*side) } else { None };
         let late = side.map_or_else(Vec::new, |side| desk.front.drain(side));
         drop(desk);
@@ -334,7 +334,7 @@ impl Shared {
     }
 
     /// False if whoever asked has gone.
-    pub(crate) fn reply(&self, task: Task, outcome: Result<Answered, Refused>) -> bool {
+    pub(crate) fn reply(&self, task: Task, outcome: Result<SpaceResponse, Refused>) -> bool {
         self.counts.count(task.class, &outcome, self.now().since(task.began));
         task.requester.reply.send(outcome).is_ok()
     }
@@ -349,21 +349,21 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::{Line, Policy};
+    use crate::admission::{ClassAdmission, Policy};
     use crate::machine::request_queue::Caller;
 
     /// Nobody works here: what is offered waits.
-    fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<Answered, Refused>> {
+    fn offered(shared: &Shared, patience: Duration) -> oneshot::Receiver<Result<SpaceResponse, Refused>> {
         let (reply, answer) = oneshot::channel();
-        let ask = Ask::Edit { remove: Vec::new(), insert: Vec::new() };
-        let asker = Asker { scope: 0, patience, caller: Caller::default() };
+        let ask = SpaceRequest::Edit { remove: Vec::new(), insert: Vec::new() };
+        let asker = RequestOrigin { scope: 0, patience, caller: Caller::default() };
         shared.offer(ask, asker, ReplyTo { progress: Arc::default(), charge: None, reply });
         answer
     }
 
     #[test]
     fn what_would_wait_too_long_is_refused_at_once_with_the_time_to_come_back() {
-        let shared = Shared::new((1, 2), &Admission::default()).unwrap();
+        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
         let mut waiting = Vec::new();
         let retry_after = loop {
             let mut answer = offered(&shared, Duration::from_secs(10));
@@ -382,13 +382,13 @@ mod tests {
 
     #[test]
     fn an_operator_chooses_how_long_the_line_is_and_what_happens_beyond() {
-        let line = Line { policy: Policy::Postpone, delay_max: Duration::from_millis(1) };
-        let shared = Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).unwrap();
+        let line = ClassAdmission { policy: Policy::Postpone, delay_max: Duration::from_millis(1) };
+        let shared = Shared::new((1, 2), &SpaceAdmission { update: line, ..SpaceAdmission::default() }).unwrap();
         // Twenty of 50 µs each are a millisecond; the others wait, too, and nobody is refused.
         let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
         assert!(waiting.iter_mut().all(|answer| answer.try_recv().is_err()));
-        let line = Line { policy: Policy::Deny, ..line };
-        let shared = Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).unwrap();
+        let line = ClassAdmission { policy: Policy::Deny, ..line };
+        let shared = Shared::new((1, 2), &SpaceAdmission { update: line, ..SpaceAdmission::default() }).unwrap();
         let mut waiting: Vec<_> = (0..100).map(|_| offered(&shared, Duration::from_secs(10))).collect();
         let refused = waiting.iter_mut().filter_map(|answer| answer.try_recv().ok()).count();
         assert_eq!(
@@ -396,13 +396,13 @@ mod tests {
             100 - crate::machine::order::CLIENT_FREE,
             "what a client may have under way is not refused for delay"
         );
-        let line = Line { delay_max: Duration::ZERO, ..line };
-        assert!(Shared::new((1, 2), &Admission { update: line, ..Admission::default() }).is_none());
+        let line = ClassAdmission { delay_max: Duration::ZERO, ..line };
+        assert!(Shared::new((1, 2), &SpaceAdmission { update: line, ..SpaceAdmission::default() }).is_none());
     }
 
     #[test]
     fn who_cannot_wait_is_told_so_and_after_the_end_nobody_waits() {
-        let shared = Shared::new((1, 2), &Admission::default()).unwrap();
+        let shared = Shared::new((1, 2), &SpaceAdmission::default()).unwrap();
         let _first = offered(&shared, Duration::from_secs(10));
         let _second = offered(&shared, Duration::from_secs(10));
         let mut hopeless = offered(&shared, Duration::from_micros(1));

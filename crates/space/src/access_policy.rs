@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 /// Knows the users. Asked for every request, so that a reload holds from the next one on.
-pub trait Porter: fmt::Debug + Send + Sync {
+pub trait AccessPolicy: fmt::Debug + Send + Sync {
     /// What the doors are to ask for.
-    fn rule(&self) -> Rule;
+    fn rule(&self) -> AccessMode;
 
     /// Changes with the users: what was known of passwords before is forgotten.
     fn generation(&self) -> u64;
@@ -34,7 +34,7 @@ pub enum Checked {
 
 /// Who may do what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub enum AccessMode {
     /// There are no users: everybody on this machine may read and write.
     Open,
     /// Everybody may read; writing needs a user.
@@ -47,9 +47,9 @@ pub enum Rule {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Everybody;
 
-impl Porter for Everybody {
-    fn rule(&self) -> Rule {
-        Rule::Open
+impl AccessPolicy for Everybody {
+    fn rule(&self) -> AccessMode {
+        AccessMode::Open
     }
 
     fn generation(&self) -> u64 {
