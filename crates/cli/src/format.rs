@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use tidegate_server::log::iso_time;
 use tidegate_wire_mqtt::property::PayloadFormat;
 
-use crate::client::Message;
+use crate::client::ReceivedMessage;
 
 /// A format, taken apart once.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl Format {
     }
 
     /// Appends a message in this format.
-    pub(crate) fn write(&self, message: &Message, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, message: &ReceivedMessage, out: &mut Vec<u8>) {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.extend_from_slice(text),
@@ -89,7 +89,7 @@ impl Format {
         Self { empty, ..self }
     }
 
-    fn write_field(&self, field: char, message: &Message, out: &mut Vec<u8>) -> std::io::Result<()> {
+    fn write_field(&self, field: char, message: &ReceivedMessage, out: &mut Vec<u8>) -> std::io::Result<()> {
         let payload = match field {
             'j' => Payload::AsText,
             'J' => Payload::AsJson,
@@ -100,7 +100,7 @@ impl Format {
     }
 }
 
-fn write_field(field: char, message: &Message, out: &mut Vec<u8>) -> std::io::Result<()> {
+fn write_field(field: char, message: &ReceivedMessage, out: &mut Vec<u8>) -> std::io::Result<()> {
     let properties = message.properties();
     match field {
         't' => write!(out, "{}", message.topic),
@@ -136,7 +136,7 @@ enum Payload {
     AsJson,
 }
 
-fn json(message: &Message, payload: Payload) -> Value {
+fn json(message: &ReceivedMessage, payload: Payload) -> Value {
     let text = || Value::String(String::from_utf8_lossy(&message.payload).into_owned());
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
@@ -162,7 +162,7 @@ fn json(message: &Message, payload: Payload) -> Value {
     Value::Object(object)
 }
 
-fn properties(message: &Message) -> Map<String, Value> {
+fn properties(message: &ReceivedMessage) -> Map<String, Value> {
     let properties = message.properties();
     let mut object = Map::new();
     let mut put = |name: &str, value: Option<Value>| value.map(|value| object.insert(name.to_owned(), value));
@@ -191,7 +191,7 @@ mod tests {
         let list =
             [Property::ContentType("text/plain"), Property::UserProperty("a", "1"), Property::UserProperty("b", "2")];
         Properties::new(&list).encode(&mut properties, |_| true);
-        let message = Message {
+        let message = ReceivedMessage {
             topic: "t/1".into(),
             payload: b"{\"v\":1}".to_vec(),
             qos: QoS::AtLeastOnce,

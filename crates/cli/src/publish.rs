@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::{PacketId, QoS, ReasonCode};
 
 use crate::arguments::PubArgs;
 use crate::client::again::come_back;
-use crate::client::{Client, ClientError, Happened};
+use crate::client::{BlockingClient, ClientError, Happened};
 use crate::target::{self, ConnectTarget};
 use tidegate_program::{Stop, Usage};
 
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &PubArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
     let window = args.max_inflight.unwrap_or(WINDOW_MAX);
     let connect = || {
-        let mut client = Client::connect(&target, hello.clone())?;
+        let mut client = BlockingClient::connect(&target, hello.clone())?;
         client.limit_window(window);
         Ok(client)
     };
@@ -172,7 +172,7 @@ impl UnsentWork {
     }
 
     /// Sends and waits until all is done, or a signal comes, or the connection breaks.
-    fn advance(&mut self, client: &mut Client, stop: &Stop) -> Result<()> {
+    fn advance(&mut self, client: &mut BlockingClient, stop: &Stop) -> Result<()> {
         while !self.is_done() && !stop.is_wanted() {
             let now = Instant::now();
             let may_send = (self.payloads.is_some() || !self.again.is_empty()) && client.has_room();
@@ -212,7 +212,7 @@ impl UnsentWork {
         }
     }
 
-    fn send(&mut self, client: &mut Client, payload: Vec<u8>) -> Result<()> {
+    fn send(&mut self, client: &mut BlockingClient, payload: Vec<u8>) -> Result<()> {
         match client.publish(&self.topic, &payload, self.qos, self.retain) {
             Ok(Some(id)) => self.under_way.push_back((id, payload)),
             Ok(None) => self.has_progress = true,

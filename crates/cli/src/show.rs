@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use crate::client::Message;
+use crate::client::ReceivedMessage;
 use crate::format::Format;
 
 /// Topics of a table: more than any terminal has lines. Later topics are not shown.
@@ -43,7 +43,7 @@ impl Show {
     }
 
     /// Shows a message. An error if nobody reads.
-    pub(crate) fn message(&mut self, message: &Message, out: &mut impl Write) -> io::Result<()> {
+    pub(crate) fn message(&mut self, message: &ReceivedMessage, out: &mut impl Write) -> io::Result<()> {
         let mut line = Vec::new();
         match self {
             Self::Lines(format) => format.write(message, &mut line),
@@ -91,8 +91,8 @@ impl Show {
 mod tests {
     use super::*;
 
-    fn message(topic: &str, payload: &str) -> Message {
-        Message { topic: topic.to_owned(), payload: payload.as_bytes().to_vec(), ..Message::default() }
+    fn message(topic: &str, payload: &str) -> ReceivedMessage {
+        ReceivedMessage { topic: topic.to_owned(), payload: payload.as_bytes().to_vec(), ..ReceivedMessage::default() }
     }
 
     #[test]

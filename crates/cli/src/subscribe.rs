@@ -11,7 +11,7 @@ use tidegate_wire_mqtt::{
 
 use crate::arguments::SubArgs;
 use crate::client::again::come_back;
-use crate::client::{Client, ClientError, Happened, Message};
+use crate::client::{BlockingClient, ClientError, Happened, ReceivedMessage};
 use crate::format::Format;
 use crate::show::Show;
 use crate::target::{self, ConnectTarget};
@@ -116,7 +116,7 @@ impl Subscribing {
         self.hidden.iter().any(|hidden| parse(hidden).is_ok_and(|hidden| hidden.matches(topic)))
     }
 
-    fn is_wanted(&self, message: &Message) -> bool {
+    fn is_wanted(&self, message: &ReceivedMessage) -> bool {
         let fits = match self.which {
             Which::All => true,
             Which::OnlyRetained => message.retain,
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &SubArgs) -> Result<u8> {
     let ConnectTarget { target, hello, topic } = ConnectTarget::of(&args.connect)?;
     let mut subscribing = Subscribing::of(args, topic).context(Usage)?;
     let stop = Stop::on_signals()?;
-    let mut client = Client::connect(&target, hello.clone())?;
+    let mut client = BlockingClient::connect(&target, hello.clone())?;
     loop {
         let error = match session(&mut client, &mut subscribing, &stop) {
             Ok(outcome) => {
@@ -159,7 +159,7 @@ pub(crate) fn run(args: &SubArgs) -> Result<u8> {
         if !error.downcast_ref::<ClientError>().is_some_and(ClientError::is_passing) {
             return Err(error);
         }
-        let connect = || Client::connect(&target, hello.clone());
+        let connect = || BlockingClient::connect(&target, hello.clone());
         let is_over = || subscribing.is_over(&stop);
         client = match come_back(&error, connect, is_over, args.connect.quiet)? {
             Ok(client) => client,
@@ -179,7 +179,7 @@ fn refusal(reason: ReasonCode, version: Version) -> String {
     }
 }
 
-fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> Result<SubscribeEnd> {
+fn session(client: &mut BlockingClient, subscribing: &mut Subscribing, stop: &Stop) -> Result<SubscribeEnd> {
     let unsubscribe = subscribing.unsubscribe.iter().map(|filter| parse(filter)).collect::<Result<Vec<_>>>()?;
     if !unsubscribe.is_empty() {
         client.unsubscribe(&unsubscribe)?;
@@ -234,7 +234,7 @@ fn session(client: &mut Client, subscribing: &mut Subscribing, stop: &Stop) -> R
 }
 
 /// Prints a message if it is wanted; an outcome if it was the last.
-fn show(message: &Message, subscribing: &mut Subscribing, out: &mut impl Write) -> Option<SubscribeEnd> {
+fn show(message: &ReceivedMessage, subscribing: &mut Subscribing, out: &mut impl Write) -> Option<SubscribeEnd> {
     if subscribing.which == Which::OnlyRetained && !message.retain {
         // Those that were retained come first: there are no more of them.
         return Some(SubscribeEnd::Done(0));
@@ -252,7 +252,7 @@ fn show(message: &Message, subscribing: &mut Subscribing, out: &mut impl Write) 
 }
 
 /// What was deleted is deleted when the broker says so, not before.
-fn await_answers(client: &mut Client, subscribing: &Subscribing, stop: &Stop) -> Result<()> {
+fn await_answers(client: &mut BlockingClient, subscribing: &Subscribing, stop: &Stop) -> Result<()> {
     while client.under_way() > 0 && subscribing.is_over(stop).is_none() {
         client.next(subscribing.until)?;
     }
@@ -279,8 +279,8 @@ mod tests {
         }
     }
 
-    fn message(topic: &str, retain: bool) -> Message {
-        Message { topic: topic.to_owned(), payload: b"x".to_vec(), retain, ..Message::default() }
+    fn message(topic: &str, retain: bool) -> ReceivedMessage {
+        ReceivedMessage { topic: topic.to_owned(), payload: b"x".to_vec(), retain, ..ReceivedMessage::default() }
     }
 
     #[test]

@@ -7,13 +7,13 @@ use tidegate_program::Usage;
 
 use crate::arguments::ConnectArgs;
 use crate::client::tls::Trust;
-use crate::client::{Hello, Target, WillMessage, properties};
+use crate::client::{BrokerAddress, ConnectOptions, WillMessage, properties};
 
 /// Where to, how, and the topic if the URL had one.
 #[derive(Debug)]
 pub(crate) struct ConnectTarget {
-    pub(crate) target: Target,
-    pub(crate) hello: Hello,
+    pub(crate) target: BrokerAddress,
+    pub(crate) hello: ConnectOptions,
     pub(crate) topic: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl ConnectTarget {
             );
         }
         let port = url.port.unwrap_or(if tls.is_some() { 8883 } else { 1883 });
-        let hello = Hello {
+        let hello = ConnectOptions {
             version,
             client_id: args.id.clone().unwrap_or_else(|| made_up_id(args.id_prefix.as_deref(), version)),
             clean_start,
@@ -78,7 +78,7 @@ impl ConnectTarget {
             session_expiry: args.session_expiry_interval.or((version.is_v5() && !clean_start).then_some(u32::MAX)),
             debug: args.debug,
         };
-        Ok(Self { target: Target { host: url.host, port, tls, from: args.bind }, hello, topic: url.topic })
+        Ok(Self { target: BrokerAddress { host: url.host, port, tls, from: args.bind }, hello, topic: url.topic })
     }
 }
 

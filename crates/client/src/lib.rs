@@ -7,11 +7,11 @@ pub mod limits;
 pub mod session;
 
 pub use driver::{
-    Ack, Events, Mqtt, MqttStats, PersistentQuery, PublishError, QueryBuilder, Space, SpaceConfig, SpaceStats,
+    Events, Mqtt, MqttStats, PersistentQuery, PublishAck, PublishError, QueryBuilder, Space, SpaceConfig, SpaceStats,
 };
 pub use error::Error;
 pub use session::event::{ClientEvent, EventKind};
-pub use session::mqtt::{Message, MqttConfig, OnFull};
+pub use session::mqtt::{BacklogPolicy, MqttConfig, MqttMessage};
 pub use session::row::{Delta, Row, Term, View};
 pub use session::watch::{ChangeSource, ResultChange, WatchCounts, WatchStats};
 pub use tidegate_control::pacer::{AdditiveStep as AstStep, DetectorRule, InitialRule, Level, PacerConfig, Preset};

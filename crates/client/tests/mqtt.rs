@@ -11,7 +11,7 @@ use common::soon;
 use tidegate_broker::Broker;
 use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
-use tidegate_client::{Error, Message, Mqtt, MqttConfig, PublishError, QoS};
+use tidegate_client::{Error, Mqtt, MqttConfig, MqttMessage, PublishError, QoS};
 use tidegate_core::access::Open;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -39,13 +39,13 @@ async fn what_is_published_is_acknowledged_and_arrives() {
         soon(mqtt.subscribe("room/#", QoS::ExactlyOnce)).await.unwrap();
         for (number, qos) in [QoS::AtMostOnce, QoS::AtLeastOnce, QoS::ExactlyOnce].into_iter().enumerate() {
             let payload = number.to_string().into_bytes();
-            let sent = Message { topic: "room/a".into(), payload, qos, retain: false };
+            let sent = MqttMessage { topic: "room/a".into(), payload, qos, retain: false };
             soon(mqtt.publish_message(sent.clone())).await.unwrap();
             assert_eq!(soon(mqtt.next()).await.unwrap(), sent, "{scheme}");
         }
         // Longer than what is written at once.
         let payload: Vec<u8> = (0..100_000_u32).map(|place| (place % 251) as u8).collect();
-        let sent = Message { topic: "room/a".into(), payload, qos: QoS::AtLeastOnce, retain: false };
+        let sent = MqttMessage { topic: "room/a".into(), payload, qos: QoS::AtLeastOnce, retain: false };
         soon(mqtt.publish_message(sent.clone())).await.unwrap();
         assert!(soon(mqtt.next()).await.unwrap() == sent, "{scheme}");
         assert!(matches!(mqtt.publish("a/#", "x").await, Err(PublishError::Topic(_))));

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use mio::{Events, Poll, Token};
-use tidegate_sim::zoo::crowd::{Crowd, Then};
+use tidegate_sim::zoo::crowd::{Crowd, DriverAction};
 use tidegate_sim::zoo::judge::REFUSED_S;
-use tidegate_sim::zoo::model::{Phases, Scenario};
+use tidegate_sim::zoo::model::{Phases, ZooScenario};
 use tidegate_sim::zoo::tally::Figures;
 
 use crate::connection::{BytesRead, ConnectState, GeneratorConnection};
@@ -64,7 +64,13 @@ pub(super) struct HarmFleet {
 }
 
 impl HarmFleet {
-    pub(super) fn new(scenario: &Scenario, phases: Phases, seed: u64, address: SocketAddr, stop: Stop) -> Result<Self> {
+    pub(super) fn new(
+        scenario: &ZooScenario,
+        phases: Phases,
+        seed: u64,
+        address: SocketAddr,
+        stop: Stop,
+    ) -> Result<Self> {
         let poll = Poll::new().context("no readiness loop")?;
         let sleeper = Sleeper::new(&poll).context("no timer")?;
         let crowd = Crowd::new(scenario, phases, 1.0, seed);
@@ -218,9 +224,9 @@ impl HarmFleet {
         }
         let room = BACKLOG_MAX.saturating_sub(end.connection.backlog());
         match self.crowd.act(client, now, room, &mut end.connection.outbox) {
-            Then::Stay => end.is_blocked = false,
-            Then::Blocked => end.is_blocked = true,
-            Then::Vanish => {
+            DriverAction::Stay => end.is_blocked = false,
+            DriverAction::Blocked => end.is_blocked = true,
+            DriverAction::Vanish => {
                 self.ends[client] = None;
                 self.come_and_go(client, now);
                 return;

@@ -20,8 +20,8 @@ use tidegate_broker::keep::write_learned;
 use tidegate_control::Timestamp;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_program::{Stop, Usage};
-use tidegate_sim::zoo::judge::{self, SOCKETS, Verdict};
-use tidegate_sim::zoo::model::Scenario;
+use tidegate_sim::zoo::judge::{self, HarmVerdict, SOCKETS};
+use tidegate_sim::zoo::model::ZooScenario;
 use tidegate_sim::zoo::tally::Figures;
 use tidegate_sim::zoo::{table, world};
 
@@ -83,14 +83,14 @@ struct HarmRun {
 /// All runs of a scenario.
 #[derive(Debug)]
 struct HarmRow {
-    scenario: &'static Scenario,
+    scenario: &'static ZooScenario,
     /// How many clients the broker knew before.
     known: usize,
     on: Vec<HarmRun>,
     off: Vec<HarmRun>,
     /// What became of the peer, or why it was not run.
     peer: Option<Result<HarmRun, String>>,
-    verdict: Verdict,
+    verdict: HarmVerdict,
 }
 
 struct Zoo {
@@ -190,11 +190,11 @@ fn find_peer(args: &BenchArgs) -> Result<Option<BrokerSource>> {
 }
 
 impl Zoo {
-    fn run(&self, scenario: &'static Scenario) -> Result<HarmRow> {
+    fn run(&self, scenario: &'static ZooScenario) -> Result<HarmRow> {
         let own = |tune| BrokerSource::Tidegate { shards: Some(u32::from(scenario.shards)), tune };
         let (on, off) = (own(ON), own(OFF));
         let before = world::learned(scenario, SEED_BEFORE);
-        let (known, verdict) = (before.0.len(), Verdict::default());
+        let (known, verdict) = (before.0.len(), HarmVerdict::default());
         let mut row = HarmRow { scenario, known, on: Vec::new(), off: Vec::new(), peer: None, verdict };
         let mut pairs: Vec<Vec<_>> = Vec::new();
         while pairs.is_empty() || (pairs.len() < PAIRS_MAX && !pairs[0].is_empty()) {
@@ -214,11 +214,11 @@ impl Zoo {
             // What a peer cannot do is not our failure.
             row.peer = Some(self.once(scenario, peer, &before, 1).map_err(|error| format!("{error:#}")));
         }
-        row.verdict = Verdict::of(&pairs);
+        row.verdict = HarmVerdict::of(&pairs);
         Ok(row)
     }
 
-    fn once(&self, scenario: &Scenario, source: &BrokerSource, before: &Before, seed: u64) -> Result<HarmRun> {
+    fn once(&self, scenario: &ZooScenario, source: &BrokerSource, before: &Before, seed: u64) -> Result<HarmRun> {
         let users = if scenario.has_users() { UserCheck::One } else { UserCheck::Nobody };
         let (learned, at) = before;
         let prepare = |store: &Path| {

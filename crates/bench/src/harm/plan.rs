@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use tidegate_sim::zoo::model::{Pace, Phases, Rule, Scenario, Side, Stay};
+use tidegate_sim::zoo::model::{Attendance, CohortSide, Phases, ReadPace, Rule, ZooScenario};
 
 use super::space;
 
@@ -25,16 +25,17 @@ const SPACE_AROUND_S: f64 = 1.2;
 pub(super) const PAIRS_MAX: usize = 3;
 
 /// Whether there is anything to recover from: somebody who floods, or a receiver that does not take its part.
-fn has_trouble(scenario: &Scenario) -> bool {
+fn has_trouble(scenario: &ZooScenario) -> bool {
     let is_bad = |readers: &tidegate_sim::zoo::model::Readers| {
-        readers.stay == Stay::Trouble || !matches!(readers.pace, Pace::Fast)
+        readers.stay == Attendance::Trouble || !matches!(readers.pace, ReadPace::Fast)
     };
     scenario.rule != Rule::Calm
-        && (scenario.cohorts.iter().any(|cohort| cohort.side == Side::Guilty) || scenario.readers.iter().any(is_bad))
+        && (scenario.cohorts.iter().any(|cohort| cohort.side == CohortSide::Guilty)
+            || scenario.readers.iter().any(is_bad))
 }
 
 /// The parts of a scenario of the broker.
-pub(super) fn phases(scenario: &Scenario, secs: f64) -> Phases {
+pub(super) fn phases(scenario: &ZooScenario, secs: f64) -> Phases {
     let trouble = if has_trouble(scenario) { secs } else { secs * SHORT };
     Phases { lead: LEAD_S, trouble, after: trouble * AFTER }
 }
@@ -47,7 +48,7 @@ pub(super) fn space_phases(secs: f64) -> Phases {
 /// What is run.
 #[derive(Debug)]
 pub(super) struct HarmPlan {
-    pub(super) scenarios: Vec<&'static Scenario>,
+    pub(super) scenarios: Vec<&'static ZooScenario>,
     pub(super) desks: Vec<&'static space::SpaceScenario>,
     /// Seconds of trouble.
     pub(super) secs: f64,

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tidegate_sim::zoo::judge::{Harm, REFUSED_S, SOCKETS, Tolerance, Verdict};
-use tidegate_sim::zoo::model::Side;
+use tidegate_sim::zoo::judge::{Harm, HarmVerdict, REFUSED_S, SOCKETS, Tolerance};
+use tidegate_sim::zoo::model::CohortSide;
 use tidegate_sim::zoo::tally::Figures;
 
 use super::plan::{HarmPlan, PAIRS_MAX};
@@ -47,7 +47,7 @@ pub(super) fn head(plan: &HarmPlan, peer: Option<&BrokerSource>) -> String {
 }
 
 /// What is HARM, and what was worse by chance.
-pub(super) fn verdict(verdict: &Verdict) -> String {
+pub(super) fn verdict(verdict: &HarmVerdict) -> String {
     let mut text = String::new();
     for (harm, times) in &verdict.harms {
         // Writing into a string cannot fail.
@@ -102,9 +102,9 @@ pub(super) fn lines(row: &HarmRow) -> String {
             continue;
         }
         let side = match cohort.side {
-            Side::Innocent => "",
-            Side::Guilty => " (guilty)",
-            Side::Heavy => " (heavy)",
+            CohortSide::Innocent => "",
+            CohortSide::Guilty => " (guilty)",
+            CohortSide::Heavy => " (heavy)",
         };
         let of = |runs: &[HarmRun]| -> Vec<Figures> {
             runs.iter().filter_map(|run| run.figures.get(place)).copied().collect()

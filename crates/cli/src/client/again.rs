@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::{Client, ClientError};
+use super::{BlockingClient, ClientError};
 
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -15,10 +15,10 @@ const GLANCE: Duration = Duration::from_millis(100);
 /// Connects again. `Ok(Err(…))` if `is_over` says so meanwhile; an error if somebody says no.
 pub(crate) fn come_back<T>(
     error: &anyhow::Error,
-    connect: impl Fn() -> Result<Client, ClientError>,
+    connect: impl Fn() -> Result<BlockingClient, ClientError>,
     is_over: impl Fn() -> Option<T>,
     is_quiet: bool,
-) -> Result<Result<Client, T>> {
+) -> Result<Result<BlockingClient, T>> {
     let mut pause = PAUSE_MIN;
     let mut why = error.to_string();
     loop {

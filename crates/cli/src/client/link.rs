@@ -8,22 +8,22 @@ use rustls::{ClientConnection, StreamOwned};
 use socket2::{Domain, Socket, Type};
 
 use super::tls;
-use super::{ClientError, Target};
+use super::{BrokerAddress, ClientError};
 
 /// How long one address may take to answer; the next one is tried then.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the broker.
-pub(crate) enum Link {
+pub(crate) enum BrokerLink {
     /// TCP.
     Plain(TcpStream),
     /// TLS over TCP.
     Secure(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-impl Link {
+impl BrokerLink {
     /// Connects, trying every address of the host in turn (`localhost` may be ::1 and 127.0.0.1).
-    pub(crate) fn open(target: &Target) -> Result<Self, ClientError> {
+    pub(crate) fn open(target: &BrokerAddress) -> Result<Self, ClientError> {
         let tcp = connect_tcp(target)
             .map_err(|error| ClientError::Unreachable { address: format!("{}:{}", target.host, target.port), error })?;
         // Small packets that wait for nothing: the answer should not wait for a full segment.
@@ -67,7 +67,7 @@ impl Link {
 }
 
 /// A broker without TLS takes our greeting for a broken packet: it answers with something else or closes at once.
-fn handshake_failed(target: &Target, error: io::Error) -> ClientError {
+fn handshake_failed(target: &BrokerAddress, error: io::Error) -> ClientError {
     let is_strange =
         error.get_ref().is_some_and(|inner| matches!(inner.downcast_ref(), Some(rustls::Error::InvalidMessage(_))));
     let is_closed = matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset);
@@ -82,7 +82,7 @@ fn tcp_timeout(tcp: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
     tcp.set_read_timeout(timeout)
 }
 
-fn connect_tcp(target: &Target) -> io::Result<TcpStream> {
+fn connect_tcp(target: &BrokerAddress) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in (target.host.as_str(), target.port).to_socket_addrs()? {
         match connect_to(address, target.from) {
@@ -101,7 +101,7 @@ fn connect_to(address: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream
     Ok(socket.into())
 }
 
-impl Read for Link {
+impl Read for BrokerLink {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.read(buffer),
@@ -110,7 +110,7 @@ impl Read for Link {
     }
 }
 
-impl Write for Link {
+impl Write for BrokerLink {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(tcp) => tcp.write(bytes),

@@ -1,6 +1,6 @@
 //! A small blocking MQTT client for `pub` and `sub`: one thread, one connection, QoS 0 to 2 in both directions.
 //!
-//! The owner asks for the [`next`](Client::next) thing that happened, with a deadline; pings and acknowledgements are
+//! The owner asks for the [`next`](BlockingClient::next) thing that happened, with a deadline; pings and acknowledgements are
 //! done on the way. It refuses to know about reconnecting, files and terminals.
 
 pub(crate) mod again;
@@ -23,13 +23,13 @@ use tidegate_wire_mqtt::{
 };
 
 pub(crate) use error::ClientError;
-use link::Link;
+use link::BrokerLink;
 use properties::Typed;
 use tls::Trust;
 
 /// Where the broker is.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct BrokerAddress {
     /// Name or address.
     pub(crate) host: String,
     /// Port.
@@ -42,7 +42,7 @@ pub(crate) struct Target {
 
 /// What to say in CONNECT.
 #[derive(Clone, Debug)]
-pub(crate) struct Hello {
+pub(crate) struct ConnectOptions {
     /// The version of the connection.
     pub(crate) version: Version,
     /// Empty: the broker chooses.
@@ -76,7 +76,7 @@ pub(crate) struct WillMessage {
 
 /// A message that arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Message {
+pub(crate) struct ReceivedMessage {
     pub(crate) topic: String,
     pub(crate) payload: Vec<u8>,
     pub(crate) qos: QoS,
@@ -92,7 +92,7 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// A message arrived, and was acknowledged.
-    Message(Message),
+    Message(ReceivedMessage),
     /// A message of ours is done, well or not.
     Published(PacketId, ReasonCode),
     /// A subscription was answered.
@@ -104,11 +104,11 @@ pub(crate) enum Happened {
 }
 
 /// A connection to a broker.
-pub(crate) struct Client {
-    link: Link,
+pub(crate) struct BlockingClient {
+    link: BrokerLink,
     peer: Peer,
     limits: Limits,
-    hello: Hello,
+    hello: ConnectOptions,
     /// Bytes that arrived; those before `read` are done with.
     inbox: Vec<u8>,
     read: usize,
@@ -135,10 +135,10 @@ const READ_MAX: Duration = Duration::from_secs(1);
 /// How long a broker may take to answer CONNECT.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-impl Client {
+impl BlockingClient {
     /// Connects and waits for the broker's answer.
-    pub(crate) fn connect(target: &Target, hello: Hello) -> Result<Self, ClientError> {
-        let link = Link::open(target)?;
+    pub(crate) fn connect(target: &BrokerAddress, hello: ConnectOptions) -> Result<Self, ClientError> {
+        let link = BrokerLink::open(target)?;
         let version = hello.version;
         // Whatever the broker sends is printed, not kept: its own limits are enough.
         let limits = Limits { packet_bytes_max: u32::MAX, topic_levels_max: usize::MAX, ..Limits::default() };

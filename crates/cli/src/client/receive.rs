@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Decoded, Delivery, Packet, Properties, Publish, ReasonCode, decode};
 
-use super::{Client, ClientError, Happened, Message};
+use super::{BlockingClient, ClientError, Happened, ReceivedMessage};
 
-impl Client {
+impl BlockingClient {
     /// Waits for CONNACK and takes over what the broker announces.
     pub(super) fn await_connack(&mut self, deadline: Instant) -> Result<(), ClientError> {
         loop {
@@ -110,7 +110,7 @@ impl Client {
         Ok(Some(Happened::Message(self.message(publish)?)))
     }
 
-    fn message(&mut self, publish: &Publish<'_>) -> Result<Message, ClientError> {
+    fn message(&mut self, publish: &Publish<'_>) -> Result<ReceivedMessage, ClientError> {
         let topic = match (publish.properties.topic_alias(), publish.topic) {
             (Some(alias), "") => self.aliases.get(&alias).cloned(),
             (Some(alias), name) => {
@@ -121,7 +121,7 @@ impl Client {
         };
         let mut properties = Vec::new();
         publish.properties.encode(&mut properties, |_| true);
-        Ok(Message {
+        Ok(ReceivedMessage {
             topic: topic.ok_or_else(|| ClientError::Protocol("unknown topic alias".to_owned()))?,
             payload: publish.payload.to_vec(),
             qos: publish.delivery.qos(),
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-impl Message {
+impl ReceivedMessage {
     /// The properties.
     pub(crate) fn properties(&self) -> Properties<'_> {
         Properties::from_encoded(&self.properties)

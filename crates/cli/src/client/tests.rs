@@ -50,18 +50,18 @@ impl Script {
     }
 }
 
-fn broker(version: Version, script: impl FnOnce(&mut Script) + Send + 'static) -> (Target, JoinHandle<()>) {
+fn broker(version: Version, script: impl FnOnce(&mut Script) + Send + 'static) -> (BrokerAddress, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let thread = std::thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         script(&mut Script { stream, version, inbox: Vec::new() });
     });
-    (Target { host: "127.0.0.1".into(), port, tls: None, from: None }, thread)
+    (BrokerAddress { host: "127.0.0.1".into(), port, tls: None, from: None }, thread)
 }
 
-fn hello(version: Version) -> Hello {
-    Hello {
+fn hello(version: Version) -> ConnectOptions {
+    ConnectOptions {
         version,
         client_id: "c".into(),
         clean_start: true,
@@ -87,7 +87,7 @@ fn a_refusal_is_an_exit_code_with_the_brokers_words() {
         let properties = Properties::new(&list);
         script.say(&Packet::ConnAck(ConnAck { session_present: false, reason: ReasonCode::ServerBusy, properties }));
     });
-    let error = Client::connect(&target, hello(Version::V5)).err().unwrap();
+    let error = BlockingClient::connect(&target, hello(Version::V5)).err().unwrap();
     assert_eq!(error.exit_code(), 0x89);
     assert_eq!(error.to_string(), "connection refused: Server busy (0x89) (come back later)");
     thread.join().unwrap();
@@ -102,7 +102,7 @@ fn the_window_of_the_broker_is_kept() {
         script.say(&Packet::Ack(refused));
         script.expect("Disconnect");
     });
-    let mut client = Client::connect(&target, hello(Version::V5)).unwrap();
+    let mut client = BlockingClient::connect(&target, hello(Version::V5)).unwrap();
     assert!(client.has_room());
     client.publish("t", b"x", QoS::AtLeastOnce, false).unwrap();
     assert!(!client.has_room());
@@ -119,7 +119,7 @@ fn a_packet_that_the_broker_would_refuse_is_not_sent() {
         script.welcome(&[Property::MaximumPacketSize(32.try_into().unwrap())]);
         script.expect("Disconnect");
     });
-    let mut client = Client::connect(&target, hello(Version::V5)).unwrap();
+    let mut client = BlockingClient::connect(&target, hello(Version::V5)).unwrap();
     let error = client.publish("t", &[0; 100], QoS::AtMostOnce, false).unwrap_err();
     assert_eq!(error.exit_code(), 25);
     client.disconnect();
@@ -140,7 +140,7 @@ fn exactly_once_is_once_also_when_it_is_sent_twice() {
         script.publish(7, false, b"two");
         script.expect("PubRec");
     });
-    let mut client = Client::connect(&target, hello(Version::V311)).unwrap();
+    let mut client = BlockingClient::connect(&target, hello(Version::V311)).unwrap();
     let mut payloads = Vec::new();
     while payloads.len() < 2 {
         if let Happened::Message(message) = client.next(Some(soon())).unwrap() {
@@ -160,7 +160,7 @@ fn packets_in_pieces_are_put_together_and_nonsense_ends_it() {
         }
         script.stream.write_all(b"\xff\xff").unwrap();
     });
-    let mut client = Client::connect(&target, hello(Version::V311)).unwrap();
+    let mut client = BlockingClient::connect(&target, hello(Version::V311)).unwrap();
     let message = client.next(Some(soon())).unwrap();
     assert!(matches!(&message, Happened::Message(message) if message.payload == b"xy"), "{message:?}");
     let error = client.next(Some(soon())).unwrap_err();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tidegate_wire_mqtt::{Limits, QoS, ReasonCode, Subscription, SubscriptionOptions, TopicFilter, Version};
 
-use crate::client::{Client, ClientError, Happened, Hello, Target};
+use crate::client::{BlockingClient, BrokerAddress, ClientError, ConnectOptions, Happened};
 
 /// What the subscriber needs for one message: a database that takes 500 a second.
 pub(super) const SERVICE: Duration = Duration::from_millis(2);
@@ -84,9 +84,9 @@ impl DemoShared {
     }
 }
 
-fn connect(at: SocketAddr, client_id: &str) -> Result<Client, ClientError> {
-    let target = Target { host: at.ip().to_string(), port: at.port(), tls: None, from: None };
-    let hello = Hello {
+fn connect(at: SocketAddr, client_id: &str) -> Result<BlockingClient, ClientError> {
+    let target = BrokerAddress { host: at.ip().to_string(), port: at.port(), tls: None, from: None };
+    let hello = ConnectOptions {
         version: Version::V5,
         client_id: client_id.to_owned(),
         clean_start: true,
@@ -98,7 +98,7 @@ fn connect(at: SocketAddr, client_id: &str) -> Result<Client, ClientError> {
         session_expiry: None,
         debug: false,
     };
-    Client::connect(&target, hello)
+    BlockingClient::connect(&target, hello)
 }
 
 /// The thread of one of them; it ends with the run, or with its connection.
@@ -181,7 +181,11 @@ pub(super) fn database(stage: &Arc<DemoShared>, at: SocketAddr) -> Result<Actor>
 }
 
 /// Takes what comes until it is time; false if something came before, or it was not yet time.
-fn until(client: &mut Client, due: Instant, mut published: impl FnMut(ReasonCode)) -> Result<bool, ClientError> {
+fn until(
+    client: &mut BlockingClient,
+    due: Instant,
+    mut published: impl FnMut(ReasonCode),
+) -> Result<bool, ClientError> {
     let soon = Instant::now() + Duration::from_millis(50);
     // Short waits are not worth a system call's rounding.
     if let Happened::Published(_, reason) = client.next(Some(due.min(soon)))? {

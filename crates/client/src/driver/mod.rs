@@ -24,7 +24,7 @@ use tidegate_wire_ssap::Triple;
 use tokio::time::Instant;
 
 pub use events::Events;
-pub use mqtt::{Ack, Mqtt, MqttStats, PublishError};
+pub use mqtt::{Mqtt, MqttStats, PublishAck, PublishError};
 pub use query::{PersistentQuery, QueryBuilder};
 pub use retry::SpaceStats;
 pub use space::{Space, SpaceConfig};

@@ -13,11 +13,11 @@ use tidegate_wire_mqtt::{
 };
 
 use super::message::{Head, Look, Template, peer, qos};
-use super::model::{Churn, Home, Manners, Phases, Scenario, Side, Speaks, Stay};
-use super::publisher::Publisher;
-use super::reader::Reader;
-use super::rhythm::Rhythm;
-use super::tally::{Figures, Tally};
+use super::model::{Attendance, Churn, CohortSide, Home, Manners, Phases, Speaks, ZooScenario};
+use super::publisher::ZooPublisher;
+use super::reader::ZooReader;
+use super::rhythm::DueTimes;
+use super::tally::{CohortTally, Figures};
 use crate::chance::Stream;
 
 /// Networks of clients that come from one each: below those that are shared.
@@ -28,7 +28,7 @@ const PACE_TOPIC: &str = "$SYS/broker/pace/";
 
 /// Who a client is to the broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Who {
+pub struct ClientIdentity {
     /// Its name.
     pub id: String,
     /// The user, if it is one.
@@ -40,18 +40,18 @@ pub struct Who {
 }
 
 #[derive(Clone, Debug)]
-enum Role {
-    Publisher(Box<Publisher>),
-    Reader(Reader),
+enum CrowdRole {
+    Publisher(Box<ZooPublisher>),
+    Reader(ZooReader),
 }
 
 #[derive(Clone, Debug)]
-struct Client {
-    role: Role,
+struct CrowdClient {
+    role: CrowdRole,
     /// Its place among cohorts, or among readers.
     place: usize,
     number: u32,
-    who: Who,
+    who: ClientIdentity,
     names: u32,
     /// Whether it has vanished at the beginning of the trouble, or when it does so again.
     vanished: bool,
@@ -62,7 +62,7 @@ struct Client {
 
 /// What a driver has to do after a client has acted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum DriverAction {
     /// Nothing but to carry its bytes.
     Stay,
     /// It had more to send than there was room for: call again when there is.
@@ -74,10 +74,10 @@ pub enum Then {
 /// Everybody.
 #[derive(Clone, Debug)]
 pub struct Crowd {
-    scenario: Scenario,
+    scenario: ZooScenario,
     phases: Phases,
-    clients: Vec<Client>,
-    tallies: Vec<Tally>,
+    clients: Vec<CrowdClient>,
+    tallies: Vec<CohortTally>,
     /// The cohort of each publisher.
     cohort_of: Vec<usize>,
     due: BinaryHeap<Reverse<(u64, usize)>>,
@@ -86,8 +86,8 @@ pub struct Crowd {
 
 impl Crowd {
     /// The clients of a scenario; rates are `scale` times those that it says.
-    pub fn new(scenario: &Scenario, phases: Phases, scale: f64, seed: u64) -> Self {
-        let tallies = scenario.cohorts.iter().map(|cohort| Tally::new(phases, scenario.copies(cohort))).collect();
+    pub fn new(scenario: &ZooScenario, phases: Phases, scale: f64, seed: u64) -> Self {
+        let tallies = scenario.cohorts.iter().map(|cohort| CohortTally::new(phases, scenario.copies(cohort))).collect();
         let mut crowd = Self {
             scenario: *scenario,
             phases,
@@ -112,8 +112,8 @@ impl Crowd {
                     retain: cohort.retain,
                     stream,
                 };
-                let rhythm = Rhythm::new(cohort, phases, scale, chance.member(u64::from(number)));
-                let publisher = Publisher::new(cohort, rhythm, Template::new(&look));
+                let rhythm = DueTimes::new(cohort, phases, scale, chance.member(u64::from(number)));
+                let publisher = ZooPublisher::new(cohort, rhythm, Template::new(&look));
                 network += 1;
                 let address = match cohort.home {
                     Home::Network(shared) => [NETWORKS_SHARED + shared % 50, 1],
@@ -122,8 +122,9 @@ impl Crowd {
                     }
                 };
                 let user = if let Home::User(name) = cohort.home { Some(name) } else { None };
-                let who = Who { id: format!("{}-{number}", cohort.name), user, address, speaks: cohort.speaks };
-                let mut client = Client::new(Role::Publisher(Box::new(publisher)), place, number, who);
+                let who =
+                    ClientIdentity { id: format!("{}-{number}", cohort.name), user, address, speaks: cohort.speaks };
+                let mut client = CrowdClient::new(CrowdRole::Publisher(Box::new(publisher)), place, number, who);
                 if let Churn::Wills(ms) = cohort.churn {
                     // Not all in step.
                     let gap = u64::from(ms) * 1_000_000;
@@ -135,11 +136,11 @@ impl Crowd {
         }
         for (place, readers) in scenario.readers.iter().enumerate() {
             for number in 0..readers.count {
-                let reader = Reader::new(readers, phases, scale, crowd.cohort_of.len());
+                let reader = ZooReader::new(readers, phases, scale, crowd.cohort_of.len());
                 let id = format!("{}-{number}", readers.name);
                 let address = [NETWORKS_SHARED + 50, (place * 50 + number as usize % 50 + 1) as u8];
-                let who = Who { id, user: scenario.reader_user(), address, speaks: readers.speaks };
-                crowd.clients.push(Client::new(Role::Reader(reader), place, number, who));
+                let who = ClientIdentity { id, user: scenario.reader_user(), address, speaks: readers.speaks };
+                crowd.clients.push(CrowdClient::new(CrowdRole::Reader(reader), place, number, who));
             }
         }
         for place in 0..crowd.clients.len() {
@@ -159,20 +160,20 @@ impl Crowd {
     }
 
     /// Who a client is; its name may change when it comes back.
-    pub fn who(&self, client: usize) -> &Who {
+    pub fn who(&self, client: usize) -> &ClientIdentity {
         &self.clients[client].who
     }
 
     /// Whether a client never takes what is sent to it.
     pub fn is_dead(&self, client: usize) -> bool {
-        matches!(&self.clients[client].role, Role::Reader(reader) if reader.ready_at(0).is_none())
+        matches!(&self.clients[client].role, CrowdRole::Reader(reader) if reader.ready_at(0).is_none())
     }
 
     /// Whether a client takes as much as there is, so that it is worth reading much at once.
     pub fn is_eager(&self, client: usize, now_ns: u64) -> bool {
         match &self.clients[client].role {
-            Role::Publisher(_) => true,
-            Role::Reader(reader) => reader.is_eager(now_ns),
+            CrowdRole::Publisher(_) => true,
+            CrowdRole::Reader(reader) => reader.is_eager(now_ns),
         }
     }
 
@@ -185,8 +186,8 @@ impl Crowd {
         };
         now_ns >= of.away_until_ns
             && match &of.role {
-                Role::Publisher(_) => true,
-                Role::Reader(_) => self.scenario.readers[of.place].stay == Stay::Always || is_trouble(),
+                CrowdRole::Publisher(_) => true,
+                CrowdRole::Reader(_) => self.scenario.readers[of.place].stay == Attendance::Always || is_trouble(),
             }
     }
 
@@ -199,7 +200,7 @@ impl Crowd {
         let (mut will, mut level) = (None, 0);
         let topic = format!("zoo/wills/{}", of.number);
         match &of.role {
-            Role::Publisher(_) => {
+            CrowdRole::Publisher(_) => {
                 let cohort = &self.scenario.cohorts[of.place];
                 if matches!(cohort.churn, Churn::Wills(_)) {
                     let (properties, payload) = (Properties::EMPTY, b"gone".as_slice());
@@ -209,7 +210,7 @@ impl Crowd {
                     filters.push(format!("{PACE_TOPIC}{}", of.who.id));
                 }
             }
-            Role::Reader(_) => {
+            CrowdRole::Reader(_) => {
                 let readers = &self.scenario.readers[of.place];
                 filters = readers.filters(of.number);
                 level = readers.qos;
@@ -252,15 +253,15 @@ impl Crowd {
     fn schedule(&mut self, client: usize, now_ns: u64) {
         let of = &mut self.clients[client];
         let mut at = match &of.role {
-            Role::Publisher(publisher) => publisher.wakes_at(now_ns),
-            Role::Reader(_) => {
-                let is_guest = self.scenario.readers[of.place].stay == Stay::Trouble;
+            CrowdRole::Publisher(publisher) => publisher.wakes_at(now_ns),
+            CrowdRole::Reader(_) => {
+                let is_guest = self.scenario.readers[of.place].stay == Attendance::Trouble;
                 let edges = [self.phases.lead, self.phases.trouble_end()].map(|edge| (edge * 1e9) as u64 + 1);
                 edges.into_iter().find(|edge| is_guest && *edge > now_ns)
             }
         };
         let edge = match &of.role {
-            Role::Publisher(_) if self.scenario.cohorts[of.place].churn == Churn::Return && !of.vanished => {
+            CrowdRole::Publisher(_) if self.scenario.cohorts[of.place].churn == Churn::Return && !of.vanished => {
                 Some((self.phases.lead * 1e9) as u64 + 1)
             }
             _ => of.vanish_ns,
@@ -274,18 +275,18 @@ impl Crowd {
     }
 
     /// A client acts: it sends what is due into a socket with so much room.
-    pub fn act(&mut self, client: usize, now_ns: u64, room: usize, out: &mut Vec<u8>) -> Then {
+    pub fn act(&mut self, client: usize, now_ns: u64, room: usize, out: &mut Vec<u8>) -> DriverAction {
         let then = self.act_once(client, now_ns, room, out);
         // Who is blocked is called when there is room.
-        if then != Then::Blocked {
+        if then != DriverAction::Blocked {
             self.schedule(client, now_ns.saturating_add(1));
         }
         then
     }
 
-    fn act_once(&mut self, client: usize, now_ns: u64, room: usize, out: &mut Vec<u8>) -> Then {
+    fn act_once(&mut self, client: usize, now_ns: u64, room: usize, out: &mut Vec<u8>) -> DriverAction {
         let of = &mut self.clients[client];
-        let Role::Publisher(publisher) = &mut of.role else { return Then::Stay };
+        let CrowdRole::Publisher(publisher) = &mut of.role else { return DriverAction::Stay };
         let cohort = &self.scenario.cohorts[of.place];
         let trouble = (self.phases.lead * 1e9) as u64..(self.phases.trouble_end() * 1e9) as u64;
         if trouble.contains(&now_ns) {
@@ -307,18 +308,18 @@ impl Crowd {
                     of.names += 1;
                     of.who.id = format!("{}-{}-{}", cohort.name, of.number, of.names);
                 }
-                return Then::Vanish;
+                return DriverAction::Vanish;
             }
         }
         let is_blocked = publisher.send(now_ns, room, out, &mut self.tallies[of.place]);
-        if is_blocked { Then::Blocked } else { Then::Stay }
+        if is_blocked { DriverAction::Blocked } else { DriverAction::Stay }
     }
 
     /// A client was cut off by the broker: it comes back after a second.
     pub fn on_lost(&mut self, client: usize, now_ns: u64) {
         let of = &mut self.clients[client];
         of.away_until_ns = now_ns + AWAY_NS;
-        if let Role::Publisher(publisher) = &mut of.role {
+        if let CrowdRole::Publisher(publisher) = &mut of.role {
             publisher.on_lost();
             self.tallies[of.place].on_sign(now_ns);
         }
@@ -327,16 +328,16 @@ impl Crowd {
 
     /// A client takes what has arrived, as far as it does so now: so many bytes, and perhaps when it takes more. Its
     /// answers go to `out`.
-    pub fn hear(&mut self, client: usize, bytes: &[u8], now_ns: u64, out: &mut Vec<u8>) -> Heard {
+    pub fn hear(&mut self, client: usize, bytes: &[u8], now_ns: u64, out: &mut Vec<u8>) -> InputProgress {
         let mut used = 0;
         let version = peer(self.clients[client].who.speaks).version;
         let mut is_answered = false;
         loop {
-            if let Role::Reader(reader) = &self.clients[client].role {
+            if let CrowdRole::Reader(reader) = &self.clients[client].role {
                 match reader.ready_at(now_ns) {
                     Some(at) if at <= now_ns => {}
-                    Some(at) => return Heard { used, again_ns: Some(at), is_broken: false },
-                    None => return Heard { used, again_ns: None, is_broken: false },
+                    Some(at) => return InputProgress { used, again_ns: Some(at), is_broken: false },
+                    None => return InputProgress { used, again_ns: None, is_broken: false },
                 }
             }
             match decode(&bytes[used..], version, &self.limits) {
@@ -345,20 +346,20 @@ impl Crowd {
                     is_answered |= self.hear_one(client, &packet, now_ns, out);
                 }
                 Ok(_) => break,
-                Err(_) => return Heard { used, again_ns: None, is_broken: true },
+                Err(_) => return InputProgress { used, again_ns: None, is_broken: true },
             }
         }
         if is_answered {
             self.schedule(client, now_ns);
         }
-        Heard { used, again_ns: None, is_broken: false }
+        InputProgress { used, again_ns: None, is_broken: false }
     }
 
     /// True if the client may have to act earlier than it thought.
     fn hear_one(&mut self, client: usize, packet: &Packet<'_>, now_ns: u64, out: &mut Vec<u8>) -> bool {
         let of = &mut self.clients[client];
         match (packet, &mut of.role) {
-            (Packet::Publish(publish), Role::Reader(reader)) => {
+            (Packet::Publish(publish), CrowdRole::Reader(reader)) => {
                 let head = Head::of(publish.payload);
                 let is_late = reader.take(publish, head, now_ns, out);
                 let Some(head) = head.filter(|_| reader.counts && !publish.retain) else { return false };
@@ -372,15 +373,15 @@ impl Crowd {
                 }
                 false
             }
-            (Packet::Publish(publish), Role::Publisher(publisher)) => {
+            (Packet::Publish(publish), CrowdRole::Publisher(publisher)) => {
                 publisher.take_hints(&notice(publish), now_ns, &mut self.tallies[of.place]);
                 true
             }
-            (Packet::Ack(ack), Role::Publisher(publisher)) => {
+            (Packet::Ack(ack), CrowdRole::Publisher(publisher)) => {
                 publisher.hear(ack, now_ns, out, &mut self.tallies[of.place]);
                 true
             }
-            (Packet::Ack(ack), Role::Reader(reader)) => {
+            (Packet::Ack(ack), CrowdRole::Reader(reader)) => {
                 reader.release(ack, out);
                 false
             }
@@ -390,18 +391,18 @@ impl Crowd {
 
     /// Whether everything that counts has arrived or was refused.
     pub fn is_complete(&self) -> bool {
-        self.tallies.iter().all(Tally::is_complete)
+        self.tallies.iter().all(CohortTally::is_complete)
     }
 
     /// Copies that have arrived of what counts.
     pub fn delivered(&self) -> u64 {
-        self.tallies.iter().map(Tally::delivered).sum()
+        self.tallies.iter().map(CohortTally::delivered).sum()
     }
 
     /// Whether nothing of the innocent has been lost or late for a second, and nobody was refused.
     pub fn is_well(&self, now_ns: u64) -> bool {
         let heard = self.scenario.cohorts.iter().zip(&self.tallies).filter(|(it, _)| self.scenario.copies(it) > 0);
-        heard.into_iter().all(|(cohort, tally)| tally.is_well(now_ns, cohort.side == Side::Innocent))
+        heard.into_iter().all(|(cohort, tally)| tally.is_well(now_ns, cohort.side == CohortSide::Innocent))
     }
 
     /// Times to recover and of refusals, of each cohort that was watched until then, into its figures of before.
@@ -416,17 +417,17 @@ impl Crowd {
     pub fn finish(mut self) -> Vec<Figures> {
         let end = (self.phases.end() * 1e9) as u64;
         for client in &mut self.clients {
-            if let Role::Publisher(publisher) = &mut client.role {
+            if let CrowdRole::Publisher(publisher) = &mut client.role {
                 publisher.count_unsent(end, &mut self.tallies[client.place]);
             }
         }
-        self.tallies.iter().map(Tally::figures).collect()
+        self.tallies.iter().map(CohortTally::figures).collect()
     }
 }
 
 /// What came of hearing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct InputProgress {
     /// Bytes that were taken.
     pub used: usize,
     /// It takes the rest from then on; if none is said, when more comes, or never.
@@ -438,8 +439,8 @@ pub struct Heard {
 /// The password of every user.
 pub const PASSWORD: &str = "bench";
 
-impl Client {
-    fn new(role: Role, place: usize, number: u32, who: Who) -> Self {
+impl CrowdClient {
+    fn new(role: CrowdRole, place: usize, number: u32, who: ClientIdentity) -> Self {
         let (vanished, vanish_ns, away_until_ns, scheduled_ns) = (false, None, 0, None);
         Self { role, place, number, who, names: 0, vanished, vanish_ns, away_until_ns, scheduled_ns }
     }

@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use super::model::{During, Scenario, Side};
+use super::model::{CohortSide, During, ZooScenario};
 use super::tally::Figures;
 
 /// How much worse is no harm.
@@ -35,7 +35,7 @@ pub const REFUSED_S: f64 = 5.0;
 
 /// Which figure is worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Figure {
+pub enum HarmFigure {
     /// Messages that were not delivered, as a share.
     Loss,
     /// Latency, in milliseconds.
@@ -52,7 +52,7 @@ pub struct Harm {
     /// Whose; `all` is all together.
     pub cohort: &'static str,
     /// Which figure.
-    pub figure: Figure,
+    pub figure: HarmFigure,
     /// With control.
     pub on: f64,
     /// Without.
@@ -63,34 +63,34 @@ impl fmt::Display for Harm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cohort, figure, on, off } = *self;
         match figure {
-            Figure::Loss => write!(f, "{cohort}: {:.1} % lost, off {:.1} %", on * 100.0, off * 100.0),
-            Figure::P99 if on.is_infinite() => write!(f, "{cohort}: p99 beyond the end, off {off:.1} ms"),
-            Figure::P99 => write!(f, "{cohort}: p99 {on:.1} ms, off {off:.1} ms"),
-            Figure::Goodput => write!(f, "{cohort}: {on:.1}/s, off {off:.1}/s"),
-            Figure::Refused => write!(f, "{cohort}: refused {on:.1} s after the trouble"),
+            HarmFigure::Loss => write!(f, "{cohort}: {:.1} % lost, off {:.1} %", on * 100.0, off * 100.0),
+            HarmFigure::P99 if on.is_infinite() => write!(f, "{cohort}: p99 beyond the end, off {off:.1} ms"),
+            HarmFigure::P99 => write!(f, "{cohort}: p99 {on:.1} ms, off {off:.1} ms"),
+            HarmFigure::Goodput => write!(f, "{cohort}: {on:.1}/s, off {off:.1}/s"),
+            HarmFigure::Refused => write!(f, "{cohort}: refused {on:.1} s after the trouble"),
         }
     }
 }
 
 /// What is worse with control than without, in one pair of runs.
-pub fn harms(scenario: &Scenario, on: &[Figures], off: &[Figures], tolerance: &Tolerance) -> Vec<Harm> {
+pub fn harms(scenario: &ZooScenario, on: &[Figures], off: &[Figures], tolerance: &Tolerance) -> Vec<Harm> {
     let mut found = Vec::new();
     for ((cohort, on), off) in scenario.cohorts.iter().zip(on).zip(off) {
-        if cohort.side == Side::Innocent && scenario.copies(cohort) > 0 {
+        if cohort.side == CohortSide::Innocent && scenario.copies(cohort) > 0 {
             found.extend(worse(cohort.name, on, off, tolerance));
         } else if on.refused_s > REFUSED_S {
-            found.push(Harm { cohort: cohort.name, figure: Figure::Refused, on: on.refused_s, off: off.refused_s });
+            found.push(Harm { cohort: cohort.name, figure: HarmFigure::Refused, on: on.refused_s, off: off.refused_s });
         }
     }
     let (on, off) = (goodput(scenario, on), goodput(scenario, off));
     if on < off * tolerance.goodput {
-        found.push(Harm { cohort: "all", figure: Figure::Goodput, on, off });
+        found.push(Harm { cohort: "all", figure: HarmFigure::Goodput, on, off });
     }
     found
 }
 
 /// All cohorts together.
-fn goodput(scenario: &Scenario, figures: &[Figures]) -> f64 {
+fn goodput(scenario: &ZooScenario, figures: &[Figures]) -> f64 {
     let of = |(cohort, figures): (&super::model::Cohort, &Figures)| match cohort.during {
         During::Full => figures.arrived_per_s,
         _ => figures.goodput_per_s,
@@ -103,23 +103,23 @@ pub fn worse(cohort: &'static str, on: &Figures, off: &Figures, tolerance: &Tole
     let mut found = Vec::new();
     let mut add = |figure, on, off| found.push(Harm { cohort, figure, on, off });
     if on.loss > off.loss + tolerance.loss {
-        add(Figure::Loss, on.loss, off.loss);
+        add(HarmFigure::Loss, on.loss, off.loss);
     }
     if on.honest_p99_ms > (off.honest_p99_ms * tolerance.times).max(off.honest_p99_ms + tolerance.more_ms) {
-        add(Figure::P99, on.honest_p99_ms, off.honest_p99_ms);
+        add(HarmFigure::P99, on.honest_p99_ms, off.honest_p99_ms);
     }
     if on.per_s < off.per_s * tolerance.goodput {
-        add(Figure::Goodput, on.per_s, off.per_s);
+        add(HarmFigure::Goodput, on.per_s, off.per_s);
     }
     if on.refused_s > REFUSED_S {
-        add(Figure::Refused, on.refused_s, off.refused_s);
+        add(HarmFigure::Refused, on.refused_s, off.refused_s);
     }
     found
 }
 
 /// What several pairs of runs say together.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct HarmVerdict {
     /// How many pairs there were.
     pub pairs: usize,
     /// What is worse in more than half of them, and in two at least, and in how many: chance harms once.
@@ -128,7 +128,7 @@ pub struct Verdict {
     pub chance: Vec<(Harm, usize)>,
 }
 
-impl Verdict {
+impl HarmVerdict {
     /// From what was worse in each pair.
     pub fn of(pairs: &[Vec<Harm>]) -> Self {
         let mut verdict = Self { pairs: pairs.len(), ..Self::default() };
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
     use crate::zoo::model::{CALM, DEVICE, FLOODER};
 
-    const SCENARIO: Scenario = Scenario { cohorts: &[DEVICE, FLOODER], ..CALM };
+    const SCENARIO: ZooScenario = ZooScenario { cohorts: &[DEVICE, FLOODER], ..CALM };
 
     fn figures(loss: f64, p99_ms: f64, per_s: f64) -> Figures {
         Figures { loss, p99_ms, honest_p99_ms: p99_ms, per_s, goodput_per_s: per_s, ..Figures::default() }
@@ -164,8 +164,8 @@ mod tests {
         let off = [figures(0.0, 5.0, 100.0), figures(0.0, 5.0, 0.0)];
         let harmed = |on: Figures| harms(&SCENARIO, &[on, figures(0.9, 9e9, 0.0)], &off, &SOCKETS);
         assert_eq!(harmed(figures(0.01, 25.0, 95.0)), []);
-        assert_eq!(harmed(figures(0.02, 5.0, 100.0))[0].figure, Figure::Loss);
-        assert_eq!(harmed(figures(0.0, 26.0, 100.0))[0].figure, Figure::P99);
+        assert_eq!(harmed(figures(0.02, 5.0, 100.0))[0].figure, HarmFigure::Loss);
+        assert_eq!(harmed(figures(0.0, 26.0, 100.0))[0].figure, HarmFigure::P99);
         let fewer = harmed(figures(0.0, 5.0, 94.0));
         assert_eq!(fewer.iter().map(|harm| harm.cohort).collect::<Vec<_>>(), ["device", "all"]);
         assert_eq!(harmed(figures(0.0, f64::INFINITY, 100.0))[0].to_string(), "device: p99 beyond the end, off 5.0 ms");
@@ -178,18 +178,18 @@ mod tests {
         for (on, whose) in [([late, off[1]], "device"), ([off[0], late], "flooder")] {
             let found = harms(&SCENARIO, &on, &off, &SOCKETS);
             assert_eq!(found.len(), 1);
-            assert_eq!((found[0].cohort, found[0].figure), (whose, Figure::Refused));
+            assert_eq!((found[0].cohort, found[0].figure), (whose, HarmFigure::Refused));
         }
     }
 
     #[test]
     fn what_happens_once_is_chance() {
-        let harm = Harm { cohort: "device", figure: Figure::Loss, on: 0.5, off: 0.0 };
-        let other = Harm { figure: Figure::P99, ..harm };
-        let harms = |pairs: &[Vec<Harm>]| Verdict::of(pairs).harms;
+        let harm = Harm { cohort: "device", figure: HarmFigure::Loss, on: 0.5, off: 0.0 };
+        let other = Harm { figure: HarmFigure::P99, ..harm };
+        let harms = |pairs: &[Vec<Harm>]| HarmVerdict::of(pairs).harms;
         assert_eq!(harms(&[vec![harm], vec![other]]), []);
         assert_eq!(harms(&[vec![harm]]), []);
-        let verdict = Verdict::of(&[vec![harm], vec![other], vec![harm]]);
-        assert_eq!(verdict, Verdict { pairs: 3, harms: vec![(harm, 2)], chance: vec![(other, 1)] });
+        let verdict = HarmVerdict::of(&[vec![harm], vec![other], vec![harm]]);
+        assert_eq!(verdict, HarmVerdict { pairs: 3, harms: vec![(harm, 2)], chance: vec![(other, 1)] });
     }
 }

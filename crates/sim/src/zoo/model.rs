@@ -6,7 +6,7 @@
 
 /// Who a cohort is when on and off are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum CohortSide {
     /// Sends what is usual for it, at most about twice of it, or less than its fair share: must not fare worse than with
     /// control off.
     Innocent,
@@ -94,7 +94,7 @@ pub struct Cohort {
     /// Its name, and the second level of its topics.
     pub name: &'static str,
     /// Who it is in the comparison.
-    pub side: Side,
+    pub side: CohortSide,
     /// How many.
     pub count: u32,
     /// Where they come from.
@@ -124,7 +124,7 @@ pub struct Cohort {
 /// A device as there are many: one message at a time, QoS 0, MQTT 3.1.1.
 pub const DEVICE: Cohort = Cohort {
     name: "device",
-    side: Side::Innocent,
+    side: CohortSide::Innocent,
     count: 20,
     home: Home::Own,
     speaks: Speaks::V311,
@@ -142,7 +142,7 @@ pub const DEVICE: Cohort = Cohort {
 /// One publisher that breaks its rhythm.
 pub const FLOODER: Cohort = Cohort {
     name: "flooder",
-    side: Side::Guilty,
+    side: CohortSide::Guilty,
     count: 1,
     speaks: Speaks::V5,
     qos: 1,
@@ -152,7 +152,7 @@ pub const FLOODER: Cohort = Cohort {
 
 /// How a subscriber takes its messages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum ReadPace {
     /// As they come.
     Fast,
     /// So many a second, each acknowledged when it is done.
@@ -174,7 +174,7 @@ pub enum Pace {
 
 /// When subscribers are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stay {
+pub enum Attendance {
     /// All the time.
     Always,
     /// From the beginning of the trouble to its end.
@@ -203,9 +203,9 @@ pub struct Readers {
     /// Messages that it takes at a time; as many as the broker wants if none is said.
     pub window: Option<u16>,
     /// How they take them.
-    pub pace: Pace,
+    pub pace: ReadPace,
     /// When they are there.
-    pub stay: Stay,
+    pub stay: Attendance,
 }
 
 /// A healthy application that wants everything.
@@ -219,8 +219,8 @@ pub const APP: Readers = Readers {
     speaks: Speaks::V311,
     qos: 1,
     window: None,
-    pace: Pace::Fast,
-    stay: Stay::Always,
+    pace: ReadPace::Fast,
+    stay: Attendance::Always,
 };
 
 /// The seven rules that overload control has to keep.
@@ -244,7 +244,7 @@ pub enum Rule {
 
 /// One animal.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scenario {
+pub struct ZooScenario {
     /// Its name.
     pub name: &'static str,
     /// What happens, in a line.
@@ -266,7 +266,7 @@ pub struct Scenario {
 }
 
 /// A broker that has more than enough for everybody.
-pub const CALM: Scenario = Scenario {
+pub const CALM: ZooScenario = ZooScenario {
     name: "",
     about: "",
     rule: Rule::NotWorse,
@@ -278,7 +278,7 @@ pub const CALM: Scenario = Scenario {
     readers: &[APP],
 };
 
-impl Scenario {
+impl ZooScenario {
     /// Copies that one message of this cohort has at subscribers that count; who reads one publisher only counts once.
     pub fn copies(&self, cohort: &Cohort) -> u32 {
         let wanting = self.readers.iter().filter(|readers| readers.counts && readers.wants(cohort));
@@ -329,7 +329,7 @@ impl Phases {
     }
 }
 
-impl Scenario {
+impl ZooScenario {
     /// Whether its clients have users.
     pub fn has_users(&self) -> bool {
         self.cohorts.iter().any(|cohort| matches!(cohort.home, Home::User(_)))

@@ -1,8 +1,8 @@
 //! Which of the seven rules a scenario breaks: the harms of the judge, and what each rule asks for beyond them.
 
-use super::judge::{self, Figure, VIRTUAL};
+use super::judge::{self, HarmFigure, VIRTUAL};
 use super::message::{Look, Template};
-use super::model::{Cohort, Pace, Rule, Scenario, Side};
+use super::model::{Cohort, CohortSide, ReadPace, Rule, ZooScenario};
 use super::tally::Figures;
 use super::world;
 
@@ -30,12 +30,12 @@ pub struct Breach {
 }
 
 /// What a scenario with control breaks, beside the same without it.
-pub fn breaches(scenario: &Scenario, on: &[Figures], off: &[Figures]) -> Vec<Breach> {
+pub fn breaches(scenario: &ZooScenario, on: &[Figures], off: &[Figures]) -> Vec<Breach> {
     let mut found = Vec::new();
     let mut add = |rule, how: String| found.push(Breach { rule, how });
     for harm in judge::harms(scenario, on, off, &VIRTUAL) {
         let rule = match (harm.figure, scenario.rule) {
-            (Figure::Refused, _) => Rule::NotLockedOut,
+            (HarmFigure::Refused, _) => Rule::NotLockedOut,
             // Where nothing is scarce, or only a receiver that is nobody's fault is slow, the more telling rule is broken.
             (_, rule @ (Rule::Calm | Rule::Scarce)) => rule,
             _ => Rule::NotWorse,
@@ -44,13 +44,13 @@ pub fn breaches(scenario: &Scenario, on: &[Figures], off: &[Figures]) -> Vec<Bre
     }
     for ((cohort, on), off) in scenario.cohorts.iter().zip(on).zip(off) {
         let name = cohort.name;
-        if cohort.side == Side::Innocent && on.longest_wait_s > WAIT_S {
+        if cohort.side == CohortSide::Innocent && on.longest_wait_s > WAIT_S {
             add(Rule::Obedience, format!("{name}: told to wait {:.1} s", on.longest_wait_s));
         }
         if on.reordered > off.reordered {
             add(Rule::NotWorse, format!("{name}: {} out of order, off {}", on.reordered, off.reordered));
         }
-        if cohort.side != Side::Innocent {
+        if cohort.side != CohortSide::Innocent {
             continue;
         }
         match scenario.rule {
@@ -75,10 +75,10 @@ pub fn breaches(scenario: &Scenario, on: &[Figures], off: &[Figures]) -> Vec<Bre
 
 /// How long a rare message may wait: for what its receiver has before it where nothing can be overtaken (a window of what
 /// is acknowledged, a socket full of what is not), and for one packet of each flow.
-fn rare_ms(scenario: &Scenario) -> f64 {
+fn rare_ms(scenario: &ZooScenario) -> f64 {
     let flows: u32 = scenario.cohorts.iter().map(|cohort| cohort.count).sum();
     let wait = |readers: &super::model::Readers| {
-        let (Pace::PerSecond(rate) | Pace::Slows(rate)) = readers.pace else { return 0.0 };
+        let (ReadPace::PerSecond(rate) | ReadPace::Slows(rate)) = readers.pace else { return 0.0 };
         let in_socket = |cohort: &Cohort| match cohort.qos.min(readers.qos) {
             0 => world::SOCKET_DOWN_BYTES / wire_bytes(cohort),
             _ => readers.window.map_or(usize::MAX, usize::from).min(world::SOCKET_DOWN_BYTES / wire_bytes(cohort)),

@@ -8,8 +8,8 @@ use tidegate_wire_mqtt::{Ack, AckKind, Encode, PacketId, ReasonCode};
 
 use super::message::{Template, peer};
 use super::model::{Cohort, Manners, Speaks};
-use super::rhythm::{Next, Rhythm};
-use super::tally::Tally;
+use super::rhythm::{DueTimes, NextDue};
+use super::tally::CohortTally;
 
 /// Messages at QoS 1 and 2 that are under way: fewer than every broker here takes at a time.
 const UNDER_WAY_MAX: usize = 100;
@@ -22,7 +22,7 @@ const LATE_NS: u64 = 100_000_000;
 const BATCH: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
-struct Sent {
+struct SentPublish {
     packet_id: u16,
     due_ns: u64,
     topic: u32,
@@ -31,8 +31,8 @@ struct Sent {
 
 /// The state of one publisher.
 #[derive(Clone, Debug)]
-pub(super) struct Publisher {
-    rhythm: Rhythm,
+pub(super) struct ZooPublisher {
+    rhythm: DueTimes,
     template: Template,
     topics: u32,
     qos: u8,
@@ -40,9 +40,9 @@ pub(super) struct Publisher {
     manners: Manners,
     sequence: u64,
     next_id: u16,
-    under_way: VecDeque<Sent>,
+    under_way: VecDeque<SentPublish>,
     /// What was refused, of those who send it again.
-    again: VecDeque<Sent>,
+    again: VecDeque<SentPublish>,
     not_before_ns: u64,
     /// The interval that it keeps because it was told to, and when it was told last.
     interval: Option<(f64, u64)>,
@@ -50,8 +50,8 @@ pub(super) struct Publisher {
     pub(super) since_named: u32,
 }
 
-impl Publisher {
-    pub(super) fn new(cohort: &Cohort, rhythm: Rhythm, template: Template) -> Self {
+impl ZooPublisher {
+    pub(super) fn new(cohort: &Cohort, rhythm: DueTimes, template: Template) -> Self {
         Self {
             rhythm,
             template,
@@ -76,8 +76,8 @@ impl Publisher {
         }
         let due = if self.again.is_empty() {
             match self.rhythm.next() {
-                Next::At(at) | Next::Silent(at) => at,
-                Next::Full { from_ns, .. } => from_ns.max(now_ns),
+                NextDue::At(at) | NextDue::Silent(at) => at,
+                NextDue::Full { from_ns, .. } => from_ns.max(now_ns),
             }
         } else {
             now_ns
@@ -86,7 +86,7 @@ impl Publisher {
     }
 
     /// Sends what is due, as far as there is room for so many bytes. True if it had to stop for want of it.
-    pub(super) fn send(&mut self, now_ns: u64, room: usize, out: &mut Vec<u8>, tally: &mut Tally) -> bool {
+    pub(super) fn send(&mut self, now_ns: u64, room: usize, out: &mut Vec<u8>, tally: &mut CohortTally) -> bool {
         self.quicken(now_ns);
         let start = out.len();
         for _ in 0..BATCH {
@@ -97,24 +97,24 @@ impl Publisher {
                 return true;
             }
             let message = if let Some(sent) = self.again.pop_front() {
-                Sent { packet_id: 0, ..sent }
+                SentPublish { packet_id: 0, ..sent }
             } else {
                 let due_ns = match self.rhythm.next() {
-                    Next::At(at) if at <= now_ns => at,
-                    Next::Full { from_ns, until_ns } if (from_ns..until_ns).contains(&now_ns) => now_ns,
-                    Next::Full { until_ns: end, .. } | Next::Silent(end) if end <= now_ns => {
+                    NextDue::At(at) if at <= now_ns => at,
+                    NextDue::Full { from_ns, until_ns } if (from_ns..until_ns).contains(&now_ns) => now_ns,
+                    NextDue::Full { until_ns: end, .. } | NextDue::Silent(end) if end <= now_ns => {
                         self.rhythm.advance();
                         continue;
                     }
                     _ => return false,
                 };
-                if !matches!(self.rhythm.next(), Next::Full { .. }) {
+                if !matches!(self.rhythm.next(), NextDue::Full { .. }) {
                     self.rhythm.advance();
                 }
                 self.sequence += 1;
                 tally.on_offered(due_ns);
                 let topic = (self.sequence % u64::from(self.topics.max(1))) as u32;
-                Sent { packet_id: 0, due_ns, topic, sequence: self.sequence }
+                SentPublish { packet_id: 0, due_ns, topic, sequence: self.sequence }
             };
             if now_ns.saturating_sub(message.due_ns) > LATE_NS {
                 tally.on_sign(now_ns);
@@ -127,18 +127,18 @@ impl Publisher {
         false
     }
 
-    fn emit(&mut self, message: Sent, out: &mut Vec<u8>) {
+    fn emit(&mut self, message: SentPublish, out: &mut Vec<u8>) {
         self.next_id = self.next_id.checked_add(1).unwrap_or(1);
         let packet_id = PacketId::new(self.next_id).unwrap_or(PacketId::MIN);
         self.template.emit(out, packet_id, message.topic, message.due_ns, message.sequence);
         self.since_named += 1;
         if self.qos > 0 {
-            self.under_way.push_back(Sent { packet_id: packet_id.get(), ..message });
+            self.under_way.push_back(SentPublish { packet_id: packet_id.get(), ..message });
         }
     }
 
     /// An answer to one of its messages.
-    pub(super) fn hear(&mut self, ack: &Ack<'_>, now_ns: u64, out: &mut Vec<u8>, tally: &mut Tally) {
+    pub(super) fn hear(&mut self, ack: &Ack<'_>, now_ns: u64, out: &mut Vec<u8>, tally: &mut CohortTally) {
         match ack.kind {
             AckKind::PubAck | AckKind::PubRec => {}
             AckKind::PubRel | AckKind::PubComp => return,
@@ -164,7 +164,7 @@ impl Publisher {
     }
 
     /// What it is told about its pace.
-    pub(super) fn take_hints(&mut self, hints: &Hints, now_ns: u64, tally: &mut Tally) {
+    pub(super) fn take_hints(&mut self, hints: &Hints, now_ns: u64, tally: &mut CohortTally) {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         if hints.retry_after.is_some() || hints.interval.is_some() {
             tally.on_hint(now_ns, hints.retry_after);
@@ -204,11 +204,11 @@ impl Publisher {
     }
 
     /// At the end: what was due and never sent.
-    pub(super) fn count_unsent(&mut self, end_ns: u64, tally: &mut Tally) {
+    pub(super) fn count_unsent(&mut self, end_ns: u64, tally: &mut CohortTally) {
         loop {
             match self.rhythm.next() {
-                Next::At(at) if at < end_ns => tally.on_offered(at),
-                Next::Full { until_ns: end, .. } | Next::Silent(end) if end < end_ns => {}
+                NextDue::At(at) if at < end_ns => tally.on_offered(at),
+                NextDue::Full { until_ns: end, .. } | NextDue::Silent(end) if end < end_ns => {}
                 _ => return,
             }
             self.rhythm.advance();

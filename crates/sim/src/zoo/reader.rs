@@ -3,15 +3,15 @@
 use tidegate_wire_mqtt::{Ack, AckKind, Delivery, Encode, Publish};
 
 use super::message::{Head, peer};
-use super::model::{Pace, Phases, Readers, Speaks};
+use super::model::{Phases, ReadPace, Readers, Speaks};
 
 /// How far a reader that was held up may catch up with its rate: less than what matters, more than a tick.
 const CATCH_UP_NS: u64 = 10_000_000;
 
 /// The state of one subscriber.
 #[derive(Clone, Debug)]
-pub(super) struct Reader {
-    pace: Pace,
+pub(super) struct ZooReader {
+    pace: ReadPace,
     pub(super) counts: bool,
     speaks: Speaks,
     phases: Phases,
@@ -21,7 +21,7 @@ pub(super) struct Reader {
     last: Vec<u64>,
 }
 
-impl Reader {
+impl ZooReader {
     pub(super) fn new(readers: &Readers, phases: Phases, scale: f64, streams: usize) -> Self {
         let keeps_order = readers.counts && !readers.is_group;
         Self {
@@ -38,11 +38,11 @@ impl Reader {
     /// Whether it takes a message now; else when. None if never.
     pub(super) fn ready_at(&self, now_ns: u64) -> Option<u64> {
         match self.pace {
-            Pace::PerSecond(_) => Some(self.free_ns.max(now_ns)),
-            Pace::Slows(_) if self.is_trouble(now_ns) => Some(self.free_ns.max(now_ns)),
-            Pace::Fast | Pace::NoAcks | Pace::Slows(_) => Some(now_ns),
-            Pace::Dead => None,
-            Pace::Pauses { secs, times } => {
+            ReadPace::PerSecond(_) => Some(self.free_ns.max(now_ns)),
+            ReadPace::Slows(_) if self.is_trouble(now_ns) => Some(self.free_ns.max(now_ns)),
+            ReadPace::Fast | ReadPace::NoAcks | ReadPace::Slows(_) => Some(now_ns),
+            ReadPace::Dead => None,
+            ReadPace::Pauses { secs, times } => {
                 let now = now_ns as f64 * 1e-9;
                 let gap = self.phases.trouble / f64::from(times.max(1));
                 let begins = (0..times).map(|number| self.phases.lead + f64::from(number) * gap);
@@ -55,10 +55,10 @@ impl Reader {
     /// Whether it takes as much as there is.
     pub(super) fn is_eager(&self, now_ns: u64) -> bool {
         match self.pace {
-            Pace::Fast | Pace::NoAcks => true,
-            Pace::PerSecond(_) | Pace::Dead => false,
-            Pace::Slows(_) => !self.is_trouble(now_ns),
-            Pace::Pauses { .. } => self.ready_at(now_ns) == Some(now_ns),
+            ReadPace::Fast | ReadPace::NoAcks => true,
+            ReadPace::PerSecond(_) | ReadPace::Dead => false,
+            ReadPace::Slows(_) => !self.is_trouble(now_ns),
+            ReadPace::Pauses { .. } => self.ready_at(now_ns) == Some(now_ns),
         }
     }
 
@@ -68,13 +68,13 @@ impl Reader {
 
     /// A message is taken: its answer, and whether it came after a later one.
     pub(super) fn take(&mut self, publish: &Publish<'_>, head: Option<Head>, now_ns: u64, out: &mut Vec<u8>) -> bool {
-        if let Pace::PerSecond(rate) | Pace::Slows(rate) = self.pace
+        if let ReadPace::PerSecond(rate) | ReadPace::Slows(rate) = self.pace
             && !self.is_eager(now_ns)
         {
             let step = (1e9 / (rate * self.scale).max(1e-3)) as u64;
             self.free_ns = self.free_ns.max(now_ns.saturating_sub(CATCH_UP_NS)) + step;
         }
-        if self.pace != Pace::NoAcks {
+        if self.pace != ReadPace::NoAcks {
             let answer = match publish.delivery {
                 Delivery::AtMostOnce => None,
                 Delivery::AtLeastOnce { packet_id, .. } => Some(Ack::success(AckKind::PubAck, packet_id)),
@@ -93,7 +93,7 @@ impl Reader {
 
     /// The second half of QoS 2.
     pub(super) fn release(&self, ack: &Ack<'_>, out: &mut Vec<u8>) {
-        if ack.kind == AckKind::PubRel && self.pace != Pace::NoAcks {
+        if ack.kind == AckKind::PubRel && self.pace != ReadPace::NoAcks {
             let _ = Ack::success(AckKind::PubComp, ack.packet_id).encode(peer(self.speaks), out);
         }
     }

@@ -11,7 +11,7 @@ const JITTER: f64 = 0.1;
 
 /// The dues of one publisher, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Rhythm {
+pub(super) struct DueTimes {
     usual: f64,
     style: Style,
     during: During,
@@ -26,7 +26,7 @@ pub(super) struct Rhythm {
 
 /// What is next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Next {
+pub(super) enum NextDue {
     /// A message is due then, in nanoseconds.
     At(u64),
     /// As much as goes.
@@ -40,7 +40,7 @@ pub(super) enum Next {
     Silent(u64),
 }
 
-impl Rhythm {
+impl DueTimes {
     /// The rhythm of one publisher of a cohort; rates are `scale` times the cohort's.
     pub(super) fn new(cohort: &Cohort, phases: Phases, scale: f64, chance: Stream) -> Self {
         let during = match cohort.during {
@@ -65,17 +65,17 @@ impl Rhythm {
     }
 
     /// What is due next.
-    pub(super) fn next(&self) -> Next {
+    pub(super) fn next(&self) -> NextDue {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
         if self.is_trouble(self.next) {
             let end = nanos(self.phases.trouble_end());
             match self.during {
-                During::Full => return Next::Full { from_ns: nanos(self.next), until_ns: end },
-                During::Silent => return Next::Silent(end),
+                During::Full => return NextDue::Full { from_ns: nanos(self.next), until_ns: end },
+                During::Silent => return NextDue::Silent(end),
                 _ => {}
             }
         }
-        Next::At(nanos(self.next))
+        NextDue::At(nanos(self.next))
     }
 
     /// The message that was due is under way, or the time of silence or of the flood is over.
@@ -146,13 +146,13 @@ mod tests {
     const PHASES: Phases = Phases { lead: 10.0, trouble: 10.0, after: 10.0 };
 
     fn dues(cohort: Cohort) -> [usize; 3] {
-        let mut rhythm = Rhythm::new(&cohort, PHASES, 1.0, Stream::of(3, "test"));
+        let mut rhythm = DueTimes::new(&cohort, PHASES, 1.0, Stream::of(3, "test"));
         let mut counts = [0; 3];
         loop {
             match rhythm.next() {
-                Next::At(at) if at >= 30_000_000_000 => return counts,
-                Next::At(at) => counts[(at / 10_000_000_000) as usize] += 1,
-                Next::Full { until_ns: end, .. } | Next::Silent(end) => assert_eq!(end, 20_000_000_000),
+                NextDue::At(at) if at >= 30_000_000_000 => return counts,
+                NextDue::At(at) => counts[(at / 10_000_000_000) as usize] += 1,
+                NextDue::Full { until_ns: end, .. } | NextDue::Silent(end) => assert_eq!(end, 20_000_000_000),
             }
             rhythm.advance();
         }
@@ -179,24 +179,24 @@ mod tests {
     #[test]
     fn a_flood_begins_with_the_trouble_and_not_before() {
         let cohort = Cohort { per_s: 0.01, during: During::Full, ..DEVICE };
-        let mut rhythm = Rhythm::new(&cohort, PHASES, 1.0, Stream::of(3, "test"));
-        while matches!(rhythm.next(), Next::At(_)) {
+        let mut rhythm = DueTimes::new(&cohort, PHASES, 1.0, Stream::of(3, "test"));
+        while matches!(rhythm.next(), NextDue::At(_)) {
             rhythm.advance();
         }
-        assert_eq!(rhythm.next(), Next::Full { from_ns: 10_000_000_000, until_ns: 20_000_000_000 });
+        assert_eq!(rhythm.next(), NextDue::Full { from_ns: 10_000_000_000, until_ns: 20_000_000_000 });
     }
 
     #[test]
     fn who_is_rare_and_then_floods_begins_at_once() {
-        let mut rhythm = Rhythm::new(
+        let mut rhythm = DueTimes::new(
             &Cohort { per_s: 0.1, during: During::PerSecond(100.0), ..DEVICE },
             PHASES,
             1.0,
             Stream::of(1, "test"),
         );
-        while matches!(rhythm.next(), Next::At(at) if at < 10_000_000_000) {
+        while matches!(rhythm.next(), NextDue::At(at) if at < 10_000_000_000) {
             rhythm.advance();
         }
-        assert!(matches!(rhythm.next(), Next::At(at) if at < 10_020_000_000));
+        assert!(matches!(rhythm.next(), NextDue::At(at) if at < 10_020_000_000));
     }
 }

@@ -15,7 +15,7 @@ const WELL_FOR_SLOTS: usize = 10;
 const UNDER_WAY_SLOTS: usize = 3;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct TallySlot {
     offered: u64,
     delivered: u64,
     refused: u64,
@@ -24,13 +24,13 @@ struct Slot {
 
 /// Counts of one cohort.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct CohortTally {
     begin_ns: u64,
     trouble_end_ns: u64,
     end_ns: u64,
     /// Copies of each message at subscribers that count.
     copies: u64,
-    slots: Vec<Slot>,
+    slots: Vec<TallySlot>,
     /// Of messages that were due from the beginning of the trouble on.
     latency: Histogram,
     /// Copies that arrived while the trouble lasted, and from its beginning to the end, whenever they were due.
@@ -80,7 +80,7 @@ pub struct Figures {
     pub refused_s: f64,
 }
 
-impl Tally {
+impl CohortTally {
     /// Nothing yet.
     pub fn new(phases: Phases, copies: u32) -> Self {
         let nanos = |seconds: f64| (seconds * 1e9) as u64;
@@ -90,7 +90,7 @@ impl Tally {
             trouble_end_ns: nanos(phases.trouble_end()),
             end_ns: nanos(phases.end()),
             copies: u64::from(copies),
-            slots: vec![Slot::default(); slots as usize],
+            slots: vec![TallySlot::default(); slots as usize],
             latency: Histogram::new(),
             arrived: 0,
             arrived_all: 0,
@@ -102,7 +102,7 @@ impl Tally {
         }
     }
 
-    fn slot(&mut self, due_ns: u64) -> Option<&mut Slot> {
+    fn slot(&mut self, due_ns: u64) -> Option<&mut TallySlot> {
         self.slots.get_mut((due_ns / SLOT_NS) as usize)
     }
 
@@ -155,7 +155,7 @@ impl Tally {
     }
 
     /// The slots of what counts: from the beginning of the trouble to the end.
-    fn counted(&self) -> &[Slot] {
+    fn counted(&self) -> &[TallySlot] {
         self.slots.get((self.begin_ns / SLOT_NS) as usize..(self.end_ns / SLOT_NS) as usize).unwrap_or_default()
     }
 
@@ -175,7 +175,7 @@ impl Tally {
         slots.iter().all(|slot| slot.refused == 0 && !(is_innocent && self.is_bad(slot)))
     }
 
-    fn is_bad(&self, slot: &Slot) -> bool {
+    fn is_bad(&self, slot: &TallySlot) -> bool {
         slot.delivered < slot.offered * self.copies || slot.worst_ns > WELL_NS
     }
 
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_later_than_anything() {
-        let mut tally = Tally::new(PHASES, 1);
+        let mut tally = CohortTally::new(PHASES, 1);
         for number in 0..100 {
             let due = 1_000_000_000 + number * 10_000_000;
             tally.on_offered(due);
@@ -245,12 +245,12 @@ mod tests {
 
     #[test]
     fn who_was_refused_or_late_of_late_is_not_well() {
-        let mut tally = Tally::new(PHASES, 1);
+        let mut tally = CohortTally::new(PHASES, 1);
         for tenth in 30..60 {
             tally.on_offered(tenth * 100_000_000);
             tally.on_delivered(tenth * 100_000_000, tenth * 100_000_000 + if tenth == 40 { 300_000_000 } else { 1 });
         }
-        let is_well = |tally: &Tally, tenth: u64, is_innocent| tally.is_well(tenth * 100_000_000, is_innocent);
+        let is_well = |tally: &CohortTally, tenth: u64, is_innocent| tally.is_well(tenth * 100_000_000, is_innocent);
         assert!(is_well(&tally, 43, true) && !is_well(&tally, 44, true) && is_well(&tally, 44, false));
         assert!(!is_well(&tally, 53, true) && is_well(&tally, 54, true));
         tally.on_refused(5_000_000_000);
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn recovery_is_the_end_of_the_last_bad_tenth_of_a_second() {
-        let mut tally = Tally::new(PHASES, 1);
+        let mut tally = CohortTally::new(PHASES, 1);
         for due in [2_050_000_000, 2_450_000_000, 2_850_000_000] {
             tally.on_offered(due);
         }

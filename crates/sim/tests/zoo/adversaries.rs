@@ -4,14 +4,14 @@
 //! Claims to a better class are `core::f133_…` (nothing without the right to it), tickets that are kept are
 //! `space::clients_that_know_no_tickets_are_served_beside_those_that_do` (nobody else is refused).
 
-use tidegate_sim::zoo::model::{APP, CALM, Churn, Cohort, DEVICE, During, FLOODER, Home, Pace, Readers};
-use tidegate_sim::zoo::model::{Scenario, Speaks, Style};
+use tidegate_sim::zoo::model::{APP, CALM, Churn, Cohort, DEVICE, During, FLOODER, Home, ReadPace, Readers};
+use tidegate_sim::zoo::model::{Speaks, Style, ZooScenario};
 use tidegate_sim::zoo::tally::Figures;
-use tidegate_sim::zoo::world::Control;
+use tidegate_sim::zoo::world::ControlSwitch;
 
 use crate::{SEED, run};
 
-const WORKER: Readers = Readers { name: "worker", speaks: Speaks::V5, pace: Pace::PerSecond(500.0), ..APP };
+const WORKER: Readers = Readers { name: "worker", speaks: Speaks::V5, pace: ReadPace::PerSecond(500.0), ..APP };
 const CAREFUL: Cohort = Cohort { name: "careful", count: 5, speaks: Speaks::V5, qos: 1, ..DEVICE };
 /// What a claim may hold at once: 8, and a batch of 512.
 const BUCKET: f64 = 520.0;
@@ -19,7 +19,11 @@ const TROUBLE_S: f64 = 6.0;
 
 fn beside(adversaries: &[Cohort]) -> Vec<Figures> {
     let cohorts = [&[DEVICE, CAREFUL], adversaries].concat();
-    run(&Scenario { name: "adversary", cohorts: cohorts.leak(), readers: &[WORKER], ..CALM }, Control::On, SEED)
+    run(
+        &ZooScenario { name: "adversary", cohorts: cohorts.leak(), readers: &[WORKER], ..CALM },
+        ControlSwitch::On,
+        SEED,
+    )
 }
 
 /// The innocent notice nothing, and the rest is told.
@@ -59,8 +63,8 @@ fn who_hides_behind_neighbours_gains_nothing() {
     let at = |home| {
         let here = |cohort: Cohort| Cohort { home: Home::Network(1), ..cohort };
         let cohorts = vec![here(DEVICE), here(CAREFUL), Cohort { home, ..FLOODER }].leak();
-        let scenario = Scenario { name: "neighbour", cohorts, readers: &[WORKER], ..CALM };
-        taken(&run(&scenario, Control::On, SEED))[0].arrived_per_s
+        let scenario = ZooScenario { name: "neighbour", cohorts, readers: &[WORKER], ..CALM };
+        taken(&run(&scenario, ControlSwitch::On, SEED))[0].arrived_per_s
     };
     let (here, elsewhere) = (at(Home::Network(1)), at(Home::Network(2)));
     assert!(here <= elsewhere * 1.02, "{here}/s behind them, {elsewhere}/s elsewhere");

@@ -2,7 +2,8 @@
 
 use tidegate_sim::chance::Stream;
 use tidegate_sim::zoo::model::{
-    APP, CALM, Cohort, DEVICE, During, FLOODER, Home, Manners, Pace, Readers, Rule, Scenario, Side, Speaks, Stay, Style,
+    APP, Attendance, CALM, Cohort, CohortSide, DEVICE, During, FLOODER, Home, Manners, ReadPace, Readers, Rule, Speaks,
+    Style, ZooScenario,
 };
 
 /// So many.
@@ -32,7 +33,7 @@ fn cohort(chance: &mut Stream, number: usize) -> Cohort {
 fn guilty(chance: &mut Stream) -> Cohort {
     Cohort {
         name: "guilty",
-        side: Side::Guilty,
+        side: CohortSide::Guilty,
         count: one_of(chance, &[1, 1, 3, 10, 40]),
         qos: one_of(chance, &[0, 1, 2]),
         speaks: one_of(chance, &[Speaks::V311, Speaks::V5]),
@@ -45,7 +46,7 @@ fn guilty(chance: &mut Stream) -> Cohort {
 }
 
 /// The same for the same number.
-pub(crate) fn scenario(number: u64) -> Scenario {
+pub(crate) fn scenario(number: u64) -> ZooScenario {
     let chance = &mut Stream::of(number, "drawn");
     let innocents = 1 + (chance.bits() % 3) as usize;
     let mut cohorts: Vec<Cohort> = (0..innocents).map(|number| cohort(chance, number)).collect();
@@ -61,16 +62,21 @@ pub(crate) fn scenario(number: u64) -> Scenario {
         window: one_of(chance, &[None, Some(4)]),
         pace: one_of(
             chance,
-            &[Pace::Fast, Pace::PerSecond(enough), Pace::PerSecond(enough), Pace::Pauses { secs: 0.5, times: 2 }],
+            &[
+                ReadPace::Fast,
+                ReadPace::PerSecond(enough),
+                ReadPace::PerSecond(enough),
+                ReadPace::Pauses { secs: 0.5, times: 2 },
+            ],
         ),
         ..APP
     }];
     if chance.happens(0.5) {
-        let pace = one_of(chance, &[Pace::Dead, Pace::NoAcks, Pace::PerSecond(10.0)]);
-        let stay = one_of(chance, &[Stay::Always, Stay::Trouble]);
+        let pace = one_of(chance, &[ReadPace::Dead, ReadPace::NoAcks, ReadPace::PerSecond(10.0)]);
+        let stay = one_of(chance, &[Attendance::Always, Attendance::Trouble]);
         readers.push(Readers { name: "other", counts: false, pace, stay, ..APP });
     }
-    Scenario {
+    ZooScenario {
         name: format!("drawn-{number}").leak(),
         about: "drawn",
         rule: Rule::NotWorse,

@@ -15,33 +15,33 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_sim::zoo::model::{APP, CALM, Cohort, DEVICE, Pace, Readers, Rule, Scenario, Side, Speaks};
+use tidegate_sim::zoo::model::{APP, CALM, Cohort, CohortSide, DEVICE, ReadPace, Readers, Rule, Speaks, ZooScenario};
 use tidegate_sim::zoo::oath::{self, Breach};
 use tidegate_sim::zoo::table;
 use tidegate_sim::zoo::tally::Figures;
-use tidegate_sim::zoo::world::{self, Control};
+use tidegate_sim::zoo::world::{self, ControlSwitch};
 
 const SEED: u64 = 1;
 
 struct Pair {
-    scenario: Scenario,
+    scenario: ZooScenario,
     on: Vec<Figures>,
     off: Vec<Figures>,
     breaches: Vec<Breach>,
 }
 
-fn run(scenario: &Scenario, control: Control, seed: u64) -> Vec<Figures> {
+fn run(scenario: &ZooScenario, control: ControlSwitch, seed: u64) -> Vec<Figures> {
     world::run(scenario, control, seed).unwrap_or_else(|wrong| panic!("{}: {wrong}", scenario.name))
 }
 
-fn pair(scenario: &Scenario, seed: u64) -> Pair {
-    let (on, off) = (run(scenario, Control::On, seed), run(scenario, Control::Off, seed));
+fn pair(scenario: &ZooScenario, seed: u64) -> Pair {
+    let (on, off) = (run(scenario, ControlSwitch::On, seed), run(scenario, ControlSwitch::Off, seed));
     let breaches = oath::breaches(scenario, &on, &off);
     Pair { scenario: *scenario, on, off, breaches }
 }
 
 /// Scenarios are independent: as many at a time as there are processors.
-fn pairs(scenarios: &[Scenario], seed: u64) -> Vec<Pair> {
+fn pairs(scenarios: &[ZooScenario], seed: u64) -> Vec<Pair> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
@@ -69,9 +69,9 @@ fn show(pair: &Pair) -> String {
     let mut text = String::new();
     for ((cohort, on), off) in pair.scenario.cohorts.iter().zip(&pair.on).zip(&pair.off) {
         let side = match cohort.side {
-            Side::Innocent => ' ',
-            Side::Guilty => '!',
-            Side::Heavy => '+',
+            CohortSide::Innocent => ' ',
+            CohortSide::Guilty => '!',
+            CohortSide::Heavy => '+',
         };
         let (on, off) = (words(on), words(off));
         let _ = writeln!(text, "{:<24}{side}{:<10}|{on} |{off}", pair.scenario.name, cohort.name);
@@ -101,7 +101,7 @@ fn report() {
 /// Both ways: what breaks a rule and is not known to, and what is known to and does not any more.
 #[test]
 fn every_scenario_keeps_the_rules_or_is_known_not_to() {
-    let scenarios: Vec<Scenario> = table::all().copied().collect();
+    let scenarios: Vec<ZooScenario> = table::all().copied().collect();
     let pairs = pairs(&scenarios, SEED);
     let found: BTreeSet<(&str, Rule)> =
         pairs.iter().flat_map(|pair| pair.breaches.iter().map(|breach| (pair.scenario.name, breach.rule))).collect();
@@ -117,25 +117,25 @@ fn every_scenario_keeps_the_rules_or_is_known_not_to() {
 #[test]
 fn a_run_is_a_function_of_its_seed() {
     let scenario = table::all().find(|scenario| scenario.name == "flood-q1-2000").unwrap();
-    assert_eq!(run(scenario, Control::On, 3), run(scenario, Control::On, 3));
-    assert_ne!(run(scenario, Control::On, 3), run(scenario, Control::On, 4));
+    assert_eq!(run(scenario, ControlSwitch::On, 3), run(scenario, ControlSwitch::On, 3));
+    assert_ne!(run(scenario, ControlSwitch::On, 3), run(scenario, ControlSwitch::On, 4));
 }
 
 /// A slow, idle or dead receiver beside a healthy one changes nothing for any publisher.
 #[test]
 fn more_receivers_slow_no_publisher() {
     const GATEWAY: Cohort = Cohort { name: "gateway", count: 1, speaks: Speaks::V5, qos: 1, per_s: 500.0, ..DEVICE };
-    const ALONE: Scenario =
-        Scenario { name: "alone", is_known: false, cohorts: &[GATEWAY, DEVICE], readers: &[APP], ..CALM };
+    const ALONE: ZooScenario =
+        ZooScenario { name: "alone", is_known: false, cohorts: &[GATEWAY, DEVICE], readers: &[APP], ..CALM };
     const BAD: Readers = Readers { name: "bad", counts: false, ..APP };
-    let alone = run(&ALONE, Control::On, SEED);
+    let alone = run(&ALONE, ControlSwitch::On, SEED);
     let paces: [&'static [Readers]; 3] = [
-        &[APP, Readers { pace: Pace::Dead, ..BAD }],
-        &[APP, Readers { pace: Pace::NoAcks, ..BAD }],
-        &[APP, Readers { pace: Pace::PerSecond(20.0), count: 3, ..BAD }],
+        &[APP, Readers { pace: ReadPace::Dead, ..BAD }],
+        &[APP, Readers { pace: ReadPace::NoAcks, ..BAD }],
+        &[APP, Readers { pace: ReadPace::PerSecond(20.0), count: 3, ..BAD }],
     ];
     for readers in paces {
-        let beside = run(&Scenario { name: "beside", readers, ..ALONE }, Control::On, SEED);
+        let beside = run(&ZooScenario { name: "beside", readers, ..ALONE }, ControlSwitch::On, SEED);
         for (alone, beside) in alone.iter().zip(&beside) {
             assert_eq!((alone.delivered, 0), (beside.delivered, beside.refused), "{:?}", readers[1].pace);
             assert!(beside.p99_ms <= alone.p99_ms + 2.0, "{:?}: {} ms", readers[1].pace, beside.p99_ms);
@@ -146,7 +146,7 @@ fn more_receivers_slow_no_publisher() {
 /// Scenarios of the same kinds that nobody has thought of.
 #[test]
 fn drawn_scenarios_are_not_worse_than_off() {
-    let scenarios: Vec<Scenario> = (0..drawn::COUNT).map(drawn::scenario).collect();
+    let scenarios: Vec<ZooScenario> = (0..drawn::COUNT).map(drawn::scenario).collect();
     let pairs = pairs(&scenarios, SEED);
     let is_worse = |breach: &&Breach| matches!(breach.rule, Rule::NotWorse | Rule::NotLockedOut);
     let bad: Vec<_> = pairs.iter().filter(|pair| pair.breaches.iter().any(|breach| is_worse(&breach))).collect();

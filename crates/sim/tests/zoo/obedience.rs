@@ -1,9 +1,9 @@
 //! Obedience pays: who obeys delivers as much as who does not, and is not later for it.
 
-use tidegate_sim::zoo::model::{Cohort, Manners, Scenario};
+use tidegate_sim::zoo::model::{Cohort, Manners, ZooScenario};
 use tidegate_sim::zoo::table;
 use tidegate_sim::zoo::tally::Figures;
-use tidegate_sim::zoo::world::Control;
+use tidegate_sim::zoo::world::ControlSwitch;
 
 use crate::{SEED, run};
 
@@ -15,9 +15,9 @@ const LATER_MS: f64 = 50.0;
 /// The backlog of who obeys is gone as soon as that of who does not, but for a second of quickening.
 const DRAINED_S: f64 = 1.0;
 
-fn with(scenario: &Scenario, manners: Manners) -> Vec<Figures> {
+fn with(scenario: &ZooScenario, manners: Manners) -> Vec<Figures> {
     let cohorts: Vec<Cohort> = scenario.cohorts.iter().map(|cohort| Cohort { manners, ..*cohort }).collect();
-    run(&Scenario { cohorts: cohorts.leak(), ..*scenario }, Control::On, SEED)
+    run(&ZooScenario { cohorts: cohorts.leak(), ..*scenario }, ControlSwitch::On, SEED)
 }
 
 /// Who ignores everything loses what is refused, and is not late with it; who wants everything delivered, as who obeys

@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
-use tidegate_sim::zoo::judge::{self, Harm, SOCKETS, Verdict};
-use tidegate_sim::zoo::model::{Phases, Side};
-use tidegate_sim::zoo::tally::{Figures, Tally};
+use tidegate_sim::zoo::judge::{self, Harm, HarmVerdict, SOCKETS};
+use tidegate_sim::zoo::model::{CohortSide, Phases};
+use tidegate_sim::zoo::tally::{CohortTally, Figures};
 
 use super::report;
 use crate::process;
@@ -56,7 +56,7 @@ pub(super) enum AskerTask {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Askers {
     pub(super) name: &'static str,
-    pub(super) side: Side,
+    pub(super) side: CohortSide,
     pub(super) count: u32,
     pub(super) what: AskerTask,
     /// Requests a second of each; as fast as it is answered if none is said.
@@ -85,7 +85,7 @@ pub(super) struct SpaceRow {
     pub(super) scenario: &'static SpaceScenario,
     on: Vec<Once>,
     off: Vec<Once>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: HarmVerdict,
 }
 
 /// One run.
@@ -98,7 +98,7 @@ struct Once {
 }
 
 pub(super) fn run(scenario: &'static SpaceScenario, stop: &Stop, phases: Phases) -> Result<SpaceRow> {
-    let mut row = SpaceRow { scenario, on: Vec::new(), off: Vec::new(), verdict: Verdict::default() };
+    let mut row = SpaceRow { scenario, on: Vec::new(), off: Vec::new(), verdict: HarmVerdict::default() };
     let mut found: Vec<Vec<Harm>> = Vec::new();
     while found.is_empty() || (found.len() < super::PAIRS_MAX && !found[0].is_empty()) {
         // By turns, as with the others.
@@ -106,13 +106,17 @@ pub(super) fn run(scenario: &'static SpaceScenario, stop: &Stop, phases: Phases)
         let first = once(scenario, if is_on_first { &[] } else { OFF }, phases, stop)?;
         let second = once(scenario, if is_on_first { OFF } else { &[] }, phases, stop)?;
         let (on, off) = if is_on_first { (first, second) } else { (second, first) };
-        let innocents =
-            scenario.askers.iter().zip(&on.figures).zip(&off.figures).filter(|((it, _), _)| it.side == Side::Innocent);
+        let innocents = scenario
+            .askers
+            .iter()
+            .zip(&on.figures)
+            .zip(&off.figures)
+            .filter(|((it, _), _)| it.side == CohortSide::Innocent);
         found.push(innocents.flat_map(|((it, on), off)| judge::worse(it.name, on, off, &SOCKETS)).collect());
         row.on.push(on);
         row.off.push(off);
     }
-    row.verdict = Verdict::of(&found);
+    row.verdict = HarmVerdict::of(&found);
     Ok(row)
 }
 
@@ -145,7 +149,7 @@ fn once(scenario: &SpaceScenario, settings: &[&str], phases: Phases, stop: &Stop
     });
     let records = records?;
     let tally = |askers: &Askers| {
-        let mut tally = Tally::new(phases, 1);
+        let mut tally = CohortTally::new(phases, 1);
         let of = people.iter().zip(&records).filter(|(person, _)| person.name == askers.name);
         for asked in of.flat_map(|(_, records)| records) {
             tally.on_offered(asked.due_ns);
@@ -194,7 +198,7 @@ fn trouble(
 pub(super) fn lines(row: &SpaceRow) -> String {
     let mut text = format!("{}: {}\n", row.scenario.name, row.scenario.about);
     for (place, askers) in row.scenario.askers.iter().enumerate() {
-        let side = if askers.side == Side::Innocent { "" } else { " (guilty)" };
+        let side = if askers.side == CohortSide::Innocent { "" } else { " (guilty)" };
         let of =
             |runs: &[Once]| -> Vec<Figures> { runs.iter().filter_map(|run| run.figures.get(place)).copied().collect() };
         text.push_str(&report::line(&format!("{}{side}", askers.name), "on", &of(&row.on)));

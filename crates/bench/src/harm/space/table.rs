@@ -1,18 +1,30 @@
 //! The animals of the smart space.
 
-use tidegate_sim::zoo::model::Side;
+use tidegate_sim::zoo::model::CohortSide;
 
 use super::{AskerTask, Askers, SpaceScenario};
 
-const WRITERS: Askers =
-    Askers { name: "writers", side: Side::Innocent, count: 4, what: AskerTask::Insert, per_s: None, is_trouble: false };
+const WRITERS: Askers = Askers {
+    name: "writers",
+    side: CohortSide::Innocent,
+    count: 4,
+    what: AskerTask::Insert,
+    per_s: None,
+    is_trouble: false,
+};
 const POINT: &str = "SELECT ?o { <urn:zoo:s{n}> ?p ?o }";
 const CHEAP: Askers = Askers { name: "cheap", count: 2, what: AskerTask::Query(POINT), per_s: Some(50.0), ..WRITERS };
 /// Seconds of work on a few thousand triples, and another text each time.
 const SLOW: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?b . ?c <urn:zoo:p2> ?d \
                     FILTER(REGEX(STR(?a), CONCAT(\"(x{100}){10}\", STR(?c)))) FILTER(?a != <urn:zoo:{n}>) }";
-const DEAR: Askers =
-    Askers { name: "slow", side: Side::Guilty, count: 2, what: AskerTask::Query(SLOW), is_trouble: true, ..WRITERS };
+const DEAR: Askers = Askers {
+    name: "slow",
+    side: CohortSide::Guilty,
+    count: 2,
+    what: AskerTask::Query(SLOW),
+    is_trouble: true,
+    ..WRITERS
+};
 const JOIN: &str = "SELECT (COUNT(*) AS ?n) { ?a <urn:zoo:p1> ?o . ?b <urn:zoo:p2> ?o FILTER(?a != <urn:zoo:{n}>) }";
 /// Paths from everywhere to everywhere.
 const PATHS: &str = "SELECT (COUNT(*) AS ?c) { ?a (<urn:zoo:p1>|<urn:zoo:p2>)* ?b }";

@@ -17,18 +17,18 @@ use crate::error::Error;
 use crate::limits::{CONNECT_TIMEOUT, WRITE_BYTES, WRITE_TIMEOUT};
 
 /// The half that reads.
-pub(super) enum Reader {
+pub(super) enum MqttReader {
     Plain(ReadHalf<Stream>),
     Socket(SplitStream<WebSocketStream<Stream>>),
 }
 
 /// An open connection. Dropping `writer` ends it after what was given to it is written.
-pub(super) struct Link {
-    pub(super) reader: Reader,
+pub(super) struct MqttLink {
+    pub(super) reader: MqttReader,
     pub(super) writer: mpsc::Sender<Vec<u8>>,
 }
 
-impl Link {
+impl MqttLink {
     pub(super) async fn open(road: &Road) -> Result<Self, Error> {
         let (address, stream) = (&road.address, road.open().await?);
         // Small: what waits for the socket waits in the session.
@@ -45,7 +45,7 @@ impl Link {
                 }
                 let _ = within(WRITE_TIMEOUT, half.shutdown()).await;
             });
-            return Ok(Self { reader: Reader::Plain(reader), writer });
+            return Ok(Self { reader: MqttReader::Plain(reader), writer });
         }
         let socket = within(CONNECT_TIMEOUT, upgrade(address, stream)).await??;
         let (mut sink, stream) = socket.split();
@@ -61,7 +61,7 @@ impl Link {
             }
             let _ = within(WRITE_TIMEOUT, sink.close()).await;
         });
-        Ok(Self { reader: Reader::Socket(stream), writer })
+        Ok(Self { reader: MqttReader::Socket(stream), writer })
     }
 }
 
@@ -71,7 +71,7 @@ async fn write(half: &mut WriteHalf<Stream>, piece: &[u8]) -> io::Result<()> {
     half.flush().await
 }
 
-impl Reader {
+impl MqttReader {
     /// Appends what has arrived. May be given up while waiting.
     pub(super) async fn read(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         let ended = || Err(io::ErrorKind::UnexpectedEof.into());

@@ -12,17 +12,17 @@ use tidegate_wire_mqtt::topic::check_name;
 use tidegate_wire_mqtt::{Limits, QoS, ReasonCode};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use self::task::{Command, Task};
+use self::task::{MqttCommand, MqttTask};
 use super::address::{BrokerUrl, within};
 use super::events::{Events, Notices};
 use super::tls::Road;
 use crate::error::Error;
 use crate::limits::{ANSWER_TIMEOUT, CHANNEL, RECEIVE_MAX};
-use crate::session::mqtt::{Message, MqttConfig, Session};
+use crate::session::mqtt::{MqttConfig, MqttMessage, MqttSession};
 
 /// The broker has a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ack {
+pub struct PublishAck {
     /// From sending to the answer; nothing at QoS 0, which has no answer.
     pub after: Duration,
 }
@@ -94,8 +94,8 @@ pub struct MqttStats {
 /// A connection to an MQTT broker, which comes back by itself; clones share it.
 #[derive(Clone, Debug)]
 pub struct Mqtt {
-    commands: mpsc::Sender<Command>,
-    inbox: Arc<Mutex<mpsc::Receiver<Message>>>,
+    commands: mpsc::Sender<MqttCommand>,
+    inbox: Arc<Mutex<mpsc::Receiver<MqttMessage>>>,
     patience: Duration,
     notices: Arc<Notices>,
 }
@@ -117,24 +117,24 @@ impl Mqtt {
         let (commands, orders) = mpsc::channel(CHANNEL);
         let (inbox, messages) = mpsc::channel(RECEIVE_MAX.into());
         let (connected, answer) = oneshot::channel();
-        let task = Task::new(road, Session::new(config), orders, inbox, connected, Arc::clone(&notices));
+        let task = MqttTask::new(road, MqttSession::new(config), orders, inbox, connected, Arc::clone(&notices));
         tokio::spawn(task.run());
         within(ANSWER_TIMEOUT * 2, answer).await?.map_err(|_| Error::Closed)??;
         Ok(Self { commands, inbox: Arc::new(Mutex::new(messages)), patience: ANSWER_TIMEOUT * 2, notices })
     }
 
     /// Publishes at QoS 1, and says what came of it.
-    pub async fn publish(&self, topic: &str, payload: impl Into<Vec<u8>>) -> Result<Ack, PublishError> {
+    pub async fn publish(&self, topic: &str, payload: impl Into<Vec<u8>>) -> Result<PublishAck, PublishError> {
         let (topic, payload) = (topic.to_owned(), payload.into());
-        self.publish_message(Message { topic, payload, qos: QoS::AtLeastOnce, retain: false }).await
+        self.publish_message(MqttMessage { topic, payload, qos: QoS::AtLeastOnce, retain: false }).await
     }
 
     /// Publishes, and says what came of it.
-    pub async fn publish_message(&self, message: Message) -> Result<Ack, PublishError> {
+    pub async fn publish_message(&self, message: MqttMessage) -> Result<PublishAck, PublishError> {
         check_name(&message.topic, &Limits::default()).map_err(|violation| PublishError::Topic(violation.detail))?;
         let (answer, outcome) = oneshot::channel();
         let work = async {
-            self.commands.send(Command::Publish(message, answer)).await.map_err(|_| PublishError::Closed)?;
+            self.commands.send(MqttCommand::Publish(message, answer)).await.map_err(|_| PublishError::Closed)?;
             outcome.await.map_err(|_| PublishError::Closed)?
         };
         within(self.patience, work).await.map_err(|_| PublishError::Timeout)?
@@ -143,14 +143,14 @@ impl Mqtt {
     /// Wants messages; they come by [`Mqtt::next`], after each return of the connection, too.
     pub async fn subscribe(&self, filter: &str, qos: QoS) -> Result<(), Error> {
         let (answer, outcome) = oneshot::channel();
-        let order = Command::Subscribe(filter.to_owned(), qos, answer);
+        let order = MqttCommand::Subscribe(filter.to_owned(), qos, answer);
         self.commands.send(order).await.map_err(|_| Error::Closed)?;
         let reason = within(ANSWER_TIMEOUT, outcome).await?.map_err(|_| Error::Closed)?;
         if reason.is_failure() { Err(Error::Rejected(reason.name().to_owned())) } else { Ok(()) }
     }
 
     /// The next message. What is not taken is not acknowledged, and the broker sends no more than it was told to.
-    pub async fn next(&self) -> Option<Message> {
+    pub async fn next(&self) -> Option<MqttMessage> {
         self.inbox.lock().await.recv().await
     }
 
@@ -162,7 +162,7 @@ impl Mqtt {
     /// What it went through.
     pub async fn stats(&self) -> Result<MqttStats, Error> {
         let (answer, stats) = oneshot::channel();
-        self.commands.send(Command::Stats(answer)).await.map_err(|_| Error::Closed)?;
+        self.commands.send(MqttCommand::Stats(answer)).await.map_err(|_| Error::Closed)?;
         stats.await.map_err(|_| Error::Closed)
     }
 }

@@ -10,41 +10,41 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 use tracing::{debug, info};
 
-use super::link::Link;
-use super::{Ack, MqttStats, PublishError};
+use super::link::MqttLink;
+use super::{MqttStats, PublishAck, PublishError};
 use crate::driver::events::Notices;
 use crate::driver::tls::Road;
 use crate::driver::{DriverClock, chance};
 use crate::error::Error;
 use crate::limits::{FILTERS_MAX, INBOX_MAX, OUTPUT_BYTES_MAX};
 use crate::session::event::EventKind;
-use crate::session::mqtt::{Event, Message, Session, Token};
+use crate::session::mqtt::{MqttEvent, MqttMessage, MqttSession, Token};
 
-type Answer = oneshot::Sender<Result<Ack, PublishError>>;
+type Answer = oneshot::Sender<Result<PublishAck, PublishError>>;
 
 /// What users want.
 #[derive(Debug)]
-pub(super) enum Command {
-    Publish(Message, Answer),
+pub(super) enum MqttCommand {
+    Publish(MqttMessage, Answer),
     Subscribe(String, QoS, oneshot::Sender<ReasonCode>),
     Stats(oneshot::Sender<MqttStats>),
 }
 
-pub(super) struct Task {
+pub(super) struct MqttTask {
     road: Road,
-    session: Session,
+    session: MqttSession,
     clock: DriverClock,
     rng: Xoshiro256PlusPlus,
-    orders: mpsc::Receiver<Command>,
+    orders: mpsc::Receiver<MqttCommand>,
     /// A message that waits for room; nobody else is heard meanwhile.
-    held: Option<(Message, Answer)>,
+    held: Option<(MqttMessage, Answer)>,
     answers: BTreeMap<Token, Answer>,
     subscribing: BTreeMap<Token, oneshot::Sender<ReasonCode>>,
     filters: usize,
     made: u64,
-    inbox: mpsc::Sender<Message>,
+    inbox: mpsc::Sender<MqttMessage>,
     /// Messages that came and nobody has taken.
-    unread: VecDeque<(Message, Option<PacketId>)>,
+    unread: VecDeque<(MqttMessage, Option<PacketId>)>,
     output: Vec<u8>,
     /// Whoever waits for the first connection.
     connected: Option<oneshot::Sender<Result<(), Error>>>,
@@ -60,12 +60,12 @@ enum Over {
     Closed,
 }
 
-impl Task {
+impl MqttTask {
     pub(super) fn new(
         road: Road,
-        session: Session,
-        orders: mpsc::Receiver<Command>,
-        inbox: mpsc::Sender<Message>,
+        session: MqttSession,
+        orders: mpsc::Receiver<MqttCommand>,
+        inbox: mpsc::Sender<MqttMessage>,
         connected: oneshot::Sender<Result<(), Error>>,
         notices: Arc<Notices>,
     ) -> Self {
@@ -92,7 +92,7 @@ impl Task {
 
     pub(super) async fn run(mut self) {
         loop {
-            match Box::pin(Link::open(&self.road)).await {
+            match Box::pin(MqttLink::open(&self.road)).await {
                 Ok(link) => {
                     if let Over::Closed = self.serve(link).await {
                         return;
@@ -141,8 +141,8 @@ impl Task {
         }
     }
 
-    async fn serve(&mut self, link: Link) -> Over {
-        let Link { mut reader, writer } = link;
+    async fn serve(&mut self, link: MqttLink) -> Over {
+        let MqttLink { mut reader, writer } = link;
         let inbox = self.inbox.clone();
         self.session.handle_opened(self.clock.now());
         self.output.clear();
@@ -199,26 +199,26 @@ impl Task {
         }
     }
 
-    fn obey(&mut self, order: Command) {
+    fn obey(&mut self, order: MqttCommand) {
         match order {
-            Command::Publish(message, answer) => self.publish(message, answer),
-            Command::Subscribe(_, _, answer) if self.filters >= FILTERS_MAX => {
+            MqttCommand::Publish(message, answer) => self.publish(message, answer),
+            MqttCommand::Subscribe(_, _, answer) if self.filters >= FILTERS_MAX => {
                 let _ = answer.send(ReasonCode::QuotaExceeded);
             }
-            Command::Subscribe(filter, qos, answer) => {
+            MqttCommand::Subscribe(filter, qos, answer) => {
                 let token = self.token();
                 self.filters += 1;
                 self.subscribing.insert(token, answer);
                 self.session.subscribe(token, &filter, qos);
             }
-            Command::Stats(answer) => {
+            MqttCommand::Stats(answer) => {
                 let (waiting, waiting_bytes, under_way) = self.session.load();
                 let _ = answer.send(MqttStats { waiting, waiting_bytes, under_way, ..self.stats });
             }
         }
     }
 
-    fn publish(&mut self, message: Message, answer: Answer) {
+    fn publish(&mut self, message: MqttMessage, answer: Answer) {
         let bytes = message.topic.len() + message.payload.len();
         if answer.is_closed() {
             // Whoever wanted it has gone while it waited for room.
@@ -248,7 +248,7 @@ impl Task {
     fn tell(&mut self) {
         while let Some(event) = self.session.poll_event() {
             match event {
-                Event::Connected { .. } => {
+                MqttEvent::Connected { .. } => {
                     self.stats.connects += 1;
                     self.notices.tell(None, EventKind::Connected);
                     info!(event = "mqtt_connected", address = %self.road.address.authority());
@@ -256,7 +256,7 @@ impl Task {
                         let _ = connected.send(Ok(()));
                     }
                 }
-                Event::Refused { reason, hints } => {
+                MqttEvent::Refused { reason, hints } => {
                     self.notices.tell(None, EventKind::refused(&hints));
                     // An older broker is greeted again; to everybody else the first refusal is the answer.
                     let is_older = reason == ReasonCode::UnsupportedProtocolVersion;
@@ -265,30 +265,30 @@ impl Task {
                     }
                     self.hints = Some(hints);
                 }
-                Event::Ended { reason, hints } => {
+                MqttEvent::Ended { reason, hints } => {
                     info!(event = "mqtt_ended", reason = reason.name());
                     self.hints = Some(hints);
                 }
-                Event::Nonsense(words) => {
+                MqttEvent::Nonsense(words) => {
                     if let Some(connected) = self.connected.take() {
                         let _ = connected.send(Err(Error::Nonsense(words)));
                     }
                 }
-                Event::Published { token, after } => self.answer(token, Ok(Ack { after })),
-                Event::Rejected { token, reason, detail, hints } => {
+                MqttEvent::Published { token, after } => self.answer(token, Ok(PublishAck { after })),
+                MqttEvent::Rejected { token, reason, detail, hints } => {
                     let retry_after = hints.retry_after;
                     self.notices.tell(None, EventKind::refused(&hints));
                     self.answer(token, Err(PublishError::Rejected { reason, detail, retry_after }));
                 }
-                Event::Dropped { token } => self.answer(token, Err(PublishError::Dropped)),
-                Event::TooLarge { token } => self.answer(token, Err(PublishError::TooLarge)),
-                Event::Subscribed { token, reason } => {
+                MqttEvent::Dropped { token } => self.answer(token, Err(PublishError::Dropped)),
+                MqttEvent::TooLarge { token } => self.answer(token, Err(PublishError::TooLarge)),
+                MqttEvent::Subscribed { token, reason } => {
                     if let Some(answer) = self.subscribing.remove(&token) {
                         let _ = answer.send(reason);
                     }
                 }
-                Event::Message(_, None) if self.unread.len() >= INBOX_MAX => self.stats.unread += 1,
-                Event::Message(message, id) => self.unread.push_back((message, id)),
+                MqttEvent::Message(_, None) if self.unread.len() >= INBOX_MAX => self.stats.unread += 1,
+                MqttEvent::Message(message, id) => self.unread.push_back((message, id)),
             }
         }
         if let Some((message, answer)) = self.held.take() {
@@ -296,7 +296,7 @@ impl Task {
         }
     }
 
-    fn answer(&mut self, token: Token, outcome: Result<Ack, PublishError>) {
+    fn answer(&mut self, token: Token, outcome: Result<PublishAck, PublishError>) {
         if let Some(answer) = self.answers.remove(&token) {
             let _ = answer.send(outcome);
         }

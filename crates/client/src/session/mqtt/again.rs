@@ -4,9 +4,9 @@
 use tidegate_control::Timestamp;
 use tidegate_wire_mqtt::{Ack, AckKind, Packet, PacketId};
 
-use super::{Event, Session};
+use super::{MqttEvent, MqttSession};
 
-impl Session {
+impl MqttSession {
     /// Begins it. Subscriptions were asked for before, if they had to be.
     pub(super) fn resume(&mut self, session_present: bool, now: Timestamp) {
         if !session_present {
@@ -14,7 +14,7 @@ impl Session {
             let released: Vec<PacketId> =
                 self.flights.iter().filter(|(_, flight)| flight.is_released).map(|(id, _)| *id).collect();
             for flight in released.iter().filter_map(|id| self.flights.remove(id)) {
-                self.events.push_back(Event::Published { token: flight.token, after: now.since(flight.sent) });
+                self.events.push_back(MqttEvent::Published { token: flight.token, after: now.since(flight.sent) });
             }
         }
         let mut again: Vec<PacketId> = self.flights.keys().copied().collect();
@@ -39,7 +39,7 @@ impl Session {
                 self.last_sent = now;
             } else {
                 // The broker takes smaller packets than before.
-                self.events.push_back(Event::TooLarge { token: flight.token });
+                self.events.push_back(MqttEvent::TooLarge { token: flight.token });
             }
         }
     }

@@ -10,10 +10,10 @@ use tidegate_wire_mqtt::{
     decode,
 };
 
-use super::{Event, Message, Phase, Session};
+use super::{MqttEvent, MqttMessage, MqttPhase, MqttSession};
 use crate::limits::{ALIASES_MAX, COMEBACK_MAX, INBOX_MAX, RECEIVE_MAX, WINDOW_MAX};
 
-impl Session {
+impl MqttSession {
     /// Bytes arrived. False: the connection is to be given up, and an event says why.
     pub fn handle_bytes(&mut self, bytes: &[u8], now: Timestamp) -> bool {
         self.inbox.extend_from_slice(bytes);
@@ -29,7 +29,7 @@ impl Session {
                 }
                 Ok(Decoded::Incomplete { .. }) => break true,
                 Err(error) => {
-                    self.events.push_back(Event::Nonsense(format!("{} [{}]", error.detail, error.section)));
+                    self.events.push_back(MqttEvent::Nonsense(format!("{} [{}]", error.detail, error.section)));
                     break false;
                 }
             }
@@ -41,23 +41,23 @@ impl Session {
 
     fn handle(&mut self, packet: &Packet<'_>, now: Timestamp) -> bool {
         match (self.phase, packet) {
-            (Phase::Greeting(_), Packet::ConnAck(answer)) => return self.welcome(answer, now),
-            (Phase::Up, Packet::Publish(publish)) => return self.on_publish(publish),
-            (Phase::Up, Packet::Ack(ack)) => self.on_ack(ack, now),
-            (Phase::Up, Packet::SubAck(answer)) => {
+            (MqttPhase::Greeting(_), Packet::ConnAck(answer)) => return self.welcome(answer, now),
+            (MqttPhase::Up, Packet::Publish(publish)) => return self.on_publish(publish),
+            (MqttPhase::Up, Packet::Ack(ack)) => self.on_ack(ack, now),
+            (MqttPhase::Up, Packet::SubAck(answer)) => {
                 if let Some(token) = self.asked.remove(&answer.packet_id) {
                     let reason = answer.reasons.iter().next().unwrap_or(ReasonCode::UnspecifiedError);
-                    self.events.push_back(Event::Subscribed { token, reason });
+                    self.events.push_back(MqttEvent::Subscribed { token, reason });
                 }
             }
-            (Phase::Up, Packet::PingResp) => self.pinged = None,
+            (MqttPhase::Up, Packet::PingResp) => self.pinged = None,
             (_, Packet::Disconnect(goodbye)) => {
                 let hints = hints_of(goodbye.properties);
-                self.events.push_back(Event::Ended { reason: goodbye.reason, hints });
+                self.events.push_back(MqttEvent::Ended { reason: goodbye.reason, hints });
                 return false;
             }
             (_, other) => {
-                self.events.push_back(Event::Nonsense(format!("unexpected {:?}", other.kind())));
+                self.events.push_back(MqttEvent::Nonsense(format!("unexpected {:?}", other.kind())));
                 return false;
             }
         }
@@ -72,7 +72,7 @@ impl Session {
                 // An older broker: the next greeting is in its language.
                 self.peer = Peer::new(Version::V311);
             }
-            self.events.push_back(Event::Refused { reason: answer.reason, hints });
+            self.events.push_back(MqttEvent::Refused { reason: answer.reason, hints });
             return false;
         }
         let allowed = properties.receive_maximum().map_or(WINDOW_MAX, |max| max.get().into());
@@ -86,10 +86,10 @@ impl Session {
         if let Some(id) = properties.assigned_client_id() {
             id.clone_into(&mut self.config.client_id);
         }
-        self.phase = Phase::Up;
+        self.phase = MqttPhase::Up;
         self.was_up = true;
         self.reconnect.on_success(now);
-        self.events.push_back(Event::Connected { session_present: answer.session_present });
+        self.events.push_back(MqttEvent::Connected { session_present: answer.session_present });
         if !answer.session_present {
             self.incoming.clear();
             for place in 0..self.subscriptions.len() {
@@ -112,7 +112,7 @@ impl Session {
             (None, name) => Some(name.to_owned()),
         };
         let Some(topic) = topic else {
-            self.events.push_back(Event::Nonsense("a topic alias that is not known".to_owned()));
+            self.events.push_back(MqttEvent::Nonsense("a topic alias that is not known".to_owned()));
             return false;
         };
         let id = match publish.delivery {
@@ -126,18 +126,18 @@ impl Session {
         };
         self.unread.extend(id);
         if self.unread.len() > UNREAD_MAX {
-            self.events.push_back(Event::Nonsense("more messages at once than it was told to send".to_owned()));
+            self.events.push_back(MqttEvent::Nonsense("more messages at once than it was told to send".to_owned()));
             return false;
         }
         let (qos, retain) = (publish.delivery.qos(), publish.retain);
-        let message = Message { topic, payload: publish.payload.to_vec(), qos, retain };
-        self.events.push_back(Event::Message(message, id));
+        let message = MqttMessage { topic, payload: publish.payload.to_vec(), qos, retain };
+        self.events.push_back(MqttEvent::Message(message, id));
         true
     }
 
     /// A message was taken by its reader: now it is acknowledged.
     pub fn hand_over(&mut self, qos: QoS, id: Option<PacketId>) {
-        let Some(id) = id.filter(|id| self.phase == Phase::Up && self.unread.remove(id)) else { return };
+        let Some(id) = id.filter(|id| self.phase == MqttPhase::Up && self.unread.remove(id)) else { return };
         let kind = if qos == QoS::ExactlyOnce { AckKind::PubRec } else { AckKind::PubAck };
         self.write(&Packet::Ack(Ack::success(kind, id)));
     }
@@ -167,9 +167,9 @@ impl Session {
                 let (token, after) = (flight.token, now.since(flight.sent));
                 self.events.push_back(if ack.reason.is_failure() {
                     let detail = ack.properties.reason_string().map(str::to_owned);
-                    Event::Rejected { token, reason: ack.reason, detail, hints }
+                    MqttEvent::Rejected { token, reason: ack.reason, detail, hints }
                 } else {
-                    Event::Published { token, after }
+                    MqttEvent::Published { token, after }
                 });
             }
         }

@@ -5,9 +5,9 @@
 //! refusal with a time holds everything back until then. What was under way when a connection broke is sent again on the
 //! next one, first and in order; if the broker has kept the session, QoS 2 stays exactly once.
 //!
-//! - told: [`Session::handle_opened`], [`Session::handle_bytes`], [`Session::handle_lost`], [`Session::publish`],
-//!   [`Session::subscribe`], [`Session::hand_over`]
-//! - asked: [`Session::turn`], [`Session::take_output`], [`Session::poll_event`], [`Session::poll_timeout`]
+//! - told: [`MqttSession::handle_opened`], [`MqttSession::handle_bytes`], [`MqttSession::handle_lost`], [`MqttSession::publish`],
+//!   [`MqttSession::subscribe`], [`MqttSession::hand_over`]
+//! - asked: [`MqttSession::turn`], [`MqttSession::take_output`], [`MqttSession::poll_event`], [`MqttSession::poll_timeout`]
 
 mod again;
 mod input;
@@ -31,7 +31,7 @@ use crate::limits::{ANSWER_TIMEOUT, DRAIN_INTERVAL, MQTT_PACKET_BYTES_MAX, RECEI
 
 /// What happens to a message that finds the backlog full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFull {
+pub enum BacklogPolicy {
     /// Whoever publishes waits for room.
     #[default]
     Wait,
@@ -59,7 +59,7 @@ pub struct MqttConfig {
     /// Bytes of topics and payloads that may wait.
     pub backlog_bytes: usize,
     /// What happens beyond.
-    pub on_full: OnFull,
+    pub on_full: BacklogPolicy,
     /// Certificates to trust (PEM), instead of those of this machine: for `mqtts` and `wss`.
     pub ca: Option<Vec<u8>>,
 }
@@ -73,7 +73,7 @@ impl Default for MqttConfig {
             session_expiry: 300,
             backlog_messages: 10_000,
             backlog_bytes: 16 << 20,
-            on_full: OnFull::default(),
+            on_full: BacklogPolicy::default(),
             ca: None,
         }
     }
@@ -81,7 +81,7 @@ impl Default for MqttConfig {
 
 /// A message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Message {
+pub struct MqttMessage {
     /// Its topic.
     pub topic: String,
     /// What it says.
@@ -92,7 +92,7 @@ pub struct Message {
     pub retain: bool,
 }
 
-impl Message {
+impl MqttMessage {
     fn bytes(&self) -> usize {
         self.topic.len() + self.payload.len()
     }
@@ -104,7 +104,7 @@ pub struct Token(pub u64);
 
 /// What came of something.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum MqttEvent {
     /// The broker is there; whether it has kept the session.
     Connected {
         /// It has.
@@ -159,33 +159,33 @@ pub enum Event {
         /// How.
         reason: ReasonCode,
     },
-    /// A message came. If it has a number, [`Session::hand_over`] acknowledges it.
-    Message(Message, Option<PacketId>),
+    /// A message came. If it has a number, [`MqttSession::hand_over`] acknowledges it.
+    Message(MqttMessage, Option<PacketId>),
     /// What the broker sends is no MQTT.
     Nonsense(String),
 }
 
 /// There is no room for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct BacklogFull;
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct WaitingPublish {
     token: Token,
-    message: Message,
+    message: MqttMessage,
 }
 
 #[derive(Clone, Debug)]
 struct Flight {
     token: Token,
-    message: Message,
+    message: MqttMessage,
     sent: Timestamp,
     /// QoS 2: the broker has it, and is to be told so.
     is_released: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum MqttPhase {
     Away,
     Greeting(Timestamp),
     Up,
@@ -193,15 +193,15 @@ enum Phase {
 
 /// See the [module](self).
 #[derive(Debug)]
-pub struct Session {
+pub struct MqttSession {
     config: MqttConfig,
     peer: Peer,
     limits: Limits,
-    phase: Phase,
+    phase: MqttPhase,
     inbox: Vec<u8>,
     out: Vec<u8>,
-    events: VecDeque<Event>,
-    backlog: VecDeque<Waiting>,
+    events: VecDeque<MqttEvent>,
+    backlog: VecDeque<WaitingPublish>,
     backlog_bytes: usize,
     flights: BTreeMap<PacketId, Flight>,
     /// Flights of an earlier connection that have not been sent on this one, in order.
@@ -228,7 +228,7 @@ pub struct Session {
     reconnect: Reconnect,
 }
 
-impl Session {
+impl MqttSession {
     /// A session that has no connection yet.
     pub fn new(config: MqttConfig) -> Self {
         let limits = Limits { packet_bytes_max: MQTT_PACKET_BYTES_MAX, ..Limits::default() };
@@ -237,7 +237,7 @@ impl Session {
             config,
             peer: Peer::new(Version::V5),
             limits: limits.with_sender(Sender::Server),
-            phase: Phase::Away,
+            phase: MqttPhase::Away,
             inbox: Vec::new(),
             out: Vec::new(),
             events: VecDeque::new(),
@@ -274,46 +274,46 @@ impl Session {
 
     /// Whether whoever publishes has to wait for room. A message that is larger than all room is never waited for.
     pub fn must_wait(&self, bytes: usize) -> bool {
-        self.config.on_full == OnFull::Wait && !self.has_room(bytes) && !self.backlog.is_empty()
+        self.config.on_full == BacklogPolicy::Wait && !self.has_room(bytes) && !self.backlog.is_empty()
     }
 
     /// Takes a message. What had to go for it is an event.
-    pub fn publish(&mut self, token: Token, message: Message) -> Result<(), Full> {
+    pub fn publish(&mut self, token: Token, message: MqttMessage) -> Result<(), BacklogFull> {
         let bytes = message.bytes();
         if !self.has_room(bytes) {
             match self.config.on_full {
-                OnFull::Wait | OnFull::Reject => return Err(Full),
-                OnFull::DropOldest => {
+                BacklogPolicy::Wait | BacklogPolicy::Reject => return Err(BacklogFull),
+                BacklogPolicy::DropOldest => {
                     while !self.has_room(bytes) {
-                        let Some(oldest) = self.backlog.pop_front() else { return Err(Full) };
+                        let Some(oldest) = self.backlog.pop_front() else { return Err(BacklogFull) };
                         self.drop_waiting(&oldest);
                     }
                 }
-                OnFull::Latest => {
+                BacklogPolicy::Latest => {
                     let same = self.backlog.iter().position(|waiting| waiting.message.topic == message.topic);
-                    let old = same.and_then(|place| self.backlog.remove(place)).ok_or(Full)?;
+                    let old = same.and_then(|place| self.backlog.remove(place)).ok_or(BacklogFull)?;
                     self.drop_waiting(&old);
                     if !self.has_room(bytes) {
-                        return Err(Full);
+                        return Err(BacklogFull);
                     }
                 }
             }
         }
         self.backlog_bytes += bytes;
-        self.backlog.push_back(Waiting { token, message });
+        self.backlog.push_back(WaitingPublish { token, message });
         Ok(())
     }
 
-    fn drop_waiting(&mut self, waiting: &Waiting) {
+    fn drop_waiting(&mut self, waiting: &WaitingPublish) {
         self.backlog_bytes -= waiting.message.bytes();
-        self.events.push_back(Event::Dropped { token: waiting.token });
+        self.events.push_back(MqttEvent::Dropped { token: waiting.token });
     }
 
     /// Wants messages of a filter, now and after each return.
     pub fn subscribe(&mut self, token: Token, filter: &str, qos: QoS) {
         self.subscriptions.retain(|(_, known, _)| known != filter);
         self.subscriptions.push((token, filter.to_owned(), qos));
-        if self.phase == Phase::Up {
+        if self.phase == MqttPhase::Up {
             self.ask_for(self.subscriptions.len() - 1);
         }
     }
@@ -321,7 +321,7 @@ impl Session {
     fn ask_for(&mut self, place: usize) {
         let Some((token, filter, qos)) = self.subscriptions.get(place).cloned() else { return };
         let Ok(wanted) = TopicFilter::parse(&filter, &self.limits) else {
-            return self.events.push_back(Event::Subscribed { token, reason: ReasonCode::TopicFilterInvalid });
+            return self.events.push_back(MqttEvent::Subscribed { token, reason: ReasonCode::TopicFilterInvalid });
         };
         let packet_id = self.take_id();
         self.asked.insert(packet_id, token);
@@ -337,7 +337,7 @@ impl Session {
         self.aliases.clear();
         self.asked.clear();
         self.pinged = None;
-        self.phase = Phase::Greeting(now);
+        self.phase = MqttPhase::Greeting(now);
         let config = self.config.clone();
         let receive = NonZeroU16::new(RECEIVE_MAX).map(Property::ReceiveMaximum);
         let list: Vec<Property<'_>> = if self.peer.version.is_v5() {
@@ -360,7 +360,7 @@ impl Session {
 
     /// The connection is gone, or could not be opened; the answer is when to try the next.
     pub fn handle_lost<R: Rng + ?Sized>(&mut self, now: Timestamp, hints: Option<&Hints>, rng: &mut R) -> Duration {
-        self.phase = Phase::Away;
+        self.phase = MqttPhase::Away;
         self.out.clear();
         // Not acknowledged: they come again, and are new then.
         for id in std::mem::take(&mut self.unread) {
@@ -372,9 +372,9 @@ impl Session {
     /// Does what it is time for. False: the broker is silent, the connection is to be given up.
     pub fn turn(&mut self, now: Timestamp) -> bool {
         match self.phase {
-            Phase::Away => return true,
-            Phase::Greeting(since) => return now < since + ANSWER_TIMEOUT,
-            Phase::Up => {}
+            MqttPhase::Away => return true,
+            MqttPhase::Greeting(since) => return now < since + ANSWER_TIMEOUT,
+            MqttPhase::Up => {}
         }
         if now >= self.not_before {
             self.send_again(now);
@@ -401,23 +401,23 @@ impl Session {
         true
     }
 
-    fn send(&mut self, waiting: Waiting, now: Timestamp) {
-        let Waiting { token, message } = waiting;
+    fn send(&mut self, waiting: WaitingPublish, now: Timestamp) {
+        let WaitingPublish { token, message } = waiting;
         let id = (message.qos != QoS::AtMostOnce).then(|| self.take_id());
         if !self.write_publish(&message, id, false) {
-            return self.events.push_back(Event::TooLarge { token });
+            return self.events.push_back(MqttEvent::TooLarge { token });
         }
         self.last_sent = now;
         match id {
             Some(id) => {
                 self.flights.insert(id, Flight { token, message, sent: now, is_released: false });
             }
-            None => self.events.push_back(Event::Published { token, after: Duration::ZERO }),
+            None => self.events.push_back(MqttEvent::Published { token, after: Duration::ZERO }),
         }
     }
 
     /// False if it is larger than the broker takes.
-    fn write_publish(&mut self, message: &Message, id: Option<PacketId>, dup: bool) -> bool {
+    fn write_publish(&mut self, message: &MqttMessage, id: Option<PacketId>, dup: bool) -> bool {
         let delivery = match (message.qos, id) {
             (QoS::AtLeastOnce, Some(packet_id)) => Delivery::AtLeastOnce { packet_id, dup },
             (QoS::ExactlyOnce, Some(packet_id)) => Delivery::ExactlyOnce { packet_id, dup },
@@ -440,7 +440,7 @@ impl Session {
 
     /// Says goodbye.
     pub fn goodbye(&mut self) {
-        if self.phase == Phase::Up {
+        if self.phase == MqttPhase::Up {
             self.write(&Packet::Disconnect(Disconnect { reason: ReasonCode::Success, properties: Properties::EMPTY }));
         }
     }
@@ -451,16 +451,16 @@ impl Session {
     }
 
     /// What happened next.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<MqttEvent> {
         self.events.pop_front()
     }
 
     /// When to turn again, if nothing arrives.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         match self.phase {
-            Phase::Away => None,
-            Phase::Greeting(since) => Some(since + ANSWER_TIMEOUT),
-            Phase::Up => {
+            MqttPhase::Away => None,
+            MqttPhase::Greeting(since) => Some(since + ANSWER_TIMEOUT),
+            MqttPhase::Up => {
                 let sign = match self.pinged {
                     Some(pinged) => pinged + self.keep_alive,
                     None => self.last_sent + self.keep_alive.mul_f32(0.9),

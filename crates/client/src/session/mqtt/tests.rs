@@ -9,17 +9,17 @@ use tidegate_wire_mqtt::{Ack, AckKind, ConnAck, Decoded, decode};
 use super::*;
 
 struct Bed {
-    session: Session,
+    session: MqttSession,
     now: Timestamp,
 }
 
-fn message(text: &str, qos: QoS) -> Message {
-    Message { topic: "a/b".into(), payload: text.as_bytes().to_vec(), qos, retain: false }
+fn message(text: &str, qos: QoS) -> MqttMessage {
+    MqttMessage { topic: "a/b".into(), payload: text.as_bytes().to_vec(), qos, retain: false }
 }
 
 impl Bed {
     fn new(config: MqttConfig) -> Self {
-        Self { session: Session::new(config), now: Timestamp::ZERO }
+        Self { session: MqttSession::new(config), now: Timestamp::ZERO }
     }
 
     fn up(config: MqttConfig, receive_maximum: u16) -> Self {
@@ -37,7 +37,7 @@ impl Bed {
     fn welcome(&mut self, list: &[Property<'_>], session_present: bool) {
         let properties = Properties::new(list);
         self.hear(&Packet::ConnAck(ConnAck { session_present, reason: ReasonCode::Success, properties }));
-        assert_eq!(self.session.poll_event(), Some(Event::Connected { session_present }));
+        assert_eq!(self.session.poll_event(), Some(MqttEvent::Connected { session_present }));
     }
 
     fn hear(&mut self, packet: &Packet<'_>) -> bool {
@@ -73,7 +73,7 @@ impl Bed {
         all
     }
 
-    fn publish(&mut self, token: u64, qos: QoS) -> Result<(), Full> {
+    fn publish(&mut self, token: u64, qos: QoS) -> Result<(), BacklogFull> {
         self.session.publish(Token(token), message(&token.to_string(), qos))
     }
 
@@ -92,7 +92,7 @@ fn receive_maximum_is_obeyed_and_an_answer_makes_room() {
     assert_eq!(bed.turn(), ["1", "2"]);
     assert_eq!(bed.turn(), Vec::<String>::new());
     bed.ack(AckKind::PubAck, 1, ReasonCode::Success, &[]);
-    assert_eq!(bed.session.poll_event(), Some(Event::Published { token: Token(1), after: Duration::ZERO }));
+    assert_eq!(bed.session.poll_event(), Some(MqttEvent::Published { token: Token(1), after: Duration::ZERO }));
     assert_eq!(bed.turn(), ["3"]);
     assert_eq!(bed.session.load().2, 2);
 }
@@ -104,7 +104,7 @@ fn a_refusal_is_told_with_its_time_and_holds_the_rest_back() {
     bed.publish(2, QoS::AtLeastOnce).unwrap();
     bed.turn();
     bed.ack(AckKind::PubAck, 1, ReasonCode::QuotaExceeded, &[("pace-retry-after-ms", "800")]);
-    let Some(Event::Rejected { token, reason, hints, .. }) = bed.session.poll_event() else { panic!() };
+    let Some(MqttEvent::Rejected { token, reason, hints, .. }) = bed.session.poll_event() else { panic!() };
     assert_eq!(
         (token, reason, hints.retry_after),
         (Token(1), ReasonCode::QuotaExceeded, Some(Duration::from_millis(800)))
@@ -145,7 +145,7 @@ fn what_was_under_way_is_sent_again_in_order_and_the_backlog_at_a_pace() {
     bed.session.handle_lost(bed.now, None, &mut rng);
     bed.open(10, false);
     assert_eq!(
-        bed.session.poll_event().map(|event| matches!(event, Event::Published { token: Token(2), .. })),
+        bed.session.poll_event().map(|event| matches!(event, MqttEvent::Published { token: Token(2), .. })),
         Some(true)
     );
     assert_eq!(bed.sent(), ["1", "3", "4", "5"]);
@@ -168,7 +168,7 @@ fn what_was_under_way_goes_again_within_the_new_window_before_what_waits() {
     assert_eq!(bed.turn(), ["3 dup"]);
     // Cut once more before all of it went: the rest is not forgotten, nor is anything told twice.
     bed.session.handle_lost(bed.now, None, &mut rng);
-    assert!(matches!(bed.session.poll_event(), Some(Event::Published { token: Token(2), .. })));
+    assert!(matches!(bed.session.poll_event(), Some(MqttEvent::Published { token: Token(2), .. })));
     bed.open(1, true);
     let mut sent = bed.sent();
     for id in [1, 3, 4] {
@@ -190,32 +190,32 @@ fn what_was_under_way_and_is_too_large_now_is_said_to_be() {
     bed.session.handle_opened(bed.now);
     bed.sent();
     bed.welcome(&[Property::MaximumPacketSize(NonZeroU32::new(50).unwrap())], true);
-    assert_eq!(bed.session.poll_event(), Some(Event::TooLarge { token: Token(1) }));
+    assert_eq!(bed.session.poll_event(), Some(MqttEvent::TooLarge { token: Token(1) }));
     assert_eq!((bed.sent(), bed.session.load().2), (vec!["2 dup".to_owned()], 1));
     // The next connection has its own maximum.
     bed.session.handle_lost(bed.now, None, &mut rng);
     bed.open(10, true);
     bed.session.publish(Token(3), message(&"x".repeat(100), QoS::AtMostOnce)).unwrap();
     bed.turn();
-    assert_eq!(bed.session.poll_event(), Some(Event::Published { token: Token(3), after: Duration::ZERO }));
+    assert_eq!(bed.session.poll_event(), Some(MqttEvent::Published { token: Token(3), after: Duration::ZERO }));
 }
 
 #[test]
 fn a_full_backlog_does_what_was_chosen() {
     let small = |on_full| MqttConfig { backlog_messages: 2, on_full, ..MqttConfig::default() };
-    for on_full in [OnFull::Wait, OnFull::Reject] {
+    for on_full in [BacklogPolicy::Wait, BacklogPolicy::Reject] {
         let mut bed = Bed::new(small(on_full));
-        assert_eq!([1, 2, 3].map(|token| bed.publish(token, QoS::AtMostOnce)), [Ok(()), Ok(()), Err(Full)]);
+        assert_eq!([1, 2, 3].map(|token| bed.publish(token, QoS::AtMostOnce)), [Ok(()), Ok(()), Err(BacklogFull)]);
     }
-    let mut bed = Bed::new(small(OnFull::DropOldest));
+    let mut bed = Bed::new(small(BacklogPolicy::DropOldest));
     assert!([1, 2, 3].into_iter().all(|token| bed.publish(token, QoS::AtMostOnce).is_ok()));
-    assert_eq!(bed.session.poll_event(), Some(Event::Dropped { token: Token(1) }));
-    let mut bed = Bed::new(small(OnFull::Latest));
-    bed.session.publish(Token(1), Message { topic: "other".into(), ..Message::default() }).unwrap();
+    assert_eq!(bed.session.poll_event(), Some(MqttEvent::Dropped { token: Token(1) }));
+    let mut bed = Bed::new(small(BacklogPolicy::Latest));
+    bed.session.publish(Token(1), MqttMessage { topic: "other".into(), ..MqttMessage::default() }).unwrap();
     assert!([2, 3].into_iter().all(|token| bed.publish(token, QoS::AtMostOnce).is_ok()));
-    assert_eq!(bed.session.poll_event(), Some(Event::Dropped { token: Token(2) }));
-    let one = Message { topic: "third".into(), ..Message::default() };
-    assert_eq!(bed.session.publish(Token(4), one), Err(Full));
+    assert_eq!(bed.session.poll_event(), Some(MqttEvent::Dropped { token: Token(2) }));
+    let one = MqttMessage { topic: "third".into(), ..MqttMessage::default() };
+    assert_eq!(bed.session.publish(Token(4), one), Err(BacklogFull));
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn a_silent_broker_is_given_up_and_nonsense_ends_the_connection() {
         let mut bed = Bed::new(MqttConfig::default());
         bed.session.handle_opened(bed.now);
         assert!(!bed.session.handle_bytes(bytes, bed.now));
-        assert!(matches!(bed.session.poll_event(), Some(Event::Nonsense(_))));
+        assert!(matches!(bed.session.poll_event(), Some(MqttEvent::Nonsense(_))));
     }
 }
 
@@ -246,7 +246,7 @@ fn a_message_is_acknowledged_when_it_was_taken_and_told_once() {
         Packet::Publish(Publish { delivery, retain: false, topic: "t", properties: Properties::EMPTY, payload: b"x" })
     };
     assert!(bed.hear(&publish(false)));
-    let Some(Event::Message(got, id)) = bed.session.poll_event() else { panic!() };
+    let Some(MqttEvent::Message(got, id)) = bed.session.poll_event() else { panic!() };
     assert!(bed.sent().is_empty(), "nobody has it yet");
     bed.session.hand_over(got.qos, id);
     assert_eq!(bed.sent(), ["PubRec"]);

@@ -6,10 +6,10 @@ mod floods;
 mod hosts;
 mod receivers;
 
-use super::model::{APP, Cohort, DEVICE, Pace, Readers, Speaks, Style};
+use super::model::{APP, Cohort, DEVICE, ReadPace, Readers, Speaks, Style};
 
 /// All scenarios, in the order in which they are shown.
-pub fn all() -> impl Iterator<Item = &'static super::model::Scenario> {
+pub fn all() -> impl Iterator<Item = &'static super::model::ZooScenario> {
     [calm::ALL, receivers::ALL, floods::ALL, fleets::ALL, hosts::ALL].into_iter().flatten()
 }
 
@@ -18,7 +18,7 @@ const GATEWAY: Cohort =
     Cohort { name: "gateway", count: 1, speaks: Speaks::V5, qos: 1, per_s: 500.0, topics: 1000, ..DEVICE };
 
 /// An application that works on 500 messages a second, one after the other.
-const WORKER: Readers = Readers { name: "worker", speaks: Speaks::V5, pace: Pace::PerSecond(500.0), ..APP };
+const WORKER: Readers = Readers { name: "worker", speaks: Speaks::V5, pace: ReadPace::PerSecond(500.0), ..APP };
 
 /// Devices whose messages must not be lost.
 const CAREFUL: Cohort = Cohort { name: "careful", count: 5, speaks: Speaks::V5, qos: 1, ..DEVICE };

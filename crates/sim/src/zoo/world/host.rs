@@ -12,8 +12,8 @@ use tidegate_core::settings::Settings;
 use tidegate_core::{ConnId, Hello, Portion, Reading, Shard, Then, shard_of};
 use tidegate_wire_mqtt::{Decoded, Limits, Packet, Sender, Version, decode};
 
-use super::super::crowd::Who;
-use super::super::model::Scenario;
+use super::super::crowd::ClientIdentity;
+use super::super::model::ZooScenario;
 use super::SOCKET_DOWN_BYTES;
 
 /// Units of a turn, at least.
@@ -24,7 +24,7 @@ const PLACES: u32 = 1000;
 
 /// The two directions of a connection.
 #[derive(Debug, Default)]
-pub(super) struct End {
+pub(super) struct HostConnection {
     pub(super) conn: Option<ConnId>,
     shard: usize,
     /// Bytes towards the broker that it has not read.
@@ -60,10 +60,10 @@ struct Loop {
     writable: Vec<ConnId>,
 }
 
-pub(super) struct Host {
+pub(super) struct ZooHost {
     loops: Vec<Loop>,
     capacity: f64,
-    pub(super) ends: Vec<End>,
+    pub(super) ends: Vec<HostConnection>,
     /// Clients that were cut off in this turn.
     pub(super) cut: Vec<usize>,
     /// Clients to whom something was written.
@@ -73,8 +73,8 @@ pub(super) struct Host {
     looked_at: Timestamp,
 }
 
-impl Host {
-    pub(super) fn new(scenario: &Scenario, settings: Settings, clients: usize) -> Self {
+impl ZooHost {
+    pub(super) fn new(scenario: &ZooScenario, settings: Settings, clients: usize) -> Self {
         let (count, settings) = (usize::from(scenario.shards.max(1)), Arc::new(settings));
         let a_loop = |index| Loop {
             shard: Shard::new(index, count, Arc::clone(&settings), Arc::new(Open), 7),
@@ -88,7 +88,7 @@ impl Host {
         Self {
             loops: (0..count).map(a_loop).collect(),
             capacity: scenario.capacity,
-            ends: (0..clients).map(|_| End::default()).collect(),
+            ends: (0..clients).map(|_| HostConnection::default()).collect(),
             cut: Vec::new(),
             heard: BTreeSet::new(),
             turned_ns: 0,
@@ -97,7 +97,7 @@ impl Host {
     }
 
     /// A client comes; the first packet is its CONNECT. False if it is not let in.
-    pub(super) fn connect(&mut self, client: usize, who: &Who, bytes: &[u8], now: u64) -> bool {
+    pub(super) fn connect(&mut self, client: usize, who: &ClientIdentity, bytes: &[u8], now: u64) -> bool {
         let limits = Limits::default().with_sender(Sender::Client);
         let Ok(Decoded::Packet { packet: Packet::Connect(connect), consumed }) = decode(bytes, Version::V5, &limits)
         else {
@@ -119,7 +119,8 @@ impl Host {
             a_loop.clients.resize(place + 1, None);
         }
         a_loop.clients[place] = Some(client);
-        self.ends[client] = End { conn: Some(conn), shard, up: bytes[consumed..].to_vec(), ..End::default() };
+        self.ends[client] =
+            HostConnection { conn: Some(conn), shard, up: bytes[consumed..].to_vec(), ..HostConnection::default() };
         self.queue(client);
         true
     }

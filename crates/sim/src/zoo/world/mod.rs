@@ -15,10 +15,10 @@ use tidegate_core::classes::Priority;
 use tidegate_core::persist::SavedRhythm;
 use tidegate_core::settings::{BackOff, Settings};
 
-use super::crowd::{Crowd, Then};
-use super::model::{Phases, Scenario};
+use super::crowd::{Crowd, DriverAction};
+use super::model::{Phases, ZooScenario};
 use super::tally::Figures;
-use host::Host;
+use host::ZooHost;
 
 /// A turn of the loop.
 const TICK_NS: u64 = 1_000_000;
@@ -36,14 +36,14 @@ pub(super) const SOCKET_DOWN_BYTES: usize = 4 * 1024;
 
 /// Whether there is control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlSwitch {
     /// As shipped.
     On,
     /// `backoff.mode = off`, `priority.mode = off`.
     Off,
 }
 
-impl Control {
+impl ControlSwitch {
     fn settings(self) -> Settings {
         match self {
             Self::On => Settings::default(),
@@ -57,45 +57,45 @@ impl Control {
 }
 
 /// The parts of a run in virtual time.
-pub fn phases(scenario: &Scenario) -> Phases {
+pub fn phases(scenario: &ZooScenario) -> Phases {
     let lead = if scenario.is_known { LEARN_S } else { SHORT_S };
     Phases { lead, trouble: 6.0, after: 8.0 }
 }
 
 /// What became of each cohort. The same for the same seed.
-pub fn run(scenario: &Scenario, control: Control, seed: u64) -> Result<Vec<Figures>, String> {
+pub fn run(scenario: &ZooScenario, control: ControlSwitch, seed: u64) -> Result<Vec<Figures>, String> {
     let phases = phases(scenario);
-    World::new(scenario, phases, control, seed).run(phases)
+    ZooWorld::new(scenario, phases, control, seed).run(phases)
 }
 
 /// What a broker knows of the clients of a scenario who have been there for long: rates and batches, learned by real shards
 /// from the same clients on the way to the trouble, and the time at which that is. Rates are those on sockets. Nothing of
 /// clients who are strangers.
-pub fn learned(scenario: &Scenario, seed: u64) -> (Vec<SavedRhythm>, Timestamp) {
+pub fn learned(scenario: &ZooScenario, seed: u64) -> (Vec<SavedRhythm>, Timestamp) {
     if !scenario.is_known {
         return (Vec::new(), Timestamp::ZERO);
     }
-    let (phases, scenario) = (phases(scenario), Scenario { scale: 1.0, ..*scenario });
-    let mut world = World::new(&scenario, phases, Control::On, seed);
+    let (phases, scenario) = (phases(scenario), ZooScenario { scale: 1.0, ..*scenario });
+    let mut world = ZooWorld::new(&scenario, phases, ControlSwitch::On, seed);
     let until = (phases.lead * 1e9) as u64;
     world.live(until.saturating_sub(1), until);
     let now = Timestamp::from_nanos(until);
     (world.host.learned(now), now)
 }
 
-struct World {
+struct ZooWorld {
     crowd: Crowd,
-    host: Host,
+    host: ZooHost,
     /// Clients with something to take, and those to be called when their socket has room.
     hearing: BTreeSet<usize>,
     blocked: BTreeSet<usize>,
     scratch: Vec<u8>,
 }
 
-impl World {
-    fn new(scenario: &Scenario, phases: Phases, control: Control, seed: u64) -> Self {
+impl ZooWorld {
+    fn new(scenario: &ZooScenario, phases: Phases, control: ControlSwitch, seed: u64) -> Self {
         let crowd = Crowd::new(scenario, phases, scenario.scale, seed);
-        let host = Host::new(scenario, control.settings(), crowd.len());
+        let host = ZooHost::new(scenario, control.settings(), crowd.len());
         Self { crowd, host, hearing: BTreeSet::new(), blocked: BTreeSet::new(), scratch: Vec::new() }
     }
 
@@ -164,11 +164,11 @@ impl World {
         }
         let room = SOCKET_BYTES.saturating_sub(end.up.len());
         match self.crowd.act(client, now, room, &mut end.up) {
-            Then::Stay => {}
-            Then::Blocked => {
+            DriverAction::Stay => {}
+            DriverAction::Blocked => {
                 self.blocked.insert(client);
             }
-            Then::Vanish => {
+            DriverAction::Vanish => {
                 self.host.disconnect(client, now);
                 self.connect(client, now);
                 return;
