@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::Method;
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -59,7 +59,7 @@ impl Audit {
     }
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
     let row = |change: &AuditedChange| {
         json!({
             "at": view::rfc3339(change.at),

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, Query, State as Shared};
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 use tidegate_broker::ask::{Answer, Closed, Question};
@@ -68,7 +68,7 @@ impl SortPlace {
 
 type Words = HashMap<String, String>;
 
-pub(crate) async fn list(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn list(State(state): State<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let limit = limit(&words)?;
     let wanted = words.get("state").map(String::as_str);
     if wanted == Some("closed") {
@@ -198,7 +198,7 @@ pub(crate) async fn find(state: &AdminState, client_id: &str) -> Result<Option<B
     }
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     if let Some(detail) = find(&state, &client_id).await? {
         return Ok(json_of(&view::detail(&state, &detail)));
     }
@@ -206,7 +206,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, Path(client_id)
     closed.map(|closed| json_of(&view::closed(&state, &closed))).ok_or_else(|| Problem::no_client(&client_id))
 }
 
-pub(crate) async fn kick(Shared(state): Shared<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
+pub(crate) async fn kick(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     let question = Question::Kick { client_id: client_id.as_str().into() };
     if ask(&state, state.handle.shard_of(&client_id), question).await? == Answer::Kicked(true) {
         return Ok(about(format!("client {client_id}"), json_of(&json!({ "kicked": client_id }))));

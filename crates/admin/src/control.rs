@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{Query, State as Shared};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_broker::{Ban, Banned, Kept, Setting};
@@ -31,7 +31,7 @@ const REASON_BYTES_MAX: usize = 256;
 
 type Words = HashMap<String, String>;
 
-pub(crate) async fn limits(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn limits(State(state): State<Arc<AdminState>>) -> Answered {
     let (limits, grants) = (state.handle.rates(Setting::Limit), state.handle.rates(Setting::Grant));
     let mut by_whom: BTreeMap<Whom, [Option<Rate>; 2]> = BTreeMap::new();
     for (whom, rate) in limits {
@@ -59,7 +59,7 @@ fn limit_json(whom: &Whom, [rate, entitled]: [Option<Rate>; 2]) -> Value {
     })
 }
 
-pub(crate) async fn set_limit(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn set_limit(State(state): State<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let whom = whom(|name| text(&words, name))?;
     let wanted = |name: &str| match text(&words, name) {
@@ -93,7 +93,7 @@ async fn set(state: &AdminState, setting: Setting, whom: &Whom, rate: Option<Rat
     tokio::task::spawn_blocking(move || handle.set_rate(setting, &whom, rate)).await.ok().flatten()
 }
 
-pub(crate) async fn unset_limit(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn unset_limit(State(state): State<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let whom = whom(|name| words.get(name).cloned())?;
     let mut is_removed = false;
     for setting in [Setting::Limit, Setting::Grant] {
@@ -136,7 +136,7 @@ pub(crate) fn parse_rate(text: &str) -> Option<Rate> {
     Some(Rate::new(count, Duration::from_secs(per), count))
 }
 
-pub(crate) async fn bans(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn bans(State(state): State<Arc<AdminState>>) -> Answered {
     let bans: Vec<Value> = state.handle.bans().iter().map(ban_json).collect();
     Ok(json_of(&json!({ "bans": bans })))
 }
@@ -156,7 +156,7 @@ fn ban_json(ban: &Ban) -> Value {
     value
 }
 
-pub(crate) async fn add_ban(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn add_ban(State(state): State<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let whom = banned(|name| text(&words, name))?;
     let time = match words.get("seconds") {
@@ -185,7 +185,7 @@ pub(crate) async fn add_ban(Shared(state): Shared<Arc<AdminState>>, headers: Hea
     Ok(about(name, json_of(&value)))
 }
 
-pub(crate) async fn remove_ban(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn remove_ban(State(state): State<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let (handle, whom) = (state.handle.clone(), banned(|name| words.get(name).cloned())?);
     let name = banned_name(&whom);
     if let Ok(Some(kept)) = tokio::task::spawn_blocking(move || handle.unban(&whom)).await {

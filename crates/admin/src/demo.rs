@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::body::Bytes;
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
@@ -26,21 +26,21 @@ async fn on_stage<T: Send + 'static>(
     done.map_err(|_| Problem::busy("the demonstration does not answer"))
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
     Ok(json_of(&on_stage(&state, |demo| demo.show()).await?))
 }
 
-pub(crate) async fn start(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn start(State(state): State<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let gate = words.get("gate").and_then(Value::as_bool).unwrap_or(true);
     match on_stage(&state, move |demo| demo.start(gate)).await? {
-        Ok(true) => show(Shared(state)).await,
+        Ok(true) => show(State(state)).await,
         Ok(false) => Err(Problem::new(StatusCode::CONFLICT, "demo-runs", "the demonstration runs already")),
         Err(why) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "demo-failed", why)),
     }
 }
 
-pub(crate) async fn stop(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn stop(State(state): State<Arc<AdminState>>) -> Answered {
     on_stage(&state, |demo| demo.stop()).await?;
-    show(Shared(state)).await
+    show(State(state)).await
 }

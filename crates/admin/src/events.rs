@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use axum::Extension;
 use axum::body::{Body, Bytes};
-use axum::extract::{Query, State as Shared};
+use axum::extract::{Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use hyper::body::Frame;
@@ -42,7 +42,7 @@ impl hyper::body::Body for Feed {
     }
 }
 
-pub(crate) async fn listen(Shared(state): Shared<Arc<AdminState>>, place: Option<Extension<Place>>) -> Answered {
+pub(crate) async fn listen(State(state): State<Arc<AdminState>>, place: Option<Extension<Place>>) -> Answered {
     let seat = Arc::clone(&state.listeners).try_acquire_owned().map_err(|_| {
         let most = crate::limits::LISTENERS_MAX;
         Problem::busy(format!("{most} pages are listening already, and there are no more places")).after(30)
@@ -60,7 +60,7 @@ pub(crate) async fn listen(Shared(state): Shared<Arc<AdminState>>, place: Option
 }
 
 pub(crate) async fn history(
-    Shared(state): Shared<Arc<AdminState>>,
+    State(state): State<Arc<AdminState>>,
     Query(words): Query<HashMap<String, String>>,
 ) -> Answered {
     let seconds = match words.get("seconds") {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::StatusCode;
 use tidegate_broker::{Beside, Handle, PressureReport};
 use tidegate_core::event::{ClassStats, Side, Stats};
@@ -22,7 +22,7 @@ use crate::status::VERSION;
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
     let mut page = page(&state.handle, &*state.process, &state.certificates());
     let listeners = LISTENERS_MAX - state.listeners.available_permits();
     page.gauge("dashboards", "Pages that listen to the operator's door.", listeners as u64);

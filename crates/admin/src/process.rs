@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tidegate_broker::ask::Question;
@@ -17,7 +17,7 @@ use crate::problem::{Answered, Problem, json_of, text};
 use crate::state::AdminState;
 
 /// The loops turn: each shard answers. Overload alone is no reason to say no.
-pub(crate) async fn healthz(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn healthz(State(state): State<Arc<AdminState>>) -> Answered {
     for shard in 0..state.handle.shards() {
         ask(&state, shard, Question::Client { client_id: "".into() }).await?;
     }
@@ -25,7 +25,7 @@ pub(crate) async fn healthz(Shared(state): Shared<Arc<AdminState>>) -> Answered 
 }
 
 /// New clients are welcome.
-pub(crate) async fn readyz(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn readyz(State(state): State<Arc<AdminState>>) -> Answered {
     let (code, reasons) = match state.process.unready() {
         None => (StatusCode::OK, vec![]),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, vec![reason]),
@@ -50,7 +50,7 @@ fn store_json(store: &StoreReport) -> Value {
     })
 }
 
-pub(crate) async fn reload(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn reload(State(state): State<Arc<AdminState>>) -> Answered {
     let process = Arc::clone(&state.process);
     let done = tokio::task::spawn_blocking(move || process.reload()).await;
     match done {
@@ -64,7 +64,7 @@ pub(crate) async fn reload(Shared(state): Shared<Arc<AdminState>>) -> Answered {
 }
 
 /// Copies what is kept into a directory of this machine.
-pub(crate) async fn backup(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
+pub(crate) async fn backup(State(state): State<Arc<AdminState>>, headers: HeaderMap, body: Bytes) -> Answered {
     let words = words_in(&headers, &body)?;
     let to = words.get("to").and_then(Value::as_str).map(PathBuf::from).filter(|to| to.is_absolute());
     let to = to.ok_or_else(|| Problem::usage("\"to\" must be an absolute path"))?;
@@ -78,7 +78,7 @@ pub(crate) async fn backup(Shared(state): Shared<Arc<AdminState>>, headers: Head
     }
 }
 
-pub(crate) async fn drain(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn drain(State(state): State<Arc<AdminState>>) -> Answered {
     state.process.drain();
     Ok(text(StatusCode::ACCEPTED, "application/json", json!({ "draining": true }).to_string()))
 }

@@ -74,7 +74,7 @@ pub struct SettingInForce {
     pub path: String,
     /// As the file would have it.
     pub value: String,
-    /// Where it comes from.
+    /// Where the value comes from: a file and line, the command line, or the default.
     pub origin: String,
     /// What it is, in one line.
     pub about: String,
@@ -93,7 +93,7 @@ pub struct ListenerStatus {
     pub state: ListenerState,
 }
 
-/// What a door is.
+/// Whether a listener is open, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListenerState {
     /// Open.

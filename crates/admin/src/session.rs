@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use axum::extract::{Request, State as Shared};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -124,7 +124,7 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     ours.next().filter(|_| ours.next().is_none())
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Answered {
     let Some(keeper) = state.process.keeper() else {
         let token = state.sessions.local_token();
         return Ok(json_of(&json!({ "login": "not needed", "user": null, "role": "admin", "token": token })));
@@ -137,7 +137,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, headers: Header
     Ok(json_of(&json!({ "login": "done", "user": &*session.user, "role": role, "token": session.token })))
 }
 
-pub(crate) async fn log_in(Shared(state): Shared<Arc<AdminState>>, request: Request) -> Answered {
+pub(crate) async fn log_in(State(state): State<Arc<AdminState>>, request: Request) -> Answered {
     let (parts, body) = request.into_parts();
     let words = body::words(&parts.headers, body).await?;
     let keeper = state.process.keeper().ok_or_else(|| Problem::usage("there are no users here: no login is needed"))?;
@@ -158,7 +158,7 @@ pub(crate) async fn log_in(Shared(state): Shared<Arc<AdminState>>, request: Requ
 }
 
 /// Whoever has the cookie may end its session; a page of another site neither has it nor gets here.
-pub(crate) async fn log_out(Shared(state): Shared<Arc<AdminState>>, headers: HeaderMap) -> Answered {
+pub(crate) async fn log_out(State(state): State<Arc<AdminState>>, headers: HeaderMap) -> Answered {
     if let Some(cookie) = cookie(&headers) {
         state.sessions.close(cookie);
     }

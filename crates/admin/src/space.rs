@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::{Path, Request, State as Shared};
+use axum::extract::{Path, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::IntoResponse;
 use oxrdfio::RdfFormat;
@@ -28,7 +28,7 @@ fn handle(state: &AdminState) -> Result<SpaceHandle, Problem> {
     state.process.space().ok_or_else(off)
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
     let Ok(space) = handle(&state) else { return Ok(json_of(&json!({ "is_on": false }))) };
     let counts = space.counts();
     let sum = |wanted: &[&str]| -> u64 {
@@ -60,7 +60,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     })))
 }
 
-pub(crate) async fn queries(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn queries(State(state): State<Arc<AdminState>>) -> Answered {
     let space = handle(&state)?;
     let watch = space.watch();
     let millis = |time: std::time::Duration| view::rounded(time.as_secs_f64() * 1000.0);
@@ -82,7 +82,7 @@ pub(crate) async fn queries(Shared(state): Shared<Arc<AdminState>>) -> Answered 
     Ok(json_of(&json!({ "running": running, "slow": slow, "standing": standing })))
 }
 
-pub(crate) async fn cancel(Shared(state): Shared<Arc<AdminState>>, Path(number): Path<u64>) -> Answered {
+pub(crate) async fn cancel(State(state): State<Arc<AdminState>>, Path(number): Path<u64>) -> Answered {
     if handle(&state)?.cancel(number) {
         return Ok(json_of(&json!({ "cancelled": number })));
     }
@@ -91,7 +91,7 @@ pub(crate) async fn cancel(Shared(state): Shared<Arc<AdminState>>, Path(number):
 }
 
 /// A question of an operator, with everybody else's chances and limits.
-pub(crate) async fn run(Shared(state): Shared<Arc<AdminState>>, request: Request) -> Answered {
+pub(crate) async fn run(State(state): State<Arc<AdminState>>, request: Request) -> Answered {
     let space = handle(&state)?;
     let (parts, body) = request.into_parts();
     let words = body::words(&parts.headers, body).await?;

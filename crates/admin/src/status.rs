@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::extract::State as Shared;
+use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 use tidegate_broker::ask::Closed;
@@ -35,7 +35,7 @@ pub(crate) async fn version() -> Answered {
     Ok(json_of(&json!({ "name": "tidegate", "version": VERSION })))
 }
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
     Ok(json_of(&summary(&state)))
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn listeners(state: &AdminState) -> Vec<Value> {
 }
 
 /// What became of the messages of each class, and its name.
-pub(crate) async fn show_classes(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn show_classes(State(state): State<Arc<AdminState>>) -> Answered {
     Ok(json_of(&json!({ "classes": classes(&state.handle.classes(), &state.handle.stats()) })))
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn lost(stats: &Stats, side: Side) -> u64 {
     Loss::ALL.iter().filter(counts).map(|loss| loss.count(stats)).sum()
 }
 
-pub(crate) async fn drops(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn drops(State(state): State<Arc<AdminState>>) -> Answered {
     let (stats, before, seconds) = state.stats();
     let losses = Loss::ALL.into_iter().filter(|loss| *loss != Loss::Repeated);
     let mut reasons: Vec<Value> = losses

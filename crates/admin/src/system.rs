@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use axum::extract::State as Shared;
+use axum::extract::State;
 use serde_json::{Value, json};
 use tidegate_broker::keep::StoreReport;
 use tidegate_control::Timestamp;
@@ -15,7 +15,7 @@ use crate::state::AdminState;
 use crate::status::{VERSION, listeners};
 use crate::view;
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>) -> Answered {
     let process = Arc::clone(&state.process);
     // Certificates are files.
     let certificates = tokio::task::spawn_blocking(move || process.certificates()).await;
@@ -60,7 +60,7 @@ pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     })))
 }
 
-pub(crate) async fn store(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn store(State(state): State<Arc<AdminState>>) -> Answered {
     Ok(json_of(&json!({ "store": state.handle.store().map(|report| store_json(&report)) })))
 }
 
@@ -107,7 +107,7 @@ fn quantile(syncs: &SyncTimes, part: f64) -> Option<Duration> {
     Some(Duration::from_micros(1 << bucket).min(syncs.max.max(Duration::from_micros(1))))
 }
 
-pub(crate) async fn config(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn config(State(state): State<Arc<AdminState>>) -> Answered {
     let process = Arc::clone(&state.process);
     let settings = tokio::task::spawn_blocking(move || process.settings()).await;
     let settings = settings.map_err(|_| Problem::busy("the settings were not read"))?;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Query, State as Shared};
+use axum::extract::{Query, State};
 use serde_json::{Value, json};
 use tidegate_broker::ask::{Answer, Question};
 use tidegate_core::retained::RetainedReport;
@@ -20,7 +20,7 @@ use crate::view;
 
 type Words = HashMap<String, String>;
 
-pub(crate) async fn topics(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn topics(State(state): State<Arc<AdminState>>) -> Answered {
     let (mut by_topic, mut rate, mut sampled) = (BTreeMap::<Box<str>, f64>::new(), 0.0, 0_usize);
     for shard in 0..state.handle.shards() {
         let Answer::Topics(report) = ask(&state, shard, Question::Topics).await? else { continue };
@@ -49,7 +49,7 @@ pub(crate) async fn topics(Shared(state): Shared<Arc<AdminState>>) -> Answered {
 }
 
 pub(crate) async fn retained(
-    Shared(state): Shared<Arc<AdminState>>,
+    State(state): State<Arc<AdminState>>,
     who: Option<Extension<Who>>,
     Query(words): Query<Words>,
 ) -> Answered {

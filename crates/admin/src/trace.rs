@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{Query, State as Shared};
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::json;
@@ -47,7 +47,7 @@ impl Numbers {
     }
 }
 
-pub(crate) async fn begin(Shared(state): Shared<Arc<AdminState>>) -> Answered {
+pub(crate) async fn begin(State(state): State<Arc<AdminState>>) -> Answered {
     let mut key = [0; 8];
     SystemRandom::new().fill(&mut key).map_err(|_| Problem::busy("the system gives no random numbers"))?;
     let key = u64::from_le_bytes(key);
@@ -71,7 +71,7 @@ pub(crate) async fn begin(Shared(state): Shared<Arc<AdminState>>) -> Answered {
     Ok(json_of(&json!({ "recording": format!("{key:016x}") })))
 }
 
-pub(crate) async fn take(Shared(state): Shared<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
+pub(crate) async fn take(State(state): State<Arc<AdminState>>, Query(words): Query<Words>) -> Answered {
     let key = words.get("recording").and_then(|key| u64::from_str_radix(key, 16).ok());
     let gone = || Problem::new(StatusCode::NOT_FOUND, "no-recording", "there is no such recording, or it has ended");
     let key = key.ok_or_else(gone)?;

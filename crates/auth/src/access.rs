@@ -50,7 +50,7 @@ struct AccessRule {
     clients: Option<Glob>,
 }
 
-/// What is asked.
+/// Whether this client may do this to this topic.
 #[derive(Clone, Copy)]
 struct AccessQuestion<'a> {
     who: RequesterNames<'a>,

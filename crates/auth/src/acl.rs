@@ -133,12 +133,12 @@ impl AclRule {
         &self.subject
     }
 
-    /// What it does.
+    /// Whether the rule allows or denies.
     pub fn effect(&self) -> AclEffect {
         self.effect
     }
 
-    /// What it is about.
+    /// The actions that the rule is about.
     pub fn actions(&self) -> Actions {
         self.actions
     }

@@ -12,7 +12,7 @@ use crate::limits;
 pub struct FileError {
     /// Line, counted from 1; 0 when it concerns the whole file.
     pub line: usize,
-    /// What is wrong there.
+    /// What is wrong in that line.
     pub what: FileFault,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// What is wrong.
+/// What can be wrong in a file of users or of access rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileFault {

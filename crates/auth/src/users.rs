@@ -174,7 +174,7 @@ impl Users {
         self.people.get_key_value(name).map(|(name, _)| name)
     }
 
-    /// How many there are.
+    /// The number of users.
     pub fn len(&self) -> usize {
         self.people.len()
     }

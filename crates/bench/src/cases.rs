@@ -2,15 +2,15 @@
 
 use tidegate_wire_mqtt::QoS;
 
-use super::admin::AdminCase as AdminScenario;
+use super::admin::AdminCase;
 use super::beats::Beat;
 use super::durable::Promise;
 use super::durable::goals::DurableGoal;
 use super::gate::GateCase;
 use super::gate::goals::GateGoal;
 use super::goals::Goal;
-use super::space::SpaceCase as SpaceScenario;
-use super::space::goals::SpaceGoal as SpaceAim;
+use super::space::SpaceCase;
+use super::space::goals::SpaceGoal;
 
 /// A row of the report.
 #[derive(Clone, Copy, Debug)]
@@ -40,9 +40,9 @@ pub(super) enum CaseKind {
     Storm { clients: usize, users: UserCheck },
     /// A flood towards a slow subscriber, and the light traffic beside it.
     Overload {
-        /// What floods.
+        /// The traffic that floods the broker.
         flood: FlowSpec,
-        /// What suffers.
+        /// The traffic whose latency is measured beside the flood.
         probes: FlowSpec,
     },
     /// What the gate is for, with it and without.
@@ -50,9 +50,9 @@ pub(super) enum CaseKind {
     /// What is kept on disk, and what that costs.
     Durable(Promise),
     /// The smart space, in this process.
-    Space(SpaceScenario),
-    /// What looking costs.
-    Admin(AdminScenario),
+    Space(SpaceCase),
+    /// What the admin page and the metrics cost the broker's clients.
+    Admin(AdminCase),
 }
 
 /// Whether a broker asks who its clients are.
@@ -122,7 +122,7 @@ impl FlowSpec {
         }
     }
 
-    /// How many publish.
+    /// The number of publishers.
     pub(super) fn publishers(&self) -> u32 {
         match self.shape {
             Topology::FanIn(count) | Topology::Pairs(count) => count,
@@ -130,7 +130,7 @@ impl FlowSpec {
         }
     }
 
-    /// How many subscribe.
+    /// The number of subscribers.
     pub(super) fn subscribers(&self) -> u32 {
         match self.shape {
             Topology::FanIn(_) => 1,
@@ -222,44 +222,44 @@ pub(super) const CASES: &[BenchCase] = &[
         goals: &[Goal::Gate(GateGoal::Clean(1.03))],
     },
     durable("restart", Promise::Restart { messages: 100_000 }, &[Goal::Durable(DurableGoal::RestartS(10.0))]),
-    space("space ssap 1", SpaceScenario::Insert { connections: 1, is_durable: false }, &[INSERTS]),
-    space("space ssap 16", SpaceScenario::Insert { connections: 16, is_durable: false }, &[INSERTS]),
-    space("space ssap 16 durable", SpaceScenario::Insert { connections: 16, is_durable: true }, &[]),
-    space("space update", SpaceScenario::Update { is_durable: false }, &[]),
-    space("space update durable", SpaceScenario::Update { is_durable: true }, &[]),
+    space("space ssap 1", SpaceCase::Insert { connections: 1, is_durable: false }, &[INSERTS]),
+    space("space ssap 16", SpaceCase::Insert { connections: 16, is_durable: false }, &[INSERTS]),
+    space("space ssap 16 durable", SpaceCase::Insert { connections: 16, is_durable: true }, &[]),
+    space("space update", SpaceCase::Update { is_durable: false }, &[]),
+    space("space update durable", SpaceCase::Update { is_durable: true }, &[]),
     space(
         "space notify 1",
-        SpaceScenario::Notify { subscribers: 1, sockets: 1 },
-        &[Goal::Space(SpaceAim::AtMost("p50 ms", 0.3))],
+        SpaceCase::Notify { subscribers: 1, sockets: 1 },
+        &[Goal::Space(SpaceGoal::AtMost("p50 ms", 0.3))],
     ),
     space(
         "space notify 100",
-        SpaceScenario::Notify { subscribers: 100, sockets: 100 },
-        &[Goal::Space(SpaceAim::AtMost("p50 ms to the last", 2.0))],
+        SpaceCase::Notify { subscribers: 100, sockets: 100 },
+        &[Goal::Space(SpaceGoal::AtMost("p50 ms to the last", 2.0))],
     ),
-    space("space notify 10 000", SpaceScenario::Notify { subscribers: 10_000, sockets: 100 }, &[]),
-    space("space beside", SpaceScenario::Beside, &[Goal::Space(SpaceAim::AtMost("times as much", 1.2))]),
+    space("space notify 10 000", SpaceCase::Notify { subscribers: 10_000, sockets: 100 }, &[]),
+    space("space beside", SpaceCase::Beside, &[Goal::Space(SpaceGoal::AtMost("times as much", 1.2))]),
     space(
         "space writers",
-        SpaceScenario::Writers,
-        &[Goal::Space(SpaceAim::AtMost("lost", 0.0)), Goal::Space(SpaceAim::AtMost("gaps", 0.0))],
+        SpaceCase::Writers,
+        &[Goal::Space(SpaceGoal::AtMost("lost", 0.0)), Goal::Space(SpaceGoal::AtMost("gaps", 0.0))],
     ),
     space(
         "space same",
-        SpaceScenario::Same,
-        &[Goal::Space(SpaceAim::AtLeast("answered", 10_000.0)), Goal::Space(SpaceAim::AtMost("evaluations", 10.0))],
+        SpaceCase::Same,
+        &[Goal::Space(SpaceGoal::AtLeast("answered", 10_000.0)), Goal::Space(SpaceGoal::AtMost("evaluations", 10.0))],
     ),
     BenchCase {
         group: "admin",
         name: "scrape 10 000",
-        kind: CaseKind::Admin(AdminScenario::Scrape { clients: 10_000 }),
-        goals: &[Goal::Space(SpaceAim::AtMost("p50 ms", 5.0))],
+        kind: CaseKind::Admin(AdminCase::Scrape { clients: 10_000 }),
+        goals: &[Goal::Space(SpaceGoal::AtMost("p50 ms", 5.0))],
     },
     BenchCase {
         group: "admin",
         name: "dashboards 100",
-        kind: CaseKind::Admin(AdminScenario::Dashboards { pages: 100 }),
-        goals: &[Goal::Space(SpaceAim::AtMost("times the CPU for a message", 1.02))],
+        kind: CaseKind::Admin(AdminCase::Dashboards { pages: 100 }),
+        goals: &[Goal::Space(SpaceGoal::AtMost("times the CPU for a message", 1.02))],
     },
 ];
 
@@ -272,9 +272,9 @@ const fn durable(name: &'static str, promise: Promise, goals: &'static [Goal]) -
 }
 
 /// Ten times what RedSIB was published to confirm.
-const INSERTS: Goal = Goal::Space(SpaceAim::AtLeast("confirmed inserts/s", 33_000.0));
+const INSERTS: Goal = Goal::Space(SpaceGoal::AtLeast("confirmed inserts/s", 33_000.0));
 
-const fn space(name: &'static str, scenario: SpaceScenario, goals: &'static [Goal]) -> BenchCase {
+const fn space(name: &'static str, scenario: SpaceCase, goals: &'static [Goal]) -> BenchCase {
     BenchCase { group: "space", name, kind: CaseKind::Space(scenario), goals }
 }
 

@@ -4,7 +4,7 @@ use super::durable::goals::DurableGoal;
 use super::gate::goals::GateGoal;
 use super::outcome::{CaseOutcome, TrafficOutcome};
 use super::report::{BrokerRole, ReportEntry, grouped};
-use super::space::goals::SpaceGoal as SpaceAim;
+use super::space::goals::SpaceGoal;
 
 /// A figure to reach. Figures of the same run are compared, so that a noisy machine disturbs both sides alike.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub(super) enum Goal {
     /// What is kept on disk.
     Durable(DurableGoal),
     /// What the smart space does in a second.
-    Space(SpaceAim),
+    Space(SpaceGoal),
 }
 
 /// Whether a goal is reached.

@@ -153,7 +153,7 @@ impl BrokerSource {
 #[derive(Debug)]
 pub(super) struct RunningBroker {
     pub(super) address: SocketAddr,
-    /// Where ours answers questions.
+    /// The admin address of our own broker.
     pub(super) admin: Option<SocketAddr>,
     /// The smart space over HTTP, where it is wanted.
     pub(super) space: Option<SocketAddr>,

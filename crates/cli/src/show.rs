@@ -26,7 +26,7 @@ pub(crate) enum Show {
     Rate {
         /// In this second.
         count: u64,
-        /// When it is over.
+        /// When the second is over.
         end: Instant,
     },
 }

@@ -20,7 +20,7 @@ use tidegate_program::{Stop, Usage};
 /// mosquitto's `MOSQ_ERR_TIMEOUT`.
 const TIMED_OUT: u8 = 27;
 
-/// What is wanted.
+/// What to subscribe to, how messages are shown, and when it is over.
 struct Subscribing {
     filters: Vec<String>,
     unsubscribe: Vec<String>,

@@ -14,16 +14,16 @@ use crate::session::BrokerRefusal;
 pub enum Error {
     /// The address makes no sense.
     Address {
-        /// What was given.
+        /// The address as it was given.
         address: String,
         /// What is wrong with it.
         why: &'static str,
     },
     /// No connection.
     Unreachable {
-        /// Where to.
+        /// The address that was tried.
         address: String,
-        /// Why not.
+        /// What the system said.
         error: io::Error,
     },
     /// Nobody can be trusted: there is no certificate to compare with.

@@ -18,7 +18,7 @@ pub struct Mask {
     pub predicate: Option<NamedNode>,
     /// The object.
     pub object: Option<Term>,
-    /// Where to look.
+    /// The graphs that are looked at.
     pub graph: MaskGraph,
 }
 

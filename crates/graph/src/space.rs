@@ -65,7 +65,7 @@ impl Default for SpaceLimits {
     }
 }
 
-/// What a request did.
+/// The commits of an update, and the rules that it stopped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateOutcome {
     /// Its deltas, to be stored in this order: its own, then those of the rules it woke. Empty if nothing changed.

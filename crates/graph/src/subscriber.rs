@@ -46,7 +46,7 @@ pub struct Notification {
     pub sequence: u64,
     /// The version of the dataset that it leads to.
     pub version: u64,
-    /// What entered and left.
+    /// The rows that entered and left the result.
     pub delta: Arc<ResultDelta>,
 }
 

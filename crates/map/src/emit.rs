@@ -20,7 +20,7 @@ pub struct EmitRule {
     pub query: String,
     /// Where its solutions are published: `alarm/{room}` with the names of its variables.
     pub topic: String,
-    /// Which changes.
+    /// The changes of the result that make a message.
     pub on: EmitOn,
     /// Quality of service.
     pub qos: QoS,
@@ -68,7 +68,7 @@ enum TemplatePart {
 /// A message to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmittedMessage {
-    /// Where.
+    /// The topic.
     pub topic: String,
     /// A JSON object.
     pub payload: Vec<u8>,
@@ -114,7 +114,7 @@ impl Emit {
         Ok(Self { query, variables, topic: parts, on, qos, retain })
     }
 
-    /// What is watched.
+    /// The query whose result is watched.
     pub fn query(&self) -> &Query {
         &self.query
     }

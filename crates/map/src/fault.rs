@@ -5,9 +5,9 @@ use std::fmt;
 /// A rule that cannot be used, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapFault {
-    /// Where in the rule.
+    /// The field of the rule that is wrong.
     pub field: &'static str,
-    /// What is wrong.
+    /// What is wrong with the field.
     pub message: String,
     /// What to do about it, if that is known.
     pub hint: Option<String>,

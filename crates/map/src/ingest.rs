@@ -14,9 +14,9 @@ use crate::text::{MappedMessage, TextPiece};
 /// A rule as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IngestRule {
-    /// Which messages.
+    /// The topic filter of the messages that are mapped.
     pub topic: String,
-    /// What they say.
+    /// The triples that a message becomes, as templates.
     pub triples: Vec<String>,
     /// In which graph; none is the default graph.
     pub graph: Option<String>,
@@ -34,7 +34,7 @@ pub enum IngestMode {
     Replace,
     /// All are there, up to so many messages for each combination of captures.
     Append {
-        /// How many.
+        /// The number of additions that stay.
         keep: usize,
     },
 }
@@ -54,7 +54,7 @@ pub struct Ingest {
 pub struct IncomingMessage<'a> {
     /// Its topic.
     pub topic: &'a str,
-    /// What it says.
+    /// The payload.
     pub payload: &'a [u8],
     /// When, as `xsd:dateTime` has it.
     pub now: &'a str,
@@ -67,9 +67,9 @@ pub struct IncomingMessage<'a> {
 /// What is to be changed: first what matches goes, then these come.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// What goes.
+    /// The masks of the quads to remove.
     pub remove: Vec<Mask>,
-    /// What comes.
+    /// The quads to insert.
     pub insert: Vec<Quad>,
 }
 

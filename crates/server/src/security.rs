@@ -22,7 +22,7 @@ use crate::plan::{admin, door_name, has_space, password_file, space as space_doo
 use crate::running::RoleTable;
 use crate::{certificate, descriptors, disk_free};
 
-/// What the broker asks.
+/// Users and access rules, as the broker asks for them.
 #[derive(Clone, Debug)]
 pub struct Security {
     /// Who are you?

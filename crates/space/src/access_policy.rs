@@ -32,7 +32,7 @@ pub enum Checked {
     Wait(Duration),
 }
 
-/// Who may do what.
+/// Who needs a user name for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
     /// There are no users: everybody on this machine may read and write.

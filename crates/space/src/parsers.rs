@@ -33,7 +33,7 @@ enum ParseDecision {
     Refuse,
 }
 
-/// Which texts.
+/// Whether a text is short or long: each kind has threads of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     Short,

@@ -116,7 +116,7 @@ impl rand_core::TryRng for SystemChance {
 pub struct ServiceOptions {
     /// Bounds of the data.
     pub limits: SpaceLimits,
-    /// How requests wait.
+    /// How long requests of each class may wait.
     pub admission: SpaceAdmission,
     /// The memory budget of the process.
     pub budget: Option<Arc<dyn MemoryBudget>>,
@@ -389,7 +389,7 @@ impl SpaceHandle {
         &self.shared.watch
     }
 
-    /// How the space is.
+    /// Whether the space serves, begins anew, or has given up.
     pub fn condition(&self) -> Condition {
         self.shared.condition()
     }

@@ -198,7 +198,7 @@ impl Shared {
         self.writer.notify_one();
     }
 
-    /// How the space is.
+    /// Whether the space serves, begins anew, or has given up.
     pub(crate) fn condition(&self) -> Condition {
         Condition::of_code(self.condition.load(Ordering::SeqCst))
     }

@@ -11,7 +11,7 @@ use tidegate_graph::CancelToken;
 use crate::limits::{SLOW, SLOW_SHOWN_MAX, STANDING_SHOWN_MAX};
 use crate::notifications::SpaceRequest;
 
-/// What goes on.
+/// The evaluations and standing queries of a space, for an operator.
 #[derive(Debug, Default)]
 pub struct SpaceWatch {
     lists: Mutex<Lists>,
@@ -62,9 +62,9 @@ pub struct EvaluationInfo {
 pub struct Slow {
     /// Its query.
     pub text: Box<str>,
-    /// How long it took.
+    /// How long the evaluation took.
     pub time: Duration,
-    /// When it ended.
+    /// When the evaluation ended.
     pub at: SystemTime,
     /// Whether an operator ended it.
     pub is_cancelled: bool,

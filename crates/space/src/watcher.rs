@@ -145,7 +145,7 @@ impl Shared {
         }
     }
 
-    /// What is under way.
+    /// The number of evaluations and readings under way.
     pub(crate) fn running(&self) -> usize {
         lock(&self.desk).running.len()
     }

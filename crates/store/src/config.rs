@@ -17,16 +17,16 @@ pub struct StoreConfig {
     pub size_max: Option<u64>,
 }
 
-/// How a store is.
+/// The state of a store: where it is, how large, and whether its disk works.
 #[derive(Clone, Debug)]
 pub struct StoreReport {
-    /// Where it is.
+    /// The store's directory.
     pub dir: PathBuf,
     /// When something counts as kept.
     pub durability: Durability,
-    /// What the disk does.
+    /// Whether the disk works.
     pub health: Health,
-    /// What was written.
+    /// Numbers of the writer.
     pub metrics: WriterMetrics,
     /// Bytes that its files may take, if that is bounded.
     pub size_max: Option<u64>,

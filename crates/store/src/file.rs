@@ -82,7 +82,7 @@ impl fmt::Display for FileId {
 pub struct Location {
     /// In which file.
     pub file: FileId,
-    /// Where its frame begins.
+    /// Where the record's frame begins, in bytes.
     pub offset: u64,
     /// Bytes of its payload.
     pub len: u32,

@@ -94,7 +94,7 @@ fn head_sum(head: &[u8; FRAME_BYTES], salt: u32, offset: u64) -> u32 {
 /// A record as the store sees it: a tag, a version and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawRecord<'a> {
-    /// What it is.
+    /// The kind of the record.
     pub tag: u8,
     /// Version of its layout.
     pub version: u8,

@@ -62,7 +62,7 @@ impl Default for LogOptions {
 pub struct Position {
     /// In which file.
     pub file: FileId,
-    /// Where it begins.
+    /// Where the batch begins, in bytes.
     pub offset: u64,
 }
 

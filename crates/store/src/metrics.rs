@@ -15,7 +15,7 @@ pub struct LogMetrics {
     pub failures: u64,
     /// Compactions done.
     pub compactions: u64,
-    /// How long syncs took.
+    /// Times of the syncs.
     pub syncs: SyncTimes,
 }
 

@@ -11,7 +11,7 @@ use crate::reason::ReasonCode;
 use crate::sink::Sink;
 use crate::version::Version;
 
-/// Which of the four.
+/// The four packets that acknowledge a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AckKind {
     /// Answer to QoS 1.
@@ -47,7 +47,7 @@ impl AckKind {
 /// A step of the handshake of a message at QoS 1 or 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack<'a> {
-    /// Which step.
+    /// PUBACK, PUBREC, PUBREL or PUBCOMP.
     pub kind: AckKind,
     /// The message it is about.
     pub packet_id: PacketId,

@@ -13,7 +13,7 @@ use crate::version::Version;
 /// The last packet of a connection. Before MQTT 5 only clients send it, and it says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disconnect<'a> {
-    /// Why.
+    /// The reason code.
     pub reason: ReasonCode,
     /// The properties.
     pub properties: Properties<'a>,

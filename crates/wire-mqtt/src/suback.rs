@@ -138,7 +138,7 @@ impl<'a> ReasonCodes<'a> {
         Ok(Self(ReasonSource::Wire(codes)))
     }
 
-    /// How many there are.
+    /// The number of reason codes.
     pub const fn len(&self) -> usize {
         match self.0 {
             ReasonSource::Wire(codes) => codes.len(),

@@ -58,9 +58,9 @@ impl Body for Subscribe<'_> {
 /// A filter and what is wanted for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subscription<'a> {
-    /// Which messages.
+    /// The topics that are subscribed to.
     pub filter: TopicFilter<'a>,
-    /// How they are wanted.
+    /// The options: quality of service, retained messages, own messages.
     pub options: SubscriptionOptions,
 }
 

@@ -10,7 +10,7 @@ use crate::xml::{self, XmlDocument, XmlStep};
 /// A well-formed message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SsapMessage<'a> {
-    /// Who asks what.
+    /// Transaction, client and space.
     pub header: SsapHeader,
     parameters: Vec<Parameter<'a>>,
 }

@@ -21,7 +21,7 @@ pub enum SsapRequest<'a> {
     Leave,
     /// Adds.
     Insert {
-        /// What.
+        /// The triples to insert.
         graph: Graph<'a>,
         /// Whether an answer is wanted.
         confirm: bool,
@@ -35,7 +35,7 @@ pub enum SsapRequest<'a> {
     },
     /// Removes, then adds, at once.
     Update {
-        /// What to add.
+        /// The triples to insert.
         insert: Graph<'a>,
         /// What to remove before; none in the SPARQL form.
         remove: Option<Graph<'a>>,
@@ -60,7 +60,7 @@ pub enum SsapRequest<'a> {
     },
     /// Ends it.
     CancelPersistentUpdate {
-        /// Which.
+        /// The identifier of the rule.
         update_id: Cow<'a, str>,
     },
 }

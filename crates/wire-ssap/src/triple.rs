@@ -37,9 +37,9 @@ pub enum TripleNode<'a> {
 /// A triple, or a pattern if a place of it is [`TripleNode::Any`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Triple<'a> {
-    /// What it is about.
+    /// The subject.
     pub subject: TripleNode<'a>,
-    /// Which property of it.
+    /// The predicate.
     pub predicate: TripleNode<'a>,
     /// The value.
     pub object: TripleNode<'a>,

@@ -11,7 +11,7 @@ mod words;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{Path, State as Shared};
+use axum::extract::{Path, State};
 use serde_json::json;
 use tidegate_broker::ask::Closed;
 use tidegate_broker::{Ban, Banned, Setting};
@@ -30,7 +30,7 @@ use crate::view;
 use remedy::next;
 use words::{messages, number, per_second, quoted, span, whole_per_second};
 
-pub(crate) async fn show(Shared(state): Shared<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
+pub(crate) async fn show(State(state): State<Arc<AdminState>>, Path(client_id): Path<String>) -> Answered {
     let closed = last_closed(&state, &client_id).await?;
     let Some(detail) = find(&state, &client_id).await? else {
         let identity = closed.as_ref().map(|closed| &closed.parting.identity);

@@ -33,7 +33,7 @@ pub(super) enum Promise {
     Restart { messages: usize },
 }
 
-/// What came of it.
+/// What a case with a store brought.
 #[derive(Clone, Debug)]
 pub(super) enum DurableOutcome {
     Rate(DurableRate),

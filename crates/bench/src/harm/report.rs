@@ -132,7 +132,7 @@ pub(super) fn lines(row: &HarmRow) -> String {
     text
 }
 
-/// What it comes to.
+/// The last lines of the report: how many scenarios were harmed, and which.
 pub(super) fn summary(
     rows: &[HarmRow],
     desks: &[space::SpaceRow],

@@ -10,34 +10,34 @@ use tidegate_wire_mqtt::{PeerError, ReasonCode, Version};
 pub(crate) enum ClientError {
     /// No connection.
     Unreachable {
-        /// Where to.
+        /// The broker's host and port.
         address: String,
-        /// Why not.
+        /// What the system said.
         error: io::Error,
     },
     /// TLS could not be agreed on, or the certificate is not trusted.
     Tls(anyhow::Error),
     /// Whoever listens there does not speak TLS.
     NotTls {
-        /// Where.
+        /// The broker's host and port.
         address: String,
     },
     /// The broker answered CONNECT with a refusal.
     Refused {
-        /// Why.
+        /// The reason code of the CONNACK.
         reason: ReasonCode,
         /// In which version.
         version: Version,
-        /// What the broker adds.
+        /// The reason string of the CONNACK, if it has one.
         detail: Option<String>,
         /// Whether it was told a user name or a password.
         had_credentials: bool,
     },
     /// The broker ended the connection with a DISCONNECT.
     Ended {
-        /// Why.
+        /// The reason code of the DISCONNECT.
         reason: ReasonCode,
-        /// What the broker adds.
+        /// The reason string of the DISCONNECT, if it has one.
         detail: Option<String>,
     },
     /// The connection broke.

@@ -31,7 +31,7 @@ pub use space::{Space, SpaceConfig};
 
 use crate::session::row::Row;
 
-/// What is asked for.
+/// A query, as SPARQL or as triple patterns.
 #[derive(Clone, Debug)]
 pub(crate) enum SpaceQuery {
     Sparql(Arc<str>),

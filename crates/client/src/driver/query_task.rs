@@ -23,7 +23,7 @@ use crate::session::hub::{Hub, WatchId};
 use crate::session::row::Row;
 use crate::session::watch::{Attempt, ChangeSource, Input, ResultChange, Watch, WatchAction, WatchPlan, WatchStats};
 
-/// What users want.
+/// What the handles of a space ask of its task.
 pub(crate) enum SpaceCommand {
     Open {
         what: SpaceQuery,

@@ -12,11 +12,11 @@ use super::watch::{ExchangeFailure, Input, WatchAction};
 pub struct ClientEvent {
     /// To which persistent query, by its number; to the whole connection if there is none.
     pub query: Option<u64>,
-    /// What.
+    /// What happened.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum EventKind {

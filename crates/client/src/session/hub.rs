@@ -99,12 +99,12 @@ impl Hub {
         }
     }
 
-    /// What to send next.
+    /// The next thing to send, and for which watch.
     pub fn poll_action(&mut self) -> Option<(WatchId, WatchAction)> {
         self.actions.pop_front()
     }
 
-    /// What has changed next.
+    /// The next change of a result, and of which watch.
     pub fn poll_change(&mut self) -> Option<(WatchId, ResultChange)> {
         while let Some(id) = self.changed.pop_front() {
             let Some(entry) = self.watches.get_mut(&id) else { continue };

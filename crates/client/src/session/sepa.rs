@@ -9,7 +9,7 @@ use super::BrokerRefusal;
 use super::row::{Delta, Row};
 use super::sparql::rows_of;
 
-/// What a broker said.
+/// A message of a broker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SepaInput {
     /// A notification; number 0 is the baseline.
@@ -20,7 +20,7 @@ pub enum SepaInput {
         alias: Option<String>,
         /// Its number.
         sequence: u64,
-        /// What it says.
+        /// The rows that entered and left the result.
         delta: Delta,
         /// The first one after a return: whether it is what was missed, or the whole result.
         resumed: bool,
@@ -29,14 +29,14 @@ pub enum SepaInput {
     },
     /// A subscription is over.
     Unsubscribed {
-        /// Which.
+        /// The subscription's identifier.
         spuid: String,
     },
     /// A request was refused.
     Refused {
         /// The name that we gave it, if the broker repeats it.
         alias: Option<String>,
-        /// Why.
+        /// Why the broker refused.
         refusal: BrokerRefusal,
     },
 }

@@ -53,21 +53,21 @@ impl Speaker {
     }
 }
 
-/// What a broker said.
+/// A message of a broker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SsapInput {
     /// The answer to a request.
     Confirmed {
         /// Of which transaction.
         transaction: u64,
-        /// What it says.
+        /// The answer, or why there is none.
         answer: Result<Confirmed, BrokerRefusal>,
     },
     /// A notification.
     Changed {
         /// Its number, which goes on after 9999.
         sequence: Option<u64>,
-        /// What it says.
+        /// The rows that entered and left the result.
         delta: Delta,
         /// `pace-spread-ms`.
         spread: Option<Duration>,

@@ -7,7 +7,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::analysis::Aimd;
 use tidegate_control::hints::Hints;
 use tidegate_control::pacer::{
-    AdditiveStep, AstConfig, AstRule, Outcome, Pacer, PacerConfig, PacerPlan, PacerSnapshot, Preset,
+    AstConfig, AstRule, AstStep, Outcome, Pacer, PacerConfig, PacerPlan, PacerSnapshot, Preset,
 };
 
 use crate::Drawn;
@@ -54,7 +54,7 @@ pub(crate) fn live(
 fn plan(preset: Preset, change: impl FnOnce(&mut PacerConfig)) -> Drawn<Arc<PacerPlan>> {
     let mut config = PacerConfig::from(preset);
     config.interval = Duration::from_secs(6);
-    config.ast = AstConfig { step: AdditiveStep::Fixed(Duration::from_millis(500)), ..config.ast };
+    config.ast = AstConfig { step: AstStep::Fixed(Duration::from_millis(500)), ..config.ast };
     change(&mut config);
     Ok(config.build()?)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_control::analysis::aimd::{Aimd, c, efficiency};
 use tidegate_control::analysis::poisson;
-use tidegate_control::pacer::{AdditiveStep, AstConfig, Outcome, PacerConfig, Preset};
+use tidegate_control::pacer::{AstConfig, AstStep, Outcome, PacerConfig, Preset};
 
 use crate::Drawn;
 use crate::client::live;
@@ -57,7 +57,7 @@ pub(crate) fn estimates() -> Drawn<Figure> {
 fn mean_timeout(epsilon: f64) -> Drawn<f64> {
     let mut config = PacerConfig::from(Preset::AdaptiveEquation3);
     config.interval = Duration::from_secs_f64(1.3 / epsilon);
-    config.ast = AstConfig { step: AdditiveStep::Fixed(Duration::from_secs(1)), ..config.ast };
+    config.ast = AstConfig { step: AstStep::Fixed(Duration::from_secs(1)), ..config.ast };
     let plan = config.build()?;
     let answer = |_: f64, losses| Outcome::answered(Duration::ZERO, losses);
     let moments = live(&plan, 11, epsilon * epsilon, 1.3 * 300_000.0 / epsilon, answer);

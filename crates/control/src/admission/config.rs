@@ -27,7 +27,7 @@ named! {
 }
 
 impl Class {
-    /// How many there are.
+    /// The number of classes.
     pub const COUNT: usize = Self::ALL.len();
 
     /// Position in [`Class::ALL`].
@@ -87,7 +87,7 @@ pub struct ClassConfig {
     pub waiters_max: u32,
     /// Share of the server beside the other classes. 1 ..= 1000.
     pub weight: u32,
-    /// What happens beyond.
+    /// What happens to a request that finds the queue full.
     pub policy: Policy,
     /// Requests that may be parked (`postpone`). ..= 16 000 000.
     pub parked_max: u32,

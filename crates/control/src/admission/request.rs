@@ -14,7 +14,7 @@ pub struct QueryKey(pub u128);
 /// A request as it arrives.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdmissionRequest<T> {
-    /// Where it waits.
+    /// The class in whose queue the request waits.
     pub class: Class,
     /// Equal keys of a class may be answered by one execution.
     pub key: Option<QueryKey>,
@@ -43,7 +43,7 @@ pub enum OfferOutcome<T> {
     Denied {
         /// The request, given back.
         value: T,
-        /// Why.
+        /// Why the request was denied.
         reason: ShedReason,
         /// When the queue will have room, as far as is known.
         retry_after: Duration,
@@ -52,7 +52,7 @@ pub enum OfferOutcome<T> {
     Dropped {
         /// The request, given back.
         value: T,
-        /// Why.
+        /// Why the request was dropped.
         reason: ShedReason,
     },
 }

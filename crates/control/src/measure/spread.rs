@@ -16,7 +16,7 @@ const RATIO: f64 = (1 << FIRST_BITS) as f64;
 pub struct Spread {
     /// How many were in each bucket, not cumulative; the last one has no limit.
     pub buckets: [u64; Self::BUCKETS],
-    /// How many there were.
+    /// The number of samples.
     pub count: u64,
     /// In 64 bits, one number from a clock that jumped, or a million queues of some hours, would end it for good.
     sum: u128,

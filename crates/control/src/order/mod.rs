@@ -77,7 +77,7 @@ pub struct Visit {
     pub waited: Duration,
 }
 
-/// What serving came to.
+/// What is left of a flow after it was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
     /// There is nothing left to read: it waits no more.

@@ -51,7 +51,7 @@ named! {
 
 /// The additive step δ.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AdditiveStep {
+pub enum AstStep {
     /// A fixed δ, 1 µs ..= 1 h. With a common δ the check rates of different clients are proportional to √λ, the best
     /// use of a common budget of checks.
     Fixed(Duration),
@@ -68,7 +68,7 @@ pub struct AstConfig {
     /// α: the divisor at a loss. 1.1 ..= 8.
     pub alpha: f64,
     /// δ: the addend without one.
-    pub step: AdditiveStep,
+    pub step: AstStep,
     /// The timeout is never shorter (the papers have no floor, and `a` goes to zero). 1 ms ..= `ceiling`.
     pub floor: Duration,
     /// The timeout is never longer. ..= 30 days.
@@ -86,7 +86,7 @@ impl Default for AstConfig {
         Self {
             rule: AstRule::default(),
             alpha: 2.0,
-            step: AdditiveStep::DetectionDelay(Duration::from_secs(5)),
+            step: AstStep::DetectionDelay(Duration::from_secs(5)),
             floor: Duration::from_millis(50),
             ceiling: HOUR,
             growth: Growth::default(),
@@ -104,8 +104,8 @@ impl AstConfig {
         let floor = span("ast.floor", self.floor, MILLISECOND, HOUR * 720)?;
         at_most("ast.floor", self.floor, "ast.ceiling", self.ceiling)?;
         let (step, step_per_rate) = match self.step {
-            AdditiveStep::Fixed(step) => (span("ast.step", step, Duration::from_micros(1), HOUR)?, None),
-            AdditiveStep::DetectionDelay(delay) => {
+            AstStep::Fixed(step) => (span("ast.step", step, Duration::from_micros(1), HOUR)?, None),
+            AstStep::DetectionDelay(delay) => {
                 let delay = span("ast.step", delay, MILLISECOND, HOUR)?;
                 // δ = λ̂·(2D/T₀)², T₀ = α/((α−1)c); the bound δ ≤ 1/λ̂ is for `learn`, which knows λ̂.
                 let half_cycle = 2.0 * delay * c(alpha) * (alpha - 1.0) / alpha;

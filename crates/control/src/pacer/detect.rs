@@ -54,7 +54,7 @@ named! {
 /// Configuration of the congestion detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectorConfig {
-    /// Which level.
+    /// How congestion is recognised.
     pub rule: DetectorRule,
     /// θ of `rigorous`: permitted queueing as a share of the processing time. 0.01 ..= 0.99.
     pub theta: f64,

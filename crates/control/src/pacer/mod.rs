@@ -26,7 +26,7 @@ use core::time::Duration;
 use rand_core::Rng;
 
 pub use crate::measure::AverageRule;
-pub use ast::{AdditiveStep, AstConfig, AstRule, Growth};
+pub use ast::{AstConfig, AstRule, AstStep, Growth};
 pub use config::{HintUse, Level, PacerConfig, PacerPlan, Preset, Start};
 pub use detect::{DenialRule, DetectorConfig, DetectorRule};
 pub use initial::InitialRule;

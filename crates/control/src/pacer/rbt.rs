@@ -55,7 +55,7 @@ named! {
 /// Configuration of the back-off.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackOffConfig {
-    /// Which rule.
+    /// The rule by which a client backs off.
     pub rule: RbtRule,
     /// β: growth per congested check. 1.01 ..= 16.
     pub beta: f64,

@@ -65,7 +65,7 @@ fn the_cap_of_p19_vanishes_for_a_client_that_never_succeeded() {
 
 #[test]
 fn equation_3_adds_a_step_or_divides() {
-    let plan = plan(Preset::AdaptiveEquation3, |config| config.ast.step = AdditiveStep::Fixed(Duration::from_secs(1)));
+    let plan = plan(Preset::AdaptiveEquation3, |config| config.ast.step = AstStep::Fixed(Duration::from_secs(1)));
     let (mut pacer, mut rng) = (Pacer::new(&plan), rng(0));
     let mut next = |outcome: &Outcome| pacer.on_outcome(Timestamp::ZERO, outcome, &mut rng).unwrap();
     assert_eq!(next(&answered(1, 0, Hints::default())), Duration::from_secs(11));
@@ -128,7 +128,7 @@ fn denials_slow_a_client_down_whatever_the_advice() {
 
 #[test]
 fn the_declared_interval_follows_ast_with_an_eighth() {
-    let plan = plan(Preset::AdaptiveEquation3, |config| config.ast.step = AdditiveStep::Fixed(Duration::from_secs(8)));
+    let plan = plan(Preset::AdaptiveEquation3, |config| config.ast.step = AstStep::Fixed(Duration::from_secs(8)));
     let (mut pacer, mut rng) = (Pacer::new(&plan), rng(1));
     pacer.on_outcome(Timestamp::ZERO, &answered(1, 0, Hints::default()), &mut rng);
     assert_eq!((pacer.snapshot().ast, pacer.want()), (Duration::from_secs(18), Duration::from_secs(11)));
@@ -140,7 +140,7 @@ fn a_stride_grows_towards_the_target() {
     let grown = |growth| {
         let plan = plan(Preset::Active, |config| {
             config.ast.growth = growth;
-            config.ast.step = AdditiveStep::Fixed(Duration::from_millis(500));
+            config.ast.step = AstStep::Fixed(Duration::from_millis(500));
             config.interval = Duration::from_secs(20);
             config.jitter = 0.0;
         });

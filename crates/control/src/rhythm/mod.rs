@@ -106,7 +106,7 @@ pub enum Verdict {
 /// Configuration of the rhythm control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RhythmConfig {
-    /// Which rule.
+    /// The rule by which a publisher's rhythm is judged.
     pub rule: RhythmRule,
     /// When it has consequences (practical rule; the paper's always has).
     pub enforcement: Enforcement,

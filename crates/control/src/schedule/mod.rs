@@ -60,7 +60,7 @@ named! {
 /// Bounds and shares of a [`Scheduler`]. The defaults count the cost in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchedulerConfig {
-    /// Who is next.
+    /// The rule that says which flow is served next.
     pub rule: SchedulerRule,
     /// Cost that a flow of weight 1 may spend in one turn. Small is smooth; it is fair at any size.
     pub quantum: u32,
@@ -137,9 +137,9 @@ pub enum Refusal {
 /// An item that left the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledItem<T> {
-    /// Whose it was.
+    /// The flow that the item waited in.
     pub flow: FlowId,
-    /// What was pushed.
+    /// The item as it was pushed.
     pub item: T,
     /// What it was counted for: at least 1, at most `cost_max`.
     pub cost: u32,

@@ -19,7 +19,7 @@ use tidegate_control::Timestamp;
 use tidegate_control::admission::{AdmissionRequest, AdmittedJob, Class, OfferOutcome, PoolConfig, RequestPool};
 use tidegate_control::analysis::aimd::step_for_rate;
 use tidegate_control::hints::Hints;
-use tidegate_control::pacer::{AdditiveStep, Outcome, Pacer, PacerConfig, PacerPlan, Preset};
+use tidegate_control::pacer::{AstStep, Outcome, Pacer, PacerConfig, PacerPlan, Preset};
 
 /// What is simulated.
 struct Scenario {
@@ -105,7 +105,7 @@ impl Load {
         let mut config = PacerConfig::from(preset);
         let step = step_for_rate(self.update_rate * self.radio_loss, 1.0 / self.interval, config.ast.alpha);
         config.interval = Duration::from_secs_f64(self.interval);
-        config.ast.step = AdditiveStep::Fixed(Duration::from_secs_f64(step));
+        config.ast.step = AstStep::Fixed(Duration::from_secs_f64(step));
         config.request_timeout = Duration::from_secs(2);
         change(&mut config);
         Scenario {

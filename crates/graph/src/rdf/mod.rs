@@ -44,7 +44,7 @@ impl Default for RdfLimits {
     }
 }
 
-/// What was read.
+/// The quads of a document, and its length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RdfDocument {
     /// The quads, in the order of the document.

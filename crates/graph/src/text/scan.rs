@@ -34,7 +34,7 @@ const READS_MAX: u64 = 1 << 17;
 /// Bytes of all names, if each had the longest prefix or base.
 const EXPANSION_MAX: usize = 32 << 20;
 
-/// What is open.
+/// A bracket that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bracket {
     /// `{` of a group, a template, an annotation.

@@ -15,7 +15,7 @@ use super::problem::{ConfigProblem, Origin};
 use super::setting::ConfigValue;
 use super::{ConfigEntry, suggest};
 
-/// What a file says.
+/// The settings, rules and maps of a file.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     /// Keys that exist, with their values.

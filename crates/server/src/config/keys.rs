@@ -24,7 +24,7 @@ use super::words::{
 pub enum TakesEffect {
     /// At the next reload.
     Reload,
-    /// When the process starts.
+    /// Only when the process starts again.
     Restart,
 }
 

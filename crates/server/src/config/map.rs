@@ -32,7 +32,7 @@ pub struct RawMap {
     pub fields: Vec<ConfigEntry>,
 }
 
-/// Which way.
+/// Whether a map reads messages into the space or makes messages of its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapDirection {
     Ingest,

@@ -33,9 +33,9 @@ use tidegate_core::classes::Class;
 pub struct ConfigEntry {
     /// Section and name.
     pub path: String,
-    /// What was written.
+    /// The value as it was written.
     pub value: ConfigValue,
-    /// Where.
+    /// Where the value was written.
     pub origin: Origin,
 }
 

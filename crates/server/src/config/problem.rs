@@ -65,7 +65,7 @@ pub struct ConfigProblem {
     pub origin: Option<Origin>,
     /// The key, with its section.
     pub key: Option<String>,
-    /// What is wrong.
+    /// What is wrong, in one sentence.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tidegate_broker::{Handle as Broker, Tap, Tapped};
-use tidegate_space::SpaceHandle as Space;
+use tidegate_space::SpaceHandle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tracing::{error, warn};
@@ -57,7 +57,7 @@ pub struct Mapping {
 
 impl Mapping {
     /// Begins: standing queries stand before the first message is taken, unless that takes too long.
-    pub fn start(maps: Maps, user: Option<&str>, broker: &Broker, space: &Space) -> Result<Self> {
+    pub fn start(maps: Maps, user: Option<&str>, broker: &Broker, space: &SpaceHandle) -> Result<Self> {
         let filters: Arc<[Box<str>]> = maps.ingest.iter().map(|(_, ingest, _)| ingest.filter().into()).collect();
         let (queue, mut messages) = mpsc::channel(QUEUE_MAX);
         let (stop, mut stopped) = oneshot::channel();

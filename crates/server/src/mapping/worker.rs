@@ -11,8 +11,8 @@ use tidegate_broker::{Handle as Broker, Mapped};
 use tidegate_graph::ResultDelta;
 use tidegate_map::{Additions, Chain, Edit, Emit, IncomingMessage, Ingest, Loss};
 use tidegate_space::{
-    Begun, NotificationInlet, NotificationOutlet, PendingReply, Refused, RequestOrigin, ResponseBody,
-    SpaceHandle as Space, SpaceNotification, SpaceRequest, SpaceResponse, Watched,
+    Begun, NotificationInlet, NotificationOutlet, PendingReply, Refused, RequestOrigin, ResponseBody, SpaceHandle,
+    SpaceNotification, SpaceRequest, SpaceResponse, Watched,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -56,7 +56,7 @@ pub(super) struct Worker {
     /// In order.
     under_way: VecDeque<(SpaceChange, PendingReply)>,
     broker: Broker,
-    space: Space,
+    space: SpaceHandle,
     outlet: Arc<NotificationOutlet>,
     inlet: Option<NotificationInlet>,
     counts: Arc<MapCounts>,
@@ -66,7 +66,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(maps: Maps, broker: Broker, space: Space, counts: Arc<MapCounts>) -> Self {
+    pub(super) fn new(maps: Maps, broker: Broker, space: SpaceHandle, counts: Arc<MapCounts>) -> Self {
         let (outlet, inlet) = tidegate_space::outlet(&space);
         let boot = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
         Self {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_control::advice::Declared;
 use tidegate_control::appointments::Ticket;
-use tidegate_control::pacer::{AdditiveStep, HintUse, Outcome, Pacer, PacerConfig, PacerPlan, Preset, Start};
+use tidegate_control::pacer::{AstStep, HintUse, Outcome, Pacer, PacerConfig, PacerPlan, Preset, Start};
 use tidegate_control::{ConfigError, Timestamp};
 
 use super::baseline::{BaselineState, Due, Ended};
@@ -79,9 +79,9 @@ impl Maker {
         }
         match clients.step {
             StepChoice::Matched => {
-                pacer.ast.step = AdditiveStep::Fixed(Duration::from_secs_f64(config.step_matched()));
+                pacer.ast.step = AstStep::Fixed(Duration::from_secs_f64(config.step_matched()));
             }
-            StepChoice::Fixed(step) => pacer.ast.step = AdditiveStep::Fixed(Duration::from_secs_f64(step)),
+            StepChoice::Fixed(step) => pacer.ast.step = AstStep::Fixed(Duration::from_secs_f64(step)),
             StepChoice::Shipped => {}
         }
         if let Some(rule) = clients.detector {

@@ -17,7 +17,7 @@ use crate::machine::request::{AnswerSource, Form, Refused, ResponseBody, SpaceRe
 use crate::notifications::SpaceRequest;
 use crate::service::SpaceHandle;
 
-/// What a place takes.
+/// The operations that a path takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Queries,
@@ -25,7 +25,7 @@ enum Takes {
     Both,
 }
 
-/// What came.
+/// The operation that a request asks for.
 enum Came {
     Query(String),
     Update(String),

@@ -21,7 +21,7 @@ use crate::notifications::SpaceRequest;
 /// Quads of one request: as many as one change may have.
 const QUADS_MAX: usize = 1_000_000;
 
-/// What is meant.
+/// The graphs that a request is about.
 enum StoreTarget {
     One(GraphName),
     All,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-/// How the space is.
+/// Whether the space serves, begins anew, or has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// It serves.

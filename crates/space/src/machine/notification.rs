@@ -15,7 +15,7 @@ pub enum SpaceNotification {
         sequence: u64,
         /// The version of the data that it leads to.
         version: u64,
-        /// What entered and left.
+        /// The rows that entered and left the result.
         delta: Arc<WrittenChange>,
     },
     /// It is over: the standing query failed, what was missed is not known any more, or another connection has it now.

@@ -38,14 +38,14 @@ pub enum SpaceRequest<C> {
     Update(Box<Update>),
     /// Removes what matches, then inserts.
     Edit {
-        /// What goes.
+        /// The masks of the quads to remove.
         remove: Vec<Mask>,
-        /// What comes.
+        /// The quads to insert.
         insert: Vec<Quad>,
     },
     /// Stands from now on.
     Subscribe {
-        /// What is watched.
+        /// The query or masks whose result is watched.
         what: Watched,
         /// What it is to be called, unless it is continued. Whoever knows the name can continue it.
         name: String,
@@ -138,7 +138,7 @@ pub enum Form {
 pub struct RequestOrigin {
     /// What it may see: only those with equal rights share an answer.
     pub scope: u64,
-    /// How long it waits.
+    /// How long the client waits for its answer.
     pub patience: Duration,
     /// Who it is, what it wants and what it was promised.
     pub caller: Caller,
@@ -185,7 +185,7 @@ pub struct SpaceResponse {
     pub version: u64,
     /// How long it waited, and what else its client is told about pace.
     pub hints: Hints,
-    /// Where it is from.
+    /// Whether the answer was evaluated for this request, shared or remembered.
     pub source: AnswerSource,
 }
 
@@ -264,7 +264,7 @@ impl<C> SpaceRequest<C> {
         }
     }
 
-    /// Where it waits.
+    /// The class in whose queue the request waits.
     pub(crate) fn class(&self) -> Class {
         match self {
             Self::Query { query, .. } if !query.is_cheap() => Class::AdvancedQuery,

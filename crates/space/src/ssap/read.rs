@@ -38,7 +38,7 @@ pub(super) struct Understood {
     pub(super) what: ReadOutcome,
 }
 
-/// What it says.
+/// What came of reading a message.
 #[derive(Debug)]
 pub(super) enum ReadOutcome {
     /// It was asked, and this is to be made of the answer.

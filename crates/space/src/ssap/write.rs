@@ -2,7 +2,7 @@
 
 use tidegate_control::hints::Hints;
 use tidegate_graph::Row;
-use tidegate_wire_ssap::{AnswerWriter as Message, RowWriter, SEQUENCE_MAX, SsapHeader, Status, write_triples};
+use tidegate_wire_ssap::{AnswerWriter, RowWriter, SEQUENCE_MAX, SsapHeader, Status, write_triples};
 
 use super::plan::{ReplyForm, Rows, status_of};
 use super::terms::triple_of;
@@ -14,7 +14,7 @@ use crate::render::write_row;
 
 /// A status and nothing else. The words are for people; clients pass over parameters that they do not know.
 pub(crate) fn status(header: &SsapHeader, status: Status, words: &str, out: &mut String) {
-    let message = Message::confirm(header, status, out);
+    let message = AnswerWriter::confirm(header, status, out);
     if words.is_empty() { message.finish() } else { message.text("reason", words).finish() }
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn answer(
     out: &mut String,
 ) {
     let confirm = |out| {
-        let message = Message::confirm(header, Status::Success, out);
+        let message = AnswerWriter::confirm(header, Status::Success, out);
         if is_told {
             paced(message.text("pace-version", &answered.version.to_string()), &answered.hints)
         } else {
@@ -63,12 +63,12 @@ pub(crate) fn answer(
 
 /// The client has the answer already; there is no `results`.
 pub(crate) fn not_modified(header: &SsapHeader, version: u64, out: &mut String) {
-    let message = Message::confirm(header, Status::Success, out).text("pace-not-modified", "TRUE");
+    let message = AnswerWriter::confirm(header, Status::Success, out).text("pace-not-modified", "TRUE");
     message.text("pace-version", &version.to_string()).finish();
 }
 
 /// What is said about pace, beside everything else.
-fn paced<'a>(mut message: Message<'a>, hints: &Hints) -> Message<'a> {
+fn paced<'a>(mut message: AnswerWriter<'a>, hints: &Hints) -> AnswerWriter<'a> {
     let mut pairs = Vec::new();
     hints.write(|name, text| pairs.push((name, text)));
     for (name, text) in pairs {
@@ -99,7 +99,7 @@ pub(crate) fn refusal(header: &SsapHeader, refused: &Refused, out: &mut String) 
         Refused::Declined => (Status::KpRequest, "declined".to_owned(), after(None)),
         Refused::Failed(error) => (status_of(error), error.to_string(), after(None)),
     };
-    paced(Message::confirm(header, status, out).text("reason", &words), &hints).finish();
+    paced(AnswerWriter::confirm(header, status, out).text("reason", &words), &hints).finish();
 }
 
 /// A subscription as it is written about.
@@ -130,7 +130,7 @@ impl SsapSubscription {
     /// The first answer. Whoever came back is told whether it is what was missed, or the whole result again.
     /// Whoever speaks of pace is told about it.
     pub(crate) fn begin(&self, begun: &Begun, is_return: bool, hints: Option<&Hints>, out: &mut String) {
-        let mut message = Message::confirm(&self.header, Status::Success, out).text("subscription_id", &self.name);
+        let mut message = AnswerWriter::confirm(&self.header, Status::Success, out).text("subscription_id", &self.name);
         if let Some(hints) = hints {
             message = paced(message, hints);
         }
@@ -162,7 +162,7 @@ impl SsapSubscription {
             Rows::Triples => (Manner::TriplesAdded, Manner::TriplesRemoved),
             Rows::Sparql => (Manner::RowsAdded, Manner::RowsRemoved),
         };
-        Message::indication(&self.header, in_circle(sequence), &self.name, out)
+        AnswerWriter::indication(&self.header, in_circle(sequence), &self.name, out)
             .with("new_results", |out| out.push_str(change.written(added, || side(&change.added))))
             .with("obsolete_results", |out| out.push_str(change.written(removed, || side(&change.removed))))
             .finish();
@@ -170,12 +170,12 @@ impl SsapSubscription {
 
     /// The broker ends it.
     pub(crate) fn ended(&self, status: Status, words: &str, out: &mut String) {
-        Message::ended(&self.header, status, &self.name, out).text("reason", words).finish();
+        AnswerWriter::ended(&self.header, status, &self.name, out).text("reason", words).finish();
     }
 
     /// The client ends it, by a request that may have come elsewhere.
     pub(crate) fn left(&self, request: &SsapHeader, out: &mut String) {
-        Message::confirm(request, Status::Success, out).text("subscription_id", &self.name).finish();
+        AnswerWriter::confirm(request, Status::Success, out).text("subscription_id", &self.name).finish();
     }
 
     fn write(&self, rows: &[Row], out: &mut String) {

@@ -85,7 +85,7 @@ pub struct QueueEntry {
     pub qos: u8,
     /// Flag of the delivery.
     pub retain: bool,
-    /// How far it is.
+    /// How far the delivery is.
     pub stage: DeliveryStage,
     /// Identifiers of the subscriptions that want it; None is none.
     pub ids: Option<Box<[u32]>>,
@@ -120,7 +120,7 @@ pub struct RoutingImage {
 /// A will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WillImage {
-    /// Which message.
+    /// The number of the will's message.
     pub message: u64,
     /// Seconds between the loss of the connection and the will.
     pub delay_s: u32,

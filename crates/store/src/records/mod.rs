@@ -39,7 +39,7 @@ pub struct MessageRecord<'a> {
     pub qos: u8,
     /// The flag it was published with.
     pub retain: bool,
-    /// When its lifetime ends.
+    /// When the message expires, in milliseconds of the epoch.
     pub expires_ms: Option<u64>,
     /// The session that published it, for "no local"; 0 if it does not matter.
     pub origin: u64,
@@ -171,7 +171,7 @@ records! {
         session: u64,
         /// As the client wrote it.
         filter: &'a str,
-        /// How.
+        /// The options of the subscription.
         wish: WishRecord,
     }
     /// A subscription is over.
@@ -187,7 +187,7 @@ records! {
         session: u64,
         /// Its place in the order of the session's messages: later is higher.
         place: u64,
-        /// Which message.
+        /// The message's number.
         message: u64,
         /// Quality of service of the delivery.
         qos: u8,
@@ -237,7 +237,7 @@ records! {
     13 Retained {
         /// The topic.
         topic: &'a str,
-        /// Which message.
+        /// The message's number.
         message: u64,
     }
     /// A topic has none any more.
@@ -247,9 +247,9 @@ records! {
     }
     /// A session has a will.
     15 Will {
-        /// Which session.
+        /// The session's number.
         session: u64,
-        /// Which message.
+        /// The message's number.
         message: u64,
         /// Seconds between the loss of the connection and the will.
         delay_s: u32,
@@ -258,21 +258,21 @@ records! {
     }
     /// A will was published or taken back.
     16 WillCleared {
-        /// Which session.
+        /// The session's number.
         session: u64,
     }
     /// What was learned about a publisher.
     17 Rhythm {
         /// Who, in the words of who learned it.
         key: &'a str,
-        /// When it published last.
+        /// When the publisher published last, in milliseconds of the epoch.
         seen_ms: u64,
         /// In the same words.
         state: &'a [u8],
     }
     /// Nothing is known about a publisher any more.
     18 RhythmForgotten {
-        /// Who.
+        /// The publisher's key.
         key: &'a str,
     }
     /// Somebody may not come in.
@@ -286,7 +286,7 @@ records! {
     }
     /// Somebody may come in again.
     20 BanLifted {
-        /// Who.
+        /// The client, user or network that is banned.
         subject: &'a str,
     }
     /// An operator has set the rate of somebody.
@@ -300,7 +300,7 @@ records! {
     }
     /// Nothing is set any more.
     30 LimitLifted {
-        /// What and for whom.
+        /// The setting, and the client or user that it holds for.
         subject: &'a str,
     }
     /// The wall clock was here: a start at an earlier time, or years later, knows that the clock has jumped.
@@ -319,26 +319,26 @@ records! {
     }
     /// A QoS 2 message was taken from its publisher and is on its way to sessions elsewhere; it is kept until it is there.
     24 Routing {
-        /// Which message.
+        /// The message's number.
         message: u64,
     }
     /// Such a message has reached a session.
     25 Reached {
-        /// Which message.
+        /// The message's number.
         message: u64,
         /// Which session; 0 is whoever keeps the retained messages.
         session: u64,
     }
     /// Such a message has reached a member of a shared subscription.
     28 ReachedGroup {
-        /// Which message.
+        /// The message's number.
         message: u64,
         /// Which group, as its members write it.
         group: &'a str,
     }
     /// Such a message has reached everybody.
     26 Routed {
-        /// Which message.
+        /// The message's number.
         message: u64,
     }
     /// Numbers up to this one are used, though nothing may be left that has them; only in snapshots.

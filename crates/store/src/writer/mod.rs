@@ -103,14 +103,14 @@ impl Default for WriterOptions {
     }
 }
 
-/// How the disk is.
+/// Whether the disk takes what is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
     /// It takes what it is given.
     Fine,
     /// It takes what it is given, and should only be given what makes the store smaller: there is little room.
     Full {
-        /// How much there is.
+        /// How much room is left, in words.
         why: String,
     },
     /// It does not; it is tried again and again.
@@ -242,7 +242,7 @@ impl LogWriter {
         RecordReaders { moves: Arc::clone(&self.shared.moves) }
     }
 
-    /// How the disk is.
+    /// Whether the disk takes what is written.
     pub fn health(&self) -> Health {
         self.shared.queue().health.clone()
     }

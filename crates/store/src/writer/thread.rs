@@ -40,7 +40,7 @@ pub(super) struct Thread<D> {
     pub(super) look_at_bytes: u64,
 }
 
-/// What is due.
+/// What the thread has to do next.
 enum WriterTurn {
     Group,
     /// Sync, or try a failed disk again.

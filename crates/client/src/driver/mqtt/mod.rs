@@ -33,7 +33,7 @@ pub struct PublishAck {
 pub enum PublishError {
     /// The broker did not take it.
     Rejected {
-        /// Why.
+        /// The reason code of the PUBACK or PUBREC.
         reason: ReasonCode,
         /// In its words.
         detail: Option<String>,
@@ -159,7 +159,7 @@ impl Mqtt {
         self.notices.read()
     }
 
-    /// What it went through.
+    /// Numbers of this client: connections, messages, refusals.
     pub async fn stats(&self) -> Result<MqttStats, Error> {
         let (answer, stats) = oneshot::channel();
         self.commands.send(MqttCommand::Stats(answer)).await.map_err(|_| Error::Closed)?;

@@ -22,7 +22,7 @@ use crate::session::mqtt::{MqttEvent, MqttMessage, MqttSession, Token};
 
 type Answer = oneshot::Sender<Result<PublishAck, PublishError>>;
 
-/// What users want.
+/// What the handles of a client ask of its task.
 #[derive(Debug)]
 pub(super) enum MqttCommand {
     Publish(MqttMessage, Answer),

@@ -58,7 +58,7 @@ pub struct MqttConfig {
     pub backlog_messages: usize,
     /// Bytes of topics and payloads that may wait.
     pub backlog_bytes: usize,
-    /// What happens beyond.
+    /// What happens to a message that finds the backlog full.
     pub on_full: BacklogPolicy,
     /// Certificates to trust (PEM), instead of those of this machine: for `mqtts` and `wss`.
     pub ca: Option<Vec<u8>>,
@@ -84,7 +84,7 @@ impl Default for MqttConfig {
 pub struct MqttMessage {
     /// Its topic.
     pub topic: String,
-    /// What it says.
+    /// The payload.
     pub payload: Vec<u8>,
     /// Quality of service.
     pub qos: QoS,
@@ -102,7 +102,7 @@ impl MqttMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
-/// What came of something.
+/// What happened to a connection or a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MqttEvent {
     /// The broker is there; whether it has kept the session.
@@ -112,30 +112,30 @@ pub enum MqttEvent {
     },
     /// The broker does not want us.
     Refused {
-        /// Why.
+        /// The reason code of the CONNACK.
         reason: ReasonCode,
         /// What it said about coming back.
         hints: Hints,
     },
     /// The broker ends the connection; nothing of it is to be trusted.
     Ended {
-        /// Why.
+        /// The reason code of the DISCONNECT.
         reason: ReasonCode,
         /// What it said about coming back.
         hints: Hints,
     },
     /// A message is where it should be.
     Published {
-        /// Which.
+        /// The message's token.
         token: Token,
         /// From the first sending to the answer; nothing at QoS 0.
         after: Duration,
     },
     /// The broker did not take a message.
     Rejected {
-        /// Which.
+        /// The message's token.
         token: Token,
-        /// Why.
+        /// The reason code of the PUBACK or PUBREC.
         reason: ReasonCode,
         /// In its words.
         detail: Option<String>,
@@ -144,19 +144,19 @@ pub enum MqttEvent {
     },
     /// A message had to make room.
     Dropped {
-        /// Which.
+        /// The message's token.
         token: Token,
     },
     /// A message is larger than the broker takes.
     TooLarge {
-        /// Which.
+        /// The message's token.
         token: Token,
     },
     /// A subscription was answered.
     Subscribed {
-        /// Which.
+        /// The subscription's token.
         token: Token,
-        /// How.
+        /// The reason code of the SUBACK: what was granted, or why not.
         reason: ReasonCode,
     },
     /// A message came. If it has a number, [`MqttSession::hand_over`] acknowledges it.
@@ -450,7 +450,7 @@ impl MqttSession {
         std::mem::take(&mut self.out)
     }
 
-    /// What happened next.
+    /// The next event, if there is one.
     pub fn poll_event(&mut self) -> Option<MqttEvent> {
         self.events.pop_front()
     }

@@ -11,7 +11,7 @@ use tidegate_control::pacer::{PacerPlan, PacerSnapshot};
 
 use crate::session::row::{Delta, Row};
 
-/// How changes come.
+/// How a watch learns of changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChangeDelivery {
     /// By notifications, and checks find what was lost.
@@ -26,7 +26,7 @@ pub enum ChangeDelivery {
 pub struct WatchPlan {
     /// How checks are paced.
     pub pacer: Arc<PacerPlan>,
-    /// How changes come.
+    /// How the watch learns of changes.
     pub delivery: ChangeDelivery,
     /// How long an answer to a check is awaited.
     pub check_timeout: Duration,
@@ -62,7 +62,7 @@ pub enum WatchAction {
     },
 }
 
-/// What arrived.
+/// What the driver tells a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
     /// The subscription stands.
@@ -80,7 +80,7 @@ pub enum Input {
         attempt: Attempt,
         /// It counts as the notification of this number.
         sequence: u64,
-        /// What was missed.
+        /// The rows that entered and left meanwhile.
         delta: Delta,
     },
     /// A notification.
@@ -89,14 +89,14 @@ pub enum Input {
         attempt: Attempt,
         /// Its number, if the broker numbers.
         sequence: Option<u64>,
-        /// What it says.
+        /// The rows that entered and left.
         delta: Delta,
         /// `pace-spread-ms`, if it was said.
         spread: Option<Duration>,
     },
     /// A subscription is over, without our wish.
     Ended {
-        /// Which.
+        /// The attempt that subscribed.
         attempt: Attempt,
         /// What was said about coming back.
         hints: Hints,
@@ -118,7 +118,7 @@ pub enum Input {
         attempt: Attempt,
         /// It counts as the notification of this number.
         sequence: u64,
-        /// What was missed.
+        /// The rows that entered and left since.
         delta: Delta,
         /// What was said about pace.
         hints: Hints,
@@ -146,7 +146,7 @@ pub enum Input {
     Refused {
         /// Of which request.
         attempt: Attempt,
-        /// Why.
+        /// Why there is no answer.
         failure: ExchangeFailure,
     },
 }
@@ -230,7 +230,7 @@ pub struct WatchCounts {
 pub struct WatchStats {
     /// The pacer: AST, RBT, σ, estimates.
     pub pacer: PacerSnapshot,
-    /// What happened so far.
+    /// Numbers of the watch since it began.
     pub counts: WatchCounts,
     /// A subscription stands.
     pub is_live: bool,

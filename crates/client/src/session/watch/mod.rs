@@ -144,7 +144,7 @@ impl Watch {
         &self.view
     }
 
-    /// What it is doing.
+    /// The state of the watch in numbers.
     pub fn stats(&self) -> WatchStats {
         WatchStats {
             pacer: self.pacer.snapshot(),

@@ -4,10 +4,10 @@ use super::*;
 
 /// A client alone with Poisson losses, `stretch` advised by the broker: its mean AST, T, N and delay per check.
 fn alone(preset: Preset, stretch: f64, loss_rate: f64, step: f64, checks: u32) -> (f64, f64, f64) {
-    alone_with(preset, stretch, loss_rate, AdditiveStep::Fixed(Duration::from_secs_f64(step)), checks)
+    alone_with(preset, stretch, loss_rate, AstStep::Fixed(Duration::from_secs_f64(step)), checks)
 }
 
-fn alone_with(preset: Preset, stretch: f64, loss_rate: f64, step: AdditiveStep, checks: u32) -> (f64, f64, f64) {
+fn alone_with(preset: Preset, stretch: f64, loss_rate: f64, step: AstStep, checks: u32) -> (f64, f64, f64) {
     let plan = plan(preset, |config| {
         config.ast.step = step;
         config.ast.floor = Duration::from_millis(1);
@@ -56,7 +56,7 @@ fn exposure_does_not_move_the_practical_ast() {
 #[test]
 fn the_default_step_gives_the_same_interval_to_everybody() {
     for rate in [0.01, 0.02, 0.05] {
-        let step = AdditiveStep::DetectionDelay(Duration::from_secs(5));
+        let step = AstStep::DetectionDelay(Duration::from_secs(5));
         let (mean, _, _) = alone_with(Preset::Active, 1.0, rate, step, 60_000);
         assert!((6.0..11.0).contains(&mean), "at {rate} losses/s: {mean} s");
     }

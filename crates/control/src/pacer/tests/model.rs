@@ -70,7 +70,7 @@ fn config() -> impl Strategy<Value = PacerConfig> {
             config.ast.growth = growth;
             config.hints = hints;
             if fixed {
-                config.ast.step = AdditiveStep::Fixed(Duration::from_millis(700));
+                config.ast.step = AstStep::Fixed(Duration::from_millis(700));
             }
             config
         })

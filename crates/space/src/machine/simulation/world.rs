@@ -19,7 +19,7 @@ use crate::machine::condition::Condition;
 use crate::machine::front_desk::{Control, FrontDesk, Offered, Side};
 use crate::machine::notification::SpaceNotification;
 use crate::machine::order::Taken;
-use crate::machine::request::{Form, Refused, ResumePoint as Has, SpaceRequest, Watched};
+use crate::machine::request::{Form, Refused, ResumePoint, SpaceRequest, Watched};
 use crate::machine::request_queue::Caller;
 use crate::machine::task::{PendingRequest, Requester};
 use crate::machine::writer::{StoreHealth, Writer};
@@ -286,7 +286,7 @@ impl SpaceWorld {
     fn ask_about_subscription(&mut self) {
         let connection = self.open[self.dice.below(3) as usize];
         if let Some(one) = self.away.pop() {
-            let seen = Some(Has { name: one.name.clone(), sequence: one.sequence, round: None });
+            let seen = Some(ResumePoint { name: one.name.clone(), sequence: one.sequence, round: None });
             let (what, name) = (Watched::Query(one.wanted.query()), format!("again-{}", self.made));
             let told = SimulatedRequest::Resume(one.wanted, connection, one.name.clone());
             self.returning.push(one);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tidegate_control::Timestamp;
-use tidegate_graph::{CatchUp, SubscriberEvent as GraphEvent, SubscriberId};
+use tidegate_graph::{CatchUp, SubscriberEvent, SubscriberId};
 
 use super::{Writer, WriterEvent};
 use crate::change::WrittenChange;
@@ -30,7 +30,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
         let subscription = self.registry.get_mut(id)?;
         let told = match self.space.poll(id) {
             Ok(None) => return None,
-            Ok(Some(GraphEvent::Changed(next))) => {
+            Ok(Some(SubscriberEvent::Changed(next))) => {
                 let delta = WrittenChange::shared(&mut self.told, next.delta);
                 SpaceNotification::Changed {
                     sequence: subscription.number(next.sequence),
@@ -39,7 +39,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 }
             }
             // It would see a number missing and ask; we know what it will ask.
-            Ok(Some(GraphEvent::Gap { .. })) => match self.space.check(id, subscription.last()) {
+            Ok(Some(SubscriberEvent::Gap { .. })) => match self.space.check(id, subscription.last()) {
                 Ok(CatchUp::Missed { sequence, version, delta }) => {
                     let delta = Arc::new(WrittenChange::from(Arc::new(delta)));
                     SpaceNotification::Changed { sequence: subscription.number(sequence), version, delta }
@@ -47,7 +47,7 @@ impl<R: Requester, C: Clone + Eq> Writer<R, C> {
                 Ok(CatchUp::Fresh(_)) => SpaceNotification::Ended(None),
                 Err(error) => SpaceNotification::Ended(Some(error)),
             },
-            Ok(Some(GraphEvent::Ended(error))) | Err(error) => SpaceNotification::Ended(Some(error)),
+            Ok(Some(SubscriberEvent::Ended(error))) | Err(error) => SpaceNotification::Ended(Some(error)),
         };
         if let SpaceNotification::Ended(_) = told {
             self.leave(id);
