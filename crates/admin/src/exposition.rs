@@ -86,7 +86,7 @@ impl From<Buckets> for MetricValue {
 }
 
 impl Family {
-    /// As names say it.
+    /// The unit, as the name of the metric ends.
     pub(crate) fn unit(&self) -> Option<&'static str> {
         ["seconds", "bytes"].into_iter().find(|unit| self.name.ends_with(&format!("_{unit}")))
     }

@@ -120,7 +120,7 @@ impl ListenerState {
 /// A certificate that clients are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// At which listener.
+    /// The listener that shows the certificate.
     pub listener: String,
     /// Whose it is; or what is wrong with the file.
     pub subject: String,

@@ -27,7 +27,7 @@ pub type Salt = [u8; SALT_BYTES];
 pub enum PasswordVerdict {
     /// It is this user's password.
     Right,
-    /// It is not.
+    /// The password is not that of the user.
     Wrong,
     /// There is no such user. It took as long as [`PasswordVerdict::Wrong`]; do not tell the client.
     UnknownUser,

@@ -30,7 +30,7 @@ pub(super) struct PayloadHead {
     pub(super) time_ns: u64,
     /// Its number within the stream.
     pub(super) sequence: u64,
-    /// Its publisher.
+    /// The number of the publisher.
     pub(super) stream: u32,
 }
 

@@ -17,7 +17,7 @@ const PACED_INFLIGHT_MAX: u64 = 10_000;
 /// Whether the next message may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// It may.
+    /// The next message may be sent.
     Send,
     /// Not before something is delivered or acknowledged.
     Wait,

@@ -9,7 +9,7 @@ pub(super) struct FlowTally {
     pub(super) sent: u64,
     /// Received for the first time.
     pub(super) received: u64,
-    /// Of those, while measuring.
+    /// Messages received for the first time while measuring.
     pub(super) measured: u64,
     pub(super) duplicated: u64,
     pub(super) reordered: u64,

@@ -19,7 +19,7 @@ pub(crate) enum Show {
     Table {
         /// How a line looks; without a line break.
         format: Format,
-        /// By line.
+        /// The topic of each line.
         topics: Vec<String>,
     },
     /// How many there were in each second.

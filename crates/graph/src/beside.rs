@@ -72,7 +72,7 @@ impl Evaluation {
 }
 
 impl Evaluated {
-    /// That of its evaluation.
+    /// The number of the evaluation.
     pub fn number(&self) -> u64 {
         self.number
     }

@@ -24,7 +24,7 @@ use crate::update::Update;
 /// Every maximum of a space.
 #[derive(Clone, Debug)]
 pub struct SpaceLimits {
-    /// Of the data.
+    /// Limits of the data.
     pub dataset: DatasetLimits,
     /// Of one evaluation of a standing query or a rule.
     pub standing: QueryLimits,

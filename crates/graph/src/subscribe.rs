@@ -16,7 +16,7 @@ pub struct SubscriberId(pub u64);
 /// A new subscriber and what it sees first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewSubscriber {
-    /// Its name.
+    /// The number of the subscriber.
     pub subscriber: SubscriberId,
     /// The result now: notification 0.
     pub baseline: ResultBaseline,

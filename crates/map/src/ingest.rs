@@ -52,7 +52,7 @@ pub struct Ingest {
 /// A message that came.
 #[derive(Clone, Copy, Debug)]
 pub struct IncomingMessage<'a> {
-    /// Its topic.
+    /// The topic.
     pub topic: &'a str,
     /// The payload.
     pub payload: &'a [u8],

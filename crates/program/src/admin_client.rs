@@ -30,13 +30,13 @@ pub struct AdminClient {
 pub struct AdminRequest<'a> {
     /// GET, POST, …
     pub method: &'a str,
-    /// From the slash on.
+    /// The path, from the slash on.
     pub path: &'a str,
     /// What the answer may be.
     pub accept: &'a str,
     /// What the body is; empty without one.
     pub kind: &'a str,
-    /// Its bytes.
+    /// The bytes of the body.
     pub body: &'a [u8],
 }
 

@@ -35,7 +35,7 @@ pub struct RunningProcess {
     pub handle: Handle,
     pub sources: Sources,
     pub level: LevelHandle,
-    /// As they were opened.
+    /// The listeners as they were opened.
     pub listeners: Vec<Listener>,
     /// The configuration at the start: what only a restart changes is still in force as it says.
     started: Loaded,

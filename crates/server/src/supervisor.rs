@@ -44,7 +44,7 @@ impl Supervisor {
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
     }
 
-    /// It goes down.
+    /// Tells the supervisor that the process goes down.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }

@@ -36,7 +36,7 @@ pub struct CaseResult {
 
 /// One expectation, and whether it held.
 #[derive(Clone, Debug)]
-pub struct Verdict {
+pub struct ExperimentVerdict {
     /// In words.
     pub says: String,
     /// What was found.
@@ -184,7 +184,7 @@ impl Experiment {
     }
 
     /// Every expectation, and whether it held.
-    pub fn verdicts(&self) -> Vec<Verdict> {
+    pub fn verdicts(&self) -> Vec<ExperimentVerdict> {
         let asserts = self.scenario.asserts.iter();
         // A quick look leaves cases out, and what is expected of them.
         let is_run =
@@ -222,7 +222,7 @@ impl Experiment {
         format!("{expected}{range}{partial}")
     }
 
-    fn judge(&self, assert: &Assert) -> Verdict {
+    fn judge(&self, assert: &Assert) -> ExperimentVerdict {
         let mut worst: Option<(f64, String)> = None;
         let mut holds = true;
         let mut cases = 0;
@@ -236,7 +236,7 @@ impl Experiment {
         }
         let found = worst.map_or_else(|| "no such case was run".to_owned(), |(_, text)| text);
         let says = if assert.says.is_empty() { assert.metric.clone() } else { assert.says.clone() };
-        Verdict { says, found, holds: holds && cases > 0 }
+        ExperimentVerdict { says, found, holds: holds && cases > 0 }
     }
 
     /// How far a case is on the right side, and what was found.

@@ -8,7 +8,7 @@
 #[derive(Clone, Debug)]
 pub struct Wheel<T> {
     levels: [Level; LEVELS],
-    entries: Vec<Entry<T>>,
+    entries: Vec<WheelEntry<T>>,
     /// The first free entry.
     free: u32,
     /// Events of the present slot in order, from `taken` on.
@@ -26,7 +26,7 @@ struct Level {
     slots: [List; SLOTS],
 }
 
-/// A queue through [`Entry::next`].
+/// A queue through [`WheelEntry::next`].
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
@@ -34,7 +34,7 @@ struct List {
 }
 
 #[derive(Clone, Debug)]
-struct Entry<T> {
+struct WheelEntry<T> {
     at: u64,
     next: u32,
     value: T,
@@ -86,7 +86,7 @@ impl<T: Copy> Wheel<T> {
             self.present.insert(self.taken + behind, (at, value));
             return;
         }
-        let entry = Entry { at, next: NONE, value };
+        let entry = WheelEntry { at, next: NONE, value };
         let index = if self.free == NONE {
             self.entries.push(entry);
             self.entries.len() as u32 - 1
@@ -150,7 +150,7 @@ impl<T: Copy> Wheel<T> {
     fn unfile(&mut self, first: u32) {
         let mut index = first;
         while index != NONE {
-            let Entry { at, next, value } = self.entries[index as usize];
+            let WheelEntry { at, next, value } = self.entries[index as usize];
             let tick = at >> TICK_BITS;
             if tick == self.tick {
                 self.present.push((at, value));

@@ -24,7 +24,7 @@ pub trait AccessPolicy: fmt::Debug + Send + Sync {
 /// Whether a password is being checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
-    /// It is.
+    /// The password is being checked.
     Asked,
     /// Too many are being checked.
     Busy,

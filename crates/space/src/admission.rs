@@ -7,7 +7,7 @@ use tidegate_control::admission::{Class, PoolConfig};
 
 use crate::limits::TIME_MAX;
 
-/// Of one class.
+/// How requests of one class wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClassAdmission {
     /// What happens to a request that would have to wait longer.

@@ -30,7 +30,7 @@ pub const OUTCOMES: [&str; 12] = [
 /// Why an evaluation was ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cancelled {
-    /// Its time was over.
+    /// The time of the request was over.
     Time,
     /// Nobody waited for it any more.
     Abandoned,

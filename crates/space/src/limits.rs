@@ -132,7 +132,7 @@ pub const SSAP_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 pub const SSAP_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// What is taken of a message that is too long, and thrown away, after its sender was told so.
 pub const SSAP_LINGER_BYTES: usize = 16 << 20;
-/// For how long.
+/// How long the rest of such a message is taken.
 pub const SSAP_LINGER_TIME: Duration = Duration::from_secs(2);
 /// Ends of subscriptions, asked for by other connections, on their way to one connection.
 pub const SSAP_FAREWELLS: usize = 64;

@@ -44,7 +44,7 @@ pub struct Service {
     store: Option<Arc<SpaceStore>>,
 }
 
-/// By which doors ask.
+/// The handle by which protocols ask the space.
 #[derive(Clone)]
 pub struct SpaceHandle {
     pub(crate) shared: Arc<Shared>,
@@ -277,7 +277,7 @@ impl Service {
         Ok(service)
     }
 
-    /// By which doors ask.
+    /// The handle by which protocols ask the space.
     pub fn handle(&self) -> SpaceHandle {
         self.handle.clone()
     }

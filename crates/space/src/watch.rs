@@ -49,9 +49,9 @@ struct Stands {
 pub struct EvaluationInfo {
     /// By which it can be cancelled.
     pub number: u64,
-    /// Its query.
+    /// The text of the query.
     pub text: Box<str>,
-    /// For how long already.
+    /// How long the evaluation has taken so far.
     pub time: Duration,
     /// How many wait for it.
     pub waiting: usize,
@@ -60,7 +60,7 @@ pub struct EvaluationInfo {
 /// An evaluation that took long.
 #[derive(Clone, Debug)]
 pub struct Slow {
-    /// Its query.
+    /// The text of the query.
     pub text: Box<str>,
     /// How long the evaluation took.
     pub time: Duration,
@@ -75,9 +75,9 @@ pub struct Slow {
 pub struct StandingQueryInfo {
     /// The subscription's number.
     pub number: u64,
-    /// Its query.
+    /// The text of the query.
     pub text: Box<str>,
-    /// Since when.
+    /// How long the query stands already.
     pub age: Duration,
     /// How often its subscriber was told something.
     pub notifications: u64,

@@ -46,7 +46,7 @@ enum WatchState {
     Wanted,
     /// Told to end at this time.
     Cancelled(Timestamp),
-    /// It did not.
+    /// The work did not end although it was cancelled.
     GivenUp,
 }
 

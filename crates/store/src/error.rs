@@ -47,7 +47,7 @@ pub enum StoreError {
     },
     /// A record or batch over its limit.
     TooLarge {
-        /// Its size.
+        /// The size of the record or batch.
         bytes: usize,
         /// The limit.
         bytes_max: usize,
@@ -58,7 +58,7 @@ pub enum StoreError {
     NoGain,
     /// A record that the state does not understand; it is never guessed.
     Record {
-        /// Its tag.
+        /// The tag of the record.
         tag: u8,
         /// What is wrong with it.
         what: &'static str,

@@ -100,7 +100,7 @@ pub struct RawRecord<'a> {
     pub version: u8,
     /// Whether a reader that does not know the tag may go on without it.
     pub is_skippable: bool,
-    /// Its content.
+    /// The content of the record.
     pub payload: &'a [u8],
 }
 

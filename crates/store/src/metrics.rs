@@ -26,7 +26,7 @@ pub struct SyncTimes {
     pub buckets: [u64; Self::BUCKETS],
     /// Number of syncs.
     pub count: u64,
-    /// Their sum.
+    /// The sum of all sync times.
     pub total: Duration,
     /// The longest.
     pub max: Duration,

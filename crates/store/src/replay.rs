@@ -100,7 +100,7 @@ pub(crate) fn replay(
     replay_for(Purpose::Look, disk, before, visit)
 }
 
-/// The same for a purpose.
+/// Replays for a purpose.
 pub(crate) fn replay_for(
     purpose: Purpose,
     disk: &mut impl Disk,

@@ -9,7 +9,7 @@ use crate::qos::QoS;
 /// Whether messages may ask to be retained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Retain {
-    /// They may.
+    /// Messages may be retained.
     #[default]
     Available,
     /// A PUBLISH or a will with the retain flag is refused with 0x9A.

@@ -18,7 +18,7 @@ pub struct SsapMessage<'a> {
 /// A named value of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter<'a> {
-    /// Its name.
+    /// The name of the parameter.
     pub name: Box<str>,
     /// How it is written, if the message says so.
     pub encoding: Option<Box<str>>,

@@ -48,7 +48,7 @@ pub enum SsapRequest<'a> {
     Subscribe(SsapQuery<'a>),
     /// Wants to hear no longer.
     Unsubscribe {
-        /// Of which subscription.
+        /// The identifier of the subscription.
         subscription_id: Cow<'a, str>,
     },
     /// A standing SPARQL update.

@@ -14,11 +14,11 @@ pub enum SsapValue {
     Blank(String),
     /// A literal.
     Literal {
-        /// Its characters.
+        /// The characters of the literal.
         text: String,
         /// Its datatype; none if it is a plain string.
         datatype: Option<String>,
-        /// Its language.
+        /// The language of the literal.
         language: Option<String>,
     },
 }

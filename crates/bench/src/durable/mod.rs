@@ -159,7 +159,7 @@ impl DurableOutcome {
         }
     }
 
-    /// The same for programs.
+    /// The outcome as JSON.
     pub(super) fn json(&self) -> Value {
         match self {
             Self::Rate(rate) => rate.json(),

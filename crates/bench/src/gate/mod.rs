@@ -116,7 +116,7 @@ impl GateOutcome {
         }
     }
 
-    /// The same for programs.
+    /// The outcome as JSON, a row for each load.
     pub(super) fn rows(&self) -> Vec<Value> {
         match self {
             Self::Flooder(figures) => vec![figures.json()],

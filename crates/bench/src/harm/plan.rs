@@ -63,7 +63,7 @@ impl HarmPlan {
         broker * runs + space * 2.0
     }
 
-    /// The same in words.
+    /// The plan in words.
     pub(super) fn words(&self, peers: usize) -> String {
         let again = 2.0 * (PAIRS_MAX - 1) as f64 * (self.secs * (1.0 + AFTER) + LEAD_S + AROUND_S);
         let mut text = format!("{} scenarios: ", self.scenarios.len() + self.desks.len());

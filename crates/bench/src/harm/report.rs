@@ -59,7 +59,7 @@ pub(super) fn verdict(verdict: &HarmVerdict) -> String {
     text
 }
 
-/// The same for programs.
+/// Harms as JSON.
 pub(super) fn harms(list: &[(Harm, usize)]) -> Vec<Value> {
     list.iter().map(|(harm, times)| json!({ "what": harm.to_string(), "pairs": times })).collect()
 }
@@ -171,7 +171,7 @@ pub(super) fn summary(
     text
 }
 
-/// The same for programs.
+/// The report as JSON.
 pub(super) fn json(rows: &[HarmRow], desks: &[space::SpaceRow], failures: &[(&str, String)], trouble: f64) -> Value {
     let row = |row: &HarmRow| {
         let runs = |runs: &[HarmRun]| -> Vec<Value> { runs.iter().map(|run| run_json(row, run)).collect() };

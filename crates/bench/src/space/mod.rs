@@ -74,7 +74,7 @@ impl SpaceFigures {
         self.0.iter().map(word).collect::<Vec<_>>().join(", ")
     }
 
-    /// The same for programs.
+    /// The figures as JSON.
     pub(super) fn json(&self) -> Value {
         let pairs = self.0.iter().map(|figure| (figure.name.replace([' ', '/'], "_"), figure.value.into()));
         Value::Object(pairs.collect())

@@ -55,7 +55,7 @@ impl DemoShared {
         self.started.elapsed()
     }
 
-    /// Everybody leaves.
+    /// Ends the demo: all its clients leave.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

@@ -24,7 +24,7 @@ pub enum EventKind {
     Connected,
     /// A connection or a subscription is over, without our wish.
     Cut,
-    /// It is tried again.
+    /// The connection is tried again.
     Returning {
         /// In this time.
         after: Duration,
@@ -52,7 +52,7 @@ pub enum EventKind {
     },
     /// The whole result was told anew, and the view is exactly that.
     BaselineRenewed {
-        /// Its rows.
+        /// The number of rows of the result.
         rows: usize,
     },
     /// The subscription went on where it was: exactly what was missed was told.

@@ -23,7 +23,7 @@ pub struct Reconnect {
 }
 
 impl Reconnect {
-    /// It worked.
+    /// A connection was made.
     pub fn on_success(&mut self, now: Timestamp) {
         self.since.get_or_insert(now);
     }

@@ -18,7 +18,7 @@ pub enum SepaInput {
         spuid: String,
         /// The name that we gave it; some brokers repeat it only at the beginning.
         alias: Option<String>,
-        /// Its number.
+        /// The number of the notification.
         sequence: u64,
         /// The rows that entered and left the result.
         delta: Delta,

@@ -58,7 +58,7 @@ impl Speaker {
 pub enum SsapInput {
     /// The answer to a request.
     Confirmed {
-        /// Of which transaction.
+        /// The transaction that is answered.
         transaction: u64,
         /// The answer, or why there is none.
         answer: Result<Confirmed, BrokerRefusal>,

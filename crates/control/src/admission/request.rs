@@ -28,7 +28,7 @@ pub struct AdmissionRequest<T> {
 #[derive(Debug, PartialEq)]
 #[must_use = "a request that was given back is to be answered, or its client waits for nothing"]
 pub enum OfferOutcome<T> {
-    /// It waits.
+    /// The request waits.
     Queued,
     /// It waits with an equal one.
     Joined,
@@ -76,7 +76,7 @@ named! {
 /// A request that ended in the queue.
 #[derive(Debug, PartialEq)]
 pub struct EndedRequest<T> {
-    /// Its class.
+    /// The class of the request.
     pub class: Class,
     /// The request, given back.
     pub value: T,

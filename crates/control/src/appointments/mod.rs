@@ -69,7 +69,7 @@ impl Default for AppointmentsConfig {
 pub enum Server {
     /// It waits for work: whoever comes is served.
     Idle,
-    /// It works.
+    /// The server works.
     Busy,
 }
 
@@ -94,7 +94,7 @@ pub enum Appointment {
     Deny {
         /// Time until the slot.
         retry_after: Duration,
-        /// To be shown then.
+        /// The ticket to be shown at that time.
         ticket: Option<Ticket>,
     },
 }

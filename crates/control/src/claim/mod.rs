@@ -30,7 +30,7 @@ use crate::time::Timestamp;
 /// Whether a message is within what its publisher is used to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Colour {
-    /// It is.
+    /// The message is within the claim.
     #[default]
     Entitled,
     /// It is more than that, or nothing is known of its publisher.

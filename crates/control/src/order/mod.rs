@@ -67,7 +67,7 @@ pub struct Place {
 pub struct Visit {
     /// The caller's name of the flow.
     pub key: u32,
-    /// Its place.
+    /// The flow's place.
     pub place: Place,
     /// In which order it is served.
     pub order: Order,

@@ -53,9 +53,9 @@ named! {
 /// Whether the broker, or a receiver, is short of anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressure {
-    /// It is not.
+    /// Nothing is short.
     Idle,
-    /// It is.
+    /// Something is short.
     Pressed,
 }
 

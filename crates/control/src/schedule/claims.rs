@@ -29,7 +29,7 @@ use super::longest::bucket;
 /// Whether an item is within what its sender may expect to be served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Claim {
-    /// It is.
+    /// The item is within the claim of its sender.
     #[default]
     Entitled,
     /// It is more than that.

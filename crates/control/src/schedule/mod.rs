@@ -116,7 +116,7 @@ enum RuleState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pushed<T> {
-    /// It waits.
+    /// The item waits.
     Queued,
     /// There is no room: [`Scheduler::evict_longest`] makes some, then push it again. An item may need several
     /// evictions, but never more than its cost. Not under [`SchedulerRule::Strict`].

@@ -12,7 +12,7 @@ use serde_json::json;
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody said anything.
+    /// The default: nobody has set the key.
     Default,
     /// A configuration file; lines and columns count from 1.
     File {
@@ -88,7 +88,7 @@ impl ConfigProblem {
         Self::general(format!("{}: {message}", path.display()))
     }
 
-    /// The same with advice.
+    /// The problem with advice.
     #[must_use]
     pub fn with_hint(self, hint: impl Into<Option<String>>) -> Self {
         Self { hint: hint.into(), ..self }

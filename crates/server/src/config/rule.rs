@@ -40,13 +40,13 @@ pub enum RuleEffect {
 /// One rule, as it was written and found sound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSetting {
-    /// For whom.
+    /// Whom the rule is for.
     pub subject: RuleSubject,
     /// Granted or taken away.
     pub effect: RuleEffect,
     /// What: `publish`, `subscribe`, `receive`, `read`, `write`, `readwrite` or `priority`.
     pub actions: String,
-    /// For which topics.
+    /// The topics that the rule is for.
     pub topic: String,
     /// Where the rule stands, for messages.
     pub origin: Origin,

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Whether the space serves, begins anew, or has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It serves.
+    /// The space serves.
     Serving,
     /// It begins anew from its log; whoever asks is told to come back.
     Restarting,

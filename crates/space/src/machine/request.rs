@@ -79,9 +79,9 @@ pub struct ResumePoint {
 /// A subscription that stands.
 #[derive(Clone, Debug)]
 pub struct Subscribed {
-    /// By which its events come.
+    /// The number by which notifications come.
     pub id: SubscriberId,
-    /// Its name.
+    /// The name of the subscription.
     pub name: String,
     /// What the client is told first.
     pub begun: Begun,
@@ -161,7 +161,7 @@ impl RequestOrigin {
 /// An answer.
 #[derive(Clone, Debug)]
 pub enum ResponseBody {
-    /// To a question.
+    /// The answer to a query.
     Bytes(Bytes),
     /// A change was done.
     Changed {

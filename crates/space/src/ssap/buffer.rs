@@ -19,7 +19,7 @@ pub(crate) struct BufferRoom {
     waiting: AtomicUsize,
 }
 
-/// Somebody waits.
+/// Counts one who waits for room, as long as it lives.
 struct WaitGuard<'a>(&'a AtomicUsize);
 
 impl Drop for WaitGuard<'_> {

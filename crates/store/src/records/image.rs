@@ -58,7 +58,7 @@ const UNKNOWN: u32 = u32::MAX;
 /// A session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionImage {
-    /// Its client.
+    /// The client identifier.
     pub client_id: Box<str>,
     /// Who the client is, if it said so.
     pub principal: Option<Box<str>>,
@@ -72,7 +72,7 @@ pub struct SessionImage {
     pub queue: BTreeMap<u64, QueueEntry>,
     /// Identifiers of QoS 2 messages that were taken and not released.
     pub inbound: BTreeSet<u16>,
-    /// Its will.
+    /// The will of the session.
     pub will: Option<WillImage>,
 }
 

@@ -45,11 +45,11 @@ pub struct MessageRecord<'a> {
     pub origin: u64,
     /// How it stands among others that wait, in the words of who decides it.
     pub standing: Option<u64>,
-    /// Its topic.
+    /// The topic.
     pub topic: &'a str,
     /// Its properties, as on the wire.
     pub properties: &'a [u8],
-    /// Its payload.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
@@ -131,14 +131,14 @@ records! {
     2 MessageAt {
         /// The message.
         id: u64,
-        /// Its record.
+        /// Where the message's record is.
         at: Location,
     }
     /// The same, with what has to be known of it without reading it; only in snapshots.
     27 MessageStands {
         /// The message.
         id: u64,
-        /// Its record.
+        /// Where the message's record is.
         at: Location,
         /// The session that published it.
         origin: u64,
@@ -149,9 +149,9 @@ records! {
     }
     /// A session is there, or has changed; its subscriptions and messages stay.
     3 Session {
-        /// Its number.
+        /// The session's number.
         session: u64,
-        /// Its client.
+        /// The client identifier.
         client_id: &'a str,
         /// Who the client is, if it said so.
         principal: Option<&'a str>,
@@ -162,12 +162,12 @@ records! {
     }
     /// A session and everything that waits for it is gone.
     4 SessionEnded {
-        /// Its number.
+        /// The session's number.
         session: u64,
     }
     /// A subscription was made or changed.
     5 Subscribed {
-        /// Of which session.
+        /// The session's number.
         session: u64,
         /// As the client wrote it.
         filter: &'a str,
@@ -176,14 +176,14 @@ records! {
     }
     /// A subscription is over.
     6 Unsubscribed {
-        /// Of which session.
+        /// The session's number.
         session: u64,
         /// As the client wrote it.
         filter: &'a str,
     }
     /// A message waits for a session.
     7 Queued {
-        /// For which one.
+        /// The session's number.
         session: u64,
         /// Its place in the order of the session's messages: later is higher.
         place: u64,
@@ -198,37 +198,37 @@ records! {
     }
     /// A message no longer waits: acknowledged, expired or dropped.
     8 Dequeued {
-        /// For which session.
+        /// The session's number.
         session: u64,
-        /// Its place.
+        /// The message's place.
         place: u64,
     }
     /// A message was sent under this identifier, and is to be sent again under it.
     9 Sent {
-        /// To which session.
+        /// The session's number.
         session: u64,
-        /// Its place.
+        /// The message's place.
         place: u64,
         /// Identifier of the packet.
         packet_id: u16,
     }
     /// The client has a QoS 2 message; only its identifier is still in use.
     10 Released {
-        /// Of which session.
+        /// The session's number.
         session: u64,
-        /// Its place.
+        /// The message's place.
         place: u64,
     }
     /// A QoS 2 message of the client was taken: one with this identifier is the same.
     11 InboundNoted {
-        /// From which session.
+        /// The session's number.
         session: u64,
         /// Identifier of the packet.
         packet_id: u16,
     }
     /// The identifier is free again.
     12 InboundReleased {
-        /// From which session.
+        /// The session's number.
         session: u64,
         /// Identifier of the packet.
         packet_id: u16,
@@ -267,7 +267,7 @@ records! {
         key: &'a str,
         /// When the publisher published last, in milliseconds of the epoch.
         seen_ms: u64,
-        /// In the same words.
+        /// The rhythm, in the words of who learned it.
         state: &'a [u8],
     }
     /// Nothing is known about a publisher any more.
@@ -305,14 +305,14 @@ records! {
     }
     /// The wall clock was here: a start at an earlier time, or years later, knows that the clock has jumped.
     21 Clock {
-        /// Now.
+        /// Milliseconds of the epoch.
         now_ms: u64,
     }
     /// A QoS 2 message that was released; only in snapshots.
     22 ReleasedAt {
-        /// Of which session.
+        /// The session's number.
         session: u64,
-        /// Its place.
+        /// The message's place.
         place: u64,
         /// Identifier of the packet.
         packet_id: u16,

@@ -164,7 +164,7 @@ pub struct KeptBatch {
 /// What the writer has done, and what is before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriterMetrics {
-    /// Of the log.
+    /// Numbers of the log.
     pub log: LogMetrics,
     /// Groups written.
     pub groups: u64,

@@ -213,7 +213,7 @@ pub(super) fn lines(row: &SpaceRow) -> String {
     text
 }
 
-/// The same for programs.
+/// A row as JSON.
 pub(super) fn json(row: &SpaceRow) -> Value {
     let run = |run: &Once| -> Value {
         let asker = |(askers, figures): (&Askers, &Figures)| {

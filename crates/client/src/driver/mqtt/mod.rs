@@ -35,7 +35,7 @@ pub enum PublishError {
     Rejected {
         /// The reason code of the PUBACK or PUBREC.
         reason: ReasonCode,
-        /// In its words.
+        /// The broker's reason string.
         detail: Option<String>,
         /// When to come back. Until then this client sends nothing more.
         retry_after: Option<Duration>,
@@ -48,7 +48,7 @@ pub enum PublishError {
     Dropped,
     /// It is larger than the broker takes.
     TooLarge,
-    /// That is no topic.
+    /// The topic is none, and why.
     Topic(&'static str),
     /// The client is gone.
     Closed,

@@ -82,7 +82,7 @@ impl Default for MqttConfig {
 /// A message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MqttMessage {
-    /// Its topic.
+    /// The topic.
     pub topic: String,
     /// The payload.
     pub payload: Vec<u8>,
@@ -107,7 +107,7 @@ pub struct Token(pub u64);
 pub enum MqttEvent {
     /// The broker is there; whether it has kept the session.
     Connected {
-        /// It has.
+        /// Whether the broker has kept the session.
         session_present: bool,
     },
     /// The broker does not want us.
@@ -137,7 +137,7 @@ pub enum MqttEvent {
         token: Token,
         /// The reason code of the PUBACK or PUBREC.
         reason: ReasonCode,
-        /// In its words.
+        /// The broker's reason string.
         detail: Option<String>,
         /// What it said about coming back.
         hints: Hints,

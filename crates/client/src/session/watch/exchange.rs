@@ -67,7 +67,7 @@ pub enum WatchAction {
 pub enum Input {
     /// The subscription stands.
     Subscribed {
-        /// Of which request.
+        /// The request that is answered.
         attempt: Attempt,
         /// The number of the baseline.
         sequence: u64,
@@ -76,7 +76,7 @@ pub enum Input {
     },
     /// The subscription goes on: exactly this was missed.
     Resumed {
-        /// Of which request.
+        /// The request that is answered.
         attempt: Attempt,
         /// It counts as the notification of this number.
         sequence: u64,
@@ -85,7 +85,7 @@ pub enum Input {
     },
     /// A notification.
     Changed {
-        /// Of which subscription.
+        /// The request that made the subscription.
         attempt: Attempt,
         /// Its number, if the broker numbers.
         sequence: Option<u64>,
@@ -103,7 +103,7 @@ pub enum Input {
     },
     /// The answer to a check: the whole result.
     Whole {
-        /// Of which request.
+        /// The request that is answered.
         attempt: Attempt,
         /// The result.
         rows: Vec<Row>,
@@ -114,7 +114,7 @@ pub enum Input {
     },
     /// The answer to a check: exactly what was missed.
     Missed {
-        /// Of which request.
+        /// The request that is answered.
         attempt: Attempt,
         /// It counts as the notification of this number.
         sequence: u64,
@@ -126,7 +126,7 @@ pub enum Input {
     /// The answer to a check what was missed, if that is no longer known: the whole result, in place of everything up to
     /// a notification.
     Fresh {
-        /// Of which request.
+        /// The request that is answered.
         attempt: Attempt,
         /// It counts as the notification of this number.
         sequence: u64,
@@ -137,14 +137,14 @@ pub enum Input {
     },
     /// The answer to a check: nothing has changed since the version that was named.
     NotModified {
-        /// Of which request.
+        /// The request that is answered.
         attempt: Attempt,
         /// What was said about pace.
         hints: Hints,
     },
     /// No answer to a request.
     Refused {
-        /// Of which request.
+        /// The request that failed.
         attempt: Attempt,
         /// Why there is no answer.
         failure: ExchangeFailure,
