@@ -4,7 +4,7 @@ import { Chart } from "./chart.js";
 
 function show(place, context) {
   const about = h("p", {}, "");
-  const flow = new Chart([{ name: "flooder offers", color: 2, dash: true }, { name: "the gate lets pass", color: 1 }],
+  const flow = new Chart([{ name: "flooder offers", color: 2, dash: true }, { name: "the broker takes", color: 1 }],
     { label: "Messages of the flooder per second", marks: "seconds" });
   const others = new Chart([{ name: "p99 of the others, ms", color: 3 }], { label: "How long the others' messages take, in milliseconds", marks: "seconds" });
   const state = h("div", { class: "row", id: "demo-state", role: "status", "aria-live": "polite" });
@@ -13,10 +13,10 @@ function show(place, context) {
   const problem = h("p", { class: "error", role: "alert" }, "");
   const turn = () => ask().catch((failure) => set(problem, failure.message));
   const button = (words, gate) => h("button", { type: "button", class: gate ? "main" : null, id: gate ? "start" : "start-off", onclick: async () => {
-    await context.act(`The demonstration begins, gate ${gate ? "on" : "off"}`, () => send("POST", "demo", { gate }));
+    await context.act(`The demonstration begins, control ${gate ? "on" : "off"}`, () => send("POST", "demo", { gate }));
     turn();
   } }, words);
-  const on = button("Start, gate on", true), off = button("Start, gate off", false);
+  const on = button("Start, control on", true), off = button("Start, control off", false);
   const stop = h("button", { type: "button", onclick: async () => { await context.act("It ends", () => send("DELETE", "demo")); turn(); } }, "Stop");
   set(place, problem, h("div", { class: "grid" },
     card("One flooder among sensors", "", about, context.may("operator") ? h("div", { class: "row" }, on, off, stop)
@@ -31,7 +31,7 @@ function show(place, context) {
     set(about, `${sensors} sensors and one publisher of ${usual}/s, which after five seconds starts to send ${flood}/s; one subscriber that takes 500 messages/s. They live ${seconds} s in a broker of their own in this process: no client of yours is touched.`);
     on.disabled = off.disabled = answer.is_running;
     stop.disabled = !answer.is_running;
-    set(state, h("span", { class: "badge" }, words[answer.phase] ?? answer.phase), answer.gate === undefined ? null : h("span", {}, `gate ${answer.gate ? "on" : "off"}`),
+    set(state, h("span", { class: "badge" }, words[answer.phase] ?? answer.phase), answer.gate === undefined ? null : h("span", {}, `control ${answer.gate ? "on" : "off"}`),
       answer.flooder?.state ? h("span", {}, "the flooder is ", stateBadge(answer.flooder.state)) : null);
     set(problem, answer.problem ?? "");
     const at = answer.points.map((point) => point.at_s);

@@ -24,16 +24,30 @@ fn row(text: &str, name: &str) -> [u64; 2] {
     [off, on]
 }
 
-#[test]
-fn the_demonstration_says_what_it_does_and_the_flooder_is_slowed() {
-    let output = tidegate(&["demo", "flood", "--flood", "2s"]).output().expect("it runs");
+/// What `tidegate demo flood` prints, with the words that it always has.
+fn demonstration(more: &[&str], control: &str) -> String {
+    let output = tidegate(&[&["demo", "flood", "--flood", "2s"], more].concat()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}");
-    for words in
-        ["backoff.mode = \"off\"", "backoff.enforce = \"always\"", "GATE OFF", "GATE ON", "$ tidegate why flooder"]
-    {
+    let off = "backoff.mode = \"off\", priority.mode = \"off\"";
+    for words in [off, control, "CONTROL OFF", "CONTROL ON", "$ tidegate why flooder"] {
         assert!(text.contains(words), "{words} is missing: {text}");
     }
+    text
+}
+
+#[test]
+fn the_demonstration_runs_the_defaults_which_hold_nobody() {
+    let text = demonstration(&[], "the defaults");
+    let ([sent_off, sent_on], [passed_off, passed_on]) =
+        (row(&text, "the flooder's messages: sent"), row(&text, "passed on"));
+    assert!(sent_off > 0 && sent_on > 0 && passed_off > 0 && passed_on > 0, "{text}");
+    assert_eq!(row(&text, "waiting at the end"), [0, 0], "{text}");
+}
+
+#[test]
+fn the_demonstration_of_enforced_rhythms_slows_the_flooder() {
+    let text = demonstration(&["--always"], "backoff.enforce = \"always\"");
     let ([sent_off, sent_on], [passed_off, passed_on]) =
         (row(&text, "the flooder's messages: sent"), row(&text, "passed on"));
     let ([waiting_off, waiting_on], [refused_off, refused_on]) =

@@ -23,7 +23,7 @@ pub(crate) use kp::{FollowArgs, KpArgs, KpCommand, TripleArgs};
 pub(crate) use operate::{
     BanArgs, BanCommand, BannedArgs, LimitsArgs, LimitsCommand, RateChange, TraceCommand, TraceRecordArgs,
 };
-pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, EnforceWhen, FloodArgs, PlainArgs, TopArgs};
+pub(crate) use operate::{ClientArgs, ClientsArgs, DemoCommand, FloodArgs, PlainArgs, TopArgs};
 pub(crate) use options_file::expand;
 pub(crate) use publish::PubArgs;
 pub(crate) use rdf::{MapCommand, MapTestArgs, RdfArgs, RdfCommand, SpaceArgs, TextArgs};

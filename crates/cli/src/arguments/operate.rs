@@ -273,21 +273,12 @@ pub(crate) struct FloodArgs {
     /// How long the flood lasts in each of the two runs
     #[arg(long, value_name = "TIME", default_value = "6s", value_parser = interval)]
     pub(crate) flood: std::time::Duration,
-    /// Slow publishers always, or only under pressure
-    #[arg(long, value_enum, default_value_t = EnforceWhen::Always)]
-    pub(crate) enforce: EnforceWhen,
+    /// With control on, hold and refuse whoever breaks its rhythm (backoff.enforce = "always") instead of the defaults
+    #[arg(long)]
+    pub(crate) always: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// When publishers that break their rhythm are slowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum EnforceWhen {
-    /// Whenever they do.
-    Always,
-    /// While the broker is busy.
-    Pressure,
 }
 
 fn interval(text: &str) -> Result<std::time::Duration, String> {

@@ -10,10 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tidegate_admin::Demo;
-use tidegate_control::rhythm::{Enforcement, RhythmConfig};
 
 use super::fleet::{DemoShared, Trip};
-use super::{CALM, SENSORS, Theatre, USUAL_RATE};
+use super::{CALM, DemoControl, SENSORS, Theatre, USUAL_RATE};
 use crate::operate::why_text;
 use tidegate_program::AdminClient;
 
@@ -110,8 +109,7 @@ impl Demo for LiveDemo {
 }
 
 fn play(act: &Act) -> anyhow::Result<()> {
-    let rhythm = act.gate.then(|| RhythmConfig { enforcement: Enforcement::Always, ..RhythmConfig::default() });
-    let mut theatre = Theatre::open(rhythm)?;
+    let mut theatre = Theatre::open(if act.gate { DemoControl::Default } else { DemoControl::Off })?;
     let (began, mut due, mut before) = (Instant::now(), Instant::now(), LastPoint::default());
     while began.elapsed() < CALM + FLOOD && !act.is_to_end.load(Ordering::Acquire) {
         if began.elapsed() >= CALM && lock(&act.shown).phase == "calm" {

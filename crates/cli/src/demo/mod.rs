@@ -1,8 +1,8 @@
-//! `tidegate demo flood`: what one misbehaving publisher does to twenty others, without the gate and with it.
+//! `tidegate demo flood`: what one misbehaving publisher does to twenty others, with control off and with the defaults.
 //!
 //! Two runs against a broker of this process, on free ports of this machine, with the same people: first everybody keeps
 //! its rhythm, then one publishes a hundred times as much. The others' messages are followed to the end of the
-//! subscriber's work. What is printed was measured; nothing is made up.
+//! subscriber's work. What is printed was measured; nothing is made up. Off is what `tidegate bench harm` calls off.
 
 mod fleet;
 mod live;
@@ -21,10 +21,11 @@ use tidegate_broker::authenticate::Anonymous;
 use tidegate_broker::config::{Config, Listener, ListenerKind};
 use tidegate_control::rhythm::{Enforcement, RhythmConfig};
 use tidegate_core::access::Open;
+use tidegate_core::classes::Priority;
 use tidegate_core::settings::{BackOff, Settings};
 use tidegate_wire_mqtt::QoS;
 
-use crate::arguments::{EnforceWhen, FloodArgs};
+use crate::arguments::FloodArgs;
 use crate::operate::why_text;
 use fleet::{Actor, DemoShared, database, flooder, sensor};
 use report::{DemoRun, Report};
@@ -39,27 +40,61 @@ const CALM: Duration = Duration::from_secs(5);
 /// The last so much of that is what the flood is compared with.
 const BEFORE: Duration = Duration::from_secs(3);
 
+/// Which control the broker of a run has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DemoControl {
+    /// None: one line for everybody, and whoever comes to a full one is lost.
+    Off,
+    /// As it ships.
+    Default,
+    /// As it ships, and whoever breaks its rhythm is held and refused.
+    Always,
+}
+
+impl DemoControl {
+    /// As a configuration says it.
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Off => "backoff.mode = \"off\", priority.mode = \"off\": one line for everybody",
+            Self::Default => "the defaults: each publisher has a line of its own, and nobody is held",
+            Self::Always => "backoff.enforce = \"always\": and whoever breaks its rhythm is held and refused",
+        }
+    }
+
+    fn settings(self) -> Settings {
+        let settings = Settings::default();
+        let defaults = BackOff::default();
+        match self {
+            Self::Off => {
+                Settings { back_off: BackOff { rhythm: None, ..defaults }, priority: Priority::off(), ..settings }
+            }
+            Self::Default => settings,
+            Self::Always => {
+                let always = |rhythm| RhythmConfig { enforcement: Enforcement::Always, ..rhythm };
+                Settings { back_off: BackOff { rhythm: defaults.rhythm.map(always), ..defaults }, ..settings }
+            }
+        }
+    }
+}
+
 /// `tidegate demo flood`.
 pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
     let rate = USUAL_RATE.saturating_mul(args.times);
     let seconds = (CALM + args.flood).as_secs_f64() * 2.0;
+    let control = if args.always { DemoControl::Always } else { DemoControl::Default };
     if !args.json {
         println!(
             "{SENSORS} publishers keep their rhythm ({} messages/s together); one of {USUAL_RATE}/s starts to send \
              {rate}/s;\none subscriber takes {} messages/s. Two runs, {seconds:.0} s in all:\n\
-             GATE OFF  backoff.mode = \"off\"\nGATE ON   {}\n",
+             CONTROL OFF  {}\nCONTROL ON   {}\n",
             (0..SENSORS).map(|number| 1 + number % 10).sum::<u32>(),
             1000 / fleet::SERVICE.as_millis(),
-            settings_of(args.enforce),
+            DemoControl::Off.words(),
+            control.words(),
         );
     }
-    let off = run(None, rate, args).context("the run without the gate")?;
-    let enforcement = match args.enforce {
-        EnforceWhen::Always => Enforcement::Always,
-        EnforceWhen::Pressure => Enforcement::Pressure,
-    };
-    let on = run(Some(RhythmConfig { enforcement, ..RhythmConfig::default() }), rate, args)
-        .context("the run with the gate")?;
+    let off = run(DemoControl::Off, rate, args).context("the run with control off")?;
+    let on = run(control, rate, args).context("the run with control on")?;
     let report = Report { off, on, times: args.times };
     if args.json {
         println!("{:#}", report.json());
@@ -69,30 +104,16 @@ pub(crate) fn flood(args: &FloodArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// What the gate is told, as a configuration would.
-fn settings_of(enforce: EnforceWhen) -> &'static str {
-    match enforce {
-        EnforceWhen::Always => {
-            "backoff.enforce = \"always\": whoever breaks its rhythm is slowed; \"pressure\", the default,\n          \
-             waits until the broker or a receiver is short of something (--enforce pressure)"
-        }
-        EnforceWhen::Pressure => {
-            "backoff.enforce = \"pressure\", the default: whoever breaks its rhythm is slowed while the broker\n          \
-             or a receiver is short of something"
-        }
-    }
-}
-
-/// One run, with or without the gate.
-fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
-    let name = if rhythm.is_some() { "on" } else { "off" };
-    let Theatre { door, stage, actors, .. } = &mut Theatre::open(rhythm)?;
-    progress(&format!("gate {name}: everybody keeps its rhythm"));
+/// One run.
+fn run(control: DemoControl, rate: u32, args: &FloodArgs) -> Result<DemoRun> {
+    let name = if control == DemoControl::Off { "off" } else { "on" };
+    let Theatre { door, stage, actors, .. } = &mut Theatre::open(control)?;
+    progress(&format!("control {name}: everybody keeps its rhythm"));
     std::thread::sleep(CALM);
     let flooded_at = stage.elapsed();
     let (offered, refused) = (stage.offered.load(Ordering::Relaxed), stage.refused.load(Ordering::Relaxed));
     let before = door.get("/api/v1/clients/flooder")?;
-    progress(&format!("gate {name}: one publisher sends {rate}/s"));
+    progress(&format!("control {name}: one publisher sends {rate}/s"));
     stage.flooder_rate.store(rate, Ordering::Relaxed);
     std::thread::sleep(args.flood);
     let ended_at = stage.elapsed();
@@ -100,6 +121,7 @@ fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Demo
     let after = door.get("/api/v1/clients/flooder")?;
     let offered = stage.offered.load(Ordering::Relaxed) - offered;
     let refused = stage.refused.load(Ordering::Relaxed) - refused;
+    let dropped = door.get("/api/v1/clients/database")?["drops"].as_u64().unwrap_or(0);
     // Nobody waits longer than this for the last of the others' messages: later counts as late.
     std::thread::sleep(report::LATE);
     stage.end();
@@ -115,7 +137,7 @@ fn run(rhythm: Option<RhythmConfig>, rate: u32, args: &FloodArgs) -> Result<Demo
         &stage.trips(),
         calm,
         flooded_at..ended_at,
-        report::Flooder { offered, passed, held, refused },
+        report::Flooder { offered, passed, held, refused, dropped },
         why,
     ))
 }
@@ -130,13 +152,12 @@ struct Theatre {
 }
 
 impl Theatre {
-    fn open(rhythm: Option<RhythmConfig>) -> Result<Self> {
-        let settings = Settings { back_off: BackOff { rhythm, ..BackOff::default() }, ..Settings::default() };
+    fn open(control: DemoControl) -> Result<Self> {
         let bind = ([127, 0, 0, 1], 0).into();
         let config = Config {
             listeners: vec![Listener { kind: ListenerKind::Mqtt, bind, tls: None }],
             shards: 1,
-            settings,
+            settings: control.settings(),
             drain_timeout: Duration::from_secs(2),
             ..Config::default()
         };

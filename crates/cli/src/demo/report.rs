@@ -27,6 +27,8 @@ pub(super) struct Flooder {
     pub(super) passed: u64,
     pub(super) held: u64,
     pub(super) refused: u64,
+    /// What the subscriber lost for want of room.
+    pub(super) dropped: u64,
 }
 
 /// How long a message took, or at least has taken so far.
@@ -102,11 +104,12 @@ impl DemoRun {
     }
 
     fn json(&self) -> Value {
-        let Flooder { offered, passed, held, refused } = self.flooder;
+        let Flooder { offered, passed, held, refused, dropped } = self.flooder;
         json!({
             "before": self.before.json(),
             "flooded": self.flooded.json(),
             "flooder": { "offered": offered, "passed": passed, "held": held, "refused": refused },
+            "subscriber": { "dropped": dropped },
             "why": self.why,
         })
     }
@@ -122,7 +125,7 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn json(&self) -> Value {
-        json!({ "times": self.times, "gate_off": self.off.json(), "gate_on": self.on.json() })
+        json!({ "times": self.times, "control_off": self.off.json(), "control_on": self.on.json() })
     }
 
     pub(super) fn text(&self) -> String {
@@ -133,6 +136,7 @@ impl Report {
             ("the same, during the flood: half within".to_owned(), span(off.flooded.p50), span(on.flooded.p50)),
             ("                            99 % within".to_owned(), span(off.flooded.p99), span(on.flooded.p99)),
             ("     later than a second, or lost".to_owned(), late(&off.flooded), late(&on.flooded)),
+            ("     of these lost".to_owned(), off.flooded.missing.to_string(), on.flooded.missing.to_string()),
             (
                 "the flooder's messages: sent".to_owned(),
                 off.flooder.offered.to_string(),
@@ -145,8 +149,14 @@ impl Report {
                 off.flooder.refused.to_string(),
                 on.flooder.refused.to_string(),
             ),
+            (
+                "the subscriber's queue had no room for".to_owned(),
+                off.flooder.dropped.to_string(),
+                on.flooder.dropped.to_string(),
+            ),
         ];
-        let mut text = format!("{:<40}{:>16}{:>16}\n", "from sending to the end of the work", "GATE OFF", "GATE ON");
+        let mut text =
+            format!("{:<40}{:>16}{:>16}\n", "from sending to the end of the work", "CONTROL OFF", "CONTROL ON");
         for (name, off, on) in rows {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name:<40}{off:>16}{on:>16}");
@@ -158,7 +168,7 @@ impl Report {
     fn headline(&self) -> String {
         let (off, on) = (&self.off.flooded, &self.on.flooded);
         let facts = format!(
-            "one publisher at {} times its rate: the others' p99 is {} without the gate and {} with it ({} before); \
+            "one publisher at {} times its rate: the others' p99 is {} with control off and {} with it on ({} before); \
              late or lost: {:.0} % and {:.0} % of their messages.",
             self.times,
             span(off.p99),
@@ -169,8 +179,9 @@ impl Report {
         );
         let is_no_later = on.late <= off.late;
         let verdict = match (on.p99 < off.p99, on.p99.time * 2 <= off.p99.time) {
-            (true, true) if is_no_later => "The gate held",
-            (true, false) if is_no_later => "The gate helped a little",
+            (true, true) if is_no_later => "Control held",
+            (true, false) if is_no_later => "Control helped a little",
+            _ if on.p99.time > off.p99.time * 2 || on.late > off.late => "Control did harm",
             _ => "No difference this time",
         };
         format!("{verdict}: {facts}")
