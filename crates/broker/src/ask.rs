@@ -4,20 +4,17 @@
 //! calling what came with it. Whoever asks for a list gets a page of it and asks for the next. No more than
 //! `QUESTIONS_MAX` are under way at the same time, so that curiosity cannot hold up those who are connected.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_control::Timestamp;
-use tidegate_core::event::Event;
 use tidegate_core::report::{ClientDetail, ClientReport, Parting};
 use tidegate_core::retained::RetainedReport;
 use tidegate_core::sample::TopicsReport;
 use tidegate_core::{Arrivals, Shard};
 use tidegate_wire_mqtt::ReasonCode;
 
-use crate::journal::in_words;
-use crate::limits::{CLOSED_MAX, CLOSED_PER_PAGE};
+use crate::departed::Departed;
 use crate::seat::Seat;
 
 /// What an operator may ask one shard.
@@ -128,33 +125,6 @@ impl fmt::Debug for Asked {
     }
 }
 
-/// The last connections of a shard that have ended.
-#[derive(Debug, Default)]
-pub(crate) struct Departed {
-    latest: VecDeque<Closed>,
-    count: u64,
-}
-
-impl Departed {
-    pub(crate) fn note(&mut self, event: &Event) {
-        let Event::Disconnected { client_id, why, parting, .. } = event else { return };
-        if self.latest.len() >= CLOSED_MAX {
-            self.latest.pop_front();
-        }
-        self.count += 1;
-        let (client_id, why) = (Arc::clone(client_id), in_words(why).into());
-        self.latest.push_back(Closed { number: self.count, client_id, why, parting: parting.clone() });
-    }
-
-    fn page(&self, before: Option<u64>) -> Answer {
-        let older = self.latest.iter().rev().skip_while(|closed| before.is_some_and(|before| closed.number >= before));
-        let closed: Vec<Closed> = older.take(CLOSED_PER_PAGE).cloned().collect();
-        let oldest = self.latest.front().map(|closed| closed.number);
-        let next = closed.last().map(|last| last.number).filter(|last| Some(*last) != oldest);
-        Answer::Closed { closed, next }
-    }
-}
-
 /// What a shard has to say.
 pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed, now: Timestamp) -> Answer {
     match question {
@@ -175,46 +145,5 @@ pub(crate) fn answer(question: &Question, shard: &mut Shard, departed: &Departed
             shard.handle_kick(client_id, ReasonCode::AdministrativeAction, now);
             Answer::Kicked(is_here)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tidegate_core::ConnId;
-    use tidegate_core::access::Identity;
-    use tidegate_core::event::Why;
-    use tidegate_core::ledger::Ledger;
-    use tidegate_wire_mqtt::Version;
-
-    fn ended(name: &str) -> Event {
-        let (identity, version) = (Identity::default(), Version::V5);
-        let (since, at) = (Timestamp::ZERO, Timestamp::ZERO);
-        Event::Disconnected {
-            conn: ConnId { index: 0, generation: 0 },
-            client_id: name.into(),
-            why: Why::Lost,
-            parting: Box::new(Parting { identity, version, since, at, ledger: Ledger::default() }),
-        }
-    }
-
-    #[test]
-    fn only_the_last_connections_are_kept_and_pages_lead_through_all_of_them() {
-        let mut departed = Departed::default();
-        for number in 0..CLOSED_MAX + 7 {
-            departed.note(&ended(&number.to_string()));
-        }
-        let (mut before, mut seen) = (None, Vec::new());
-        loop {
-            let Answer::Closed { closed, next } = departed.page(before) else { panic!("another answer") };
-            assert!(closed.len() <= CLOSED_PER_PAGE);
-            seen.extend(closed.into_iter().map(|closed| closed.client_id.to_string()));
-            before = next;
-            if next.is_none() {
-                break;
-            }
-        }
-        let expected: Vec<String> = (7..CLOSED_MAX + 7).rev().map(|number| number.to_string()).collect();
-        assert_eq!(seen, expected);
     }
 }

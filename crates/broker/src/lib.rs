@@ -20,6 +20,7 @@ mod clock;
 mod common;
 pub mod config;
 mod control_group;
+mod departed;
 mod door;
 mod first_packet;
 mod handle;

@@ -127,8 +127,11 @@ pub(crate) const LOG_LINES_PER_SECOND: u32 = 20;
 /// figure is only that of a few that came in one read.
 pub(crate) const RATE_TOLD_MAX: f64 = 1_000_000.0;
 
-/// Connections that have ended and are remembered by each shard, with the reason: some 3 MiB.
-pub(crate) const CLOSED_MAX: usize = 10_000;
+/// Connections that have ended and are remembered by each shard, with the reason: some 0.7 MiB without their texts.
+pub(crate) const CLOSED_MAX: usize = 4096;
+
+/// Bytes of their names, addresses and reasons: a hundred for each, and names of 64 KiB push out many others.
+pub(crate) const CLOSED_TEXT_BYTES_MAX: usize = 512 * 1024;
 
 /// How many of them are told in one answer.
 pub(crate) const CLOSED_PER_PAGE: usize = 500;

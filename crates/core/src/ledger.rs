@@ -135,6 +135,13 @@ impl Ledger {
         stats.by_class[class.index()].dropped += 1;
     }
 
+    /// As it was when this many had been lost for this reason: for whoever kept the figures in another form.
+    pub fn set_lost(&mut self, loss: Loss, count: u64) {
+        if count > 0 {
+            self.losses.get_or_insert_default()[loss as usize] = count;
+        }
+    }
+
     /// How many were lost for this reason.
     pub fn lost(&self, loss: Loss) -> u64 {
         self.losses.as_ref().map_or(0, |losses| losses[loss as usize])

@@ -35,10 +35,11 @@ use lateness::Lateness;
 pub(crate) use token::INBOX;
 use token::Subject;
 
-use crate::ask::{self, Asked, Departed};
+use crate::ask::{self, Asked};
 use crate::bans::Banned;
 use crate::chance::Chance;
 use crate::common::Common;
+use crate::departed::Departed;
 use crate::first_packet::connect_limits;
 use crate::journal::Journal;
 use crate::keep::Scribe;
