@@ -116,7 +116,7 @@ impl QueryBuilder {
 }
 
 impl PersistentQuery {
-    /// Its number, by which [events](crate::Event) name it.
+    /// Its number, by which [events](crate::ClientEvent) name it.
     pub fn id(&self) -> u64 {
         self.id.0
     }
