@@ -11,7 +11,7 @@ pub(crate) fn soak(options: &[String]) -> ExitCode {
     }
     let mut soak = Command::new("python3");
     soak.arg(root().join("fuzz/soak.py")).args(options);
-    if !options.iter().any(|option| option.starts_with("--binary")) {
+    if !options.iter().any(|option| option.starts_with("--binary") || option == "--help" || option == "-h") {
         if !succeeds(cargo().args(["build", "--release", "-p", "tidegate-cli"])) {
             return ExitCode::FAILURE;
         }

@@ -106,7 +106,10 @@ fn run(cli: Cli) -> Result<u8> {
         Some(Command::Lab { arguments }) => run_other("tidegate-lab", &arguments),
         Some(Command::Trace { command: TraceCommand::Record(args) }) => trace::record(&args),
         Some(Command::Completions { shell }) => {
-            clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut std::io::stdout());
+            // Made first and written afterwards: the generator panics when nobody reads the rest.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tidegate", &mut script);
+            operate::out(&String::from_utf8_lossy(&script));
             Ok(0)
         }
         Some(Command::Man { dir }) => write_manual(&dir).map(|()| 0),

@@ -122,7 +122,9 @@ fn headline(client: &ClientReport, limit: Option<f64>) -> String {
                 let words = if now > FAR_ABOVE * usual { WHY_LEFT_ALONE } else { "" };
                 format!("{who} is not slowed: it sends {rate}, and {} is usual for it{words}", per_second(usual))
             }
-            (Some(_), None) => format!("{who} is not slowed: it sends {rate}, what is usual for it is being learned"),
+            (Some(_), None) => format!(
+                "{who} is not slowed: it sends {rate}; what is usual for it is being learned, which takes a minute"
+            ),
             _ if client.ledger.received > 0 => format!("{who} is not slowed: nobody is ({GATE_OFF})"),
             _ => format!("{who} is not slowed: it has not published"),
         },
@@ -158,7 +160,7 @@ fn cause(client: &ClientReport, limit: Option<f64>) -> String {
         let served = per_second(publisher.served);
         return format!("waits behind entitled traffic: it sends more than it is served, {usual}, served {served}");
     }
-    let Some(usual) = usual else { return format!("{sends}, and its rhythm is not known yet") };
+    let Some(usual) = usual else { return format!("{sends}, and what is usual for it is not known yet") };
     let usual_text = per_second(usual);
     if rate > usual {
         format!("{sends}, {} times its usual {usual_text}", number(rate / usual))
@@ -184,7 +186,9 @@ fn rhythm(client: &ClientReport) -> Option<String> {
         return Some(format!("an operator has entitled it to {granted}{}", usual.unwrap_or_default()));
     }
     let Some(interval) = publisher.learned_interval else {
-        return Some(format!("rates are those of the last {window} s; nothing is learned of it yet"));
+        return Some(format!(
+            "rates are those of the last {window} s; nothing is learned of it yet, which takes a minute"
+        ));
     };
     let batches =
         if publisher.batch > 1 { format!(", up to {} at once", publisher.batch) } else { ", one at a time".to_owned() };

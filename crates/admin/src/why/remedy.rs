@@ -67,8 +67,8 @@ fn remedies(client: &ClientReport, id: &str, is_limited: bool) -> Vec<String> {
     if is_limited {
         return vec![allow, format!("or take the limit away:  tidegate limits unset {id}")];
     }
-    let all = "if many are slowed that should not be: backoff.enforce = \"pressure\", or more room: backoff.headroom, \
-               backoff.burst";
+    let all = "if rhythms are enforced (backoff.enforce = \"always\") and many are slowed that should not be: \
+               \"pressure\" holds nobody, backoff.headroom and backoff.burst are more room";
     vec![allow, all.to_owned()]
 }
 

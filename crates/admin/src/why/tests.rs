@@ -64,7 +64,7 @@ fn only_what_is_more_than_usual_is_called_so() {
         slowed(2.0, 2.0, Some(5.0), 1),
         "it sends 2.00/s now, as usual (5.00/s); what it sent before still waits"
     );
-    assert_eq!(slowed(900.0, 900.0, None, 1), "it sends 900/s, and its rhythm is not known yet");
+    assert_eq!(slowed(900.0, 900.0, None, 1), "it sends 900/s, and what is usual for it is not known yet");
     let limited = |rate| cause(&client(ClientState::Slowed, rate, rate, Some(1.0), 1), Some(5.0));
     assert_eq!(limited(9.0), "it sends 9.00/s, over the limit of 5/s that an operator has set");
     assert!(limited(4.0).contains("within its limit of 5/s"), "{}", limited(4.0));

@@ -24,7 +24,10 @@ pub(crate) fn limits(args: &LimitsArgs) -> Result<u8> {
             let answer = door.request("PUT", "/api/v1/limits", Some(&body))?;
             let does = if *setting == "rate" { "may publish" } else { "is entitled to" };
             let until = if answer["kept"] == json!(true) { "until that is unset" } else { "until the broker ends" };
-            (answer, format!("{} {name:?} {does} {rate} {until}\n", kind(*user)))
+            // A limit may be set before its client comes; a name that is mistyped would look the same.
+            let is_absent = !user && door.get(&format!("/api/v1/clients/{}", escaped(name))).is_err();
+            let absent = if is_absent { "; no client of this name is connected or has a session now" } else { "" };
+            (answer, format!("{} {name:?} {does} {rate} {until}{absent}\n", kind(*user)))
         }
         LimitsCommand::Unset { name, user } => {
             let path = format!("/api/v1/limits?{}={}", kind(*user), escaped(name));

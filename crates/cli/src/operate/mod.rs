@@ -266,7 +266,7 @@ fn print_json(value: &Value) -> Result<u8> {
 }
 
 /// Whoever stops reading (`| head`) is no error.
-fn out(text: &str) {
+pub(crate) fn out(text: &str) {
     use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
